@@ -1,0 +1,113 @@
+"""Schedulers that learn, for jobs that need many servers at once.
+
+>>> import gangwise
+>>> comparison = gangwise.compare("ogasched-default-v1", ["fairness", "drf"], slots=10, seeds=[0])
+>>> [row.policy for row in comparison.table()]
+['fairness', 'drf']
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from gangwise import catalogue as _catalogue  # noqa: F401 - registers the built-in names
+
+if TYPE_CHECKING:
+    from gangwise.core.check import PolicyCheckFailed, check_policy
+    from gangwise.core.cluster import Channels, Cluster, DeviceType, JobType, Server
+    from gangwise.core.environment import Comparator, Environment, Instance, Outcome, Scenario
+    from gangwise.core.errors import (
+        GangwiseError,
+        InfeasibleDecision,
+        ScenarioError,
+        StoreError,
+        TraceError,
+        UnknownName,
+    )
+    from gangwise.core.policy import Policy, clone, configuration
+    from gangwise.core.registry import register
+    from gangwise.core.run import Run
+    from gangwise.core.simulation import Interrupted, Simulation, simulate
+    from gangwise.core.streams import Streams
+    from gangwise.core.workload import (
+        BernoulliArrivals,
+        BinomialArrivals,
+        OnOffArrivals,
+        ReplayedArrivals,
+        Workload,
+    )
+    from gangwise.experiments.comparison import Comparison, compare
+
+_WHERE = {
+    "core.check": ["PolicyCheckFailed", "check_policy"],
+    "core.cluster": ["Channels", "Cluster", "DeviceType", "JobType", "Server"],
+    "core.environment": ["Comparator", "Environment", "Instance", "Outcome", "Scenario"],
+    "core.errors": [
+        "GangwiseError",
+        "InfeasibleDecision",
+        "ScenarioError",
+        "StoreError",
+        "TraceError",
+        "UnknownName",
+    ],
+    "core.policy": ["Policy", "clone", "configuration"],
+    "core.registry": ["register"],
+    "core.run": ["Run"],
+    "core.simulation": ["Interrupted", "Simulation", "simulate"],
+    "core.streams": ["Streams"],
+    "core.workload": [
+        "BernoulliArrivals",
+        "BinomialArrivals",
+        "OnOffArrivals",
+        "ReplayedArrivals",
+        "Workload",
+    ],
+    "experiments.comparison": ["Comparison", "compare"],
+}
+_HOME = {name: module for module, names in _WHERE.items() for name in names}
+
+__version__ = "0.1.0"
+
+__all__ = sorted([*_HOME, "__version__", "create_policy", "create_scenario"])
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names on first use, so that ``import gangwise`` stays light."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'gangwise' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"gangwise.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def create_policy(specification: str, **arguments: Any) -> Policy[Any, Any, Any]:
+    """Build a registered policy, such as ``"ogasched-react:steps=5"``.
+
+    Examples
+    --------
+    >>> create_policy("ogasched-react:steps=5").steps
+    5
+    """
+    from gangwise.core.registry import create
+
+    policy: Policy[Any, Any, Any] = create("policy", specification, **arguments)
+    return policy
+
+
+def create_scenario(specification: str, **arguments: Any) -> Scenario:
+    """Build a registered scenario, such as ``"ogasched-default-v1:contention=1"``.
+
+    Examples
+    --------
+    >>> create_scenario("ogasched-default-v1", contention=1).describe()["contention"]
+    1.0
+    """
+    from gangwise.core.registry import create
+
+    scenario: Scenario = create("scenario", specification, **arguments)
+    return scenario

@@ -1,0 +1,1 @@
+"""Contracts and the slot loop; imports nothing of the problem families."""

@@ -1,0 +1,274 @@
+"""Clusters, job types and the channels between them (OGASched §2.1, Fig. 1).
+
+A cluster has ``R`` servers with ``K`` device types; ``L`` job types want devices; an edge of the
+bipartite graph (job type, server) is a *channel*. Array axes are always job type ``l``, server
+``r``, device type ``k``, in this order. Arrays over channels have ``E`` rows, sorted by server and
+then by job type, so that the channels of one server are contiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.errors import ScenarioError, UnknownName
+
+__all__ = ["Channels", "Cluster", "DeviceType", "JobType", "Server", "request_matrix"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DeviceType:
+    """A kind of device, such as ``gpu``, and the unit that its quantities are counted in."""
+
+    name: str
+    unit: str = "devices"
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server: how much it has of each device type (absent means none)."""
+
+    name: str
+    capacity: Mapping[str, float]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JobType:
+    """Jobs that look alike to the scheduler: what one of them requests of each device type."""
+
+    name: str
+    requests: Mapping[str, float]
+
+
+def _vector(
+    owner: str, quantities: Mapping[str, float], devices: Sequence[str], what: str
+) -> list[float]:
+    for device in quantities:
+        if device not in devices:
+            raise ScenarioError(f"{owner}: {UnknownName('device type', device, list(devices))}")
+    row = [float(quantities.get(device, 0.0)) for device in devices]
+    for device, amount in zip(devices, row):
+        if not (np.isfinite(amount) and amount >= 0):
+            raise ScenarioError(
+                f"{owner}: {what} of device type {device!r} is {amount}; "
+                "it must be a finite number, zero or larger"
+            )
+    return row
+
+
+def request_matrix(job_types: Iterable[JobType], devices: Sequence[str]) -> Floats:
+    """Requests of the job types as an array.
+
+    Parameters
+    ----------
+    job_types : iterable of JobType
+    devices : sequence of str
+        Device type names; the order of the columns.
+
+    Returns
+    -------
+    ndarray of shape [L, K]
+        Devices requested.
+
+    Raises
+    ------
+    ScenarioError
+        For an unknown device type or a request that is negative or not finite.
+
+    Examples
+    --------
+    >>> request_matrix([JobType("train", {"gpu": 4})], ["cpu", "gpu"])
+    array([[0., 4.]])
+    """
+    rows = [_vector(f"job type {j.name!r}", j.requests, devices, "request") for j in job_types]
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(devices))
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """Servers and what they have.
+
+    Parameters
+    ----------
+    capacity : ndarray of shape [R, K]
+        Devices of each type on each server.
+    devices : tuple of str
+        Device type names, length K.
+    servers : tuple of str, optional
+        Server names, length R; ``server-0`` … when not given.
+    units : tuple of str, optional
+        Unit of each device type, length K.
+
+    Raises
+    ------
+    ScenarioError
+        For a capacity that is negative or not finite, or names that do not match the array.
+
+    Examples
+    --------
+    >>> Cluster.of([Server("a", {"gpu": 8}), Server("b", {"gpu": 4, "cpu": 64})]).capacity
+    array([[ 8.,  0.],
+           [ 4., 64.]])
+    """
+
+    capacity: Floats
+    devices: tuple[str, ...]
+    servers: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        capacity = np.ascontiguousarray(self.capacity, dtype=np.float64)
+        if capacity.ndim != 2 or 0 in capacity.shape:
+            raise ScenarioError(
+                "capacity must be a table of servers by device types with at least one of each; "
+                f"its shape is {capacity.shape}"
+            )
+        names = self.servers or tuple(f"server-{r}" for r in range(capacity.shape[0]))
+        units = self.units or ("devices",) * capacity.shape[1]
+        if len(names) != capacity.shape[0] or len(self.devices) != capacity.shape[1]:
+            raise ScenarioError(
+                f"capacity has shape {capacity.shape}, but there are {len(names)} server names "
+                f"and {len(self.devices)} device types"
+            )
+        for kind, given in (("server", names), ("device type", self.devices)):
+            twice = {name for name in given if given.count(name) > 1} if len(given) < 64 else (
+                set() if len(set(given)) == len(given) else {"(one of many)"}
+            )
+            if twice:
+                raise ScenarioError(f"{kind} name {sorted(twice)[0]!r} is used twice")
+        bad = np.argwhere(~(np.isfinite(capacity) & (capacity >= 0)))
+        if len(bad):
+            r, k = bad[0]
+            raise ScenarioError(
+                f"server {names[r]!r}: capacity of device type {self.devices[k]!r} is "
+                f"{capacity[r, k]}; it must be a finite number, zero or larger"
+            )
+        capacity.setflags(write=False)
+        object.__setattr__(self, "capacity", capacity)
+        object.__setattr__(self, "servers", tuple(names))
+        object.__setattr__(self, "units", tuple(units))
+
+    @classmethod
+    def of(cls, servers: Sequence[Server], devices: Sequence[DeviceType] = ()) -> Cluster:
+        """Build a cluster from servers; device types are taken from them when not given."""
+        if not devices:
+            names: dict[str, None] = {}
+            for server in servers:
+                names.update(dict.fromkeys(server.capacity))
+            devices = [DeviceType(name) for name in names]
+        known = [device.name for device in devices]
+        rows = [_vector(f"server {s.name!r}", s.capacity, known, "capacity") for s in servers]
+        return cls(
+            np.array(rows, dtype=np.float64).reshape(len(rows), len(known)),
+            tuple(known),
+            tuple(s.name for s in servers),
+            tuple(d.unit for d in devices),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Channels:
+    """The edges of the bipartite graph, sorted by server, then by job type.
+
+    Parameters
+    ----------
+    job_type : ndarray of int64, shape [E]
+        Job type of each channel.
+    server : ndarray of int64, shape [E]
+        Server of each channel, never decreasing.
+    shape : (L, R)
+        How many job types and servers there are.
+
+    Examples
+    --------
+    >>> channels = Channels.of_mask(np.array([[True, False], [True, True]]))
+    >>> channels.job_type, channels.server, channels.starts
+    (array([0, 1, 1]), array([0, 0, 1]), array([0, 2, 3]))
+    """
+
+    job_type: Ints
+    server: Ints
+    shape: tuple[int, int]
+    starts: Ints = field(init=False)  # [R + 1]: the channels of server r are starts[r]:starts[r+1]
+
+    def __post_init__(self) -> None:
+        L, R = self.shape
+        job_type = np.ascontiguousarray(self.job_type, dtype=np.int64)
+        server = np.ascontiguousarray(self.server, dtype=np.int64)
+        for what, index, size in (("job type", job_type, L), ("server", server, R)):
+            if index.size and (index.min() < 0 or index.max() >= size):
+                raise ScenarioError(f"a channel names {what} {index.max()}; there are {size}")
+        order = np.lexsort((job_type, server))
+        job_type, server = job_type[order], server[order]
+        twice = np.flatnonzero((np.diff(job_type) == 0) & (np.diff(server) == 0))
+        if twice.size:
+            e = twice[0]
+            raise ScenarioError(
+                f"channel (job type {job_type[e]}, server {server[e]}) is given twice"
+            )
+        starts = np.zeros(R + 1, dtype=np.int64)
+        np.cumsum(np.bincount(server, minlength=R), out=starts[1:])
+        for name, array in (("job_type", job_type), ("server", server), ("starts", starts)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    def __len__(self) -> int:
+        return int(self.job_type.size)
+
+    @classmethod
+    def of_mask(cls, mask: npt.NDArray[np.bool_]) -> Channels:
+        """Channels from a truth table of shape [L, R]."""
+        server, job_type = np.nonzero(np.asarray(mask, dtype=bool).T)
+        L, R = mask.shape
+        return cls(job_type.astype(np.int64), server.astype(np.int64), (L, R))
+
+    @classmethod
+    def by_fit(
+        cls, cluster: Cluster, requests: Floats, names: Sequence[str] | None = None
+    ) -> Channels:
+        """Connect each job type to every server that can hold one of its requests whole.
+
+        Raises
+        ------
+        ScenarioError
+            When a job type requests more than any server has; says which device is short.
+        """
+        requests = np.asarray(requests, dtype=np.float64)
+        mask = np.zeros((len(requests), len(cluster.capacity)), dtype=bool)
+        for start in range(0, len(requests), 256):  # bounded memory for many job types
+            part = requests[start : start + 256]
+            mask[start : start + 256] = (
+                part[:, None, :] <= cluster.capacity[None, :, :] * (1 + 1e-12)
+            ).all(axis=2)
+        alone = np.flatnonzero(~mask.any(axis=1))
+        if alone.size:
+            l = int(alone[0])
+            name = names[l] if names is not None else f"#{l}"
+            largest = cluster.capacity.max(axis=0)
+            short = [
+                f"{requests[l, k]:g} {device} (the largest server has {largest[k]:g})"
+                for k, device in enumerate(cluster.devices)
+                if requests[l, k] > largest[k]
+            ] or ["a combination that no single server has"]
+            raise ScenarioError(
+                f"job type {name!r} fits on no server: it requests {', '.join(short)}; "
+                "lower the request, add a server, or leave the job type out"
+            )
+        return cls.of_mask(mask)
+
+    def require_all_connected(self, names: Sequence[str]) -> None:
+        """Raise ScenarioError when a job type has no channel at all."""
+        degree = np.bincount(self.job_type, minlength=self.shape[0])
+        alone = np.flatnonzero(degree == 0)
+        if alone.size:
+            raise ScenarioError(
+                f"job type {names[int(alone[0])]!r} has no channel to any server, so none of its "
+                "jobs could ever run; connect it or leave it out"
+            )

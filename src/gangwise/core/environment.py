@@ -1,0 +1,122 @@
+"""The Environment contract, and the instance that makes one.
+
+An :class:`Instance` is one drawn problem together with its workload. It makes environments (fresh
+ones, so that every policy starts alike) and comparators (what regret is measured against).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.policy import Timing
+
+__all__ = ["Comparator", "Environment", "Instance", "Outcome", "Scenario"]
+
+FeedbackT = TypeVar("FeedbackT", covariant=True)
+
+
+@dataclass(slots=True)
+class Outcome(Generic[FeedbackT]):
+    """What a slot brought: its reward, what the policy may learn, and named measurements."""
+
+    reward: float
+    feedback: FeedbackT
+    metrics: tuple[float, ...] = ()
+
+
+class Environment(Protocol):
+    """The world a policy acts in."""
+
+    @property
+    def problem(self) -> Any:
+        """What a policy is told at the start; never the hidden truth."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of what every outcome measures."""
+
+    def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
+        """Begin a run, with separate generators for arrivals and noise."""
+
+    def observe(self, slot: int, timing: Timing) -> Any:
+        """What a policy of this timing may see before it decides."""
+
+    def step(self, slot: int, decision: Any) -> Outcome[Any]:
+        """Apply a decision; raise InfeasibleDecision when it breaks a constraint."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparator:
+    """What a comparator would have earned on the very same slots.
+
+    Attributes
+    ----------
+    name : str
+        ``best_fixed``, ``per_slot_optimum``, ``omniscient`` …
+    slots : ndarray of int64, shape [n]
+        The slots it was evaluated on (all of them, unless it was sampled).
+    rewards : ndarray of float64, shape [n]
+        Its reward in each of these slots.
+    gap : float
+        The total over these slots is proved to be within this of the true optimum.
+    bounds : mapping
+        Named theoretical bounds on the total regret against it.
+    """
+
+    name: str
+    slots: npt.NDArray[np.int64]
+    rewards: npt.NDArray[np.float64]
+    gap: float = 0.0
+    bounds: Mapping[str, float] = field(default_factory=dict)
+
+
+class Instance(Protocol):
+    """One drawn problem with its workload."""
+
+    @property
+    def family(self) -> str:
+        """The problem family, such as ``gain_overhead``."""
+
+    @property
+    def problem(self) -> Any:
+        """What policies are told."""
+
+    @property
+    def comparators(self) -> tuple[str, ...]:
+        """Names of the comparators of this family, the primary one first."""
+
+    def environment(self) -> Environment:
+        """A fresh environment."""
+
+    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
+        """Evaluate a comparator on the slots of the run with this seed.
+
+        ``sample`` bounds the number of slots that an expensive comparator is evaluated on.
+        """
+
+
+class Scenario(Protocol):
+    """A generator of instances: the same seed draws the same instance."""
+
+    @property
+    def name(self) -> str:
+        """A versioned id, so that a published number stays bound to a behaviour."""
+
+    @property
+    def family(self) -> str:
+        """The problem family of its instances."""
+
+    @property
+    def slots(self) -> int:
+        """How many slots a run has unless told otherwise."""
+
+    def instance(self, seed: int) -> Instance:
+        """Draw one instance."""
+
+    def describe(self) -> dict[str, Any]:
+        """Parameters and distributions, for reports and result stores."""

@@ -1,0 +1,77 @@
+"""Everything that gangwise raises on purpose.
+
+::
+
+    GangwiseError
+    ├── ScenarioError       a cluster, job type, workload or parameter that makes no sense
+    ├── TraceError          a trace file that cannot be read; names the file and the row
+    ├── InfeasibleDecision  a policy broke a constraint; names slot, server, device, job type
+    ├── UnknownName         no such policy, scenario or comparator; says what was probably meant
+    └── StoreError          a result or checkpoint that cannot be written or resumed
+
+A message says what was wrong, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = [
+    "GangwiseError",
+    "InfeasibleDecision",
+    "ScenarioError",
+    "StoreError",
+    "TraceError",
+    "UnknownName",
+]
+
+
+class GangwiseError(Exception):
+    """Base of every error that gangwise raises on purpose."""
+
+
+class ScenarioError(GangwiseError, ValueError):
+    """A problem, workload or parameter is not well formed."""
+
+
+class TraceError(GangwiseError, ValueError):
+    """A trace file cannot be used.
+
+    Parameters
+    ----------
+    message : str
+        What was found and what to do.
+    file : path, optional
+        The file at fault.
+    row : int, optional
+        The line of the file, counted from 1 with the header included, as an editor shows it.
+    """
+
+    def __init__(self, message: str, file: Path | str | None = None, row: int | None = None):
+        self.file = None if file is None else Path(file)
+        self.row = row
+        where = "" if file is None else f"{file}: " if row is None else f"{file}, row {row}: "
+        super().__init__(where + message)
+
+
+class InfeasibleDecision(GangwiseError):  # noqa: N818 - the name says what it is
+    """A policy's decision violates a constraint of the problem."""
+
+
+class UnknownName(GangwiseError, LookupError):  # noqa: N818 - the name says what it is
+    """A name that is not registered."""
+
+    def __init__(self, kind: str, name: str, known: list[str]):
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, known, n=3, cutoff=0.5)
+        if not close:
+            close = [k for k in known if name and name in k][:3]
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        listing = f" Known: {', '.join(sorted(known))}." if known else ""
+        super().__init__(f"there is no {kind} named {name!r}{hint or '.'}{listing}")
+        self.name = name
+
+
+class StoreError(GangwiseError, OSError):
+    """A result or checkpoint cannot be written, read or resumed."""

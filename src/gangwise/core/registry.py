@@ -1,0 +1,173 @@
+"""Names of policies, scenarios, traces and families.
+
+Entries name their target as ``module:attribute``, so that listing them imports nothing heavy.
+Other packages add theirs through the entry point groups ``gangwise.policies``,
+``gangwise.scenarios``, ``gangwise.traces`` and ``gangwise.families``.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+from gangwise.core.errors import ScenarioError, UnknownName
+
+__all__ = ["Entry", "create", "entries", "parse", "register"]
+
+Kind = Literal["policy", "scenario", "trace", "family"]
+
+GROUPS: Mapping[Kind, str] = {
+    "policy": "gangwise.policies",
+    "scenario": "gangwise.scenarios",
+    "trace": "gangwise.traces",
+    "family": "gangwise.families",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered name.
+
+    Attributes
+    ----------
+    target : str or callable
+        ``module:attribute`` or the factory itself.
+    summary : str
+        One line for listings.
+    family : str
+        The problem family it belongs to.
+    preset : mapping
+        Arguments that the name stands for; callers may override them.
+    """
+
+    name: str
+    target: str | Callable[..., Any]
+    summary: str = ""
+    family: str = ""
+    preset: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Callable[..., Any]:
+        """Import the factory."""
+        if not isinstance(self.target, str):
+            return self.target
+        module, _, attribute = self.target.partition(":")
+        factory: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+        return factory
+
+
+_entries: dict[Kind, dict[str, Entry]] = {"policy": {}, "scenario": {}, "trace": {}, "family": {}}
+_plugins_read: set[str] = set()
+
+
+def register(
+    kind: Kind,
+    name: str,
+    target: str | Callable[..., Any],
+    summary: str = "",
+    family: str = "",
+    **preset: Any,
+) -> None:
+    """Give a name to a policy, scenario, trace or family.
+
+    Raises
+    ------
+    ScenarioError
+        When the name is taken by something else.
+
+    Examples
+    --------
+    >>> from gangwise.gain_overhead import Fairness
+    >>> register("policy", "my-fairness", Fairness, "all connected job types share", share="all")
+    >>> create("policy", "my-fairness").share
+    'all'
+    """
+    entry = Entry(name, target, summary, family, preset)
+    if _entries[kind].get(name, entry) != entry:
+        raise ScenarioError(f"the {kind} name {name!r} is taken; choose another")
+    _entries[kind][name] = entry
+
+
+def entries(kind: Kind) -> dict[str, Entry]:
+    """All registered names of a kind, sorted; plug-ins included."""
+    if kind not in _plugins_read:
+        _plugins_read.add(kind)
+        for point in entry_points(group=GROUPS[kind]):
+            if point.name not in _entries[kind]:
+                _entries[kind][point.name] = Entry(point.name, point.value, "plug-in")
+    return dict(sorted(_entries[kind].items()))
+
+
+def parse(specification: str) -> tuple[str, dict[str, Any]]:
+    """Split ``name:key=value,key=value`` into the name and its arguments.
+
+    Examples
+    --------
+    >>> parse("ogasched-react:steps=5,fraction=0.2")
+    ('ogasched-react', {'steps': 5, 'fraction': 0.2})
+    """
+    name, _, rest = specification.strip().partition(":")
+    arguments: dict[str, Any] = {}
+    for item in filter(None, (part.strip() for part in rest.split(","))):
+        key, equals, text = item.partition("=")
+        if not equals:
+            raise ScenarioError(f"{specification!r}: write arguments as name:key=value,key=value")
+        try:
+            arguments[key.strip()] = ast.literal_eval(text.strip())
+        except (ValueError, SyntaxError):
+            arguments[key.strip()] = text.strip()
+    return name, arguments
+
+
+def create(kind: Kind, specification: str, **arguments: Any) -> Any:
+    """Build what a name stands for.
+
+    Parameters
+    ----------
+    kind : {"policy", "scenario", "trace", "family"}
+    specification : str
+        A registered name, with arguments after a colon if wanted.
+    **arguments
+        More arguments; they win over the specification's.
+
+    Raises
+    ------
+    UnknownName
+        For a name or an argument that does not exist; says what was probably meant.
+
+    Examples
+    --------
+    >>> create("policy", "ogasched-react:steps=5").steps
+    5
+    >>> create("policy", "fairnes")
+    Traceback (most recent call last):
+    gangwise.core.errors.UnknownName: there is no policy named 'fairnes'; did you mean fairness?...
+    """
+    name, given = parse(specification)
+    known = entries(kind)
+    if name not in known:
+        raise UnknownName(kind, name, list(known))
+    factory = known[name].load()
+    given = {**known[name].preset, **given, **arguments}
+    accepted = _accepted(factory)
+    for argument in given:
+        if accepted is not None and argument not in accepted:
+            raise UnknownName(f"argument of {kind} {name!r}", argument, accepted)
+    try:
+        return factory(**given)
+    except TypeError as error:
+        raise ScenarioError(f"{kind} {name!r} with {given}: {error}") from error
+
+
+def _accepted(factory: Callable[..., Any]) -> list[str] | None:
+    if dataclasses.is_dataclass(factory):
+        return [f.name for f in dataclasses.fields(factory) if f.init]
+    parameters = inspect.signature(factory).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return None
+    return list(parameters)

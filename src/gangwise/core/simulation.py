@@ -1,0 +1,228 @@
+"""The slot loop.
+
+::
+
+    Environment ──observation──► Policy.decide ──decision──► Environment ──feedback──► Policy.learn
+
+A simulation is a plain object that pickles: saving it between two slots and going on later gives
+the same bytes as never having stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.environment import Environment, Instance
+from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.policy import Policy, configuration
+from gangwise.core.run import Run
+from gangwise.core.streams import Streams
+
+__all__ = ["Interrupted", "Simulation", "simulate"]
+
+FORMAT = "gangwise-simulation-1"
+
+
+class Interrupted(KeyboardInterrupt):
+    """A simulation was stopped between two slots; ``checkpoint`` says where it was saved."""
+
+    def __init__(self, slot: int, checkpoint: Path | None):
+        self.slot, self.checkpoint = slot, checkpoint
+        saved = f"; saved to {checkpoint}" if checkpoint else ""
+        super().__init__(f"stopped after slot {slot}{saved}")
+
+
+@dataclass
+class Simulation:
+    """One policy on one instance, as far as it has got.
+
+    Parameters
+    ----------
+    instance : Instance
+    policy : Policy
+        Bound to the instance's problem here; whatever it knew is forgotten.
+    slots : int
+        How many slots to play.
+    seed : int
+        With the instance and the policy's configuration, all that the run depends on.
+    name : str, optional
+        What to call the policy in the results.
+    """
+
+    instance: Instance
+    policy: Policy[Any, Any, Any]
+    slots: int
+    seed: int
+    name: str = ""
+    slot: int = field(init=False, default=0)
+    environment: Environment = field(init=False)
+    rewards: npt.NDArray[np.float64] = field(init=False)
+    metrics: npt.NDArray[np.float64] = field(init=False)
+    nanoseconds: npt.NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.slots < 1:
+            raise ScenarioError(f"a run needs at least one slot; {self.slots} were asked for")
+        self.name = self.name or type(self.policy).__name__
+        streams = Streams.of(self.seed)
+        self.environment = self.instance.environment()
+        self.environment.start(streams.workload, streams.noise)
+        self.policy.start(self.environment.problem, streams.policy)
+        self.rewards = np.zeros(self.slots)
+        self.metrics = np.zeros((self.slots, len(self.environment.metrics)))
+        self.nanoseconds = np.zeros(self.slots, dtype=np.int64)
+
+    def step(self) -> None:
+        """Play one slot."""
+        t, clock = self.slot, time.perf_counter_ns
+        observation = self.environment.observe(t, self.policy.timing)
+        begin = clock()
+        decision = self.policy.decide(observation)
+        decided = clock()
+        outcome = self.environment.step(t, decision)
+        back = clock()
+        self.policy.learn(outcome.feedback)
+        self.nanoseconds[t] = decided - begin + clock() - back
+        self.rewards[t] = outcome.reward
+        self.metrics[t] = outcome.metrics
+        self.slot = t + 1
+
+    def run(
+        self,
+        checkpoint: Path | None = None,
+        every: float = 30.0,
+        progress: Callable[[int], None] | None = None,
+    ) -> Run:
+        """Play the remaining slots.
+
+        Parameters
+        ----------
+        checkpoint : path, optional
+            Saved here every ``every`` seconds and when interrupted.
+        progress : callable, optional
+            Called with the number of slots played, about ten times a second.
+
+        Raises
+        ------
+        Interrupted
+            On Ctrl-C, after the slot in hand is finished and the checkpoint is written.
+        """
+        now = time.monotonic
+        saved = told = now()
+        with _interrupt_between_slots() as stop:
+            while self.slot < self.slots:
+                self.step()
+                if stop.is_set():
+                    if checkpoint is not None:
+                        self.save(checkpoint)
+                    raise Interrupted(self.slot, checkpoint)
+                if self.slot & 15 == 0:  # looking at the clock costs as much as a small slot
+                    at = now()
+                    if progress is not None and at - told > 0.1:
+                        told = at
+                        progress(self.slot)
+                    if checkpoint is not None and at - saved > every:
+                        saved = at
+                        self.save(checkpoint)
+        if progress is not None:
+            progress(self.slot)
+        return self.result()
+
+    def result(self) -> Run:
+        """The slots played so far, as a run."""
+        n = self.slot
+        return Run(
+            self.name,
+            configuration(self.policy),
+            self.seed,
+            self.instance,
+            self.rewards[:n].copy(),
+            {m: self.metrics[:n, i].copy() for i, m in enumerate(self.environment.metrics)},
+            self.nanoseconds[:n].copy(),
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the state to a file, all or nothing."""
+        path = Path(path)
+        part = path.with_name(path.name + ".part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with part.open("wb") as file:
+                pickle.dump((FORMAT, self), file, protocol=pickle.HIGHEST_PROTOCOL)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as error:
+            raise StoreError(f"cannot write the checkpoint {path}: {error}") from error
+
+    @classmethod
+    def load(cls, path: Path) -> Simulation:
+        """Read a saved simulation. Only load files that you wrote: they are pickles."""
+        try:
+            with Path(path).open("rb") as file:
+                marker, simulation = pickle.load(file)
+        except OSError as error:
+            raise StoreError(f"cannot read the checkpoint {path}: {error}") from error
+        except (pickle.UnpicklingError, EOFError, AttributeError, ValueError, TypeError) as error:
+            raise StoreError(
+                f"{path} is not a whole gangwise checkpoint ({error}); delete it to start afresh"
+            ) from error
+        if marker != FORMAT or not isinstance(simulation, cls):
+            raise StoreError(f"{path} was written by another version; delete it to start afresh")
+        return simulation
+
+
+def simulate(
+    instance: Instance,
+    policy: Policy[Any, Any, Any],
+    slots: int,
+    seed: int,
+    name: str = "",
+    checkpoint: Path | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Run:
+    """Run a policy on an instance.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy, create_scenario, simulate
+    >>> instance = create_scenario("ogasched-default-v1").instance(seed=1)
+    >>> run = simulate(instance, create_policy("fairness"), slots=20, seed=1)
+    >>> run.slots, run.rewards.shape
+    (20, (20,))
+    """
+    return Simulation(instance, policy, slots, seed, name).run(checkpoint, progress=progress)
+
+
+@contextmanager
+def _interrupt_between_slots() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into a request to stop; a second one interrupts at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def request(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    signal.signal(signal.SIGINT, request)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,233 @@
+"""Workloads: how many jobs of each type arrive in each slot.
+
+A workload is a description; its ``stream`` is one realisation of it, drawn from a generator of its
+own so that every policy compared meets the same arrivals. Streams pickle, and drawing ``n`` slots
+and then ``m`` gives the same arrivals as drawing ``n + m``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.errors import ScenarioError
+
+__all__ = [
+    "ArrivalStream",
+    "BernoulliArrivals",
+    "BinomialArrivals",
+    "OnOffArrivals",
+    "ReplayedArrivals",
+    "Workload",
+]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class ArrivalStream(Protocol):
+    """One realisation of a workload."""
+
+    def draw(self, slots: int) -> Ints:
+        """Arrivals of the next slots, shape [slots, L], in jobs.
+
+        A replayed trace may return fewer slots at its end, and raises ScenarioError after it.
+        """
+
+
+class Workload(Protocol):
+    """A description of arrivals."""
+
+    @property
+    def most(self) -> Ints:
+        """The most jobs of each type that one slot can bring, shape [L]."""
+
+    def stream(self, rng: np.random.Generator) -> ArrivalStream:
+        """Start one realisation."""
+
+
+def _probabilities(value: npt.ArrayLike, what: str, L: int | None = None) -> Floats:
+    array = np.array(value, dtype=np.float64, ndmin=1)
+    if L is not None and array.size == 1:
+        array = np.full(L, array[0])
+    if array.ndim != 1 or not ((array >= 0) & (array <= 1)).all():
+        bad = array[~((array >= 0) & (array <= 1))]
+        raise ScenarioError(f"{what} must lie in [0, 1]; found {bad[:1] or array.shape}")
+    if L is not None and array.size != L:
+        raise ScenarioError(f"{what} is given for {array.size} job types; there are {L}")
+    array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class BinomialArrivals:
+    """Several jobs of one type in a slot: ``most[l]`` chances, each a job with ``probability[l]``.
+
+    Parameters
+    ----------
+    probability : array of shape [L]
+    most : array of int, shape [L]
+        J_l of OGASched §3.4.
+
+    Examples
+    --------
+    >>> stream = BinomialArrivals([0.5, 1.0], [1, 3]).stream(np.random.default_rng(0))
+    >>> stream.draw(2)[:, 1]
+    array([3, 3])
+    """
+
+    probability: Floats
+    most: Ints
+
+    def __post_init__(self) -> None:
+        most = np.array(self.most, dtype=np.int64, ndmin=1)
+        if most.ndim != 1 or (most < 1).any():
+            raise ScenarioError(f"most jobs per slot must be 1 or more for each type; got {most}")
+        most.setflags(write=False)
+        probability = _probabilities(self.probability, "arrival probability", most.size)
+        object.__setattr__(self, "probability", probability)
+        object.__setattr__(self, "most", most)
+
+    def stream(self, rng: np.random.Generator) -> ArrivalStream:
+        """Start one realisation."""
+        return _BinomialStream(self, rng)
+
+
+@dataclass
+class _BinomialStream:
+    workload: BinomialArrivals
+    rng: np.random.Generator
+
+    def draw(self, slots: int) -> Ints:
+        w = self.workload
+        chances = self.rng.random((slots, int(w.most.sum())))
+        starts = np.concatenate(([0], np.cumsum(w.most)[:-1]))
+        hit = chances < np.repeat(w.probability, w.most)
+        return np.add.reduceat(hit.astype(np.int64), starts, axis=1)
+
+
+class BernoulliArrivals(BinomialArrivals):
+    """At most one job of each type in a slot, with probability ``probability[l]`` (OGASched (1)).
+
+    Examples
+    --------
+    >>> BernoulliArrivals([1.0, 0.0]).stream(np.random.default_rng(0)).draw(2)
+    array([[1, 0],
+           [1, 0]])
+    """
+
+    def __init__(self, probability: npt.ArrayLike):
+        p = _probabilities(probability, "arrival probability")
+        super().__init__(p, np.ones(p.size, dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class OnOffArrivals:
+    """Bursts: each job type is on or off; while on, a job arrives with ``probability[l]``.
+
+    The lengths of on and off periods are geometric with means ``mean_on`` and ``mean_off`` slots,
+    independently per job type; the first slot is drawn from the stationary distribution.
+    """
+
+    probability: Floats
+    mean_on: float = 20.0
+    mean_off: float = 20.0
+
+    def __post_init__(self) -> None:
+        p = _probabilities(self.probability, "arrival probability")
+        object.__setattr__(self, "probability", p)
+        for name, mean in (("mean_on", self.mean_on), ("mean_off", self.mean_off)):
+            if not (np.isfinite(mean) and mean >= 1):
+                raise ScenarioError(f"{name} is {mean}; a period lasts at least one slot")
+
+    @property
+    def most(self) -> Ints:
+        """One job of each type at most."""
+        return np.ones(self.probability.size, dtype=np.int64)
+
+    def stream(self, rng: np.random.Generator) -> ArrivalStream:
+        """Start one realisation."""
+        on = rng.random(self.probability.size) < self.mean_on / (self.mean_on + self.mean_off)
+        return _OnOffStream(self, rng, on)
+
+
+@dataclass
+class _OnOffStream:
+    workload: OnOffArrivals
+    rng: np.random.Generator
+    on: npt.NDArray[np.bool_]
+
+    def draw(self, slots: int) -> Ints:
+        w = self.workload
+        u = self.rng.random((slots, 2, w.probability.size))
+        arrivals = np.empty((slots, w.probability.size), dtype=np.int64)
+        for t in range(slots):
+            arrivals[t] = self.on & (u[t, 0] < w.probability)
+            switch = u[t, 1] < np.where(self.on, 1 / w.mean_on, 1 / w.mean_off)
+            self.on = self.on ^ switch
+        return arrivals
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedArrivals:
+    """Arrivals counted from a trace, optionally thinned.
+
+    Parameters
+    ----------
+    counts : array of int, shape [slots, L]
+        Jobs of each type in each slot of the trace.
+    keep : float
+        Probability that a job of the trace is kept (OGASched §4 applies ρ on top of the trace's
+        arrivals); 1 replays the trace as it is.
+    repeat : bool
+        Begin again after the last slot; otherwise asking for more slots is an error.
+    """
+
+    counts: Ints
+    keep: float = 1.0
+    repeat: bool = False
+
+    def __post_init__(self) -> None:
+        counts = np.ascontiguousarray(self.counts, dtype=np.int64)
+        if counts.ndim != 2 or 0 in counts.shape or (counts < 0).any():
+            raise ScenarioError(
+                "replayed arrivals must be a table of slots by job types with counts of zero or "
+                f"more; its shape is {counts.shape}"
+            )
+        counts.setflags(write=False)
+        object.__setattr__(self, "counts", counts)
+        _probabilities(self.keep, "keep")
+
+    @property
+    def most(self) -> Ints:
+        """The largest count of each job type, at least one."""
+        return np.maximum(self.counts.max(axis=0), 1)
+
+    def stream(self, rng: np.random.Generator) -> ArrivalStream:
+        """Start one realisation."""
+        return _ReplayedStream(self, rng)
+
+
+@dataclass
+class _ReplayedStream:
+    workload: ReplayedArrivals
+    rng: np.random.Generator
+    position: int = 0
+
+    def draw(self, slots: int) -> Ints:
+        w = self.workload
+        length = len(w.counts)
+        index = np.arange(self.position, self.position + slots)
+        if not w.repeat:
+            index = index[index < length]
+            if not index.size:
+                raise ScenarioError(
+                    f"the trace has {length} slots and more were asked for; use fewer slots, "
+                    "shorter slots, or repeat the trace"
+                )
+        self.position += index.size
+        counts = w.counts[index % length]
+        return self.rng.binomial(counts, w.keep) if w.keep < 1 else counts

@@ -1,0 +1,60 @@
+"""Gain minus overhead: OGASched, its rivals and its comparators.
+
+Jobs hold devices on many servers for one slot. More devices on a server add gain with diminishing
+returns; the device type that dominates a job's communication costs overhead. Arrivals are unknown.
+"""
+
+from gangwise.gain_overhead.ascent import project, project_as_printed
+from gangwise.gain_overhead.drf import DRF, dominant_shares
+from gangwise.gain_overhead.environment import (
+    Feedback,
+    GainOverheadEnvironment,
+    GainOverheadInstance,
+    Observation,
+)
+from gangwise.gain_overhead.fairness import Fairness, proportional_shares
+from gangwise.gain_overhead.family import GainOverheadFamily
+from gangwise.gain_overhead.greedy import Greedy, fill
+from gangwise.gain_overhead.offline import best_fixed, per_slot_optimum, regret_bound, solve
+from gangwise.gain_overhead.ogasched import OGASchedAsPrinted, OGASchedReact, OGASchedReserve
+from gangwise.gain_overhead.packing import BinPacking, Spreading
+from gangwise.gain_overhead.problem import GainOverheadProblem, Reward
+from gangwise.gain_overhead.random_order import RandomOrder
+from gangwise.gain_overhead.steps import diameter, gradient_bound
+from gangwise.gain_overhead.utilities import LINEAR, LOG, POLY, RECIPROCAL, Utilities, Utility
+
+__all__ = [
+    "DRF",
+    "LINEAR",
+    "LOG",
+    "POLY",
+    "RECIPROCAL",
+    "BinPacking",
+    "Fairness",
+    "Feedback",
+    "GainOverheadEnvironment",
+    "GainOverheadFamily",
+    "GainOverheadInstance",
+    "GainOverheadProblem",
+    "Greedy",
+    "OGASchedAsPrinted",
+    "OGASchedReact",
+    "OGASchedReserve",
+    "Observation",
+    "RandomOrder",
+    "Reward",
+    "Spreading",
+    "Utilities",
+    "Utility",
+    "best_fixed",
+    "diameter",
+    "dominant_shares",
+    "fill",
+    "gradient_bound",
+    "per_slot_optimum",
+    "project",
+    "project_as_printed",
+    "proportional_shares",
+    "regret_bound",
+    "solve",
+]

@@ -1,0 +1,188 @@
+"""The world of the gain-minus-overhead family: arrivals come, jobs last one slot, rewards add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.cluster import Channels
+from gangwise.core.environment import Comparator, Outcome
+from gangwise.core.errors import ScenarioError
+from gangwise.core.policy import Timing
+from gangwise.core.streams import Streams
+from gangwise.core.workload import ArrivalStream, Workload
+from gangwise.gain_overhead.problem import GainOverheadProblem
+
+__all__ = ["Feedback", "GainOverheadEnvironment", "GainOverheadInstance", "Observation", "Ports"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+BLOCK = 256  # slots of arrivals drawn at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a policy sees before it decides.
+
+    Attributes
+    ----------
+    slot : int
+    arrivals : ndarray of int64, shape [L], or None
+        x(t); None for a policy that reserves.
+    """
+
+    slot: int
+    arrivals: Ints | None
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What a slot taught: its arrivals. Rewards follow from them, since nothing else is hidden."""
+
+    slot: int
+    arrivals: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Ports:
+    """Several jobs of one type in a slot: one port for each of them (OGASched §3.4).
+
+    The j-th job of a slot uses the j-th port of its type, so the problem over ports is an ordinary
+    one and every policy runs on it as it is.
+    """
+
+    most: Ints
+
+    @cached_property
+    def job_type(self) -> Ints:
+        """Job type of each port."""
+        return np.repeat(np.arange(self.most.size), self.most)
+
+    @cached_property
+    def rank(self) -> Ints:
+        """Which of its type's jobs a port serves, from 0."""
+        return np.concatenate([np.arange(n) for n in self.most])
+
+    def arrivals(self, counts: Ints) -> Ints:
+        """1 for each port whose job came, from counts per job type (last axis)."""
+        arrived: Ints = (self.rank < counts[..., self.job_type]).astype(np.int64)
+        return arrived
+
+    def problem(self, problem: GainOverheadProblem) -> GainOverheadProblem:
+        """The problem over ports; unchanged where every type brings at most one job."""
+        if self.most.size != problem.L:
+            raise ScenarioError(
+                f"the workload brings {self.most.size} job types; the problem has {problem.L}"
+            )
+        if (self.most == 1).all():
+            return problem
+        mask = np.zeros(problem.channels.shape, dtype=bool)
+        mask[problem.channels.job_type, problem.channels.server] = True
+        names = [
+            f"{problem.job_types[l]}#{j + 1}" for l, j in zip(self.job_type, self.rank)
+        ]
+        return replace(
+            problem,
+            requests=problem.requests[self.job_type],
+            channels=Channels.of_mask(mask[self.job_type]),
+            job_types=tuple(names),
+        )
+
+
+@dataclass(eq=False)
+class GainOverheadEnvironment:
+    """Plays a workload against a problem. Built by :class:`GainOverheadInstance`."""
+
+    problem: GainOverheadProblem
+    ports: Ports
+    workload: Workload
+    metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs")
+    _stream: ArrivalStream = field(init=False, repr=False)
+    _block: Ints = field(init=False, repr=False)
+    _first: int = field(init=False, repr=False, default=0)
+
+    def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
+        """Begin a run; this family has no noise besides its arrivals."""
+        self._stream = self.workload.stream(workload)
+        self._block = np.empty((0, self.problem.L), dtype=np.int64)
+        self._first = 0
+
+    def _arrivals(self, slot: int) -> Ints:
+        while slot >= self._first + len(self._block):
+            self._first += len(self._block)
+            self._block = self.ports.arrivals(self._stream.draw(BLOCK))
+            self._block.setflags(write=False)
+        return self._block[slot - self._first]
+
+    def observe(self, slot: int, timing: Timing) -> Observation:
+        """The slot's arrivals, but not for a policy that reserves."""
+        return Observation(slot, None if timing == "reserve" else self._arrivals(slot))
+
+    def step(self, slot: int, decision: Floats) -> Outcome[Feedback]:
+        """Reward (5) of the decision for the jobs that arrived."""
+        arrivals = self._arrivals(slot)
+        reward, gain, overhead, utilisation = self.problem.reward(arrivals, decision, slot)
+        metrics = (gain, overhead, utilisation, float(arrivals.sum()))
+        return Outcome(reward, Feedback(slot, arrivals), metrics)
+
+
+@dataclass(frozen=True, eq=False)
+class GainOverheadInstance:
+    """A problem and its workload.
+
+    Parameters
+    ----------
+    base : GainOverheadProblem
+        The problem over job types. Where the workload brings several jobs of a type in one slot,
+        policies are given the problem over ports (§3.4) instead: :attr:`problem`.
+    workload : Workload
+
+    Examples
+    --------
+    >>> from gangwise import create_policy, create_scenario, simulate
+    >>> instance = create_scenario("ogasched-default-v1:servers=16").instance(seed=0)
+    >>> simulate(instance, create_policy("drf"), slots=5, seed=0).slots
+    5
+    """
+
+    base: GainOverheadProblem
+    workload: Workload
+    family: str = "gain_overhead"
+    comparators: tuple[str, ...] = ("best_fixed", "per_slot_optimum")
+
+    @cached_property
+    def ports(self) -> Ports:
+        """How jobs of one slot map to ports."""
+        return Ports(np.asarray(self.workload.most))
+
+    @cached_property
+    def problem(self) -> GainOverheadProblem:
+        """What policies are told."""
+        return self.ports.problem(self.base)
+
+    def environment(self) -> GainOverheadEnvironment:
+        """A fresh environment."""
+        return GainOverheadEnvironment(self.problem, self.ports, self.workload)
+
+    def arrivals(self, slots: int, seed: int) -> Ints:
+        """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
+        stream = self.workload.stream(Streams.of(seed).workload)
+        blocks, missing = [], slots
+        while missing > 0:
+            blocks.append(self.ports.arrivals(stream.draw(missing)))
+            missing -= len(blocks[-1])
+        return np.concatenate(blocks)
+
+    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
+        """``best_fixed`` or ``per_slot_optimum`` on the slots of a run (see :mod:`.offline`)."""
+        from gangwise.gain_overhead import offline
+
+        evaluate = {
+            "best_fixed": offline.best_fixed,
+            "per_slot_optimum": offline.per_slot_optimum,
+        }
+        return evaluate[name](self.problem, self.arrivals(slots, seed), sample)

@@ -1,0 +1,195 @@
+"""OGASched (Algorithm 1): online gradient ascent, in the two timings that the paper mixes.
+
+``reserve`` fixes y(t) before the arrivals x(t) are seen, as Algorithm 1 and the regret theorem
+have it; x(t) only moves y(t+1). ``react`` sees x(t), climbs several steps over the job types that
+arrived and plays the result, as the experiments must have done; the job types that stayed away
+keep their values as memory and use no capacity meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.errors import ScenarioError
+from gangwise.core.policy import Timing
+from gangwise.gain_overhead.ascent import Ascent, project, project_as_printed
+from gangwise.gain_overhead.environment import Feedback, Observation
+from gangwise.gain_overhead.fairness import proportional_shares
+from gangwise.gain_overhead.greedy import fill
+from gangwise.gain_overhead.problem import GainOverheadProblem
+from gangwise.gain_overhead.steps import Step, make_step
+
+__all__ = ["OGASchedAsPrinted", "OGASchedReact", "OGASchedReserve"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class OGASchedReserve:
+    """Reserve first, learn from the arrivals afterwards (Algorithm 1, Definition 2).
+
+    Parameters
+    ----------
+    rule : {"adagrad-norm", "decay", "theoretical"}
+        Step size: AdaGrad-norm needs no tuning; ``decay`` is the paper's η₀ with decay (Table 1);
+        ``theoretical`` is (26).
+    scale, eta, decay, horizon : float
+        Parameters of the step rules.
+    leftover : bool
+        When the arrivals are seen, hand what the absent job types had reserved, and what nobody
+        had, to the jobs that came, where it raises the reward. What is learned stays the same; the
+        decision then depends on the arrivals, and is never worth less.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy
+    >>> create_policy("ogasched-reserve:rule=decay,eta=10").rule
+    'decay'
+    """
+
+    rule: str = "adagrad-norm"
+    scale: float = 1.0
+    eta: float = 25.0
+    decay: float = 0.9999
+    horizon: int = 2000
+    leftover: bool = False
+    family = "gain_overhead"
+    _ascent: Ascent = field(init=False, repr=False)
+    _step: Step = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._step = make_step(self.rule, self.scale, self.eta, self.decay, self.horizon)
+
+    @property
+    def timing(self) -> Timing:
+        """Reserving acts blind; handing out leftovers needs the arrivals."""
+        return "react" if self.leftover else "reserve"
+
+    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+        """Begin with the FAIRNESS shares of a slot in which every job type arrives."""
+        self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
+        self._everyone = np.ones(problem.L, dtype=np.int64)
+        self._step.start(problem)
+
+    def decide(self, observation: Observation) -> Floats:
+        """y(t)."""
+        if observation.arrivals is None:
+            return self._ascent.y
+        return fill(self._ascent.problem, observation.arrivals, self._ascent.y)
+
+    def learn(self, feedback: Feedback) -> None:
+        """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), (11)."""
+        x = feedback.arrivals
+        squared = self._ascent.slope(x.astype(np.float64), self._everyone)
+        self._ascent.climb(self._step.size(feedback.slot, squared), self._everyone)
+
+
+@dataclass
+class OGASchedReact:
+    """See the arrivals, climb, play.
+
+    Parameters
+    ----------
+    steps : int
+        Ascent steps in a slot.
+    fraction : float
+        Length of a step, as a fraction of each server's capacity per unit of gradient. Unlike a
+        vanishing step it keeps following the arrivals, and it carries over between clusters.
+    smoothing : float
+        Temperature of the softmax that stands for the maximum in (5) while climbing; 0 for (10).
+    rule : {"capacity", "adagrad-norm", "decay", "theoretical"}
+        ``capacity`` is the above; the others take one of ``OGASchedReserve``'s rules instead.
+    scale, eta, decay, horizon : float
+        Parameters of these rules.
+    """
+
+    steps: int = 10
+    fraction: float = 0.1
+    smoothing: float = 0.03
+    rule: str = "capacity"
+    scale: float = 1.0
+    eta: float = 25.0
+    decay: float = 0.9999
+    horizon: int = 2000
+    family = "gain_overhead"
+    timing: Timing = field(init=False, repr=False, default="react")
+    _ascent: Ascent = field(init=False, repr=False)
+    _step: Step | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.fraction <= 0 or self.smoothing < 0:
+            raise ScenarioError(
+                "steps and fraction must be positive and smoothing not negative; got "
+                f"{self.steps}, {self.fraction}, {self.smoothing}"
+            )
+        if self.rule != "capacity":
+            self._step = make_step(self.rule, self.scale, self.eta, self.decay, self.horizon)
+
+    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+        """Begin with the FAIRNESS shares of a slot in which every job type arrives."""
+        self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
+        self._capacity = problem.cluster.capacity
+        if self._step is not None:
+            self._step.start(problem)
+
+    def decide(self, observation: Observation) -> Floats:
+        """Climb from what the arrived job types held last, over these only."""
+        x = observation.arrivals
+        if x is None:
+            raise ScenarioError("this policy must be shown the arrivals before it decides")
+        weight = x.astype(np.float64)
+        for _ in range(self.steps):
+            squared = self._ascent.slope(weight, x, self.smoothing)
+            if self._step is None:
+                self._ascent.climb(self.fraction, x, self._capacity)
+            else:
+                self._ascent.climb(self._step.size(observation.slot, squared), x)
+        y = self._ascent.y
+        return np.where(x[self._ascent.problem.channels.job_type, None] != 0, y, 0.0)
+
+    def learn(self, feedback: Feedback) -> None:
+        """All there is to know was seen before deciding."""
+
+
+@dataclass
+class OGASchedAsPrinted:
+    """Algorithm 1 with its projection as printed, repaired only as far as it can be played.
+
+    The printed projection may exceed requests and capacities (see :func:`project_as_printed`).
+    The state follows it faithfully; what is played, and what the gradient is taken at, is its exact
+    projection, which changes nothing where the printed one is feasible. ``repairs`` counts the
+    values that had to be changed.
+    """
+
+    eta: float = 25.0
+    decay: float = 0.9999
+    family = "gain_overhead"
+    timing: Timing = field(init=False, repr=False, default="reserve")
+    repairs: int = field(init=False, repr=False, default=0)
+    _ascent: Ascent = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._step = make_step("decay", 1.0, self.eta, self.decay, 1)
+
+    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+        """Begin with the FAIRNESS shares of a slot in which every job type arrives."""
+        self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
+        self._everyone = np.ones(problem.L, dtype=np.int64)
+        self.repairs = 0
+
+    def decide(self, observation: Observation) -> Floats:
+        """y(t)."""
+        return self._ascent.y
+
+    def learn(self, feedback: Feedback) -> None:
+        """Steps 4–31 of Algorithm 1."""
+        ascent = self._ascent
+        squared = ascent.slope(feedback.arrivals.astype(np.float64), self._everyone)
+        z = ascent.y + self._step.size(feedback.slot, squared) * ascent.gradient
+        printed = project_as_printed(ascent.problem, z)
+        playable = project(ascent.problem, printed)
+        self.repairs += int((np.abs(playable - printed) > 1e-9 * (1.0 + np.abs(printed))).sum())
+        self._ascent = Ascent(ascent.problem, playable)

@@ -1,0 +1,245 @@
+"""The problem of OGASched §2: split devices so that parallel gain outweighs overhead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.cluster import Channels, Cluster
+from gangwise.core.errors import InfeasibleDecision, ScenarioError
+from gangwise.gain_overhead.utilities import Utilities
+
+__all__ = ["GainOverheadProblem", "Reward", "SlopeTerms"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+TOLERANCE = 1e-9
+"""A constraint counts as met when it is broken by no more than this, relative to 1 + its size."""
+
+
+class Reward(NamedTuple):
+    """Reward (5) of one slot, taken apart."""
+
+    reward: float
+    gain: float
+    overhead: float
+    utilisation: float
+
+
+class SlopeTerms(NamedTuple):
+    """Coefficients of f'(y) = c0 + c1 u + c2 u² + c3 √u, u = 1/(y + shift); each [E, K]."""
+
+    c0: Floats
+    c1: Floats
+    c2: Floats
+    c3: Floats
+    shift: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class GainOverheadProblem:
+    """Cluster, job types, channels, utilities and overhead coefficients.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        R servers, K device types.
+    requests : ndarray of shape [L, K]
+        a_l^k: the most devices a job holds on one server, (3).
+    channels : Channels
+        Which job type may use which server.
+    utilities : Utilities
+        f_r^k of every server and device type, (7).
+    overhead : ndarray of shape [K]
+        β_k of (5), per device.
+    job_types : tuple of str, optional
+        Names, length L.
+
+    Raises
+    ------
+    ScenarioError
+        Names the job type, server or device type at fault.
+
+    Examples
+    --------
+    Two servers, two device types, one job type that holds (1, 3) and (2, 2) devices:
+
+    >>> problem = GainOverheadProblem(
+    ...     Cluster(np.full((2, 2), 4.0), ("cpu", "gpu")),
+    ...     requests=np.full((1, 2), 4.0),
+    ...     channels=Channels.of_mask(np.ones((1, 2), dtype=bool)),
+    ...     utilities=Utilities.of("linear", np.ones((2, 2))),
+    ...     overhead=np.array([0.5, 0.4]),
+    ... )
+    >>> problem.reward(np.array([1]), np.array([[1.0, 3.0], [2.0, 2.0]])).reward
+    6.0
+    """
+
+    cluster: Cluster
+    requests: Floats
+    channels: Channels
+    utilities: Utilities
+    overhead: Floats
+    job_types: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        requests = np.ascontiguousarray(self.requests, dtype=np.float64)
+        overhead = np.array(self.overhead, dtype=np.float64, ndmin=1)
+        R, K = self.cluster.capacity.shape
+        if requests.ndim != 2 or requests.shape[1] != K or not len(requests):
+            raise ScenarioError(
+                f"requests have shape {requests.shape}; expected job types by {K} device types"
+            )
+        L = len(requests)
+        names = self.job_types or tuple(f"job-type-{l}" for l in range(L))
+        if len(names) != L or len(set(names)) != L:
+            raise ScenarioError(f"{L} job types need {L} different names; got {len(set(names))}")
+        bad = np.argwhere(~(np.isfinite(requests) & (requests >= 0)))
+        if len(bad):
+            l, k = bad[0]
+            raise ScenarioError(
+                f"job type {names[l]!r}: request of device type {self.cluster.devices[k]!r} is "
+                f"{requests[l, k]}; it must be a finite number, zero or larger"
+            )
+        empty = np.flatnonzero(~(requests > 0).any(axis=1))
+        if empty.size:
+            raise ScenarioError(f"job type {names[empty[0]]!r} requests no devices at all")
+        if overhead.shape != (K,) or not (np.isfinite(overhead) & (overhead >= 0)).all():
+            raise ScenarioError(
+                f"overhead coefficients must be {K} finite numbers, zero or larger; got {overhead}"
+            )
+        if self.utilities.kind.shape != (R, K):
+            raise ScenarioError(
+                f"utilities are given for {self.utilities.kind.shape} servers and device types; "
+                f"the cluster has ({R}, {K})"
+            )
+        if self.channels.shape != (L, R):
+            raise ScenarioError(
+                f"channels connect {self.channels.shape} job types and servers; there are ({L}, {R})"
+            )
+        self.channels.require_all_connected(names)
+        requests.setflags(write=False)
+        overhead.setflags(write=False)
+        object.__setattr__(self, "requests", requests)
+        object.__setattr__(self, "overhead", overhead)
+        object.__setattr__(self, "job_types", tuple(names))
+
+    @property
+    def L(self) -> int:
+        """Number of job types."""
+        return len(self.requests)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of a decision: channels by device types, (E, K)."""
+        return len(self.channels), self.cluster.capacity.shape[1]
+
+    @cached_property
+    def upper(self) -> Floats:
+        """min(a_l^k, c_r^k): the most that one job can hold on a channel, shape [E, K]."""
+        return np.minimum(
+            self.requests[self.channels.job_type], self.cluster.capacity[self.channels.server]
+        )
+
+    @cached_property
+    def slope_terms(self) -> SlopeTerms:
+        """The utilities of the channels as the gradient kernel wants them."""
+        kind = self.utilities.kind[self.channels.server]
+        alpha = self.utilities.alpha[self.channels.server]
+        return SlopeTerms(
+            np.where(kind == 0, alpha, 0.0),
+            np.where(kind == 1, alpha, 0.0),
+            np.where(kind == 2, 1.0, 0.0),
+            np.where(kind == 3, alpha / 2, 0.0),
+            np.where(kind == 2, alpha, 1.0),
+        )
+
+    @cached_property
+    def own_index(self) -> Ints:
+        """Flat positions in [E, K] whose utility is not built in."""
+        return np.flatnonzero(self.utilities.kind[self.channels.server] >= 4)
+
+    def own(self, what: str, y: Floats) -> Floats:
+        """``value`` or ``slope`` of the utilities that are not built in, at ``own_index``."""
+        if not self.own_index.size:
+            return np.empty(0)
+        kind = self.utilities.kind[self.channels.server].ravel()[self.own_index]
+        alpha = self.utilities.alpha[self.channels.server].ravel()[self.own_index]
+        return self.utilities.each(what, np.maximum(y.ravel()[self.own_index], 0.0), kind, alpha)
+
+    def reward(
+        self, arrived: npt.ArrayLike, decision: Floats, slot: int | None = None
+    ) -> Reward:
+        """Reward (5) of a decision, with the separable gain (7).
+
+        Parameters
+        ----------
+        arrived : array of shape [L]
+            x_l: 1 where a job arrived.
+        decision : ndarray of shape [E, K]
+            Devices given to each channel.
+        slot : int, optional
+            Named in errors.
+
+        Raises
+        ------
+        InfeasibleDecision
+            Names the slot, server, device type and job type at fault.
+        """
+        from gangwise.kernels.reward import evaluate
+
+        x = np.asarray(arrived, dtype=np.int64)
+        y = np.ascontiguousarray(decision, dtype=np.float64)
+        if y.shape != self.shape or x.shape != (self.L,):
+            raise InfeasibleDecision(
+                f"{_at(slot)}the decision has shape {y.shape} for arrivals of shape {x.shape}; "
+                f"expected {self.shape} (channels by device types) and ({self.L},)"
+            )
+        result = np.empty(3)
+        place = evaluate(
+            y, x, self.utilities.kind, self.utilities.alpha, self.overhead, self.requests,
+            self.cluster.capacity, self.channels.starts, self.channels.job_type, TOLERANCE,
+            np.empty_like(self.requests), result,
+        )  # fmt: skip
+        if place:
+            self._refuse(place, y, slot)
+        gain = float(result[0])
+        if self.own_index.size:
+            counted = x[self.channels.job_type[self.own_index // self.shape[1]]] != 0
+            gain += float(self.own("value", y)[counted].sum())
+        return Reward(gain - float(result[1]), gain, float(result[1]), float(result[2]))
+
+    def _refuse(self, place: int, y: Floats, slot: int | None) -> None:
+        K = self.shape[1]
+        position, k = divmod(abs(place) - 1, K)
+        device = self.cluster.devices[k]
+        if place < 0:
+            r = position
+            held = y[self.channels.starts[r] : self.channels.starts[r + 1], k].sum()
+            raise InfeasibleDecision(
+                f"{_at(slot)}server {self.cluster.servers[r]!r} has "
+                f"{self.cluster.capacity[r, k]:g} of device type {device!r}, and {held:.12g} were "
+                "handed out (4)"
+            )
+        l, r = self.channels.job_type[position], self.channels.server[position]
+        raise InfeasibleDecision(
+            f"{_at(slot)}job type {self.job_types[l]!r} was given {y[position, k]:.12g} of device "
+            f"type {device!r} on server {self.cluster.servers[r]!r}; it may hold 0 to "
+            f"{self.requests[l, k]:g} (3)"
+        )
+
+    def dense(self, decision: Floats) -> Floats:
+        """A decision as an array of shape [L, R, K], zero where there is no channel."""
+        L, R = self.channels.shape
+        full = np.zeros((L, R, self.shape[1]))
+        full[self.channels.job_type, self.channels.server] = decision
+        return full
+
+
+def _at(slot: int | None) -> str:
+    return "" if slot is None else f"slot {slot}: "
