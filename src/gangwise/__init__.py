@@ -69,7 +69,45 @@ _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __version__ = "0.1.0"
 
-__all__ = sorted([*_HOME, "__version__", "create_policy", "create_scenario"])
+__all__ = [
+    "BernoulliArrivals",
+    "BinomialArrivals",
+    "Channels",
+    "Cluster",
+    "Comparator",
+    "Comparison",
+    "DeviceType",
+    "Environment",
+    "GangwiseError",
+    "InfeasibleDecision",
+    "Instance",
+    "Interrupted",
+    "JobType",
+    "OnOffArrivals",
+    "Outcome",
+    "Policy",
+    "PolicyCheckFailed",
+    "ReplayedArrivals",
+    "Run",
+    "Scenario",
+    "ScenarioError",
+    "Server",
+    "Simulation",
+    "StoreError",
+    "Streams",
+    "TraceError",
+    "UnknownName",
+    "Workload",
+    "__version__",
+    "check_policy",
+    "clone",
+    "compare",
+    "configuration",
+    "create_policy",
+    "create_scenario",
+    "register",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -33,3 +33,29 @@ register("scenario", "ogasched-default-v1", "gangwise.scenarios.ogasched:OGASche
          "Table 1 of OGASched; device ranges are our choice", GAIN)  # fmt: skip
 register("scenario", "ogasched-authors-v1", "gangwise.scenarios.ogasched:authors_scenario",
          "the same with the device ranges of the authors' code", GAIN)  # fmt: skip
+
+register("trace", "alibaba-gpu-v2023", "gangwise.traces.alibaba_gpu_v2023:AlibabaGpuV2023",
+         "nodes with GPUs of several models, pods that share them")  # fmt: skip
+
+GANG = "gain_overhead_gang"
+
+register("family", GANG, "gangwise.gain_overhead.gang.family:GangFamily",
+         "OGASched §3.5: tasks that start together or not at all")  # fmt: skip
+
+for name, target, summary in (
+    ("gang-ogasched", "ogasched:GangOGASched",
+     "fractional ascent as the plan, rounded to whole gangs and improved"),
+    ("gang-greedy", "greedy:GangGreedy", "the gang with the largest reward first"),
+    ("gang-drf", "baselines:GangDRF", "jobs by ascending dominant share, largest server first"),
+    ("gang-fairness", "baselines:GangFairness", "jobs place tasks in turns, largest server first"),
+    ("gang-binpacking", "baselines:GangBinPacking", "job by job, most used server first"),
+    ("gang-spreading", "baselines:GangSpreading", "job by job, least used server first"),
+    ("gang-random", "baselines:GangRandom", "jobs and servers in random order"),
+):
+    register("policy", name, f"gangwise.gain_overhead.gang.{target}", summary, GANG)
+
+register("scenario", "ogasched-gang-v1", "gangwise.scenarios.ogasched_gang:GangScenario",
+         "gangs of 2 to 6 tasks on the servers of ogasched-default-v1", GANG)  # fmt: skip
+register("scenario", "ogasched-gang-small-v1", "gangwise.scenarios.ogasched_gang:small_scenario",
+         "the same with 5 job types, 12 servers and 3 device types, for exact answers",
+         GANG)  # fmt: skip

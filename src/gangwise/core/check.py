@@ -21,7 +21,7 @@ from gangwise.core.streams import Streams
 __all__ = ["PolicyCheckFailed", "check_policy"]
 
 
-class PolicyCheckFailed(AssertionError):
+class PolicyCheckFailed(AssertionError):  # noqa: N818 - the name says what it is
     """A policy does not keep to the contract; says which part and on which problem."""
 
 
@@ -62,11 +62,10 @@ def check_policy(
         raise PolicyCheckFailed(
             f"{type(policy).__name__} has no attribute 'family'; give it one or pass family="
         )
-    if isinstance(family, str):
-        family = create("family", family)
+    checked: Family = create("family", family) if isinstance(family, str) else family
     configuration(policy)  # raises for what is not a dataclass
     for index in range(problems):
-        instance = family.fuzz(np.random.default_rng([seed, index]))
+        instance = checked.fuzz(np.random.default_rng([seed, index]))
         where = f"{type(policy).__name__} on problem {index} (seed {seed})"
         rewards, decisions = _play(instance, clone(policy), slots, index, where)
         for what, again in (
@@ -78,7 +77,7 @@ def check_policy(
                 raise PolicyCheckFailed(f"{where}: {what} differs; start() must forget everything")
         _check_resume(instance, policy, slots, index, rewards, where)
         if not getattr(policy, "randomised", False):
-            _check_relabelling(family, instance, policy, slots, index, decisions, where)
+            _check_relabelling(checked, instance, policy, slots, index, decisions, where)
 
 
 def _play(

@@ -204,7 +204,8 @@ class ReplayedArrivals:
     @property
     def most(self) -> Ints:
         """The largest count of each job type, at least one."""
-        return np.maximum(self.counts.max(axis=0), 1)
+        most: Ints = np.maximum(self.counts.max(axis=0), 1)
+        return most
 
     def stream(self, rng: np.random.Generator) -> ArrivalStream:
         """Start one realisation."""
@@ -230,4 +231,5 @@ class _ReplayedStream:
                 )
         self.position += index.size
         counts = w.counts[index % length]
-        return self.rng.binomial(counts, w.keep) if w.keep < 1 else counts
+        kept: Ints = self.rng.binomial(counts, w.keep) if w.keep < 1 else counts
+        return kept

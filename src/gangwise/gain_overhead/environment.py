@@ -1,4 +1,4 @@
-"""The world of the gain-minus-overhead family: arrivals come, jobs last one slot, rewards add up."""
+"""The world of the gain-minus-overhead family: arrivals come, jobs last one slot."""
 
 from __future__ import annotations
 
@@ -116,7 +116,8 @@ class GainOverheadEnvironment:
             self._first += len(self._block)
             self._block = self.ports.arrivals(self._stream.draw(BLOCK))
             self._block.setflags(write=False)
-        return self._block[slot - self._first]
+        row: Ints = self._block[slot - self._first]
+        return row
 
     def observe(self, slot: int, timing: Timing) -> Observation:
         """The slot's arrivals, but not for a policy that reserves."""

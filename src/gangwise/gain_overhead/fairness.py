@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 def proportional_shares(
     problem: GainOverheadProblem, weight: Floats, out: Floats | None = None
 ) -> Floats:
-    """y = min(a_l, c · w_l a_l / Σ w a) on every server and device type, shape [E, K]."""
+    """Shares y = min(a_l, c · w_l a_l / Σ w a) on every server and device type, shape [E, K]."""
     y = np.empty(problem.shape) if out is None else out
     share_proportionally(
         np.asarray(weight, dtype=np.float64), problem.requests, problem.upper,

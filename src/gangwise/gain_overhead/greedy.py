@@ -45,7 +45,9 @@ def fill(
     -------
     ndarray of shape [E, K]
     """
-    held = np.zeros(problem.shape) if start is None else start * arrivals[problem.channels.job_type, None]
+    held = np.zeros(problem.shape)
+    if start is not None:
+        held = start * arrivals[problem.channels.job_type, None]
     state = Ascent(problem, held)
     used = np.zeros_like(problem.cluster.capacity)
     np.add.at(used, problem.channels.server, state.y)

@@ -1,4 +1,4 @@
-"""Job types served one after another: the state that DRF, random, BINPACKING and SPREADING share."""
+"""Job types served one after another: what DRF, random, BINPACKING and SPREADING share."""
 
 from __future__ import annotations
 

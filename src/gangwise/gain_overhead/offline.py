@@ -103,9 +103,9 @@ def solve(
     """
     n = np.asarray(weight, dtype=np.float64)
     largest = float(n.max(initial=0.0))
-    programme = _Programme(problem, n / largest if largest > 0 else n)
-    if not programme.used.any():
+    if not ((n > 0)[problem.channels.job_type, None] & (problem.upper > 0)).any():
         return Solution(np.zeros(problem.shape), 0.0, 0.0, 0)
+    programme = _Programme(problem, n / largest)
     best, bound = programme.certificate()
     decision, worse, count = programme.y.copy(), 0, 0
     while bound - best > tolerance * abs(best) and worse < 4 and count < iterations:
@@ -146,19 +146,25 @@ class _Programme:
         fair = problem.cluster.capacity[server] / np.maximum(crowd[server], 1.0)
         self.y = np.where(used, 0.5 * np.minimum(problem.upper, fair), 0.0)
         self.crowded = crowd > 0
-        self.u = 1.1 * (self.beta * self._by_job_type(self.y)).max(axis=1) + 1e-3
+        u = 1.1 * (self.beta * self._by_job_type(self.y)).max(axis=1) + 1e-3
         self._zero_price = np.zeros((problem.L, K))
         self._g, self._h, self._dy = (np.zeros(problem.shape) for _ in range(3))
         self._phi, self._block = np.zeros((R, K)), np.zeros((R, K))
         self._order = np.zeros(problem.L, dtype=np.int64)
-        y_slack, a_slack, c_slack, t = self._slacks()
-        slope = self._slope()
-        tau = 0.1 * float((slope * self.y)[used].mean()) + 1e-9
-        self.lam = np.where(used, tau / y_slack, 0.0)
-        self.mu = np.where(used, tau / a_slack, 0.0)
-        self.rho = np.where(self.crowded, tau / c_slack, 0.0)
+        # Distances to the constraints, 1 where there is none. They are carried along rather than
+        # recomputed, because a difference of large numbers cannot tell a small distance from none.
+        self.y_slack = np.where(used, self.y, 1.0)
+        self.a_slack = np.where(used, problem.upper - self.y, 1.0)
+        held = np.zeros((R, K))
+        np.add.at(held, server, self.y)
+        self.c_slack = np.where(self.crowded, problem.cluster.capacity - held, 1.0)
+        self.t = u[:, None] - self.beta * self._by_job_type(self.y)
+        tau = 0.1 * float((self._slope() * self.y)[used].mean()) + 1e-9
+        self.lam = np.where(used, tau / self.y_slack, 0.0)
+        self.mu = np.where(used, tau / self.a_slack, 0.0)
+        self.rho = np.where(self.crowded, tau / self.c_slack, 0.0)
         self.omega = np.repeat(weight[self.rows, None] / K, K, axis=1)
-        self.constraints = 2 * int(used.sum()) + int(self.crowded.sum()) + t.size
+        self.constraints = 2 * int(used.sum()) + int(self.crowded.sum()) + self.t.size
         self.surrogate = np.inf
 
     def _by_job_type(self, y: Floats) -> Floats:
@@ -170,23 +176,8 @@ class _Programme:
         ], axis=1)  # fmt: skip
         return np.asarray(total[self.rows])
 
-    def _by_server(self, y: Floats) -> Floats:
-        return np.add.reduceat(
-            np.vstack((y, np.zeros((1, y.shape[1])))), self.problem.channels.starts[:-1], axis=0
-        ) * (np.diff(self.problem.channels.starts) > 0)[:, None]
-
-    def _slacks(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Distances to the constraints; 1 where there is no constraint."""
-        p = self.problem
-        return (
-            np.where(self.used, self.y, 1.0),
-            np.where(self.used, p.upper - self.y, 1.0),
-            np.where(self.crowded, p.cluster.capacity - self._by_server(self.y), 1.0),
-            self.u[:, None] - self.beta * self._by_job_type(self.y),
-        )
-
     def _slope(self) -> Floats:
-        """n f'(y), shape [E, K]."""
+        """Slopes n f'(y), shape [E, K]."""
         p = self.problem
         gradient(
             self.y, self.weight, self._zero_price, *p.slope_terms, p.channels.job_type,
@@ -195,7 +186,7 @@ class _Programme:
         return self._g
 
     def _curvature(self) -> Floats:
-        """n f''(y), shape [E, K]; central differences for utilities of your own."""
+        """Curvatures n f''(y), shape [E, K]; central differences for utilities of your own."""
         p = self.problem
         curvature(self.y, *p.slope_terms[1:], self._h)
         if p.own_index.size:
@@ -212,7 +203,7 @@ class _Programme:
         Returns whether there was any room to move; rounding ends the path somewhere.
         """
         channels = self.problem.channels
-        y_slack, a_slack, c_slack, t = self._slacks()
+        y_slack, a_slack, c_slack, t = self.y_slack, self.a_slack, self.c_slack, self.t
         gap = (
             (self.lam * y_slack).sum() + (self.mu * a_slack).sum()
             + (self.rho * c_slack).sum() + (self.omega * t).sum()
@@ -256,7 +247,7 @@ class _Programme:
             channels.job_type, dy, block,
         )  # fmt: skip
         dt = du[:, None] - self.beta * self._by_job_type(dy)
-        moves = (
+        slacks = (
             (y_slack, dy), (a_slack, -dy),
             (c_slack, np.where(self.crowded, -block, 0.0)), (t, dt),
         )  # fmt: skip
@@ -267,9 +258,10 @@ class _Programme:
         duals = (
             (self.lam, dlam), (self.mu, dmu), (self.rho, drho), (self.omega, domega)
         )  # fmt: skip
-        primal, dual = _longest(moves), _longest(duals)
+        primal, dual = _longest(slacks), _longest(duals)
         self.y += primal * dy
-        self.u += primal * du
+        for slack, change in slacks:
+            slack += primal * change
         for multiplier, change in duals:
             multiplier += dual * change
         self.surrogate = float(gap)

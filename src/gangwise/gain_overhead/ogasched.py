@@ -78,7 +78,12 @@ class OGASchedReserve:
         """y(t)."""
         if observation.arrivals is None:
             return self._ascent.y
-        return fill(self._ascent.problem, observation.arrivals, self._ascent.y)
+        problem, x = self._ascent.problem, observation.arrivals
+        filled = fill(problem, x, self._ascent.y)
+        held = self._ascent.y * x[problem.channels.job_type, None]
+        # A part handed out at a positive marginal reward may still overshoot where that turns.
+        better = problem.reward(x, filled).reward >= problem.reward(x, held).reward
+        return filled if better else held
 
     def learn(self, feedback: Feedback) -> None:
         """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), (11)."""

@@ -120,7 +120,8 @@ class GainOverheadProblem:
             )
         if self.channels.shape != (L, R):
             raise ScenarioError(
-                f"channels connect {self.channels.shape} job types and servers; there are ({L}, {R})"
+                f"channels connect {self.channels.shape} job types and servers; "
+                f"there are ({L}, {R})"
             )
         self.channels.require_all_connected(names)
         requests.setflags(write=False)

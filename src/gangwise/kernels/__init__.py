@@ -8,7 +8,7 @@ Each has a plain twin in ``tests/reference``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -31,12 +31,12 @@ def on_compile(tell: Callable[[str], None]) -> None:
     """Call ``tell`` with a kernel's name whenever one is compiled rather than loaded."""
     from numba.core import event
 
-    class Listener(event.Listener):  # type: ignore[misc]  # numba has no type information
-        def on_start(self, event: object) -> None:
-            dispatcher = event.data["dispatcher"]  # type: ignore[attr-defined]  # as above
-            tell(dispatcher.py_func.__name__)
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            tell(event.data["dispatcher"].py_func.__name__)
 
-        def on_end(self, event: object) -> None:
+        def on_end(self, event: Any) -> None:
             return
 
-    event.register("numba:compile", Listener())
+    listen: Callable[..., None] = event.register
+    listen("numba:compile", Listener())

@@ -12,9 +12,9 @@ def share_proportionally(
     weight: Floats, shares: Floats, upper: Floats, capacity: Floats, starts: Ints,
     job_type: Ints, y: Floats,
 ) -> None:
-    """y = min(a, c · w / Σ w) on every server and device type, over job types with ``weight``.
+    """Shares y = min(a, c · w s / Σ w s) on every server and device type.
 
-    ``shares`` [L, K] are the requests that shares are proportional to.
+    ``weight`` [L] says who shares, ``shares`` [L, K] what shares are proportional to.
     """
     K = y.shape[1]
     for r in range(starts.shape[0] - 1):
@@ -55,7 +55,7 @@ def serve_in_order(
 
 @kernel
 def pack(
-    order, sign: float, upper: Floats, capacity: Floats,
+    order: Ints, sign: float, upper: Floats, capacity: Floats,
     size: Floats, server: Ints, of_job_type: Ints, first: Ints, left: Floats, score: Floats,
     taken: Ints, y: Floats,
 ) -> None:
@@ -65,7 +65,7 @@ def pack(
     smallest index. Utilisation is the mean over device types of the share handed out. ``left``
     [R, K], ``score`` [R] and ``taken`` [E] are work space.
     """
-    R, K = capacity.shape
+    K = capacity.shape[1]
     left[:] = capacity
     score[:] = 0.0
     taken[:] = 0

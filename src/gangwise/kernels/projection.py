@@ -15,11 +15,11 @@ __all__ = ["ascend", "project_block_as_printed"]
 
 @kernel
 def ascend(
-    y, g: Floats, step: float, scale: Floats, active: Ints,
+    y: Floats, g: Floats, step: float, scale: Floats, active: Ints,
     upper: Floats, capacity: Floats, starts: Ints, job_type: Ints, total: Floats, index: Ints,
     z: Floats, fixed: Ints,
 ) -> None:
-    """y ← Π(y + step · scale · g) for the active job types, in place (11).
+    """Step y ← Π(y + step · scale · g) for the active job types, in place (11).
 
     Job types that are not active keep their values and use no capacity. ``scale`` [R, K] is the
     unit of the step on each server and device type; ``upper`` [E, K] = min(a, c). ``total`` [L, K]

@@ -50,7 +50,7 @@ def overhead_prices(
 
 @kernel
 def gradient(
-    y, weight: Floats, price: Floats, c0: Floats, c1: Floats,
+    y: Floats, weight: Floats, price: Floats, c0: Floats, c1: Floats,
     c2: Floats, c3: Floats, shift: Floats, job_type: Ints, own_index: Ints, own_slope: Floats,
     out: Floats,
 ) -> float:
@@ -100,7 +100,7 @@ def curvature(
 
 @kernel
 def evaluate(
-    y, arrived: Ints, kind: Ints, alpha: Floats, beta: Floats,
+    y: Floats, arrived: Ints, kind: Ints, alpha: Floats, beta: Floats,
     requests: Floats, capacity: Floats, starts: Ints, job_type: Ints, tolerance: float,
     total: Floats, result: Floats,
 ) -> int:
@@ -111,7 +111,7 @@ def evaluate(
     that arrived and the mean share of capacity they hold. ``total`` [L, K] is work space and
     leaves with Σ_r y.
     """
-    E, K = y.shape
+    K = y.shape[1]
     R = starts.shape[0] - 1
     L = arrived.shape[0]
     for l in range(L):
@@ -126,8 +126,8 @@ def evaluate(
             for e in range(starts[r], starts[r + 1]):
                 l = job_type[e]
                 v = y[e, k]
-                if not (v >= -tolerance and v <= requests[l, k] + tolerance * (1.0 + v)):
-                    return 1 + e * K + k
+                if not (v >= -tolerance and v <= requests[l, k] + tolerance * (1.0 + requests[l, k])):
+                    return int(1 + e * K + k)
                 everything += v
                 total[l, k] += v
                 if arrived[l] != 0:
@@ -141,7 +141,7 @@ def evaluate(
                     elif which == 3:
                         gain += a * (math.sqrt(v + 1.0) - 1.0)
             if everything > c + tolerance * (1.0 + c):
-                return -(1 + r * K + k)
+                return int(-(1 + r * K + k))
             if c > 0.0:
                 used += held / c
                 blocks += 1

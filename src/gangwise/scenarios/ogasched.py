@@ -121,7 +121,7 @@ class OGASchedScenario:
         """Draw the instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
         L, R, K = s.job_types, s.servers, len(s.most)
-        devices = DEVICES if K == len(DEVICES) else tuple(f"device-{k}" for k in range(K))
+        devices = DEVICES if len(DEVICES) == K else tuple(f"device-{k}" for k in range(K))
         most = np.array(s.most)
         capacity = rng.integers(0, most + 1, (R, K)).astype(np.float64)
         requests = rng.integers(0, most + 1, (L, K)).astype(np.float64)

@@ -1,0 +1,207 @@
+"""Scenario files: a built-in scenario with other settings, or a cluster of your own, in TOML.
+
+.. code-block:: toml
+
+    base = "ogasched-default-v1"        # a registered scenario …
+
+    [settings]                          # … with other settings
+    contention = 1
+
+or
+
+.. code-block:: toml
+
+    name = "two-racks"
+    slots = 1000
+
+    [[servers]]
+    name = "gpu-node"
+    count = 8                           # gpu-node-0 … gpu-node-7
+    devices = { cpu = 64, gpu = 8 }
+
+    [[job_types]]
+    name = "train"
+    requests = { cpu = 16, gpu = 4 }    # the most that one job holds on one server (3)
+    arrival = 0.7                       # probability in each slot
+    most = 1                            # jobs of this type in one slot, at most
+    servers = ["gpu-node"]              # channels; every server that fits one request by default
+
+    [overhead]                          # β of each device type
+    cpu = 0.3
+    gpu = 0.4
+
+    [utility]                           # f of each device type; log with α = 1 by default
+    gpu = { kind = "poly", alpha = 1.2 }
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+from gangwise.core.cluster import Channels, Cluster, JobType, Server, request_matrix
+from gangwise.core.environment import Scenario
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.registry import create
+from gangwise.core.workload import BinomialArrivals
+from gangwise.gain_overhead.environment import GainOverheadInstance
+from gangwise.gain_overhead.problem import GainOverheadProblem
+from gangwise.gain_overhead.utilities import Utilities
+
+__all__ = ["ClusterFile", "FixedScenario", "read_scenario"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServerGroup(_Strict):
+    """Servers that are alike."""
+
+    name: str
+    count: PositiveInt = 1
+    devices: dict[str, float]
+
+    def names(self) -> list[str]:
+        """Names of the servers of the group."""
+        return [self.name] if self.count == 1 else [f"{self.name}-{i}" for i in range(self.count)]
+
+
+class JobTypeSpec(_Strict):
+    """One job type."""
+
+    name: str
+    requests: dict[str, float]
+    arrival: float = Field(ge=0, le=1)
+    most: PositiveInt = 1
+    servers: list[str] | None = None
+
+
+class UtilitySpec(_Strict):
+    """Utility of a device type."""
+
+    kind: Literal["linear", "log", "reciprocal", "poly"] = "log"
+    alpha: PositiveFloat = 1.0
+
+
+class ClusterFile(_Strict):
+    """A cluster of one's own."""
+
+    name: str
+    slots: PositiveInt = 1000
+    servers: list[ServerGroup] = Field(min_length=1)
+    job_types: list[JobTypeSpec] = Field(min_length=1)
+    overhead: dict[str, float] = {}
+    utility: dict[str, UtilitySpec] = {}
+
+
+class FixedScenario:
+    """A scenario file with its own cluster: only arrivals depend on the seed."""
+
+    family = "gain_overhead"
+
+    def __init__(self, file: ClusterFile):
+        self.file = file
+        self._problem = _problem(file)
+
+    @property
+    def name(self) -> str:
+        """As the file says."""
+        return self.file.name
+
+    @property
+    def slots(self) -> int:
+        """As the file says."""
+        return self.file.slots
+
+    def describe(self) -> dict[str, Any]:
+        """The file's contents."""
+        return self.file.model_dump(mode="json")
+
+    def instance(self, seed: int) -> GainOverheadInstance:
+        """The cluster, with arrivals that depend on the seed of the run."""
+        types = self.file.job_types
+        workload = BinomialArrivals(
+            np.array([j.arrival for j in types]), np.array([j.most for j in types])
+        )
+        return GainOverheadInstance(self._problem, workload)
+
+
+def _problem(file: ClusterFile) -> GainOverheadProblem:
+    servers = [Server(name, group.devices) for group in file.servers for name in group.names()]
+    cluster = Cluster.of(servers)
+    names = tuple(j.name for j in file.job_types)
+    requests = request_matrix([JobType(j.name, j.requests) for j in file.job_types],
+                              cluster.devices)  # fmt: skip
+    fits = Channels.by_fit(cluster, requests, names)
+    mask = np.zeros(fits.shape, dtype=bool)
+    mask[fits.job_type, fits.server] = True
+    groups = {g.name: [cluster.servers.index(n) for n in g.names()] for g in file.servers}
+    for l, job_type in enumerate(file.job_types):
+        if job_type.servers is not None:
+            allowed = np.zeros(fits.shape[1], dtype=bool)
+            for server in job_type.servers:
+                if server in groups:
+                    allowed[groups[server]] = True
+                elif server in cluster.servers:
+                    allowed[cluster.servers.index(server)] = True
+                else:
+                    raise UnknownName("server", server, [*groups, *cluster.servers])
+            mask[l] &= allowed
+    for table in (file.overhead, file.utility):
+        for device in table:
+            if device not in cluster.devices:
+                raise UnknownName("device type", device, list(cluster.devices))
+    utility = [file.utility.get(device, UtilitySpec()) for device in cluster.devices]
+    R = len(cluster.servers)
+    return GainOverheadProblem(
+        cluster,
+        requests,
+        Channels.of_mask(mask),
+        Utilities.of([[u.kind for u in utility]] * R, [[u.alpha for u in utility]] * R),
+        np.array([file.overhead.get(device, 0.0) for device in cluster.devices]),
+        names,
+    )
+
+
+def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> Scenario:
+    """Read a scenario file.
+
+    Parameters
+    ----------
+    path : path
+        A TOML file as described in this module.
+    settings : dict, optional
+        Settings that win over the file's; only for a file with ``base``.
+
+    Raises
+    ------
+    ScenarioError
+        Names the file and the entry at fault.
+    """
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{path}: {error}") from error
+    try:
+        if "base" in content:
+            unknown = set(content) - {"base", "settings"}
+            if unknown:
+                raise UnknownName("entry", sorted(unknown)[0], ["base", "settings"])
+            chosen = {**content.get("settings", {}), **(settings or {})}
+            scenario: Scenario = create("scenario", content["base"], **chosen)
+            return scenario
+        if settings:
+            raise ScenarioError("settings can be changed only where the file names a base")
+        return FixedScenario(ClusterFile(**content))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ScenarioError(f"{path}: {where}: {first['msg']}") from error
+    except (ScenarioError, UnknownName) as error:
+        raise ScenarioError(f"{path}: {error}") from error

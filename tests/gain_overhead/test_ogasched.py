@@ -1,0 +1,191 @@
+"""OGASched: single steps against the plain twin, the regret guarantee, what the modes promise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from gangwise import check_policy, create_policy, create_scenario, simulate
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.registry import entries
+from gangwise.gain_overhead import (
+    Feedback,
+    GainOverheadFamily,
+    Observation,
+    best_fixed,
+    diameter,
+    gradient_bound,
+    project,
+    regret_bound,
+)
+from gangwise.gain_overhead.ascent import Ascent
+from gangwise.gain_overhead.steps import AdaGradNorm, Decay, Theoretical
+from tests.conftest import tiny
+from tests.reference.gain_overhead import Plain
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, e in entries("policy").items() if e.family == "gain_overhead"]
+)
+def test_every_registered_policy_keeps_to_the_contract(name):
+    check_policy(create_policy(name), problems=8)
+
+
+def test_hand_ascent():
+    problem = tiny([[4.0], [8.0]], [[6.0]])
+    everyone = np.ones(2, dtype=np.int64)
+    for start, step, expected in (([0, 0], 2, [1, 1]), ([4, 1], 10, [4, 2])):
+        state = Ascent(problem, np.array(start, dtype=float)[:, None])
+        state.slope(np.ones(2), everyone)
+        state.climb(step, everyone)
+        np.testing.assert_allclose(state.y.ravel(), expected)
+
+
+def test_reserve_steps_as_the_plain_twin_from_the_same_state():
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        problem = GainOverheadFamily().fuzz(rng).problem
+        plain = Plain(problem)
+        policy = create_policy("ogasched-reserve:rule=decay,eta=2.0,decay=0.9")
+        policy.start(problem, rng)
+        for t in range(6):
+            y = policy.decide(Observation(t, None)).copy()
+            x = rng.integers(0, 2, problem.L)
+            policy.learn(Feedback(t, x))
+            expected = plain.ascend(x, plain.of_array(y), 2.0 * 0.9**t)
+            got = plain.of_array(policy.decide(Observation(t + 1, None)))
+            for place, v in expected.items():
+                assert got[place] == pytest.approx(v, abs=1e-9)
+
+
+def test_a_slot_without_arrivals_teaches_nothing():
+    problem = tiny([[4.0], [8.0]], [[6.0]])
+    policy = create_policy("ogasched-reserve")
+    policy.start(problem, np.random.default_rng(0))
+    before = policy.decide(Observation(0, None)).copy()
+    policy.learn(Feedback(0, np.zeros(2, dtype=np.int64)))
+    np.testing.assert_array_equal(policy.decide(Observation(1, None)), before)
+
+
+def test_react_remembers_absent_job_types_and_gives_them_nothing():
+    problem = tiny([[4.0], [8.0]], [[6.0]], kind="log", beta=0.1)
+    policy = create_policy("ogasched-react")
+    policy.start(problem, np.random.default_rng(0))
+    y = policy.decide(Observation(0, np.array([1, 0])))
+    assert y[0, 0] > 2.0  # more than its share beside the other
+    assert y[1, 0] == 0.0
+    alone = policy.decide(Observation(1, np.array([0, 1])))
+    assert alone[1, 0] >= 4.0  # begins at what it held before, not at nothing
+
+
+def small(seed, **settings):
+    return create_scenario("ogasched-default-v1", servers=24, job_types=5, **settings).instance(
+        seed
+    )
+
+
+def test_leftovers_never_earn_less_than_the_reservations_alone():
+    for seed in range(4):
+        instance = small(seed)
+        reserve = simulate(instance, create_policy("ogasched-reserve"), 120, seed)
+        leftover = simulate(instance, create_policy("ogasched-reserve-leftover"), 120, seed)
+        assert (leftover.rewards >= reserve.rewards - 1e-9).all()
+        assert leftover.mean_reward > reserve.mean_reward
+
+
+def test_react_comes_close_to_the_optimum_of_every_slot_and_never_above():
+    for seed in (11, 12):
+        instance = small(seed)
+        run = simulate(instance, create_policy("ogasched-react"), 200, seed)
+        optimum = instance.comparator("per_slot_optimum", 200, seed)
+        assert (run.rewards <= optimum.rewards * (1 + 2e-6) + 1e-9).all()
+        assert run.share_of(optimum) > 0.95
+
+
+def test_no_policy_beats_the_optimum_of_a_slot():
+    instance = small(3)
+    optimum = instance.comparator("per_slot_optimum", 60, 3)
+    for name, entry in entries("policy").items():
+        if entry.family == "gain_overhead":
+            run = simulate(instance, create_policy(name), 60, 3)
+            assert (run.rewards <= optimum.rewards * (1 + 2e-6) + 1e-9).all(), name
+
+
+def test_regret_of_reserve_is_below_its_guarantees_and_falls_per_slot():
+    rates = []
+    for slots in (250, 1000, 4000):
+        instance = small(5)
+        policy = create_policy("ogasched-reserve")
+        run = simulate(instance, policy, slots, 5)
+        fixed = instance.comparator("best_fixed", slots, 5)
+        regret = run.regret(fixed)
+        guarantee = math.sqrt(2) * diameter(instance.problem) * math.sqrt(policy._step._squares)
+        assert regret <= guarantee
+        assert regret <= fixed.bounds["theorem-1"] == regret_bound(instance.problem, slots)
+        rates.append(regret / slots)
+    assert rates[0] > rates[1] > rates[2]
+
+
+def test_adversarial_arrivals_stay_below_the_guarantee():
+    # Whoever holds more is absent: the arrivals that hurt a reservation most.
+    problem = tiny([[6.0], [6.0]], [[6.0]], beta=0.1)
+    policy = create_policy("ogasched-reserve")
+    policy.start(problem, np.random.default_rng(0))
+    earned, arrivals = 0.0, []
+    for t in range(2000):
+        y = policy.decide(Observation(t, None))
+        x = np.array([1, 0]) if y[0, 0] < y[1, 0] else np.array([0, 1])
+        earned += problem.reward(x, y).reward
+        arrivals.append(x)
+        policy.learn(Feedback(t, x))
+    regret = best_fixed(problem, np.array(arrivals)).rewards.sum() - earned
+    assert regret <= math.sqrt(2) * diameter(problem) * math.sqrt(policy._step._squares)
+    assert regret <= regret_bound(problem, 2000)
+
+
+def test_diameter_and_gradient_bound_hold():
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        problem = GainOverheadFamily().fuzz(rng).problem
+        points = [project(problem, rng.uniform(-5, 30, problem.shape)) for _ in range(6)]
+        widest = max(np.linalg.norm(p - q) for p in points for q in points)
+        assert widest <= diameter(problem) + 1e-9
+        assert diameter(problem) <= diameter(problem, as_printed=True) + 1e-9
+        for y in points:
+            norm = math.sqrt(Ascent(problem, y).slope(np.ones(problem.L), np.ones(problem.L, int)))
+            assert norm <= gradient_bound(problem) + 1e-9
+
+
+def test_step_rules_by_hand():
+    problem = tiny([[4.0], [8.0]], [[6.0]])  # diameter² = 2 · 6 · min(8, 6) = 72, printed 96
+    ada = AdaGradNorm()
+    ada.start(problem)
+    assert ada.size(0, 0.0) == 0.0
+    assert ada.size(1, 4.0) == pytest.approx(math.sqrt(72) / math.sqrt(2 * 4))
+    assert ada.size(2, 5.0) == pytest.approx(math.sqrt(72) / math.sqrt(2 * 9))
+    assert Decay(25, 0.5).size(3, 1.0) == pytest.approx(25 / 8)
+    theory = Theoretical(100)
+    theory.start(problem)
+    assert theory.size(0, 9.0) == pytest.approx(math.sqrt(96) / (3 * 10))
+    assert theory.size(0, 0.0) == 0.0
+
+
+def test_printed_projection_is_repaired_before_it_is_played():
+    instance = small(0)
+    policy = create_policy("ogasched-as-printed")
+    run = simulate(instance, policy, 20, 0)
+    assert policy.repairs > 0
+    assert np.isfinite(run.rewards).all()
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(UnknownName, match="did you mean adagrad-norm"):
+        create_policy("ogasched-reserve:rule=adagrad")
+    with pytest.raises(ScenarioError, match="positive"):
+        create_policy("ogasched-reserve:eta=0")
+    with pytest.raises(ScenarioError, match="steps"):
+        create_policy("ogasched-react:steps=0")
+    with pytest.raises(UnknownName, match="did you mean steps"):
+        create_policy("ogasched-react:step=3")

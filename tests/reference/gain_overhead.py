@@ -1,0 +1,181 @@
+"""The gain-minus-overhead family in plain Python, one loop per symbol of the paper.
+
+Decisions are dictionaries ``y[l, r, k]``. Nothing here imports the package's own arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def value(kind, alpha, y):
+    """f of (27)."""
+    if kind == 0:
+        return alpha * y
+    if kind == 1:
+        return alpha * math.log(y + 1)
+    if kind == 2:
+        return 1 / alpha - 1 / (y + alpha)
+    return alpha * math.sqrt(y + 1) - alpha
+
+
+def slope(kind, alpha, y):
+    """f' by hand."""
+    if kind == 0:
+        return alpha
+    if kind == 1:
+        return alpha / (y + 1)
+    if kind == 2:
+        return 1 / (y + alpha) ** 2
+    return alpha / (2 * math.sqrt(y + 1))
+
+
+def project_block(z, a, c):
+    """argmin ‖y - z‖ over 0 ≤ y ≤ a, Σ y ≤ c, by bisection on the multiplier."""
+
+    def clipped(tau):
+        return [min(max(v - tau, 0.0), u) for v, u in zip(z, a)]
+
+    if sum(clipped(0.0)) <= c:
+        return clipped(0.0)
+    low, high = 0.0, max(z)
+    for _ in range(200):
+        middle = (low + high) / 2
+        if sum(clipped(middle)) > c:
+            low = middle
+        else:
+            high = middle
+    return clipped(high)
+
+
+class Plain:
+    """A problem unpacked into plain lists."""
+
+    def __init__(self, problem):
+        self.c = problem.cluster.capacity.tolist()
+        self.a = problem.requests.tolist()
+        self.beta = problem.overhead.tolist()
+        self.kind = problem.utilities.kind.tolist()
+        self.alpha = problem.utilities.alpha.tolist()
+        self.channels = list(
+            zip(problem.channels.job_type.tolist(), problem.channels.server.tolist())
+        )
+        self.L, self.R, self.K = len(self.a), len(self.c), len(self.beta)
+
+    def of_array(self, y):
+        """Dictionary of an [E, K] array."""
+        return {
+            (l, r, k): float(y[e, k])
+            for e, (l, r) in enumerate(self.channels)
+            for k in range(self.K)
+        }
+
+    def servers_of(self, l):
+        return [r for m, r in self.channels if m == l]
+
+    def job_types_of(self, r):
+        return [l for l, s in self.channels if s == r]
+
+    def total(self, y, l, k):
+        return sum(y[l, r, k] for r in self.servers_of(l))
+
+    def reward(self, x, y):
+        """(5) with (7)."""
+        q = 0.0
+        for l in range(self.L):
+            if not x[l]:
+                continue
+            for r in self.servers_of(l):
+                for k in range(self.K):
+                    q += value(self.kind[r][k], self.alpha[r][k], y[l, r, k])
+            q -= max(self.beta[k] * self.total(y, l, k) for k in range(self.K))
+        return q
+
+    def gradient(self, x, y):
+        """(9)–(10), ties of k* to the smallest k."""
+        g = {}
+        for l in range(self.L):
+            weighted = [self.beta[k] * self.total(y, l, k) for k in range(self.K)]
+            star = weighted.index(max(weighted))
+            for r in self.servers_of(l):
+                for k in range(self.K):
+                    d = slope(self.kind[r][k], self.alpha[r][k], y[l, r, k])
+                    g[l, r, k] = x[l] * (d - (self.beta[k] if k == star else 0.0))
+        return g
+
+    def project(self, z):
+        """Onto (3)–(4)."""
+        y = {}
+        for r in range(self.R):
+            ports = self.job_types_of(r)
+            for k in range(self.K):
+                block = project_block(
+                    [z[l, r, k] for l in ports], [self.a[l][k] for l in ports], self.c[r][k]
+                )
+                y.update({(l, r, k): v for l, v in zip(ports, block)})
+        return y
+
+    def ascend(self, x, y, step):
+        """(11)."""
+        g = self.gradient(x, y)
+        return self.project({i: y[i] + step * g[i] for i in y})
+
+    def nothing(self):
+        return {(l, r, k): 0.0 for l, r in self.channels for k in range(self.K)}
+
+    def fairness(self, x):
+        y = self.nothing()
+        for r in range(self.R):
+            here = [l for l in self.job_types_of(r) if x[l]]
+            for k in range(self.K):
+                whole = sum(self.a[l][k] for l in here)
+                for l in here:
+                    if self.a[l][k] > 0:
+                        y[l, r, k] = min(self.a[l][k], self.c[r][k] * self.a[l][k] / whole)
+        return y
+
+    def drf(self, x):
+        shares = []
+        for l in range(self.L):
+            ratios = []
+            for k in range(self.K):
+                have = sum(self.c[r][k] for r in self.servers_of(l))
+                if self.a[l][k] > 0:
+                    ratios.append(self.a[l][k] / have if have > 0 else math.inf)
+            shares.append(max(ratios))
+        return self.in_order([l for l in sorted(range(self.L), key=lambda l: shares[l]) if x[l]])
+
+    def in_order(self, order):
+        y = self.nothing()
+        left = [row[:] for row in self.c]
+        for l in order:
+            for r in self.servers_of(l):
+                for k in range(self.K):
+                    y[l, r, k] = min(self.a[l][k], left[r][k])
+                    left[r][k] -= y[l, r, k]
+        return y
+
+    def pack(self, x, sign):
+        """BINPACKING (sign 1) and SPREADING (-1): in turns, the best server not taken yet."""
+        y = self.nothing()
+        left = [row[:] for row in self.c]
+        most = [max(row[k] for row in self.c) for k in range(self.K)]
+        size = [sum(row[k] / most[k] for k in range(self.K) if most[k] > 0) for row in self.c]
+
+        def used(r):
+            kinds = [k for k in range(self.K) if self.c[r][k] > 0]
+            if not kinds:
+                return 0.0
+            return sum(1 - left[r][k] / self.c[r][k] for k in kinds) / len(kinds)
+
+        waiting = {l: self.servers_of(l) for l in range(self.L) if x[l]}
+        while any(waiting.values()):
+            for l, servers in waiting.items():
+                if not servers:
+                    continue
+                r = max(servers, key=lambda r: (sign * used(r), size[r], -r))
+                servers.remove(r)
+                for k in range(self.K):
+                    y[l, r, k] = min(self.a[l][k], left[r][k])
+                    left[r][k] -= y[l, r, k]
+        return y
