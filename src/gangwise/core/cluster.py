@@ -8,6 +8,7 @@ then by job type, so that the channels of one server are contiguous.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -138,11 +139,9 @@ class Cluster:
                 f"and {len(self.devices)} device types"
             )
         for kind, given in (("server", names), ("device type", self.devices)):
-            twice = {name for name in given if given.count(name) > 1} if len(given) < 64 else (
-                set() if len(set(given)) == len(given) else {"(one of many)"}
-            )
-            if twice:
-                raise ScenarioError(f"{kind} name {sorted(twice)[0]!r} is used twice")
+            for name, count in Counter(given).items():
+                if count > 1:
+                    raise ScenarioError(f"{kind} name {name!r} is used twice")
         bad = np.argwhere(~(np.isfinite(capacity) & (capacity >= 0)))
         if len(bad):
             r, k = bad[0]

@@ -11,6 +11,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -110,10 +111,12 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
     --------
     >>> parse("ogasched-react:steps=5,fraction=0.2")
     ('ogasched-react', {'steps': 5, 'fraction': 0.2})
+    >>> parse("ogasched-default-v1:alpha=(1,2),utility=log")
+    ('ogasched-default-v1', {'alpha': (1, 2), 'utility': 'log'})
     """
     name, _, rest = specification.strip().partition(":")
     arguments: dict[str, Any] = {}
-    for item in filter(None, (part.strip() for part in rest.split(","))):
+    for item in filter(None, (part.strip() for part in re.split(r",(?![^(\[]*[)\]])", rest))):
         key, equals, text = item.partition("=")
         if not equals:
             raise ScenarioError(f"{specification!r}: write arguments as name:key=value,key=value")

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gangwise
+from gangwise import ScenarioError, UnknownName
+from gangwise.core import errors
+from gangwise.core.registry import create, entries, parse, register
+from gangwise.gain_overhead import Fairness
+
+
+def test_specifications():
+    assert parse("drf") == ("drf", {})
+    assert parse("a:x=1, y=2.5,z=log") == ("a", {"x": 1, "y": 2.5, "z": "log"})
+    with pytest.raises(ScenarioError, match="name:key=value"):
+        parse("drf:nonsense")
+
+
+def test_unknown_names_say_what_was_probably_meant():
+    with pytest.raises(UnknownName, match="did you mean fairness"):
+        create("policy", "fairnes")
+    with pytest.raises(UnknownName, match="did you mean ogasched-default-v1"):
+        create("scenario", "ogasched-default")
+    with pytest.raises(UnknownName, match=r"no policy named 'zzz'\. Known: .*drf"):
+        create("policy", "zzz")
+    with pytest.raises(UnknownName, match="setting of scenario .* did you mean contention"):
+        create("scenario", "ogasched-default-v1:contension=1")
+
+
+def test_a_taken_name_is_refused():
+    register("policy", "mine-too", Fairness)
+    register("policy", "mine-too", Fairness)  # the same again changes nothing
+    with pytest.raises(ScenarioError, match="taken"):
+        register("policy", "mine-too", dict)
+
+
+@pytest.mark.parametrize("kind", ["policy", "scenario", "family", "trace"])
+def test_every_entry_loads_and_is_described(kind):
+    for name, entry in entries(kind).items():
+        assert callable(entry.load()), name
+        if name not in ("my-fairness", "mine-too"):
+            assert entry.summary, name
+
+
+def test_public_names_import_and_are_listed_once():
+    assert len(set(gangwise.__all__)) == len(gangwise.__all__)
+    for name in gangwise.__all__:
+        assert getattr(gangwise, name) is not None
+    assert set(gangwise._HOME) | {"__version__", "create_policy", "create_scenario"} == set(
+        gangwise.__all__
+    )
+    with pytest.raises(AttributeError):
+        gangwise.nothing  # noqa: B018 - the access is the test
+
+
+def test_listed_names_of_every_module_exist():
+    root = Path(gangwise.__file__).parent
+    for path in root.rglob("*.py"):
+        module = ".".join(("gangwise", *path.relative_to(root).with_suffix("").parts))
+        loaded = importlib.import_module(module.removesuffix(".__init__"))
+        for name in getattr(loaded, "__all__", []):
+            assert hasattr(loaded, name), f"{module}.{name}"
+
+
+def test_the_error_tree_is_drawn_as_it_is():
+    for name in errors.__all__:
+        assert name in (errors.__doc__ or "")
+        assert issubclass(getattr(errors, name), errors.GangwiseError)
+
+
+def test_the_core_imports_nothing_of_the_families():
+    core = Path(gangwise.__file__).parent / "core"
+    for path in core.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gangwise."):
+                assert node.module.startswith("gangwise.core"), (path.name, node.module)
+
+
+def test_heavy_libraries_are_imported_late():
+    code = (
+        "import sys, gangwise, gangwise.cli; "
+        "print([m for m in ('numba', 'polars', 'matplotlib', 'highspy', 'scipy', 'numpy') "
+        "if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
