@@ -1,0 +1,6 @@
+"""``python -m gangwise``."""
+
+from gangwise.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import polars as pl
+import pytest
+
+SMALL = "ogasched-default-v1:servers=16,job_types=4"
+
+
+def gangwise(*arguments, code=0, **options):
+    done = subprocess.run(
+        [sys.executable, "-m", "gangwise", *map(str, arguments)],
+        capture_output=True, text=True, timeout=300, **options,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_help_and_version():
+    assert "compare" in gangwise("--help").stdout
+    assert gangwise("--version").stdout.strip().count(".") == 2
+
+
+def test_list():
+    listed = json.loads(gangwise("list", "--json").stdout)
+    assert "ogasched-react" in {row["name"] for row in listed["policies"]}
+    assert "ogasched-authors-v1" in {row["name"] for row in listed["scenarios"]}
+    assert "alibaba-gpu-v2023" in {row["name"] for row in listed["traces"]}
+    assert "drf" in gangwise("list").stdout
+
+
+def test_compare_prints_one_json_object_and_nothing_else():
+    done = gangwise(
+        "compare", SMALL, "--policies", "ogasched-react:steps=2,fraction=0.2,drf",
+        "--slots", 20, "--seeds", "4,6", "--json",
+    )  # fmt: skip
+    printed = json.loads(done.stdout)
+    assert [p["name"] for p in printed["policies"]] == ["ogasched-react:steps=2,fraction=0.2", "drf"]
+    assert printed["seeds"] == [4, 6]
+
+
+def test_compare_writes_its_results(tmp_path):
+    out = tmp_path / "results"
+    done = gangwise("compare", SMALL, "--policies", "drf,fairness", "--slots", 30, "--seeds", 2,
+                    "--out", out)  # fmt: skip
+    assert "fairness" in done.stdout
+    assert "report.html" in done.stderr
+    assert (out / "report.html").stat().st_size > 10_000
+    assert pl.read_parquet(out / "rewards.parquet").height == 2 * 2 * 30
+    assert not (out / "checkpoints").exists()
+
+
+def test_run(tmp_path):
+    out = tmp_path / "rows.csv"
+    done = gangwise("run", SMALL, "greedy", "--slots", 12, "--seed", 3, "--out", out,
+                    "--versus", "best_fixed", "--json")  # fmt: skip
+    summary = json.loads(done.stdout)
+    assert summary["slots"] == 12
+    frame = pl.read_csv(out)
+    assert frame["reward"].mean() == pytest.approx(summary["mean_reward"])
+    assert "best_fixed" in summary["regret"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compare", "ogasched-defalt-v1"], "did you mean ogasched-default-v1"),
+        (["compare", SMALL, "--policies", "dfr"], "did you mean drf"),
+        (["compare", SMALL, "--policies", "drf:x=1"], "argument of policy 'drf'"),
+        (["compare", SMALL, "--seeds", "few"], "--seeds"),
+        (["compare", SMALL, "--slots", "0"], "nothing to run"),
+        (["compare", SMALL + ",contention=-1"], "contention"),
+        (["compare", SMALL, "--set", "rho=2"], "rho"),
+        (["compare", "no/such/folder"], "no/such/folder"),
+        (["compare", "none.toml"], "none.toml"),
+        (["run", SMALL, "drf", "--out", "rows.xls"], ".parquet or .csv"),
+        (["run", SMALL, "drf", "--slots", "5", "--versus", "best"], "comparator"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(arguments, message):
+    done = gangwise(*arguments, code=2)
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
+    out = tmp_path / "results"
+    arguments = ["compare", SMALL, "--policies", "drf,greedy", "--slots", "15000", "--seeds", "1",
+                 "--out", str(out)]  # fmt: skip
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gangwise", *arguments],
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not list(out.glob("checkpoints/*.run")) and time.monotonic() < deadline:
+        time.sleep(0.02)  # drf is finished, greedy is under way
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130, errors
+    assert "to go on:" in errors
+    assert errors.strip().endswith("--resume")
+    assert "add --resume" in gangwise(*arguments, code=2).stderr
+    assert "add --resume" in gangwise(*arguments[:-4], *arguments[-2:], code=2).stderr
+    gangwise(*arguments, "--resume")
+    whole = pl.read_parquet(out / "rewards.parquet")
+    gangwise(*arguments[:-1], tmp_path / "again")
+    assert whole.equals(pl.read_parquet(tmp_path / "again" / "rewards.parquet"))
