@@ -100,9 +100,11 @@ class OGASchedReact:
     ----------
     steps : int
         Ascent steps in a slot.
-    fraction : float
-        Length of a step, as a fraction of each server's capacity per unit of gradient. Unlike a
-        vanishing step it keeps following the arrivals, and it carries over between clusters.
+    fraction, shrink : float
+        Step i = 0, 1, … of a slot has the length fraction / (1 + shrink · i), as a fraction of each
+        server's capacity per unit of gradient. It starts afresh in every slot: unlike a step that
+        vanishes with time it keeps following the arrivals, and it carries over between clusters.
+        ``shrink`` 0 makes all steps of a slot alike.
     smoothing : float
         Temperature of the softmax that stands for the maximum in (5) while climbing; 0 for (10).
     rule : {"capacity", "adagrad-norm", "decay", "theoretical"}
@@ -112,7 +114,8 @@ class OGASchedReact:
     """
 
     steps: int = 10
-    fraction: float = 0.1
+    fraction: float = 0.4
+    shrink: float = 1.0
     smoothing: float = 0.03
     rule: str = "capacity"
     scale: float = 1.0
@@ -125,10 +128,10 @@ class OGASchedReact:
     _step: Step | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.fraction <= 0 or self.smoothing < 0:
+        if self.steps < 1 or self.fraction <= 0 or min(self.shrink, self.smoothing) < 0:
             raise ScenarioError(
-                "steps and fraction must be positive and smoothing not negative; got "
-                f"{self.steps}, {self.fraction}, {self.smoothing}"
+                "steps and fraction must be positive, shrink and smoothing not negative; got "
+                f"{self.steps}, {self.fraction}, {self.shrink}, {self.smoothing}"
             )
         if self.rule != "capacity":
             self._step = make_step(self.rule, self.scale, self.eta, self.decay, self.horizon)
@@ -146,10 +149,10 @@ class OGASchedReact:
         if x is None:
             raise ScenarioError("this policy must be shown the arrivals before it decides")
         weight = x.astype(np.float64)
-        for _ in range(self.steps):
+        for i in range(self.steps):
             squared = self._ascent.slope(weight, x, self.smoothing)
             if self._step is None:
-                self._ascent.climb(self.fraction, x, self._capacity)
+                self._ascent.climb(self.fraction / (1.0 + self.shrink * i), x, self._capacity)
             else:
                 self._ascent.climb(self._step.size(observation.slot, squared), x)
         y = self._ascent.y

@@ -1,0 +1,183 @@
+"""How faithfully a trace was read: nothing is left out or changed without a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from gangwise.traces.trace import Tables
+
+__all__ = ["Fidelity", "Stage", "device_totals", "implied_load", "of_tables", "period"]
+
+Floats = npt.NDArray[np.float64]
+UNITS = {"cpu": "cores", "mem": "GiB"}
+
+
+class Stage(NamedTuple):
+    """A file that was read, or a later step that leaves jobs out.
+
+    ``dropped`` maps a reason to (how many, the first row of the file that was).
+    """
+
+    name: str
+    read: int
+    kept: int
+    dropped: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """What became of a trace.
+
+    Attributes
+    ----------
+    trace : str
+        Registered name of the format.
+    stages : tuple of Stage
+        Rows read, kept and dropped, file by file and step by step.
+    first, last : float
+        Seconds since the start of the trace: the period that ``load`` is a mean over.
+    servers, jobs : int
+    capacity : mapping of str to float
+        Total of each device type.
+    load : mapping of str to float
+        Mean over the period of devices requested / devices there, see :func:`implied_load`.
+    notes : tuple of str
+    digests : mapping of str to str
+        SHA-256 of each file.
+
+    Examples
+    --------
+    >>> report = Fidelity("my-trace", (Stage("pods.csv", 3, 2, {"cpu is negative": (1, 4)}),),
+    ...                   0.0, 7200.0, 1, 2, {"cpu": 8.0}, {"cpu": 0.25})
+    >>> print(report)
+    my-trace: 1 servers, 2 jobs, 0 s to 7200 s (2 h)
+      pods.csv: 3 read, 2 kept
+               1  cpu is negative (first in row 4)
+      device type         capacity  unit     implied load
+      cpu                        8  cores          25.0 %
+    """
+
+    trace: str
+    stages: tuple[Stage, ...]
+    first: float
+    last: float
+    servers: int
+    jobs: int
+    capacity: Mapping[str, float]
+    load: Mapping[str, float]
+    notes: tuple[str, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        plain = asdict(self)
+        plain["stages"] = [
+            {
+                **stage._asdict(),
+                "dropped": {
+                    why: {"count": n, "first_row": row} for why, (n, row) in stage.dropped.items()
+                },
+            }
+            for stage in self.stages
+        ]
+        plain["notes"] = list(self.notes)
+        plain["period"] = period(self.last - self.first)
+        return plain
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.trace}: {self.servers} servers, {self.jobs} jobs, "
+            f"{self.first:.0f} s to {self.last:.0f} s ({period(self.last - self.first)})"
+        ]
+        for stage in self.stages:
+            lines.append(f"  {stage.name}: {stage.read} read, {stage.kept} kept")
+            for why, (count, row) in stage.dropped.items():
+                lines.append(f"    {count:8d}  {why} (first in row {row})")
+        lines.append(f"  {'device type':<16s}{'capacity':>12s}  {'unit':<8s}{'implied load':>13s}")
+        for device, total in self.capacity.items():
+            unit = UNITS.get(device, "GPUs")
+            load = f"{100 * self.load[device]:.1f} %" if device in self.load else "-"
+            lines.append(f"  {device:<16s}{total:12.10g}  {unit:<8s}{load:>13s}")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def period(seconds: float) -> str:
+    """A duration for people.
+
+    >>> period(12902960.0), period(90.0)
+    ('149.3 days', '1.5 min')
+    """
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{round(seconds / size, 1):g} {unit}"
+    return f"{seconds:g} s"
+
+
+def device_totals(tables: Tables) -> dict[str, float]:
+    """Capacity of each device type: ``cpu``, ``mem``, ``gpu:MODEL`` sorted, and all GPUs."""
+    import polars as pl
+
+    servers = tables.servers
+    totals = {name: float(servers[name].sum()) for name in ("cpu", "mem")}
+    with_gpus = servers.filter(pl.col("gpu") > 0)
+    models = with_gpus.group_by("model").agg(pl.col("gpu").sum()).sort("model")
+    totals.update({f"gpu:{model}": float(count) for model, count in models.rows()})
+    if len(with_gpus):
+        totals["gpu"] = float(with_gpus["gpu"].sum())
+    return totals
+
+
+def implied_load(tables: Tables, first: float, last: float) -> dict[str, float]:
+    """Mean over a period of devices requested, as a share of those there.
+
+    A job requests its devices from creation to deletion, whether or not it was running. A job that
+    may use several GPU models is spread over them in proportion to their GPUs; what it requests of
+    models that no server has is in ``gpu`` alone, the total over all models.
+
+    Parameters
+    ----------
+    tables : Tables
+    first, last : float
+        The period, in seconds since the start of the trace.
+
+    Returns
+    -------
+    dict
+        Load by device type; device types that the cluster has none of are absent.
+    """
+    jobs, totals = tables.jobs, device_totals(tables)
+    created, deleted = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
+    share = np.clip(np.minimum(deleted, last) - np.maximum(created, first), 0.0, None)
+    share /= max(last - first, 1.0)
+    held = {name: float(share @ jobs[name].to_numpy()) for name in ("cpu", "mem", "gpu")}
+    present = {name[4:]: total for name, total in totals.items() if name.startswith("gpu:")}
+    held.update({f"gpu:{model}": 0.0 for model in present})
+    by_set = jobs.select("models").with_columns(held=share * jobs["gpu"].to_numpy())
+    for models, amount in by_set.group_by("models").sum().sort("models").rows():
+        usable = [m for m in (models.split("|") if models else present) if m in present]
+        among = sum(present[m] for m in usable)
+        for model in usable:
+            held[f"gpu:{model}"] += amount * present[model] / among
+    return {name: held[name] / total for name, total in totals.items() if total > 0}
+
+
+def of_tables(tables: Tables) -> Fidelity:
+    """The report of a trace as it was read, over all of its time."""
+    jobs = tables.jobs
+    first, last = float(jobs["created"].min()), float(jobs["deleted"].max())  # type: ignore[arg-type]  # polars types min and max as any Python value; these columns are Float64
+    until_end = int((jobs["deleted"] == last).sum())
+    note = (
+        f"{until_end} jobs are deleted at the very end of the trace, at {last:.0f} s: their true "
+        "lifetimes may be longer; the implied load counts them until then"
+    )
+    return Fidelity(
+        tables.trace, tables.stages, first, last, len(tables.servers), len(jobs),
+        device_totals(tables), implied_load(tables, first, last), (*tables.notes, note),
+        tables.digests,
+    )  # fmt: skip

@@ -1,0 +1,142 @@
+"""The text of a trace file: unpacked, decoded, split into lines, and recognised by its header."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import zlib
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from gangwise.core.errors import TraceError
+
+if TYPE_CHECKING:
+    from gangwise.traces.schema import Schema
+
+__all__ = ["complain", "header_of", "read_text", "split_line", "split_lines"]
+
+GZIP = b"\x1f\x8b"
+NOT_TEXT = (
+    (b"PK\x03\x04", "a zip archive (or a spreadsheet)"),
+    (b"\xfd7zXZ", "packed with xz"),
+    (b"(\xb5/\xfd", "packed with zstd"),
+    (b"BZh", "packed with bzip2"),
+    (b"PAR1", "a Parquet file"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+)
+ENOUGH_FOR_A_HEADER = 1 << 16
+
+
+def read_text(path: Path) -> tuple[str, str]:
+    """Text of a file, plain or gzipped, and the SHA-256 of the file as it is stored.
+
+    Bytes that are not UTF-8 become U+FFFD, so that the rows they are in can be found.
+
+    Raises
+    ------
+    TraceError
+        When there is no such file, or it is damaged, cut short, or not text at all.
+    """
+    try:
+        stored = path.read_bytes()
+    except FileNotFoundError as error:
+        raise TraceError("there is no such file", path) from error
+    except OSError as error:
+        raise TraceError(f"the file cannot be read ({error.strerror or error})", path) from error
+    data = stored
+    if stored.startswith(GZIP):
+        try:
+            data = gzip.decompress(stored)
+        except EOFError as error:
+            raise TraceError(
+                "the gzip file is cut short; what is missing cannot be known, so download it again",
+                path,
+            ) from error
+        except (OSError, zlib.error) as error:
+            raise TraceError(f"the gzip file is damaged ({error})", path) from error
+    for magic, what in NOT_TEXT:
+        if data.startswith(magic):
+            raise TraceError(f"this is {what}; a CSV file in UTF-8, or gzip of it, is read", path)
+    return data.decode("utf-8-sig", errors="replace"), hashlib.sha256(stored).hexdigest()
+
+
+def header_of(path: Path) -> list[str]:
+    """Fields of the first line, read without the rest of the file; empty when unreadable."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(ENOUGH_FOR_A_HEADER)
+        if data.startswith(GZIP):
+            data = zlib.decompressobj(31).decompress(data, ENOUGH_FOR_A_HEADER)
+    except (OSError, zlib.error):
+        return []
+    lines = split_lines(data.decode("utf-8-sig", errors="replace"))
+    return [field.strip() for field in split_line(lines[0]) or []] if lines else []
+
+
+def split_lines(text: str) -> list[str]:
+    r"""Lines as an editor shows them; empty ones at the end are left out.
+
+    >>> split_lines("a,b\r\n1,2\r\n\r\n")
+    ['a,b', '1,2']
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def split_line(line: str) -> list[str] | None:
+    """Fields of one line; None when its quotes do not match.
+
+    >>> split_line('a,"b,c"'), split_line('a,"b')
+    (['a', 'b,c'], None)
+    """
+    if '"' not in line:
+        return line.split(",")
+    try:
+        return next(csv.reader([line], strict=True))
+    except csv.Error:
+        return None
+
+
+def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> NoReturn:
+    """Say why a first line is not the schema's, naming columns and what was found instead."""
+    wanted = [column.name for column in schema.columns if column.needed]
+    listing = f"found {', '.join(first) or 'nothing'}; expected {', '.join(wanted)}"
+    if not schema.header:
+        raise TraceError(
+            f"this is not the {schema.name}, whose rows have {len(schema.columns)} fields and no "
+            f"header: {listing}", path, 1,
+        )  # fmt: skip
+    for other in others:
+        if other.matches(first):
+            raise TraceError(f"this looks like the {other.name}, not the {schema.name}: {listing}",
+                             path, 1)  # fmt: skip
+    if len(first) == 1:
+        for character, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+            if character in first[0]:
+                raise TraceError(f"the columns are separated by {name}; commas are read", path, 1)
+    if any(_number(field) for field in first):
+        raise TraceError(f"the first line holds data where column names should be: {listing}",
+                         path, 1)  # fmt: skip
+    missing = [name for name in wanted if name not in schema.place(first)]
+    spare = [name for name in first if name not in wanted]
+    hints = []
+    for name in missing:
+        folded = {s.lower().replace(" ", "_"): s for s in spare}
+        close = get_close_matches(name, list(folded), n=1, cutoff=0.6)
+        hints.append(f"{name!r}" + (f" (did you mean {folded[close[0]]!r}?)" if close else ""))
+    what = "column" if len(missing) == 1 else "columns"
+    raise TraceError(f"the {schema.name} needs {what} {', '.join(hints)}: {listing}", path, 1)
+
+
+def _number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

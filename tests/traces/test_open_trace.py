@@ -1,0 +1,86 @@
+"""Finding the files of a trace and telling its format."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from gangwise import TraceError, UnknownName
+from gangwise.traces import open_trace
+from gangwise.traces.alibaba_gpu_v2023 import AlibabaGpuV2023
+
+from .csvs import POD_HEADER, pod, write
+
+UNTIMED = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nx,1000,1024,0,0\n"
+
+
+def test_a_directory_or_either_file_will_do(tmp_path):
+    write(tmp_path, [pod("a")])
+    for path in (tmp_path, tmp_path / "nodes.csv", tmp_path / "pods.csv", str(tmp_path)):
+        assert AlibabaGpuV2023.recognise(path)
+        reader = AlibabaGpuV2023(path)
+        assert (reader.nodes.name, reader.pods.name) == ("nodes.csv", "pods.csv")
+        assert open_trace(path).name == "trace-alibaba-gpu-v2023-v1"
+
+
+def test_a_gzipped_file_is_found(tmp_path):
+    write(tmp_path, [pod("a")])
+    plain = tmp_path / "pods.csv"
+    (tmp_path / "pods.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    assert open_trace(tmp_path).counts.sum() == 1
+
+
+def test_of_several_pod_lists_the_default_one_else_the_one_with_times(tmp_path):
+    write(tmp_path, [pod("a")])
+    (tmp_path / "openb_pod_list_multigpu50.csv").write_text(UNTIMED)
+    assert AlibabaGpuV2023(tmp_path).pods.name == "pods.csv"
+    (tmp_path / "more.csv").write_text(POD_HEADER + "\n" + pod("a") + "\n")
+    with pytest.raises(TraceError, match=r"2 files could be .*: more.csv, pods.csv; .* pods="):
+        open_trace(tmp_path)
+    assert open_trace(tmp_path, pods=tmp_path / "more.csv").counts.sum() == 1
+    (tmp_path / "openb_pod_list_default.csv").write_text(POD_HEADER + "\n" + pod("a") + "\n")
+    assert AlibabaGpuV2023(tmp_path).pods.name == "openb_pod_list_default.csv"
+
+
+def test_a_pod_list_without_times_is_refused_with_the_reason(tmp_path):
+    write(tmp_path, [pod("a")])
+    (tmp_path / "pods.csv").write_text(UNTIMED)
+    with pytest.raises(TraceError, match=r"pods.csv, row 1: this pod list has no creation_time"):
+        open_trace(tmp_path)
+
+
+def test_a_misspelt_column_is_named_even_in_a_directory(tmp_path):
+    file = write(tmp_path, [pod("a")]) / "pods.csv"
+    file.write_text(file.read_text().replace("creation_time", "created_time"))
+    with pytest.raises(TraceError, match=r"'creation_time' \(did you mean 'created_time'\?\)"):
+        open_trace(tmp_path)
+
+
+def test_missing_companions_are_named(tmp_path):
+    write(tmp_path, [pod("a")])
+    (tmp_path / "nodes.csv").unlink()
+    with pytest.raises(TraceError, match=r"no alibaba-gpu-v2023 node list here.*nodes="):
+        open_trace(tmp_path)
+    with pytest.raises(TraceError, match="give a directory, or both"):
+        AlibabaGpuV2023()
+
+
+def test_what_is_not_recognised_is_shown(tmp_path):
+    with pytest.raises(TraceError, match="there is no such file or directory"):
+        open_trace(tmp_path / "absent")
+    with pytest.raises(TraceError, match=r"looked for alibaba-gpu-v2023.* an empty directory"):
+        open_trace(tmp_path)
+    (tmp_path / "other.csv").write_text("job,start,end\n1,2,3\n")
+    with pytest.raises(TraceError, match=r"first line found: job, start, end"):
+        open_trace(tmp_path / "other.csv")
+    with pytest.raises(UnknownName, match="did you mean alibaba-gpu-v2023"):
+        open_trace(tmp_path, trace="alibaba-gpu-2023")
+
+
+def test_strict_reaches_the_reader(tmp_path):
+    write(tmp_path, [pod("a"), pod("b", cpu="x")])
+    assert open_trace(tmp_path).fidelity().stages[1].kept == 1
+    with pytest.raises(TraceError, match=r"pods.csv, row 3: cpu_milli is not a number"):
+        open_trace(tmp_path, strict=True)
