@@ -1,0 +1,32 @@
+"""Where long names may be broken over lines."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["folded", "pieces"]
+
+
+def pieces(name: str) -> list[str]:
+    """A name cut after its separators.
+
+    >>> pieces("ogasched-react:steps=3")
+    ['ogasched-', 'react:', 'steps=', '3']
+    """
+    return re.findall(r"[^-_:,=\s]+[-_:,=\s]*|[-_:,=\s]+", name)
+
+
+def folded(name: str, width: int) -> str:
+    """A name broken into lines of a width where its separators allow; existing lines are kept.
+
+    >>> folded("ogasched-reserve-leftover", 17).splitlines()
+    ['ogasched-reserve-', 'leftover']
+    """
+    lines = []
+    for part in name.split("\n"):
+        lines.append("")
+        for piece in pieces(part):
+            if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > width:
+                lines.append("")
+            lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines)

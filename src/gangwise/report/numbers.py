@@ -1,0 +1,103 @@
+"""Numbers as text: as many digits as the confidence intervals can carry, and no more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from gangwise.experiments.statistics import Estimate
+
+__all__ = ["NOTHING", "decimals_for", "estimate_text", "number", "scale_for", "small_share"]
+
+NOTHING = "–"
+"""Stands where a number would say nothing."""
+
+_SCALES = ((1e9, "billions"), (1e6, "millions"), (1e3, "thousands"))
+
+
+def number(value: float, decimals: int = 0, sign: bool = False) -> str:
+    """A number with thousands separators and a true minus sign.
+
+    >>> number(-178332.4), number(0.26, 1, sign=True), number(-0.04, 1), number(float("nan"))
+    ('−178,332', '+0.3', '0.0', '–')
+    """
+    if not math.isfinite(value):
+        return NOTHING
+    value = round(value, decimals) + 0.0  # + 0.0 turns -0.0 into 0.0
+    return f"{value:{'+' if sign and value else ''},.{decimals}f}".replace("-", "−")
+
+
+def decimals_for(estimates: Iterable[Estimate]) -> int:
+    """Decimals that a column of estimates deserves, from 0 to 4.
+
+    The middle interval is shown with two digits where it starts with 1, 2 or 3 and with one digit
+    otherwise; one decimal more where a narrower interval needs it. Without intervals, the largest
+    number is shown with four digits.
+
+    >>> decimals_for([Estimate(2819.3, 2807.1, 2831.5)])
+    0
+    >>> decimals_for([Estimate(25.04, 24.23, 25.85), Estimate(3.0, 2.9, 3.1)])
+    1
+    """
+    known = [e for e in estimates if math.isfinite(e.mean)]
+    halves = [half for e in known if (half := e.half) is not None and half > 0]
+    if halves:
+        middle = _decimals(median(halves), 2 if _first_digit(median(halves)) <= 3 else 1)
+        wanted = min(max(middle, _decimals(min(halves), 1)), middle + 1)
+    else:
+        wanted = _decimals(max((abs(e.mean) for e in known), default=0.0), 4)
+    return min(max(wanted, 0), 4)
+
+
+def estimate_text(estimate: Estimate, decimals: int, sign: bool = False) -> str:
+    """Mean, and half the width of the interval where there is one.
+
+    >>> estimate_text(Estimate(25.04, 24.23, 25.85), 1, sign=True)
+    '+25.0 ± 0.8'
+    """
+    mean = number(estimate.mean, decimals, sign)
+    half = estimate.half
+    if half is None or mean == NOTHING:
+        return mean
+    if 0 < half < 0.5 * 10**-decimals:
+        return f"{mean} ± <{10**-decimals:.{decimals}f}"
+    return f"{mean} ± {number(half, decimals)}"
+
+
+def scale_for(values: Sequence[float]) -> tuple[float, str]:
+    """A unit that keeps a column of large numbers narrow, and its name; (1, "") for small ones.
+
+    >>> scale_for([-178332.4, 20149.1]), scale_for([1234.0])
+    ((1000.0, 'thousands'), (1.0, ''))
+    """
+    largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
+    for unit, name in _SCALES:
+        if largest >= 20 * unit:
+            return unit, name
+    return 1.0, ""
+
+
+def small_share(share: float) -> str:
+    """A share near zero as a percentage, rounded up to one digit.
+
+    >>> small_share(9.65e-07), small_share(0.0213), small_share(0)
+    ('0.0001 %', '3 %', '0 %')
+    """
+    percent = 100 * share
+    if percent <= 0:
+        return "0 %"
+    digits = max(0, -math.floor(math.log10(percent)))
+    if digits > 8:
+        return "0.00000001 %"
+    up = math.ceil(round(percent * 10**digits, 6)) / 10**digits
+    return f"{up:.{digits}f}".rstrip("0").rstrip(".") + " %" if digits else f"{up:.0f} %"
+
+
+def _first_digit(value: float) -> int:
+    return int(value / 10 ** math.floor(math.log10(value)))
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Decimals that show a value with so many digits."""
+    return digits - 1 - math.floor(math.log10(value)) if value > 0 else 0

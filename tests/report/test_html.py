@@ -1,0 +1,124 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from gangwise.experiments.comparison import Comparison
+from gangwise.report.figures import draw
+from gangwise.report.html import write_html
+from tests.report.made import MadeScenario, made
+
+HOSTILE = "<script>alert('x')</script>&\"--></style>"
+VOID = {"meta", "br", "wbr", "link", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Tags, identifiers, references and visible text; fails on tags that do not match."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.text = ""
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for key, value in attrs:
+            if key == "id":
+                self.ids.append(value or "")
+            if key in ("src", "href", "xlink:href", "clip-path", "action", "data"):
+                self.references.append(value or "")
+            assert not key.startswith("on"), key
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(path: Path) -> Page:
+    page = Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    page.close()
+    assert page.open == []
+    return page
+
+
+@pytest.fixture(scope="module")
+def report(real: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    return write_html(real, folder / "report.html", draw(real, folder), "gangwise compare <it> 'x'")
+
+
+def test_self_contained(report: Path) -> None:
+    page = read(report)
+    assert not re.search(r"https?://", report.read_text(encoding="utf-8"))
+    assert all(re.fullmatch(r"#[\w.-]+|url\(#[\w.-]+\)", ref) for ref in page.references)
+    assert not {"link", "img", "iframe", "object"} & set(page.tags)
+    assert page.tags.count("script") == 1
+
+
+def test_identifiers_are_unique_and_references_lead_somewhere(report: Path) -> None:
+    page = read(report)
+    assert len(page.ids) == len(set(page.ids))
+    targets = {re.sub(r"^url\(|[#)]", "", ref) for ref in page.references}
+    assert targets
+    assert targets <= set(page.ids)
+
+
+def test_says_what_a_reader_needs(report: Path, real: Comparison) -> None:
+    page = read(report)
+    best = real.table()[0]
+    assert f"{best.policy} earned most: " in page.text
+    assert "gangwise compare <it> 'x'" in page.text
+    for word in ("job_types", "rho", "numba", "numpy", "best_fixed", "theorem-1", "steps = 10"):
+        assert word in page.text
+    assert page.tags.count("svg") == 4 + 2 * len(real.policies)
+
+
+def test_figures_follow_the_theme(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    drawings = "".join(re.findall(r"<svg viewBox.*?</svg>", text, flags=re.DOTALL))
+    assert "var(--ink)" in drawings
+    assert "var(--c0)" in drawings
+    assert not re.search(r"(fill|stroke): #[0-9a-f]{6}", drawings)
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    scenario = MadeScenario(HOSTILE, 2, {HOSTILE: [HOSTILE, {"deep": HOSTILE}]})
+    comparison = made(
+        {HOSTILE: [[1.0, 2.0], [1.0, 3.0]], "b": [[1.0, 1.0], [1.0, 1.0]]},
+        {HOSTILE: ([0, 1], [[3.0, 3.0], [3.0, 3.0]])},
+        scenario,
+        {HOSTILE: HOSTILE},
+        {HOSTILE: 7.0},
+    )
+    path = write_html(comparison, tmp_path / "r.html", draw(comparison, tmp_path), HOSTILE)
+    page = read(path)
+    assert page.tags.count("script") == 1
+    assert "alert('x')</script>" in page.text
+    assert "<script>alert" not in path.read_text(encoding="utf-8")
+
+
+def test_without_figures_command_or_comparators(tmp_path: Path) -> None:
+    page = read(write_html(made({"a": [[-1.0]]}), tmp_path / "r.html"))
+    assert "a earned −1.000 per slot (1 seed)." in page.text
+    assert "made from Python" in page.text
+
+
+def test_write_puts_everything_into_one_folder(real: Comparison, tmp_path: Path) -> None:
+    written = real.write(tmp_path / "out", "gangwise compare x")
+    assert written[-1].name == "report.html"
+    assert len(written) == 11
+    assert all(path.stat().st_size > 0 for path in written)

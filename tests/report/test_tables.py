@@ -1,0 +1,118 @@
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from gangwise.experiments.comparison import Comparison
+from gangwise.report.tables import html_table, rich_table, sheets
+from tests.report.made import made
+
+
+def printed(comparison: Comparison, width: int) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width).print(rich_table(comparison))
+    return out.getvalue()
+
+
+TWO = {"a": [[10.0, 14.0], [13.0, 15.0]], "b": [[8.0, 12.0], [10.0, 10.0]]}
+OPTIMUM = {
+    "best_fixed": ([0, 1], [[9.0, 13.0], [11.0, 12.0]]),
+    "per_slot_optimum": ([1], [[16.0], [16.0]]),
+}
+
+
+def test_cells_by_hand() -> None:
+    results, improvement = sheets(made(TWO, OPTIMUM, bounds={"theorem-1": 1234.0}))
+    t = 12.706204736174694  # Student's t for two seeds
+    policy, cells = results.rows[0]
+    assert policy == "a"
+    assert [cell.text for cell in cells] == [
+        f"13 ± {t * 1:.0f}",  # means 12 and 14
+        f"90.6 ± {t * 3.125:.1f}",  # 14/16 and 15/16 on slot 1
+        f"−4 ± {t * 1.5:.0f}",  # 22 − 24 and 23 − 28: mean −3.5
+        f"3 ± {t * 1:.0f}",  # (16 − 14)·2 and (16 − 15)·2
+        "12",
+    ]
+    assert cells[0].value == 13.0
+    over_b = np.array([100 * (12 / 10 - 1), 100 * (14 / 10 - 1)])
+    assert improvement.rows[0][1][1].value == pytest.approx(over_b.mean())
+    assert improvement.rows[0][1][1].text == f"+{over_b.mean():.1f} ± {t * 10:.1f}"
+    assert improvement.rows[0][1][0].text == ""
+    assert any("theorem-1): 1,234" in caption for caption in results.captions)
+    assert any("on 1 of 2 slots" in caption for caption in results.captions)
+
+
+def test_cells_of_a_real_comparison(real: Comparison) -> None:
+    results, improvement = sheets(real)
+    for policy, cells in results.rows:
+        runs = [real.runs[policy, s] for s in real.seeds]
+        assert cells[0].value == pytest.approx(np.mean([run.rewards.mean() for run in runs]))
+        optima = [real.comparators["per_slot_optimum", s] for s in real.seeds]
+        assert all(optimum.slots.size == 10 for optimum in optima)
+        share = np.mean([r.rewards[o.slots].sum() / o.rewards.sum() for r, o in zip(runs, optima)])
+        assert cells[1].value == pytest.approx(100 * share)
+    best, other = improvement.rows[0][0], improvement.rows[1][0]
+    ratios = [
+        real.runs[best, s].rewards.sum() / real.runs[other, s].rewards.sum() for s in real.seeds
+    ]
+    assert improvement.rows[0][1][1].value == pytest.approx(100 * (np.mean(ratios) - 1))
+
+
+def test_a_percentage_of_nothing_is_a_dash() -> None:
+    comparison = made({"a": [[1.0], [2.0]], "b": [[-1.0], [1.0]]}, {"best": ([0], [[0.0], [0.0]])})
+    results, improvement = sheets(comparison)
+    assert improvement.rows[0][1][1].text == "–"
+    assert results.rows[0][1][1].text == "–"
+    assert "not positive" in improvement.captions[0]
+
+
+def test_one_seed_says_so() -> None:
+    text = printed(made({"a": [[1.0, 2.0]], "b": [[1.0, 1.0]]}), 80)
+    assert "One seed: no confidence interval" in text
+    assert "±" not in text
+
+
+def test_many_policies_are_compared_with_the_best_only() -> None:
+    comparison = made({f"policy-{i}": [[1.0 + i], [2.0 + i]] for i in range(8)})
+    improvement = sheets(comparison)[1]
+    assert improvement.title.startswith("Improvement of policy-7")
+    assert improvement.columns == ("improvement",)
+    assert [policy for policy, _ in improvement.rows] == [f"policy-{i}" for i in range(6, -1, -1)]
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_terminal_table_is_complete_at_usual_widths(width: int) -> None:
+    names = [
+        "ogasched-react", "ogasched-reserve", "ogasched-reserve-leftover", "greedy", "drf",
+        "fairness", "binpacking", "spreading", "random", "ogasched-react:steps=3",
+    ]  # fmt: skip
+    rng = np.random.default_rng(0)
+    for count in (5, 10):
+        rewards = {name: rng.normal(2000 + 90 * i, 50, (3, 60)).tolist()
+                   for i, name in enumerate(names[:count])}  # fmt: skip
+        every = list(range(60))
+        optimum = {
+            name: (every, rng.normal(4000, 50, (3, 60)).tolist())
+            for name in ("best_fixed", "per_slot_optimum")
+        }
+        comparison = made(rewards, optimum)
+        text = printed(comparison, width)
+        assert all(len(line) <= width for line in text.splitlines())
+        assert "…" not in text
+        for sheet in sheets(comparison):
+            for _, cells in sheet.rows:
+                assert all(cell.text in text for cell in cells)
+
+
+def test_brackets_in_names_are_no_markup() -> None:
+    text = printed(made({"[red]a[/red]": [[1.0]], "[/]": [[0.5]]}), 80)
+    assert "[red]a[/red]" in text
+    assert "[/]" in text
+
+
+def test_html_cells_can_be_sorted_by_their_full_numbers() -> None:
+    results, _ = sheets(made(TWO, OPTIMUM))
+    html = html_table(results)
+    assert 'data-value="13.0"' in html
+    assert html.count('<button type="button">') == 1 + len(results.columns)
