@@ -52,15 +52,15 @@ class Ascent:
         self._one = np.ones_like(problem.cluster.capacity)
         self._index = np.zeros(problem.L, dtype=np.int64)
         self._fixed = np.zeros(problem.L, dtype=np.int64)
-        self._z = np.zeros(problem.L)
+        self._z, self._a = np.zeros(problem.L), np.zeros(problem.L)
 
     def slope(self, weight: Floats, active: Ints, smoothing: float = 0.0) -> float:
         """Compute the gradient (9) with x_l = ``weight``; returns its squared norm."""
         p = self.problem
         overhead_prices(self.total, p.overhead, active, smoothing, self.price)
         squared: float = gradient(
-            self.y, weight, self.price, *p.slope_terms, p.channels.job_type,
-            p.own_index, p.own("slope", self.y), self.gradient,
+            self.y.ravel(), weight, self.price, p.slope_terms, p.channels.job_type,
+            p.own_index, p.own("slope", self.y), self.gradient.ravel(),
         )  # fmt: skip
         return squared
 
@@ -73,7 +73,7 @@ class Ascent:
         ascend(
             self.y, self.gradient, step, self._one if scale is None else scale, active,
             p.upper, p.cluster.capacity, p.channels.starts, p.channels.job_type,
-            self.total, self._index, self._z, self._fixed,
+            self.total, self._index, self._z, self._a, self._fixed,
         )  # fmt: skip
 
 

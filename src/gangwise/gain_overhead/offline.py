@@ -180,15 +180,15 @@ class _Programme:
         """Slopes n f'(y), shape [E, K]."""
         p = self.problem
         gradient(
-            self.y, self.weight, self._zero_price, *p.slope_terms, p.channels.job_type,
-            p.own_index, p.own("slope", self.y), self._g,
+            self.y.ravel(), self.weight, self._zero_price, p.slope_terms, p.channels.job_type,
+            p.own_index, p.own("slope", self.y), self._g.ravel(),
         )  # fmt: skip
         return self._g
 
     def _curvature(self) -> Floats:
         """Curvatures n f''(y), shape [E, K]; central differences for utilities of your own."""
         p = self.problem
-        curvature(self.y, *p.slope_terms[1:], self._h)
+        curvature(self.y.ravel(), p.slope_terms, self._h.ravel())
         if p.own_index.size:
             width = 1e-5 * (1.0 + self.y)
             low = np.maximum(self.y - width, 0.0)

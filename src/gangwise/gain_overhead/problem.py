@@ -13,7 +13,7 @@ from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.gain_overhead.utilities import Utilities
 
-__all__ = ["GainOverheadProblem", "Reward", "SlopeTerms"]
+__all__ = ["GainOverheadProblem", "Reward"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -29,16 +29,6 @@ class Reward(NamedTuple):
     gain: float
     overhead: float
     utilisation: float
-
-
-class SlopeTerms(NamedTuple):
-    """Coefficients of f'(y) = c0 + c1 u + c2 u² + c3 √u, u = 1/(y + shift); each [E, K]."""
-
-    c0: Floats
-    c1: Floats
-    c2: Floats
-    c3: Floats
-    shift: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,17 +138,20 @@ class GainOverheadProblem:
         )
 
     @cached_property
-    def slope_terms(self) -> SlopeTerms:
-        """The utilities of the channels as the gradient kernel wants them."""
-        kind = self.utilities.kind[self.channels.server]
-        alpha = self.utilities.alpha[self.channels.server]
-        return SlopeTerms(
+    def slope_terms(self) -> Floats:
+        """Slopes of the built-in utilities as the gradient kernel wants them, shape [5, E K].
+
+        f'(y) = c0 + c1 u + c2 u² + c3 √u with u = 1 / (y + shift): rows c0 … c3 and shift.
+        """
+        kind = self.utilities.kind[self.channels.server].ravel()
+        alpha = self.utilities.alpha[self.channels.server].ravel()
+        return np.stack([
             np.where(kind == 0, alpha, 0.0),
             np.where(kind == 1, alpha, 0.0),
             np.where(kind == 2, 1.0, 0.0),
             np.where(kind == 3, alpha / 2, 0.0),
             np.where(kind == 2, alpha, 1.0),
-        )
+        ])  # fmt: skip
 
     @cached_property
     def own_index(self) -> Ints:

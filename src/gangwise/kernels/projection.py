@@ -1,12 +1,16 @@
 """Projection onto {0 ≤ y ≤ a, Σ_l y ≤ c}, independently for every server and device type.
 
-The exact answer is y = clip(z - τ, 0, a) with the smallest τ ≥ 0 that meets the capacity. τ is
-found without sorting, by variable fixing: take τ from the entries still free, see which of them
-would leave [0, a] and on which side the violation is larger, fix that side, repeat. Each pass fixes
-at least one entry for good, so n entries take at most n passes.
+The exact answer is y = clip(z - τ, 0, a) with the smallest τ ≥ 0 that meets the capacity. Neither
+way to τ sorts. With few entries, the sum of y is evaluated at every breakpoint z and z - a, and τ
+interpolated between the two that enclose the capacity: n² work, but not a branch to mispredict.
+With many, variable fixing: take τ from the entries still free, see which of them would leave [0, a]
+and on which side the violation is larger, fix that side, repeat; each pass fixes at least one entry
+for good.
 """
 
 from __future__ import annotations
+
+import math
 
 from gangwise.kernels import Floats, Ints, kernel
 
@@ -14,16 +18,65 @@ __all__ = ["ascend", "project_block_as_printed"]
 
 
 @kernel
+def _between_breakpoints(z: Floats, a: Floats, n: int, c: float, held: float) -> float:
+    """Threshold τ of n entries whose clipped sum ``held`` exceeds c, by enumeration."""
+    low, high = 0.0, math.inf
+    above, below = held, 0.0  # the sums at low and high
+    for j in range(n):
+        upper_end, lower_end = max(z[j], 0.0), max(z[j] - a[j], 0.0)
+        at_upper, at_lower = 0.0, 0.0
+        for i in range(n):
+            at_upper += min(max(z[i] - upper_end, 0.0), a[i])
+            at_lower += min(max(z[i] - lower_end, 0.0), a[i])
+        for tau, whole in ((upper_end, at_upper), (lower_end, at_lower)):
+            closer = (whole >= c) & (tau > low)
+            low = tau if closer else low
+            above = whole if closer else above
+            closer = (whole < c) & (tau < high)
+            high = tau if closer else high
+            below = whole if closer else below
+    return low + (above - c) * (high - low) / (above - below) if above > c else low
+
+
+@kernel
+def _by_fixing(z: Floats, a: Floats, n: int, c: float, fixed: Ints) -> float:
+    """Threshold τ of n entries whose clipped sum exceeds c, by variable fixing."""
+    free, rest, whole, tau = n, c, 0.0, 0.0
+    for i in range(n):
+        fixed[i] = 0
+        whole += z[i]
+    while free > 0:
+        tau = (whole - rest) / free
+        above, below = 0.0, 0.0
+        for i in range(n):
+            if fixed[i] == 0:
+                below += max(tau - z[i], 0.0)
+                above += max(z[i] - tau - a[i], 0.0)
+        if above == 0.0 and below == 0.0:
+            break
+        for i in range(n):
+            full = above >= below and z[i] - tau >= a[i]
+            empty = above < below and z[i] - tau <= 0.0
+            if fixed[i] == 0 and (full or empty):
+                fixed[i] = 1
+                free -= 1
+                whole -= z[i]
+                if full:
+                    rest -= a[i]
+    return tau
+
+
+@kernel
 def ascend(
     y: Floats, g: Floats, step: float, scale: Floats, active: Ints,
     upper: Floats, capacity: Floats, starts: Ints, job_type: Ints, total: Floats, index: Ints,
-    z: Floats, fixed: Ints,
+    z: Floats, a: Floats, fixed: Ints,
 ) -> None:
     """Step y ← Π(y + step · scale · g) for the active job types, in place (11).
 
     Job types that are not active keep their values and use no capacity. ``scale`` [R, K] is the
     unit of the step on each server and device type; ``upper`` [E, K] = min(a, c). ``total`` [L, K]
-    receives Σ_r y of the active job types. ``index``, ``z`` and ``fixed`` [L] are work space.
+    receives Σ_r y of the active job types. ``index``, ``z``, ``a`` and ``fixed`` [L] are work space.
     """
     K = y.shape[1]
     R = starts.shape[0] - 1
@@ -63,50 +116,23 @@ def ascend(
                 total[m, k] += v1
         elif n > 2:
             for k in range(K):
-                c = capacity[r, k]
-                clipped, free_sum = 0.0, 0.0
+                held = 0.0
                 for i in range(n):
                     e = index[i]
                     z[i] = y[e, k] + step * scale[r, k] * g[e, k]
-                    free_sum += z[i]
-                    v = min(max(z[i], 0.0), upper[e, k])
-                    y[e, k] = v
-                    clipped += v
-                if clipped > c:
-                    for i in range(n):
-                        fixed[i] = 0
-                    free, rest, tau = n, c, 0.0
-                    while free > 0:
-                        tau = (free_sum - rest) / free
-                        above, below = 0.0, 0.0
-                        for i in range(n):
-                            if fixed[i] == 0:
-                                v = z[i] - tau
-                                below += max(-v, 0.0)
-                                above += max(v - upper[index[i], k], 0.0)
-                        if above == 0.0 and below == 0.0:
-                            break
-                        if above >= below:
-                            for i in range(n):
-                                a = upper[index[i], k]
-                                if fixed[i] == 0 and z[i] - tau >= a:
-                                    fixed[i] = 1
-                                    y[index[i], k] = a
-                                    rest -= a
-                                    free -= 1
-                                    free_sum -= z[i]
-                        else:
-                            for i in range(n):
-                                if fixed[i] == 0 and z[i] - tau <= 0.0:
-                                    fixed[i] = 1
-                                    y[index[i], k] = 0.0
-                                    free -= 1
-                                    free_sum -= z[i]
-                    for i in range(n):
-                        if fixed[i] == 0:
-                            y[index[i], k] = z[i] - tau
+                    a[i] = upper[e, k]
+                    held += min(max(z[i], 0.0), a[i])
+                tau = 0.0
+                if held > capacity[r, k]:
+                    if n <= 8:
+                        tau = _between_breakpoints(z, a, n, capacity[r, k], held)
+                    else:
+                        tau = _by_fixing(z, a, n, capacity[r, k], fixed)
                 for i in range(n):
-                    total[job_type[index[i]], k] += y[index[i], k]
+                    e = index[i]
+                    v = min(max(z[i] - tau, 0.0), a[i])
+                    y[e, k] = v
+                    total[job_type[e], k] += v
 
 
 @kernel

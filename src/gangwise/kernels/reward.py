@@ -5,7 +5,7 @@ utility (27) is one expression without a branch,
 
     f'(y) = c0 + c1 u + c2 u² + c3 √u   with   u = 1 / (y + shift),
 
-so the gradient of a whole row of device types is computed with vector instructions.
+so the whole gradient is computed with vector instructions.
 """
 
 from __future__ import annotations
@@ -50,52 +50,39 @@ def overhead_prices(
 
 @kernel
 def gradient(
-    y: Floats, weight: Floats, price: Floats, c0: Floats, c1: Floats,
-    c2: Floats, c3: Floats, shift: Floats, job_type: Ints, own_index: Ints, own_slope: Floats,
-    out: Floats,
+    y: Floats, weight: Floats, price: Floats, terms: Floats, job_type: Ints, own_index: Ints,
+    own_slope: Floats, out: Floats,
 ) -> float:
-    """Weighted gradient (9) into ``out`` [E, K]; returns its squared norm.
+    """Weighted gradient (9) into ``out`` [E K]; returns its squared norm.
 
-    ``weight`` [L] is x_l: rows of job types with weight 0 are set to 0. ``own_slope`` replaces the
-    slope at the flat positions ``own_index``.
+    ``y`` and ``out`` are flat, ``terms`` [5, E K] holds c0 … c3 and shift. ``weight`` [L] is x_l.
+    ``own_slope`` replaces the slope at the flat positions ``own_index``.
     """
-    E, K = y.shape
-    flat = out.reshape(E * K)
-    own = own_index.size
-    for e in range(E):
-        if weight[job_type[e]] != 0.0:
-            for k in range(K):
-                u = 1.0 / (y[e, k] + shift[e, k])
-                out[e, k] = c0[e, k] + c1[e, k] * u + c2[e, k] * u * u + c3[e, k] * math.sqrt(u)
-    for i in range(own):
-        flat[own_index[i]] = own_slope[i]
+    c0, c1, c2, c3, shift = terms[0], terms[1], terms[2], terms[3], terms[4]
+    for i in range(y.size):  # vectorises: no branch, no index but i
+        u = 1.0 / (y[i] + shift[i])
+        out[i] = c0[i] + u * (c1[i] + c2[i] * u) + c3[i] * math.sqrt(u)
+    for i in range(own_index.size):
+        out[own_index[i]] = own_slope[i]
+    K = price.shape[1]
     squared = 0.0
-    for e in range(E):
+    for e in range(job_type.size):
         l = job_type[e]
         w = weight[l]
-        if w != 0.0:
-            for k in range(K):
-                g = w * (out[e, k] - price[l, k])
-                out[e, k] = g
-                squared += g * g
-        else:
-            for k in range(K):
-                out[e, k] = 0.0
+        for k in range(K):
+            g = w * (out[e * K + k] - price[l, k])
+            out[e * K + k] = g
+            squared += g * g
     return squared
 
 
 @kernel
-def curvature(
-    y: Floats, c1: Floats, c2: Floats, c3: Floats, shift: Floats, out: Floats,
-) -> None:
-    """Second derivative of the built-in utilities into ``out`` [E, K] (0 for your own)."""
-    E, K = y.shape
-    for e in range(E):
-        for k in range(K):
-            u = 1.0 / (y[e, k] + shift[e, k])
-            out[e, k] = -u * u * (
-                c1[e, k] + 2.0 * c2[e, k] * u + 0.5 * c3[e, k] / math.sqrt(u)
-            )
+def curvature(y: Floats, terms: Floats, out: Floats) -> None:
+    """Second derivative of the built-in utilities into ``out`` [E K] (0 for your own); all flat."""
+    c1, c2, c3, shift = terms[1], terms[2], terms[3], terms[4]
+    for i in range(y.size):
+        u = 1.0 / (y[i] + shift[i])
+        out[i] = -u * u * (c1[i] + 2.0 * c2[i] * u + 0.5 * c3[i] / math.sqrt(u))
 
 
 @kernel
