@@ -92,7 +92,7 @@ def compare_command(
     scenario = _scenario(target, settings)
     names = _policy_names(policies, scenario.family)
     checkpoints = None if out is None else _checkpoints(out, resume)
-    with _progress() as tell:
+    with _progress(saved=out is not None) as tell:
         comparison = compare(
             scenario, names, slots, _seeds(seeds), None, optimum_slots, checkpoints, tell
         )
@@ -140,7 +140,7 @@ def run(
         raise ScenarioError(f"--out {out}: write per-slot rows to a .parquet or .csv file")
     if checkpoint is not None and checkpoint.exists() and not resume:
         raise StoreError(f"{checkpoint} holds a run that was stopped; add --resume, or delete it")
-    with _progress() as tell:
+    with _progress(saved=out is not None) as tell:
         if resume and checkpoint is not None and checkpoint.exists():
             simulation = Simulation.load(checkpoint)
         else:
@@ -271,8 +271,8 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Progress]:
-    """A progress bar on standard error, and a word when kernels are compiled."""
+def _progress(saved: bool) -> Iterator[Progress]:
+    """A progress bar on standard error, a word when kernels are compiled, and how to go on."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -302,21 +302,23 @@ def _progress() -> Iterator[Progress]:
                 tasks[what] = bar.add_task(what, total=of)
             bar.update(tasks[what], completed=done)
 
-        yield tell
+        try:
+            yield tell
+        except KeyboardInterrupt as stop:
+            bar.stop()
+            _say(f"gangwise: interrupted: {stop or 'between two runs'}")
+            if saved:
+                again = shlex.join(["gangwise", *(a for a in sys.argv[1:] if a != "--resume")])
+                _say(f"to go on: {again} --resume")
+            else:
+                _say("nothing was saved; with --out there is a checkpoint to go on from")
+            raise typer.Exit(130) from None
 
 
 def main() -> None:
-    """Entry point: known errors end in one line and exit code 2, Ctrl-C in 130."""
+    """Entry point: known errors end in one line and exit code 2."""
     try:
         app()
     except GangwiseError as error:
         _say(f"gangwise: {error}")
         sys.exit(2)
-    except KeyboardInterrupt as stop:
-        where = getattr(stop, "checkpoint", None)
-        if where is not None:
-            again = shlex.join(["gangwise", *(a for a in sys.argv[1:] if a != "--resume")])
-            _say(f"gangwise: {stop}\nto go on: {again} --resume")
-        else:
-            _say("gangwise: interrupted; nothing was saved (with --out there is a checkpoint)")
-        sys.exit(130)

@@ -149,7 +149,7 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     5
     >>> create("policy", "fairnes")
     Traceback (most recent call last):
-    gangwise.core.errors.UnknownName: there is no policy named 'fairnes'; did you mean fairness?...
+    gangwise.core.errors.UnknownName: there is no policy named 'fairnes'; did you mean fairness...
     """
     name, given = parse(specification)
     known = entries(kind)

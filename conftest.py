@@ -1,0 +1,32 @@
+"""Documentation snippets run as if typed at a prompt: classes they define can be pickled."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+class _Prompt:
+    """A stand-in for ``__main__`` that looks names up among those of the snippet."""
+
+    def __init__(self, names: dict[str, Any]):
+        self._names = names
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._names[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+@pytest.fixture(autouse=True)
+def _snippets_are_main(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    test = getattr(request.node, "dtest", None)
+    if test is not None and str(test.filename).endswith(".md"):
+        monkeypatch.setitem(sys.modules, "__main__", _Prompt(test.globs))
+    yield
