@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,8 +24,7 @@ class _Prompt:
 @pytest.fixture(autouse=True)
 def _snippets_are_main(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+) -> None:
     test = getattr(request.node, "dtest", None)
     if test is not None and str(test.filename).endswith(".md"):
         monkeypatch.setitem(sys.modules, "__main__", _Prompt(test.globs))
-    yield

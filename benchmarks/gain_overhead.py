@@ -21,10 +21,10 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402 - after the thread count is set
+import numpy as np
 
-from gangwise import Simulation, create_policy, create_scenario  # noqa: E402
-from gangwise.gain_overhead.ascent import Ascent  # noqa: E402
+from gangwise import Simulation, create_policy, create_scenario
+from gangwise.gain_overhead.ascent import Ascent
 
 SIZES = {
     "default, density 2.5 (10 x 128 x 6)": {"job_types": 10, "servers": 128, "density": 2.5},
@@ -215,8 +215,8 @@ def growth():
                 state.climb(25.0, everyone)
 
         each = microseconds(ascend, repeat=5)
-        variables = problem.shape[0] * problem.shape[1]
-        table[name] = {"variables": variables, "us": each, "ns per variable": 1e3 * each / variables}
+        count = problem.shape[0] * problem.shape[1]
+        table[name] = {"variables": count, "us": each, "ns per variable": 1e3 * each / count}
     return table
 
 
@@ -232,10 +232,10 @@ def main():
         for key in ("step, eta 25", "step, eta 0.3", "reward", "step in NumPy"):
             each = row[key]
             ratio = row["step in NumPy"] / each
-            print(f"  {key:<28} {each:10.1f} us   {1e6 / each:10,.0f}/s   NumPy / this {ratio:8.1f}")
-        print(f"  bytes moved by a step        {row['bytes']:10,}      {row['bytes / bandwidth']:.1f} us "
-              f"at this machine's copy bandwidth, "
-              f"{row['step, eta 25'] / row['bytes / bandwidth']:.1f} x that is used")  # fmt: skip
+            print(f"  {key:<28} {each:10.1f} us {1e6 / each:10,.0f}/s   NumPy / this {ratio:8.1f}")
+        least = row["bytes / bandwidth"]
+        print(f"  bytes moved by a step        {row['bytes']:10,}      {least:.1f} us at this "
+              f"machine's copy bandwidth; a step takes {row['step, eta 25'] / least:.1f} x that")
         for key in (k for k in row if k.startswith("whole")):
             print(f"  {key:<40} {row[key]:10.1f} us   {1e6 / row[key]:10,.0f} slots/s")
     print("\ngrowth of one step (eta 25)")

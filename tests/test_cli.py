@@ -43,7 +43,8 @@ def test_compare_prints_one_json_object_and_nothing_else():
         "--slots", 20, "--seeds", "4,6", "--json",
     )  # fmt: skip
     printed = json.loads(done.stdout)
-    assert [p["name"] for p in printed["policies"]] == ["ogasched-react:steps=2,fraction=0.2", "drf"]
+    names = [policy["name"] for policy in printed["policies"]]
+    assert names == ["ogasched-react:steps=2,fraction=0.2", "drf"]
     assert printed["seeds"] == [4, 6]
 
 

@@ -29,8 +29,8 @@ def test_bad_capacities_name_server_and_device(bad):
 def test_names_are_checked():
     with pytest.raises(ScenarioError, match="'a' is used twice"):
         Cluster.of([Server("a", {"gpu": 1}), Server("a", {"gpu": 1})])
+    names = (*(f"x{i}" for i in range(200)), "x3")
     with pytest.raises(ScenarioError, match="server name 'x3' is used twice"):
-        names = tuple(f"x{i}" for i in range(200)) + ("x3",)
         Cluster(np.ones((201, 1)), ("gpu",), names)
     with pytest.raises(ScenarioError, match="did you mean gpu"):
         Cluster.of([Server("a", {"gpus": 1})], [DeviceType("gpu")])

@@ -29,7 +29,7 @@ def test_unknown_names_say_what_was_probably_meant():
         create("scenario", "ogasched-default")
     with pytest.raises(UnknownName, match=r"no policy named 'zzz'\. Known: .*drf"):
         create("policy", "zzz")
-    with pytest.raises(UnknownName, match="setting of scenario .* did you mean contention"):
+    with pytest.raises(UnknownName, match=r"setting of scenario .* did you mean contention"):
         create("scenario", "ogasched-default-v1:contension=1")
 
 

@@ -63,7 +63,8 @@ def test_the_same_seed_draws_the_same_instance_and_another_seed_another():
 
 def test_streams_do_not_overlap():
     streams = Streams.of(1)
-    draws = [g.random() for g in (streams.instance, streams.workload, streams.noise, streams.policy)]
+    each = (streams.instance, streams.workload, streams.noise, streams.policy)
+    draws = [generator.random() for generator in each]
     assert len(set(draws)) == 4
 
 

@@ -130,10 +130,10 @@ def test_finished_runs_are_not_mistaken_for_others(tmp_path):
     assert len(list(tmp_path.glob("*.run"))) == 2
     direct = compare(SMALL, {"drf": Fairness()}, 10, [0])
     assert other.runs["drf", 0].rewards.tobytes() == direct.runs["drf", 0].rewards.tobytes()
-    next(tmp_path.glob("*.run")).write_bytes(b"torn")
+    for path in tmp_path.glob("*.run"):
+        path.write_bytes(b"torn")
     with pytest.raises(StoreError, match="delete it"):
         compare(SMALL, ["drf"], 10, [0], checkpoints=tmp_path)
-        compare(SMALL, {"drf": Fairness()}, 10, [0], checkpoints=tmp_path)
 
 
 def test_nonsense_is_refused():

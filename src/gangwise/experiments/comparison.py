@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -17,11 +15,12 @@ import numpy as np
 import gangwise
 from gangwise.core.environment import Comparator, Instance, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.policy import Policy, configuration
+from gangwise.core.policy import Policy
 from gangwise.core.registry import create
 from gangwise.core.run import Run
 from gangwise.core.simulation import Simulation
 from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.experiments.store import RunStore
 
 if TYPE_CHECKING:
     import polars as pl
@@ -284,7 +283,7 @@ def compare(
                 f"the family {scenario.family}"
             )
     tell = progress or (lambda what, done, of: None)
-    store = _Store(checkpoints, scenario, slots) if checkpoints is not None else None
+    store = RunStore(checkpoints, scenario, slots) if checkpoints is not None else None
     runs: dict[tuple[str, int], Run] = {}
     judged: dict[tuple[str, int], Comparator] = {}
     names: Sequence[str] = ()
@@ -334,7 +333,7 @@ def _run(
     slots: int,
     seed: int,
     name: str,
-    store: _Store | None,
+    store: RunStore | None,
     tell: Callable[[int], None],
 ) -> Run:
     if store is None:
@@ -344,54 +343,11 @@ def _run(
     if finished is not None:
         tell(slots)
         return finished
-    part = store.folder / f"{key}.checkpoint"
-    if part.exists():
-        simulation = Simulation.load(part)
+    checkpoint = store.checkpoint(key)
+    if checkpoint.exists():
+        simulation = Simulation.load(checkpoint)
     else:
         simulation = Simulation(instance, policy, slots, seed, name)
-    run = simulation.run(part, progress=tell)
+    run = simulation.run(checkpoint, progress=tell)
     store.finish(key, run)
     return run
-
-
-@dataclass
-class _Store:
-    """Finished runs and the checkpoint of the one in hand, keyed by all that defines a run."""
-
-    folder: Path
-    scenario: Scenario
-    slots: int
-
-    def key(self, name: str, policy: Policy[Any, Any, Any], seed: int) -> str:
-        identity = json.dumps(
-            [
-                gangwise.__version__, self.scenario.name, self.scenario.describe(), self.slots,
-                seed, name, type(policy).__qualname__, configuration(policy),
-            ],
-            sort_keys=True, default=repr,
-        )  # fmt: skip
-        return hashlib.sha256(identity.encode()).hexdigest()[:24]
-
-    def finished(self, key: str, instance: Instance) -> Run | None:
-        path = self.folder / f"{key}.run"
-        if not path.exists():
-            return None
-        try:
-            fields = pickle.loads(path.read_bytes())
-            return Run(instance=instance, **fields)
-        except (pickle.UnpicklingError, EOFError, TypeError, AttributeError, OSError) as error:
-            raise StoreError(
-                f"{path} cannot be read ({error}); delete it to run this policy again"
-            ) from error
-
-    def finish(self, key: str, run: Run) -> None:
-        path = self.folder / f"{key}.run"
-        fields = {k: v for k, v in vars(run).items() if k != "instance"}
-        part = path.with_suffix(".part")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(pickle.dumps(fields))
-            part.replace(path)
-            (self.folder / f"{key}.checkpoint").unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreError(f"cannot write the finished run {path}: {error}") from error

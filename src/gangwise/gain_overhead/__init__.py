@@ -15,7 +15,8 @@ from gangwise.gain_overhead.environment import (
 from gangwise.gain_overhead.fairness import Fairness, proportional_shares
 from gangwise.gain_overhead.family import GainOverheadFamily
 from gangwise.gain_overhead.greedy import Greedy, fill
-from gangwise.gain_overhead.offline import best_fixed, per_slot_optimum, regret_bound, solve
+from gangwise.gain_overhead.interior_point import solve
+from gangwise.gain_overhead.offline import best_fixed, per_slot_optimum, regret_bound
 from gangwise.gain_overhead.ogasched import OGASchedAsPrinted, OGASchedReact, OGASchedReserve
 from gangwise.gain_overhead.packing import BinPacking, Spreading
 from gangwise.gain_overhead.problem import GainOverheadProblem, Reward

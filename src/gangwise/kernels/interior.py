@@ -2,7 +2,7 @@
 
 The Newton system couples the channels of a server through its capacity and the channels of a job
 type through its overhead. Eliminating the capacities in closed form leaves one small matrix per
-device type; see :mod:`gangwise.gain_overhead.offline` for the algebra.
+device type; see :mod:`gangwise.gain_overhead.interior_point`.
 """
 
 from __future__ import annotations

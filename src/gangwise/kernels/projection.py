@@ -76,7 +76,7 @@ def ascend(
 
     Job types that are not active keep their values and use no capacity. ``scale`` [R, K] is the
     unit of the step on each server and device type; ``upper`` [E, K] = min(a, c). ``total`` [L, K]
-    receives Σ_r y of the active job types. ``index``, ``z``, ``a`` and ``fixed`` [L] are work space.
+    receives Σ_r y of the active job types. ``index``, ``z``, ``a``, ``fixed`` [L] are work space.
     """
     K = y.shape[1]
     R = starts.shape[0] - 1

@@ -113,7 +113,8 @@ def evaluate(
             for e in range(starts[r], starts[r + 1]):
                 l = job_type[e]
                 v = y[e, k]
-                if not (v >= -tolerance and v <= requests[l, k] + tolerance * (1.0 + requests[l, k])):
+                most = requests[l, k]
+                if not (v >= -tolerance and v <= most + tolerance * (1.0 + most)):
                     return int(1 + e * K + k)
                 everything += v
                 total[l, k] += v

@@ -53,7 +53,7 @@ class GangOGASched:
     """
 
     steps: int = 10
-    fraction: float = 0.1
+    fraction: float = 0.4
     smoothing: float = 0.03
     least: float = 1.0
     passes: int = 3
@@ -63,7 +63,9 @@ class GangOGASched:
     _planner: OGASchedReact = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._planner = OGASchedReact(self.steps, self.fraction, self.smoothing)
+        self._planner = OGASchedReact(
+            steps=self.steps, fraction=self.fraction, smoothing=self.smoothing
+        )
         if not 0 <= self.least <= 1 or self.passes < 0:
             raise ScenarioError(
                 f"least must lie in [0, 1] and passes not be negative; got {self.least}, "

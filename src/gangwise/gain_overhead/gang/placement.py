@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from gangwise.gain_overhead.gang.gains import GainTable, gain_table
 from gangwise.gain_overhead.gang.problem import GangProblem
-from gangwise.kernels.gang import Gangs, Held, follow, greedy, improve, in_order, job_reward, recall
+from gangwise.kernels.gang import Gangs, Held, in_order, job_reward
+from gangwise.kernels.gang_search import follow, greedy, improve, recall
 
 __all__ = ["Placement", "job_by_job", "round_robin", "server_size"]
 
