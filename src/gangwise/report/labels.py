@@ -14,7 +14,7 @@ from gangwise.report.palette import GRID, INK
 
 __all__ = ["Label", "apart", "place_labels"]
 
-_LONGEST = 30
+_LONGEST = 26
 _LEADER, _SAMPLE, _TEXT = 0.035, 0.105, 0.12
 """Where leader, line sample and text end or begin, right of the axes, in widths of the axes."""
 
