@@ -45,17 +45,23 @@ class InOrder:
         self._taken = np.empty(len(channels), dtype=np.int64)
         self._y = np.empty(self.problem.shape)
 
+    def _empty(self) -> None:
+        np.copyto(self._left, self.problem.cluster.capacity)
+        for array in (self._score, self._taken, self._y):
+            array.fill(0)
+
     def serve(self, order: Ints) -> Floats:
         """Each job type in ``order`` takes what it may hold on all its servers at once."""
+        self._empty()
         p = self.problem
         serve_in_order(
-            order, p.upper, p.cluster.capacity, p.channels.server, self.of_job_type, self.first,
-            self._left, self._y,
-        )  # fmt: skip
+            order, p.upper, p.channels.server, self.of_job_type, self.first, self._left, self._y
+        )
         return self._y
 
     def pack(self, order: Ints, sign: float) -> Floats:
         """In turns, each takes its best server: most used for ``sign`` 1, least used for -1."""
+        self._empty()
         p = self.problem
         pack(
             order, sign, p.upper, p.cluster.capacity, self._size, p.channels.server,

@@ -211,7 +211,7 @@ class _Programme:
             - (tau / c_slack)[channels.server] - price[channels.job_type]
         )  # fmt: skip
         n, K = self.rows.size, self.beta.size
-        matrix, vector = np.empty((K, n, n)), np.empty((K, n))
+        matrix, vector = np.zeros((K, n, n)), np.zeros((K, n))
         kappa = np.where(self.crowded, self.rho / c_slack, 0.0)
         reduce(
             diagonal, kappa, g, self.mask, self.position, channels.starts, channels.job_type,

@@ -31,17 +31,15 @@ def share_proportionally(
 
 @kernel
 def serve_in_order(
-    order: Ints, upper: Floats, capacity: Floats, server: Ints, of_job_type: Ints, first: Ints,
+    order: Ints, upper: Floats, server: Ints, of_job_type: Ints, first: Ints,
     left: Floats, y: Floats,
 ) -> None:
     """Job types in ``order`` each take min(a, what is left) on every server they connect to.
 
     ``of_job_type`` lists channels by job type, ``first`` [L + 1] where each begins; ``left``
-    [R, K] is work space.
+    [R, K] begins with the capacity, ``y`` with zeros.
     """
     K = y.shape[1]
-    left[:] = capacity
-    y[:] = 0.0
     for i in range(order.size):
         l = order[i]
         for j in range(first[l], first[l + 1]):
@@ -63,13 +61,9 @@ def pack(
 
     The best server has the largest ``sign`` · utilisation, then the largest ``size`` [R], then the
     smallest index. Utilisation is the mean over device types of the share handed out. ``left``
-    [R, K], ``score`` [R] and ``taken`` [E] are work space.
+    [R, K] begins with the capacity, ``score`` [R], ``taken`` [E] and ``y`` with zeros.
     """
     K = capacity.shape[1]
-    left[:] = capacity
-    score[:] = 0.0
-    taken[:] = 0
-    y[:] = 0.0
     waiting = 0
     for i in range(order.size):
         waiting += first[order[i] + 1] - first[order[i]]

@@ -163,7 +163,8 @@ def in_order(
     held is offered to the tasks of the turn that found no place; and so on, until all that is left
     can be launched. ``out`` [L] marks the jobs rolled back.
     """
-    out[:] = 0
+    for l in range(out.size):
+        out[l] = 0
     begin = 0
     for turn in range(ends.size):
         while True:

@@ -124,7 +124,8 @@ def follow(g: Gangs, h: Held, active: Ints, plan: Floats, least: float) -> None:
     wherever there is room, or rolled back, and so is one that is not worth its overhead.
     """
     L, K = g.minimum.size, g.beta.size
-    h.saved[:L] = 0
+    for l in range(L):
+        h.saved[l] = 0
     while True:
         job, top = -1, -1.0
         for l in range(L):
@@ -158,7 +159,8 @@ def recall(g: Gangs, h: Held, active: Ints, memory: Ints, worth: Floats) -> None
     Tasks whose room is taken meanwhile stay out; gangs short of their minimum are rolled back.
     """
     L = g.minimum.size
-    h.saved[:L] = 0
+    for l in range(L):
+        h.saved[l] = 0
     while True:
         job = -1
         for l in range(L):

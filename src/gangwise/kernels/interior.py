@@ -20,11 +20,10 @@ def reduce(
     """Per device type, N = B M⁻¹ Bᵀ into ``matrix`` [K, n, n] and p = B M⁻¹ g into ``vector``.
 
     M = diag(``diagonal``) + κ 1 1ᵀ on every server and device type, B sums over the channels of a
-    job type. ``position`` [L] is the row of a job type; ``phi`` [R, K] receives κ / (1 + κ Σ 1/D).
+    job type, whose row is ``position`` [L]. ``matrix`` and ``vector`` begin with zeros; ``phi``
+    [R, K] receives κ / (1 + κ Σ 1/D).
     """
     K = diagonal.shape[1]
-    matrix[:] = 0.0
-    vector[:] = 0.0
     for r in range(starts.shape[0] - 1):
         for k in range(K):
             inverse_sum, g_sum = 0.0, 0.0
