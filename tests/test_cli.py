@@ -48,6 +48,13 @@ def test_compare_prints_one_json_object_and_nothing_else():
     assert printed["seeds"] == [4, 6]
 
 
+def test_compare_without_comparators():
+    done = gangwise("compare", SMALL, "--policies", "drf,fairness", "--slots", 20, "--seeds", 2,
+                    "--comparators", "none")  # fmt: skip
+    assert "best_fixed" not in done.stdout
+    assert "fairness" in done.stdout
+
+
 def test_compare_writes_its_results(tmp_path):
     out = tmp_path / "results"
     done = gangwise("compare", SMALL, "--policies", "drf,fairness", "--slots", 30, "--seeds", 2,
@@ -82,6 +89,10 @@ def test_run(tmp_path):
         (["compare", SMALL, "--set", "rho=2"], "rho"),
         (["compare", "no/such/folder"], "no/such/folder"),
         (["compare", "none.toml"], "none.toml"),
+        (["compare", SMALL, "--optimum-slots", "0"], "at least one slot"),
+        (["compare", SMALL, "--policies", "gang-drf,drf"], "gain_overhead_gang"),
+        (["compare", SMALL, "--policies", "drf", "--out", "/proc/none"], "cannot write results"),
+        (["run", SMALL, "gang-drf"], "gain_overhead_gang"),
         (["run", SMALL, "drf", "--out", "rows.xls"], ".parquet or .csv"),
         (["run", SMALL, "drf", "--slots", "5", "--versus", "best"], "comparator"),
     ],

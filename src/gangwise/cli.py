@@ -78,8 +78,11 @@ def compare_command(
         Path | None, typer.Option(help="Folder for rewards.parquet, figures and report.html.")
     ] = None,
     optimum_slots: Annotated[
-        int, typer.Option(help="Slots per seed on which the per-slot optimum is solved.")
+        int, typer.Option(help="Slots per seed on which the optimum of a slot is solved.")
     ] = 200,
+    comparators: Annotated[
+        str | None, typer.Option(help="Names separated by commas, or 'none'. All by default.")
+    ] = None,
     settings: Settings = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a comparison that was stopped.")
@@ -94,8 +97,9 @@ def compare_command(
     checkpoints = None if out is None else _checkpoints(out, resume)
     with _progress(saved=out is not None) as tell:
         comparison = compare(
-            scenario, names, slots, _seeds(seeds), None, optimum_slots, checkpoints, tell
-        )
+            scenario, names, slots, _seeds(seeds), _comparators(comparators), optimum_slots,
+            checkpoints, tell,
+        )  # fmt: skip
     if as_json:
         print(json.dumps(comparison.as_dict(), indent=2, allow_nan=False))
     else:
@@ -234,8 +238,19 @@ def _seeds(text: str) -> list[int]:
     return list(range(numbers[0])) if "," not in text else numbers
 
 
+def _comparators(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    names = (piece.strip() for piece in text.split(","))
+    return [name for name in names if name not in ("", "none")]
+
+
 def _checkpoints(out: Path, resume: bool) -> Path:
     folder = out / "checkpoints"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot write results to {out}: {error}") from error
     if folder.exists() and any(folder.iterdir()) and not resume:
         raise StoreError(
             f"{folder} holds a comparison that was stopped; add --resume to go on with it, or "

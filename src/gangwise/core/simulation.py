@@ -77,6 +77,12 @@ class Simulation:
         if self.slots < 1:
             raise ScenarioError(f"a run needs at least one slot; {self.slots} were asked for")
         self.name = self.name or type(self.policy).__name__
+        family = getattr(self.policy, "family", self.instance.family)
+        if family != self.instance.family:
+            raise ScenarioError(
+                f"policy {self.name!r} is for the family {family}; the instance is of the family "
+                f"{self.instance.family}"
+            )
         streams = Streams.of(self.seed)
         self.environment = self.instance.environment()
         self.environment.start(streams.workload, streams.noise)

@@ -273,6 +273,8 @@ def compare(
     named = _named(policies)
     slots = scenario.slots if slots is None else slots
     seeds = tuple(dict.fromkeys(int(seed) for seed in seeds))
+    if optimum_slots is not None and optimum_slots < 1:
+        raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
     if slots < 1 or not seeds:
         raise ScenarioError(f"nothing to run: {slots} slots and {len(seeds)} seeds")
     for name, policy in named.items():
