@@ -32,21 +32,25 @@ def decimals_for(estimates: Iterable[Estimate]) -> int:
     """Decimals that a column of estimates deserves, from 0 to 4.
 
     The middle interval is shown with two digits where it starts with 1, 2 or 3 and with one digit
-    otherwise; one decimal more where a narrower interval needs it. Without intervals, the largest
-    number is shown with four digits.
+    otherwise; one decimal more where a narrower interval needs it. The largest number is shown with
+    two digits at least, and with four where there is no interval.
 
     >>> decimals_for([Estimate(2819.3, 2807.1, 2831.5)])
     0
     >>> decimals_for([Estimate(25.04, 24.23, 25.85), Estimate(3.0, 2.9, 3.1)])
     1
+    >>> decimals_for([Estimate(5.04, -2.0, 12.1)])
+    1
     """
     known = [e for e in estimates if math.isfinite(e.mean)]
+    largest = max((abs(e.mean) for e in known), default=0.0)
     halves = [half for e in known if (half := e.half) is not None and half > 0]
     if halves:
         middle = _decimals(median(halves), 2 if _first_digit(median(halves)) <= 3 else 1)
         wanted = min(max(middle, _decimals(min(halves), 1)), middle + 1)
+        wanted = max(wanted, _decimals(largest, 2))
     else:
-        wanted = _decimals(max((abs(e.mean) for e in known), default=0.0), 4)
+        wanted = _decimals(largest, 4)
     return min(max(wanted, 0), 4)
 
 
