@@ -30,7 +30,7 @@ def test_cells_by_hand() -> None:
     assert [cell.text for cell in cells] == [
         f"13 ± {t * 1:.0f}",  # means 12 and 14
         f"90.6 ± {t * 3.125:.1f}",  # 14/16 and 15/16 on slot 1
-        f"−4 ± {t * 1.5:.0f}",  # 22 − 24 and 23 − 28: mean −3.5
+        f"−3.5 ± {t * 1.5:.1f}",  # 22 − 24 and 23 − 28: mean −3.5
         f"3 ± {t * 1:.0f}",  # (16 − 14)·2 and (16 − 15)·2
         "12",
     ]
