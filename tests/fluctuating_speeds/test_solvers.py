@@ -1,0 +1,240 @@
+"""Every method against brute force; the properties that P3 must have."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.fluctuating_speeds.solvers import P3Solver, solve
+from tests.fluctuating_speeds.p3_cases import default_size, random_instance
+from tests.reference import p3
+
+CLOSE = {"rel": 1e-8, "abs": 1e-9}
+
+
+def test_exact_finds_what_brute_force_finds():
+    rng = np.random.default_rng(1)
+    for _ in range(2000):
+        v, s, a, c = random_instance(rng)
+        solution = solve(v, s, a, c, method="exact")
+        best = p3.brute_force(v, s, a, c)
+        assert p3.fits(a, c, solution.x)
+        assert p3.worth(v, s, solution.x) == pytest.approx(solution.value, **CLOSE)
+        assert solution.value == pytest.approx(best, **CLOSE)
+        assert solution.bound >= best - 1e-9 * (1 + best)
+        assert solution.proved
+
+
+def test_larger_instances_against_brute_force():
+    rng = np.random.default_rng(2)
+    for _ in range(12):
+        v, s, a, c = default_size(rng, E=15)
+        assert solve(v, s, a, c).value == pytest.approx(p3.brute_force(v, s, a, c), rel=1e-9)
+
+
+@pytest.mark.parametrize(("size", "count"), [(32, 6), (100, 1)])
+def test_milp_agrees_where_brute_force_cannot_go(size, count):
+    rng = np.random.default_rng(size)
+    for _ in range(count):
+        v, s, a, c = default_size(rng, E=size)
+        v -= 0.2
+        exact = solve(v, s, a, c, method="exact")
+        witness = solve(v, s, a, c, method="milp", gap=1e-9)
+        assert exact.proved
+        assert exact.value == pytest.approx(witness.value, rel=1e-7)
+        assert witness.bound >= exact.value * (1 - 1e-8)
+        assert exact.bound >= witness.value * (1 - 1e-9)
+
+
+def test_milp_finds_what_brute_force_finds():
+    rng = np.random.default_rng(3)
+    for _ in range(80):
+        v, s, a, c = random_instance(rng, most=7)
+        solution = solve(v, s, a, c, method="milp")
+        assert p3.fits(a, c * (1 + 1e-9), solution.x)
+        assert solution.value == pytest.approx(p3.brute_force(v, s, a, c), rel=1e-6, abs=1e-6)
+
+
+def test_lagrangian_is_feasible_and_its_bound_holds():
+    rng = np.random.default_rng(4)
+    for _ in range(1000):
+        v, s, a, c = random_instance(rng)
+        solution = solve(v, s, a, c, method="lagrangian")
+        best = p3.brute_force(v, s, a, c)
+        assert p3.fits(a, c, solution.x)
+        assert solution.value <= best + 1e-9 * (1 + best)
+        assert solution.bound >= best - 1e-9 * (1 + best)
+        assert solution.nodes == 0
+
+
+def test_bounds_of_large_instances_are_narrow_and_hold():
+    rng = np.random.default_rng(5)
+    v, s, a, c = default_size(rng, E=2000)
+    solution = solve(v, s, a, c)
+    assert p3.fits(a, c, solution.x)
+    assert solution.proved
+    assert solution.bound <= solution.value * (1 + 1e-6)
+    assert p3.worth(v, s, solution.x) == pytest.approx(solution.value, rel=1e-12)
+    # Weak duality, evaluated here, at prices of its own: no bound of ours may be below a choice.
+    greedy = np.zeros(2000, dtype=bool)
+    left = c.copy()
+    for e in np.argsort(-v / a.sum(axis=1)):
+        if (a[e] <= left).all():
+            greedy[e] = True
+            left -= a[e]
+    assert solution.value > p3.worth(v, s, greedy)
+
+
+def test_a_node_limit_keeps_the_bound():
+    rng = np.random.default_rng(6)
+    stopped = 0
+    for _ in range(30):
+        v, s, a, c = default_size(rng, E=14)
+        best = p3.brute_force(v, s, a, c)
+        for nodes in (1, 3, 10):
+            solution = solve(v, s, a, c, method="exact", nodes=nodes)
+            assert solution.nodes <= nodes
+            assert solution.value <= best + 1e-9 <= solution.bound + 2e-9
+            assert solution.proved == (solution.bound <= solution.value * (1 + 1e-9))
+            stopped += not solution.proved
+    assert stopped > 10
+
+
+def test_channels_that_look_alike_are_settled_quickly():
+    rng = np.random.default_rng(14)
+    for _ in range(20):
+        v, s, a, c = default_size(rng, E=14)
+        v, s = np.round(2 * v) / 2, np.full(14, 0.5)
+        assert solve(v, s, a, c).value == pytest.approx(p3.brute_force(v, s, a, c), rel=1e-9)
+        v, s, a, c = default_size(rng, E=60)
+        solution = solve(np.full(60, 0.5), np.full(60, 0.5), a, c)
+        assert solution.proved
+        assert solution.nodes < 20_000
+        assert solution.x.sum() == P3Solver(a, c).most_channels()
+
+
+def test_a_time_limit_ends_the_search():
+    v, s, a, c = default_size(np.random.default_rng(7), E=200)
+    v, s = np.ones(200), np.full(200, 0.5)  # so many ties that the tree is endless
+    a = a + np.random.default_rng(0).integers(0, 50, a.shape)
+    c = np.floor(0.31 * a.sum(axis=0))
+    solution = solve(v, s, a, c, method="exact", gap=1e-12, time_limit=0.05)
+    assert not solution.proved
+    assert solution.nodes > 0
+    assert p3.fits(a, c, solution.x)
+    assert solution.bound >= solution.value
+
+
+def test_a_warm_start_changes_nothing_but_the_work():
+    rng = np.random.default_rng(8)
+    v, s, a, c = default_size(rng)
+    solver, warm = P3Solver(a, c), None
+    for _ in range(40):
+        v = np.clip(v + rng.normal(0, 0.01, v.size), 0, 1)
+        mask = rng.random(v.size) < 0.6
+        warmed, cold = solver.solve(v, s, mask, warm=warm), solver.solve(v, s, mask)
+        assert warmed.value == pytest.approx(cold.value, rel=2e-9)
+        assert warmed.proved
+        assert not warmed.x[~mask].any()
+        warm = warmed.warm
+
+
+def test_what_was_solved_before_leaves_no_trace():
+    rng = np.random.default_rng(9)
+    v, s, a, c = default_size(rng)
+    solver = P3Solver(a, c)
+    first = solver.solve(v, s)
+    solver.solve(-v, 100 * s, rng.random(v.size) < 0.5)
+    again, copied = solver.solve(v, s), pickle.loads(pickle.dumps(solver)).solve(v, s)
+    for other in (again, copied):
+        assert (other.x == first.x).all()
+        assert (other.value, other.bound, other.nodes) == (first.value, first.bound, first.nodes)
+
+
+def test_a_mask_equals_the_smaller_problem():
+    rng = np.random.default_rng(10)
+    for _ in range(200):
+        v, s, a, c = random_instance(rng, most=12)
+        mask = rng.random(v.size) < 0.5
+        solver = P3Solver(a, c)
+        by_mask = solver.solve(v, s, mask)
+        by_number = solver.solve(v, s, np.flatnonzero(mask))
+        assert (by_mask.x == by_number.x).all()
+        assert not by_mask.x[~mask].any()
+        alone = p3.brute_force(v[mask], s[mask], a[mask], c)
+        assert by_mask.value == pytest.approx(alone, **CLOSE)
+
+
+def test_what_is_not_available_is_not_read():
+    solution = P3Solver([[1.0], [1.0]], [1.0]).solve([np.nan, 1.0], [-1.0, 0.0], [False, True])
+    assert solution.x.tolist() == [False, True]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_properties(seed):
+    rng = np.random.default_rng(seed)
+    v, s, a, c = random_instance(rng)
+    value = solve(v, s, a, c).value
+    order = rng.permutation(v.size)
+    assert solve(v[order], s[order], a[order], c).value == pytest.approx(value, **CLOSE)
+    assert (solve(v, s, 2 * a, 2 * c).x == solve(v, s, a, c).x).all()
+    assert solve(v, s, a, c + rng.integers(0, 2, c.size)).value >= value - 1e-8 * (1 + value)
+    assert solve(v, 4 * s, a, c).value >= value - 1e-8 * (1 + value)
+    assert solve(2 * v, 4 * s, a, c).value == pytest.approx(2 * value, **CLOSE)
+    assert value >= 0
+
+
+def test_edges():
+    nothing = solve(np.zeros(0), np.zeros(0), np.zeros((0, 2)), [1, 1])
+    assert (nothing.value, nothing.bound, nothing.x.size) == (0, 0, 0)
+    assert nothing.proved
+    for v, s, a, c, x in (
+        (1.0, 0.0, 1.0, 1.0, True),  # no variance
+        (1.0, 1.0, 2.0, 1.0, False),  # larger than the cluster
+        (1.0, 1.0, 1.0, 0.0, False),  # no capacity
+        (1.0, 1.0, 0.0, 0.0, True),  # needs nothing
+        (-1.0, 1.1, 1.0, 1.0, True),  # variance makes up for the loss
+        (-1.0, 0.9, 1.0, 1.0, False),
+        (0.0, 1e-300, 1.0, 1.0, True),
+        (1e9, 1e-12, 1.0, 1.0, True),
+        (1e-9, 1e12, 1.0, 1.0, True),
+    ):
+        for method in ("auto", "exact", "lagrangian"):
+            solution = solve([v], [s], [[a]], [c], method=method)
+            assert solution.x.tolist() == [x], (v, s, a, c, method)
+            assert solution.bound >= solution.value
+
+
+def test_sums_of_requests_that_round_up_still_fit():
+    assert solve([1, 1, 1], [0, 0, 0], [[0.1], [0.1], [0.1]], [0.3]).x.all()
+    assert not solve([1, 1, 1], [0, 0, 0], [[0.1], [0.1], [0.1]], [0.2999]).x.all()
+
+
+def test_wrong_input_is_named():
+    with pytest.raises(ScenarioError, match=r"channel 'b': the request of device type 'gpu' is -1"):
+        P3Solver([[1, 1], [1, -1]], [1, 1], channels=["a", "b"], devices=["cpu", "gpu"])
+    with pytest.raises(ScenarioError, match="channel 1: the request of device type 0 is nan"):
+        P3Solver([[1], [np.nan]], [1])
+    with pytest.raises(ScenarioError, match="device type 1: the capacity is -2"):
+        P3Solver([[1, 1]], [1, -2])
+    with pytest.raises(ScenarioError, match=r"shapes \(1, 2\) and \(3,\)"):
+        P3Solver([[1, 1]], [1, 1, 1])
+    solver = P3Solver([[1], [1]], [1])
+    for v, s in (([1, np.nan], [1, 1]), ([1, 1], [1, -1]), ([1, 1], [1, np.nan])):
+        for method in ("auto", "dp", "milp"):
+            with pytest.raises(ScenarioError, match="channel 1: v must be finite and s zero or"):
+                solver.solve(v, s, method=method)
+    with pytest.raises(ScenarioError, match="one number for each of 2 channels"):
+        solver.solve([1], [1, 1])
+    with pytest.raises(ScenarioError, match="available has shape"):
+        solver.solve([1, 1], [1, 1], [True])
+    with pytest.raises(ScenarioError, match="numbers of channels from 0 to 1"):
+        solver.solve([1, 1], [1, 1], [2])
+    with pytest.raises(UnknownName, match="exact"):
+        solver.solve([1, 1], [1, 1], method="exakt")

@@ -1,0 +1,173 @@
+"""The paper's dynamic programme, scaling and selection; what they do as printed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from gangwise.core.errors import ScenarioError
+from gangwise.fluctuating_speeds.solvers import P3Solver, solve
+from gangwise.fluctuating_speeds.solvers.as_printed import algorithm_2, select
+from gangwise.fluctuating_speeds.solvers.dynamic_programme import DynamicProgramme, scale
+from tests.fluctuating_speeds.p3_cases import default_size, random_instance
+from tests.reference import p3
+
+
+def test_table_equals_the_recursion_and_its_choices_are_worth_it():
+    rng = np.random.default_rng(21)
+    for _ in range(300):
+        v, s, a, c = random_instance(rng, most=6, whole=True)
+        if v.size == 0:
+            continue
+        upsilon = v.astype(np.int64)
+        top = int(upsilon.sum()) + 2
+        table = DynamicProgramme(a, c).solve(upsilon, s, top)
+        assert table.value.tolist() == p3.values(upsilon, s, a, c, top)
+        assert (np.diff(table.value[table.value > -np.inf]) <= 0).all()
+        for number in np.flatnonzero(table.value > -np.inf).tolist():
+            x = table.choice(number)
+            assert p3.fits(a, c, x)
+            assert upsilon @ x >= number
+            assert s @ x == table.value[number]
+        for number in (-1, int(np.isfinite(table.value).sum())):
+            with pytest.raises(ScenarioError, match="no choice"):
+                table.choice(number)
+
+
+def test_selection_equals_p3_of_the_rounded_data():
+    rng = np.random.default_rng(22)
+    for _ in range(500):
+        v, s, a, c = random_instance(rng, whole=True)
+        best = p3.brute_force(v, s, a, c)
+        for method in ("dp", "exact"):
+            solution = solve(v, s, a, c, method=method)
+            assert solution.value == pytest.approx(best, rel=1e-8, abs=1e-9)
+            assert solution.bound == pytest.approx(best, rel=1e-8, abs=1e-9)
+
+
+def test_every_method_on_the_same_whole_numbers():
+    rng = np.random.default_rng(23)
+    for _ in range(20):
+        v, s, a, c = random_instance(rng, most=12, whole=True)
+        found = [solve(v, s, a, c, method=m).value for m in ("dp", "exact", "milp")]
+        assert found == pytest.approx([p3.brute_force(v, s, a, c)] * 3, rel=1e-7)
+
+
+def test_rounding_costs_at_most_delta():
+    rng = np.random.default_rng(24)
+    for _ in range(40):
+        v, s, a, c = default_size(rng, E=9, K=2)
+        v -= 0.1
+        solution = solve(v, s, a, c, method="dp", delta=0.5)
+        best = p3.brute_force(v, s, a, c)
+        assert best - 0.5 <= solution.value <= best + 1e-9
+        assert solution.bound >= best - 1e-9
+
+
+def test_h1_the_missing_line():
+    args = np.array([0, 0]), np.array([1.0, 6.0]), np.array([[1], [1]]), np.array([1])
+    value, x = algorithm_2(*args, 1)
+    assert value.tolist() == [6, -math.inf]
+    assert x.tolist() == [[0, 0], [0, 0]]
+    table = DynamicProgramme(args[2], args[3]).solve(args[0], args[1], 1)
+    assert table.value.tolist() == [6, -math.inf]
+    assert table.choice(0).tolist() == [False, True]
+
+
+def test_h2_values_out_of_reach():
+    scaled = scale(np.array([0.3]), np.array([0.04]), 1, 0.25, round_variance=True)
+    assert (scaled.xi, scaled.top) == (4, 4)
+    assert (scaled.upsilon.tolist(), scaled.sigma.tolist()) == ([2], [1.0])
+    table = DynamicProgramme([[1]], [1]).solve(scaled.upsilon, scaled.sigma, scaled.top)
+    assert table.value.tolist() == [1, 1, 1, -math.inf, -math.inf]
+    assert table.select() == (2, 3.0)
+    assert table.choice(2).tolist() == [True]
+    args = scaled.upsilon, scaled.sigma, np.array([[1]]), np.array([1])
+    for copy in (False, True):
+        _, x = algorithm_2(*args, scaled.top, copy_when_skipped=copy)
+        assert select(scaled.sigma, x) == (4, 4.0)
+        assert x[4].tolist() == [0]
+
+
+def test_h3_a_slot_by_hand():
+    played, mean = np.array([2, 1]), np.array([0.5, 0.8])
+    g = math.log(4) + 4 * math.log(math.log(4) + 1)
+    assert g == pytest.approx(4.865261106)
+    delta = 1 / (math.log(math.log(4) + 1) + 1)
+    scaled = scale(mean, g / (2 * played), 1, delta, round_variance=True)
+    assert scaled.xi == 2
+    assert scaled.upsilon.tolist() == [1, 2]
+    assert scaled.sigma.tolist() == [5, 10]
+    table = DynamicProgramme([[1], [1]], [1]).solve(scaled.upsilon, scaled.sigma, scaled.top)
+    assert table.value.tolist() == [10, 10, 10]
+    number, value = table.select()
+    assert (number, table.choice(2).tolist()) == (2, [False, True])
+    assert value == pytest.approx(5.162278, abs=1e-6)
+
+
+def test_h4_three_channels():
+    a, c = np.array([[1, 2], [2, 1], [1, 1]]), np.array([3, 3])
+    upsilon, sigma = np.array([2, 3, 1]), np.array([4.0, 1.0, 9.0])
+    table = DynamicProgramme(a, c).solve(upsilon, sigma, 6)
+    assert table.value.tolist() == [13, 13, 13, 13, 10, 5, -math.inf]
+    expected = [[0, 2]] * 4 + [[1, 2], [0, 1]]
+    assert [np.flatnonzero(table.choice(i)).tolist() for i in range(6)] == expected
+    number, value = table.select()
+    assert (number, round(value, 4)) == (5, 7.2361)
+    _, x = algorithm_2(upsilon, sigma, a, c, 6)
+    assert x[3:6].tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
+
+
+def test_printed_values_are_right_and_the_line_added_makes_the_choices_right():
+    rng = np.random.default_rng(25)
+    wrong = 0
+    for _ in range(60):
+        v, s, a, c = random_instance(rng, most=5, whole=True)
+        needs = a.any(axis=1)  # line 5 refuses the others where nothing is left
+        v, s, a = v[needs], s[needs], a[needs]
+        upsilon, top = v.astype(np.int64), int(v.sum())
+        expected = p3.values(upsilon, s, a, c, top)
+        a, c = a.astype(np.int64), c.astype(np.int64)
+        value, x = algorithm_2(upsilon, s, a, c, top)
+        repaired, choice = algorithm_2(upsilon, s, a, c, top, copy_when_skipped=True)
+        assert value.tolist() == repaired.tolist() == expected
+        reached = repaired > -np.inf
+        assert (choice @ s)[reached].tolist() == repaired[reached].tolist()
+        wrong += (x @ s)[reached].tolist() != repaired[reached].tolist()
+    assert wrong > 5
+
+
+def test_h5_rounding_the_variance_breaks_the_error_bound():
+    v, s = np.array([1e-6, 0.0]), np.array([1e-6, 0.5])
+    worths = []
+    for rounded in (True, False):
+        scaled = scale(v, s, 1, 0.5, round_variance=rounded)
+        table = DynamicProgramme([[1], [1]], [1]).solve(scaled.upsilon, scaled.sigma, scaled.top)
+        worths.append(p3.worth(v, s, table.choice(table.select()[0])))
+    assert scaled.upsilon.tolist() == [1, 0]
+    best = p3.brute_force(v, s, np.ones((2, 1)), [1])
+    assert best == pytest.approx(math.sqrt(0.5))
+    assert worths[0] == pytest.approx(0.001001)
+    assert 0.5 + worths[0] < best <= 0.5 + worths[1]
+
+
+def test_h7_only_arrived_channels_compete():
+    solver = P3Solver([[1], [1]], [1])
+    v, s = [0.9, 0.5], [0.04, 0.04]
+    assert solver.solve(v, s).x.tolist() == [True, False]
+    assert solver.solve(v, s, [False, True]).x.tolist() == [False, True]
+
+
+def test_what_the_programme_cannot_do_is_said():
+    with pytest.raises(ScenarioError, match="whole requests"):
+        DynamicProgramme([[0.5]], [1])
+    with pytest.raises(ScenarioError, match="GiB"):
+        DynamicProgramme(np.ones((5, 3)), [2000, 2000, 2000]).solve(np.ones(5, int), np.ones(5))
+    with pytest.raises(ScenarioError, match="without delta"):
+        solve([0.5], [1], [[1]], [1], method="dp")
+    with pytest.raises(ScenarioError, match="delta must be positive"):
+        solve([0.5], [1], [[1]], [1], method="dp", delta=0)
+    with pytest.raises(ScenarioError, match="channel 0: the dynamic programme needs"):
+        scale(np.array([1.0]), np.array([np.inf]), 1, 0.5)
