@@ -21,7 +21,7 @@ from gangwise.experiments.statistics import mean_and_interval
 from gangwise.fluctuating_speeds.offline import pseudo_regret
 
 POLICIES = (
-    "esdp", "esdp:kappa=0.25", "thompson-beta", "escb", "hauf-channel", "esdp-as-printed",
+    "esdp", "esdp:kappa=0.25", "thompson-beta", "hauf-channel", "esdp-as-printed",
 )  # fmt: skip
 
 

@@ -36,6 +36,8 @@ register("scenario", "ogasched-authors-v1", "gangwise.scenarios.ogasched:authors
 
 register("trace", "alibaba-gpu-v2023", "gangwise.traces.alibaba_gpu_v2023:AlibabaGpuV2023",
          "nodes with GPUs of several models, pods that share them")  # fmt: skip
+register("trace", "google-2011", "gangwise.traces.google_2011:GoogleJobEvents",
+         "job events: when jobs are submitted and when they end")  # fmt: skip
 
 GANG = "gain_overhead_gang"
 
@@ -59,3 +61,95 @@ register("scenario", "ogasched-gang-v1", "gangwise.scenarios.ogasched_gang:GangS
 register("scenario", "ogasched-gang-small-v1", "gangwise.scenarios.ogasched_gang:small_scenario",
          "the same with 5 job types, 12 servers and 3 device types, for exact answers",
          GANG)  # fmt: skip
+
+SPEEDS = "fluctuating_speeds"
+
+register("family", SPEEDS, "gangwise.fluctuating_speeds.family:FluctuatingSpeedsFamily",
+         "ESDP: channels whose utilities are learned while they are used")  # fmt: skip
+
+for name, target, summary, settings in (
+    ("esdp", "esdp:ESDP", "Algorithm 1 over the job types that arrived, exact, g = ln(t + 1)", {}),
+    ("esdp-as-printed", "esdp:ESDPAsPrinted",
+     "rounded, solved for all job types and switched off afterwards; repaired until it runs", {}),
+    ("esdp-discounted", "esdp:ESDP", "esdp whose statistics fade", {"memory": "discounted"}),
+    ("esdp-window", "esdp:ESDP", "esdp over a sliding window", {"memory": "window"}),
+    ("escb", "esdp:ESDP", "esdp with the g of the theorem", {"g": "default"}),
+    ("hauf", "hauf:HAUF", "job types by highest estimated utility", {}),
+    ("hswf", "hauf:HAUF", "the preprint's name of hauf", {}),
+    ("hauf-channel", "hauf:HAUFChannel", "channels by highest estimated utility", {}),
+    ("lcf", "lcf:LCF", "job types by lowest supply cost", {}),
+    ("lwtf", "lwtf:LWTF", "job types by longest time since they were served", {}),
+    ("random-channels", "random_channels:RandomChannels", "channels in random order", {}),
+    ("cucb", "cucb:CUCB", "upper confidence bound of each channel, best choice for them", {}),
+    ("thompson-beta", "thompson:ThompsonBeta", "Thompson sampling, nothing to tune", {}),
+    ("thompson-gaussian", "thompson:ThompsonGaussian", "Thompson sampling, normal beliefs", {}),
+    ("epsilon-greedy", "epsilon_greedy:EpsilonGreedy", "best so far, 5 % at random", {}),
+    ("epsilon-greedy-decaying", "epsilon_greedy:EpsilonGreedy",
+     "best so far, at random with probability |E| / t", {"epsilon": 1.0, "decay": True}),
+):  # fmt: skip
+    register("policy", name, f"gangwise.fluctuating_speeds.{target}", summary, SPEEDS, **settings)
+
+register("scenario", "esdp-default-v1", "gangwise.scenarios.esdp:ESDPScenario",
+         "Table 3 of ESDP; capacities are half of all requests", SPEEDS)  # fmt: skip
+register("scenario", "esdp-gavel-v1", "gangwise.scenarios.esdp_traces:GavelScenario",
+         "measured throughputs on three GPU models; needs folder=", SPEEDS)  # fmt: skip
+register("scenario", "esdp-mini-batch-v1", "gangwise.scenarios.esdp_traces:MiniBatchScenario",
+         "recorded iteration times of real workers; needs folder=", SPEEDS)  # fmt: skip
+
+SPEEDS_GANG = "fluctuating_speeds_gang"
+
+register("family", SPEEDS_GANG, "gangwise.fluctuating_speeds.gang.family:GangSpeedsFamily",
+         "ESDP §3.4: all-or-nothing jobs on channels that are learned")  # fmt: skip
+
+for name, target, summary in (
+    ("gang-esdp", "learners:GangESDP", "optimistic sum over whole gangs, one root over it all"),
+    ("gang-cucb", "learners:GangCUCB", "upper confidence bound of each channel, whole gangs"),
+    ("gang-means", "learners:GangMeans", "the means so far, no exploration on purpose"),
+    ("gang-first-fit", "baselines:GangFirstFit", "job by job, first server with room"),
+    ("gang-best-fit", "baselines:GangBestFit", "job by job, the server that a task fills most"),
+    ("gang-volcano", "baselines:GangVolcano", "Volcano's allocate: gang, priority, drf, binpack"),
+):
+    register("policy", name, f"gangwise.fluctuating_speeds.gang.{target}", summary, SPEEDS_GANG)
+
+register("scenario", "esdp-gang-v1", "gangwise.scenarios.esdp_gang:ESDPGangScenario",
+         "gangs of 2 to 6 tasks; utilities as in ESDP §4", SPEEDS_GANG)  # fmt: skip
+register("scenario", "esdp-gang-small-v1", "gangwise.scenarios.esdp_gang:small_scenario",
+         "the same with 5 job types and 8 servers, for exact answers", SPEEDS_GANG)  # fmt: skip
+
+APPROXIMATION = "approximation_jobs"
+
+register("family", APPROXIMATION, "gangwise.approximation_jobs.family:ApproximationFamily",
+         "OPS and OPM: approximation jobs on machines of unknown rates")  # fmt: skip
+
+AS_PRINTED: dict[str, object] = {
+    "estimator": "ucb", "objective": "average", "pacing": "even", "rounding": "fresh",
+    "unit": "utility", "alpha": 0.1,
+}  # fmt: skip
+
+jobs_policies: tuple[tuple[str, str, str, dict[str, object]], ...] = (
+    ("ops", "ops:OPS", "Algorithm 1 with the constants of Theorem 2: for a single job, serves one at a time", {}),
+    ("opm", "opm:OPM",
+     "primal-dual shares: forgetting estimates, projected totals, re-paced budgets, coupled draws",
+     {}),
+    ("opm-as-printed", "opm:OPM",
+     "cumulative UCB, objective (9), fresh draws, constants of the experiments", AS_PRINTED),
+    ("opm-without-estimation", "opm:OPM",
+     "as printed, but every machine has the same rate", {**AS_PRINTED, "estimator": "constant"}),
+    ("fair", "fair:Fair", "the same share of the machines for every job", {}),
+    ("deadline-aware", "deadline_aware:DeadlineAware", "earliest deadline first", {}),
+    ("utility-per-price", "utility_per_price:UtilityPerPrice",
+     "steepest job first on the best machine per price, budgets paced", {}),
+)  # fmt: skip
+for name, target, summary, options in jobs_policies:
+    register("policy", name, f"gangwise.approximation_jobs.{target}", summary, APPROXIMATION,
+             **options)  # fmt: skip
+
+register("scenario", "opm-default-v1", "gangwise.scenarios.opm:OPMScenario",
+         "§VI of the OPM paper on synthetic jobs, heavily loaded", APPROXIMATION)  # fmt: skip
+
+# Of no family by name, since all other policies of it need machines that hold one task.
+register("policy", "opm-general", "gangwise.approximation_jobs.general:OPMGeneral",
+         "OPM for machines that hold several tasks, OPS and OPM §V-C")  # fmt: skip
+register("scenario", "opm-google-v1", "gangwise.scenarios.opm_google:GoogleScenario",
+         "jobs of Google ClusterData 2011 on 1000 machines; needs folder=",
+         "approximation_jobs")  # fmt: skip

@@ -25,12 +25,12 @@ from gangwise.fluctuating_speeds.offline import omniscient, pseudo_regret
 from gangwise.fluctuating_speeds.pool import Pool
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.random_channels import RandomChannels
+from gangwise.fluctuating_speeds.replayed import ReplayedSpeeds
 from gangwise.fluctuating_speeds.sequences import DELTAS, EXPLORATIONS
 from gangwise.fluctuating_speeds.speeds import (
     BernoulliSpeeds,
     BetaSpeeds,
     NormalSpeeds,
-    ReplayedSpeeds,
     Speeds,
 )
 from gangwise.fluctuating_speeds.statistics import Discounted, SlidingWindow, Statistics

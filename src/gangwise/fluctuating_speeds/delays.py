@@ -1,0 +1,63 @@
+"""When feedback arrives: at once, after a delay, out of order, or never."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.errors import ScenarioError
+
+__all__ = ["Delivery"]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Delay and loss of feedback, drawn for every slot whatever was decided.
+
+    Parameters
+    ----------
+    delay : float
+        Slots between a decision and its feedback; 0 is within the slot.
+    kind : {"constant", "geometric"}
+        ``geometric``: the delay is geometric with mean ``delay``, so that feedback overtakes.
+    loss : float
+        Probability that a slot's feedback never comes.
+
+    Examples
+    --------
+    >>> Delivery(3).draw(4, np.random.default_rng(0))
+    array([3, 3, 3, 3])
+    >>> Delivery(2, "geometric", loss=0.2).draw(8, np.random.default_rng(2))
+    array([ 0,  2,  2, -1,  1,  2, -1, -1])
+    """
+
+    delay: float = 0.0
+    kind: Literal["constant", "geometric"] = "constant"
+    loss: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.delay) and self.delay >= 0):
+            raise ScenarioError(f"delay is {self.delay}; it must be finite, zero or larger")
+        if self.kind not in ("constant", "geometric"):
+            raise ScenarioError(f"a delay is constant or geometric, not {self.kind!r}")
+        if self.kind == "constant" and self.delay != int(self.delay):
+            raise ScenarioError(f"a constant delay is a whole number of slots, not {self.delay}")
+        if not 0 <= self.loss <= 1:
+            raise ScenarioError(f"loss is {self.loss}; a probability lies in [0, 1]")
+
+    def draw(self, slots: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """Delay of the feedback of each slot; −1 where it is lost."""
+        lost = rng.random(slots) < self.loss
+        if self.kind == "geometric":
+            # Inverse transform, so that one number is used per slot.
+            delays = np.floor(
+                np.log1p(-rng.random(slots)) / np.log(self.delay / (1.0 + self.delay))
+                if self.delay > 0
+                else np.zeros(slots)
+            ).astype(np.int64)
+        else:
+            delays = np.full(slots, int(self.delay), dtype=np.int64)
+        return np.where(lost, -1, delays)

@@ -1,0 +1,129 @@
+r"""ESDP (Algorithm 1): optimism about whole choices, learned from semi-bandit feedback.
+
+In slot t, over the channels of the job types that arrived,
+
+    x(t) = argmax_{x ∈ Ω(t)}  v̂·x + √(σ̂²·x),    σ̂²_e = g(t) / (2 n_e),    (10), P3
+
+with v̂ and n over the slots before t. The paper rounds v̂ and σ̂² to integers, so that a dynamic
+programme over (s, c, i) takes polynomial time; max over s of P4(s) with (21) is the same problem on
+the rounded numbers. It is solved here without rounding by branch and bound, thousands of times
+faster, so δ(t) is 0. Two more departures from Algorithm 1, without which its regret cannot be
+logarithmic: Ω(t) instead of solving for all job types and switching off those that are absent; and
+channels never used come first, since +∞ in (10) hides every difference.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.errors import ScenarioError
+from gangwise.fluctuating_speeds.environment import Observation
+from gangwise.fluctuating_speeds.learner import Optimiser, unplayed_first
+from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
+from gangwise.fluctuating_speeds.sequences import Delta, Exploration, delta, exploration
+from gangwise.fluctuating_speeds.statistics import Statistics, make_statistics
+
+__all__ = ["ESDP", "ESDPAsPrinted"]
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class ESDP(Optimiser):
+    """Algorithm 1 over Ω(t), exact.
+
+    Parameters
+    ----------
+    g : str or callable
+        Exploration, by a name of Fig. 8 or as a function of (t, α|E|). ``log``, ln(t + 1), is the
+        paper's own winner; ``default`` is what its theorem uses and explores some 19 times as much.
+    kappa : float
+        Multiplies g. 1 is the paper's sequence, and what (10) needs for any utility in [0, 1],
+        whose standard deviation can be 1/2. Less exploration does where speeds fluctuate less: 0.25
+        cuts the regret over 2000 slots of ``esdp-default-v1`` by a third to a half.
+    alpha : float
+        α|E| stands for the most channels that can be on (§4).
+    memory : {"all", "discounted", "window"}
+        What v̂ and n are taken over; the last two follow means that drift.
+    discount, window : float, int
+        γ per slot, and number of slots.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy
+    >>> create_policy("esdp:kappa=0.25").kappa
+    0.25
+    """
+
+    g: str | Exploration = "log"
+    kappa: float = 1.0
+    alpha: float = 0.5
+    memory: str = "all"
+    discount: float = 0.998
+    window: int = 500
+    _g: Exploration = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._g = exploration(self.g)
+        if not (math.isfinite(self.kappa) and self.kappa >= 0 and 0 < self.alpha <= 1):
+            raise ScenarioError(
+                f"kappa must be zero or more and alpha lie in (0, 1]; got {self.kappa} and "
+                f"{self.alpha}"
+            )
+
+    def _remember(self, problem: FluctuatingSpeedsProblem) -> Statistics:
+        return make_statistics(problem, self.memory, self.discount, self.window)
+
+    def scores(self, slot: int) -> tuple[Floats, Floats]:
+        """v̂(t) and σ̂²(t) of (9) and (10) before deciding slot t - 1, both of shape [E]."""
+        counts = self._statistics.counts
+        t = self._statistics.horizon(slot + 1.0)
+        g = self.kappa * self._g(t, self.alpha * counts.size)
+        return self._statistics.means, unplayed_first(counts, 0.5 * g / np.maximum(counts, 1e-9))
+
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        v, s = self.scores(observation.slot)
+        return self._choose(v, s, available)
+
+
+@dataclass
+class ESDPAsPrinted(ESDP):
+    """Algorithm 1 as printed, repaired only as far as it runs at all.
+
+    It rounds with δ(t) and ξ(t), (14) and (16)–(18), solves over the channels of all job types, and
+    switches off those of absent job types afterwards (lines 10–16), whose capacity is then lost: a
+    regret linear in T. Repairs: a skipped channel keeps the choice of the rest (the else branch
+    that Algorithm 2 lacks), infeasible s are skipped in (21), and channels never used come first;
+    without the first two no channel is ever used. Ties aside, branch and bound on the rounded
+    numbers answers what the dynamic programme would.
+
+    Parameters
+    ----------
+    delta : str, float or callable
+        By a name of Fig. 7, constant, or as a function of t.
+    """
+
+    g: str | Exploration = "default"
+    delta: str | float | Delta = "default"
+    _delta: Delta = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._delta = delta(self.delta)
+
+    def scores(self, slot: int) -> tuple[Floats, Floats]:
+        """Υ̂(t) and Σ̂²(t) of (16) and (17), whole numbers, both of shape [E]."""
+        v, s = super().scores(slot)
+        xi = math.ceil(self.alpha * v.size / self._delta(slot + 1.0))
+        # Less a billionth, so that a mean of exactly 1/2 rounds as on paper.
+        return np.ceil(xi * np.maximum(v, 0.0) - 1e-9), np.ceil(xi * xi * s - 1e-9)
+
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        v, s = self.scores(observation.slot)
+        return self._choose(v, s, np.ones_like(available)) & available

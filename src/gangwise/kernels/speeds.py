@@ -1,0 +1,82 @@
+"""Inner loops of the fluctuating-speeds family: feedback in, channels on in a given order."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.kernels import Floats, Ints, kernel
+
+__all__ = ["FINE", "NOT_AWAITED", "NO_SUCH_CHANNEL", "OUT_OF_RANGE", "TWICE", "absorb", "inspect",
+           "switch_on"]  # fmt: skip
+
+FINE, NO_SUCH_CHANNEL, TWICE, NOT_AWAITED, OUT_OF_RANGE = 0, 1, 2, 3, 4
+
+
+@kernel
+def inspect(
+    channels: Ints, utilities: Floats, awaited: Ints, seen: Ints,
+) -> int:
+    """What is wrong with a slot's feedback: 0 if nothing, else 8 · place + verdict.
+
+    ``awaited`` [E] counts uses of each channel whose feedback has not come; ``seen`` [E] is work
+    space, all zeros before and after.
+    """
+    verdict, done, place = 0, 0, 0
+    for i in range(channels.size):
+        e, u = channels[i], utilities[i]
+        if e < 0 or e >= awaited.size:
+            verdict = 1
+        elif seen[e] != 0:
+            verdict = 2
+        elif awaited[e] <= 0:
+            verdict = 3
+        elif not (u >= 0.0 and u <= 1.0):  # catches NaN as well
+            verdict = 4
+        if verdict != 0:
+            place = i
+            break
+        seen[e] = 1
+        done += 1
+    for i in range(done):
+        seen[channels[i]] = 0
+    return 8 * place + verdict
+
+
+@kernel
+def absorb(
+    channels: Ints, utilities: Floats, unit: float, awaited: Ints, counts: Ints, totals: Ints,
+) -> None:
+    """Count feedback and add it up in whole units, so that the order does not matter."""
+    for i in range(channels.size):
+        e = channels[i]
+        awaited[e] -= 1
+        counts[e] += 1
+        totals[e] += np.int64(round(utilities[i] * unit))
+
+
+@kernel
+def switch_on(
+    order: Ints, requests: Floats, capacity: Floats, stop: bool, left: Floats,
+    x: npt.NDArray[np.bool_],
+) -> None:
+    """Channels in ``order`` are switched on as long as they fit, (2).
+
+    One that does not fit is skipped, or ends it all with ``stop``. ``capacity`` [K] has its
+    tolerance added; ``left`` [K] is work space.
+    """
+    K = capacity.size
+    left[:] = capacity
+    x[:] = False
+    for i in range(order.size):
+        e = order[i]
+        fits = True
+        for k in range(K):
+            if requests[e, k] > left[k]:
+                fits = False
+        if fits:
+            x[e] = True
+            for k in range(K):
+                left[k] -= requests[e, k]
+        elif stop:
+            break

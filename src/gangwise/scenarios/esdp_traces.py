@@ -1,0 +1,201 @@
+"""ESDP on measured speeds: throughputs of jobs on GPU models, and iteration times of real workers.
+
+Both need a folder with the public files (see the modules under ``gangwise.traces``); what the files
+do not say is drawn, as the settings state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from gangwise.core.cluster import Channels
+from gangwise.core.errors import ScenarioError
+from gangwise.core.streams import Streams
+from gangwise.core.workload import BernoulliArrivals
+from gangwise.fluctuating_speeds.costs import linear_cost
+from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
+from gangwise.fluctuating_speeds.normalisation import Scale
+from gangwise.fluctuating_speeds.pool import Pool
+from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
+from gangwise.fluctuating_speeds.replayed import ReplayedSpeeds
+from gangwise.fluctuating_speeds.speeds import NormalSpeeds, Speeds
+from gangwise.scenarios.esdp import checked
+from gangwise.traces.gavel_throughputs import GavelThroughputs
+from gangwise.traces.mini_batch_time import MiniBatchTime
+
+__all__ = ["GavelScenario", "GavelSettings", "MiniBatchScenario", "MiniBatchSettings"]
+
+
+class _Common(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    folder: str = Field("", description="where the files of the trace are")
+    fraction: float = Field(
+        0.5, gt=0, description="c_k = fraction · Σ_e a_k, at least the largest request"
+    )
+    rho: float = Field(0.9, ge=0, le=1, description="probability that a job of a type arrives")
+    cost_share: float = Field(
+        0.3, ge=0, description="supply costs the same per GPU; the mean cost of a channel is this "
+        "share of the mean utility",
+    )  # fmt: skip
+    slots: PositiveInt = Field(2000, description="T unless told otherwise")
+
+
+class GavelSettings(_Common):
+    """Parameters, with the distribution of everything that is drawn."""
+
+    job_types: PositiveInt = Field(8, description="jobs of the table, uniform without replacement")
+    servers: PositiveInt = Field(
+        40, description="each of one GPU model, as many of each as possible, in random order"
+    )
+    density: float = Field(
+        0.1, gt=0, le=1, description="probability that a (job type, server) on which the job runs "
+        "is a channel; a job type without any gets one of these servers, uniform",
+    )  # fmt: skip
+    spread: float = Field(
+        0.25, ge=0, description="σ / μ of a channel: normal; the table has no variances, so this "
+        "is our choice",
+    )  # fmt: skip
+
+
+class MiniBatchSettings(_Common):
+    """Parameters, with the distribution of everything that is drawn."""
+
+    blocks: PositiveInt = Field(
+        1, description="1: a speed is drawn from all that was recorded of a worker; more: the "
+        "slots walk through so many blocks of the record, which keeps its drift",
+    )  # fmt: skip
+
+
+def _instance(
+    channels: Channels, requests: np.ndarray[Any, Any], names: tuple[tuple[str, ...], ...],
+    speeds: Speeds, mean: float, settings: _Common,
+) -> FluctuatingSpeedsInstance:  # fmt: skip
+    devices, servers, job_types = names
+    cost = linear_cost(requests, np.ones(len(devices)))
+    cost *= settings.cost_share * mean / cost.mean()
+    capacity = np.maximum(settings.fraction * requests.sum(axis=0), requests.max(axis=0))
+    problem = FluctuatingSpeedsProblem(
+        Pool(capacity, devices, servers), requests, channels, cost, job_types
+    )
+    workload = BernoulliArrivals(np.full(len(job_types), settings.rho))
+    return FluctuatingSpeedsInstance(problem, workload, speeds, Scale.of("clip", speeds, cost))
+
+
+def _folder(name: str, settings: _Common, what: str) -> str:
+    if not settings.folder:
+        raise ScenarioError(f"scenario {name!r} needs folder=, a folder with {what}")
+    return settings.folder
+
+
+class GavelScenario:
+    """Measured throughputs: job types are jobs of Gavel's table, servers are of a GPU model.
+
+    The mean utility of a channel is the job's throughput on the server's model relative to its best
+    model. Device types are the GPU models; a channel holds as many GPUs as its job was measured on.
+
+    Parameters
+    ----------
+    folder : path
+        With ``simulation_throughputs.json``, plain or gzipped.
+    **settings
+        Fields of :class:`GavelSettings`.
+    """
+
+    family = "fluctuating_speeds"
+
+    def __init__(self, *, name: str = "esdp-gavel-v1", **settings: Any):
+        self.name = name
+        self.settings = checked(GavelSettings, name, {**settings})
+        self.table = GavelThroughputs(_folder(name, self.settings, "simulation_throughputs.json"))
+        if self.settings.job_types > len(self.table.jobs):
+            raise ScenarioError(
+                f"scenario {name!r}: the table has {len(self.table.jobs)} jobs that run somewhere; "
+                f"{self.settings.job_types} job types were asked for"
+            )
+
+    @property
+    def slots(self) -> int:
+        """How many slots a run has unless told otherwise."""
+        return self.settings.slots
+
+    def describe(self) -> dict[str, Any]:
+        """The settings."""
+        return self.settings.model_dump(mode="json")
+
+    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
+        """Draw the instance of a seed."""
+        s, table, rng = self.settings, self.table, Streams.of(seed).instance
+        L, R, models = s.job_types, s.servers, self.table.models
+        jobs = [table.jobs[i] for i in rng.permutation(len(table.jobs))[:L]]
+        model = rng.permutation(np.arange(R) % len(models))
+        best = [max(table.throughput.get((m, job), 0.0) for m in models) for job in jobs]
+        speed = np.array(
+            [[table.throughput.get((models[m], job), 0.0) / top for m in model]
+             for job, top in zip(jobs, best)]
+        )  # fmt: skip
+        mask = (rng.random((L, R)) < s.density) & (speed > 0)
+        for l in np.flatnonzero(~mask.any(axis=1)):
+            able = np.flatnonzero(speed[l] > 0)
+            if not able.size:
+                raise ScenarioError(
+                    f"job {jobs[l]} runs on none of the {R} servers; have {len(models)} or more"
+                )
+            mask[l, rng.choice(able)] = True
+        channels = Channels.of_mask(mask)
+        requests = np.zeros((len(channels), len(models)))
+        gpus = np.array([float(job.gpus) for job in jobs])
+        requests[np.arange(len(channels)), model[channels.server]] = gpus[channels.job_type]
+        mean = speed[channels.job_type, channels.server]
+        servers = tuple(f"{models[m]}-{r}" for r, m in enumerate(model))
+        names = tuple(f"{job.name} x {job.gpus}" for job in jobs)
+        speeds = NormalSpeeds(mean, s.spread)
+        return _instance(
+            channels, requests, (models, servers, names), speeds, float(mean.mean()), s
+        )
+
+
+class MiniBatchScenario:
+    """Recorded iteration times: job types are jobs, servers are their workers' places.
+
+    Each worker is a server of its own with one channel, from its job. The utility of a channel is
+    the worker's recorded speed relative to the fastest iteration of its job; it holds what the
+    worker requested of a GPU.
+
+    Parameters
+    ----------
+    folder : path
+        With ``job_1_norm.csv`` and so on, plain or gzipped.
+    **settings
+        Fields of :class:`MiniBatchSettings`.
+    """
+
+    family = "fluctuating_speeds"
+
+    def __init__(self, *, name: str = "esdp-mini-batch-v1", **settings: Any):
+        self.name = name
+        self.settings = checked(MiniBatchSettings, name, {**settings})
+        self.trace = MiniBatchTime(_folder(name, self.settings, "job_1_norm.csv and so on"))
+
+    @property
+    def slots(self) -> int:
+        """How many slots a run has unless told otherwise."""
+        return self.settings.slots
+
+    def describe(self) -> dict[str, Any]:
+        """The settings."""
+        return self.settings.model_dump(mode="json")
+
+    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
+        """The recorded workers; only arrivals and draws depend on the seed."""
+        s, workers = self.settings, self.trace.workers
+        jobs = tuple(dict.fromkeys(w.job for w in workers))
+        mask = np.array([[w.job == job for w in workers] for job in jobs])
+        speeds = ReplayedSpeeds([w.speed for w in workers], s.blocks, s.slots)
+        mean = float(np.mean([w.speed.mean() for w in workers]))
+        requests = np.array([[w.gpus] for w in workers])
+        names = (("gpu",), tuple(w.name for w in workers), jobs)
+        return _instance(Channels.of_mask(mask), requests, names, speeds, mean, s)

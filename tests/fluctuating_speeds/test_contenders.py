@@ -1,0 +1,89 @@
+"""Every policy keeps to the contract; contenders do what their papers say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from gangwise import ScenarioError, check_policy, create_policy, simulate
+from gangwise.core.registry import entries
+from gangwise.fluctuating_speeds import pseudo_regret
+from tests.fluctuating_speeds.cases import POLICIES, random_instance
+from tests.fluctuating_speeds.test_esdp import follow
+from tests.reference.fluctuating_speeds import best, worth
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_contract(name):
+    check_policy(create_policy(name), problems=6)
+
+
+def test_every_registered_policy_is_tried():
+    registered = {n for n, e in entries("policy").items() if e.family == "fluctuating_speeds"}
+    assert registered == {name.partition(":")[0] for name in POLICIES}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cucb_takes_the_best_of_its_bounds(seed):
+    instance, none = random_instance(seed, E=7), [0.0] * 7
+    for t, arrivals, chosen, history in follow("cucb:coefficient=0.5", instance, seed, 60):
+        n = [history.count(e) for e in range(7)]
+        v = [history.mean(e) + math.sqrt(0.5 * math.log(t + 2) / max(n[e], 1)) for e in range(7)]
+        s = [0.0 if n[e] else math.inf for e in range(7)]
+        most, value = best(instance.problem, arrivals, v, s)
+        if most:
+            assert sum(n[e] == 0 for e in chosen) == most
+        else:
+            assert worth(sorted(chosen), v, none) == pytest.approx(value, rel=2e-6)
+
+
+def test_greedy_takes_the_best_of_its_means_unless_it_explores():
+    instance, none = random_instance(1, E=7), [0.0] * 7
+    departures = {}
+    for name in ("epsilon-greedy:epsilon=0", "epsilon-greedy:epsilon=0.3",
+                 "epsilon-greedy-decaying"):  # fmt: skip
+        away = []
+        for _, arrivals, chosen, history in follow(name, instance, 3, 400):
+            v = [history.mean(e) for e in range(7)]
+            s = [0.0 if history.count(e) else math.inf for e in range(7)]
+            most, value = best(instance.problem, arrivals, v, s)
+            away.append(most == 0 and worth(sorted(chosen), v, none) < value * (1 - 2e-6))
+        departures[name] = away
+    assert not any(departures["epsilon-greedy:epsilon=0"])
+    assert 0.1 < np.mean(departures["epsilon-greedy:epsilon=0.3"]) <= 0.4
+    decaying = departures["epsilon-greedy-decaying"]
+    assert sum(decaying[:100]) > 3 * sum(decaying[300:])
+
+
+def test_thompson_samples_narrow_around_the_means():
+    """After many plays of everything both play the best choice for the true means."""
+    for name in ("thompson-beta", "thompson-gaussian"):
+        curve = pseudo_regret(simulate(random_instance(5), create_policy(name), 3000, 5))
+        assert curve[-1] - curve[1999] < 0.25 * curve[999] + 1e-9
+        assert curve[-1] > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["esdp", "escb", "cucb", "thompson-beta", "thompson-gaussian", "epsilon-greedy",
+             "epsilon-greedy-decaying", "hauf-channel"],
+)  # fmt: skip
+def test_learning_beats_chance_by_far(name):
+    regret = {
+        p: sum(
+            pseudo_regret(simulate(random_instance(s, E=12), create_policy(p), 1500, s))[-1]
+            for s in range(2)
+        )
+        for p in (name, "random-channels")
+    }
+    assert regret[name] < 0.5 * regret["random-channels"]
+
+
+@pytest.mark.parametrize(
+    "name", ["cucb:coefficient=-1", "thompson-gaussian:spread=-1", "epsilon-greedy:epsilon=2",
+             "epsilon-greedy-decaying:epsilon=-1"],
+)  # fmt: skip
+def test_bad_arguments(name):
+    with pytest.raises(ScenarioError, match=r"is -?\d"):
+        create_policy(name)

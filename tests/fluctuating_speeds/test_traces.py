@@ -1,0 +1,193 @@
+"""Measured speeds: what is read, what is refused, and what becomes of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
+from gangwise.fluctuating_speeds import pseudo_regret
+from gangwise.traces.gavel_throughputs import GavelThroughputs, Job
+from gangwise.traces.mini_batch_time import MiniBatchTime
+
+HEADER = ",worker,gpu,time,batch_time_norm\n"
+
+
+def write(folder, name, rows):
+    (folder / name).write_text(HEADER + "".join(f"{i},{row}\n" for i, row in enumerate(rows)))
+
+
+def gavel(folder, tables, name="simulation_throughputs.json"):
+    text = json.dumps(tables)
+    if name.endswith(".gz"):
+        (folder / name).write_bytes(gzip.compress(text.encode()))
+    else:
+        (folder / name).write_text(text)
+    return folder
+
+
+def alone(**speeds):
+    return {f"('job', {gpus[1:]})": {"null": v, "other": [1, 2]} for gpus, v in speeds.items()}
+
+
+def test_speeds_are_relative_to_the_fastest_iteration_in_order(tmp_path):
+    write(tmp_path, "job_2_norm.csv", ["1,50,11,400", "0,50,1,1000", "1,50,1,200"])
+    write(tmp_path, "job_10_norm.csv", ["0,25,1,1000"])
+    trace = MiniBatchTime(tmp_path)
+    assert [w.name for w in trace.workers] == [
+        "job-2/worker-0", "job-2/worker-1", "job-10/worker-0",
+    ]  # fmt: skip
+    assert [w.gpus for w in trace.workers] == [0.5, 0.5, 0.25]
+    assert [w.speed.tolist() for w in trace.workers] == [[0.2], [1.0, 0.5], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("0,25,11,0", "batch_time_norm is 0"),
+        ("0,25,11,1001", "larger than 1000"),
+        ("0,25,11,", "batch_time_norm is empty"),
+        ("0,25,x,400", "time is not a number"),
+        ("0.5,25,11,400", "worker is not a whole number"),
+        ("0,0,11,400", "gpu is 0"),
+    ],
+)
+def test_bad_rows_are_counted_or_named(tmp_path, row, reason):
+    write(tmp_path, "job_1_norm.csv", ["0,25,1,500", row])
+    ((found, dropped),) = MiniBatchTime(tmp_path).tables["job-1"].dropped.items()
+    assert reason in found
+    assert (dropped.rows, dropped.first) == (1, 3)
+    with pytest.raises(TraceError, match=f"job_1_norm.csv, row 3: .*{reason}"):
+        MiniBatchTime(tmp_path, strict=True)
+
+
+def test_a_worker_has_one_request(tmp_path):
+    write(tmp_path, "job_1_norm.csv", ["0,25,1,500", "1,25,1,500", "0,50,11,500"])
+    with pytest.raises(TraceError, match=r"job_1_norm.csv, row 4: worker 0 requested 25 %"):
+        MiniBatchTime(tmp_path)
+
+
+def test_folders_without_the_files(tmp_path):
+    with pytest.raises(TraceError, match="no such folder"):
+        MiniBatchTime(tmp_path / "nowhere")
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(TraceError, match=r"no job_N_norm.csv here; found notes.txt"):
+        MiniBatchTime(tmp_path)
+    with pytest.raises(TraceError, match=r"no simulation_throughputs.json here; found notes.txt"):
+        GavelThroughputs(tmp_path)
+    write(tmp_path, "job_1_norm.csv", ["0,25,1,500"])
+    (tmp_path / "job_1_norm.csv.gz").write_bytes(b"")
+    with pytest.raises(TraceError, match="twice"):
+        MiniBatchTime(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["simulation_throughputs.json", "simulation_throughputs.json.gz"])
+def test_measurements_are_kept_as_they_are(tmp_path, name):
+    tables = {"k80": alone(x1=2, x2=0), "p100": alone(x1=5, x2=8), "v100": alone(x1=4, x2=9)}
+    table = GavelThroughputs(gavel(tmp_path, tables, name))
+    assert table.jobs == (Job("job", 1), Job("job", 2))
+    assert table.zeros == (("k80", Job("job", 2)),)
+    assert ("k80", Job("job", 2)) not in table.throughput
+    assert table.slower_on_newer == (Job("job", 1),)
+    assert table.throughput["v100", Job("job", 1)] == 4.0
+
+
+GOOD = {"k80": alone(x1=1), "p100": alone(x1=1), "v100": alone(x1=1)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"v100": alone(x1=-1)}, r"v100, key \"\('job', 1\)\": the throughput is -1"),
+        ({"v100": alone(x1=float("nan"))}, "the throughput is nan"),
+        ({"v100": alone(x1="fast")}, "the throughput is 'fast'"),
+        ({"p100": {"('job', 1)": {"other": [1, 2]}}}, "p100, .* no throughput alone"),
+        ({"p100": {"job": {"null": 1}}}, "p100, key 'job': this is not a tuple"),
+        ({"p100": {"('job', 0)": {"null": 1}}}, "not a tuple"),
+        ({"p100": {"(job, 1)": {"null": 1}}}, "not a tuple"),
+        ({"k80": alone(x1=0), "p100": alone(x1=0), "v100": alone(x1=0)}, "no job runs"),
+        ({"v100": 3}, "expected GPU models"),
+    ],
+)
+def test_bad_tables_are_named(tmp_path, change, message):
+    with pytest.raises(TraceError, match=message):
+        GavelThroughputs(gavel(tmp_path, {**GOOD, **change}))
+
+
+def test_a_missing_model_and_broken_json(tmp_path):
+    few = {model: GOOD[model] for model in ("k80", "p100")}
+    with pytest.raises(TraceError, match="'v100'"):
+        GavelThroughputs(gavel(tmp_path, few))
+    (tmp_path / "simulation_throughputs.json").write_text('{\n"k80": {,}}')
+    with pytest.raises(TraceError, match="row 2: this is not JSON"):
+        GavelThroughputs(tmp_path)
+
+
+def test_a_scenario_needs_its_folder():
+    for name in ("esdp-gavel-v1", "esdp-mini-batch-v1"):
+        with pytest.raises(ScenarioError, match="needs folder="):
+            create_scenario(name)
+
+
+def test_gavel_scenario(tmp_path):
+    tables = {"k80": alone(x1=2, x2=0), "p100": alone(x1=5, x2=8), "v100": alone(x1=4, x2=9)}
+    folder = str(gavel(tmp_path, tables))
+    scenario = create_scenario(
+        "esdp-gavel-v1", folder=folder, job_types=2, servers=9, density=1.0, fraction=0.5
+    )
+    instance = scenario.instance(5)
+    p = instance.problem
+    expected = {("job x 1", "k80"): 0.4, ("job x 1", "p100"): 1.0, ("job x 1", "v100"): 0.8,
+                ("job x 2", "p100"): 8 / 9, ("job x 2", "v100"): 1.0}  # fmt: skip
+    seen = set()
+    for e in range(p.E):
+        model = p.cluster.servers[p.channels.server[e]].split("-")[0]
+        job = p.job_types[p.channels.job_type[e]]
+        assert instance.speeds.mean[e] == pytest.approx(expected[job, model])
+        assert p.requests[e, p.cluster.devices.index(model)] == int(job[-1])
+        assert (p.requests[e] > 0).sum() == 1
+        seen.add((job, model))
+    assert seen == set(expected)  # no channel where a job does not run
+    with pytest.raises(ScenarioError, match="has 2 jobs"):
+        create_scenario("esdp-gavel-v1", folder=folder)
+
+
+def test_real_mini_batch_times(traces):
+    folder = traces / "alibaba-gpu-v2020" / "mini-batch-time"
+    if not folder.is_dir():
+        pytest.skip("mini-batch-time is not among the traces here")
+    trace = MiniBatchTime(folder)
+    assert len(trace.workers) == 40
+    assert sum(w.speed.size for w in trace.workers) == 3000 + 2402 + 2489 + 21829
+    assert all(not t.dropped for t in trace.tables.values())
+    assert {w.job: w.gpus for w in trace.workers} == {
+        "job-1": 0.25, "job-2": 0.2, "job-3": 0.25, "job-4": 0.5,
+    }  # fmt: skip
+    assert max(w.speed.max() for w in trace.workers) == 1.0
+    regret = {}
+    for policy in ("esdp", "random-channels"):
+        scenario = create_scenario("esdp-mini-batch-v1", folder=str(folder), blocks=4)
+        run = simulate(scenario.instance(0), create_policy(policy), 600, 0)
+        regret[policy] = pseudo_regret(run)[-1]
+    assert 0 <= regret["esdp"] < 0.5 * regret["random-channels"]
+
+
+def test_real_throughputs(traces):
+    folder = traces / "gavel-throughputs"
+    if not folder.is_dir():
+        pytest.skip("gavel-throughputs is not among the traces here")
+    table = GavelThroughputs(folder)
+    assert len(table.jobs) == 83
+    assert table.zeros == tuple(("k80", Job("ResNet-50 (batch size 128)", n)) for n in (2, 4, 8))
+    assert len(table.slower_on_newer) >= 20
+    assert len(table.throughput) == 3 * 83 - 3
+    regret = {}
+    for policy in ("esdp", "random-channels"):
+        run = simulate(
+            create_scenario("esdp-gavel-v1", folder=str(folder)).instance(0),
+            create_policy(policy), 600, 0,
+        )  # fmt: skip
+        regret[policy] = pseudo_regret(run)[-1]
+    assert 0 <= regret["esdp"] < 0.5 * regret["random-channels"]

@@ -1,0 +1,49 @@
+"""The preprint's payments cancel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gangwise import ScenarioError
+from gangwise.fluctuating_speeds import welfare
+from tests.fluctuating_speeds.cases import problem, random_instance
+from tests.reference.fluctuating_speeds import choices
+
+
+def test_hand_case_h8():
+    p = problem([1, 1, 1], 3, job_type=[0, 0, 1], cost=[0.1, 0.1, 0.3])
+    z = np.array([0.7, 0.2, 0.9])
+    paid = welfare(p, [1, 0, 1], z, np.array([5.0, 7.0]))
+    np.testing.assert_allclose(paid.jobs, [0.7 - 5, 0.9 - 7])
+    assert paid.jobs.sum() == pytest.approx(-10.4)
+    assert paid.cluster == pytest.approx(11.6)
+    assert paid.social == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_payment_rule_changes_the_schedule(seed):
+    """The x that maximises social welfare is the same whatever is paid, tried one by one."""
+    p = random_instance(seed, E=7).problem
+    rng = np.random.default_rng(seed)
+    z = rng.uniform(0, 1, 7)
+
+    def best(payments):
+        def social(chosen):
+            x = np.zeros(7)
+            x[list(chosen)] = 1
+            return round(welfare(p, x, z, payments).social, 9)
+
+        return max(choices(p, [1, 1, 1]), key=social)
+
+    schedule = best(np.zeros(3))
+    assert len(schedule) > 1
+    for _ in range(3):
+        assert best(rng.normal(0, 10, 3)) == schedule
+    net = max(choices(p, [1, 1, 1]), key=lambda c: round(sum(z[e] - p.cost[e] for e in c), 9))
+    assert net == schedule
+
+
+def test_payments_must_be_numbers_for_every_job_type():
+    with pytest.raises(ScenarioError, match="payments must be 2 finite numbers"):
+        welfare(problem([1, 1], 1), [1, 0], np.ones(2), np.array([1.0, np.nan]))
