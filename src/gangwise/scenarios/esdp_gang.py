@@ -1,0 +1,173 @@
+"""Gang scenarios for ESDP §3.4, drawn from a generator that states every distribution.
+
+The paper states the model and runs no experiment with it. Sizes, mean utilities and their noise are
+those of its §4: 40 servers, 8 job types, 3 device types, Z ~ N(μ, μ/2) with μ ~ U(0.1, 1). Its
+supply costs exceed its utilities, so here they are 0.3 of the mean utility on average, and what is
+left is clipped to [0, 1]. Servers, tasks and contention are our choice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+
+from gangwise.core.cluster import Channels, Cluster
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.streams import Streams
+from gangwise.core.workload import BernoulliArrivals
+from gangwise.fluctuating_speeds.gang.environment import GangSpeedsInstance
+from gangwise.fluctuating_speeds.gang.problem import GangSpeedsProblem
+from gangwise.fluctuating_speeds.normalisation import Scale
+from gangwise.fluctuating_speeds.speeds import NormalSpeeds
+
+__all__ = ["ESDPGangScenario", "ESDPGangSettings", "small_scenario"]
+
+
+class ESDPGangSettings(BaseModel):
+    """Parameters of the generator, with the distribution of everything it draws."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job_types: PositiveInt = Field(8, description="|L|")
+    servers: PositiveInt = Field(40, description="|R|")
+    most: tuple[PositiveInt, ...] = Field(
+        (24, 48, 16), description="capacity of a server of device type k: uniform integer in "
+        "0..most[k], at least 1 of the first",
+    )  # fmt: skip
+    tasks: tuple[PositiveInt, PositiveInt] = Field(
+        (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
+    )
+    share: tuple[float, float] = Field(
+        (0.3, 0.9), description="request of a task: for each device type, a uniform part of its "
+        "model server's capacity, rounded down, at least 1 of the first; the model server is "
+        "uniform among those that the job type connects to",
+    )  # fmt: skip
+    equal: float = Field(
+        0.5, ge=0, le=1, description="probability that all tasks of a job type are alike"
+    )
+    channels: PositiveInt = Field(
+        10, description="servers that each job type connects to (or all, if the pool is smaller), "
+        "uniform without replacement from the pool",
+    )  # fmt: skip
+    contention: float = Field(
+        4.0, gt=0, description="job types that want the same server, on average: the pool is "
+        "job_types · channels / contention servers (no fewer than channels, no more than there "
+        "are), uniform among all",
+    )  # fmt: skip
+    mean: tuple[float, float] = Field((0.1, 1.0), description="μ of each channel: uniform")
+    spread: float = Field(0.5, ge=0, description="standard deviation of Z over μ")
+    cost: float = Field(
+        0.3, ge=0, description="mean supply cost over mean μ; the cost of a channel is the sum "
+        "over device types of N(1, 0.2²), cut off at 0, and so scaled",
+    )  # fmt: skip
+    rho: float = Field(0.7, ge=0, le=1, description="probability that a job of a type arrives")
+    time_limit: float = Field(
+        20.0, gt=0, description="seconds that a comparator may think about one programme"
+    )
+    slots: PositiveInt = Field(2000, description="T unless told otherwise")
+
+    @model_validator(mode="after")
+    def _ranges(self) -> ESDPGangSettings:
+        for name, (low, high) in (("mean", self.mean), ("share", self.share),
+                                  ("tasks", self.tasks)):  # fmt: skip
+            if not 0 <= low <= high:
+                raise ValueError(f"{name} must be a range (low, high) with 0 ≤ low ≤ high")
+        if self.mean[0] <= 0:
+            raise ValueError("mean must be positive")
+        if self.share[1] > 1:
+            raise ValueError("share must not exceed 1, or tasks would fit on no server")
+        return self
+
+
+class ESDPGangScenario:
+    """Draws instances as :class:`ESDPGangSettings` says.
+
+    Parameters
+    ----------
+    **settings
+        Fields of :class:`ESDPGangSettings`.
+
+    Raises
+    ------
+    ScenarioError
+        Names the setting at fault.
+
+    Examples
+    --------
+    >>> instance = ESDPGangScenario(servers=12, job_types=5).instance(seed=0)
+    >>> instance.problem.cluster.capacity.shape, instance.problem.L
+    ((12, 3), 5)
+    """
+
+    family = "fluctuating_speeds_gang"
+
+    def __init__(self, *, name: str = "esdp-gang-v1", **settings: Any):
+        self.name = name
+        try:
+            self.settings = ESDPGangSettings(**settings)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            if first["type"] == "extra_forbidden":
+                known = list(ESDPGangSettings.model_fields)
+                raise UnknownName(f"setting of scenario {name!r}", where, known) from error
+            raise ScenarioError(f"scenario {name!r}: {where} {first['msg']}") from error
+
+    @property
+    def slots(self) -> int:
+        """How many slots a run has unless told otherwise."""
+        return self.settings.slots
+
+    def describe(self) -> dict[str, Any]:
+        """The settings."""
+        return self.settings.model_dump(mode="json")
+
+    def instance(self, seed: int) -> GangSpeedsInstance:
+        """Draw the instance of a seed."""
+        s, rng = self.settings, Streams.of(seed).instance
+        L, R, K = s.job_types, s.servers, len(s.most)
+        devices = ("cpu", "mem", "gpu") if K == 3 else tuple(f"device-{k}" for k in range(K))
+        capacity = rng.integers(0, np.array(s.most) + 1, (R, K)).astype(np.float64)
+        capacity[:, 0] = np.maximum(capacity[:, 0], 1.0)
+        size = min(R, max(s.channels, round(L * s.channels / s.contention)))
+        pool = rng.permutation(R)[:size]
+        mask = np.zeros((L, R), dtype=bool)
+        for l in range(L):
+            mask[l, rng.permutation(pool)[: s.channels]] = True
+        tasks = rng.integers(s.tasks[0], s.tasks[1] + 1, L)
+        requests = [self._tasks(rng, capacity[mask[l]], int(tasks[l])) for l in range(L)]
+        minimum = rng.integers(1, tasks + 1)
+        channels = Channels.of_mask(mask)
+        speeds = NormalSpeeds(rng.uniform(*s.mean, len(channels)), s.spread)
+        cost = np.maximum(rng.normal(1.0, 0.2, (len(channels), K)), 0.0).sum(axis=1)
+        cost *= s.cost * speeds.mean.mean() / max(float(cost.mean()), 1e-12)
+        problem = GangSpeedsProblem(
+            Cluster(capacity, devices), np.repeat(np.arange(L), tasks), np.concatenate(requests),
+            minimum, channels, cost,
+        )  # fmt: skip
+        return GangSpeedsInstance(
+            problem, BernoulliArrivals(np.full(L, s.rho)), speeds, Scale.of("clip", speeds, cost),
+            time_limit=s.time_limit,
+        )  # fmt: skip
+
+    def _tasks(
+        self, rng: np.random.Generator, servers: np.ndarray[Any, Any], count: int
+    ) -> np.ndarray[Any, Any]:
+        s = self.settings
+        model = servers[rng.integers(0, len(servers), count)]
+        requests = np.floor(model * rng.uniform(*s.share, model.shape))
+        requests[:, 0] = np.maximum(requests[:, 0], 1.0)
+        if rng.random() < s.equal:
+            requests[:] = requests[0]
+        return np.asarray(requests)
+
+
+def small_scenario(**settings: Any) -> ESDPGangScenario:
+    """``esdp-gang-small-v1``: a size at which every slot's optimum is found in no time."""
+    small = {
+        "job_types": 5, "servers": 8, "channels": 6, "tasks": (2, 4), "share": (0.2, 0.6),
+        "contention": 4.0,
+    }  # fmt: skip
+    return ESDPGangScenario(name="esdp-gang-small-v1", **{**small, **settings})
