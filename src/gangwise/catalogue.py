@@ -127,7 +127,7 @@ AS_PRINTED: dict[str, object] = {
 }  # fmt: skip
 
 jobs_policies: tuple[tuple[str, str, str, dict[str, object]], ...] = (
-    ("ops", "ops:OPS", "Algorithm 1 with the constants of Theorem 2: for a single job, serves one at a time", {}),
+    ("ops", "ops:OPS", "Algorithm 1 with the constants of Theorem 2; serves one job at a time", {}),
     ("opm", "opm:OPM",
      "primal-dual shares: forgetting estimates, projected totals, re-paced budgets, coupled draws",
      {}),

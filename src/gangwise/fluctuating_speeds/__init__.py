@@ -4,9 +4,9 @@ A job that arrives is spread over channels to servers; every channel brings a ut
 fluctuates around an unknown mean and costs supply. Devices are shared by the whole cluster.
 """
 
+from gangwise.core.delivery import Delivery
 from gangwise.fluctuating_speeds.costs import functional_cost, linear_cost
 from gangwise.fluctuating_speeds.cucb import CUCB
-from gangwise.fluctuating_speeds.delays import Delivery
 from gangwise.fluctuating_speeds.drifting import PiecewiseSpeeds, WavingSpeeds
 from gangwise.fluctuating_speeds.environment import (
     Feedback,

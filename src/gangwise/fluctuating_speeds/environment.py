@@ -12,12 +12,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.delivery import Delivery
 from gangwise.core.environment import Comparator, Outcome
 from gangwise.core.errors import ScenarioError
 from gangwise.core.policy import Timing
 from gangwise.core.streams import Streams
 from gangwise.core.workload import ArrivalStream, Workload
-from gangwise.fluctuating_speeds.delays import Delivery
 from gangwise.fluctuating_speeds.normalisation import Scale
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.speeds import Speeds

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.cluster import Channels
+from gangwise.core.delivery import Delivery
 from gangwise.core.workload import BernoulliArrivals, OnOffArrivals, Workload
-from gangwise.fluctuating_speeds.delays import Delivery
 from gangwise.fluctuating_speeds.drifting import PiecewiseSpeeds, WavingSpeeds
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.normalisation import Scale

@@ -14,7 +14,7 @@ import math
 
 from gangwise.kernels import Floats, Ints, kernel
 
-__all__ = ["ascend", "project_block_as_printed"]
+__all__ = ["ascend", "project_block_as_printed", "threshold_by_fixing"]
 
 
 @kernel
@@ -39,8 +39,12 @@ def _between_breakpoints(z: Floats, a: Floats, n: int, c: float, held: float) ->
 
 
 @kernel
-def _by_fixing(z: Floats, a: Floats, n: int, c: float, fixed: Ints) -> float:
-    """Threshold τ of n entries whose clipped sum exceeds c, by variable fixing."""
+def threshold_by_fixing(z: Floats, a: Floats, n: int, c: float, fixed: Ints) -> float:
+    """Threshold τ of n entries whose clipped sum exceeds c, by variable fixing.
+
+    Upper bounds may be infinite, which makes it the projection onto a simplex. ``fixed`` [n] is
+    work space.
+    """
     free, rest, whole, tau = n, c, 0.0, 0.0
     for i in range(n):
         fixed[i] = 0
@@ -127,7 +131,7 @@ def ascend(
                     if n <= 8:
                         tau = _between_breakpoints(z, a, n, capacity[r, k], held)
                     else:
-                        tau = _by_fixing(z, a, n, capacity[r, k], fixed)
+                        tau = threshold_by_fixing(z, a, n, capacity[r, k], fixed)
                 for i in range(n):
                     e = index[i]
                     v = min(max(z[i] - tau, 0.0), a[i])

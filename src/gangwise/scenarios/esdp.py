@@ -18,11 +18,11 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 from gangwise.core.cluster import Channels
+from gangwise.core.delivery import Delivery
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.streams import Streams
 from gangwise.core.workload import BernoulliArrivals, OnOffArrivals, Workload
 from gangwise.fluctuating_speeds.costs import linear_cost
-from gangwise.fluctuating_speeds.delays import Delivery
 from gangwise.fluctuating_speeds.drifting import PiecewiseSpeeds, WavingSpeeds
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.normalisation import Scale

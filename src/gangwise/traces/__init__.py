@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gangwise.traces.workload import TraceScenario
+    from gangwise.core.environment import Scenario
 
 __all__ = ["open_trace"]
 
 
-def open_trace(path: Path | str, *, trace: str = "", **knobs: Any) -> TraceScenario:
+def open_trace(path: Path | str, *, trace: str = "", **knobs: Any) -> Scenario:
     r"""A scenario from the files of a trace, whose format is recognised.
+
+    A reader may say what it builds by a function ``scenario(reader, **settings)`` of its own;
+    otherwise it is a :class:`~gangwise.traces.workload.TraceScenario`.
 
     Parameters
     ----------
@@ -22,8 +25,8 @@ def open_trace(path: Path | str, *, trace: str = "", **knobs: Any) -> TraceScena
     trace : str
         The registered name of the format, when it is not to be recognised.
     **knobs
-        Arguments of the reader (such as ``nodes``, ``pods``, ``strict``) and fields of
-        :class:`~gangwise.traces.settings.Settings`.
+        Arguments of the reader (such as ``nodes``, ``pods``, ``strict``) and settings of the
+        scenario (:class:`~gangwise.traces.settings.Settings`, unless the reader builds another).
 
     Raises
     ------
@@ -64,7 +67,9 @@ def open_trace(path: Path | str, *, trace: str = "", **knobs: Any) -> TraceScena
     if len(fit) == 1:
         accepted = list(inspect.signature(readers[fit[0]]).parameters)
         arguments = {knob: knobs.pop(knob) for knob in accepted if knob in knobs}
-        return TraceScenario(readers[fit[0]](path, **arguments), **knobs)
+        build = getattr(readers[fit[0]], "scenario", TraceScenario)
+        built: Scenario = build(readers[fit[0]](path, **arguments), **knobs)
+        return built
     if fit:
         raise TraceError(f"this could be {' or '.join(fit)}; choose one with trace=", path)
     if path.is_dir():

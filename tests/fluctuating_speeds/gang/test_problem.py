@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangwise import InfeasibleDecision, ScenarioError
+from gangwise.core.delivery import Delivery
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
-from gangwise.fluctuating_speeds.delays import Delivery
 from gangwise.fluctuating_speeds.gang import GangSpeedsFamily, GangSpeedsInstance
 from gangwise.fluctuating_speeds.gang.problem import server_order
 from gangwise.fluctuating_speeds.normalisation import Scale

@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.delivery import Delivery
 from gangwise.core.environment import Comparator, Outcome
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.policy import Timing
 from gangwise.core.streams import Streams
 from gangwise.core.workload import Workload
-from gangwise.fluctuating_speeds.delays import Delivery
 from gangwise.fluctuating_speeds.environment import BLOCK, Feedback, Observation
 from gangwise.fluctuating_speeds.gang.problem import GangSpeedsProblem
 from gangwise.fluctuating_speeds.normalisation import Scale

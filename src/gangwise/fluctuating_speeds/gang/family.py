@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.fluctuating_speeds.delays import Delivery
+from gangwise.core.delivery import Delivery
 from gangwise.fluctuating_speeds.gang.environment import GangSpeedsInstance
 from gangwise.fluctuating_speeds.gang.problem import GangSpeedsProblem, relabelled
 from gangwise.fluctuating_speeds.normalisation import Scale

@@ -1,0 +1,276 @@
+"""The world of approximation jobs: jobs come and go, tasks run, machines deliver what they can.
+
+Only machines that ran a task tell their rate (semi-bandit feedback), late or never if so wished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.approximation_jobs.execution import Feedback, Post, tasks_of
+from gangwise.approximation_jobs.inputs import BLOCK, Inputs, rate_generator, split
+from gangwise.approximation_jobs.moves import Moves
+from gangwise.approximation_jobs.problem import ApproximationProblem, Job
+from gangwise.approximation_jobs.processes import JobWorkload, Outage, RateProcess
+from gangwise.approximation_jobs.results import Results
+from gangwise.approximation_jobs.table import JobTable, Rows
+from gangwise.approximation_jobs.utilities import OWN
+from gangwise.core.delivery import Delivery
+from gangwise.core.environment import Comparator, Outcome
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.policy import Timing
+from gangwise.core.streams import Streams
+from gangwise.kernels import approximation as kernels
+
+__all__ = [
+    "ApproximationEnvironment",
+    "ApproximationInstance",
+    "Feedback",
+    "Observation",
+    "rate_generator",
+]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+SLACK = 1e-9  # of a budget, so that one of k prices pays k tasks whatever the rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a policy sees before it decides.
+
+    Attributes
+    ----------
+    slot : int
+    jobs : JobTable
+        The active jobs, with what they have cost, and the work that feedback has told of.
+    arrived, departed : ndarray of int64
+        Table rows that were given out, and freed, since the last slot. A row may be in both: its
+        job left and another one got it. Jobs depart at their deadline, or earlier on their own.
+    available : ndarray of bool, shape [M]
+        Machines that are there in this slot.
+    """
+
+    slot: int
+    jobs: JobTable
+    arrived: Ints
+    departed: Ints
+    available: Bools
+
+
+@dataclass(eq=False)
+class ApproximationEnvironment:
+    """Plays jobs and rates. Built by :class:`ApproximationInstance`.
+
+    A decision names for every machine the table row of the job that it runs a task of, or −1,
+    int [M]: constraint (3) cannot be broken. With machines of given capacity it is a matrix of
+    0 and 1, [C, M] by table row, and must keep (102) and (103).
+
+    The reward of a slot is Σ_j f_j(X_j after it) − f_j(X_j before it), so that rewards add up to
+    the overall utility Σ_j f_j(X_j). Metrics: ``average_utility``, the same for the utility per
+    slot of (6), (d − a) f(X / (d − a)); ``work``; ``cost``; ``jobs`` active; ``busy`` machines;
+    ``refused`` tasks that a budget could not pay; ``displaced`` machines that a job still active
+    lost, ``swaps`` those of them that another job got, ``net_moves`` Σ_j min(lost, gained);
+    ``fit`` Σ_j g_j = cost − Σ_j β_j, (64), which adds up to (8) over whole lifetimes, and ``over``,
+    the part of the cost that exceeds budgets, Σ_j (C_j − B_j)⁺ in the end.
+    """
+
+    instance: ApproximationInstance
+    metrics: tuple[str, ...] = (
+        "average_utility", "work", "cost", "jobs", "busy", "refused", "displaced", "swaps",
+        "net_moves", "fit", "over",
+    )  # fmt: skip
+    rows: Rows = field(init=False, repr=False)
+    finished: Results = field(init=False, repr=False)
+    _observation: Observation | None = field(init=False, repr=False, default=None)
+
+    @property
+    def problem(self) -> ApproximationProblem:
+        """What policies are told."""
+        return self.instance.problem
+
+    def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
+        """Begin a run; jobs, rates and delays have generators of their own."""
+        instance, problem = self.instance, self.problem
+        rates, fate = split(noise)
+        self._inputs = Inputs(
+            problem, instance.rates.stream(rates), instance.jobs.stream(workload),
+            instance.delivery, fate,
+        )  # fmt: skip
+        self.rows, self.finished, self._post = Rows(), Results(), Post()
+        self._moves = Moves(problem.M, problem.capacity is not None)
+        self._leaving = sorted((slot, str(job), job) for job, slot in instance.leave.items())
+        self._observation, self._out = None, np.zeros(2)
+        self._limit = self._worked = np.zeros(0)
+
+    def _turnover(self, slot: int, new: Sequence[Job]) -> tuple[Ints, Ints]:
+        """Take out the jobs that leave and enter those that come; rows of the latter first."""
+        rows, leave = self.rows, self.instance.leave
+        gone = set(rows.active[rows.deadline[rows.active] <= slot].tolist())
+        while self._leaving and self._leaving[0][0] <= slot:
+            j = rows.row_of(self._leaving.pop(0)[2])
+            gone |= set() if j is None else {j}
+        departed = sorted(gone)
+        for j in departed:
+            self.finished.add(rows.jobs[j], rows.cost[j], rows.work[j])
+            rows.remove(j)
+        if departed:
+            self._moves.forget(departed)
+        arrived = [rows.add(job) for job in new if leave.get(job.id, slot + 1) > slot]
+        if departed or arrived:
+            rows.refresh()
+            self._worked = np.zeros(len(rows.jobs))
+            self._limit = rows.budget * (1.0 + SLACK)
+            if not self.problem.enforce:
+                self._limit = np.full(len(rows.jobs), np.inf)
+        return np.array(arrived, dtype=np.int64), np.array(departed, dtype=np.int64)
+
+    def observe(self, slot: int, timing: Timing) -> Observation:
+        """The slot's jobs and machines."""
+        if timing == "reserve":
+            raise ScenarioError(
+                "policies of this family see the jobs before they decide; set timing to react"
+            )
+        if self._observation is None or self._observation.slot != slot:
+            arrived, departed = self._turnover(slot, self._inputs.at(slot)[1])
+            available = self.instance.available(slot)
+            self._observation = Observation(slot, self.rows.view(), arrived, departed, available)
+        return self._observation
+
+    def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
+        """Run the tasks, as far as budgets pay them; say what is known by now."""
+        problem, rows = self.problem, self.rows
+        available = self.observe(slot, "react").available
+        rate, _, delay = self._inputs.at(slot)
+        row, machine = tasks_of(problem, rows, available, slot, decision)
+        over, kept = self._over(), np.zeros(row.size, dtype=bool)
+        cost = kernels.execute(
+            row, machine, problem.prices, rate, self._limit, rows.cost, self._worked, kept
+        )
+        refused = row.size - int(kept.sum())
+        if refused:
+            row, machine = row[kept], machine[kept]
+        used = machine if problem.capacity is None else np.unique(machine)
+        worked, active = float(self._worked.sum()), rows.active
+        gain, average = self._gain()
+        metrics = (
+            average, worked, cost, float(active.size), float(used.size), float(refused),
+            *self._moves.count(row, machine, active, len(rows.jobs)),
+            cost - float((rows.budget[active] / rows.life[active]).sum()), self._over() - over,
+        )  # fmt: skip
+        feedback = Feedback(slot, used, rate[used])
+        told = self._post.send(rows, delay, feedback, row, rate[machine])
+        return Outcome(gain, told, metrics)
+
+    def _over(self) -> float:
+        if self.problem.enforce:
+            return 0.0
+        active = self.rows.active
+        over = self.rows.cost[active] - self.rows.budget[active]
+        return float(np.maximum(over, 0.0).sum())
+
+    def _gain(self) -> tuple[float, float]:
+        rows, gain, average = self.rows, 0.0, 0.0
+        for j in rows.active[rows.kind[rows.active] == OWN]:
+            job, done, more = rows.jobs[j], rows.work[j], self._worked[j]
+            if job is not None and more > 0:
+                f, d = job.utility.value, job.lifetime
+                gain += f(done + more) - f(done)
+                average += d * (f((done + more) / d) - f(done / d))
+        kernels.gains(
+            rows.active, rows.kind, rows.v, rows.shape, rows.life, self._worked, rows.work,
+            self._out,
+        )  # fmt: skip
+        return gain + float(self._out[0]), average + float(self._out[1])
+
+    def results(self) -> Results:
+        """Cost, budget, work and utility of every job so far, those still active last."""
+        both = self.finished.copy()
+        for j in self.rows.active:
+            both.add(self.rows.jobs[j], self.rows.cost[j], self.rows.work[j])
+        return both
+
+
+@dataclass(frozen=True, eq=False)
+class ApproximationInstance:
+    """Machines and prices, their rates, the jobs, and what goes wrong.
+
+    Parameters
+    ----------
+    problem : ApproximationProblem
+    rates : RateProcess
+        Hidden from policies.
+    jobs : JobWorkload
+    delivery : Delivery
+        Delay and loss of feedback.
+    leave : mapping of job id to slot
+        Jobs that leave on their own before their deadline, without notice.
+    outages : tuple of Outage
+        Machines that are away for some slots.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy, simulate
+    >>> from gangwise.approximation_jobs.processes import IidRates, PoissonJobs
+    >>> problem = ApproximationProblem([1.0, 0.5])
+    >>> instance = ApproximationInstance(problem, IidRates([0.5, 0.9]), PoissonJobs(0.3))
+    >>> simulate(instance, create_policy("fair"), slots=5, seed=0).slots
+    5
+    """
+
+    problem: ApproximationProblem
+    rates: RateProcess
+    jobs: JobWorkload
+    delivery: Delivery = field(default_factory=Delivery)
+    leave: Mapping[str | int, int] = field(default_factory=dict)
+    outages: tuple[Outage, ...] = ()
+    family: str = "approximation_jobs"
+    comparators: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rates.size != self.problem.M:
+            raise ScenarioError(
+                f"rates are given for {self.rates.size} machines; there are {self.problem.M}"
+            )
+        for outage in self.outages:
+            if not 0 <= outage.machine < self.problem.M:
+                raise ScenarioError(
+                    f"there is no machine {outage.machine} to be away; there are {self.problem.M}"
+                )
+
+    def environment(self) -> ApproximationEnvironment:
+        """A fresh environment."""
+        return ApproximationEnvironment(self)
+
+    def available(self, slot: int) -> Bools:
+        """Machines that are there in a slot, shape [M]."""
+        there = np.ones(self.problem.M, dtype=bool)
+        for outage in self.outages:
+            if outage.first <= slot < outage.back:
+                there[outage.machine] = False
+        return there
+
+    def history(self, slots: int, seed: int) -> tuple[Floats, list[Job]]:
+        """Rates [slots, M] and jobs of a run: what its policies meet, drawn again.
+
+        A machine that is away has rate 0. Jobs that leave early are listed with their deadline.
+        """
+        streams = Streams.of(seed)
+        blocks = -(-slots // BLOCK)
+        stream = self.rates.stream(rate_generator(seed))
+        rates = np.concatenate([stream.draw(BLOCK) for _ in range(blocks)])[:slots].copy()
+        for outage in self.outages:
+            rates[outage.first : min(outage.back, slots), outage.machine] = 0.0
+        source = self.jobs.stream(streams.workload)
+        drawn = [each for _ in range(blocks) for each in source.draw(BLOCK)][:slots]
+        return rates, [job for jobs in drawn for job in jobs]
+
+    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
+        """A comparator on the slots of a run."""
+        raise UnknownName("comparator", name, list(self.comparators))

@@ -1,0 +1,291 @@
+"""What comes from outside: service rates, jobs, machines that come and go.
+
+Each is a description whose ``stream`` is one realisation, drawn from a generator of its own.
+Streams pickle, and drawing n slots and then m gives the same as drawing n + m. Here are the
+contracts and the plainest implementation of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.approximation_jobs.problem import Job
+from gangwise.approximation_jobs.utilities import Power
+from gangwise.core.errors import ScenarioError
+
+__all__ = [
+    "IidRates",
+    "JobStream",
+    "JobWorkload",
+    "Outage",
+    "PoissonJobs",
+    "RateProcess",
+    "RateStream",
+    "Relabelled",
+    "ReplayedJobs",
+    "ReplayedRates",
+]
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+class RateStream(Protocol):
+    """One realisation of the service rates."""
+
+    def draw(self, slots: int) -> Floats:
+        """θ_i^t of the next slots, shape [slots, M], within [0, 1], in work per slot."""
+
+
+class RateProcess(Protocol):
+    """Service rates of the machines, slot by slot (§III)."""
+
+    @property
+    def size(self) -> int:
+        """M, how many machines it has rates for."""
+
+    def stream(self, rng: np.random.Generator) -> RateStream:
+        """Start one realisation."""
+
+
+class JobStream(Protocol):
+    """One realisation of the jobs."""
+
+    def draw(self, slots: int) -> Sequence[Sequence[Job]]:
+        """Jobs that arrive in each of the next slots: ``slots`` entries, empty where none does.
+
+        ``job.arrival`` is the slot that it is in, counted from the stream's beginning.
+        """
+
+
+class JobWorkload(Protocol):
+    """A description of the jobs that arrive."""
+
+    def stream(self, rng: np.random.Generator) -> JobStream:
+        """Start one realisation."""
+
+
+@dataclass(frozen=True, eq=False)
+class IidRates:
+    """Independent rates with given means, as Assumption 1 has it.
+
+    Parameters
+    ----------
+    means : ndarray of shape [M]
+        θ_i, within [0, 1].
+    concentration : float
+        Rates are Beta distributed with a + b = ``concentration``; 0 makes them Bernoulli.
+
+    Examples
+    --------
+    >>> IidRates([0.0, 1.0]).stream(np.random.default_rng(0)).draw(2)
+    array([[0., 1.],
+           [0., 1.]])
+    """
+
+    means: Floats
+    concentration: float = 0.0
+
+    def __post_init__(self) -> None:
+        means = np.array(self.means, dtype=np.float64, ndmin=1)
+        bad = np.flatnonzero(~((means >= 0) & (means <= 1)))
+        if means.ndim != 1 or bad.size:
+            raise ScenarioError(f"mean rates lie in [0, 1]; got {means[bad[:1]]}")
+        if not (np.isfinite(self.concentration) and self.concentration >= 0):
+            raise ScenarioError(f"concentration is {self.concentration}; it must not be negative")
+        object.__setattr__(self, "means", means)
+
+    @property
+    def size(self) -> int:
+        """How many machines."""
+        return int(self.means.size)
+
+    def stream(self, rng: np.random.Generator) -> RateStream:
+        """Start one realisation."""
+        return _IidStream(self, rng)
+
+
+@dataclass
+class _IidStream:
+    process: IidRates
+    rng: np.random.Generator
+
+    def draw(self, slots: int) -> Floats:
+        means, c = self.process.means, self.process.concentration
+        if c == 0:
+            return (self.rng.random((slots, means.size)) < means).astype(np.float64)
+        a = np.clip(means * c, 1e-9, None)
+        b = np.clip((1.0 - means) * c, 1e-9, None)
+        return self.rng.beta(a, b, (slots, means.size))
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedRates:
+    """Rates from a table of shape [slots, M]; it begins again after its last slot."""
+
+    table: Floats
+
+    def __post_init__(self) -> None:
+        table = np.array(self.table, dtype=np.float64, ndmin=2)
+        if not table.size:
+            raise ScenarioError("a table of rates needs a slot and a machine")
+        object.__setattr__(self, "table", table)
+
+    @property
+    def size(self) -> int:
+        """How many machines."""
+        return int(self.table.shape[1])
+
+    def stream(self, rng: np.random.Generator) -> RateStream:
+        """Start at the first slot."""
+        return _ReplayedRates(self.table)
+
+
+@dataclass
+class _ReplayedRates:
+    table: Floats
+    position: int = 0
+
+    def draw(self, slots: int) -> Floats:
+        index = np.arange(self.position, self.position + slots) % len(self.table)
+        self.position += slots
+        return self.table[index]
+
+
+@dataclass(frozen=True, eq=False)
+class Relabelled:
+    """The rates of another process, with its machine ``order[i]`` now called ``i``."""
+
+    process: RateProcess
+    order: npt.NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        """How many machines."""
+        return self.process.size
+
+    def stream(self, rng: np.random.Generator) -> RateStream:
+        """Start the other process."""
+        return _RelabelledStream(self.process.stream(rng), self.order)
+
+
+@dataclass
+class _RelabelledStream:
+    inner: RateStream
+    order: npt.NDArray[np.int64]
+
+    def draw(self, slots: int) -> Floats:
+        return np.ascontiguousarray(self.inner.draw(slots)[:, self.order])
+
+
+@dataclass(frozen=True)
+class PoissonJobs:
+    """Poisson arrivals with geometric lifetimes and utilities v X^β.
+
+    Parameters
+    ----------
+    rate : float
+        Mean arrivals per slot.
+    lifetime : float
+        Mean lifetime in slots.
+    pace : (float, float)
+        β_j is uniform in this range, in units of price per slot.
+    value : (float, float)
+        v is uniform in this range.
+    beta : float
+        β of the utility.
+    """
+
+    rate: float
+    lifetime: float = 20.0
+    pace: tuple[float, float] = (1.0, 4.0)
+    value: tuple[float, float] = (1.0, 5.0)
+    beta: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.rate) and self.rate >= 0):
+            raise ScenarioError(f"arrival rate is {self.rate}; it must not be negative")
+        if not (np.isfinite(self.lifetime) and self.lifetime >= 1):
+            raise ScenarioError(f"mean lifetime is {self.lifetime}; it must be a slot or more")
+
+    def stream(self, rng: np.random.Generator) -> JobStream:
+        """Start one realisation."""
+        return _PoissonStream(self, rng)
+
+
+@dataclass
+class _PoissonStream:
+    workload: PoissonJobs
+    rng: np.random.Generator
+    slot: int = 0
+    number: int = 0
+
+    def draw(self, slots: int) -> list[list[Job]]:
+        w, drawn = self.workload, []
+        for _ in range(slots):
+            jobs = []
+            for _ in range(self.rng.poisson(w.rate)):
+                life = int(self.rng.geometric(1.0 / w.lifetime))
+                budget = self.rng.uniform(*w.pace) * life
+                utility = Power(self.rng.uniform(*w.value), w.beta)
+                jobs.append(Job(self.number, self.slot, self.slot + life, budget, utility))
+                self.number += 1
+            drawn.append(jobs)
+            self.slot += 1
+        return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedJobs:
+    """A given list of jobs, each arriving in its slot.
+
+    Examples
+    --------
+    >>> stream = ReplayedJobs([Job("b", 1, 3, 1.0)]).stream(np.random.default_rng(0))
+    >>> [len(jobs) for jobs in stream.draw(3)]
+    [0, 1, 0]
+    """
+
+    jobs: Sequence[Job]
+
+    def __post_init__(self) -> None:
+        early = [job for job in self.jobs if job.arrival < 0]
+        if early:
+            raise ScenarioError(f"job {early[0].id!r} arrives in slot {early[0].arrival}")
+        ordered = tuple(sorted(self.jobs, key=lambda job: job.arrival))
+        object.__setattr__(self, "jobs", ordered)
+
+    def stream(self, rng: np.random.Generator) -> JobStream:
+        """Start at slot 0."""
+        return _ReplayedJobs(self.jobs)
+
+
+@dataclass
+class _ReplayedJobs:
+    jobs: Sequence[Job]
+    slot: int = 0
+    next: int = 0
+
+    def draw(self, slots: int) -> list[list[Job]]:
+        drawn = []
+        for _ in range(slots):
+            first = self.next
+            while self.next < len(self.jobs) and self.jobs[self.next].arrival == self.slot:
+                self.next += 1
+            drawn.append(list(self.jobs[first : self.next]))
+            self.slot += 1
+        return drawn
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A machine that is away in the slots ``range(first, back)``."""
+
+    machine: int
+    first: int
+    back: int = field(default=2**62)

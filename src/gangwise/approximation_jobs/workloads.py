@@ -1,0 +1,247 @@
+r"""Synthetic jobs in the manner of §VI, and prices of machines.
+
+The paper takes arrivals and deadlines from a trace; here they are drawn. Budgets and values are the
+paper's: B_j = q_j (d_j - a_j) with q_j uniform in [2, 100] for 1000 machines (in proportion for
+other numbers), v_j uniform in [1, 5], and f_j(X) = v_j X^β.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.approximation_jobs.problem import Job
+from gangwise.approximation_jobs.processes import JobStream, ReplayedJobs
+from gangwise.approximation_jobs.rates import Rates
+from gangwise.approximation_jobs.utilities import Power
+from gangwise.core.errors import ScenarioError
+
+__all__ = [
+    "PAPER_MACHINES",
+    "Pricing",
+    "SyntheticJobs",
+    "bounded_pareto",
+    "load_of",
+    "paper_jobs",
+    "price_machines",
+]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+Pricing = Literal["population", "realised"]
+PAPER_MACHINES = 1000
+"""M of §VI, for which q is stated."""
+
+
+def bounded_pareto(
+    rng: np.random.Generator, shape: float, low: float, high: float, size: int
+) -> Floats:
+    """Draw from a Pareto distribution cut at ``high``, by inversion of its distribution function.
+
+    Examples
+    --------
+    >>> bounded_pareto(np.random.default_rng(0), 1.1, 50, 1500, 3).round(1)
+    array([121. ,  66. ,  51.9])
+    """
+    u = rng.random(size)
+    return np.asarray(low * (1.0 - u * (1.0 - (low / high) ** shape)) ** (-1.0 / shape))
+
+
+def price_machines(
+    rates: Rates, pricing: Pricing, slots: int, rng: np.random.Generator, factor: float = 2.0
+) -> Floats:
+    """Prices p_i, "two times of the mean service rate" (§VI).
+
+    Parameters
+    ----------
+    rates : Rates
+    pricing : {"population", "realised"}
+        The paper does not say whose mean. ``population``: the expected rate, one price for all
+        machines of a kind. ``realised``: the mean over the ``slots`` slots of the run, machine by
+        machine; then no machine is better value than another, and knowing mean rates earns nothing.
+    slots : int
+        Only for ``realised``.
+    rng : numpy.random.Generator
+        The generator that the run's rates are drawn from, in the state it begins with. Only for
+        ``realised``; it is used up.
+    factor : float
+        2 in the paper.
+
+    Returns
+    -------
+    ndarray of shape [M]
+        In units of price per task and slot.
+
+    Examples
+    --------
+    >>> from gangwise.approximation_jobs.rates import GammaPeriods
+    >>> price_machines(GammaPeriods(2), "population", 0, np.random.default_rng(0)).round(4)
+    array([1.394, 1.394])
+    """
+    if pricing not in get_args(Pricing):
+        raise ScenarioError(f"pricing is {pricing!r}; choose population or realised")
+    if pricing == "population":
+        return factor * rates.means
+    if slots < 1:
+        raise ScenarioError("realised prices need the number of slots of the run")
+    stream, total, left = rates.stream(rng), np.zeros(rates.size), slots
+    while left > 0:
+        drawn = stream.draw(min(left, 4096))
+        total += drawn.sum(axis=0)
+        left -= len(drawn)
+    return np.maximum(factor * total / slots, 1e-6)
+
+
+def paper_jobs(
+    rng: np.random.Generator,
+    arrivals: npt.ArrayLike,
+    deadlines: npt.ArrayLike,
+    machines: int,
+    beta: float = 0.5,
+    q: tuple[float, float] = (2.0, 100.0),
+    value: tuple[float, float] = (1.0, 5.0),
+    names: Sequence[str | int] | None = None,
+) -> list[Job]:
+    """Jobs with the budgets and utilities of §VI, for given arrivals and deadlines.
+
+    Two numbers are drawn per job, in the order of the jobs, so that leaving the last jobs out
+    changes none of the others.
+
+    Parameters
+    ----------
+    arrivals, deadlines : array of int, shape [n]
+        Slots.
+    machines : int
+        M: budgets are q (d - a) M / 1000.
+    """
+    a, d = np.asarray(arrivals, dtype=np.int64), np.asarray(deadlines, dtype=np.int64)
+    u = rng.random((a.size, 2))
+    pace = (q[0] + u[:, 0] * (q[1] - q[0])) * machines / PAPER_MACHINES
+    v = value[0] + u[:, 1] * (value[1] - value[0])
+    ids = range(a.size) if names is None else names
+    return [
+        Job(name, int(a[n]), int(d[n]), float(pace[n] * (d[n] - a[n])), Power(float(v[n]), beta))
+        for n, name in enumerate(ids)
+    ]
+
+
+def load_of(jobs: Sequence[Job], prices: npt.ArrayLike, slots: int) -> float:
+    """Σ_j B_j / (T Σ_i p_i): budgets as a share of what all machines cost over all slots."""
+    return sum(job.budget for job in jobs) / (slots * float(np.sum(prices)))
+
+
+@dataclass(frozen=True)
+class SyntheticJobs:
+    """Jobs until their budgets reach a load.
+
+    Parameters
+    ----------
+    machines, slots : int
+        M and T.
+    price : float
+        Mean price of a machine: the load is Σ B / (p M T).
+    load : float
+        Jobs are added until it is reached; the last one may exceed it.
+    arrivals : {"poisson", "bursty"}
+        Poisson: given their number, arrivals are independent and uniform. Bursty: they are uniform
+        over on-periods, which alternate with off-periods.
+    burst, duty : float
+        Bursty: mean length of an on-period in slots (exponential), and the share of time on.
+    lifetime : (float, float, float)
+        Shape, least and most, in slots, of bounded Pareto lifetimes d - a.
+    last : float
+        Jobs arrive during this share of the slots; deadlines are cut at T.
+    beta, q, value
+        As in :func:`paper_jobs`.
+
+    Examples
+    --------
+    >>> workload = SyntheticJobs(machines=100, slots=1000, price=1.394, load=0.8)
+    >>> jobs = workload.jobs(np.random.default_rng(0))
+    >>> round(load_of(jobs, np.full(100, 1.394), 1000), 2)
+    0.8
+    """
+
+    machines: int
+    slots: int
+    price: float
+    load: float = 1.5
+    arrivals: Literal["poisson", "bursty"] = "poisson"
+    burst: float = 100.0
+    duty: float = 0.3
+    lifetime: tuple[float, float, float] = (1.1, 50.0, 1500.0)
+    last: float = 0.95
+    beta: float = 0.5
+    q: tuple[float, float] = (2.0, 100.0)
+    value: tuple[float, float] = (1.0, 5.0)
+
+    def __post_init__(self) -> None:
+        if self.machines < 1 or self.slots < 1:
+            raise ScenarioError("jobs need a machine and a slot")
+        if not (self.price > 0 and 0 < self.load < 1e3):
+            raise ScenarioError(
+                f"price {self.price} and load {self.load} must be positive, the load below 1000"
+            )
+        shape, low, high = self.lifetime
+        if not (shape > 0 and 1 <= low < high):
+            raise ScenarioError(
+                f"lifetime is {self.lifetime}; it is (shape, least, most) with a positive shape "
+                "and 1 ≤ least < most"
+            )
+        if self.arrivals not in ("poisson", "bursty"):
+            raise ScenarioError(f"arrivals is {self.arrivals!r}; choose poisson or bursty")
+        if not (0 < self.last <= 1 and 0 < self.duty <= 1 and self.burst > 0):
+            raise ScenarioError("last and duty are shares in (0, 1]; burst is positive")
+        for name, (least, most) in (("q", self.q), ("value", self.value)):
+            if not 0 < least <= most:
+                raise ScenarioError(f"{name} is {(least, most)}; it must be a positive range")
+
+    def jobs(self, rng: np.random.Generator) -> list[Job]:
+        """Draw the jobs, numbered by arrival."""
+        when, work = rng.spawn(2)
+        on = self._on_periods(when) if self.arrivals == "bursty" else None
+        wanted, found, number = self.load * self.price * self.machines * self.slots, [], 0
+        while wanted > 0:
+            u, life = when.random(), bounded_pareto(when, *self.lifetime, size=1)[0]
+            at = u * self.last * self.slots if on is None else _within(on, u)
+            a = min(int(at), self.slots - 1)
+            d = min(a + max(round(float(life)), 1), self.slots)
+            found += paper_jobs(
+                work, [a], [d], self.machines, self.beta, self.q, self.value, [number]
+            )
+            wanted -= found[-1].budget
+            number += 1
+        found.sort(key=lambda job: job.arrival)
+        return [
+            Job(n, job.arrival, job.deadline, job.budget, job.utility)
+            for n, job in enumerate(found)
+        ]
+
+    def stream(self, rng: np.random.Generator) -> JobStream:
+        """Draw all jobs, to be handed out slot by slot; none arrives after the slots."""
+        return ReplayedJobs(self.jobs(rng)).stream(rng)
+
+    def _on_periods(self, rng: np.random.Generator) -> Floats:
+        """Beginnings and ends of the on-periods within the time of arrivals, shape [n, 2]."""
+        end, at, periods = self.last * self.slots, 0.0, []
+        off = self.burst * (1.0 - self.duty) / self.duty
+        on = rng.random() < self.duty
+        while at < end:
+            length = float(rng.exponential(self.burst if on else off)) if on or off else 0.0
+            if on:
+                periods.append((at, min(at + length, end)))
+            at, on = at + length, not on
+        return np.array(periods or [(0.0, end)])
+
+
+def _within(periods: Floats, share: float) -> float:
+    """The time at a share of the total length of some periods."""
+    ends = np.cumsum(periods[:, 1] - periods[:, 0])
+    at = share * ends[-1]
+    n = min(int(np.searchsorted(ends, at, side="right")), len(periods) - 1)
+    return float(periods[n, 1] - (ends[n] - at))

@@ -1,0 +1,203 @@
+"""Inner loops of OPS and OPM: the primal step with its projection (P4), and the random rounding.
+
+Matrices are [J, M], job by machine: the innermost loops run over machines, so that they are
+elementwise, become vector instructions, and add in the same order everywhere. Each is a function of
+few arrays: the compiler checks at run time that these do not overlap, and gives up on many.
+Machines are taken in stripes of ``STRIPE`` so that a stripe of all jobs stays in the cache. Only
+the first n rows are used.
+
+(P4) for one machine is x_j = (y_j − τ)⁺ with the smallest τ ≥ 0 for which Σ_j x_j ≤ 1. The sum is
+convex and falls in τ, so Newton's method reaches the root from the left without overshooting, and a
+step from the right lands left of it. It starts from the last slot's τ; columns that have not got
+there after ``ITERATIONS`` steps are left to variable fixing, the projection of ``.projection``.
+"""
+
+from __future__ import annotations
+
+from gangwise.kernels import Floats, Ints, kernel
+from gangwise.kernels.projection import threshold_by_fixing
+
+__all__ = ["ITERATIONS", "STRIPE", "coupled", "drop", "fresh", "simplex", "step"]
+
+STRIPE = 128
+ITERATIONS = 12
+CLOSE = 1e-12  # of Σ x = 1
+
+
+@kernel
+def simplex(y: Floats, n: int, one: Floats, fixed: Ints) -> float:
+    """τ of (P4) for one machine with unprojected values y[:n]; ``one`` [n] is all infinite."""
+    held = 0.0
+    for j in range(n):
+        held += max(y[j], 0.0)
+    if held <= 1.0:
+        return 0.0
+    return max(threshold_by_fixing(y, one, n, 1.0, fixed), 0.0)
+
+
+@kernel
+def _climb(x: Floats, rate: Floats, price: Floats, g: float, q: float, y: Floats) -> None:
+    """Put y = x + g θ̂ − q p."""
+    for w in range(x.size):
+        y[w] = x[w] + g * rate[w] - q * price[w]
+
+
+@kernel
+def _above(y: Floats, tau: Floats, held: Floats, count: Floats) -> None:
+    """Add (y − τ)⁺ and how many of them are positive."""
+    for w in range(y.size):
+        over = max(y[w] - tau[w], 0.0)
+        held[w] += over
+        count[w] += 1.0 if over > 0.0 else 0.0
+
+
+@kernel
+def _clear(a: Floats, b: Floats) -> None:
+    for w in range(a.size):
+        a[w] = 0.0
+        b[w] = 0.0
+
+
+@kernel
+def _newton(held: Floats, count: Floats, tau: Floats) -> int:
+    """One step of Newton's method in every column; returns how many were not there yet."""
+    open_columns = 0
+    for w in range(held.size):
+        before = tau[w]
+        done = (abs(held[w] - 1.0) <= CLOSE) | ((before == 0.0) & (held[w] <= 1.0))
+        after = max(before + (held[w] - 1.0) / max(count[w], 1.0), 0.0)
+        tau[w] = before if done else after
+        open_columns += 0 if done else 1
+    return open_columns
+
+
+@kernel
+def _shrink(y: Floats, tau: Floats, total: Floats) -> None:
+    """Make it x = (y − τ)⁺ in place, added to ``total``."""
+    for w in range(y.size):
+        x = max(y[w] - tau[w], 0.0)
+        y[w] = x
+        total[w] += x
+
+
+@kernel
+def _pay(x: Floats, price: Floats, part: Floats) -> None:
+    """Add p x to ``part``."""
+    for w in range(x.size):
+        part[w] += price[w] * x[w]
+
+
+@kernel
+def step(
+    old: Floats, n: int, gain: Floats, toll: Floats, rate: Floats, price: Floats,
+    exact: bool, new: Floats, tau: Floats, total: Floats, spend: Floats, space: Floats,
+    part: Floats, y: Floats, free: Floats, fixed: Ints,
+) -> int:
+    """Get x(t) from x(t−1): y_j = x_j + gain_j θ̂_i − toll_j p_i (69), then (P4).
+
+    ``gain`` [n] = α f_j' and ``toll`` [n] = α λ_j.
+    Writes ``new`` [n, M], ``total`` [M] = Σ_j x_j and ``spend`` [n] = Σ_i p_i x_j^i; ``tau`` [M] is
+    the last slot's τ and becomes this one's. ``exact`` asks for variable fixing throughout. Returns
+    how many columns were left to it. Work space: ``space`` [2, STRIPE], ``part`` [J, STRIPE],
+    ``y``, ``free`` (all infinite), ``fixed`` [J].
+    """
+    M, left = old.shape[1], 0
+    for j in range(n):
+        for w in range(STRIPE):
+            part[j, w] = 0.0
+    for a in range(0, M, STRIPE):
+        b = min(a + STRIPE, M)
+        held, count, tau_, total_ = space[0, : b - a], space[1, : b - a], tau[a:b], total[a:b]
+        rate_, price_ = rate[a:b], price[a:b]
+        _clear(held, count)
+        for j in range(n):
+            _climb(old[j, a:b], rate_, price_, gain[j], toll[j], new[j, a:b])
+            _above(new[j, a:b], tau_, held, count)
+        for _ in range(0 if exact else ITERATIONS):
+            if _newton(held, count, tau_) == 0:
+                break
+            _clear(held, count)
+            for j in range(n):
+                _above(new[j, a:b], tau_, held, count)
+        for w in range(b - a):
+            done = abs(held[w] - 1.0) <= CLOSE or (tau_[w] == 0.0 and held[w] <= 1.0)
+            if exact or not done:
+                for j in range(n):
+                    y[j] = new[j, a + w]
+                tau_[w] = simplex(y, n, free, fixed)
+                left += 1
+        _clear(total_, total_)
+        for j in range(n):
+            _shrink(new[j, a:b], tau_, total_)
+            _pay(new[j, a:b], price_, part[j, : b - a])
+    for j in range(n):
+        spend[j] = 0.0
+        for w in range(STRIPE):
+            spend[j] += part[j, w]
+    return left
+
+
+@kernel
+def fresh(x: Floats, n: int, u: Floats, whole: Floats, holder: Ints) -> None:
+    """One categorical draw per machine: P(holder_i = j) = x_j^i, −1 (idle) with the rest, (72).
+
+    ``u`` [M] is uniform; ``whole`` [STRIPE] is work space.
+    """
+    M = x.shape[1]
+    for first in range(0, M, STRIPE):
+        width = min(STRIPE, M - first)
+        for w in range(width):
+            whole[w] = 0.0
+            holder[first + w] = 0
+        for j in range(n):
+            for w in range(width):
+                whole[w] += x[j, first + w]
+                holder[first + w] += 1 if whole[w] <= u[first + w] else 0
+        for w in range(width):
+            if holder[first + w] == n:
+                holder[first + w] = -1
+
+
+@kernel
+def coupled(
+    old: Floats, old_total: Floats, x: Floats, total: Floats, n: int, u: Floats, again: Floats,
+    holder: Ints,
+) -> None:
+    """Maximal coupling with the last slot's draw: the law of :func:`fresh`, least change.
+
+    ``holder`` [M] drawn from ``old`` becomes one drawn from ``x``: a job stays with probability
+    min(1, x_j / old_j), and otherwise the machine goes to a job whose share grew, in proportion to
+    (x_j − old_j)⁺. Idle counts as a job of share 1 − ``total``. ``u`` [M] decides who stays,
+    ``again`` [M] who follows.
+    """
+    for i in range(x.shape[1]):
+        h = holder[i]
+        before = old[h, i] if h >= 0 else 1.0 - old_total[i]
+        now = x[h, i] if h >= 0 else 1.0 - total[i]
+        if u[i] * before >= now:
+            grown = max(old_total[i] - total[i], 0.0)
+            for j in range(n):
+                grown += max(x[j, i] - old[j, i], 0.0)
+            mark, so_far, h = again[i] * grown, 0.0, -1
+            for j in range(n):
+                so_far += max(x[j, i] - old[j, i], 0.0)
+                if so_far > mark:
+                    h = j
+                    break
+            holder[i] = h
+
+
+@kernel
+def drop(x: Floats, j: int, last: int, total: Floats, holder: Ints) -> None:
+    """Take job j out: its share becomes idle and row ``last`` moves into its place.
+
+    Machines that it held become idle; ``holder`` entries of ``last`` are renumbered.
+    """
+    for i in range(x.shape[1]):
+        total[i] = max(total[i] - x[j, i], 0.0)
+        x[j, i] = x[last, i]
+        x[last, i] = 0.0
+        if holder[i] == j:
+            holder[i] = -1
+        elif holder[i] == last:
+            holder[i] = j

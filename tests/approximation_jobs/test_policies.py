@@ -1,0 +1,123 @@
+"""Every policy keeps to the contract; the baselines do what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gangwise import check_policy, create_policy
+from gangwise.approximation_jobs.counting import max_min_shares, systematic
+from gangwise.approximation_jobs.problem import Job
+from gangwise.approximation_jobs.utilities import Power
+from gangwise.core.registry import entries
+from tests.approximation_jobs.made import instance, started
+
+REGISTERED = [n for n, e in entries("policy").items() if e.family == "approximation_jobs"]
+VARIANTS = [f"opm:estimator={e}" for e in ("thompson", "window", "discounted", "change-point")]
+
+
+@pytest.mark.parametrize(
+    "name", [*REGISTERED, *VARIANTS, "opm:history=expected", "opm:theory=True"]
+)
+def test_contract(name):
+    check_policy(create_policy(name), problems=8, slots=20)
+
+
+def counts(name, jobs, slots=1, prices=(1.0,) * 6, seed=0, **more):
+    """How many machines each job (by id) gets in each slot."""
+    environment = started(instance(jobs, prices=prices, **more))
+    policy = create_policy(name)
+    policy.start(environment.problem, np.random.default_rng(seed))
+    table = []
+    for t in range(slots):
+        o = environment.observe(t, "react")
+        decision = policy.decide(o)
+        table.append({o.jobs.jobs[j].id: int((decision == j).sum()) for j in o.jobs.rows})
+        policy.learn(environment.step(t, decision).feedback)
+    return table
+
+
+def test_max_min_shares_by_hand():
+    np.testing.assert_allclose(max_min_shares(10.0, np.array([1.0, 9.0, 9.0])), [1, 4.5, 4.5])
+    np.testing.assert_allclose(max_min_shares(10.0, np.array([9.0, 2.0, 1.0])), [7, 2, 1])
+    np.testing.assert_allclose(max_min_shares(10.0, np.array([2.0, 3.0])), [2, 3])
+    np.testing.assert_allclose(max_min_shares(3.0, np.full(6, 9.0)), 0.5)
+
+
+def test_max_min_shares_are_max_min():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        most, total = rng.uniform(0, 5, rng.integers(1, 9)), rng.uniform(0.1, 12)
+        shares = max_min_shares(total, most)
+        assert shares.sum() == pytest.approx(min(total, most.sum()))
+        assert (shares <= most + 1e-12).all()
+        held_back = shares < most - 1e-9
+        if held_back.any():  # whoever is held back has as much as anybody
+            assert shares[held_back].min() >= shares.max() - 1e-9
+
+
+def test_systematic_rounding_is_unbiased_and_keeps_the_sum():
+    shares = np.array([0.2, 1.7, 0.0, 0.6, 0.5])
+    grid = (np.arange(1000) + 0.5) / 1000
+    drawn = np.array([systematic(shares, u) for u in grid])
+    np.testing.assert_allclose(drawn.mean(axis=0), shares, atol=1e-9)
+    assert set(drawn.sum(axis=1)) == {3}
+    assert (np.abs(drawn - shares) < 1).all()
+
+
+def test_fair_shares_equally_within_budgets():
+    jobs = [Job("poor", 0, 9, 1.0), Job("a", 0, 9, 99.0), Job("b", 0, 9, 99.0)]
+    table = counts("fair", jobs, 3)
+    assert table[0]["poor"] == 1
+    assert {table[0]["a"], table[0]["b"]} == {2, 3}
+    assert table[1] == table[2] == {"poor": 0, "a": 3, "b": 3}
+
+
+def test_fair_serves_more_jobs_than_machines():
+    jobs = [Job(n, 0, 300, 999.0) for n in range(5)]
+    table = counts("fair", jobs, 300, prices=(1.0, 1.0))
+    for n in range(5):
+        assert np.mean([row[n] for row in table]) == pytest.approx(0.4, abs=0.09)
+
+
+def test_deadline_aware_serves_the_most_urgent_first():
+    jobs = [Job("later", 0, 9, 99.0), Job("soon", 0, 3, 4.0), Job("between", 0, 5, 1.0)]
+    assert counts("deadline-aware", jobs)[0] == {"later": 1, "soon": 4, "between": 1}
+    assert counts("deadline-aware", jobs, 2)[1] == {"later": 6, "soon": 0, "between": 0}
+
+
+def test_utility_per_price_prefers_steep_jobs_and_good_machines():
+    jobs = [Job("flat", 0, 40, 400.0, Power(1.0, 0.5)), Job("steep", 0, 40, 120.0, Power(9.0, 0.5))]
+    rates = [[0.9, 0.1, 0.9, 0.1]]
+    environment = started(instance(jobs, prices=[1.0] * 4, rates=rates))
+    policy = create_policy("utility-per-price")
+    policy.start(environment.problem, np.random.default_rng(0))
+    for t in range(30):
+        o = environment.observe(t, "react")
+        decision = policy.decide(o).copy()
+        policy.learn(environment.step(t, decision).feedback)
+        if t == 0:
+            assert (decision == 1).sum() >= 3
+    only = started(instance(jobs[1:], prices=[1.0] * 4, rates=rates))
+    policy = create_policy("utility-per-price:burst=0.6")
+    policy.start(only.problem, np.random.default_rng(0))
+    used = np.zeros(4)
+    for t in range(30):
+        decision = policy.decide(only.observe(t, "react")).copy()
+        policy.learn(only.step(t, decision).feedback)
+        used += decision >= 0
+    assert used[[0, 2]].sum() > 0.8 * used.sum()
+
+
+@pytest.mark.parametrize("name", ["fair", "deadline-aware"])
+def test_tasks_stay_where_they_are_when_nothing_changes(name):
+    jobs = [Job("a", 0, 20, 999.0), Job("b", 0, 20, 999.0)]
+    environment = started(instance(jobs, prices=[1.0] * 6))
+    policy = create_policy(name)
+    policy.start(environment.problem, np.random.default_rng(0))
+    first = None
+    for t in range(10):
+        decision = policy.decide(environment.observe(t, "react")).copy()
+        environment.step(t, decision)
+        first = decision if first is None else first
+        np.testing.assert_array_equal(decision, first)
