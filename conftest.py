@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c_works() -> None:
+    """Tests of Ctrl-C hold also where the whole session was started with it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _Prompt:

@@ -112,6 +112,15 @@ def test_ctrl_c_finishes_the_slot_and_saves(tmp_path):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_ignored_ctrl_c_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        run = Simulation(instance(), Interrupting(), 150, 2).run()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert run.slots == 150
+
+
 def test_periodic_checkpoints_survive_a_kill(tmp_path):
     path = tmp_path / "run.checkpoint"
     code = f"""

@@ -215,12 +215,16 @@ def simulate(
 
 @contextmanager
 def _interrupt_between_slots() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into a request to stop; a second one interrupts at once."""
+    """Turn the first Ctrl-C into a request to stop; a second one interrupts at once.
+
+    Where Ctrl-C is ignored, as for a process that a script starts in the background, it stays so.
+    """
     stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    before = signal.getsignal(signal.SIGINT)
+    elsewhere = threading.current_thread() is not threading.main_thread()
+    if elsewhere or before == signal.SIG_IGN:
         yield stop
         return
-    before = signal.getsignal(signal.SIGINT)
 
     def request(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
