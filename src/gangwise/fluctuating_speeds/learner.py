@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +27,7 @@ def unplayed_first(counts: Floats, bonus: Floats | float = 0.0) -> Floats:
 
 
 @dataclass
-class Learner:
+class Learner(ABC):
     """Binds, remembers and learns; a policy adds how it decides."""
 
     family = "fluctuating_speeds"
@@ -47,8 +48,9 @@ class Learner:
         self._statistics.decided(observation.slot, x)
         return x
 
+    @abstractmethod
     def _decide(self, observation: Observation, available: Bools) -> Bools:
-        raise NotImplementedError
+        """x(t), given the channels that may be used."""
 
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
         """Take in what came by now: several slots, in any order, or none."""

@@ -11,15 +11,14 @@ channel brings: they are scaled by one factor, and the net utility is normalised
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from gangwise.core.cluster import Channels
 from gangwise.core.delivery import Delivery
-from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.streams import Streams
 from gangwise.core.workload import BernoulliArrivals, OnOffArrivals, Workload
 from gangwise.fluctuating_speeds.costs import linear_cost
@@ -29,8 +28,9 @@ from gangwise.fluctuating_speeds.normalisation import Scale
 from gangwise.fluctuating_speeds.pool import Pool
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.speeds import BernoulliSpeeds, BetaSpeeds, NormalSpeeds, Speeds
+from gangwise.scenarios.drawn import DrawnScenario, checked
 
-__all__ = ["VARIATIONS", "ESDPScenario", "Settings", "checked"]
+__all__ = ["VARIATIONS", "ESDPScenario", "Settings"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,8 +44,6 @@ VARIATIONS: Mapping[str, tuple[str, tuple[Any, ...]]] = {
 }
 """Which setting a figure of §4 varies, and values to try. Figs. 2–4 vary the number of slots; Figs.
 7 and 8 vary ``delta`` and ``g``, which are arguments of the policies."""
-
-SettingsT = TypeVar("SettingsT", bound=BaseModel)
 
 
 class Settings(BaseModel):
@@ -108,21 +106,7 @@ class Settings(BaseModel):
         return self
 
 
-def checked(settings: type[SettingsT], name: str, given: Mapping[str, Any]) -> SettingsT:
-    """Settings of a scenario; ScenarioError or UnknownName names the one at fault."""
-    try:
-        return settings(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise UnknownName(
-                f"setting of scenario {name!r}", where, list(settings.model_fields)
-            ) from error
-        raise ScenarioError(f"scenario {name!r}: {where} {first['msg']}") from error
-
-
-class ESDPScenario:
+class ESDPScenario(DrawnScenario[Settings]):
     """Draws instances as :class:`Settings` says.
 
     Parameters
@@ -145,17 +129,7 @@ class ESDPScenario:
     family = "fluctuating_speeds"
 
     def __init__(self, *, name: str = "esdp-default-v1", **settings: Any):
-        self.name = name
-        self.settings = checked(Settings, name, settings)
-
-    @property
-    def slots(self) -> int:
-        """T of Table 3."""
-        return self.settings.slots
-
-    def describe(self) -> dict[str, Any]:
-        """The settings."""
-        return self.settings.model_dump(mode="json")
+        super().__init__(name, checked(Settings, name, settings))
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """Draw the instance of a seed."""

@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.streams import Streams
 from gangwise.core.workload import BernoulliArrivals
 from gangwise.fluctuating_speeds.gang.environment import GangSpeedsInstance
 from gangwise.fluctuating_speeds.gang.problem import GangSpeedsProblem
 from gangwise.fluctuating_speeds.normalisation import Scale
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds
+from gangwise.scenarios.drawn import DrawnScenario, checked
 
 __all__ = ["ESDPGangScenario", "ESDPGangSettings", "small_scenario"]
 
@@ -81,7 +81,7 @@ class ESDPGangSettings(BaseModel):
         return self
 
 
-class ESDPGangScenario:
+class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
     """Draws instances as :class:`ESDPGangSettings` says.
 
     Parameters
@@ -104,25 +104,7 @@ class ESDPGangScenario:
     family = "fluctuating_speeds_gang"
 
     def __init__(self, *, name: str = "esdp-gang-v1", **settings: Any):
-        self.name = name
-        try:
-            self.settings = ESDPGangSettings(**settings)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            if first["type"] == "extra_forbidden":
-                known = list(ESDPGangSettings.model_fields)
-                raise UnknownName(f"setting of scenario {name!r}", where, known) from error
-            raise ScenarioError(f"scenario {name!r}: {where} {first['msg']}") from error
-
-    @property
-    def slots(self) -> int:
-        """How many slots a run has unless told otherwise."""
-        return self.settings.slots
-
-    def describe(self) -> dict[str, Any]:
-        """The settings."""
-        return self.settings.model_dump(mode="json")
+        super().__init__(name, checked(ESDPGangSettings, name, settings))
 
     def instance(self, seed: int) -> GangSpeedsInstance:
         """Draw the instance of a seed."""

@@ -22,7 +22,7 @@ from gangwise.fluctuating_speeds.pool import Pool
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.replayed import ReplayedSpeeds
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds, Speeds
-from gangwise.scenarios.esdp import checked
+from gangwise.scenarios.drawn import DrawnScenario, checked
 from gangwise.traces.gavel_throughputs import GavelThroughputs
 from gangwise.traces.mini_batch_time import MiniBatchTime
 
@@ -91,7 +91,7 @@ def _folder(name: str, settings: _Common, what: str) -> str:
     return settings.folder
 
 
-class GavelScenario:
+class GavelScenario(DrawnScenario[GavelSettings]):
     """Measured throughputs: job types are jobs of Gavel's table, servers are of a GPU model.
 
     The mean utility of a channel is the job's throughput on the server's model relative to its best
@@ -108,23 +108,13 @@ class GavelScenario:
     family = "fluctuating_speeds"
 
     def __init__(self, *, name: str = "esdp-gavel-v1", **settings: Any):
-        self.name = name
-        self.settings = checked(GavelSettings, name, {**settings})
+        super().__init__(name, checked(GavelSettings, name, settings))
         self.table = GavelThroughputs(_folder(name, self.settings, "simulation_throughputs.json"))
         if self.settings.job_types > len(self.table.jobs):
             raise ScenarioError(
                 f"scenario {name!r}: the table has {len(self.table.jobs)} jobs that run somewhere; "
                 f"{self.settings.job_types} job types were asked for"
             )
-
-    @property
-    def slots(self) -> int:
-        """How many slots a run has unless told otherwise."""
-        return self.settings.slots
-
-    def describe(self) -> dict[str, Any]:
-        """The settings."""
-        return self.settings.model_dump(mode="json")
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """Draw the instance of a seed."""
@@ -158,7 +148,7 @@ class GavelScenario:
         )
 
 
-class MiniBatchScenario:
+class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
     """Recorded iteration times: job types are jobs, servers are their workers' places.
 
     Each worker is a server of its own with one channel, from its job. The utility of a channel is
@@ -176,18 +166,8 @@ class MiniBatchScenario:
     family = "fluctuating_speeds"
 
     def __init__(self, *, name: str = "esdp-mini-batch-v1", **settings: Any):
-        self.name = name
-        self.settings = checked(MiniBatchSettings, name, {**settings})
+        super().__init__(name, checked(MiniBatchSettings, name, settings))
         self.trace = MiniBatchTime(_folder(name, self.settings, "job_1_norm.csv and so on"))
-
-    @property
-    def slots(self) -> int:
-        """How many slots a run has unless told otherwise."""
-        return self.settings.slots
-
-    def describe(self) -> dict[str, Any]:
-        """The settings."""
-        return self.settings.model_dump(mode="json")
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """The recorded workers; only arrivals and draws depend on the seed."""

@@ -12,15 +12,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.errors import ScenarioError
 from gangwise.core.streams import Streams
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, OnOffArrivals, Workload
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem
 from gangwise.gain_overhead.utilities import Utilities
+from gangwise.scenarios.drawn import DrawnScenario, checked
 
 __all__ = ["OGASchedScenario", "Settings", "authors_scenario"]
 
@@ -72,7 +72,7 @@ class Settings(BaseModel):
         return self
 
 
-class OGASchedScenario:
+class OGASchedScenario(DrawnScenario[Settings]):
     """Draws instances as :class:`Settings` says.
 
     Parameters
@@ -95,27 +95,7 @@ class OGASchedScenario:
     family = "gain_overhead"
 
     def __init__(self, *, name: str = "ogasched-default-v1", **settings: Any):
-        self.name = name
-        try:
-            self.settings = Settings(**settings)
-        except ValidationError as error:
-            known = list(Settings.model_fields)
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            if first["type"] == "extra_forbidden":
-                from gangwise.core.errors import UnknownName
-
-                raise UnknownName(f"setting of scenario {name!r}", where, known) from error
-            raise ScenarioError(f"scenario {name!r}: {where} {first['msg']}") from error
-
-    @property
-    def slots(self) -> int:
-        """T of Table 1."""
-        return self.settings.slots
-
-    def describe(self) -> dict[str, Any]:
-        """The settings."""
-        return self.settings.model_dump(mode="json")
+        super().__init__(name, checked(Settings, name, settings))
 
     def instance(self, seed: int) -> GainOverheadInstance:
         """Draw the instance of a seed."""

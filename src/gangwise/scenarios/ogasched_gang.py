@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.streams import Streams
 from gangwise.core.workload import BernoulliArrivals, OnOffArrivals
 from gangwise.gain_overhead.gang.environment import GangInstance
 from gangwise.gain_overhead.gang.problem import GangProblem
 from gangwise.gain_overhead.utilities import Utilities
+from gangwise.scenarios.drawn import DrawnScenario, checked
 from gangwise.scenarios.ogasched import DEVICES, KINDS, OUR_MOST
 
 __all__ = ["GangScenario", "GangSettings"]
@@ -87,7 +87,7 @@ class GangSettings(BaseModel):
         return self
 
 
-class GangScenario:
+class GangScenario(DrawnScenario[GangSettings]):
     """Draws instances as :class:`GangSettings` says.
 
     Parameters
@@ -110,25 +110,7 @@ class GangScenario:
     family = "gain_overhead_gang"
 
     def __init__(self, *, name: str = "ogasched-gang-v1", **settings: Any):
-        self.name = name
-        try:
-            self.settings = GangSettings(**settings)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            if first["type"] == "extra_forbidden":
-                known = list(GangSettings.model_fields)
-                raise UnknownName(f"setting of scenario {name!r}", where, known) from error
-            raise ScenarioError(f"scenario {name!r}: {where} {first['msg']}") from error
-
-    @property
-    def slots(self) -> int:
-        """How many slots a run has unless told otherwise."""
-        return self.settings.slots
-
-    def describe(self) -> dict[str, Any]:
-        """The settings."""
-        return self.settings.model_dump(mode="json")
+        super().__init__(name, checked(GangSettings, name, settings))
 
     def instance(self, seed: int) -> GangInstance:
         """Draw the instance of a seed."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from gangwise.approximation_jobs.inputs import rate_generator
 from gangwise.approximation_jobs.offline import ComparedInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem
 from gangwise.approximation_jobs.rates import GammaPeriods
 from gangwise.approximation_jobs.workloads import SyntheticJobs, price_machines
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.scenarios.drawn import DrawnScenario, checked
 
 __all__ = ["OPMScenario", "Settings"]
 
@@ -53,7 +53,7 @@ class Settings(BaseModel):
     enforce: bool = Field(True, description="tasks that a budget cannot pay are not executed")
 
 
-class OPMScenario:
+class OPMScenario(DrawnScenario[Settings]):
     """Draws instances as :class:`Settings` says.
 
     Parameters
@@ -76,25 +76,7 @@ class OPMScenario:
     family = "approximation_jobs"
 
     def __init__(self, *, name: str = "opm-default-v1", **settings: Any):
-        self.name = name
-        try:
-            self.settings = Settings(**settings)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            if first["type"] == "extra_forbidden":
-                known = list(Settings.model_fields)
-                raise UnknownName(f"setting of scenario {name!r}", where, known) from error
-            raise ScenarioError(f"scenario {name!r}: {where} {first['msg']}") from error
-
-    @property
-    def slots(self) -> int:
-        """T."""
-        return self.settings.slots
-
-    def describe(self) -> dict[str, Any]:
-        """The settings."""
-        return self.settings.model_dump(mode="json")
+        super().__init__(name, checked(Settings, name, settings))
 
     def instance(self, seed: int) -> ComparedInstance:
         """The instance of a seed; jobs and rates are drawn as a run of this seed draws them."""

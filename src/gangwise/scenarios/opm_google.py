@@ -26,7 +26,7 @@ from gangwise.approximation_jobs.rates import GammaPeriods
 from gangwise.approximation_jobs.workloads import load_of, paper_jobs, price_machines
 from gangwise.core.errors import ScenarioError
 from gangwise.core.streams import Streams
-from gangwise.scenarios.esdp import checked
+from gangwise.scenarios.drawn import checked
 from gangwise.traces.fidelity import Fidelity, Stage
 from gangwise.traces.google_2011 import GoogleJobEvents, Lifetimes
 
