@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from gangwise.approximation_jobs.problem import ApproximationProblem
 from gangwise.approximation_jobs.table import Rows
+from gangwise.core.delivery import Mailbox
 from gangwise.core.errors import InfeasibleDecision
 
 __all__ = ["Feedback", "Post", "tasks_of"]
@@ -117,7 +117,7 @@ def _check_capacity(
 class Post:
     """Feedback on its way; what arrives also tells how much work was done for jobs still there."""
 
-    _waiting: list[tuple[int, int, Feedback, Ints, Floats, Ints]] = field(default_factory=list)
+    _mailbox: Mailbox[tuple[Feedback, Ints, Floats, Ints]] = field(default_factory=Mailbox)
 
     def send(
         self, rows: Rows, delay: int, feedback: Feedback, row: Ints, work: Floats
@@ -134,14 +134,9 @@ class Post:
         row, work : ndarray of shape [n]
             Table row of each task, and the work that it did.
         """
-        slot = feedback.slot
-        if delay >= 0:
-            heapq.heappush(
-                self._waiting, (slot + delay, slot, feedback, row, work, rows.serial[row])
-            )
+        parcel = (feedback, row, work, rows.serial[row])
         arrived = []
-        while self._waiting and self._waiting[0][0] <= slot:
-            _, _, each, row, work, serial = heapq.heappop(self._waiting)
+        for each, row, work, serial in self._mailbox.exchange(feedback.slot, delay, parcel):
             same = rows.serial[row] == serial  # the job may have left, and its row be another's
             rows.told += np.bincount(row[same], work[same], minlength=rows.told.size)
             arrived.append(each)

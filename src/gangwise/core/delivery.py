@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import heapq
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.errors import ScenarioError
 
-__all__ = ["Delivery"]
+__all__ = ["Delivery", "Mailbox"]
+
+FeedbackT = TypeVar("FeedbackT")
 
 
 @dataclass(frozen=True)
@@ -61,3 +64,28 @@ class Delivery:
         else:
             delays = np.full(slots, int(self.delay), dtype=np.int64)
         return np.where(lost, -1, delays)
+
+
+@dataclass
+class Mailbox(Generic[FeedbackT]):
+    """Feedback on its way: posted with a delay, handed out when it is due, oldest slot first.
+
+    Examples
+    --------
+    >>> mailbox = Mailbox[str]()
+    >>> [mailbox.exchange(t, delay, f"slot {t}") for t, delay in enumerate([1, -1, 0])]
+    [(), ('slot 0',), ('slot 2',)]
+    """
+
+    _waiting: list[tuple[int, int, FeedbackT]] = field(default_factory=list)
+
+    def exchange(self, slot: int, delay: int, feedback: FeedbackT) -> tuple[FeedbackT, ...]:
+        """Post the feedback of ``slot`` (a delay of −1 loses it) and take what is due by now."""
+        if delay == 0 and not self._waiting:
+            return (feedback,)
+        if delay >= 0:
+            heapq.heappush(self._waiting, (slot + delay, slot, feedback))
+        due = []
+        while self._waiting and self._waiting[0][0] <= slot:
+            due.append(heapq.heappop(self._waiting)[2])
+        return tuple(due)

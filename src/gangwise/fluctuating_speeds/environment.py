@@ -5,14 +5,13 @@ Only channels that were on tell their utility (semi-bandit feedback), late or ne
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.delivery import Delivery
+from gangwise.core.delivery import Delivery, Mailbox
 from gangwise.core.environment import Comparator, Outcome
 from gangwise.core.errors import ScenarioError
 from gangwise.core.policy import Timing
@@ -92,7 +91,7 @@ class FluctuatingSpeedsEnvironment:
         self._arrivals = np.empty((0, self.problem.L), dtype=np.int64)
         self._utilities = np.empty((0, self.problem.E))
         self._first = 0
-        self._waiting: list[tuple[int, int, Feedback]] = []
+        self._mailbox = Mailbox[Feedback]()
         self._regime: int | None = None
         self._mean = np.empty(0)
 
@@ -137,18 +136,8 @@ class FluctuatingSpeedsEnvironment:
             float(arrivals.sum()),
             float(on.size),
         )
-        told = self._deliver(slot, int(self._due[row]), Feedback(slot, on, net))
+        told = self._mailbox.exchange(slot, int(self._due[row]), Feedback(slot, on, net))
         return Outcome(float(net.sum()), told, metrics)
-
-    def _deliver(self, slot: int, delay: int, feedback: Feedback) -> tuple[Feedback, ...]:
-        if delay == 0 and not self._waiting:
-            return (feedback,)
-        if delay >= 0:
-            heapq.heappush(self._waiting, (slot + delay, slot, feedback))
-        told = []
-        while self._waiting and self._waiting[0][0] <= slot:
-            told.append(heapq.heappop(self._waiting)[2])
-        return tuple(told)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,14 +6,13 @@ sit there, because they all meet the same speed of that server in that slot.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.delivery import Delivery
+from gangwise.core.delivery import Delivery, Mailbox
 from gangwise.core.environment import Comparator, Outcome
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.policy import Timing
@@ -60,7 +59,7 @@ class GangSpeedsEnvironment:
         self._noise, self._fate = noise.spawn(2)
         self._arrivals = np.empty((0, self.problem.L), dtype=np.int64)
         self._first = 0
-        self._waiting: list[tuple[int, int, Feedback]] = []
+        self._mailbox = Mailbox[Feedback]()
         self._regime: int | None = None
         self._means = np.empty(0)
 
@@ -99,16 +98,8 @@ class GangSpeedsEnvironment:
             float(np.unique(problem.channels.job_type[on]).size), float(n.sum()),
             problem.utilisation(placement),
         )  # fmt: skip
-        told = self._deliver(slot, int(self._due[row]), Feedback(slot, on, net))
+        told = self._mailbox.exchange(slot, int(self._due[row]), Feedback(slot, on, net))
         return Outcome(float(n @ net), told, metrics)
-
-    def _deliver(self, slot: int, delay: int, feedback: Feedback) -> tuple[Feedback, ...]:
-        if delay >= 0:
-            heapq.heappush(self._waiting, (slot + delay, slot, feedback))
-        told = []
-        while self._waiting and self._waiting[0][0] <= slot:
-            told.append(heapq.heappop(self._waiting)[2])
-        return tuple(told)
 
 
 @dataclass(frozen=True, eq=False)
