@@ -37,13 +37,15 @@ Floats = npt.NDArray[np.float64]
 DEVICES = ("cpu", "mem", "gpu")
 
 VARIATIONS: Mapping[str, tuple[str, tuple[Any, ...]]] = {
-    "fig-5": ("servers", (20, 40, 60, 80, 100, 120)),
     "fig-6": ("fraction", (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)),
     "fig-9": ("rho", (0.3, 0.5, 0.7, 0.8, 0.9, 1.0)),
     "fig-10": ("density", (0.05, 0.1, 0.15, 0.2, 0.3)),
+    "fig-11": ("job_types", (4, 6, 8, 10, 12)),
+    "fig-12": ("servers", (20, 40, 60, 80, 100, 120)),
 }
-"""Which setting a figure of §4 varies, and values to try. Figs. 2–4 vary the number of slots; Figs.
-7 and 8 vary ``delta`` and ``g``, which are arguments of the policies."""
+"""Which setting a figure of §4 varies, and values to try. Figs. 2–4 and 13 vary the number of
+slots, Fig. 5 shows computation times, Figs. 7 and 8 vary ``delta`` and ``g``, which are arguments of
+the policies."""
 
 
 class Settings(BaseModel):
