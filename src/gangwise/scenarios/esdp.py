@@ -44,8 +44,8 @@ VARIATIONS: Mapping[str, tuple[str, tuple[Any, ...]]] = {
     "fig-12": ("servers", (20, 40, 60, 80, 100, 120)),
 }
 """Which setting a figure of §4 varies, and values to try. Figs. 2–4 and 13 vary the number of
-slots, Fig. 5 shows computation times, Figs. 7 and 8 vary ``delta`` and ``g``, which are arguments of
-the policies."""
+slots, Fig. 5 shows computation times, Figs. 7 and 8 vary ``delta`` and ``g``, arguments of the
+policies."""
 
 
 class Settings(BaseModel):
