@@ -16,7 +16,7 @@ from tests.gain_overhead.gang.cases import fuzzed, problem
 from tests.reference import gang as reference
 
 
-def agrees(servers: Placement) -> None:
+def assert_books_agree(servers: Placement) -> None:
     """What the kernels carry along is what the placement says."""
     p, held, where = servers.problem, servers.held, servers.decision()
     left = p.cluster.capacity.copy()
@@ -47,7 +47,7 @@ def test_put_and_take_keep_the_books(seed):
         else:
             e = p.channel_of[p.task_job_type[q], rng.choice(np.flatnonzero(p.fits[q]))]
             put(servers.gangs, servers.held, q, e)
-    agrees(servers)
+    assert_books_agree(servers)
 
 
 @pytest.mark.parametrize("order", [job_by_job, round_robin])
@@ -74,7 +74,7 @@ def test_greedy_is_its_plain_twin():
         servers = Placement(p)
         servers.greedy(active)
         got = servers.decision()
-        agrees(servers)
+        assert_books_agree(servers)
         expected = np.array(reference.Plain(p, server_size(p)).greedy(active))
         for l in range(p.L):  # equal tasks of a job may trade places
             mine = p.task_job_type == l
@@ -96,7 +96,7 @@ def test_improving_never_lowers_the_reward_and_often_raises_it():
             servers.in_order(*job_by_job(p, np.arange(p.L)), 0.0, server_size(p))
         before = p.reward(active, servers.decision()).reward
         times = servers.improve(active, 3)
-        agrees(servers)
+        assert_books_agree(servers)
         after = p.reward(active, servers.decision()).reward
         assert after > before if times else after == pytest.approx(before)
         helped += times > 0
