@@ -1,0 +1,175 @@
+"""``gangwise compare`` and ``gangwise run``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import gangwise
+from gangwise.cli.options import (
+    Json,
+    Settings,
+    Slots,
+    Target,
+    comparator_names,
+    open_target,
+    policy_names,
+    progress_bar,
+    say,
+    seed_list,
+)
+from gangwise.core.errors import ScenarioError, StoreError
+
+if TYPE_CHECKING:
+    from gangwise.core.run import Run
+
+__all__ = ["compare_command", "run_command"]
+
+
+def compare_command(
+    target: Target,
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            help="Names separated by commas, arguments after a colon: "
+            "drf,ogasched-react:steps=5,fraction=0.2. All of the family by default."
+        ),
+    ] = None,
+    slots: Slots = None,
+    seeds: Annotated[
+        str, typer.Option(help="How many (5 means 0 to 4), or a list: 3,7,9.")
+    ] = "5",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for rewards.parquet, figures and report.html.")
+    ] = None,
+    optimum_slots: Annotated[
+        int, typer.Option(help="Slots per seed on which the optimum of a slot is solved.")
+    ] = 200,
+    comparators: Annotated[
+        str | None, typer.Option(help="Names separated by commas, or 'none'. All by default.")
+    ] = None,
+    settings: Settings = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a comparison that was stopped.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare policies: same instances, same arrivals, one table, and pictures with --out."""
+    from gangwise.experiments.comparison import compare
+
+    scenario = open_target(target, settings)
+    names = policy_names(policies, scenario.family)
+    checkpoints = None if out is None else _checkpoints(out, resume)
+    with progress_bar(saved=out is not None) as tell:
+        comparison = compare(
+            scenario, names, slots, seed_list(seeds), comparator_names(comparators), optimum_slots,
+            checkpoints, tell,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps(comparison.as_dict(), indent=2, allow_nan=False))
+    else:
+        from rich.console import Console
+
+        from gangwise.report.tables import rich_table
+
+        console = Console()
+        console.print(rich_table(comparison))
+    if out is not None:
+        written = comparison.write(out, shlex.join(["gangwise", *sys.argv[1:]]))
+        _write_fidelity(scenario, out)
+        assert checkpoints is not None
+        shutil.rmtree(checkpoints, ignore_errors=True)
+        say(f"wrote {', '.join(path.name for path in written)} to {out}")
+
+
+def run_command(
+    target: Target,
+    policy: Annotated[str, typer.Argument(help="A policy, as in: ogasched-react:steps=5")],
+    slots: Slots = None,
+    seed: Annotated[int, typer.Option(help="Draws the instance, its arrivals and the noise.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="A .parquet or .csv file for the per-slot rows.")
+    ] = None,
+    versus: Annotated[
+        str | None, typer.Option(help="Also report the regret against this comparator.")
+    ] = None,
+    settings: Settings = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run one policy and print what it earned."""
+    from gangwise.core.simulation import Simulation
+
+    scenario = open_target(target, settings)
+    checkpoint = None if out is None else out.with_name(out.name + ".checkpoint")
+    if out is not None and out.suffix not in (".parquet", ".csv"):
+        raise ScenarioError(f"--out {out}: write per-slot rows to a .parquet or .csv file")
+    if checkpoint is not None and checkpoint.exists() and not resume:
+        raise StoreError(f"{checkpoint} holds a run that was stopped; add --resume, or delete it")
+    with progress_bar(saved=out is not None) as tell:
+        if resume and checkpoint is not None and checkpoint.exists():
+            simulation = Simulation.load(checkpoint)
+        else:
+            played = scenario.slots if slots is None else slots
+            simulation = Simulation(
+                scenario.instance(seed), gangwise.create_policy(policy), played, seed, policy
+            )
+        total = simulation.slots
+        result = simulation.run(checkpoint, progress=lambda done: tell(policy, done, total))
+    summary = {"scenario": scenario.name, **result.summary()}
+    if versus is not None:
+        summary["regret"] = {versus: result.regret(versus)}
+    if out is not None:
+        _write_rows(result, out)
+        assert checkpoint is not None
+        checkpoint.unlink(missing_ok=True)
+        say(f"wrote {result.slots} rows to {out}")
+    if as_json:
+        print(json.dumps(summary, indent=2))
+    else:
+        for key, value in summary.items():
+            print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
+
+
+def _checkpoints(out: Path, resume: bool) -> Path:
+    folder = out / "checkpoints"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot write results to {out}: {error}") from error
+    if folder.exists() and any(folder.iterdir()) and not resume:
+        raise StoreError(
+            f"{folder} holds a comparison that was stopped; add --resume to go on with it, or "
+            "delete the folder to start afresh"
+        )
+    return folder
+
+
+def _write_rows(result: Run, out: Path) -> None:
+    import polars as pl
+
+    frame = pl.DataFrame(list(result.rows()))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if out.suffix == ".csv":
+            frame.write_csv(out)
+        else:
+            frame.write_parquet(out)
+    except OSError as error:
+        raise StoreError(f"cannot write {out}: {error}") from error
+
+
+def _write_fidelity(scenario: Any, out: Path) -> None:
+    """What a trace held and what was dropped, beside the results."""
+    if hasattr(scenario, "fidelity"):
+        report = scenario.fidelity()
+        (out / "fidelity.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
+        (out / "fidelity.txt").write_text(str(report) + "\n")
