@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Fidelity", "Stage", "device_totals", "implied_load", "of_tables", "period"]
 
 Floats = npt.NDArray[np.float64]
-UNITS = {"cpu": "cores", "mem": "GiB"}
+UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 
 
 class Stage(NamedTuple):
@@ -50,6 +50,8 @@ class Fidelity:
     notes : tuple of str
     digests : mapping of str to str
         SHA-256 of each file.
+    units : mapping of str to str
+        Of ``cpu``, ``mem`` and ``gpu``.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Fidelity:
     load: Mapping[str, float]
     notes: tuple[str, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=lambda: dict(UNITS))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
@@ -101,7 +104,7 @@ class Fidelity:
                 lines.append(f"    {count:8d}  {why} (first in row {row})")
         lines.append(f"  {'device type':<16s}{'capacity':>12s}  {'unit':<8s}{'implied load':>13s}")
         for device, total in self.capacity.items():
-            unit = UNITS.get(device, "GPUs")
+            unit = self.units[device.split(":")[0]]
             load = f"{100 * self.load[device]:.1f} %" if device in self.load else "-"
             lines.append(f"  {device:<16s}{total:12.10g}  {unit:<8s}{load:>13s}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
@@ -155,6 +158,8 @@ def implied_load(tables: Tables, first: float, last: float) -> dict[str, float]:
     created, deleted = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
     share = np.clip(np.minimum(deleted, last) - np.maximum(created, first), 0.0, None)
     share /= max(last - first, 1.0)
+    if "tasks" in jobs.columns:
+        share *= jobs["tasks"].to_numpy()
     held = {name: float(share @ jobs[name].to_numpy()) for name in ("cpu", "mem", "gpu")}
     present = {name[4:]: total for name, total in totals.items() if name.startswith("gpu:")}
     held.update({f"gpu:{model}": 0.0 for model in present})
@@ -179,5 +184,5 @@ def of_tables(tables: Tables) -> Fidelity:
     return Fidelity(
         tables.trace, tables.stages, first, last, len(tables.servers), len(jobs),
         device_totals(tables), implied_load(tables, first, last), (*tables.notes, note),
-        tables.digests,
+        tables.digests, tables.units,
     )  # fmt: skip

@@ -27,13 +27,16 @@ class Column:
     ----------
     name : str
     number : bool
-        A finite number from 0 to ``most``; otherwise text.
+        A finite number from ``least`` to ``most``; otherwise text.
     whole : bool
-        The number must be whole.
-    most : float
-        Larger numbers are refused; by default what no quantity or time in a trace reaches.
+        The number must be whole, though it may be written as ``1.0``.
+    least, most : float
+        Numbers beyond are refused; by default negative ones, and what no quantity or time in a
+        trace reaches.
     empty : bool
-        Whether a text may be empty. A number may not.
+        Whether a field may be empty: a missing number is null, a missing text is empty.
+    pattern : str
+        A regular expression that a whole text must match, unless it is empty and may be.
     needed : bool
         Whether a file without the column is refused.
     also : tuple of str
@@ -43,8 +46,10 @@ class Column:
     name: str
     number: bool = True
     whole: bool = False
+    least: float = 0.0
     most: float = 1e12
     empty: bool = False
+    pattern: str = ""
     needed: bool = True
     also: tuple[str, ...] = ()
 
@@ -69,6 +74,9 @@ class Schema:
     header : bool
         Whether the first line names the columns (in any order); without one, fields are in the
         order of ``columns``.
+    separator : str
+    json : bool
+        Every line is a JSON object; a column named ``a.b`` is field ``b`` of object ``a``.
     unique : str
         The column whose values must differ; of equal ones the first row is used.
     checks : tuple of Check
@@ -79,6 +87,8 @@ class Schema:
     header: bool = True
     unique: str = ""
     checks: tuple[Check, ...] = ()
+    separator: str = ","
+    json: bool = False
 
     def place(self, header: Sequence[str]) -> dict[str, int]:
         """Where each column of the schema stands in a header; absent ones are left out."""

@@ -162,11 +162,15 @@ def _text_reason(columns: Sequence[Column], width: int) -> pl.Expr:
         (fields.list.len() != width, "the number of fields is not that of the columns"),
     ]  # fmt: skip
     for c in columns:
-        if c.number or not c.empty:
-            rules.append((pl.col(c.name) == "", f"{c.name} is empty"))
+        blank = pl.col(c.name) == ""
+        if not c.empty:
+            rules.append((blank, f"{c.name} is empty"))
         if c.number:
             number = pl.col(c.name).cast(pl.Float64, strict=False)
-            rules.append((number.is_null(), f"{c.name} is not a number"))
+            rules.append((number.is_null() & ~blank, f"{c.name} is not a number"))
+        elif c.pattern:
+            fits = pl.col(c.name).str.contains(f"^(?:{c.pattern})$")
+            rules.append((~fits & ~blank, f"{c.name} does not look like one"))
     return pl.coalesce(
         *(pl.when(broken).then(pl.lit(why)) for broken, why in rules), pl.lit(None, pl.String)
     ).alias("reason")
@@ -179,7 +183,10 @@ def _number_rules(columns: Sequence[Column]) -> list[tuple[str, pl.Expr]]:
     for c in (column for column in columns if column.number):
         value = pl.col(c.name)
         rules.append((f"{c.name} is not finite", ~value.is_finite()))
-        rules.append((f"{c.name} is negative", value < 0))
+        if c.least == 0:
+            rules.append((f"{c.name} is negative", value < 0))
+        else:
+            rules.append((f"{c.name} is less than {c.least:g}", value < c.least))
         rules.append((f"{c.name} is larger than {c.most:g}", value > c.most))
         if c.whole:
             rules.append((f"{c.name} is not a whole number", value != value.floor()))

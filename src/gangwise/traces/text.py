@@ -16,7 +16,7 @@ from gangwise.core.errors import TraceError
 if TYPE_CHECKING:
     from gangwise.traces.schema import Schema
 
-__all__ = ["complain", "header_of", "read_text", "split_line", "split_lines"]
+__all__ = ["complain", "first_lines", "header_of", "read_text", "split_line", "split_lines"]
 
 GZIP = b"\x1f\x8b"
 NOT_TEXT = (
@@ -64,8 +64,8 @@ def read_text(path: Path) -> tuple[str, str]:
     return data.decode("utf-8-sig", errors="replace"), hashlib.sha256(stored).hexdigest()
 
 
-def header_of(path: Path) -> list[str]:
-    """Fields of the first line, read without the rest of the file; empty when unreadable."""
+def first_lines(path: Path, lines: int = 20) -> list[str]:
+    """Lines from the start of a file, read without the rest of it; empty when unreadable."""
     try:
         with path.open("rb") as file:
             data = file.read(ENOUGH_FOR_A_HEADER)
@@ -73,7 +73,15 @@ def header_of(path: Path) -> list[str]:
             data = zlib.decompressobj(31).decompress(data, ENOUGH_FOR_A_HEADER)
     except (OSError, zlib.error):
         return []
-    lines = split_lines(data.decode("utf-8-sig", errors="replace"))
+    found = split_lines(data.decode("utf-8-sig", errors="replace"))
+    if len(data) == ENOUGH_FOR_A_HEADER:
+        found = found[:-1]  # cut off
+    return found[:lines]
+
+
+def header_of(path: Path) -> list[str]:
+    """Fields of the first line, read without the rest of the file; empty when unreadable."""
+    lines = first_lines(path, 1)
     return [field.strip() for field in split_line(lines[0]) or []] if lines else []
 
 
@@ -89,16 +97,16 @@ def split_lines(text: str) -> list[str]:
     return lines
 
 
-def split_line(line: str) -> list[str] | None:
+def split_line(line: str, separator: str = ",") -> list[str] | None:
     """Fields of one line; None when its quotes do not match.
 
     >>> split_line('a,"b,c"'), split_line('a,"b')
     (['a', 'b,c'], None)
     """
     if '"' not in line:
-        return line.split(",")
+        return line.split(separator)
     try:
-        return next(csv.reader([line], strict=True))
+        return next(csv.reader([line], delimiter=separator, strict=True))
     except csv.Error:
         return None
 

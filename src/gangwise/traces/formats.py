@@ -1,0 +1,133 @@
+"""What a trace format is: where it is published, which tables it has, and what their files hold.
+
+Files are recognised by what is in them, not by what they are called: a file is a table's if its
+first lines read as rows of the table's schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangwise.traces.schema import Column, Schema
+from gangwise.traces.text import first_lines, split_line
+
+__all__ = ["Format", "TableFile", "files_of", "recognise"]
+
+ENDINGS = (".csv", ".csv.gz", ".tar.gz", ".json", ".json.gz", ".jsonl", ".txt", ".gz")
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table of a trace, in one file or in several.
+
+    Parameters
+    ----------
+    name : str
+    schema : Schema
+    usual : str
+        A regular expression for the names of its published files, ending left out. Of several
+        files that could be the table, those with a usual name are.
+    parts : bool
+        Whether it is published in parts, ``part-NNNNN-of-NNNNN``.
+    needed : bool
+        Whether a workload cannot be made without it.
+    """
+
+    name: str
+    schema: Schema
+    usual: str = ""
+    parts: bool = False
+    needed: bool = False
+
+
+@dataclass(frozen=True)
+class Format:
+    """A trace as it is published.
+
+    Parameters
+    ----------
+    name : str
+        As it is registered.
+    title : str
+    published : str
+        Address of its description.
+    licence : str
+    tables : tuple of TableFile
+    span, size : str
+        How long the trace is and how large its files are, as published; empty when not known.
+    """
+
+    name: str
+    title: str
+    published: str
+    licence: str
+    tables: tuple[TableFile, ...]
+    span: str = ""
+    size: str = ""
+
+    def table(self, name: str) -> TableFile:
+        """The table of this name."""
+        return next(table for table in self.tables if table.name == name)
+
+
+def files_of(path: Path) -> list[Path]:
+    """A file itself, or the files of a directory and of the directories in it, by name."""
+    if not path.is_dir():
+        return [path]
+    found = [*path.iterdir(), *(f for d in path.iterdir() if d.is_dir() for f in d.iterdir())]
+    return sorted(f for f in found if f.is_file() and f.name.lower().endswith(ENDINGS))
+
+
+def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, TableFile]]:
+    """What a file could be, judged by its first lines; of several, those of the usual name."""
+    lines = first_lines(path)
+    found = [
+        (form, table) for form in formats for table in form.tables
+        if lines and reads_as(table.schema, lines)
+    ]  # fmt: skip
+    usual = [(form, table) for form, table in found if has_usual_name(path, table)]
+    return usual or found
+
+
+def has_usual_name(path: Path, table: TableFile) -> bool:
+    """Whether a file, or the folder that its parts are in, is called as published."""
+    stem = path.name.split(".")[0]
+    if table.parts and re.fullmatch(r"part-\d+-of-\d+", stem):
+        stem = path.parent.name
+    return bool(table.usual) and re.fullmatch(table.usual, stem) is not None
+
+
+def reads_as(schema: Schema, lines: list[str]) -> bool:
+    """Whether lines from the start of a file are a header, or rows, of a schema.
+
+    With a header, it must have every needed column. Without one, more than half of the rows must
+    hold what the columns ask for.
+    """
+    rows = [split_line(line, schema.separator) for line in lines]
+    first = [field.strip() for field in rows[0] or []]
+    if schema.header:
+        return schema.matches(first)
+    if schema.matches(first):
+        rows = rows[1:]
+    good = [
+        row is not None
+        and len(row) == len(schema.columns)
+        and all(_holds(column, field.strip()) for column, field in zip(schema.columns, row))
+        for row in rows
+    ]
+    return 2 * sum(good) > len(good)
+
+
+def _holds(column: Column, field: str) -> bool:
+    if not field:
+        return column.empty
+    if not column.number:
+        return not column.pattern or re.fullmatch(column.pattern, field) is not None
+    try:
+        number = float(field)
+    except ValueError:
+        return False
+    return column.least <= number <= column.most and not (column.whole and number % 1)
