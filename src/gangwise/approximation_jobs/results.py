@@ -49,6 +49,10 @@ class Results:
         table = np.array(self._data, dtype=np.float64).reshape(-1, len(COLUMNS))
         return table[:, COLUMNS.index(column)]
 
+    def columns(self) -> dict[str, Floats]:
+        """All columns by name."""
+        return {column: self[column] for column in COLUMNS}
+
     @property
     def budget_use(self) -> Floats:
         """C_j / B_j of each job (Fig. 1b)."""

@@ -15,6 +15,8 @@ import gangwise
 from gangwise.cli.compare import compare_command, run_command
 from gangwise.cli.listing import list_command
 from gangwise.cli.options import say
+from gangwise.cli.reproduce import reproduce_command
+from gangwise.cli.sweep import sweep_command
 from gangwise.core.errors import GangwiseError
 
 __all__ = ["app", "main"]
@@ -39,6 +41,8 @@ def _root(
 
 app.command("compare")(compare_command)
 app.command("run")(run_command)
+app.command("sweep")(sweep_command)
+app.command("reproduce")(reproduce_command)
 app.command("list")(list_command)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Estimate", "mean_and_interval"]
+__all__ = ["Estimate", "Interval", "bootstrap", "estimate", "mean_and_interval"]
+
+Interval = Literal["t", "bootstrap"]
+
+RESAMPLES = 10_000
 
 
 class Estimate(NamedTuple):
@@ -20,7 +24,7 @@ class Estimate(NamedTuple):
     @property
     def half(self) -> float | None:
         """Half the width of the interval."""
-        return None if self.high is None else self.high - self.mean
+        return None if self.high is None or self.low is None else (self.high - self.low) / 2
 
     def __format__(self, spec: str) -> str:
         """Format as ``mean ± half``.
@@ -48,3 +52,28 @@ def mean_and_interval(values: npt.ArrayLike) -> Estimate:
 
     half = float(stdtrit(x.size - 1, 0.975) * x.std(ddof=1) / np.sqrt(x.size))
     return Estimate(mean, mean - half, mean + half)
+
+
+def bootstrap(values: npt.ArrayLike) -> Estimate:
+    """Mean and percentile bootstrap interval: seeds are drawn again with replacement.
+
+    It assumes no normal distribution, but of few seeds it is too narrow: with 5 of them take
+    :func:`mean_and_interval`. The draws are fixed, so the same values give the same interval.
+
+    Examples
+    --------
+    >>> bootstrap([1.0, 2.0, 3.0]).low
+    1.0
+    """
+    x = np.asarray(values, dtype=np.float64)
+    mean = float(x.mean())
+    if x.size < 2 or not np.isfinite(x).all():
+        return Estimate(mean, None, None)
+    drawn = np.random.default_rng(0).integers(0, x.size, (RESAMPLES, x.size))
+    low, high = np.quantile(x[drawn].mean(axis=1), [0.025, 0.975])
+    return Estimate(mean, float(low), float(high))
+
+
+def estimate(values: npt.ArrayLike, interval: Interval = "t") -> Estimate:
+    """Mean with the interval asked for; of paired differences, this is a paired comparison."""
+    return bootstrap(values) if interval == "bootstrap" else mean_and_interval(values)

@@ -14,6 +14,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.kernels.cache import KernelFiles
+
 __all__ = ["Floats", "Ints", "kernel", "on_compile"]
 
 Floats = npt.NDArray[np.float64]
@@ -24,7 +26,9 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def kernel(function: F) -> F:
     """Compile a function on first use and cache it on disk."""
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    compiled._cache._cache_file = KernelFiles.of(compiled)
+    return cast(F, compiled)
 
 
 def on_compile(tell: Callable[[str], None]) -> None:

@@ -1,0 +1,281 @@
+"""Results of a sweep as tidy frames, and what they say about one policy against another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gangwise.core.errors import StoreError, UnknownName
+from gangwise.experiments.dataset import Dataset
+from gangwise.experiments.runs import TIMINGS
+from gangwise.experiments.statistics import Interval, estimate
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Results"]
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The finished runs that an experiment asks for.
+
+    Every frame has a column for each setting that varies between cells, and ``policy``, the label.
+
+    Attributes
+    ----------
+    dataset : Dataset
+    experiment : mapping
+        The experiment, as its file says.
+    runs : tuple of mapping
+        Finished runs: ``key``, ``cell``, ``label``, ``comparator``, ``seed``, ``slots``.
+    missing : tuple of mapping
+        Runs that are not finished.
+    """
+
+    dataset: Dataset
+    experiment: Mapping[str, Any]
+    runs: tuple[Mapping[str, Any], ...]
+    missing: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def open(cls, folder: Path | str, name: str = "") -> Results:
+        """Results in the folder of a sweep; the name of the experiment if there are several.
+
+        Raises
+        ------
+        StoreError
+            When there are none.
+        """
+        dataset = Dataset(Path(folder))
+        plan = dataset.read_plan(name)
+        whole = {key: dataset.finished(key) for key in {run["key"] for run in plan["runs"]}}
+        done = tuple(run for run in plan["runs"] if whole[run["key"]])
+        missing = tuple(run for run in plan["runs"] if not whole[run["key"]])
+        return cls(dataset, plan["experiment"], done, missing)
+
+    @cached_property
+    def cells(self) -> list[str]:
+        """The settings that vary."""
+        return list(dict.fromkeys(key for run in self.runs for key in run["cell"]))
+
+    @property
+    def policies(self) -> list[str]:
+        """Labels of the policies."""
+        return list(dict.fromkeys(run["label"] for run in self.runs if not run["comparator"]))
+
+    @property
+    def comparators(self) -> list[str]:
+        """Names of the comparators."""
+        return list(dict.fromkeys(run["label"] for run in self.runs if run["comparator"]))
+
+    def rows(self, timings: bool = True) -> pl.LazyFrame:
+        """All rows of all runs, to be filtered.
+
+        Columns: the settings that vary, ``policy`` (or the name of a comparator), ``comparator``
+        (bool), ``seed``, ``slots``, ``metric``, ``at``, ``value``, ``key``; see
+        :mod:`gangwise.experiments.runs` for the metrics. Without ``timings``, the same experiment
+        gives the same rows, wherever and however often it was run.
+        """
+        import polars as pl
+
+        if not self.runs:
+            raise StoreError(f"no run in {self.dataset.folder} is finished; sweep first")
+        plan = pl.DataFrame({
+            **{key: _column([run["cell"].get(key) for run in self.runs]) for key in self.cells},
+            "policy": [run["label"] for run in self.runs],
+            "comparator": [run["comparator"] for run in self.runs],
+            "seed": [run["seed"] for run in self.runs],
+            "slots": [run["slots"] for run in self.runs],
+            "key": [run["key"] for run in self.runs],
+        })  # fmt: skip
+        paths = [self.dataset.path(key) for key in dict.fromkeys(plan["key"])]
+        found = pl.scan_parquet(paths).select("key", "metric", "at", "value")
+        if not timings:
+            found = found.filter(~pl.col("metric").is_in(TIMINGS))
+        rows = plan.lazy().join(found, on="key", maintain_order="left_right")
+        return rows.select(*plan.columns[:-1], "metric", "at", "value", "key")
+
+    def per_seed(self, metric: str = "reward.mean") -> pl.DataFrame:
+        """One number per cell, policy and seed.
+
+        Raises
+        ------
+        UnknownName
+            For a metric that no run has; those of a single number are ``NAME.mean``,
+            ``NAME.total``, ``us_per_slot``.
+        """
+        import polars as pl
+
+        of = pl.col("metric") == metric
+        found = self.rows().filter(of & ~pl.col("comparator") & pl.col("at").is_null()).collect()
+        if found.is_empty():
+            single = self.rows().filter(~pl.col("comparator") & pl.col("at").is_null())
+            known = single.select(pl.col("metric").unique()).collect()["metric"].to_list()
+            raise UnknownName("metric", metric, known)
+        return found.select(*self.cells, "policy", "seed", "value")
+
+    def table(self, *metrics: str, interval: Interval = "t") -> pl.DataFrame:
+        """Mean and 95 % interval over seeds: ``reward.mean`` and other metrics.
+
+        Columns: cells, ``policy``, ``seeds``, and for each metric ``METRIC``, ``METRIC.low``,
+        ``METRIC.high``; the best policy of each cell first.
+        """
+        import polars as pl
+
+        names = list(dict.fromkeys(["reward.mean", *metrics]))
+        groups: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for metric in names:
+            by = [*self.cells, "policy"]
+            for group, part in self.per_seed(metric).group_by(by, maintain_order=True):
+                found = estimate(part["value"].to_numpy(), interval)
+                row = groups.setdefault(group, {**dict(zip(by, group)), "seeds": part.height})
+                row |= {metric: found.mean, f"{metric}.low": found.low,
+                        f"{metric}.high": found.high}  # fmt: skip
+        cell = {group[:-1]: i for i, group in reversed(list(enumerate(groups)))}
+        order = sorted(groups, key=lambda g: (cell[g[:-1]], -groups[g]["reward.mean"]))
+        return pl.DataFrame([groups[group] for group in order], infer_schema_length=None)
+
+    def improvements(
+        self, over: str, metric: str = "reward.mean", interval: Interval = "t"
+    ) -> pl.DataFrame:
+        """How much more each policy has than ``over``, seed by seed: the same arrivals and noise.
+
+        Columns: cells, ``policy``, ``over``, ``seeds`` (common ones), ``percent``, ``mean``,
+        ``low``, ``high``. Where ``over`` is not positive in every seed, a percentage would say
+        nothing: ``percent`` is false and the numbers are plain differences.
+        """
+        import polars as pl
+
+        if over not in self.policies:
+            raise UnknownName("policy in these results", over, self.policies)
+        found = self.per_seed(metric)
+        base = found.filter(pl.col("policy") == over).drop("policy").rename({"value": "base"})
+        both = found.filter(pl.col("policy") != over).join(
+            base, on=[*self.cells, "seed"], nulls_equal=True, maintain_order="left"
+        )
+        rows = []
+        for group, part in both.group_by([*self.cells, "policy"], maintain_order=True):
+            a, b = part["value"].to_numpy(), part["base"].to_numpy()
+            percent = bool((b > 0).all())
+            of = estimate(100 * (a / b - 1) if percent else a - b, interval)
+            named = dict(zip([*self.cells, "policy"], group))
+            rows.append({**named, "over": over, "seeds": part.height, "percent": percent,
+                         "mean": of.mean, "low": of.low, "high": of.high})  # fmt: skip
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def against(self, comparator: str) -> pl.DataFrame:
+        """Each policy against a comparator, per cell and seed, on the comparator's slots.
+
+        Columns: cells, ``policy``, ``seed``, ``share`` of the comparator's reward (null where it
+        earned nothing), and ``regret``, signed, scaled to all slots where they were sampled.
+        """
+        import polars as pl
+
+        if comparator not in self.comparators:
+            raise UnknownName("comparator in these results", comparator, self.comparators)
+        on = [*self.cells, "seed"]
+        its = pl.col("comparator") & (pl.col("policy") == comparator)
+        slot = pl.col("metric") == "reward.slot"
+        rows = self.rows().filter(pl.col("metric").is_in(["reward.total", "reward.slot"])).collect()
+        theirs, ours = rows.filter(its), rows.filter(~pl.col("comparator"))
+        theirs = theirs.with_columns(slot.any().over(on).alias("sampled"))
+        theirs = theirs.filter(slot | ~pl.col("sampled"))
+        joined = ours.join(
+            theirs.select(*on, "metric", "at", "sampled", pl.col("value").alias("best")),
+            on=[*on, "metric", "at"], nulls_equal=True, maintain_order="left",
+        )  # fmt: skip
+        n = theirs.group_by(on).len("wanted")
+        sums = joined.group_by([*on, "policy", "slots", "sampled"], maintain_order=True).agg(
+            pl.col("value").sum(), pl.col("best").sum(), pl.len().alias("n")
+        ).join(n, on=on, nulls_equal=True, maintain_order="left")  # fmt: skip
+        if (sums["n"] < sums["wanted"]).any() or sums.height < ours.select(pl.struct(
+            *on, "policy").n_unique()).item():  # fmt: skip
+            raise StoreError(
+                f"{comparator} was evaluated on other slots than the rewards of the runs were "
+                "recorded for; sweep with a larger optimum_slots"
+            )
+        scale = pl.when(pl.col("sampled")).then(pl.col("slots") / pl.col("n")).otherwise(1.0)
+        return sums.select(
+            *self.cells, "policy", "seed",
+            pl.when(pl.col("best") > 0).then(pl.col("value") / pl.col("best")).alias("share"),
+            ((pl.col("best") - pl.col("value")) * scale).alias("regret"),
+        )  # fmt: skip
+
+    def curves(self, metric: str = "reward", interval: Interval = "t") -> pl.DataFrame:
+        """Cumulative curves of policies and comparators.
+
+        Columns: cells, ``policy``, ``comparator``, ``at`` (slots played), ``mean``, ``low``,
+        ``high`` over seeds.
+        """
+        import polars as pl
+
+        by = [*self.cells, "policy", "comparator", "at"]
+        found = self.rows().filter(pl.col("metric") == f"{metric}.cumulative").collect()
+        rows = []
+        for group, part in found.group_by(by, maintain_order=True):
+            of = estimate(part["value"].to_numpy(), interval)
+            rows.append({**dict(zip(by, group)), "mean": of.mean, "low": of.low, "high": of.high})
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def jobs(self) -> pl.DataFrame:
+        """What became of each job, in families whose environments keep it.
+
+        Columns: cells, ``policy``, ``seed``, ``at`` (its place in the order in which jobs left),
+        and ``arrival``, ``deadline``, ``budget``, ``cost``, ``work``, ``utility`` for approximation
+        jobs.
+        """
+        import polars as pl
+
+        of = self.rows().filter(pl.col("metric").str.starts_with("job.")).collect()
+        if of.is_empty():
+            raise StoreError("these runs have no jobs of their own: their family keeps no results")
+        return of.with_columns(pl.col("metric").str.strip_prefix("job.")).pivot(
+            "metric", index=[*self.cells, "policy", "seed", "at"], values="value"
+        )
+
+    def sentences(self, interval: Interval = "t") -> list[str]:
+        """For each cell, the best policy against the next one, in words."""
+        from gangwise.report.verdicts import verdict
+
+        table, said = self.table(interval=interval), []
+        groups = table.group_by(self.cells, maintain_order=True) if self.cells else [((), table)]
+        for group, part in groups:
+            if part.height < 2:
+                continue
+            best, other = part["policy"][:2]
+            against = self.improvements(other, interval=interval)
+            for row in against.iter_rows(named=True):
+                if row["policy"] == best and tuple(row[c] for c in self.cells) == tuple(group):
+                    where = ", ".join(f"{key} = {value}" for key, value in zip(self.cells, group))
+                    said.append((f"{where}: " if where else "") + verdict(row))
+        return said
+
+    def to_parquet(self, path: Path | str, timings: bool = True) -> Path:
+        """Write all rows as one Parquet file, sorted."""
+        path = Path(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.rows(timings).collect().write_parquet(path)
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {error}") from error
+        return path
+
+
+def _column(values: list[Any]) -> Any:
+    """A column of settings: as it is where all are of one kind, as JSON text otherwise."""
+    import polars as pl
+
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float}:
+        return pl.Series(np.array([np.nan if v is None else v for v in values])).fill_nan(None) \
+            if float in kinds or None in values else pl.Series(values, dtype=pl.Int64)
+    if len(kinds) == 1 and kinds <= {bool, str}:
+        return pl.Series(values)
+    return pl.Series([v if v is None or isinstance(v, str) else json.dumps(v) for v in values])

@@ -1,0 +1,254 @@
+"""One run of an experiment: what defines it, and the tidy rows that it leaves.
+
+=====================  ====================  ==============================================
+metric                 at                    value
+=====================  ====================  ==============================================
+reward.mean            null                  mean per slot; so for every metric
+reward.total           null                  sum over the slots; so for every metric
+reward.cumulative      slots played          sum so far; so for every metric
+reward.slot            slot                  reward of the slot, at ``optimum_slots`` evenly
+                                             spaced slots (of a comparator: at its slots)
+job.cost …             job, as they left     what became of each job, where the environment
+                                             keeps ``results()`` (approximation jobs)
+us_per_slot, seconds   null                  policy time per slot; time of the whole run
+gap                    null                  comparator: its proven gap, summed over its slots
+bound.…                null                  comparator: theoretical bounds on the regret
+=====================  ====================  ==============================================
+
+Everything but the two timings is a function of what :meth:`RunSpec.identity` says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import gangwise
+from gangwise.core.environment import Comparator, Instance, Scenario
+from gangwise.core.errors import ScenarioError
+from gangwise.core.policy import Policy, clone, configuration
+from gangwise.core.registry import create
+from gangwise.core.simulation import Simulation
+
+__all__ = ["TIMINGS", "Rows", "RunSpec", "Source", "checkpoint_slots", "measure"]
+
+TIMINGS = ("us_per_slot", "seconds")
+"""The metrics that differ from one execution of a run to the next."""
+
+PATHS = ("folder", "path")
+"""Settings that say where the files of a trace are; their digests say which they are."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where instances come from: a scenario or a trace, with settings as JSON text."""
+
+    name: str
+    trace: bool
+    settings: str
+
+    @classmethod
+    def of(cls, name: str, trace: bool, settings: Mapping[str, Any]) -> Source:
+        """Settings must be of the kind that TOML can say."""
+        try:
+            return cls(name, trace, json.dumps(dict(settings)))
+        except TypeError as error:
+            raise ScenarioError(f"settings of {name}: {error}; use numbers, text, lists") from error
+
+    def scenario(self) -> Scenario:
+        """The scenario; each process keeps the last few, so that traces are read once."""
+        return _scenario(self)
+
+    def instance(self, seed: int) -> Instance:
+        """The instance of a seed; each process keeps the last one."""
+        return _instance(self, seed)
+
+
+@lru_cache(maxsize=16)
+def _scenario(source: Source) -> Scenario:
+    settings = json.loads(source.settings)
+    if source.trace:
+        from gangwise.traces import open_trace
+
+        return open_trace(source.name, **settings)
+    if source.name.endswith(".toml"):
+        from gangwise.scenarios.files import read_scenario
+
+        return read_scenario(source.name, settings)
+    scenario: Scenario = create("scenario", source.name, **settings)
+    return scenario
+
+
+@lru_cache(maxsize=1)
+def _instance(source: Source, seed: int) -> Instance:
+    return source.scenario().instance(seed)
+
+
+@dataclass(frozen=True, eq=False)
+class RunSpec:
+    """A policy, or a comparator, on one instance.
+
+    Attributes
+    ----------
+    source : Source
+    cell : mapping
+        The settings that vary in the experiment, for results.
+    label : str
+        What the policy is called in results, or the name of the comparator.
+    policy : Policy, optional
+        None for a comparator.
+    """
+
+    source: Source
+    cell: Mapping[str, Any]
+    seed: int
+    slots: int
+    optimum_slots: int | None = 200
+    points: int = 150
+    label: str = ""
+    policy: Policy[Any, Any, Any] | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """All that defines the run; where the files of a trace are is not part of it."""
+        scenario = self.source.scenario()
+        described = dict(scenario.describe())
+        if described.get("files"):
+            described = {k: v for k, v in described.items() if k not in PATHS}
+        what: Any = {"comparator": self.label}
+        if self.policy is not None:
+            kind = type(self.policy)
+            family = getattr(self.policy, "family", scenario.family)
+            if family != scenario.family:
+                raise ScenarioError(
+                    f"policy {self.label!r} is for the family {family}; scenario "
+                    f"{scenario.name!r} is of the family {scenario.family}"
+                )
+            what = {"policy": f"{kind.__module__}.{kind.__qualname__}",
+                    "configuration": _plain(configuration(self.policy))}  # fmt: skip
+        return {
+            "version": gangwise.__version__, "scenario": scenario.name,
+            "settings": _plain(described), "slots": self.slots, "seed": self.seed,
+            "optimum_slots": self.optimum_slots, "points": self.points, **what,
+        }  # fmt: skip
+
+    def key(self) -> str:
+        """Content hash of what defines the run."""
+        text = json.dumps(self.identity(), sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    def __str__(self) -> str:
+        cell = "".join(f", {key} = {value}" for key, value in self.cell.items())
+        return f"{self.label}{cell}, seed {self.seed}"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it, the same in every process."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"type": type(value).__qualname__, **fields}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    name = getattr(value, "__qualname__", None)
+    if name is not None and "<" not in name:
+        return f"{value.__module__}.{name}"
+    raise ScenarioError(
+        f"{value!r} cannot be part of what defines a run: it has no lasting name; use numbers, "
+        "text, dataclasses of them, or functions of a module"
+    )
+
+
+@dataclass
+class Rows:
+    """Rows of a run: metric names with how many rows each has, and the columns of all."""
+
+    metrics: list[tuple[str, int]] = field(default_factory=list)
+    at: list[Ints] = field(default_factory=list)
+    values: list[Floats] = field(default_factory=list)
+
+    def add(self, metric: str, value: Floats | float, at: Ints | None = None) -> None:
+        """Add one number, or a column with where its values are."""
+        values = np.atleast_1d(np.asarray(value, dtype=np.float64))
+        self.metrics.append((metric, values.size))
+        self.at.append(np.full(values.size, -1) if at is None else np.asarray(at, dtype=np.int64))
+        self.values.append(values)
+
+
+def checkpoint_slots(slots: int, points: int) -> Ints:
+    """Numbers of slots played at which curves are recorded, ascending; the last is ``slots``.
+
+    >>> checkpoint_slots(100, 8).tolist()
+    [1, 5, 22, 34, 67, 100]
+    """
+    even = np.linspace(1, slots, points - points // 2)
+    logarithmic = np.geomspace(1, slots, points // 2)
+    found = np.concatenate([even, logarithmic, [slots]])
+    return np.unique(found.round().astype(np.int64))
+
+
+def measure(spec: RunSpec) -> Rows:
+    """Play a run, or evaluate a comparator."""
+    begin = time.perf_counter()
+    rows = _of_comparator(spec) if spec.policy is None else _of_policy(spec, clone(spec.policy))
+    rows.add("seconds", time.perf_counter() - begin)
+    return rows
+
+
+def _of_policy(spec: RunSpec, policy: Policy[Any, Any, Any]) -> Rows:
+    instance = spec.source.instance(spec.seed)
+    simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label)
+    run, rows = simulation.run(), Rows()
+    played = checkpoint_slots(spec.slots, spec.points)
+    _series(rows, {"reward": run.rewards, **run.metrics}, played)
+    some = min(spec.slots, spec.optimum_slots or spec.slots)
+    slots = np.unique(np.linspace(0, spec.slots - 1, some).round().astype(np.int64))
+    rows.add("reward.slot", run.rewards[slots], slots)
+    rows.add("us_per_slot", run.us_per_slot)
+    results = getattr(simulation.environment, "results", None)
+    if results is not None:
+        for column, values in results().columns().items():
+            rows.add(f"job.{column}", values, np.arange(values.size))
+    return rows
+
+
+def _of_comparator(spec: RunSpec) -> Rows:
+    instance, rows = spec.source.instance(spec.seed), Rows()
+    found: Comparator = instance.comparator(
+        spec.label, spec.slots, spec.seed, spec.optimum_slots
+    )
+    if found.slots.size == spec.slots:
+        played = checkpoint_slots(spec.slots, spec.points)
+        _series(rows, {"reward": found.rewards}, played)
+    else:
+        rows.add("reward.mean", found.rewards.mean())
+        rows.add("reward.slot", found.rewards, found.slots)
+    rows.add("gap", found.gap)
+    for bound, value in found.bounds.items():
+        rows.add(f"bound.{bound}", value)
+    return rows
+
+
+def _series(rows: Rows, columns: Mapping[str, Floats], played: Iterable[int]) -> None:
+    at = np.asarray(played)
+    for name, column in columns.items():
+        so_far = np.cumsum(column)
+        rows.add(f"{name}.mean", column.mean())
+        rows.add(f"{name}.total", column.sum())
+        rows.add(f"{name}.cumulative", so_far[at - 1], at)

@@ -1,0 +1,254 @@
+"""Experiment files: which policies play which cells of which scenario, with which seeds.
+
+.. code-block:: toml
+
+    name = "contention"
+    scenario = "ogasched-default-v1"    # a registered scenario or a scenario file (.toml), or
+    # trace = "traces/alibaba"          # the file or folder of a trace
+    slots = 500                         # the scenario's own by default
+    seeds = 5                           # how many (0 to 4), or a list: [3, 7]
+    comparators = ["best_fixed"]        # none by default
+    policies = ["drf", "ogasched-react:steps=5"]
+
+    [settings]                          # of the scenario, in every cell
+    servers = 64
+
+    [grid]                              # every combination is a cell
+    contention = [1, 5, 10]
+
+A policy may also be a table, with a grid of its own:
+
+.. code-block:: toml
+
+    [[policies]]
+    name = "ogasched-react"
+    label = "ascent"                    # what to call it in results
+    arguments = { fraction = 0.2 }
+    grid = { steps = [1, 5] }           # ascent:steps=1, ascent:steps=5
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from gangwise.core.errors import ScenarioError
+from gangwise.core.policy import Policy
+from gangwise.core.registry import create
+from gangwise.experiments.runs import RunSpec, Source
+
+__all__ = ["Experiment", "PolicyTable", "schema"]
+
+Settings = dict[str, Any]
+Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PolicyTable(_Strict):
+    """A policy with its arguments, and a grid over some of them."""
+
+    name: str = Field(description="a registered policy, with arguments after a colon if wanted")
+    label: str = Field("", description="what to call it in results; its name by default")
+    arguments: Settings = Field({}, description="arguments of the policy")
+    grid: Grid = Field({}, description="arguments to vary: every combination is a policy")
+
+    def labelled(self) -> dict[str, Policy[Any, Any, Any]]:
+        """The policies that this table stands for."""
+        found: dict[str, Policy[Any, Any, Any]] = {}
+        for chosen in _combinations(self.grid):
+            fixed = {} if self.label else self.arguments
+            said = ",".join(f"{key}={value}" for key, value in {**fixed, **chosen}.items())
+            base = self.label or self.name
+            label = base + (("," if ":" in base else ":") + said if said else "")
+            found[label] = create("policy", self.name, **{**self.arguments, **chosen})
+        return found
+
+
+class Experiment(_Strict):
+    """An experiment file, checked.
+
+    Examples
+    --------
+    >>> experiment = Experiment(
+    ...     name="small", scenario="ogasched-default-v1", policies=["drf", "fairness"],
+    ...     settings={"servers": 16}, grid={"contention": [1, 5]}, slots=20, seeds=3,
+    ... )
+    >>> len(experiment.runs())
+    12
+    """
+
+    name: str = Field(pattern=r"^[\w.-]+$", description="names the files of its results")
+    scenario: str = Field("", description="a registered scenario, with settings after a colon if "
+                          "wanted, or a scenario file (.toml)")  # fmt: skip
+    trace: str = Field("", description="the file or folder of a trace, instead of a scenario")
+    settings: Settings = Field({}, description="settings of the scenario or trace in every cell")
+    grid: Grid = Field({}, description="settings to vary: every combination is a cell")
+    cases: list[Settings] = Field(
+        [], description="settings that vary together: each case is combined with the whole grid"
+    )
+    policies: list[str | PolicyTable] = Field(min_length=1, description="names or tables")
+    seeds: PositiveInt | Annotated[list[NonNegativeInt], Field(min_length=1)] = Field(
+        5, description="how many, from 0 on, or which"
+    )
+    slots: PositiveInt | None = Field(None, description="per run; the scenario's own by default")
+    comparators: list[str] = Field([], description="comparators to evaluate in every cell and seed")
+    optimum_slots: PositiveInt | None = Field(
+        200, description="comparators that solve a programme per slot do so on so many slots"
+    )
+    points: PositiveInt = Field(
+        150, description="slots, at most, at which cumulative curves are recorded: half of them "
+        "evenly spaced, half of them evenly spaced on a logarithmic axis",
+    )  # fmt: skip
+    metrics: list[str] = Field([], description="metrics that tables show beside the reward")
+
+    @field_validator("seeds")
+    @classmethod
+    def _once(cls, seeds: int | list[int]) -> int | list[int]:
+        if isinstance(seeds, list) and len(set(seeds)) < len(seeds):
+            raise ValueError("a seed is listed twice")
+        return seeds
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Experiment:
+        if bool(self.scenario) == bool(self.trace):
+            raise ValueError("give either scenario or trace")
+        for case in self.cases:
+            both = sorted(set(case) & set(self.grid))
+            if both:
+                raise ValueError(f"{both[0]} is both in grid and in cases")
+        return self
+
+    @classmethod
+    def read(cls, path: Path | str, **changes: Any) -> Experiment:
+        """Read an experiment file.
+
+        Paths in it are relative to its folder: a scenario file, a trace, and a setting ``folder``.
+
+        Parameters
+        ----------
+        path : path
+        **changes
+            Fields that win over the file's; ``settings`` are merged.
+
+        Raises
+        ------
+        ScenarioError
+            Names the file and the key at fault.
+        """
+        path = Path(path)
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ScenarioError(f"{path}: {error}") from error
+        settings = content.get("settings", {})
+        if isinstance(settings, dict):
+            _near(settings, "folder", path.parent)
+            changes["settings"] = {**settings, **changes.get("settings", {})}
+        _near(content, "trace", path.parent)
+        if str(content.get("scenario", "")).endswith(".toml"):
+            _near(content, "scenario", path.parent)
+        return cls.of({**content, **changes}, str(path))
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], where: str = "experiment") -> Experiment:
+        """Check the content of an experiment file.
+
+        Raises
+        ------
+        ScenarioError
+            Names the key at fault.
+        """
+        try:
+            return cls(**content)
+        except ValidationError as error:
+            first = max(error.errors(), key=lambda each: len(each["loc"]))  # of a union, the best
+            key = ".".join(str(part) for part in first["loc"] if part not in _BRANCHES)
+            message = first["msg"].removeprefix("Value error, ")
+            if first["type"] == "extra_forbidden":
+                known = PolicyTable if "policies" in first["loc"] else cls
+                message = f"there is no such key; known: {', '.join(known.model_fields)}"
+            raise ScenarioError(f"{where}: {key + ': ' if key else ''}{message}") from error
+
+    @property
+    def chosen_seeds(self) -> list[int]:
+        """The seeds."""
+        return self.seeds if isinstance(self.seeds, list) else list(range(self.seeds))
+
+    @property
+    def cells(self) -> list[Settings]:
+        """The settings that vary, of each cell; one cell without any where nothing varies."""
+        return [
+            {**case, **chosen} for case in self.cases or [{}] for chosen in _combinations(self.grid)
+        ]
+
+    def labelled(self) -> dict[str, Policy[Any, Any, Any]]:
+        """The policies by label.
+
+        Raises
+        ------
+        UnknownName
+            For a policy or argument that does not exist.
+        ScenarioError
+            For two policies with one label.
+        """
+        found: dict[str, Policy[Any, Any, Any]] = {}
+        for entry in self.policies:
+            table = PolicyTable(name=entry) if isinstance(entry, str) else entry
+            for label, policy in table.labelled().items():
+                if label in found:
+                    raise ScenarioError(f"two policies are called {label!r}; give one a label")
+                found[label] = policy
+        return found
+
+    def runs(self) -> list[RunSpec]:
+        """All runs, cell by cell and seed by seed, so that neighbours share their instance."""
+        policies = self.labelled()
+        found = []
+        for cell in self.cells:
+            source = Source.of(self.scenario or self.trace, bool(self.trace),
+                               {**self.settings, **cell})  # fmt: skip
+            slots = self.slots or source.scenario().slots
+            for seed in self.chosen_seeds:
+                run = partial(RunSpec, source, cell, seed, slots, self.optimum_slots, self.points)
+                found += [run(label=name, policy=policy) for name, policy in policies.items()]
+                found += [run(label=name) for name in self.comparators]
+        return found
+
+
+_BRANCHES = ("str", "PolicyTable", "list[constrained-int]", "constrained-int")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of experiment files."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Experiment.model_json_schema(),
+    }
+
+
+def _combinations(grid: Mapping[str, list[Any]]) -> list[Settings]:
+    return [dict(zip(grid, values)) for values in product(*grid.values())]
+
+
+def _near(content: dict[str, Any], key: str, folder: Path) -> None:
+    """Make a path relative to the file's folder, if there is something."""
+    if isinstance(content.get(key), str) and (folder / content[key]).exists():
+        content[key] = str(folder / content[key])

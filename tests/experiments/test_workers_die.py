@@ -1,0 +1,200 @@
+"""Real ``gangwise sweep`` processes whose workers, or who themselves, are killed in mid-sweep.
+
+The watcher counts files of finished runs; everything listens on the loopback only and is ended by
+the test that started it, at the latest when its time is up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from gangwise.experiments.results import Results
+from gangwise.experiments.sweep import sweep
+
+RUNS = 24
+FILE = """
+name = "killed"
+scenario = "ogasched-default-v1"
+slots = 600
+seeds = 4
+policies = ["drf", "fairness", "ogasched-react:steps=8"]
+settings = { servers = 16, job_types = 4 }
+grid = { contention = [1, 5] }
+"""
+SCRIPTS = Path(sys.executable).parent
+TIME = 150
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks into /proc")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("killed") / "killed.toml"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(file) -> pl.DataFrame:
+    """An uninterrupted sweep in this process."""
+    return sweep(file, file.parent / "whole", jobs=1).rows(timings=False).collect()
+
+
+@contextmanager
+def started(*command: Any, **env: str) -> Iterator[subprocess.Popen[str]]:
+    """A process with a group of its own, which is gone afterwards."""
+    process = subprocess.Popen(
+        [str(part) for part in command], start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **env},
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=TIME)
+
+
+@contextmanager
+def sweeping(file: Path, out: Path, *options: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    with started(SCRIPTS / "gangwise", "sweep", file, "--out", out, *options, **env) as process:
+        yield process
+
+
+def finished(out: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in (out / "runs").glob("*.parquet")}
+
+
+def wait(until: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
+    end = time.monotonic() + TIME
+    while time.monotonic() < end:
+        found = until()
+        if found:
+            return found
+        if process.poll() is not None:
+            pytest.fail(f"ended with {process.returncode}: {process.communicate()[0]}")
+        time.sleep(0.02)
+    pytest.fail("took too long")
+
+
+def family(pid: int) -> Iterator[tuple[int, str]]:
+    """Process ids and command lines of all descendants."""
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            children = (task / "children").read_text().split()
+        except OSError:
+            continue
+        for child in map(int, children):
+            try:
+                line = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            yield child, line
+            yield from family(child)
+
+
+def ends_well(process: subprocess.Popen[str], out: Path, expected: pl.DataFrame) -> None:
+    said = process.communicate(timeout=TIME)[0]
+    assert process.returncode == 0, said
+    results = Results.open(out)
+    assert len(results.runs) == len(finished(out)) == RUNS
+    assert results.rows(timings=False).collect().equals(expected)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_sweep_that_was_stopped_does_only_the_rest(file, expected, tmp_path, how):
+    with sweeping(file, tmp_path, "--jobs", "2") as process:
+        wait(lambda: len(finished(tmp_path)) >= 4, process)
+        os.killpg(process.pid, how)
+        said = process.communicate(timeout=TIME)[0]
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "to go on: gangwise sweep" in said
+        assert "Traceback" not in said
+    before = finished(tmp_path)
+    assert 4 <= len(before) < RUNS
+    with sweeping(file, tmp_path, "--jobs", "2") as process:
+        ends_well(process, tmp_path, expected)
+    assert finished(tmp_path).items() >= before.items()
+
+
+def test_a_dead_process_of_this_machine(file, expected, tmp_path):
+    with sweeping(file, tmp_path, "--jobs", "2") as process:
+        wait(lambda: len(finished(tmp_path)) >= 4, process)
+        workers = [pid for pid, line in family(process.pid) if "popen_loky_posix" in line]
+        assert len(workers) == 2
+        os.kill(workers[0], signal.SIGKILL)
+        ends_well(process, tmp_path, expected)
+
+
+@pytest.mark.skipif(not find_spec("distributed"), reason="dask is not installed: gangwise[dask]")
+def test_a_dead_dask_worker(file, expected, tmp_path):
+    where = tmp_path / "scheduler.json"
+    worker = (SCRIPTS / "dask", "worker", "--scheduler-file", where, "--host", "127.0.0.1",
+              "--nthreads", "1", "--no-nanny", "--no-dashboard",
+              "--death-timeout", "60")  # fmt: skip
+    with started(
+        SCRIPTS / "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+        "--scheduler-file", where, "--idle-timeout", f"{TIME}s",
+    ) as scheduler:  # fmt: skip
+        wait(where.exists, scheduler)
+        with started(*worker) as first, started(*worker) as second:
+            address = wait(lambda: json.loads(where.read_text() or "{}"), scheduler)["address"]
+            with sweeping(file, tmp_path, "--backend", "dask", "--address", address) as process:
+                wait(lambda: len(finished(tmp_path)) >= 4, process)
+                first.kill()
+                ends_well(process, tmp_path, expected)
+            assert second.poll() is None
+
+
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+"""The first makes Ray keep 127.0.0.1 rather than look for an address of the machine."""
+
+
+@pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: gangwise[ray]")
+def test_a_dead_ray_worker(file, expected, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as short, started(
+        SCRIPTS / "ray", "start", "--head", "--block", "--node-ip-address", "127.0.0.1",
+        "--port", address.partition(":")[2], "--num-cpus", "2", "--include-dashboard=false",
+        "--disable-usage-stats", "--temp-dir", short, **LOOPBACK,
+    ) as head:  # fmt: skip
+        try:
+            answers = [SCRIPTS / "ray", "status", "--address", address]
+            wait(lambda: not subprocess.run(answers, env={**os.environ, **LOOPBACK}, timeout=TIME,
+                                            capture_output=True, check=False).returncode,
+                 head)  # fmt: skip
+            options = ("--backend", "ray", "--address", address)
+            with sweeping(file, tmp_path, *options, **LOOPBACK) as process:
+                wait(lambda: len(finished(tmp_path)) >= 4, process)
+                busy = wait(
+                    lambda: [pid for pid, line in family(head.pid) if "ray::_call" in line], process
+                )
+                os.kill(busy[0], signal.SIGKILL)
+                ends_well(process, tmp_path, expected)
+        finally:
+            left = [pid for pid, _ in family(head.pid)]
+            head.terminate()  # Ray ends what it started; below, whatever did not end in time
+            try:
+                head.wait(20)
+            except subprocess.TimeoutExpired:
+                for pid in left:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
