@@ -1,0 +1,39 @@
+"""Every figure, table and regret claim of the papers, beside the papers' own numbers.
+
+An :class:`~gangwise.reproduce.artefact.Artefact` is one of them: the experiments it needs, the
+numbers it shows, the picture, and the paper's claims about it. One module per paper lists its
+artefacts; :func:`~gangwise.reproduce.run.reproduce` runs them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gangwise.reproduce.artefact import Artefact
+
+__all__ = ["PAPERS", "artefacts"]
+
+PAPERS = ("ogasched", "esdp", "opm")
+
+
+def artefacts(paper: str) -> tuple[Artefact, ...]:
+    """The artefacts of a paper, in its order.
+
+    Raises
+    ------
+    UnknownName
+        For a paper that is not one of ``PAPERS``.
+
+    Examples
+    --------
+    >>> artefacts("esdp")[0].name
+    'figure-2'
+    """
+    from gangwise.core.errors import UnknownName
+
+    if paper not in PAPERS:
+        raise UnknownName("paper", paper, list(PAPERS))
+    found: tuple[Artefact, ...] = import_module(f"gangwise.reproduce.{paper}").ARTEFACTS
+    return found

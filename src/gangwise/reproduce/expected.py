@@ -1,0 +1,101 @@
+"""Our own committed results: what a run must find again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from gangwise.core.errors import StoreError
+from gangwise.experiments.statistics import Estimate
+from gangwise.reproduce.artefact import Verdict
+
+__all__ = ["Row", "differences", "read", "write"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One claim beside our number for it.
+
+    Attributes
+    ----------
+    paper, artefact, says, version : str
+    number : float or str
+        The paper's.
+    ours : Estimate
+    verdict : {"agrees", "differs", "open"}
+    why : str
+    """
+
+    paper: str
+    artefact: str
+    says: str
+    version: str
+    number: float | str
+    ours: Estimate
+    verdict: Verdict
+    why: str
+
+    @property
+    def id(self) -> str:
+        """What identifies the row."""
+        return f"{self.paper} {self.artefact}: {self.says} [{self.version}]"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON and tables."""
+        return {
+            "paper": self.paper, "artefact": self.artefact, "says": self.says,
+            "version": self.version, "the paper": self.number, "ours": self.ours.mean,
+            "low": self.ours.low, "high": self.ours.high, "verdict": self.verdict, "why": self.why,
+        }  # fmt: skip
+
+
+def _path(quick: bool) -> Path:
+    return Path(str(files("gangwise.reproduce").joinpath("expected"))) / (
+        "quick.json" if quick else "full.json"
+    )
+
+
+def read(quick: bool) -> dict[str, Estimate]:
+    """The committed results at a scale, by :attr:`Row.id`."""
+    path = _path(quick)
+    if not path.exists():
+        return {}
+    return {key: Estimate(*value) for key, value in json.loads(path.read_text()).items()}
+
+
+def write(rows: Sequence[Row], quick: bool) -> Path:
+    """Put results in the place of the committed ones; those of other artefacts stay."""
+    kept = {key: list(value) for key, value in read(quick).items()}
+    redone = {(row.paper, row.artefact) for row in rows}
+    kept = {k: v for k, v in kept.items() if tuple(k.split(":")[0].split(" ")) not in redone}
+    kept.update({row.id: list(row.ours) for row in rows})
+    path = _path(quick)
+    try:
+        text = json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False)
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error}") from error
+    return path
+
+
+def differences(rows: Sequence[Row], quick: bool) -> list[str]:
+    """Rows that left their committed interval, or that nothing is committed for, in words.
+
+    A number from a single seed has no interval; it must be the same to six digits.
+    """
+    known, found = read(quick), []
+    for row in rows:
+        if row.id not in known:
+            found.append(f"{row.id}: nothing is committed for it")
+            continue
+        low, high = known[row.id].low, known[row.id].high
+        if low is None or high is None:
+            low = high = known[row.id].mean
+        slack = 1e-6 * max(1.0, abs(known[row.id].mean))
+        if not low - slack <= row.ours.mean <= high + slack:
+            found.append(f"{row.id}: {row.ours.mean:.6g} is outside {low:.6g} to {high:.6g}")
+    return found

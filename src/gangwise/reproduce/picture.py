@@ -1,0 +1,183 @@
+"""One way to draw every artefact: panels of lines, each a mean with its 95 % confidence interval.
+
+The numbers of an artefact are a tidy table with a row per point:
+
+=========  ====================================================
+column     meaning
+=========  ====================================================
+panel      which panel
+line       which line, such as a policy
+x          position: a number, or a text for bars
+mean       mean over seeds
+low, high  ends of its interval; null where there is none
+=========  ====================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from gangwise.core.errors import StoreError
+from gangwise.report.palette import COLOURS, GRID, INK, MUTED
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["COLUMNS", "Panel", "draw", "save"]
+
+COLUMNS = ("panel", "line", "x", "mean", "low", "high")
+
+WIDTH, HEIGHT, DPI = 4.3, 3.1, 150
+MOST_IN_A_ROW = 3
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Axes of a picture.
+
+    Parameters
+    ----------
+    name : str
+        As in the column ``panel``.
+    x, y : str
+        Labels of the axes, with units.
+    kind : {"curve", "points", "steps", "bars"}
+        Lines with a band; points with error bars, joined; a distribution function; bars side by
+        side, for an ``x`` that is text.
+    log_x, log_y : bool
+    level : float, optional
+        Where to draw a thin horizontal line.
+    """
+
+    name: str
+    x: str
+    y: str
+    kind: Literal["curve", "points", "steps", "bars"] = "curve"
+    log_x: bool = False
+    log_y: bool = False
+    level: float | None = None
+
+
+def draw(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figure:
+    """The picture of a table of numbers.
+
+    Parameters
+    ----------
+    title : str
+    numbers : polars.DataFrame
+        Columns as the module says.
+    panels : sequence of Panel
+    """
+    import polars as pl
+    from matplotlib.figure import Figure
+
+    across = min(len(panels), MOST_IN_A_ROW)
+    down = -(-len(panels) // across)
+    width = across * WIDTH if across > 1 else 1.6 * WIDTH
+    figure = Figure(figsize=(width, down * HEIGHT + 0.9), facecolor="white",
+                    layout="constrained")  # fmt: skip
+    grid = figure.subplots(down, across, squeeze=False).ravel()
+    lines = numbers["line"].unique(maintain_order=True).to_list()
+    for axes, panel in zip(grid, panels):
+        part = numbers.filter(pl.col("panel") == panel.name)
+        _bars(axes, part, lines) if panel.kind == "bars" else _lines(axes, part, lines, panel)
+        _dress(axes, panel, title=len(panels) > 1)
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    figure.suptitle(title, x=0.01, ha="left", color=INK, fontsize=11.5, weight="bold",
+                    parse_math=False)  # fmt: skip
+    named: dict[str, Artist] = {}
+    for axes in grid[: len(panels)]:
+        for handle, label in zip(*axes.get_legend_handles_labels()):
+            named.setdefault(label, handle)
+    figure.legend(
+        handles=list(named.values()), labels=list(named), loc="outside lower left",
+        frameon=False, fontsize=9, ncols=max(min(len(named), int(width / 1.7)), 1),
+    )  # fmt: skip
+    return figure
+
+
+def _lines(axes: Axes, part: pl.DataFrame, lines: Sequence[str], panel: Panel) -> None:
+    import polars as pl
+
+    for i, name in enumerate(lines):
+        line = part.filter(pl.col("line") == name).sort("x")
+        if line.is_empty():
+            continue
+        x, mean = line["x"].to_numpy(), line["mean"].to_numpy()
+        low, high = line["low"].to_numpy(), line["high"].to_numpy()
+        colour = COLOURS[i % len(COLOURS)][0]
+        dashes = "solid" if i < len(COLOURS) else "dashed"
+        if panel.kind == "points":
+            known = np.isfinite(low.astype(np.float64))
+            axes.plot(x, mean, "o-", color=colour, markersize=3.5, linewidth=1.3, label=name,
+                      linestyle=dashes)  # fmt: skip
+            axes.vlines(x[known], low[known], high[known], color=colour, linewidth=1.0)
+            continue
+        style = "steps-post" if panel.kind == "steps" else "default"
+        axes.plot(x, mean, color=colour, linewidth=1.7, label=name, drawstyle=style,
+                  linestyle=dashes)  # fmt: skip
+        if np.isfinite(low.astype(np.float64)).all():
+            axes.fill_between(x, low, high, color=colour, alpha=0.09, linewidth=0,
+                              step="post" if panel.kind == "steps" else None)  # fmt: skip
+
+
+def _bars(axes: Axes, part: pl.DataFrame, lines: Sequence[str]) -> None:
+    import polars as pl
+
+    places = part["x"].cast(pl.String).unique(maintain_order=True).to_list()
+    shown = [name for name in lines if name in part["line"].to_list()]
+    width = 0.8 / max(len(shown), 1)
+    for i, name in enumerate(shown):
+        line = part.filter(pl.col("line") == name)
+        at = np.array([places.index(str(x)) for x in line["x"]]) + (i + 0.5) * width - 0.4
+        mean = line["mean"].to_numpy()
+        colour = COLOURS[lines.index(name) % len(COLOURS)][0]
+        axes.bar(at, mean, width * 0.92, color=colour, label=name)
+        for place, low, high in zip(at, line["low"], line["high"]):
+            if low is not None and high is not None:
+                axes.vlines(place, low, high, color=INK, linewidth=1.0)
+    axes.set_xticks(range(len(places)), places)
+
+
+def _dress(axes: Axes, panel: Panel, title: bool) -> None:
+    if title:
+        axes.set_title(panel.name, loc="left", fontsize=10, color=INK, parse_math=False)
+    axes.set_xlabel(panel.x, color=INK, parse_math=False)
+    axes.set_ylabel(panel.y, color=INK, parse_math=False)
+    if panel.log_x:
+        axes.set_xscale("log")
+    if panel.log_y:
+        axes.set_yscale("log")
+    if panel.level is not None:
+        axes.axhline(panel.level, color=MUTED, linewidth=0.8, zorder=1)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(color=MUTED, labelcolor=INK, length=3, labelsize=9)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write a picture as PNG and as SVG, the same bytes for the same numbers."""
+    from matplotlib import rc_context
+
+    written = []
+    with rc_context({"svg.hashsalt": "gangwise", "svg.fonttype": "none"}):
+        for suffix in (".png", ".svg"):
+            path = stem.with_name(stem.name + suffix)
+            metadata = {"Date": None, "Creator": None} if suffix == ".svg" else None
+            try:
+                figure.savefig(path, dpi=DPI, metadata=metadata)
+            except OSError as error:
+                raise StoreError(f"cannot write {path}: {error}") from error
+            written.append(path)
+    return written
