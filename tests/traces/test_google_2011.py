@@ -12,7 +12,8 @@ import pytest
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
 from gangwise.scenarios.opm_google import GoogleScenario
 from gangwise.traces import open_trace
-from gangwise.traces.google_2011 import GoogleJobEvents
+from gangwise.traces.google_2011 import Google2011
+from gangwise.traces.google_2011_jobs import GoogleJobEvents
 
 SUBMIT, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST = range(7)
 END = 2**63 - 1
@@ -156,12 +157,12 @@ def test_files_that_cannot_be_used(tmp_path):
     (tmp_path / "part-00000-of-00500.csv").unlink()
     packed.write_bytes(packed.read_bytes()[:-40])
     with pytest.raises(TraceError, match="cut short"):
-        GoogleJobEvents(tmp_path, hours=1).lifetimes()
+        GoogleJobEvents(tmp_path, hours=1, strict=True).lifetimes()
     packed.unlink()
     tasks = [row + ",1,2,3,4,5" for row in ROWS]
     with pytest.raises(TraceError, match="not the google-2011 job events"):
         GoogleJobEvents(write(tmp_path, tasks), hours=1).lifetimes()
-    assert not GoogleJobEvents.recognise(tmp_path)
+    assert not Google2011.recognise(tmp_path)
     with pytest.raises(TraceError, match="hours"):
         GoogleJobEvents(tmp_path, hours=0)
     with pytest.raises(TraceError, match="present"):
@@ -225,7 +226,7 @@ def test_the_published_files(traces):
         expected[int(job)] = (submitted[0] / 1e6 - 600, last / 1e6 - 600)
     assert rows == 39_435
     trace = GoogleJobEvents(folder)
-    assert trace.recognise(folder)
+    assert Google2011.recognise(folder)
     found = trace.lifetimes()
     assert found.job.size == len(expected) == 7787
     assert before == 3986

@@ -1,312 +1,167 @@
-"""Google ClusterData 2011 (version 2.1), job events: when jobs are submitted and when they end.
+"""Google ClusterData 2011 (version 2.1): machines, jobs and tasks of one cell over 29 days.
 
 Published by Google under CC-BY-4.0; see
-https://github.com/google/cluster-data/blob/master/ClusterData2011_2.md. Files are
-``job_events/part-00000-of-00500.csv.gz`` and so on, without a header:
+https://github.com/google/cluster-data/blob/master/ClusterData2011_2.md. Each table is a folder of
+files ``part-00000-of-00500.csv.gz`` and so on, without a header:
 
-=================  ========================================================================
-field              meaning here
-=================  ========================================================================
-``time``           microseconds; the trace begins at 600 s. 0: before it; 2^63 - 1: after its end
-``missing_info``   empty for a real record; 0, 1 or 2 for one that Google filled in
-``job``            job ID
-``event``          0 SUBMIT, 1 SCHEDULE, 2 EVICT, 3 FAIL, 4 FINISH, 5 KILL, 6 LOST, 7 and 8 UPDATE
-others             user, scheduling class, two names; not used
-=================  ========================================================================
+====================  =====================================================================
+field                 meaning here
+====================  =====================================================================
+``time``              microseconds; the trace begins at 600 s. 0: before it; 2^63 - 1: after its end
+``missing_info``      empty for a real record; 0, 1 or 2 for one that Google filled in
+``job``, ``task``     job ID, and the task's number in the job
+``event`` of tasks    0 SUBMIT, 1 SCHEDULE, 2 EVICT, 3 FAIL, 4 FINISH, 5 KILL, 6 LOST, 7 and 8
+                      UPDATE
+``event`` of          0 ADD, 1 REMOVE, 2 UPDATE
+machines
+``cpu``, ``mem``      shares of the largest machine's; empty when not known
+====================  =====================================================================
 
-A job lasts from its first SUBMIT to its last event of kinds 2 to 6 (which must not be followed by
-another SUBMIT). A job that is still there at the end of the window ends with the window. Jobs that
-were there before the trace begins have no arrival and are left out, unless asked for.
+Of ``job_events``, which have no requests, a workload is made only where ``task_events`` are absent;
+:mod:`gangwise.traces.google_2011_jobs` reads the jobs' lifetimes out of them.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Fidelity, Stage, period
+from gangwise.traces.formats import Format, TableFile
+from gangwise.traces.google_events import OFFSET, Codes
+from gangwise.traces.google_machines import Machines, machines_of
+from gangwise.traces.google_reader import GoogleReader
 from gangwise.traces.schema import Check, Column, Schema, value
-from gangwise.traces.tables import Table, read_table
-from gangwise.traces.text import header_of
 
 if TYPE_CHECKING:
     import polars as pl
 
     from gangwise.scenarios.opm_google import GoogleScenario
 
-__all__ = ["SCHEMA", "GoogleJobEvents", "Lifetimes"]
+__all__ = ["FORMAT", "JOB_EVENTS", "NAME", "Google2011"]
 
 NAME = "google-2011"
-OFFSET = 600.0
-"""Seconds at which the trace begins; real events are later."""
-AFTER = 2.0**63 - 1024
-"""Larger times stand for 2^63 - 1, after the end of the trace."""
-PART = re.compile(r"part-(\d+)-of-(\d+)\.csv(?:\.gz)?")
+ENDS = {2: "EVICT", 3: "FAIL", 4: "FINISH", 5: "KILL", 6: "LOST"}
+ID = 2.0**53
+"""Larger numbers are not exact as Float64; those of the trace are far below."""
 
-SCHEMA = Schema(
+_BEGINS = Check(
+    "time is after 0 and before the trace begins, at 600 s", ("time",),
+    lambda: (value("time") > 0) & (value("time") < OFFSET),
+)  # fmt: skip
+_KNOWN = (
+    Check("event is not a code from 0 to 8", ("event",), lambda: value("event") > 8),
+    Check("missing_info is not 0, 1 or 2", ("missing_info",),
+          lambda: ~value("missing_info").is_in(["", "0", "1", "2"])),
+    _BEGINS,
+)  # fmt: skip
+_TIME = Column("time", whole=True, most=2.0**63)
+_MISSING = Column("missing_info", number=False, empty=True)
+_JOB = Column("job", whole=True, most=ID)
+_USER = Column("user", number=False, empty=True)
+_CLASS = Column("class", number=False, empty=True)
+
+JOB_EVENTS = Schema(
     f"{NAME} job events",
     (
-        Column("time", whole=True, most=2.0**63),
-        Column("missing_info", number=False, empty=True),
-        Column("job", whole=True, most=2.0**53),
-        Column("event", whole=True),
-        Column("user", number=False, empty=True),
-        Column("class", number=False, empty=True),
+        _TIME, _MISSING, _JOB, Column("event", whole=True), _USER, _CLASS,
         Column("name", number=False, empty=True),
         Column("logical_name", number=False, empty=True),
     ),
     header=False,
+    checks=_KNOWN,
+)  # fmt: skip
+TASK_EVENTS = Schema(
+    f"{NAME} task events",
+    (
+        _TIME, _MISSING, _JOB, Column("task", whole=True),
+        Column("machine", whole=True, most=ID, empty=True), Column("event", whole=True),
+        _USER, _CLASS, Column("priority", whole=True, empty=True),
+        Column("cpu", empty=True), Column("mem", empty=True), Column("disk", empty=True),
+        Column("different_machines", number=False, empty=True, pattern="[01]"),
+    ),
+    header=False,
+    checks=_KNOWN,
+)  # fmt: skip
+MACHINE_EVENTS = Schema(
+    f"{NAME} machine events",
+    (
+        _TIME, Column("machine", whole=True, most=ID), Column("event", whole=True),
+        Column("platform", number=False, empty=True),
+        Column("cpu", empty=True), Column("mem", empty=True),
+    ),
+    header=False,
     checks=(
-        Check("event is not a code from 0 to 8", ("event",), lambda: value("event") > 8),
-        Check("missing_info is not 0, 1 or 2", ("missing_info",),
-              lambda: ~value("missing_info").is_in(["", "0", "1", "2"])),
-        Check("time is after 0 and before the trace begins, at 600 s", ("time",),
-              lambda: (value("time") > 0) & (value("time") < OFFSET * 1e6)),
+        Check("event is not a code from 0 to 2", ("event",), lambda: value("event") > 2), _BEGINS,
     ),
 )  # fmt: skip
 
-
-@dataclass(frozen=True, eq=False)
-class Lifetimes:
-    """Jobs of the window, by arrival.
-
-    Attributes
-    ----------
-    job : ndarray of int64, shape [n]
-        Job ID.
-    arrival, end : ndarray of float64, shape [n]
-        Seconds since the window began; both within the window, ``end`` not before ``arrival``.
-    running : ndarray of bool, shape [n]
-        Still there at the end of the window, so that the true lifetime is longer.
-    """
-
-    job: npt.NDArray[np.int64]
-    arrival: npt.NDArray[np.float64]
-    end: npt.NDArray[np.float64]
-    running: npt.NDArray[np.bool_]
+FORMAT = Format(
+    NAME, "Google ClusterData 2011, version 2.1",
+    "https://github.com/google/cluster-data/blob/master/ClusterData2011_2.md", "CC-BY-4.0",
+    (
+        TableFile("task_events", TASK_EVENTS, "task_events", parts=True, needed=True),
+        TableFile("job_events", JOB_EVENTS, "job_events", parts=True),
+        TableFile("machine_events", MACHINE_EVENTS, "machine_events", parts=True),
+    ),
+    span="29 days of May 2011",
+)  # fmt: skip
 
 
-class GoogleJobEvents:
-    r"""Reader of the job events of a window that begins with the trace.
+class Google2011(GoogleReader):
+    r"""Reader of task events (or job events) and machine events.
 
-    Parameters
-    ----------
-    path : path
-        The folder with the parts, or the one above it that holds ``job_events``, or one part. Parts
-        are read from the first on, as far as the window needs them; none may be missing.
-    hours : float
-        Length of the window. The paper: "a 10-hour period".
-    present : {"drop", "start"}
-        What becomes of jobs that were there before the trace begins, about half as many as arrive
-        in ten hours: left out, since their arrival is not known, or let arrive at the start.
-    strict : bool
-        Raise at the first bad row rather than leave it out and report it.
-
-    Raises
-    ------
-    TraceError
-        When a part is missing, damaged, cut short or not of this format; names the file and row.
+    Parameters are those of :class:`~gangwise.traces.google_reader.GoogleReader`.
 
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> folder = tempfile.TemporaryDirectory()
     >>> size = Path(folder.name, "part-00000-of-00500.csv").write_text(
-    ...     "0,,1,0,u,3,n,l\n700000000,,2,0,u,1,n,l\n700000000,,2,1,u,1,n,l\n"
-    ...     "760000000,,2,4,u,1,n,l\n4300000000,,1,5,u,3,n,l\n")
-    >>> found = GoogleJobEvents(folder.name, hours=1).lifetimes()
-    >>> found.job.tolist(), found.arrival.tolist(), found.end.tolist()
-    ([2], [100.0], [160.0])
+    ...     "700000000,,2,0,,0,u,1,9,0.5,0.25,,0\n700000000,,2,1,,0,u,1,9,0.5,0.25,,0\n"
+    ...     "710000000,,2,0,7,1,u,1,9,0.5,0.25,,0\n760000000,,2,0,7,4,u,1,9,0.5,0.25,,0\n"
+    ...     "790000000,,2,1,,5,u,1,9,0.5,0.25,,0\n")
+    >>> jobs = Google2011(folder.name).scan().jobs
+    >>> jobs.select("name", "tasks", "cpu", "created", "started", "deleted", "status").rows()
+    [('2', 2, 0.5, 100.0, 110.0, 190.0, 'KILL')]
     >>> folder.cleanup()
     """
 
-    def __init__(
-        self, path: Path | str, *, hours: float = 10.0, present: str = "drop", strict: bool = False
-    ):
-        if not (np.isfinite(hours) and hours > 0):
-            raise TraceError(f"hours is {hours}; the window needs a positive length")
-        if present not in ("drop", "start"):
-            raise TraceError(f"present is {present!r}; choose drop or start")
-        self.path, self.hours, self.present, self.strict = Path(path), hours, present, strict
-        self._read: tuple[Lifetimes, Fidelity] | None = None
+    FORMAT = FORMAT
+    CODES = Codes(submit=0, schedule=1, ends=ENDS)
+    TASKS, JOBS = "task_events", "job_events"
 
     @staticmethod
-    def recognise(path: Path | str) -> bool:
-        """Whether there are parts whose first row reads as a job event."""
-        try:
-            first = _parts(Path(path))[0]
-        except TraceError:
-            return False
-        fields = header_of(first)
-        return (
-            len(fields) == len(SCHEMA.columns)
-            and all(fields[i].isdigit() for i in (0, 2, 3))
-            and int(fields[3]) <= 8
-        )
-
-    @staticmethod
-    def scenario(trace: GoogleJobEvents, **settings: Any) -> GoogleScenario:
-        """What ``open_trace`` builds of it: the scenario of the OPM paper."""
+    def scenario(trace: Google2011, **settings: Any) -> GoogleScenario:
+        """What ``open_trace`` builds of it: the scenario of the OPM paper, out of job events."""
         from gangwise.scenarios.opm_google import GoogleScenario
+        from gangwise.traces.google_2011_jobs import GoogleJobEvents
 
-        return GoogleScenario(trace=trace, **settings)
+        if trace.begin:
+            raise TraceError(
+                f"begin is {trace.begin:g}; the scenario's window begins with the trace",
+                trace.source.path,
+            )
+        jobs = GoogleJobEvents(
+            trace.source.path, hours=10.0 if trace.hours is None else trace.hours,
+            present=trace.present, strict=trace.source.strict,
+        )  # fmt: skip
+        return GoogleScenario(trace=jobs, **settings)
 
-    def lifetimes(self) -> Lifetimes:
-        """Arrivals and ends of the jobs, read once."""
-        if self._read is None:
-            self._read = self._load()
-        return self._read[0]
-
-    def fidelity(self) -> Fidelity:
-        """What was read and what was left out."""
-        self.lifetimes()
-        assert self._read is not None
-        return self._read[1]
-
-    def _load(self) -> tuple[Lifetimes, Fidelity]:
+    def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         import polars as pl
 
-        end = OFFSET + self.hours * 3600.0
-        tables = self._tables(end)
-        frame = pl.concat(
-            t.frame.select("row", "time", "job", pl.col("event").cast(pl.Int64), "missing_info")
-            .with_columns(part=pl.lit(n)) for n, t in enumerate(tables)
-        )  # fmt: skip
-        notes = _out_of_order(frame, tables)
-        filled = frame.filter(pl.col("missing_info") != "").height
-        if filled:
-            notes.append(f"{filled} rows were filled in by Google (missing_info); they are used")
-        jobs = _jobs(frame, end * 1e6)
-        first = pl.col("submitted")
-        why = [
-            ("no SUBMIT in the files, so its arrival is not known", first.is_null()),
-            ("submitted after the window", first > end * 1e6),
-        ]
-        if self.present == "drop":
-            why.insert(1, ("there before the trace begins, so its arrival is not known",
-                           first < OFFSET * 1e6))  # fmt: skip
-        jobs = jobs.with_columns(
-            reason=pl.coalesce(
-                *(pl.when(broken).then(pl.lit(text)) for text, broken in why),
-                pl.lit(None, pl.String),
-            )
-        )
-        kept = jobs.filter(pl.col("reason").is_null())
-        dropped = {}
-        for (reason,), group in jobs.filter(pl.col("reason").is_not_null()).group_by(
-            "reason", maintain_order=True
-        ):
-            part, row = group.select("part", "row").row(0)
-            dropped[f"{reason}; the row is of {tables[part].file.name}"] = (len(group), int(row))
-        if kept.is_empty():
-            raise TraceError(f"no job can be used: {'; '.join(dropped)}", self.path)
-        ended = kept["ended"].fill_null(np.inf).to_numpy()
-        found = Lifetimes(
-            kept["job"].cast(pl.Int64).to_numpy(),
-            np.maximum(kept["submitted"].to_numpy() / 1e6 - OFFSET, 0.0),
-            np.minimum(ended / 1e6, end) - OFFSET,
-            ended > end * 1e6,
-        )
-        notes.append(
-            f"{int(found.running.sum())} jobs are still there at the end of the window, after "
-            f"{period(self.hours * 3600)}; they end with it"
-        )
-        stages = tuple(
-            Stage(t.file.name, t.read, len(t.frame), dict(t.dropped)) for t in tables
-        )
-        return found, Fidelity(
-            NAME, (*stages, Stage("jobs", len(jobs), len(kept), dropped)), OFFSET, end, 0,
-            len(kept), {}, {}, tuple(notes), {t.file.name: t.digest for t in tables},
-        )  # fmt: skip
+        requests = ["task", "cpu", "mem"] if table == self.TASKS else []
+        return frame.select("part", "row", "time", "event", "job", "user", *requests,
+                            filled=pl.col("missing_info") != "")  # fmt: skip
 
-    def _tables(self, end: float) -> list[Table]:
-        """Parts from the first on, until one reaches the end of the window."""
-        tables: list[Table] = []
-        latest = 0.0
-        for number, part in enumerate(_parts(self.path)):
-            found = PART.fullmatch(part.name)
-            if found is not None and int(found[1]) != number:
-                raise TraceError(
-                    f"part {number:05d} is missing, before {part.name}: jobs submitted in it would "
-                    "be absent, and others would never end; download it, or choose a window that "
-                    f"ends before it (hours up to {_hours(latest)})", part.parent,
-                )  # fmt: skip
-            tables.append(read_table(part, SCHEMA, strict=self.strict))
-            times = tables[-1].frame["time"].to_numpy()
-            latest = max(latest, float(times[times < AFTER].max(initial=0.0)) / 1e6)
-            if latest >= end:
-                return tables
-        raise TraceError(
-            f"the parts here end at {latest:.0f} s; a window of {self.hours:g} h ends at "
-            f"{end:.0f} s: download the parts that follow, or choose hours up to {_hours(latest)}",
-            self.path,
-        )
+    def _machines(self, end: int) -> Machines:
+        import polars as pl
 
+        events = pl.concat(list(self._batches("machine_events", lambda: False)))
+        return machines_of(events, 0, 1, self.first, end, [f.name for f in self._files])
 
-def _hours(latest: float) -> str:
-    """Hours of the trace before a time in seconds, rounded down."""
-    return f"{np.floor(max(latest - OFFSET, 0.0) / 36.0) / 100:g}"
+    def _other(self) -> Format:
+        from gangwise.traces.google_2019_format import FORMAT as OTHER
 
-
-def _out_of_order(frame: pl.DataFrame, tables: list[Table]) -> list[str]:
-    import polars as pl
-
-    late = frame.filter(pl.col("time") < pl.col("time").shift(1))
-    if late.is_empty():
-        return []
-    part, row = late.select("part", "row").row(0)
-    return [
-        f"{len(late)} rows are earlier than the row before them, the first is row {row} of "
-        f"{tables[part].file.name}; rows are put in order of time"
-    ]
-
-
-def _jobs(frame: pl.DataFrame, end: float) -> pl.DataFrame:
-    """One row per job, by first submission: ``job submitted ended part row``, in microseconds.
-
-    ``ended`` is null for a job that has not ended by the end of the window.
-    """
-    import polars as pl
-
-    events = frame.sort("time", "part", "row", maintain_order=True)
-    last = events.filter((pl.col("time") <= end) & pl.col("event").is_in([0, 2, 3, 4, 5, 6]))
-    last = last.group_by("job", maintain_order=True).agg(
-        pl.col("time").last().alias("ended"), (pl.col("event").last() == 0).alias("again"),
-    )  # fmt: skip
-    jobs = events.group_by("job", maintain_order=True).agg(
-        pl.col("time").filter(pl.col("event") == 0).first().alias("submitted"),
-        pl.col("part").first(), pl.col("row").first(),
-    )  # fmt: skip
-    ended = pl.when(~pl.col("again")).then("ended").alias("ended")
-    joined = jobs.join(last, on="job", how="left", maintain_order="left")
-    return joined.with_columns(ended).sort("submitted", "job", maintain_order=True)
-
-
-def _parts(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise TraceError("there is no such file or directory", path)
-    folder = path / "job_events" if (path / "job_events").is_dir() else path
-    found: dict[int, Path] = {}
-    for file in sorted(folder.iterdir()):
-        match = PART.fullmatch(file.name)
-        if match is None:
-            continue
-        number = int(match[1])
-        if number in found:
-            raise TraceError(
-                f"part {number:05d} is here twice, as {found[number].name} and {file.name}; keep "
-                "one", folder,
-            )  # fmt: skip
-        found[number] = file
-    if not found:
-        listed = ", ".join(sorted(f.name for f in folder.iterdir())[:8]) or "nothing"
-        raise TraceError(f"no part-NNNNN-of-NNNNN.csv.gz here; found {listed}", folder)
-    return [found[number] for number in sorted(found)]
+        return OTHER

@@ -1,0 +1,186 @@
+"""Reader of Google ClusterData 2019, as :mod:`gangwise.traces.google_2019_format` describes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gangwise.core.errors import TraceError
+from gangwise.traces.fidelity import Stage
+from gangwise.traces.formats import Format
+from gangwise.traces.google_2019_format import FIRST, FORMAT
+from gangwise.traces.google_events import Codes, Order
+from gangwise.traces.google_machines import Machines, machines_of
+from gangwise.traces.google_reader import GoogleReader
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Google2019"]
+
+ENDS = {4: "EVICT", 5: "FAIL", 6: "FINISH", 7: "KILL", 8: "LOST"}
+ALLOC_SET = 1
+
+
+class Google2019(GoogleReader):
+    """Reader of instance events, collection events and machine events of one cell.
+
+    Rows of ``jobs`` are the collections that are jobs, by request; those that run in an alloc set
+    are among them. ``after`` names the collections that must end first, and ``job`` is the same for
+    all collections that this links (the smallest ID of them). Parameters are those of
+    :class:`~gangwise.traces.google_reader.GoogleReader`.
+    """
+
+    FORMAT = FORMAT
+    CODES = Codes(submit=0, schedule=3, ends=ENDS)
+    TASKS, JOBS = "instance_events", "collection_events"
+
+    def __init__(
+        self, path: Path | str, *, hours: float | None = None, begin: float = 0.0,
+        present: str = "drop", strict: bool = False,
+    ):  # fmt: skip
+        super().__init__(path, hours=hours, begin=begin, present=present, strict=strict)
+        self._after: dict[int, set[int]] = {}
+        self._bound: set[int] = set()
+        self._inside: set[int] = set()
+        self._untyped, self._rows = 0, {self.TASKS: 0, self.JOBS: 0}
+        self._lost: dict[str, dict[str, tuple[int, int, int]]] = {self.TASKS: {}, self.JOBS: {}}
+
+    def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
+        import polars as pl
+
+        tasks, kind = table == self.TASKS, pl.col("collection_type")
+        self._rows[table] += len(frame)
+        self._untyped += int(frame["collection_type"].null_count())
+        frame = self._lists(table, frame, "constraint" if tasks else FIRST)
+        frame = self._without(
+            table, frame, "of an alloc set, which is no job", kind.fill_null(0) == ALLOC_SET
+        )
+        inside = frame.filter(pl.col("alloc_collection_id") > 0)
+        self._inside.update(int(job) for job in inside["collection_id"].unique())
+        requests = {
+            "task": "instance_index", "cpu": "resource_request.cpus",
+            "mem": "resource_request.memory",
+        } if tasks else {}  # fmt: skip
+        return frame.select(
+            "part", "row", "time", event="type", job="collection_id",
+            user=pl.lit("") if tasks else pl.col("user"),
+            filled=pl.col("missing_type").fill_null(0) > 0, **requests,
+        )  # fmt: skip
+
+    def _without(
+        self, table: str, frame: pl.DataFrame, reason: str, broken: pl.Expr
+    ) -> pl.DataFrame:
+        """Leave out rows, to be told with the others of the table."""
+        lost = frame.filter(broken)
+        if len(lost):
+            part, row = lost.select("part", "row").row(0)
+            count, *first = self._lost[table].get(reason, (0, part, row))
+            self._lost[table][reason] = (count + len(lost), *first)
+        return frame.filter(~broken)
+
+    def _lists(self, table: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
+        """Take in a list per row; leave out rows in which there is none."""
+        import polars as pl
+
+        read = {text: _items(text, column) for text in frame[column].unique()}
+        bad = pl.col(column).is_in([text for text, items in read.items() if items is None])
+        reason = f"{column} is not a list of the right kind"
+        if self.source.strict and len(wrong := frame.filter(bad)):
+            part, row, text = wrong.select("part", "row", column).row(0)
+            raise TraceError(f"{reason} ({column} = {text!r})", self._files[part], row)
+        frame = self._without(table, frame, reason, bad)
+        said = frame.filter(pl.col(column).is_in([text for text, items in read.items() if items]))
+        for number, text in said.select("collection_id", column).unique().rows():
+            if column == FIRST:
+                self._after.setdefault(int(number), set()).update(read[text] or ())
+            else:
+                self._bound.add(int(number))
+        return frame
+
+    def _beside(self, end: int, tasks: bool) -> None:
+        if tasks and self.source.has(self.JOBS):
+            order = Order()
+            for frame in self._batches(self.JOBS, lambda: order.latest > end):
+                order.add(frame)
+                self._name(self._events(frame, self.JOBS))
+        elif tasks:
+            self._notes.append("collection_events is not here: users, and what jobs must start "
+                               "after, are not known")  # fmt: skip
+        if self._untyped:
+            self._notes.append(f"{self._untyped} rows have no collection_type; they are taken as "
+                               "of jobs")  # fmt: skip
+        for table, lost in self._lost.items():
+            dropped = {
+                f"{reason}; the row is of {self._files[part].name}": (count, row)
+                for reason, (count, part, row) in lost.items()
+            }
+            read, left = self._rows[table], sum(count for count, _ in dropped.values())
+            if dropped:
+                self._stages.append(Stage(f"{table}, of jobs", read, read - left, dropped))
+
+    def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
+        import polars as pl
+
+        here = set(jobs["name"].to_list())
+        names = {str(job): sorted(map(str, first)) for job, first in self._after.items()}
+        wanted = {job: first for job, first in names.items() if job in here}
+        absent = sum(any(name not in here for name in first) for first in wanted.values())
+        after = {job: [n for n in first if n in here] for job, first in wanted.items()}
+        whole = _together(sorted(here, key=int), after)
+        for count, text in (
+            (absent, "start after a collection that is no job of the window; that is left out"),
+            (len(here & set(map(str, self._inside))),
+             "run in an alloc set, which reserved what they request before"),
+            (len(here & set(map(str, self._bound))),
+             "have constraints on the attributes of machines; they are not used"),
+        ):
+            if count:
+                self._notes.append(f"{count} jobs {text}")
+        return jobs.with_columns(
+            job=pl.col("name").replace_strict(whole, return_dtype=pl.String),
+            after=pl.Series(["|".join(after.get(n, ())) for n in jobs["name"]], dtype=pl.String),
+        )
+
+    def _machines(self, end: int) -> Machines:
+        import polars as pl
+
+        events = pl.concat(list(self._batches("machine_events", lambda: False))).rename({
+            "machine_id": "machine", "type": "event", "capacity.cpus": "cpu",
+            "capacity.memory": "mem", "platform_id": "platform",
+        })  # fmt: skip
+        return machines_of(events, 1, 2, self.first, end, [f.name for f in self._files])
+
+    def _other(self) -> Format:
+        from gangwise.traces.google_2011 import FORMAT as OTHER
+
+        return OTHER
+
+
+def _together(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
+    """For each name the first of those that it is linked to, directly or not."""
+    import numpy as np
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    place = {name: n for n, name in enumerate(names)}
+    links = [(place[job], place[first]) for job in after for first in after[job]]
+    a, b = np.array(links, dtype=np.int64).reshape(-1, 2).T
+    graph = coo_array((np.ones(a.size), (a, b)), shape=(len(names), len(names)))
+    group = connected_components(graph, directed=False)[1]
+    first = np.unique(group, return_index=True)[1]
+    return {name: names[first[group[n]]] for name, n in place.items()}
+
+
+def _items(text: str, column: str) -> list[Any] | None:
+    """What a list holds; None when it is not a list of what the column asks for."""
+    try:
+        found = json.loads(text or "[]")
+        if not isinstance(found, list):
+            return None
+        if column == FIRST:
+            return [int(item) for item in found]
+    except (TypeError, ValueError):
+        return None
+    return found if all(isinstance(item, dict) for item in found) else None
