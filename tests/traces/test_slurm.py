@@ -1,0 +1,335 @@
+"""Slurm accounting, from listings written by the manual of sacct."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangwise import TraceError
+from gangwise.traces import open_trace
+from gangwise.traces.slurm import SlurmSacct
+from gangwise.traces.slurm_notation import expand_nodes, gib, request, seconds_of, tres
+
+HEADER = "JobID|User|State|Submit|Start|End|ReqTRES|AllocTRES|NNodes|NodeList"
+DAY = "2024-01-15T"
+
+
+def row(job, state, submit, start, end, req="", alloc="", nodes="1", hosts="n1", user="ann"):
+    times = [DAY + t if t[0].isdigit() else t for t in (submit, start, end)]
+    return "|".join([job, user, state, *times, req, alloc, nodes, hosts])
+
+
+ROWS = [
+    row("100", "COMPLETED", "10:00:00", "10:00:30", "10:02:00",
+        "billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2",
+        "billing=48,cpu=48,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=2", "2", "n[1-2]"),
+    row("100.batch", "COMPLETED", "10:00:30", "10:00:30", "10:02:00", alloc="cpu=24,node=1"),
+    row("100.0", "COMPLETED", "10:00:30", "10:00:31", "10:02:00", alloc="cpu=24,node=1"),
+    row("101_7", "CANCELLED by 1000", "10:01:00", "10:01:00", "10:05:00", "cpu=1,mem=512M,node=1",
+        "cpu=2,mem=512M,node=1"),
+    row("102+1", "TIMEOUT", "10:02:00", "10:03:00", "10:04:00", "cpu=4,gres/gpu=1,mem=1T,node=1"),
+    row("103", "CANCELLED", "10:03:00", "None", "10:06:00", "cpu=3,mem=3000M,node=3", "", "3",
+        "None assigned"),
+    row("104", "RUNNING", "10:04:00", "10:10:00", "Unknown", "cpu=1,mem=1G,node=1"),
+    row("105_[2-9%4]", "PENDING", "10:05:00", "Unknown", "Unknown", "cpu=1,mem=1G,node=1"),
+]  # fmt: skip
+COLUMNS = ["row", "name", "cpu", "mem", "gpu", "models", "tasks", "created", "started", "deleted",
+           "status"]  # fmt: skip
+TABLE = [
+    (2, "100", 4, 32, 2, "a100", 2, 0, 30, 120, "COMPLETED"),
+    (5, "101_7", 1, 0.5, 0, "", 1, 60, 60, 300, "CANCELLED"),
+    (6, "102+1", 4, 1024, 1, "", 1, 120, 180, 240, "TIMEOUT"),
+    (7, "103", 1, 1000 / 1024, 0, "", 3, 180, None, 360, "CANCELLED"),
+    (8, "104", 1, 1, 0, "", 1, 240, 600, 600, "RUNNING"),
+]
+NODES = (
+    "NodeName=n1 Arch=x86_64 CPUAlloc=0 CPUTot=64 CPULoad=0.01 Gres=gpu:a100:4(S:0-1),lscratch:3200"
+    " NodeAddr=n1 OS=Linux 5.4 #1 SMP RealMemory=262144 AllocMem=0 State=IDLE"
+    " CfgTRES=cpu=64,mem=256G,billing=64,gres/gpu=4\n"
+    "NodeName=n2 CPUTot=32 Gres=(null) RealMemory=131072 State=MIXED\n"
+    "NodeName=n3 CPUTot=32 Gres=gpu:a100:2,gpu:v100:2 RealMemory=131072 State=MIXED\n"
+)
+
+
+def write(folder, rows=ROWS, header=HEADER, name="jobs.txt", nodes=""):
+    (folder / name).write_text("\n".join([header, *rows]) + "\n")
+    if nodes:
+        (folder / "nodes.txt").write_text(nodes)
+    return folder
+
+
+def test_tables_by_hand(tmp_path):
+    tables = SlurmSacct(write(tmp_path, nodes=NODES)).scan()
+    assert tables.jobs.select(COLUMNS).rows() == TABLE
+    assert tables.jobs["user"].to_list() == ["ann"] * 5
+    assert tables.servers.rows() == [(1, "n1", "a100", 64, 256, 4), (2, "n2", "", 32, 128, 0)]
+    stages = {stage.name: stage for stage in tables.stages}
+    assert dict(stages["nodes.txt"].dropped) == {"the node has GPUs of several models": (1, 3)}
+    assert (stages["jobs.txt"].read, stages["jobs.txt"].kept) == (8, 8)
+    assert dict(stages["allocations"].dropped) == {
+        "a step, whose job has a row of its own": (2, 3)
+    }
+    ((why, found),) = stages["jobs"].dropped.items()
+    assert "array that has not started" in why
+    assert found == (1, 9)
+    notes = "\n".join(tables.notes)
+    assert "1 jobs have not ended" in notes
+    assert "2 jobs never started" not in notes
+    assert "1 jobs never started" in notes
+    assert set(tables.digests) == {"jobs.txt", "nodes.txt"}
+
+
+def test_allocated_whole_nodes_instead(tmp_path):
+    tables = SlurmSacct(write(tmp_path), tres="allocated").scan()
+    assert tables.jobs.select("cpu", "mem", "gpu").rows()[:2] == [(24, 64, 2), (2, 0.5, 0)]
+    assert tables.jobs["cpu"].to_list()[2:] == [4, 1, 1]  # nothing allocated: as requested
+    assert "3 jobs have an empty AllocTRES" in "\n".join(tables.notes)
+    with pytest.raises(TraceError, match="choose requested or allocated"):
+        SlurmSacct(tmp_path, tres="used")
+
+
+@pytest.mark.parametrize("form", ["-p", "gzip", "CRLF", "BOM", "shuffled", "seconds since 1970"])
+def test_however_it_is_written(tmp_path, form):
+    write(tmp_path)
+    file = tmp_path / "jobs.txt"
+    text = file.read_text()
+    if form == "-p":
+        file.write_text(text.replace("\n", "|\n"))
+    if form == "CRLF":
+        file.write_bytes(text.replace("\n", "\r\n").encode())
+    if form == "BOM":
+        file.write_text("\ufeff" + text)
+    if form == "shuffled":
+        order = [3, 9, 0, 5, 1, 2, 4, 6, 7, 8]
+        lines = [line.split("|") for line in text.splitlines()]
+        file.write_text("\n".join("|".join(line[i] for i in order) for line in lines) + "\n")
+    if form == "seconds since 1970":  # 2024-01-15T00:00:00 UTC
+
+        def number(match):
+            h, m, s = (int(x) for x in match[1].split(":"))
+            return str(1_705_276_800 + 3600 * h + 60 * m + s)
+
+        file.write_text(re.sub(r"2024-01-15T(\d\d:\d\d:\d\d)", number, text))
+    if form == "gzip":
+        (tmp_path / "jobs.txt.gz").write_bytes(gzip.compress(text.encode()))
+        file.unlink()
+    assert SlurmSacct.recognise(tmp_path)
+    assert SlurmSacct(tmp_path).scan().jobs.select(COLUMNS).rows() == TABLE
+
+
+def test_old_versions_without_tres_for_memory_and_with_elapsed(tmp_path):
+    header = "JobID|Submit|Start|Elapsed|ReqTRES|ReqMem|AllocNodes|NodeList"
+    rows = [
+        f"1|{DAY}10:00:00|{DAY}10:00:00|1-00:00:10|cpu=8|4000Mc|2|n[1-2]",
+        f"2|{DAY}10:00:00|{DAY}10:00:00|01:30|cpu=8|16Gn||n[1-2,7,09]",
+        f"3|{DAY}10:00:00|{DAY}10:00:00|00:00:00|cpu=8|16G|1|n1",
+        f"4|{DAY}10:00:00|{DAY}10:00:00|00:00:00|cpu=8|16G||None assigned",
+    ]
+    tables = SlurmSacct(write(tmp_path, rows, header)).scan()
+    assert tables.jobs.select("name", "cpu", "mem", "tasks", "deleted").rows() == [
+        ("1", 4, 4 * 4000 / 1024, 2, 86410), ("2", 2, 16, 4, 90), ("3", 8, 16, 1, 0)
+    ]  # fmt: skip
+    assert dict(tables.stages[-1].dropped) == {"the number of nodes is not known": (1, 5)}
+
+
+JSON_OLD = {
+    "job_id": 100, "array": {"job_id": 0, "task_id": None, "task": None},
+    "het": {"job_id": 0, "job_offset": None}, "user": "ann", "allocation_nodes": 2,
+    "nodes": "n[1-2]", "state": {"current": "COMPLETED", "reason": "None"},
+    "required": {"CPUs": 8, "memory": 8192},
+    "time": {"submission": 1000, "eligible": 1000, "start": 1030, "end": 1120, "limit": 60},
+    "steps": [{}, {}],
+    "tres": {"requested": [
+        {"type": "cpu", "name": None, "id": 1, "count": 8},
+        {"type": "mem", "name": None, "id": 2, "count": 65536},
+        {"type": "node", "name": None, "id": 4, "count": 2},
+        {"type": "gres", "name": "gpu", "id": 1001, "count": 4},
+        {"type": "gres", "name": "gpu:a100", "id": 1002, "count": 4}],
+        "allocated": [{"type": "energy", "name": None, "id": 3, "count": None}]},
+}  # fmt: skip
+NO = {"set": False, "infinite": False, "number": 0}
+JSON_NEW = {
+    **JSON_OLD, "job_id": 205, "state": {"current": ["CANCELLED"], "reason": "None"},
+    "array": {"job_id": 200, "task_id": {"set": True, "infinite": False, "number": 5}, "task": ""},
+    "het": {"job_id": 0, "job_offset": NO},
+    "time": {"submission": 1060, "start": 0, "end": 1300, "limit": {**NO, "infinite": True}},
+    "required": {"CPUs": 1, "memory_per_cpu": NO}, "allocation_nodes": 0, "steps": [],
+    "tres": {"requested": [{"type": "cpu", "name": "", "id": 1, "count": 1},
+                           {"type": "mem", "name": "", "id": 2, "count": 512},
+                           {"type": "node", "name": "", "id": 4, "count": 1}], "allocated": []},
+}  # fmt: skip
+JSON_HET = {
+    **JSON_OLD, "job_id": 301, "time": {"submission": 1120, "start": 1180, "end": 0},
+    "het": {"job_id": 300, "job_offset": {"set": True, "infinite": False, "number": 1}},
+}  # fmt: skip
+JSON_PENDING = {
+    **JSON_NEW, "job_id": 400, "array": {"job_id": 400, "task_id": NO, "task": "2-9%4"},
+}  # fmt: skip
+
+
+def test_json_of_old_and_new_versions(tmp_path):
+    jobs = [JSON_OLD, JSON_NEW, JSON_HET, JSON_PENDING]
+    file = tmp_path / "jobs.json"
+    file.write_text(json.dumps({"meta": {}, "jobs": jobs}, indent=1))
+    assert SlurmSacct.recognise(file)
+    tables = SlurmSacct(file).scan()
+    assert tables.jobs.select(COLUMNS).rows() == [
+        (1, "100", 4, 32, 2, "a100", 2, 0, 30, 120, "COMPLETED"),
+        (2, "200_5", 1, 0.5, 0, "", 1, 60, None, 300, "CANCELLED"),
+        (3, "300+1", 4, 32, 2, "a100", 2, 120, 180, 300, "COMPLETED"),
+    ]
+    assert sum(n for stage in tables.stages for n, _ in stage.dropped.values()) == 1
+    assert "4 steps are inside" in "\n".join(tables.notes)
+    file.write_text(file.read_text()[:-40])
+    with pytest.raises(TraceError, match="cut short"):
+        SlurmSacct(file).scan()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"time": {}}, "time.submission"),
+        ({"time": None}, "fields of a job"),
+        ({"job_id": None}, "job_id"),
+        ({"job_id": 100}, "used before"),
+        ({"tres": {"requested": [{"count": 1}]}}, "fields of a job"),
+        ({"allocation_nodes": "two"}, "number where 'two' is"),
+    ],
+)
+def test_bad_json_records(tmp_path, change, reason):
+    file = tmp_path / "jobs.json"
+    file.write_text(json.dumps({"jobs": [JSON_OLD, {**JSON_OLD, "job_id": 7, **change}]}))
+    ((why, found),) = SlurmSacct(file).scan().stages[0].dropped.items()
+    assert reason in why
+    assert found == (1, 2)
+    with pytest.raises(TraceError, match="row 2: .*" + re.escape(why)):
+        SlurmSacct(file, strict=True).scan()
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (row("9", "FAILED", "10:00:00", "10:05:00", "10:04:00", "cpu=1,node=1"), "End is before"),
+        (row("9", "FAILED", "10:00:00", "09:00:00", "10:04:00", "cpu=1,node=1"), "Start is before"),
+        (row("9", "FAILED", "10:00:00", "None", "09:04:00", "cpu=1,node=1"), "End is before Sub"),
+        (row("9", "FAILED", "10:61:00", "None", "09:04:00", "cpu=1,node=1"), "Submit is not a d"),
+        (row("9", "FAILED", "soon", "None", "11:04:00", "cpu=1,node=1"), "Submit does not look"),
+        (row("9", "FAILED", "10:00:00", "None", "11:04:00", "cpu:1"), "ReqTRES does not look"),
+        (row("9", "FAILED", "10:00:00", "None", "11:04:00", "mem=1G,node=1"), "names no cpu"),
+        (row("9", "FAILED", "10:00:00", "None", "11:04:00", "cpu=1,cpu=2"), "is no TRES"),
+        (row("9", "FAILED", "10:00:00", "None", "11:04:00"), "neither ReqTRES nor"),
+        (row("100", "FAILED", "10:00:00", "None", "11:04:00", "cpu=1,node=1"), "used before"),
+        (row("train|2", "FAILED", "10:00:00", "None", "11:04:00", "cpu=1,node=1"), "number of fi"),
+        (row("job", "FAILED", "10:00:00", "None", "11:04:00", "cpu=1,node=1"), "JobID does not"),
+    ],
+)
+def test_bad_rows_are_counted_and_named(tmp_path, bad, reason):
+    tables = SlurmSacct(write(tmp_path, [*ROWS, bad])).scan()
+    assert tables.jobs.select(COLUMNS).rows() == TABLE
+    hits = [item for stage in tables.stages for item in stage.dropped.items() if reason in item[0]]
+    assert [found for _, found in hits] == [(1, 10)]
+    with pytest.raises(TraceError, match="row 10: .*" + reason):
+        SlurmSacct(tmp_path, strict=True).scan()
+
+
+def test_missing_columns_say_what_to_ask_for(tmp_path):
+    write(tmp_path, ["1|COMPLETED|4"], "JobID|State|NCPUS")
+    assert SlurmSacct.recognise(tmp_path)
+    wanted = r"no Submit and no Start and no End and no ReqTRES; run sacct .*--format=JobID"
+    with pytest.raises(TraceError, match=wanted):
+        open_trace(tmp_path)
+    with pytest.raises(TraceError, match=r"no sacct output here; make it with sacct"):
+        SlurmSacct(tmp_path / "..").scan()
+
+
+def test_nodes_from_elsewhere_and_in_either_form(tmp_path):
+    write(tmp_path)
+    (tmp_path / "other").mkdir()
+    nodes = tmp_path / "other" / "nodes"
+    nodes.write_text(NODES.replace(" Gres", "\n   Gres").replace(" State", "\n   State"))
+    assert SlurmSacct(tmp_path).scan().servers.is_empty()
+    assert "scontrol show node" in str(SlurmSacct(tmp_path).fidelity())
+    with pytest.raises(TraceError, match=r"cannot be played: .*nodes=PATH"):
+        open_trace(tmp_path)
+    servers = SlurmSacct(tmp_path, nodes=nodes).scan().servers
+    assert [line[1:] for line in servers.rows()] == [
+        ("n1", "a100", 64, 256, 4), ("n2", "", 32, 128, 0)
+    ]  # fmt: skip
+    nodes.write_text("NodeName=n1 CPUTot=many RealMemory=1\nNodeName=n8 CPUTot=2 RealMemory=1024\n")
+    tables = SlurmSacct(tmp_path, nodes=nodes).scan()
+    assert dict(tables.stages[0].dropped) == {"CPUTot or RealMemory is not a number": (1, 1)}
+    assert any("2 nodes of NodeList are not in the node list" in note for note in tables.notes)
+    with pytest.raises(TraceError, match="row 1: CPUTot"):
+        SlurmSacct(tmp_path, nodes=nodes, strict=True).scan()
+
+
+def test_it_plays(tmp_path):
+    scenario = open_trace(write(tmp_path, nodes=NODES), slot="1m", skip=0.0)
+    assert scenario.instance(seed=0).problem.cluster.devices == ("cpu", "mem", "gpu:a100")
+    sample = open_trace(tmp_path, slot="1m", skip=0.0, servers=1)  # a setting, not the node list
+    assert len(sample.instance(seed=0).problem.cluster.servers) == 1
+
+
+def fold(numbers, width):
+    """``[1, 2, 3, 7]`` to ``1-3,7``, each ``width`` wide."""
+    runs = []
+    for _, run in itertools.groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
+        held = [n for _, n in run]
+        last = f"-{held[-1]:0{width}d}" if len(held) > 1 else ""
+        runs.append(f"{held[0]:0{width}d}{last}")
+    return ",".join(runs)
+
+
+NUMBERS = st.sets(st.integers(0, 999), min_size=1, max_size=30)
+PREFIX = st.from_regex(r"[a-z][a-z0-9-]{0,6}[a-z-]", fullmatch=True)
+
+
+@given(st.lists(st.tuples(PREFIX, NUMBERS, st.integers(3, 5)), min_size=1, max_size=4))
+def test_expanding_undoes_folding(parts):
+    text = ",".join(f"{prefix}[{fold(numbers, width)}]" for prefix, numbers, width in parts)
+    names = [f"{prefix}{n:0{width}d}" for prefix, numbers, width in parts for n in sorted(numbers)]
+    assert expand_nodes(text) == names
+
+
+@pytest.mark.parametrize("text", ["n[1", "n1]", "n[]", "n[3-1]", "n[a]", "n[1-99999999]", "n[[1]]",
+                                  "[1-9999][1-9999]"])  # fmt: skip
+def test_node_lists_that_make_no_sense(text):
+    with pytest.raises(ValueError, match=r"brackets|no list|backwards|more than"):
+        expand_nodes(text)
+
+
+@given(st.integers(0, 10**8))
+def test_a_duration_reads_back(total):
+    days, rest = divmod(total, 86400)
+    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    assert seconds_of(f"{days}-{clock}" if days else clock) == total
+
+
+AMOUNTS = st.integers(0, 10**6)
+
+
+@given(st.permutations(["cpu", "mem", "node", "gres/gpu", "gres/gpu:h100", "billing"]), AMOUNTS,
+       st.integers(1, 64), AMOUNTS, st.sampled_from("MGT"))  # fmt: skip
+def test_a_request_is_in_any_order_and_adds_up(order, cores, nodes, memory, unit):
+    held = {"cpu": f"{cores}", "mem": f"{memory}{unit}", "node": f"{nodes}", "gres/gpu": "3",
+            "gres/gpu:h100": "3", "billing": "1"}  # fmt: skip
+    text = ",".join(f"{name}={held[name]}" for name in order)
+    assert tres(text) == held
+    found = request(text)
+    size = {"M": 1, "G": 1024, "T": 1024**2}[unit]
+    assert found.tasks == nodes
+    assert found.cpu * nodes == pytest.approx(cores)
+    assert found.mem * nodes * 1024 == pytest.approx(memory * size)
+    assert (found.gpu * nodes, found.models) == (pytest.approx(3), "h100")
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1G", "1X", "1 G", "nan"])
+def test_amounts_that_are_none(text):
+    with pytest.raises(ValueError, match="no amount"):
+        gib(text)
