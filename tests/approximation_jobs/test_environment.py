@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -212,8 +214,10 @@ def test_bad_streams_are_refused_where_they_go_wrong():
     late = instance([Job("a", 0, 9, 9.0)], rates=[[0.5, 0.5], [0.5, 1.2]])
     with pytest.raises(ScenarioError, match=r"slot 1, machine 'machine-1': rate is 1\.2"):
         started(late).observe(0, "react")
-    twice = instance([Job("a", 0, 9, 9.0), Job("a", 3, 9, 9.0)])
-    environment = started(twice)
+    table = [[] for _ in range(256)]  # from a stream of one's own: lists are checked when made
+    table[0], table[3] = [Job("a", 0, 9, 9.0)], [Job("a", 3, 9, 9.0)]
+    twice = SimpleNamespace(stream=lambda rng: SimpleNamespace(draw=lambda slots: table))
+    environment = started(replace(instance([]), jobs=twice))
     with pytest.raises(ScenarioError, match="job 'a' arrives in slot 3 while a job of the same id"):
         play(environment, [[-1, -1]] * 5)
     huge = instance([Job("a", 0, 9, 9.0, demand=2.0)], capacity=[1.0, 1.5])

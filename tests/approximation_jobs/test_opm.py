@@ -7,7 +7,6 @@ import pytest
 
 from gangwise import create_policy
 from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.estimates import Oracle
 from gangwise.approximation_jobs.opm import OPM
 from gangwise.approximation_jobs.ops import OPS
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
@@ -15,6 +14,7 @@ from gangwise.approximation_jobs.processes import IidRates, PoissonJobs, Replaye
 from gangwise.approximation_jobs.utilities import Log, Own, Power, Saturating
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Simulation, simulate
+from gangwise.estimators import Decay, Oracle
 from tests.approximation_jobs.made import instance, started
 from tests.reference import approximation_jobs as plain
 
@@ -251,6 +251,19 @@ def test_ops_serves_one_job_at_a_time():
     arrived = simulation.environment.results()
     assert arrived["cost"][0] == 10.0
     assert 0 < arrived["cost"][1] <= 6.0
+
+
+@pytest.mark.parametrize("name", ["opm", "ops", "utility-per-price", "opm-general"])
+def test_an_estimator_of_ones_own_may_be_given(name):
+    """As good as the one of that name, and left as it was."""
+    own = Decay(tau=30.0, prior=0.5)
+    named, given = (
+        simulate(synthetic(), create_policy(name, estimator=e), 80, 1)
+        for e in ("decay", Decay(tau=30.0))
+    )
+    np.testing.assert_array_equal(named.rewards, given.rewards)
+    simulate(synthetic(), create_policy(name, estimator=own), 80, 1)
+    assert not hasattr(own, "_last")
 
 
 def test_theorem_constants_that_make_no_sense_are_refused():

@@ -74,12 +74,14 @@ def test_the_error_tree_is_drawn_as_it_is():
         assert issubclass(getattr(errors, name), errors.GangwiseError)
 
 
-def test_the_core_imports_nothing_of_the_families():
-    core = Path(gangwise.__file__).parent / "core"
-    for path in core.glob("*.py"):
+@pytest.mark.parametrize(
+    ("folder", "allowed"), [("core", ("core",)), ("estimators", ("estimators", "core", "kernels"))]
+)
+def test_what_families_share_imports_nothing_of_them(folder, allowed):
+    for path in (Path(gangwise.__file__).parent / folder).glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gangwise."):
-                assert node.module.startswith("gangwise.core"), (path.name, node.module)
+                assert node.module.split(".")[1] in allowed, (path.name, node.module)
 
 
 def test_heavy_libraries_are_imported_late():

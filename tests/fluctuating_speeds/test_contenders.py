@@ -9,9 +9,11 @@ import pytest
 
 from gangwise import ScenarioError, check_policy, create_policy, simulate
 from gangwise.core.registry import entries
+from gangwise.estimators import ESTIMATORS
 from gangwise.fluctuating_speeds import pseudo_regret
 from tests.fluctuating_speeds.cases import POLICIES, random_instance
 from tests.fluctuating_speeds.test_esdp import follow
+from tests.reference.estimators import decay
 from tests.reference.fluctuating_speeds import best, worth
 
 
@@ -23,6 +25,31 @@ def test_contract(name):
 def test_every_registered_policy_is_tried():
     registered = {n for n, e in entries("policy").items() if e.family == "fluctuating_speeds"}
     assert registered == {name.partition(":")[0] for name in POLICIES}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_cucb_with_any_estimator_keeps_to_the_contract(name):
+    check_policy(create_policy(f"cucb:estimator={name},discount=0.9,window=5"), problems=3)
+
+
+@pytest.mark.parametrize("name", ["esdp", "cucb", "thompson-beta", "thompson-gaussian",
+                                  "epsilon-greedy"])  # fmt: skip
+def test_any_memory_keeps_to_the_contract(name):
+    for memory in ("discounted", "window", "change-point"):
+        check_policy(create_policy(f"{name}:memory={memory},discount=0.9,window=5"), problems=2)
+
+
+def test_cucb_takes_the_best_of_what_its_estimator_says():
+    instance, none = random_instance(2, E=7), [0.0] * 7
+    policy = "cucb:estimator=decay,tau=4"
+    for t, arrivals, chosen, history in follow(policy, instance, 2, 60):
+        v = [decay(history, e, t, 4.0, 30.0, 1.0) for e in range(7)]
+        s = [0.0 if history.count(e) else math.inf for e in range(7)]
+        most, value = best(instance.problem, arrivals, v, s)
+        if most:
+            assert sum(history.count(e) == 0 for e in chosen) == most
+        else:
+            assert worth(sorted(chosen), v, none) == pytest.approx(value, rel=2e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -82,7 +109,8 @@ def test_learning_beats_chance_by_far(name):
 
 @pytest.mark.parametrize(
     "name", ["cucb:coefficient=-1", "thompson-gaussian:spread=-1", "epsilon-greedy:epsilon=2",
-             "epsilon-greedy-decaying:epsilon=-1"],
+             "epsilon-greedy-decaying:epsilon=-1", "thompson-beta:memory=window,window=0",
+             "gang-esdp:memory=discounted,discount=2"],
 )  # fmt: skip
 def test_bad_arguments(name):
     with pytest.raises(ScenarioError, match=r"is -?\d"):

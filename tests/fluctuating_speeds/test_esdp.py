@@ -19,7 +19,8 @@ from gangwise.fluctuating_speeds import (
     pseudo_regret,
 )
 from tests.fluctuating_speeds.cases import problem, random_instance
-from tests.reference.fluctuating_speeds import History, best, choices, worth
+from tests.reference.estimators import History, change_point, discounted, window
+from tests.reference.fluctuating_speeds import best, choices, worth
 
 HAND = {"g": "default", "alpha": 0.5}  # with two channels, α|E| = 1
 
@@ -29,7 +30,7 @@ def taught(policy, p, story):
     policy.start(p, np.random.default_rng(0))
     for t, (x, z) in enumerate(story):
         x = np.array(x, dtype=bool)
-        policy._statistics.decided(t, x)
+        policy._awaited.decided(t, x)
         policy.learn((Feedback(t, np.flatnonzero(x), np.array(z)),))
     return policy
 
@@ -132,18 +133,16 @@ def test_every_choice_is_the_best_of_all(name, seed):
 
 def test_drift_variants_use_their_own_memory():
     instance = random_instance(0, E=6)
-    for name, spread in (("esdp-window:window=8", None), ("esdp-discounted:discount=0.8", 0.8)):
+    for name, memory in (
+        ("esdp-window:window=8", window(8)), ("esdp-discounted:discount=0.8", discounted(0.8)),
+        ("esdp:memory=change-point", change_point(1.0, 0.1)),
+    ):  # fmt: skip
         for t, arrivals, chosen, history in follow(name, instance, 1, 50):
-            if spread is None:
-                n = [float(history.count(e, t - 8)) for e in range(6)]
-                v = [history.mean(e, t - 8) for e in range(6)]
-                horizon = min(t + 1, 8)
-            else:
-                told = [history.discounted(e, t - 1, spread) for e in range(6)]
-                n = [w if w >= 1e-3 else 0.0 for w, _ in told]
-                v = [m for _, m in told]
-                horizon = (1 - spread ** (t + 1)) / (1 - spread)
-            g = math.log(horizon + 1)
+            told = [memory(history, e, t) for e in range(6)]
+            n = [w if w >= 1e-3 else 0.0 for w, _ in told]
+            v = [u / w if w else 0.0 for w, u in told]
+            horizon = {"esdp-w": min(t + 1, 8), "esdp-d": (1 - 0.8 ** (t + 1)) / 0.2}
+            g = math.log(horizon.get(name[:6], t + 1) + 1)
             s = [g / (2 * n[e]) if n[e] else math.inf for e in range(6)]
             most, value = best(instance.problem, arrivals, v, s)
             if most:

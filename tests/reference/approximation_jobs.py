@@ -41,13 +41,6 @@ def project(y):
     return clipped(low)
 
 
-def ucb(total, plays, gamma):
-    """(12)–(14)."""
-    mean = total / (plays + 1)
-    radius = math.sqrt(gamma * mean / (plays + 1)) + gamma / (plays + 1)
-    return min(1.0, mean + 2 * radius)
-
-
 def draw(shares, u):
     """Index of the share that u falls into, -1 beyond them all."""
     so_far = 0.0

@@ -1,4 +1,4 @@
-"""Slow, obvious fluctuating speeds: history kept whole, every choice tried."""
+"""Slow, obvious fluctuating speeds: every choice is tried."""
 
 from __future__ import annotations
 
@@ -6,31 +6,6 @@ import itertools
 import math
 
 import numpy as np
-
-
-class History:
-    """Everything that was told: (slot, channel, utility)."""
-
-    def __init__(self):
-        self.told: list[tuple[int, int, float]] = []
-
-    def learn(self, feedback) -> None:
-        for each in feedback:
-            for e, u in zip(each.channels, each.utilities):
-                self.told.append((each.slot, int(e), float(u)))
-
-    def count(self, e: int, since: int = 0) -> int:
-        return sum(c == e and slot >= since for slot, c, _ in self.told)
-
-    def mean(self, e: int, since: int = 0) -> float:
-        mine = [u for slot, c, u in self.told if c == e and slot >= since]
-        return sum(mine) / len(mine) if mine else 0.0
-
-    def discounted(self, e: int, now: int, gamma: float) -> tuple[float, float]:
-        """Weight and mean of a channel, where slot ``now`` counts 1."""
-        mine = [(gamma ** (now - slot), u) for slot, c, u in self.told if c == e]
-        weight = sum(w for w, _ in mine)
-        return weight, sum(w * u for w, u in mine) / weight if mine else 0.0
 
 
 def choices(problem, arrivals):

@@ -9,18 +9,6 @@ from gangwise.approximation_jobs.environment import (
     ApproximationInstance,
     Observation,
 )
-from gangwise.approximation_jobs.estimates import (
-    ChangePointUCB,
-    Constant,
-    CumulativeUCB,
-    Decay,
-    Estimator,
-    Oracle,
-    Thompson,
-    WindowUCB,
-    confidence_radius,
-    make_estimator,
-)
 from gangwise.approximation_jobs.execution import Feedback
 from gangwise.approximation_jobs.fair import Fair
 from gangwise.approximation_jobs.family import ApproximationFamily
@@ -51,12 +39,7 @@ __all__ = [
     "ApproximationFamily",
     "ApproximationInstance",
     "ApproximationProblem",
-    "ChangePointUCB",
-    "Constant",
-    "CumulativeUCB",
     "DeadlineAware",
-    "Decay",
-    "Estimator",
     "Fair",
     "Feedback",
     "IidRates",
@@ -66,7 +49,6 @@ __all__ = [
     "JobWorkload",
     "Log",
     "Observation",
-    "Oracle",
     "Outage",
     "Own",
     "PoissonJobs",
@@ -78,10 +60,6 @@ __all__ = [
     "ReplayedRates",
     "Results",
     "Saturating",
-    "Thompson",
     "Utility",
     "UtilityPerPrice",
-    "WindowUCB",
-    "confidence_radius",
-    "make_estimator",
 ]

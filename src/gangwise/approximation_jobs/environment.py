@@ -15,7 +15,12 @@ from gangwise.approximation_jobs.execution import Feedback, Post, tasks_of
 from gangwise.approximation_jobs.inputs import BLOCK, Inputs, rate_generator, split
 from gangwise.approximation_jobs.moves import Moves
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.approximation_jobs.processes import JobWorkload, Outage, RateProcess
+from gangwise.approximation_jobs.processes import (
+    JobWorkload,
+    Outage,
+    RateProcess,
+    ReplayedJobs,
+)
 from gangwise.approximation_jobs.results import Results
 from gangwise.approximation_jobs.table import JobTable, Rows
 from gangwise.approximation_jobs.utilities import OWN
@@ -243,6 +248,10 @@ class ApproximationInstance:
                 raise ScenarioError(
                     f"there is no machine {outage.machine} to be away; there are {self.problem.M}"
                 )
+        if self.leave and isinstance(self.jobs, ReplayedJobs):
+            unknown = set(self.leave) - {job.id for job in self.jobs.jobs}
+            if unknown:
+                raise ScenarioError(f"there is no job {min(unknown, key=str)!r} to leave early")
 
     def environment(self) -> ApproximationEnvironment:
         """A fresh environment."""

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs.environment import Feedback, Observation
-from gangwise.approximation_jobs.estimates import make_estimator
 from gangwise.approximation_jobs.problem import ApproximationProblem
 from gangwise.approximation_jobs.rounding import plan_capacity, round_dependent
 from gangwise.approximation_jobs.slopes import slopes_at
 from gangwise.core.errors import ScenarioError
 from gangwise.core.policy import Timing
+from gangwise.estimators import Estimator, make_estimator
 from gangwise.kernels.general_projection import alternate, entries
 
 __all__ = ["OPMGeneral", "Projection", "project_general"]
@@ -132,7 +132,7 @@ class OPMGeneral:
     True
     """
 
-    estimator: str = "decay"
+    estimator: str | Estimator = "decay"
     objective: Literal["total", "average"] = "total"
     pacing: Literal["left", "even"] = "left"
     headroom: Literal["plan", "none"] = "plan"
@@ -251,4 +251,4 @@ class OPMGeneral:
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
         """Take in the rates of the machines that ran a task."""
         for each in feedback:
-            self._rates.learn(each)
+            self._rates.learn(each.slot, each.machines, each.rates)

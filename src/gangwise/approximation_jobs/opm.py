@@ -21,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs.environment import Feedback, Observation
-from gangwise.approximation_jobs.estimates import Estimator, make_estimator
 from gangwise.approximation_jobs.primal_dual import PrimalDual
 from gangwise.approximation_jobs.problem import ApproximationProblem
 from gangwise.approximation_jobs.slopes import slopes_at
 from gangwise.approximation_jobs.table import JobTable
 from gangwise.core.errors import ScenarioError
 from gangwise.core.policy import Timing
+from gangwise.estimators import Estimator, make_estimator
 
 __all__ = ["OPM", "check_choice"]
 
@@ -49,8 +49,8 @@ class OPM:
 
     Parameters
     ----------
-    estimator : str
-        One of :data:`~gangwise.approximation_jobs.estimates.ESTIMATORS`.
+    estimator : str or Estimator
+        One of :data:`~gangwise.estimators.named.ESTIMATORS`, or one's own.
     objective : {"total", "average"}
         Where the slope of f_j is taken: at the work projected for the whole lifetime, or at the
         average work per slot so far, as (9) has it.
@@ -91,7 +91,7 @@ class OPM:
     'fresh'
     """
 
-    estimator: str = "decay"
+    estimator: str | Estimator = "decay"
     objective: Literal["total", "average"] = "total"
     pacing: Literal["left", "even"] = "left"
     rounding: Literal["coupled", "fresh"] = "coupled"
@@ -208,4 +208,4 @@ class OPM:
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
         """Take in the rates of the machines that ran a task."""
         for each in feedback:
-            self._rates.learn(each)
+            self._rates.learn(each.slot, each.machines, each.rates)

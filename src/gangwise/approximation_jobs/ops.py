@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs.environment import Feedback, Observation
-from gangwise.approximation_jobs.estimates import make_estimator
 from gangwise.approximation_jobs.opm import check_choice
 from gangwise.approximation_jobs.primal_dual import PrimalDual
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
 from gangwise.approximation_jobs.slopes import slopes_at
 from gangwise.core.errors import ScenarioError
 from gangwise.core.policy import Timing
+from gangwise.estimators import Estimator, make_estimator
 
 __all__ = ["OPS"]
 
@@ -47,7 +47,7 @@ class OPS:
         Work per slot that slopes are taken at, at least.
     history : {"expected", "executed"}
         The work of (16): Σ θ̂ x as Algorithm 1 has it, or what was done.
-    estimator : str
+    estimator : str or Estimator
         As for OPM.
 
     Examples
@@ -65,7 +65,7 @@ class OPS:
     share: float = 0.0
     floor: float = 0.1
     history: Literal["expected", "executed"] = "expected"
-    estimator: str = "ucb"
+    estimator: str | Estimator = "ucb"
     kappa: float = 0.5
     window: int = 20
     tau: float = 30.0
@@ -143,4 +143,4 @@ class OPS:
         """Take in the rates of the machines that ran a task."""
         for each in feedback:
             if self.state.n and each.slot >= self._first:
-                self._rates.learn(each)
+                self._rates.learn(each.slot, each.machines, each.rates)

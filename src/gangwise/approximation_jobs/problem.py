@@ -64,6 +64,9 @@ class Job:
     parallelism: int | None = None
 
     def __post_init__(self) -> None:
+        for name, slot in (("arrival", self.arrival), ("deadline", self.deadline)):
+            if not hasattr(slot, "__index__"):
+                raise ScenarioError(f"job {self.id!r}: {name} is {slot!r}; slots are whole numbers")
         if self.deadline <= self.arrival:
             raise ScenarioError(
                 f"job {self.id!r}: its deadline, slot {self.deadline}, is not after its arrival, "

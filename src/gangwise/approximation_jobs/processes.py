@@ -95,7 +95,8 @@ class IidRates:
         means = np.array(self.means, dtype=np.float64, ndmin=1)
         bad = np.flatnonzero(~((means >= 0) & (means <= 1)))
         if means.ndim != 1 or bad.size:
-            raise ScenarioError(f"mean rates lie in [0, 1]; got {means[bad[:1]]}")
+            at = f"machine {bad[0]}: mean rate is {means[bad[0]]}; " if means.ndim == 1 else ""
+            raise ScenarioError(f"{at}mean rates are one number per machine, within [0, 1]")
         if not (np.isfinite(self.concentration) and self.concentration >= 0):
             raise ScenarioError(f"concentration is {self.concentration}; it must not be negative")
         object.__setattr__(self, "means", means)
@@ -244,6 +245,12 @@ class _PoissonStream:
 class ReplayedJobs:
     """A given list of jobs, each arriving in its slot.
 
+    Raises
+    ------
+    ScenarioError
+        For a job that arrives before slot 0, and for two jobs of one id whose times overlap; says
+        where in the list they are.
+
     Examples
     --------
     >>> stream = ReplayedJobs([Job("b", 1, 3, 1.0)]).stream(np.random.default_rng(0))
@@ -254,11 +261,24 @@ class ReplayedJobs:
     jobs: Sequence[Job]
 
     def __post_init__(self) -> None:
-        early = [job for job in self.jobs if job.arrival < 0]
-        if early:
-            raise ScenarioError(f"job {early[0].id!r} arrives in slot {early[0].arrival}")
-        ordered = tuple(sorted(self.jobs, key=lambda job: job.arrival))
-        object.__setattr__(self, "jobs", ordered)
+        order = sorted(range(len(self.jobs)), key=lambda n: self.jobs[n].arrival)
+        last: dict[str | int, int] = {}
+        for n in order:
+            job = self.jobs[n]
+            if job.arrival < 0:
+                raise ScenarioError(
+                    f"job {job.id!r}, entry {n} of the list, arrives in slot {job.arrival}; slots "
+                    "are counted from 0"
+                )
+            before = last.setdefault(job.id, n)
+            if before != n and self.jobs[before].deadline > job.arrival:
+                raise ScenarioError(
+                    f"entries {before} and {n} of the list are both called {job.id!r}, and the "
+                    f"second arrives in slot {job.arrival} before the first is over; ids of jobs "
+                    "that may run at the same time must differ"
+                )
+            last[job.id] = n
+        object.__setattr__(self, "jobs", tuple(self.jobs[n] for n in order))
 
     def stream(self, rng: np.random.Generator) -> JobStream:
         """Start at slot 0."""
@@ -289,3 +309,10 @@ class Outage:
     machine: int
     first: int
     back: int = field(default=2**62)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first < self.back:
+            raise ScenarioError(
+                f"machine {self.machine} is away from slot {self.first} until it is back in slot "
+                f"{self.back}; it must be 0 ≤ first < back"
+            )

@@ -8,8 +8,8 @@ stands for all of them. Where there are too many different ρ they are sorted in
 
 - every offer of a cell split between the cell's two ends, keeping its money and its work, is a
   mean-preserving spread, so the optimum can only grow: an upper bound;
-- every offer of a cell given the cell's mean ρ is what a plan that does not look inside cells gets:
-  a lower bound, that a real plan attains.
+- a plan for the split offers is a real plan for the cells that they were split from: it pays the
+  same, and gets their mean ρ for it.
 
 The difference is of second order in the width of the cells, and none where cells are points.
 """
@@ -32,7 +32,7 @@ __all__ = ["Offers", "Programme"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-CELLS = (24, 200)
+CELLS = (16, 200)
 """Fewest and most cells of ρ, when there are more different ρ than :data:`POINTS`; in between, as
 many as make :data:`WORK` pairs of a cell and a job active in its epoch."""
 WORK = 1_000_000
@@ -43,10 +43,14 @@ ENOUGH = 200_000
 
 @dataclass(frozen=True, eq=False)
 class Offers:
-    """Money on offer by epoch and cell, arrays of shape [E, G]: ``money``, and its ρ."""
+    """Money on offer by epoch and end of a cell, arrays of shape [E, G].
+
+    ``money``, the ρ that it is put at, and ``real``, the mean ρ of the cells that it is from.
+    """
 
     money: Floats
     rho: Floats
+    real: Floats
 
 
 class Programme:
@@ -69,10 +73,10 @@ class Programme:
 
     Attributes
     ----------
-    upper, lower : Offers
-        Every cell split between its ends, and at its mean.
+    offers : Offers
+        Every cell split between its ends.
     exact : bool
-        Whether cells are points, so that the two are the same.
+        Whether cells are points, so that ``rho`` and ``real`` are the same.
 
     Raises
     ------
@@ -94,9 +98,9 @@ class Programme:
         self._epochs(slots, [job.deadline for job in jobs] if ends is None else ends)
         self._offers(blocks)
         reach = np.zeros(len(jobs))
-        most = (self.upper.money * self.upper.rho).sum(axis=1)
+        most = (self.offers.money * self.offers.rho).sum(axis=1)
         np.add.at(reach, self.member, np.repeat(most, np.diff(self.start)))
-        self.cap = np.maximum(np.minimum(reach, self.budget * self.upper.rho.max()), 1e-300)
+        self.cap = np.maximum(np.minimum(reach, self.budget * self.offers.rho.max()), 1e-300)
 
     def _epochs(self, slots: int, ends: Sequence[int]) -> None:
         arrival = np.array([job.arrival for job in self.jobs], dtype=np.int64)
@@ -141,29 +145,36 @@ class Programme:
         close = mean - nodes[:-1] <= 1e-13 * nodes[1:]  # as far as the rounding of sums moves it
         mean = np.where(close, nodes[:-1], mean)
         share = (mean - nodes[:-1]) / np.diff(nodes)
-        ends = np.zeros((E, nodes.size))
-        ends[:, :-1] += money * (1.0 - share)
-        ends[:, 1:] += money * share
+        ends, work = np.zeros((2, E, nodes.size))
+        for first, part in ((0, 1.0 - share), (1, share)):
+            ends[:, first : first + mean.shape[1]] += money * part
+            work[:, first : first + mean.shape[1]] += money * part * mean
         self.exact = not (money * share * (1.0 - share)).any()
         used = (ends > 0).any(axis=0)
-        spread = np.ascontiguousarray(np.broadcast_to(nodes[used], (E, int(used.sum()))))
-        self.upper = Offers(np.ascontiguousarray(ends[:, used]), spread)
-        self.lower = Offers(money, mean)
+        ends, spread = ends[:, used], np.tile(nodes[used], (E, 1))
+        real = np.divide(work[:, used], ends, out=spread.copy(), where=ends > 0)
+        self.offers = Offers(ends, spread, real)
 
     def bound(self, w: Floats, lam: Floats) -> float:
         """No plan is worth more, whatever the slopes ``w`` > 0 and multipliers ``lam`` ≥ 0 [N]."""
-        offers = hull(w, lam, self.start, self.member, self.upper.money, self.upper.rho)
+        offers = hull(w, lam, self.start, self.member, self.offers.money, self.offers.rho)
         return float(self.worth.conjugate(w, self.cap).sum() + lam @ self.budget + offers)
 
     def soft(
-        self, w: Floats, lam: Floats, tau: float, offers: Offers
+        self, w: Floats, lam: Floats, tau: float, real: bool = False
     ) -> tuple[float, Floats, Floats]:
-        """The last sum at temperature τ; the money and work it gives each job, shape [N]."""
-        N = len(self.jobs)
-        spent, done, z = np.zeros(N), np.zeros(N), np.zeros(N)
+        """The last sum at temperature τ, and the money and work it gives each job, shape [N].
+
+        The work is that at the ends of the cells, or the ``real`` one.
+        """
+        N, offers = len(self.jobs), self.offers
+        G, most = offers.money.shape[1], int(np.diff(self.start).max())
+        spent, done = np.zeros((2, N))
+        space, part, kept = np.zeros((2, G)), np.zeros((most, G)), np.zeros(most, np.int64)
         total = soft_hull(
-            w, lam, tau, self.start, self.member, offers.money, offers.rho, spent, done, z
-        )
+            w, lam, tau, self.start, self.member, offers.money, offers.rho,
+            offers.real if real else offers.rho, spent, done, space, part, kept,
+        )  # fmt: skip
         return total, spent, done
 
     def attained(self, spent: Floats, done: Floats) -> tuple[float, Floats, Floats]:

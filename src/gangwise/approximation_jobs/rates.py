@@ -159,7 +159,9 @@ class _GammaStream(BlockStream):
     def __init__(self, process: GammaPeriods, rng: np.random.Generator):
         super().__init__(process.machines)
         self.process, self.rng, self.slot = process, rng, 0
-        M = process.machines
+        M, p = process.machines, process
+        self._shape = np.array([p.down[0], p.up[0]])
+        self._scale = np.array([p.down[1], p.up[1]]) * p.time_scale
         if process.stationary:
             self.up: Mask = rng.random(M) < process.availability
             self.left = rng.random(M) * self._lengths(self.up, biased=1)
@@ -171,10 +173,10 @@ class _GammaStream(BlockStream):
 
     def _lengths(self, up: Mask, biased: int = 0) -> Floats:
         """Lengths of new periods, in slots."""
-        p = self.process
-        shape = np.where(up, p.up[0], p.down[0]) + biased
-        scale = np.where(up, p.up[1], p.down[1]) * p.time_scale
-        return self.rng.gamma(shape, scale)
+        kind = up.astype(np.intp)
+        lengths: Floats = self.rng.standard_gamma(self._shape[kind] + biased)
+        lengths *= self._scale[kind]
+        return lengths
 
     def block(self) -> Floats:
         p, M = self.process, self.process.machines

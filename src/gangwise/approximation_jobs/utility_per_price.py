@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from gangwise.approximation_jobs.counting import CountingPolicy, systematic
 from gangwise.approximation_jobs.environment import Feedback, Observation
-from gangwise.approximation_jobs.estimates import make_estimator
 from gangwise.approximation_jobs.problem import ApproximationProblem
 from gangwise.approximation_jobs.slopes import slopes_at
 from gangwise.core.errors import ScenarioError
+from gangwise.estimators import Estimator, make_estimator
 
 __all__ = ["UtilityPerPrice"]
 
@@ -27,16 +27,16 @@ class UtilityPerPrice(CountingPolicy):
 
     Parameters
     ----------
-    estimator : str
-        One of :data:`~gangwise.approximation_jobs.estimates.ESTIMATORS`, with ``gamma``, ``kappa``,
-        ``window``, ``tau`` and ``rate``.
+    estimator : str or Estimator
+        One of :data:`~gangwise.estimators.named.ESTIMATORS`, with ``gamma``, ``kappa``, ``window``,
+        ``tau`` and ``rate``, or one's own.
     burst : float
         How much faster than evenly a job may spend.
     floor : float
         As for OPM.
     """
 
-    estimator: str = "decay"
+    estimator: str | Estimator = "decay"
     burst: float = 1.5
     floor: float = 0.03
     gamma: float = 1.0
@@ -86,4 +86,4 @@ class UtilityPerPrice(CountingPolicy):
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
         """Take in the rates of the machines that ran a task."""
         for each in feedback:
-            self._rates.learn(each)
+            self._rates.learn(each.slot, each.machines, each.rates)

@@ -33,7 +33,6 @@ from gangwise.fluctuating_speeds.speeds import (
     NormalSpeeds,
     Speeds,
 )
-from gangwise.fluctuating_speeds.statistics import Discounted, SlidingWindow, Statistics
 from gangwise.fluctuating_speeds.thompson import ThompsonBeta, ThompsonGaussian
 from gangwise.fluctuating_speeds.welfare import Welfare, welfare
 
@@ -48,7 +47,6 @@ __all__ = [
     "BernoulliSpeeds",
     "BetaSpeeds",
     "Delivery",
-    "Discounted",
     "ESDPAsPrinted",
     "EpsilonGreedy",
     "Feedback",
@@ -64,9 +62,7 @@ __all__ = [
     "RandomChannels",
     "ReplayedSpeeds",
     "Scale",
-    "SlidingWindow",
     "Speeds",
-    "Statistics",
     "ThompsonBeta",
     "ThompsonGaussian",
     "WavingSpeeds",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.errors import ScenarioError
+from gangwise.estimators import UCB1, Estimator, make_estimator
 from gangwise.fluctuating_speeds.environment import Observation
 from gangwise.fluctuating_speeds.learner import Optimiser, unplayed_first
 
@@ -26,17 +25,33 @@ class CUCB(Optimiser):
     coefficient : float
         1.5 as published (Chen, Wang, Yuan: Combinatorial multi-armed bandit, 2013); 0.5 explores
         less and earns more here.
+    estimator : str or Estimator
+        Another estimate of each channel in the place of this bound: one of
+        :data:`~gangwise.estimators.named.ESTIMATORS`, with ``gamma`` and ``tau``, ``discount`` as
+        its κ and ``window``; or one's own. Only ``ucb1``, the bound above, is over ``memory``.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy
+    >>> create_policy("cucb:estimator=decay,tau=100").estimator
+    'decay'
     """
 
     coefficient: float = 1.5
+    estimator: str | Estimator = "ucb1"
+    gamma: float = 0.1
+    tau: float = 30.0
+    randomised: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.coefficient) and self.coefficient >= 0):
-            raise ScenarioError(f"coefficient is {self.coefficient}; it must be zero or larger")
+        self.randomised = self._believe().randomised
+
+    def _believe(self) -> Estimator:
+        if self.estimator == "ucb1":
+            return UCB1(self.coefficient, clip=False, memory=self._remember())
+        return make_estimator(self.estimator, self.gamma, self.discount, self.window, self.tau)
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
-        counts = self._statistics.counts
-        width = self.coefficient * math.log(observation.slot + 2.0)
-        v = self._statistics.means + np.sqrt(width / np.maximum(counts, 1.0))
-        return self._choose(v, unplayed_first(counts), available)
+        v = self._estimator.estimate(observation.slot)
+        return self._choose(v, unplayed_first(self._estimator.untried), available)

@@ -46,5 +46,5 @@ class EpsilonGreedy(Optimiser):
         t, E = observation.slot + 1, self._problem.E
         if self._rng.random() < (self.epsilon * E / t if self.decay else self.epsilon):
             return self._in_order.switch_on(self._rng.permutation(np.flatnonzero(available)))
-        counts = self._statistics.counts
-        return self._choose(self._statistics.means, unplayed_first(counts), available)
+        means = self._estimator.estimate(observation.slot)
+        return self._choose(means, unplayed_first(self._estimator.untried), available)

@@ -21,11 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.errors import ScenarioError
+from gangwise.estimators import Estimator, Mean, Memory
 from gangwise.fluctuating_speeds.environment import Observation
 from gangwise.fluctuating_speeds.learner import Optimiser, unplayed_first
-from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.sequences import Delta, Exploration, delta, exploration
-from gangwise.fluctuating_speeds.statistics import Statistics, make_statistics
 
 __all__ = ["ESDP", "ESDPAsPrinted"]
 
@@ -48,10 +47,8 @@ class ESDP(Optimiser):
         cuts the regret over 2000 slots of ``esdp-default-v1`` by a third to a half.
     alpha : float
         α|E| stands for the most channels that can be on (§4).
-    memory : {"all", "discounted", "window"}
-        What v̂ and n are taken over; the last two follow means that drift.
-    discount, window : float, int
-        γ per slot, and number of slots.
+    memory, discount, window : str, float, int
+        What v̂ and n are taken over, as for every :class:`.learner.Optimiser`.
 
     Examples
     --------
@@ -63,10 +60,8 @@ class ESDP(Optimiser):
     g: str | Exploration = "log"
     kappa: float = 1.0
     alpha: float = 0.5
-    memory: str = "all"
-    discount: float = 0.998
-    window: int = 500
     _g: Exploration = field(init=False, repr=False)
+    _memory: Memory = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,15 +72,25 @@ class ESDP(Optimiser):
                 f"{self.alpha}"
             )
 
-    def _remember(self, problem: FluctuatingSpeedsProblem) -> Statistics:
-        return make_statistics(problem, self.memory, self.discount, self.window)
+    def _believe(self) -> Estimator:
+        # The root in P3 is over whole choices, so it takes means and counts, and no estimate of
+        # each channel.
+        self._memory = self._remember()
+        return Mean(prior=0.0, memory=self._memory)
+
+    def decide(self, observation: Observation) -> Bools:
+        """x(t) in Ω(t), shape [E]."""
+        x = super().decide(observation)
+        self._memory.advance(observation.slot + 1)  # late feedback, too, finds sums that faded
+        return x
 
     def scores(self, slot: int) -> tuple[Floats, Floats]:
         """v̂(t) and σ̂²(t) of (9) and (10) before deciding slot t - 1, both of shape [E]."""
-        counts = self._statistics.counts
-        t = self._statistics.horizon(slot + 1.0)
-        g = self.kappa * self._g(t, self.alpha * counts.size)
-        return self._statistics.means, unplayed_first(counts, 0.5 * g / np.maximum(counts, 1e-9))
+        memory = self._memory
+        memory.advance(slot)
+        counts = memory.counts
+        g = self.kappa * self._g(memory.horizon(slot + 1.0), self.alpha * counts.size)
+        return memory.means, unplayed_first(counts == 0, 0.5 * g / np.maximum(counts, 1e-9))
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         v, s = self.scores(observation.slot)

@@ -39,7 +39,7 @@ class HAUF(Learner):
         self._in_order = InOrder(problem, self.stop)
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
-        score = self._in_order.per_job_type(self._statistics.means)
+        score = self._in_order.per_job_type(self._estimator.estimate(observation.slot))
         return self._in_order.by_job_type(score, available)
 
 
@@ -52,5 +52,6 @@ class HAUFChannel(HAUF):
     """
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
-        order = np.lexsort((self._problem.cost, -self._statistics.means))
+        means = self._estimator.estimate(observation.slot)
+        order = np.lexsort((self._problem.cost, -means))
         return self._in_order.switch_on(order[available[order]])

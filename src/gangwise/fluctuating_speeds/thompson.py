@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.errors import ScenarioError
+from gangwise.estimators import BetaSampling, Estimator, GaussianSampling
 from gangwise.fluctuating_speeds.environment import Observation
 from gangwise.fluctuating_speeds.learner import Optimiser, unplayed_first
 
@@ -30,16 +29,12 @@ class ThompsonGaussian(Optimiser):
     spread: float = 0.5
     randomised = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (math.isfinite(self.spread) and self.spread >= 0):
-            raise ScenarioError(f"spread is {self.spread}; it must be zero or larger")
+    def _believe(self) -> Estimator:
+        return GaussianSampling(self.spread, clip=False, memory=self._remember())
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
-        counts = self._statistics.counts
-        noise = self._rng.standard_normal(counts.size)
-        theta = self._statistics.means + self.spread * noise / np.sqrt(np.maximum(counts, 1.0))
-        return self._choose(theta, unplayed_first(counts), available)
+        theta = self._estimator.estimate(observation.slot)
+        return self._choose(theta, unplayed_first(self._estimator.untried), available)
 
 
 @dataclass
@@ -48,8 +43,9 @@ class ThompsonBeta(Optimiser):
 
     randomised = True
 
+    def _believe(self) -> Estimator:
+        return BetaSampling(memory=self._remember())
+
     def _decide(self, observation: Observation, available: Bools) -> Bools:
-        counts = self._statistics.counts
-        total = counts * self._statistics.means
-        theta = self._rng.beta(1.0 + total, 1.0 + np.maximum(counts - total, 0.0))
+        theta = self._estimator.estimate(observation.slot)
         return self._choose(theta, np.zeros_like(theta), available)

@@ -1,4 +1,4 @@
-"""Inner loops of the fluctuating-speeds family: feedback in, channels on in a given order."""
+"""Inner loops of the fluctuating-speeds family: feedback checked, channels on in a given order."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import numpy.typing as npt
 
 from gangwise.kernels import Floats, Ints, kernel
 
-__all__ = ["FINE", "NOT_AWAITED", "NO_SUCH_CHANNEL", "OUT_OF_RANGE", "TWICE", "absorb", "inspect",
-           "switch_on"]  # fmt: skip
+__all__ = ["FINE", "NOT_AWAITED", "NO_SUCH_CHANNEL", "OUT_OF_RANGE", "TWICE", "switch_on", "take"]
 
 FINE, NO_SUCH_CHANNEL, TWICE, NOT_AWAITED, OUT_OF_RANGE = 0, 1, 2, 3, 4
 
 
 @kernel
-def inspect(
-    channels: Ints, utilities: Floats, awaited: Ints, seen: Ints,
-) -> int:
-    """What is wrong with a slot's feedback: 0 if nothing, else 8 · place + verdict.
+def take(channels: Ints, utilities: Floats, awaited: Ints, seen: Ints) -> int:
+    """Await a slot's feedback no more. Returns 0, or what is wrong with it: 8 · place + verdict.
 
-    ``awaited`` [E] counts uses of each channel whose feedback has not come; ``seen`` [E] is work
-    space, all zeros before and after.
+    ``awaited`` [E] counts uses of each channel whose feedback has not come, and stays as it is if
+    anything is wrong; ``seen`` [E] is work space, all zeros before and after.
     """
     verdict, done, place = 0, 0, 0
     for i in range(channels.size):
@@ -40,19 +37,9 @@ def inspect(
         done += 1
     for i in range(done):
         seen[channels[i]] = 0
+        if verdict == 0:
+            awaited[channels[i]] -= 1
     return 8 * place + verdict
-
-
-@kernel
-def absorb(
-    channels: Ints, utilities: Floats, unit: float, awaited: Ints, counts: Ints, totals: Ints,
-) -> None:
-    """Count feedback and add it up in whole units, so that the order does not matter."""
-    for i in range(channels.size):
-        e = channels[i]
-        awaited[e] -= 1
-        counts[e] += 1
-        totals[e] += np.int64(round(utilities[i] * unit))
 
 
 @kernel

@@ -139,7 +139,7 @@ def test_esdp_index_by_hand():
     policy = create_policy("gang-esdp:kappa=1")
     policy.start(p, np.random.default_rng(0))
     for t, u in enumerate((0.4, 0.6)):
-        policy._statistics.decided(t, np.array([True, False]))
+        policy._awaited.decided(t, np.array([True, False]))
         policy.learn([Feedback(t, np.array([0]), np.array([u]))])
     value, width = policy.index(2)
     assert value == pytest.approx([0.5, 1.0])

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.errors import ScenarioError
 from gangwise.core.policy import Timing
+from gangwise.estimators import UCB1, Estimator, Mean, Memory, make_memory
+from gangwise.fluctuating_speeds.awaited import Awaited
 from gangwise.fluctuating_speeds.environment import Feedback, Observation
 from gangwise.fluctuating_speeds.gang.placement import GangSolver
 from gangwise.fluctuating_speeds.gang.problem import GangSpeedsProblem
-from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.sequences import Exploration, exploration
-from gangwise.fluctuating_speeds.statistics import Statistics, make_statistics
 
 __all__ = ["GangCUCB", "GangESDP", "GangMeans"]
 
@@ -57,29 +56,31 @@ class GangMeans:
         """Bind to a problem; nothing is known about any channel."""
         self._problem = problem
         self._solver = GangSolver(problem, self.solver, self.columns, self.passes)
-        # Statistics reads the number of channels and their names only, which gangs have, too.
-        self._statistics = self._remember(cast(FluctuatingSpeedsProblem, problem))
+        self._awaited = Awaited(problem)
+        self._estimator = self._believe()
+        self._estimator.start(problem.E, rng)
         self._none = np.zeros(problem.E)
 
-    def _remember(self, problem: FluctuatingSpeedsProblem) -> Statistics:
-        return Statistics(problem)
+    def _believe(self) -> Estimator:
+        """The estimator of what channels are worth."""
+        return Mean()
 
     def decide(self, observation: Observation) -> Ints:
         """Server of each task, -1 for none."""
         value, width = self.index(observation.slot)
         placement = self._solver.solve(value, width, observation.arrivals)
         on = self._problem.count(placement) > 0
-        self._statistics.decided(observation.slot, on)
+        self._awaited.decided(observation.slot, on)
         return placement
 
     def learn(self, feedback: Iterable[Feedback]) -> None:
         """Take in the utilities of channels in use, one for each channel and slot."""
-        self._statistics.learn(feedback)
+        for each in feedback:
+            self._estimator.learn(each.slot, *self._awaited.take(each))
 
     def index(self, slot: int) -> tuple[Floats, Floats]:
         """v_e and s_e to decide by, two arrays of shape [E]."""
-        counts = self._statistics.counts
-        return np.where(counts > 0, self._statistics.means, 1.0), self._none
+        return self._estimator.estimate(slot), self._none
 
 
 @dataclass
@@ -98,15 +99,10 @@ class GangCUCB(GangMeans):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (np.isfinite(self.coefficient) and self.coefficient >= 0):
-            raise ScenarioError(f"coefficient is {self.coefficient}; it must be zero or larger")
+        self._believe()
 
-    def index(self, slot: int) -> tuple[Floats, Floats]:
-        """Upper confidence bounds, and no width of their sum."""
-        value, _ = super().index(slot)
-        counts = np.maximum(self._statistics.counts, 1.0)
-        bound = value + np.sqrt(self.coefficient * np.log(slot + 2.0) / counts)
-        return np.minimum(bound, 1.0), self._none
+    def _believe(self) -> Estimator:
+        return UCB1(self.coefficient)
 
 
 @dataclass
@@ -129,10 +125,10 @@ class GangESDP(GangMeans):
         Exploration, as in :class:`gangwise.fluctuating_speeds.esdp.ESDP`.
     alpha : float
         α|E| stands for the most tasks that can run, for a g that depends on it.
-    memory : {"all", "discounted", "window"}
+    memory : {"all", "discounted", "window", "change-point"}
         What means and counts are taken over.
     discount, window : float, int
-        γ per slot, and number of slots.
+        κ per slot, and number of slots.
 
     Examples
     --------
@@ -148,9 +144,11 @@ class GangESDP(GangMeans):
     discount: float = 0.998
     window: int = 500
     _g: Exploration = field(init=False, repr=False)
+    _memory: Memory = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._believe()
         self._g = exploration(self.g)
         if not (np.isfinite(self.kappa) and self.kappa >= 0 and 0 < self.alpha <= 1):
             raise ScenarioError(
@@ -158,12 +156,19 @@ class GangESDP(GangMeans):
                 f"{self.alpha}"
             )
 
-    def _remember(self, problem: FluctuatingSpeedsProblem) -> Statistics:
-        return make_statistics(problem, self.memory, self.discount, self.window)
+    def _believe(self) -> Estimator:
+        self._memory = make_memory(self.memory, self.discount, self.window)
+        return Mean(memory=self._memory)
+
+    def decide(self, observation: Observation) -> Ints:
+        """Server of each task, -1 for none."""
+        placement = super().decide(observation)
+        self._memory.advance(observation.slot + 1)  # late feedback, too, finds sums that faded
+        return placement
 
     def index(self, slot: int) -> tuple[Floats, Floats]:
         """v̂_e and σ̂²_e(t), (9) and (10)."""
         value, _ = super().index(slot)
-        counts, t = self._statistics.counts, self._statistics.horizon(slot + 1.0)
+        counts, t = self._memory.counts, self._memory.horizon(slot + 1.0)
         felt = np.where(counts > 0, counts, 1.0)
         return value, self.kappa * self._g(t, self.alpha * self._problem.E) / (2.0 * felt)

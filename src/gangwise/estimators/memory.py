@@ -1,0 +1,217 @@
+"""What is remembered of every arm: how often it was played, and the sum of what it brought.
+
+An arm is a machine or a channel; a play of it tells one value in [0, 1]. Memory holds what was
+played before a slot and has come to be known, in any order and with any delay. It takes O(N)
+numbers, for a window O(W N), whatever the number of slots.
+
+:class:`Memory` and :class:`SlidingWindow` add up in whole units of 2⁻⁴⁰, so that sums do not depend
+on the order of feedback, not even in the last bit. :class:`Discounted` adds up in floating point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.errors import ScenarioError
+from gangwise.kernels import estimators as kernels
+
+__all__ = ["FADED", "Discounted", "Memory", "SlidingWindow"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+UNIT = float(2**40)
+"""Resolution of the sums: 1e-12, with room for eight million plays of an arm."""
+
+FADED = 1e-3
+"""Discounted plays below which an arm counts as never played."""
+
+
+@dataclass(eq=False)
+class Memory:
+    """Everything since the beginning. Others forget.
+
+    Examples
+    --------
+    Two arms, played twice and once; the later slot is told first.
+
+    >>> memory = Memory()
+    >>> memory.start(2)
+    >>> memory.learn(1, np.array([0]), np.array([0.6]))
+    >>> memory.learn(0, np.array([0, 1]), np.array([0.4, 0.8]))
+    >>> memory.counts, memory.means.round(9)
+    (array([2., 1.]), array([0.5, 0.8]))
+    """
+
+    def start(self, arms: int) -> None:
+        """Forget everything."""
+        self.slot = 0
+        self._counts, self._totals = np.zeros(arms, np.int64), np.zeros(arms, np.int64)
+
+    @property
+    def weights(self) -> Floats:
+        """Plays of each arm, each as far as it is remembered, shape [N]."""
+        return self._counts.astype(np.float64)
+
+    @property
+    def totals(self) -> Floats:
+        """What these plays brought, shape [N]."""
+        return self._totals / UNIT
+
+    @property
+    def counts(self) -> Floats:
+        """``weights``, and 0 for arms of which nothing is left to be known, shape [N]."""
+        return self._counts.astype(np.float64)
+
+    @property
+    def means(self) -> Floats:
+        """Mean value of a play, shape [N]; 0 where ``counts`` is 0."""
+        return self._totals / (UNIT * np.maximum(self._counts, 1))
+
+    @property
+    def posterior(self) -> tuple[Floats, Floats]:
+        """What a uniform belief has become: a and b of a Beta distribution, shape [N] each."""
+        counts = self.counts
+        total = counts * self.means
+        return 1.0 + total, 1.0 + np.maximum(counts - total, 0.0)
+
+    def horizon(self, t: float) -> float:
+        """How many of t slots ``counts`` stands for; radii that grow with t take it."""
+        return t
+
+    def advance(self, slot: int) -> None:
+        """Come to the beginning of a slot, if that is not past."""
+        self.slot = max(self.slot, slot)
+
+    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
+        """Take in what was played in a slot, each arm once.
+
+        Raises
+        ------
+        ScenarioError
+            For an arm that is not there, or a value outside [0, 1] or NaN; nothing has changed.
+        """
+        arms = np.ascontiguousarray(arms, dtype=np.int64)
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        N = self._counts.size
+        wrong = kernels.faulty(arms, values, N)
+        if wrong >= 0:
+            raise ScenarioError(
+                f"feedback of slot {slot}: arm {arms[wrong]} of {N} has value {values[wrong]}; "
+                "arms are counted from 0 and values lie in [0, 1]"
+            )
+        self.advance(slot + 1)
+        self._absorb(slot, arms, values)
+
+    def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
+        kernels.absorb(arms, values, UNIT, self._counts, self._totals)
+
+
+@dataclass(eq=False)
+class Discounted(Memory):
+    """What is s slots old counts ``discount`` to the power of s.
+
+    Feedback that comes late weighs what it would weigh had it come at once; sums are floating
+    point, so its order matters in the last bits.
+
+    Parameters
+    ----------
+    discount : float
+        κ per slot, up to 1, which forgets nothing.
+    """
+
+    discount: float = 0.998
+
+    def __post_init__(self) -> None:
+        if not 0 < self.discount <= 1:
+            raise ScenarioError(f"discount is {self.discount}; it must lie in (0, 1]")
+
+    def start(self, arms: int) -> None:
+        """Forget everything."""
+        super().start(arms)
+        self._weight, self._sum = np.zeros(arms), np.zeros(arms)
+
+    @property
+    def weights(self) -> Floats:
+        """Discounted plays, shape [N]; to be read only."""
+        return self._weight
+
+    @property
+    def totals(self) -> Floats:
+        """Discounted sums, shape [N]; to be read only."""
+        return self._sum
+
+    @property
+    def counts(self) -> Floats:
+        """Discounted plays; what has all but faded counts as never played."""
+        return np.where(self._weight < FADED, 0.0, self._weight)
+
+    @property
+    def means(self) -> Floats:
+        """Discounted means, shape [N]."""
+        return np.where(self._weight < FADED, 0.0, self._sum / np.maximum(self._weight, FADED))
+
+    @property
+    def posterior(self) -> tuple[Floats, Floats]:
+        """From discounted plays; what has faded leaves the uniform belief."""
+        return 1.0 + self._sum, np.maximum(1.0 + self._weight - self._sum, 1e-9)
+
+    def horizon(self, t: float) -> float:
+        """(1 − κᵗ) / (1 − κ), the discounted number of slots."""
+        if self.discount == 1:
+            return t
+        return float((1.0 - self.discount**t) / (1.0 - self.discount))
+
+    def advance(self, slot: int) -> None:
+        """Everything fades by the slots gone by."""
+        if self.discount < 1 and slot > self.slot:
+            fade = self.discount ** (slot - self.slot)
+            self._weight *= fade
+            self._sum *= fade
+        super().advance(slot)
+
+    def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
+        weight = self.discount ** (self.slot - slot - 1)
+        self._weight[arms] += weight
+        self._sum[arms] += weight * values
+
+
+@dataclass(eq=False)
+class SlidingWindow(Memory):
+    """The last ``window`` slots; what is older is forgotten, and stays so."""
+
+    window: int = 20
+
+    def __post_init__(self) -> None:
+        if self.window < 1:
+            raise ScenarioError(f"window is {self.window}; it must be a slot or more")
+        self.window = int(self.window)
+
+    def start(self, arms: int) -> None:
+        """Forget everything."""
+        super().start(arms)
+        self._played = np.zeros((self.window, arms), np.int64)
+        self._values = np.zeros((self.window, arms), np.int64)
+
+    def horizon(self, t: float) -> float:
+        """At most the window."""
+        return min(t, float(self.window))
+
+    def advance(self, slot: int) -> None:
+        """Slots that leave the window are taken off the sums, exactly."""
+        for gone in range(max(self.slot, slot - self.window), slot):
+            row = gone % self.window
+            self._counts -= self._played[row]
+            self._totals -= self._values[row]
+            self._played[row] = 0
+            self._values[row] = 0
+        super().advance(slot)
+
+    def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
+        if slot >= self.slot - self.window:
+            row = slot % self.window
+            kernels.absorb(arms, values, UNIT, self._played[row], self._values[row])
+            kernels.absorb(arms, values, UNIT, self._counts, self._totals)
