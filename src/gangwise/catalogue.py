@@ -34,10 +34,24 @@ register("scenario", "ogasched-default-v1", "gangwise.scenarios.ogasched:OGASche
 register("scenario", "ogasched-authors-v1", "gangwise.scenarios.ogasched:authors_scenario",
          "the same with the device ranges of the authors' code", GAIN)  # fmt: skip
 
+register("trace", "alibaba-gpu-v2020", "gangwise.traces.alibaba_gpu_v2020:AlibabaGpuV2020",
+         "jobs and tasks of two months on machines with GPUs of five kinds")  # fmt: skip
 register("trace", "alibaba-gpu-v2023", "gangwise.traces.alibaba_gpu_v2023:AlibabaGpuV2023",
          "nodes with GPUs of several models, pods that share them")  # fmt: skip
-register("trace", "google-2011", "gangwise.traces.google_2011:GoogleJobEvents",
-         "job events: when jobs are submitted and when they end")  # fmt: skip
+register("trace", "alibaba-v2018", "gangwise.traces.alibaba_v2018:AlibabaV2018",
+         "batch jobs whose tasks form graphs, beside containers")  # fmt: skip
+register("trace", "alibaba-v2017", "gangwise.traces.alibaba_v2017:AlibabaV2017",
+         "the smaller trace before it, without graphs")  # fmt: skip
+register("trace", "google-2011", "gangwise.traces.google_2011:Google2011",
+         "events of the tasks, jobs and machines of a cell")  # fmt: skip
+register("trace", "google-2019", "gangwise.traces.google_2019:Google2019",
+         "the same of 2019, as lines of JSON")  # fmt: skip
+register("trace", "philly", "gangwise.traces.philly:Philly",
+         "Microsoft Philly: deep learning jobs, servers with 2 and 8 GPUs")  # fmt: skip
+register("trace", "slurm-sacct", "gangwise.traces.slurm:SlurmSacct",
+         "what sacct prints, as text or JSON, with the nodes of scontrol")  # fmt: skip
+register("trace", "csv", "gangwise.traces.own_csv:OwnCsv",
+         "your own CSV files, with a mapping in TOML")  # fmt: skip
 
 GANG = "gain_overhead_gang"
 
@@ -146,6 +160,10 @@ for name, target, summary, options in jobs_policies:
 
 register("scenario", "opm-default-v1", "gangwise.scenarios.opm:OPMScenario",
          "§VI of the OPM paper on synthetic jobs, heavily loaded", APPROXIMATION)  # fmt: skip
+
+register("scenario", "opm-theorem-v1", "gangwise.scenarios.opm_theorem:OPMTheoremScenario",
+         "the setting of Theorem 2, Theorem 3 and Corollary 1; budgets are not enforced",
+         APPROXIMATION)  # fmt: skip
 
 # Of no family by name, since all other policies of it need machines that hold one task.
 register("policy", "opm-general", "gangwise.approximation_jobs.general:OPMGeneral",

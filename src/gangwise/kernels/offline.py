@@ -65,35 +65,48 @@ def hull(
 @kernel
 def soft_hull(
     w: Floats, lam: Floats, tau: float, start: Ints, member: Ints, money: Floats, rho: Floats,
-    spent: Floats, done: Floats, z: Floats,
+    real: Floats, spent: Floats, done: Floats, space: Floats, part: Floats, kept: Ints,
 ) -> float:
     """The sum with max softened at temperature τ, and whom its gradient gives the money to.
 
-    Adds the money and the work of each job to ``spent`` and ``done`` [N]; ``z`` [N] is work space.
+    Adds the money of each job, and its work at ``real`` [E, G] per money, to ``spent`` and ``done``
+    [N]. Jobs that come near the maximum nowhere are passed over. Work space: ``space`` [2, G];
+    ``part`` [J, G] and ``kept`` [J] for the J jobs of the largest epoch.
     """
-    total = 0.0
+    total, G = 0.0, money.shape[1]
+    most, whole, reach = space[0], space[1], -18.0 * tau
     for e in range(start.size - 1):
-        first, last = start[e], start[e + 1]
-        for g in range(money.shape[1]):
-            if money[e, g] <= 0.0:
-                continue
-            most, r = 0.0, rho[e, g]
-            for n in range(first, last):
-                j = member[n]
-                z[n - first] = w[j] * r - lam[j]
-                most = max(most, z[n - first])
-            whole, least = math.exp(-most / tau), most - 18.0 * tau
-            for n in range(last - first):
-                if z[n] > least:
-                    z[n] = math.exp((z[n] - most) / tau)
-                    whole += z[n]
-                else:
-                    z[n] = 0.0
-            share = money[e, g] / whole
-            for n in range(first, last):
-                if z[n - first] > 0.0:
-                    j = member[n]
-                    spent[j] += share * z[n - first]
-                    done[j] += share * z[n - first] * r
-            total += money[e, g] * (most + tau * math.log(whole))
+        r, n = rho[e], 0
+        for g in range(G):
+            most[g] = 0.0
+        for k in range(start[e], start[e + 1]):
+            a, b = w[member[k]], lam[member[k]]
+            for g in range(G):
+                most[g] = max(most[g], a * r[g] - b)
+        for g in range(G):
+            whole[g] = math.exp(-most[g] / tau)
+        for k in range(start[e], start[e + 1]):
+            a, b, near = w[member[k]], lam[member[k]], 0
+            for g in range(G):
+                part[n, g] = a * r[g] - b - most[g]
+                near += 1 if part[n, g] > reach else 0
+            if near > 0:
+                kept[n] = member[k]
+                for g in range(G):
+                    if part[n, g] > reach:
+                        part[n, g] = math.exp(part[n, g] / tau)
+                        whole[g] += part[n, g]
+                    else:
+                        part[n, g] = 0.0
+                n += 1
+        for g in range(G):
+            total += money[e, g] * (most[g] + tau * math.log(whole[g]))
+            whole[g] = money[e, g] / whole[g]
+        for m in range(n):
+            s, x = 0.0, 0.0
+            for g in range(G):
+                s += whole[g] * part[m, g]
+                x += whole[g] * part[m, g] * real[e, g]
+            spent[kept[m]] += s
+            done[kept[m]] += x
     return total

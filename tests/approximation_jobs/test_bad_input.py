@@ -1,0 +1,127 @@
+"""What is wrong is named, and where; what goes wrong during a run loses nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from gangwise import ScenarioError, create_policy
+from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.problem import ApproximationProblem, Job
+from gangwise.approximation_jobs.processes import IidRates, Outage, ReplayedJobs, ReplayedRates
+from gangwise.core.simulation import Simulation
+from tests.approximation_jobs.made import instance, started
+from tests.test_cli import gangwise
+
+POLICIES = ("opm", "opm-as-printed", "ops", "fair", "deadline-aware", "utility-per-price")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"deadline": 3}, "job 'a': its deadline, slot 3, is not after its arrival, slot 3"),
+        ({"deadline": 2}, "deadline, slot 2, is not after"),
+        ({"deadline": math.inf}, "job 'a': deadline is inf; slots are whole numbers"),
+        ({"arrival": 0.5}, "job 'a': arrival is 0.5; slots are whole"),
+        ({"budget": 0.0}, "job 'a': budget is 0.0; it must be finite and positive"),
+        ({"budget": math.nan}, "budget is nan"),
+        ({"demand": -1.0}, "demand is -1.0"),
+        ({"parallelism": 0}, "parallelism is 0"),
+    ],
+)
+def test_jobs(settings, message):
+    with pytest.raises(ScenarioError, match=message):
+        Job(**{"id": "a", "arrival": 3, "deadline": 9, "budget": 1.0, **settings})
+
+
+def test_lists_of_jobs_name_the_entry():
+    a, b = Job("a", 2, 5, 1.0), Job("b", 0, 9, 1.0)
+    with pytest.raises(ScenarioError, match="entries 2 and 0 of the list are both called 'a'"):
+        ReplayedJobs([a, b, Job("a", 1, 3, 1.0)])
+    with pytest.raises(ScenarioError, match="job 'c', entry 1 of the list, arrives in slot -1"):
+        ReplayedJobs([a, Job("c", -1, 3, 1.0)])
+    assert [job.id for job in ReplayedJobs([Job("a", 5, 8, 1.0), b, a]).jobs] == ["b", "a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ApproximationProblem([1.0, -0.5]), "machine 'machine-1': price is -0.5"),
+        (lambda: ApproximationProblem([1.0, math.nan]), "machine 'machine-1': price is nan"),
+        (lambda: IidRates([0.5, 1.5]), "machine 1: mean rate is 1.5"),
+        (lambda: started(instance([], rates=[[0.5, 1.5]])).observe(0, "react"),
+         "slot 0, machine 'machine-1': rate is 1.5"),
+        (lambda: Outage(4, 3, 3), "machine 4 is away from slot 3 until it is back in slot 3"),
+        (lambda: Outage(4, -1, 3), "away from slot -1"),
+        (lambda: instance([], outages=(Outage(2, 0, 3),)), "no machine 2 to be away; there are 2"),
+        (lambda: instance([Job("a", 0, 2, 1.0)], leave={"b": 1}), "no job 'b' to leave early"),
+        (lambda: started(instance([Job("big", 0, 2, 1.0, demand=4.0)], capacity=[1.0, 2.0]))
+         .observe(0, "react"), "job 'big': a task demands 4; the largest machine, 'machine-1'"),
+    ],
+)  # fmt: skip
+def test_machines_rates_and_what_goes_wrong(make, message):
+    with pytest.raises(ScenarioError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["opm-default-v1", "--set", "load=-1"], "load Input should be greater than 0"),
+        (["opm-google-v1"], "needs folder="),
+    ],
+)
+def test_the_command_says_it_too(arguments, message):
+    assert message in gangwise("compare", *arguments, code=2).stderr
+
+
+def run_with(policy, **goes_wrong):
+    """40 slots of two jobs on two machines whose rates tell the slot."""
+    jobs = [Job("a", 0, 40, 30.0), Job("b", 2, 30, 30.0)]
+    rates = np.arange(1, 41)[:, None] / 41 * np.ones((1, 2))
+    problem = ApproximationProblem([1.0, 1.0], horizon=40)
+    made = ApproximationInstance(problem, ReplayedRates(rates), ReplayedJobs(jobs), **goes_wrong)
+    simulation = Simulation(made, create_policy(policy), 40, 0)
+    seen = []
+    learn = simulation.policy.learn
+
+    def record(feedback):
+        seen.extend((each.slot, i) for each in feedback for i in each.machines.tolist())
+        learn(feedback)
+
+    simulation.policy.learn = record
+    simulation.run()
+    return simulation, seen
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_job_that_leaves_and_a_machine_that_goes(policy):
+    simulation, seen = run_with(policy, leave={"a": 10}, outages=(Outage(0, 5, 20),))
+    results = simulation.environment.results()
+    first, second = results["cost"]
+    assert results["arrival"].tolist() == [0, 2]  # in the order in which they left
+    assert 0 < first <= 10 * 2
+    assert second <= 30
+    assert len(seen) == first + second  # every task was paid, and told its rate
+    assert not [slot for slot, machine in seen if machine == 0 and 5 <= slot < 20]
+    assert max(slot for slot, _ in seen) > 10
+    assert simulation.rewards.sum() == pytest.approx(results["utility"].sum())
+
+
+def test_what_was_learned_before_an_outage_is_still_known_after_it():
+    """Counts of UCB are the tasks that ran: leaving and coming back resets nothing."""
+    simulation, seen = run_with(
+        "opm:estimator=ucb", leave={"a": 10}, outages=(Outage(0, 5, 20), Outage(1, 22, 26))
+    )
+    ran = np.bincount([machine for _, machine in seen], minlength=2)
+    earned = np.zeros(2)
+    for slot, machine in seen:
+        earned[machine] += (slot + 1) / 41
+    before = [slot for slot, machine in seen if machine == 0 and slot < 5]
+    assert before
+    gamma, played = simulation.policy.gamma, ran + 1.0
+    mean = earned / played
+    expected = np.minimum(1.0, mean + 2 * (np.sqrt(gamma * mean / played) + gamma / played))
+    np.testing.assert_allclose(simulation.policy._rates.estimate(40), expected, rtol=1e-9)
