@@ -156,12 +156,31 @@ def test_bytes_that_are_not_text_cost_their_row_only(tmp_path):
 
 
 def test_every_cut_of_a_gzip_file_is_noticed(tmp_path):
-    packed = gzip.compress((NODE_HEADER + "\n" + "a,1000,1024,0,\n" * 50).encode())
+    rows = [f"n{row},1000,1024,0,\n" for row in range(50)]
+    packed = gzip.compress((NODE_HEADER + "\n" + "".join(rows)).encode())
     file = tmp_path / "nodes.csv.gz"
+    used = set()
     for size in range(2, len(packed)):
         file.write_bytes(packed[:size])
         with pytest.raises(TraceError, match=r"cut short|damaged"):
-            read_table(file, NODES)
+            read_table(file, NODES, strict=True)
+        if size < len(packed) // 2:  # perhaps not even a row
+            try:
+                read_table(file, NODES)
+            except TraceError as error:
+                why = str(error)
+                assert "cut short" in why
+            continue
+        table = read_table(file, NODES)
+        kept = table.frame["sn"].to_list()
+        assert kept == [f"n{row}" for row in range(len(kept))]
+        ((why, lost),) = table.dropped.items()
+        assert why.startswith(f"CUT SHORT after row {len(kept) + 1}: the gzip file is cut short")
+        assert lost.first == len(kept) + 2
+        assert table.read == len(kept) + lost.rows
+        used.add(len(kept))
+    assert max(used) == 50
+    assert len(used) > 5
 
 
 def test_a_file_without_a_header(tmp_path):

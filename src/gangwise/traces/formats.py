@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gangwise.traces.json_lines import texts_of
+from gangwise.traces.manifest import MANIFEST, Manifest
 from gangwise.traces.schema import Column, Schema
 from gangwise.traces.text import first_lines, split_line
 
@@ -82,14 +84,23 @@ def files_of(path: Path) -> list[Path]:
 
 
 def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, TableFile]]:
-    """What a file could be, judged by its first lines; of several, those of the usual name."""
+    """What a file could be, judged by its first lines.
+
+    Of several, those of the usual name; else those whose header it has, since rows without one may
+    read as many things.
+    """
+    if path.name == MANIFEST:  # of a converted trace: whatever was converted
+        manifest = Manifest.load(path.parent)
+        return [(form, form.table(table)) for form in formats if form.name == manifest.format
+                for table in manifest.tables]  # fmt: skip
     lines = first_lines(path)
     found = [
         (form, table) for form in formats for table in form.tables
         if lines and reads_as(table.schema, lines)
     ]  # fmt: skip
     usual = [(form, table) for form, table in found if has_usual_name(path, table)]
-    return usual or found
+    sure = [(form, table) for form, table in found if table.schema.header]
+    return usual or sure or found
 
 
 def has_usual_name(path: Path, table: TableFile) -> bool:
@@ -106,6 +117,8 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
     With a header, it must have every needed column. Without one, more than half of the rows must
     hold what the columns ask for.
     """
+    if schema.json:
+        return _reads_as_json(schema, lines)
     rows = [split_line(line, schema.separator) for line in lines]
     first = [field.strip() for field in rows[0] or []]
     if schema.header:
@@ -119,6 +132,18 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
         for row in rows
     ]
     return 2 * sum(good) > len(good)
+
+
+def _reads_as_json(schema: Schema, lines: list[str]) -> bool:
+    """Whether more than half of the lines are objects with what the columns ask for."""
+    good = 0
+    for line in lines:
+        names = [column.name for column in schema.columns]
+        texts, why = texts_of(line, [*names, *schema.absent])
+        good += why is None and not any(texts[len(names) :]) and all(
+            _holds(column, text.strip()) for column, text in zip(schema.columns, texts)
+        )
+    return 2 * good > len(lines)
 
 
 def _holds(column: Column, field: str) -> bool:

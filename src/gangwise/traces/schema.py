@@ -77,6 +77,8 @@ class Schema:
     separator : str
     json : bool
         Every line is a JSON object; a column named ``a.b`` is field ``b`` of object ``a``.
+    absent : tuple of str
+        Columns that the header of a fuller table has and that of this one must not.
     unique : str
         The column whose values must differ; of equal ones the first row is used.
     checks : tuple of Check
@@ -89,6 +91,7 @@ class Schema:
     checks: tuple[Check, ...] = ()
     separator: str = ","
     json: bool = False
+    absent: tuple[str, ...] = ()
 
     def place(self, header: Sequence[str]) -> dict[str, int]:
         """Where each column of the schema stands in a header; absent ones are left out."""
@@ -100,6 +103,8 @@ class Schema:
         return found
 
     def matches(self, header: Sequence[str]) -> bool:
-        """Whether a header has every column that is needed."""
+        """Whether a header has every column that is needed, and none that must be absent."""
         found = self.place(header)
-        return all(column.name in found for column in self.columns if column.needed)
+        return all(column.name in found for column in self.columns if column.needed) and not any(
+            name in header for name in self.absent
+        )

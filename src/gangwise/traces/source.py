@@ -1,23 +1,29 @@
-"""The files of a trace, table by table: found, read, and every row accounted for."""
+"""The files of a trace, table by table: found, read, and every row accounted for.
+
+A trace may be as it was published, or converted (:mod:`gangwise.traces.convert`): what is read is
+the same.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.converted import Converted, converted
 from gangwise.traces.fidelity import Stage
 from gangwise.traces.formats import Format, TableFile, files_of, has_usual_name, reads_as
-from gangwise.traces.tables import Table, read_table
+from gangwise.traces.tables import Reading
 from gangwise.traces.text import first_lines
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Read", "Source"]
+__all__ = ["Batches", "Read", "Source"]
 
 PART = re.compile(r"part-(\d+)-of-(\d+)\.")
 
@@ -42,36 +48,84 @@ class Read:
     digests: dict[str, str]
 
 
+@dataclass
+class Batches:
+    """Rows of a table, batch after batch, in constant memory; iterate once.
+
+    Attributes
+    ----------
+    frames : iterator of polars.DataFrame
+        As :attr:`Read.frame`.
+    stages : list of Stage
+        Rows read, kept and dropped, of the files that were read to their end.
+    digests : dict
+        SHA-256 of each of them.
+    unpacked : int
+        Bytes of text so far; 0 of a converted trace.
+    """
+
+    frames: Iterator[pl.DataFrame]
+    stages: list[Stage]
+    digests: dict[str, str]
+    unpacked: int = 0
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        return self.frames
+
+
 class Source:
     """The files of one trace.
 
     Parameters
     ----------
     path : path
-        A directory with the files, or one of them.
+        A directory with the files, or one of them; or the folder of a converted trace.
     form : Format
     strict : bool
         Raise at the first bad row rather than leave it out and report it.
+    most_rows, most_bytes : int
+        Larger tables, by rows kept or bytes unpacked, are not read into memory from the published
+        files: they must be converted first.
+
+    Attributes
+    ----------
+    converted : Converted or None
+        The converted trace, if it is one.
 
     Raises
     ------
     TraceError
-        When there is no such file or directory.
+        When there is no such file or directory, or it is a converted trace of another format.
     """
 
-    def __init__(self, path: Path | str, form: Format, *, strict: bool = False):
+    def __init__(
+        self,
+        path: Path | str,
+        form: Format,
+        *,
+        strict: bool = False,
+        most_rows: int = 20_000_000,
+        most_bytes: int = 4 << 30,
+    ):
         self.path, self.form, self.strict = Path(path), form, strict
-        if not self.path.exists():
+        self.most_rows, self.most_bytes = most_rows, most_bytes
+        self.converted: Converted | None = converted(self.path, form)
+        if self.converted is None and not self.path.exists():
             raise TraceError("there is no such file or directory", self.path)
 
     def files(self, table: str) -> list[Path]:
         """Files of a table, in order of their parts; empty when there are none.
+
+        Of a converted trace, the name of each published file in the folder of the table: there is
+        no such file, but a source of it reads what came of it.
 
         Raises
         ------
         TraceError
             When a part is missing or here twice, or several files could be the table.
         """
+        if self.converted is not None:
+            return self.converted.files(table)
         wanted = self.form.table(table)
         found = [f for f in files_of(self.path) if self._is(f, wanted)]
         usual = [f for f in found if has_usual_name(f, wanted)]
@@ -90,8 +144,14 @@ class Source:
         """Whether there is a file of the table."""
         return bool(self.files(table))
 
-    def read(self, table: str) -> Read:
+    def read(self, table: str, columns: Sequence[str] | None = None) -> Read:
         """Read a table.
+
+        Parameters
+        ----------
+        table : str
+        columns : sequence of str, optional
+            The columns to keep, of those that are there; the others are checked all the same.
 
         Raises
         ------
@@ -101,19 +161,72 @@ class Source:
         """
         import polars as pl
 
+        rows, frames = 0, []
+        batches = self.batches(table, columns)
+        for frame in batches:
+            rows += len(frame)
+            frames.append(frame)
+            if self.converted is None and rows > self.most_rows:
+                self._too_large(f"{self.most_rows} rows")
+            if batches.unpacked > self.most_bytes:
+                self._too_large(f"{self.most_bytes} bytes")
+        return Read(pl.concat(frames, how="diagonal"), tuple(batches.stages), batches.digests)
+
+    def lazy(self, table: str) -> pl.LazyFrame:
+        """A table as :meth:`read` gives it, of which polars reads only what is asked for.
+
+        Of published files, the whole table is read.
+        """
+        if self.converted is not None:
+            return self.converted.lazy(table, self.strict)
+        return self.read(table).frame.lazy()
+
+    def batches(self, table: str, columns: Sequence[str] | None = None) -> Batches:
+        """Rows of a table, batch after batch, for readers that need not keep them.
+
+        Raises
+        ------
+        TraceError
+            Also while iterating, as :meth:`read`.
+        """
         files = self.files(table)
         if not files:
             here = ", ".join(f.name for f in files_of(self.path)[:12]) or "nothing that can be read"
             raise TraceError(f"no file of the table {table} of {self.form.name} here; found {here}",
                              self.path)  # fmt: skip
+        if self.converted is not None:
+            account = Batches(self.converted.batches(table),
+                              *self.converted.account(table, self.strict))  # fmt: skip
+        else:
+            account = Batches(iter(()), [], {})
+            account.frames = self._published(table, files, account)
+        if columns is not None:
+            account.frames = _chosen(account.frames, ["row", *columns, "part"])
+        return account
+
+    def reading(self, table: str, file: Path, **how: Any) -> Reading:
+        """The reading of one file of a table."""
         schema = self.form.table(table).schema
         others = [other.schema for other in self.form.tables if other.name != table]
-        tables = [read_table(f, schema, others=others, strict=self.strict) for f in files]
-        part = pl.lit(0, pl.Int64).alias("part")
-        frames = [t.frame.with_columns(part + n) for n, t in enumerate(tables)]
-        return Read(
-            pl.concat(frames, how="diagonal"), tuple(_stage(t) for t in tables),
-            {t.file.name: t.digest for t in tables},
+        return Reading(file, schema, others=others, strict=self.strict, **how)
+
+    def _published(self, table: str, files: list[Path], to: Batches) -> Iterator[pl.DataFrame]:
+        import polars as pl
+
+        for number, file in enumerate(files):
+            reading, kept, before = self.reading(table, file), 0, to.unpacked
+            for batch in reading:
+                kept += len(batch)
+                to.unpacked = before + reading.blocks.unpacked
+                yield batch.with_columns(pl.lit(number, pl.Int64).alias("part"))
+            reading.check_used(kept)
+            to.stages.append(Stage(file.name, reading.read, kept, dict(reading.dropped)))
+            to.digests[file.name] = reading.blocks.digest()
+
+    def _too_large(self, than: str) -> NoReturn:
+        raise TraceError(
+            f"the table is larger than {than}; convert the trace first, which takes little memory, "
+            f"and read the result: gangwise trace convert {self.path} FOLDER", self.path,
         )  # fmt: skip
 
     def _is(self, file: Path, table: TableFile) -> bool:
@@ -121,8 +234,9 @@ class Source:
         return bool(lines) and reads_as(table.schema, lines)
 
 
-def _stage(table: Table) -> Stage:
-    return Stage(table.file.name, table.read, len(table.frame), dict(table.dropped))
+def _chosen(frames: Iterator[pl.DataFrame], columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    for frame in frames:
+        yield frame.select(name for name in columns if name in frame.columns)
 
 
 def _in_parts(files: list[Path]) -> list[Path]:

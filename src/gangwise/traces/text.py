@@ -3,75 +3,53 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import hashlib
-import zlib
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.blocks import GZIP, Blocks
 
 if TYPE_CHECKING:
     from gangwise.traces.schema import Schema
 
-__all__ = ["complain", "first_lines", "header_of", "read_text", "split_line", "split_lines"]
+__all__ = [
+    "ENOUGH_FOR_A_HEADER",
+    "GZIP",
+    "complain",
+    "first_lines",
+    "header_of",
+    "read_text",
+    "split_line",
+    "split_lines",
+]
 
-GZIP = b"\x1f\x8b"
-NOT_TEXT = (
-    (b"PK\x03\x04", "a zip archive (or a spreadsheet)"),
-    (b"\xfd7zXZ", "packed with xz"),
-    (b"(\xb5/\xfd", "packed with zstd"),
-    (b"BZh", "packed with bzip2"),
-    (b"PAR1", "a Parquet file"),
-    (b"\xff\xfe", "UTF-16 text"),
-    (b"\xfe\xff", "UTF-16 text"),
-)
 ENOUGH_FOR_A_HEADER = 1 << 16
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """Text of a file, plain or gzipped, and the SHA-256 of the file as it is stored.
+    """Text of a small file, plain or gzipped, and the SHA-256 of the file as it is stored.
 
-    Bytes that are not UTF-8 become U+FFFD, so that the rows they are in can be found.
+    Bytes that are not UTF-8 become U+FFFD.
 
     Raises
     ------
     TraceError
         When there is no such file, or it is damaged, cut short, or not text at all.
     """
-    try:
-        stored = path.read_bytes()
-    except FileNotFoundError as error:
-        raise TraceError("there is no such file", path) from error
-    except OSError as error:
-        raise TraceError(f"the file cannot be read ({error.strerror or error})", path) from error
-    data = stored
-    if stored.startswith(GZIP):
-        try:
-            data = gzip.decompress(stored)
-        except EOFError as error:
-            raise TraceError(
-                "the gzip file is cut short; what is missing cannot be known, so download it again",
-                path,
-            ) from error
-        except (OSError, zlib.error) as error:
-            raise TraceError(f"the gzip file is damaged ({error})", path) from error
-    for magic, what in NOT_TEXT:
-        if data.startswith(magic):
-            raise TraceError(f"this is {what}; a CSV file in UTF-8, or gzip of it, is read", path)
-    return data.decode("utf-8-sig", errors="replace"), hashlib.sha256(stored).hexdigest()
+    blocks = Blocks(path)
+    data = b"".join(block.data for block in blocks)
+    if blocks.damage:
+        raise TraceError(f"{blocks.damage}; download it again", path)
+    return data.decode("utf-8", errors="replace"), blocks.digest()
 
 
 def first_lines(path: Path, lines: int = 20) -> list[str]:
     """Lines from the start of a file, read without the rest of it; empty when unreadable."""
     try:
-        with path.open("rb") as file:
-            data = file.read(ENOUGH_FOR_A_HEADER)
-        if data.startswith(GZIP):
-            data = zlib.decompressobj(31).decompress(data, ENOUGH_FOR_A_HEADER)
-    except (OSError, zlib.error):
+        data = Blocks(path).start(ENOUGH_FOR_A_HEADER)
+    except TraceError:
         return []
     found = split_lines(data.decode("utf-8-sig", errors="replace"))
     if len(data) == ENOUGH_FOR_A_HEADER:

@@ -1,0 +1,262 @@
+"""A trace as published, converted to Parquet: as fast as it streams by, in constant memory.
+
+Published traces are large gzip files that must be read from the start. Converted once, a table is
+read lazily, column by column. A conversion may be stopped at any time, even killed: run again, it
+goes on with the first chunk that is not complete, and the result is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangwise.core.errors import StoreError, TraceError
+from gangwise.traces import blocks as cut
+from gangwise.traces.blocks import Blocks
+from gangwise.traces.converted import stages_of
+from gangwise.traces.fidelity import Stage
+from gangwise.traces.formats import Format, files_of, recognise
+from gangwise.traces.manifest import MANIFEST, Chunk, Manifest, SourceFile, write_whole
+from gangwise.traces.source import Source
+from gangwise.traces.tables import Dropped
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Conversion", "convert"]
+
+CHUNK_ROWS = 1_000_000
+CHUNK_BYTES = 256 << 20
+"""Of the unpacked text; a chunk ends with the block in which it has either."""
+ROW_GROUP = 1 << 17
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What a conversion made.
+
+    Attributes
+    ----------
+    folder : Path
+    format : str
+    stages : mapping of str to tuple of Stage
+        Rows read, kept and dropped, file by file, for each table.
+    resumed : bool
+        Part of it was there already.
+    """
+
+    folder: Path
+    format: str
+    stages: dict[str, tuple[Stage, ...]]
+    resumed: bool
+
+
+def convert(
+    path: Path | str,
+    out: Path | str,
+    form: Format | None = None,
+    *,
+    strict: bool = False,
+    progress: Progress | None = None,
+    rows: int = CHUNK_ROWS,
+) -> Conversion:
+    r"""Convert every table of a trace to Parquet, or go on with it.
+
+    Parameters
+    ----------
+    path : path
+        A directory with the files of the trace, or one of them.
+    out : path
+        A folder that is empty, or not there yet, or holds an unfinished conversion of this trace.
+        ``TABLE/part-NNNNN.parquet`` (``row`` and the columns: whole numbers as Int64 where all of a
+        chunk are, other numbers as Float64, text as String) and ``gangwise-trace.json`` are
+        written there.
+    form : Format, optional
+        The format; by default it is recognised.
+    strict : bool
+        Raise at the first bad row rather than leave it out and report it.
+    progress : callable, optional
+        Called after every block with bytes done and bytes in all, as they are stored.
+    rows : int
+        Rows of a chunk, about.
+
+    Raises
+    ------
+    TraceError
+        When the trace is not recognised or cannot be read.
+    StoreError
+        When the result cannot be written, or the folder holds something else.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from gangwise.traces.formats import TableFile
+    >>> from gangwise.traces.schema import Column, Schema
+    >>> nodes = Schema("node list", (Column("sn", number=False), Column("gpu", whole=True)))
+    >>> form = Format("small", "A small trace", "", "", (TableFile("nodes", nodes),))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     size = Path(folder, "nodes.csv").write_text("sn,gpu\na,8\nb,many\n")
+    ...     made = convert(folder, Path(folder, "converted"), form)
+    ...     Source(made.folder, form).read("nodes").frame.rows()
+    [(2, 'a', 8.0, 0)]
+    >>> for stage in made.stages["nodes"]:
+    ...     print(stage.name, stage.read, "read", stage.kept, "kept", *stage.dropped)
+    nodes.csv 2 read 1 kept gpu is not a number
+    """
+    path, out = Path(path), Path(out)
+    form = form or _format(path)
+    source = Source(path, form, strict=strict)
+    if source.converted is not None:
+        raise TraceError("this trace is converted already", path)
+    files = {table.name: source.files(table.name) for table in form.tables}
+    files = {table: found for table, found in files.items() if found}
+    if not files:
+        raise TraceError(f"no table of {form.name} is here", path)
+    manifest = _begun(out, form, files, rows)
+    resumed = any(file.chunks for found in manifest.tables.values() for file in found)
+    total = sum(file.size for found in manifest.tables.values() for file in found)
+    done = 0
+    for table, found in files.items():
+        for number, record in enumerate(manifest.tables[table]):
+            if not record.sha256:
+                report = None if progress is None else _from(progress, done, total)
+                _convert_file(source, table, found[number], record, manifest, out, report)
+            done += record.size
+    manifest.complete = True
+    manifest.save(out)
+    stages = {table: tuple(stages_of(found)) for table, found in manifest.tables.items()}
+    return Conversion(out, form.name, stages, resumed)
+
+
+def _convert_file(
+    source: Source,
+    table: str,
+    path: Path,
+    record: SourceFile,
+    manifest: Manifest,
+    out: Path,
+    report: Callable[[int], None] | None,
+) -> None:
+    """Convert what is not converted yet of one file."""
+    import polars as pl
+
+    last = record.chunks[-1] if record.chunks else Chunk("", 0, 0, 0, 0, 0, "")
+    blocks = Blocks(path, manifest.block, (last.stored, last.sha256) if last.stored else None)
+    reading = source.reading(table, path, exact=True, blocks=blocks, skip=last.blocks)
+    reading.read = record.read
+    reading.dropped = {why: Dropped(*count) for why, count in record.dropped.items()}
+    unique = reading.schema.unique
+    if unique:
+        for chunk in record.chunks:
+            name = out / table / chunk.name
+            reading.seen.update(pl.read_parquet(name, columns=[unique])[unique].to_list())
+    batches: list[pl.DataFrame] = []
+    first = sum(len(file.chunks) for file in manifest.tables[table])
+
+    def finish() -> None:
+        nonlocal first, last
+        name = f"part-{first:05d}.parquet"
+        last = Chunk(name, sum(map(len, batches)), reading.line, blocks.count, blocks.unpacked,
+                     blocks.stored, blocks.digest())  # fmt: skip
+        frame = pl.concat(batches, how="vertical_relaxed")
+        batches.clear()
+        write_whole(out / table / name, lambda file: frame.write_parquet(
+            file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP))  # fmt: skip
+        record.chunks.append(last)
+        first += 1
+        account()
+
+    def account() -> None:
+        record.read = reading.read
+        record.dropped = {why: list(count) for why, count in reading.dropped.items()}
+        manifest.save(out)
+
+    for batch in reading:
+        if len(batch):
+            batches.append(batch)
+        if report is not None:
+            report(blocks.stored)
+        large = blocks.unpacked - last.unpacked >= CHUNK_BYTES
+        if batches and (large or sum(map(len, batches)) >= manifest.rows):
+            finish()
+    if batches:
+        finish()
+    reading.check_used(record.kept)
+    record.sha256 = blocks.digest()
+    account()
+
+
+def _begun(out: Path, form: Format, files: dict[str, list[Path]], rows: int) -> Manifest:
+    """The manifest to go on with, of the same files."""
+    now = {t: [_stat(file) for file in found] for t, found in files.items()}
+    try:
+        for table in now:
+            (out / table).mkdir(parents=True, exist_ok=True)
+            for left in (out / table).glob("*.unfinished"):
+                left.unlink()
+        if not (out / MANIFEST).is_file():
+            strange = [item.name for item in out.iterdir() if item.name not in now
+                       and not item.name.startswith(MANIFEST)]  # fmt: skip
+            if strange:
+                raise StoreError(f"{out} holds something else ({strange[0]}); choose an empty "
+                                 "folder")  # fmt: skip
+            manifest = Manifest(form.name, now, cut.BLOCK, rows)
+            manifest.save(out)
+            return manifest
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"cannot write to {out}: {error.strerror or error}") from error
+    manifest = Manifest.load(out)
+    again = "; convert into an empty folder, or delete this one"
+    if manifest.format != form.name:
+        raise StoreError(f"{out} holds a conversion of {manifest.format}, not {form.name}{again}")
+    named = {t: [file.name for file in found] for t, found in manifest.tables.items()}
+    if named != {t: [file.name for file in found] for t, found in now.items()}:
+        raise StoreError(f"{out} holds a conversion of other files than are here now{again}")
+    for table, found in manifest.tables.items():
+        for before, path, after in zip(found, files[table], now[table]):
+            changed = before.size != after.size
+            if not changed and before.sha256 and before.modified != after.modified:
+                changed = _digest(path) != before.sha256
+            if changed:
+                raise StoreError(f"{path} has changed since {out} was begun{again}")
+            missing = [c.name for c in before.chunks if not (out / table / c.name).is_file()]
+            if missing:
+                raise StoreError(f"{missing[0]} is missing from {out / table}{again}")
+    return manifest
+
+
+def _stat(file: Path) -> SourceFile:
+    found = file.stat()
+    return SourceFile(file.name, found.st_size, found.st_mtime_ns)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _from(progress: Progress, done: int, total: int) -> Callable[[int], None]:
+    return lambda stored: progress(done + stored, total)
+
+
+def _format(path: Path) -> Format:
+    """The registered format that files have."""
+    from gangwise.core.registry import entries
+
+    readers = [entry.load() for entry in entries("trace").values()]
+    forms = [form for reader in readers if (form := getattr(reader, "FORMAT", None)) is not None]
+    if not path.exists():
+        raise TraceError("there is no such file or directory", path)
+    fit = {f.name: f for file in files_of(path) for f, _ in recognise(file, forms)}
+    if len(fit) != 1:
+        known = ", ".join(sorted(form.name for form in forms))
+        said = f"this could be {' or '.join(fit)}; name the format" if fit else (
+            f"no known trace format; looked for {known}")  # fmt: skip
+        raise TraceError(said, path)
+    return next(iter(fit.values()))

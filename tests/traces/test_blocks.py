@@ -1,0 +1,112 @@
+"""Blocks: the same lines however a file is packed and cut; damage is noticed."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gangwise import TraceError
+from gangwise.traces.blocks import Blocks
+from gangwise.traces.text import first_lines
+
+
+def tar(*members, packed=True) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz" if packed else "w") as archive:
+        folder = tarfile.TarInfo("data")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+        for number, content in enumerate(members):
+            info = tarfile.TarInfo(f"data/{number}.csv")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+LINES = st.lists(st.sampled_from(["", " ", "a,b", "1,2", "é" * 9, "x" * 40]), max_size=12)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=LINES, ending=st.sampled_from(["\n", "\r\n", "\r"]), close=st.booleans(),
+    bom=st.booleans(), size=st.integers(1, 60),
+    pack=st.sampled_from(["", "gz", "gzs", "tar", "tgz"]),
+)  # fmt: skip
+def test_all_lines_come_out_whole_in_order(tmp_path, lines, ending, close, bom, size, pack):
+    text = ending.join(["start", *lines]) + ending * close
+    plain = b"\xef\xbb\xbf" * bom + text.encode()
+    half = len(plain) // 2
+    stored = {
+        "": plain, "gz": gzip.compress(plain), "tar": tar(plain, packed=False), "tgz": tar(plain),
+        "gzs": gzip.compress(plain[:half]) + gzip.compress(plain[half:]) + b"\0" * 9,
+    }[pack]  # fmt: skip
+    file = tmp_path / "x"
+    file.write_bytes(stored)
+    blocks = Blocks(file, size)
+    found = list(blocks)
+    expected = ["start", *lines]
+    while not expected[-1].strip():
+        expected.pop()
+    assert b"".join(block.data for block in found).decode() == "\n".join(expected) + "\n"
+    line = 1
+    for block in found:
+        assert (block.line, block.data[-1:]) == (line, b"\n")
+        assert block.rows == block.data.count(b"\n") > 0
+        line += block.rows
+    assert [block.opens for block in found] == [True] + [False] * (len(found) - 1)
+    assert blocks.digest() == hashlib.sha256(stored).hexdigest()
+    assert (blocks.stored, blocks.count, blocks.damage) == (len(stored), len(found), "")
+    assert blocks.unpacked == len("\n".join(expected).encode()) + 1
+
+
+def test_members_of_an_archive_follow_one_another(tmp_path):
+    file = tmp_path / "x.tar.gz"
+    file.write_bytes(tar(b"a,b\n1,2", b"a,b\r\n3,4\r\n\r\n"))
+    assert [(b.data, b.line, b.opens) for b in Blocks(file)] == [
+        (b"a,b\n1,2\n", 1, True), (b"a,b\n3,4\n", 3, True),
+    ]  # fmt: skip
+    assert first_lines(file) == ["a,b", "1,2"]
+
+
+def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("gangwise.traces.blocks.LONGEST_LINE", 1000)
+    file = tmp_path / "x"
+    file.write_bytes(b"a,b\n" + b"x" * 5000)
+    with pytest.raises(TraceError, match=r"row 2: the line is longer than"):
+        list(Blocks(file, 100))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, tar])
+def test_damage_gives_the_lines_before_it(tmp_path, pack):
+    lines = [f"{hashlib.sha256(bytes([n % 251, n // 251])).hexdigest()}\n" for n in range(9000)]
+    stored, file = pack("".join(lines).encode()), tmp_path / "x"
+    for size in (len(stored) // 2, len(stored) - 9):
+        file.write_bytes(stored[:size])
+        blocks = Blocks(file, 1000)
+        found = b"".join(block.data for block in blocks).decode()
+        assert "cut short" in blocks.damage
+        assert "".join(lines).startswith(found)
+        assert len(found) > 0.4 * len("".join(lines))
+        assert blocks.torn in (0, found.count("\n") + 1)
+    broken = bytearray(stored)
+    broken[len(stored) // 2] ^= 255
+    file.write_bytes(broken)
+    blocks = Blocks(file, 1000)
+    list(blocks)
+    assert "damaged" in blocks.damage
+
+
+def test_a_file_that_changed_is_noticed(tmp_path):
+    file = tmp_path / "x"
+    file.write_bytes(b"a\nb\n")
+    blocks = Blocks(file)
+    list(blocks)
+    file.write_bytes(b"a\nc\n")
+    with pytest.raises(TraceError, match="changed"):
+        list(Blocks(file, known=(blocks.stored, blocks.digest())))

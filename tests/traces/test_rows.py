@@ -1,0 +1,179 @@
+"""The fast way, the slow way and a plain reader agree, whatever is in a file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from gangwise import TraceError
+from gangwise.traces import rows as parsing
+from gangwise.traces.blocks import Blocks
+from gangwise.traces.schema import Check, Column, Schema, value
+from gangwise.traces.tables import Reading, read_table
+from tests.reference import traces as reference
+
+COLUMNS = (
+    Column("name", number=False, pattern=r"[a-z]\d*"),
+    Column("count", whole=True, most=2.0**63),
+    Column("share", least=-1.0, most=1e6, empty=True),
+    Column("note", number=False, empty=True),
+)
+CHECK = Check("share is more than count", ("share", "count"),
+              lambda: value("share") > value("count"))  # fmt: skip
+
+
+def check(values):
+    return CHECK.reason if (values["share"] or -1.0) > values["count"] else None
+
+
+CELLS = [
+    "", " ", "a", "b7", "A", "0", "1", "-1", "+5", "-0", "2.0", "1.5", ".5", "1.", "1e3", "1e400",
+    "nan", "inf", "9007199254740993", "9223372036854775807", "9223372036854775808", "0x1", "1_0",
+    "1 ", " 1", "\t1", "null", "NA", "é", "\xa01", "\x00", "\ufffd", '"a"', '"a""b"', '"', 'a"b',
+    '"1,2"', "true", "٣",
+]  # fmt: skip
+GOOD = st.tuples(
+    st.sampled_from(["a", "b1", "c22"]), st.sampled_from(["0", "1", "2.0", "9223372036854775807"]),
+    st.sampled_from(["", "0.5", "-1", "0"]), st.sampled_from(["", "x", "é", "x y"]),
+)  # fmt: skip
+BAD = st.lists(st.sampled_from(CELLS), max_size=6)
+ROWS = st.lists(st.one_of(GOOD, GOOD, GOOD, BAD), max_size=25)
+
+
+def read(file, schema, size, exact=False):
+    reading = Reading(file, schema, exact=exact, blocks=Blocks(file, size))
+    frames = list(reading)
+    return pl.concat(frames, how="vertical_relaxed"), reading.dropped, reading.read
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    rows=ROWS, separator=st.sampled_from([",", "|", "\t", " ", ";"]), header=st.booleans(),
+    unique=st.booleans(), few=st.sampled_from([1, 60, 1 << 16]),
+    size=st.sampled_from([30, 100, 1 << 20]), pack=st.booleans(), exact=st.booleans(),
+)  # fmt: skip
+@example([("a", "1", "0.5", "x"), ("b", "1", "0.5")], ",", False, False, 1, 100, False, False)
+@example([("a", "2", "1", "x"), ["a"] * 6, ["b"] * 2], ",", False, False, 1, 1000, False, True)
+def test_both_ways_and_a_plain_reader_agree(
+    tmp_path, rows, separator, header, unique, few, size, pack, exact
+):
+    schema = Schema("list", COLUMNS, header=header, unique="name" if unique else "",
+                    checks=(CHECK,), separator=separator)  # fmt: skip
+    first = [c.name for c in COLUMNS] if header else ["z", "1", "0", ""]
+    text = "\n".join(separator.join(row) for row in [first, ["z9", "1", "0", "x"], *rows])
+    data = gzip.compress(text.encode()) if pack else text.encode()
+    file = tmp_path / "x"
+    file.write_bytes(data)
+    good, bad, count = reference.read(data, schema, check)
+    results = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parsing, "FEW", few)
+        results.append(read(file, schema, size, exact))
+        patch.setattr(parsing.Rows, "_fast", lambda *_: None)
+        results.append(read(file, schema, size, exact))
+    for frame, dropped, found in results:
+        assert frame.with_columns(pl.col("count").cast(pl.Float64)).rows() == good
+        assert {why: list(lost) for why, lost in dropped.items()} == bad
+        assert found == count
+    assert results[0][0].schema == results[1][0].schema
+    if exact and results[0][0]["count"].dtype == pl.Int64:
+        written = [int(float(n)) if "." in n else int(n) for n in texts(text, separator, results)]
+        assert results[0][0]["count"].to_list() == results[1][0]["count"].to_list() == written
+
+
+def texts(text, separator, results):
+    """The count of each good row, as it is written."""
+    lines = text.split("\n")
+    found = []
+    for row in results[0][0]["row"]:
+        field = lines[row - 1].split(separator)[1]
+        found.append(field.strip('" ').strip() if "e" not in field else str(float(field)))
+    return found
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 2**63) | st.floats(-2, 2) | st.sampled_from(CELLS),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner,
+                                                                max_size=2), max_leaves=4,
+)  # fmt: skip
+OBJECTS = st.fixed_dictionaries({}, optional={
+    "name": st.sampled_from(["a", "b2"]) | JSON_VALUES, "count": st.integers(0, 9) | JSON_VALUES,
+    "share": JSON_VALUES, "size": JSON_VALUES | st.fixed_dictionaries({"cpus": st.floats(0, 1)}),
+})  # fmt: skip
+
+
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    lines=st.lists(OBJECTS.map(json.dumps) | JSON_VALUES.map(json.dumps)
+                   | st.sampled_from(["", "{", "[1]", "nul"]), max_size=9),
+    size=st.sampled_from([50, 1 << 20]),
+)  # fmt: skip
+def test_json_lines_agree_with_a_plain_reader(tmp_path, lines, size):
+    columns = (*COLUMNS[:3], Column("size.cpus", empty=True))
+    schema = Schema("list", columns, header=False, json=True)
+    first = '{"name": "z", "count": "1", "size": {"cpus": 1e-3}}'
+    data = "\n".join([first, *lines]).encode()
+    file = tmp_path / "x"
+    file.write_bytes(data)
+    good, bad, count = reference.read(data, schema)
+    frame, dropped, found = read(file, schema, size)
+    assert (frame.rows(), found) == (good, count)
+    assert {why: list(lost) for why, lost in dropped.items()} == bad
+
+
+def test_half_a_character_in_json_is_a_bad_row(tmp_path):
+    file = tmp_path / "x"
+    file.write_text('{"a": "x"}\n{"a": "\\ud83d"}\n{"a": "\\ud83d\\ude00"}\n')
+    table = read_table(file, Schema("l", (Column("a", number=False),), header=False, json=True))
+    assert table.frame.rows() == [(1, "x"), (3, "\U0001f600")]
+    assert table.dropped == {"the text is not UTF-8": (1, 2)}
+
+
+def test_a_bad_row_does_not_make_its_whole_block_slow(tmp_path, monkeypatch):
+    schema = Schema("list", COLUMNS, header=False)
+    lines = ["a,1,0.5,x"] * 200_000
+    lines[70_000] = "a,many,0.5,x"
+    file = tmp_path / "x"
+    file.write_text("\n".join(lines))
+    slow = []
+    plainly = parsing.Rows._slow
+
+
+    def counted(rows, data):
+        slow.append(len(data))
+        return plainly(rows, data)
+
+    monkeypatch.setattr(parsing.Rows, "_slow", counted)
+    table = read_table(file, schema)
+    assert table.dropped == {"count is not a number": (1, 70_001)}
+    assert len(table.frame) == 199_999
+    assert 0 < sum(slow) <= 1 << 16
+
+
+def test_chosen_columns_are_kept_and_all_are_checked(tmp_path):
+    file = tmp_path / "x"
+    file.write_text("a,1,0.5,x\nb,1,lots,y\n")
+    table = read_table(file, Schema("list", COLUMNS, header=False), columns=["note"])
+    assert table.frame.to_dict(as_series=False) == {"row": [1], "note": ["x"]}
+    assert table.dropped == {"share is not a number": (1, 2)}
+
+
+def test_members_of_an_archive_must_agree(tmp_path):
+    from .test_blocks import tar
+
+    schema = Schema("list", COLUMNS)
+    file = tmp_path / "x.tgz"
+    file.write_bytes(tar(b"name,count,share,note\na,1,,\n", b"name,count,share,note\nb,1,,\n"))
+    assert read_table(file, schema).frame.select("row", "name").rows() == [(2, "a"), (4, "b")]
+    file.write_bytes(tar(b"name,count,share,note\na,1,,\n", b"count,name,share,note\n1,b,,\n"))
+    with pytest.raises(TraceError, match=r"row 3: the members .* different columns"):
+        read_table(file, schema)
