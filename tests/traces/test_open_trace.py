@@ -8,7 +8,11 @@ import pytest
 
 from gangwise import TraceError, UnknownName
 from gangwise.traces import open_trace
+from gangwise.traces.alibaba_gpu_v2020 import AlibabaGpuV2020
 from gangwise.traces.alibaba_gpu_v2023 import AlibabaGpuV2023
+from gangwise.traces.convert import convert
+from gangwise.traces.google_2011 import Google2011
+from gangwise.traces.source import Source
 
 from .csvs import POD_HEADER, pod, write
 
@@ -70,7 +74,7 @@ def test_missing_companions_are_named(tmp_path):
 def test_what_is_not_recognised_is_shown(tmp_path):
     with pytest.raises(TraceError, match="there is no such file or directory"):
         open_trace(tmp_path / "absent")
-    with pytest.raises(TraceError, match=r"looked for alibaba-gpu-v2023.* an empty directory"):
+    with pytest.raises(TraceError, match=r"looked for .*alibaba-gpu-v2023.* an empty directory"):
         open_trace(tmp_path)
     (tmp_path / "other.csv").write_text("job,start,end\n1,2,3\n")
     with pytest.raises(TraceError, match=r"first line found: job, start, end"):
@@ -84,3 +88,38 @@ def test_strict_reaches_the_reader(tmp_path):
     assert open_trace(tmp_path).fidelity().stages[1].kept == 1
     with pytest.raises(TraceError, match=r"pods.csv, row 3: cpu_milli is not a number"):
         open_trace(tmp_path, strict=True)
+
+
+def test_a_converted_trace_is_opened_as_the_published_one(tmp_path):
+    source = tmp_path / "published"
+    source.mkdir()
+    write(source, [pod("a"), pod("b", created=60)])
+    (source / "openb_pod_list_multigpu50.csv").write_text(UNTIMED)
+    converted = convert(source, tmp_path / "converted").folder
+    assert AlibabaGpuV2023.recognise(converted)
+    assert open_trace(converted).fidelity().to_dict() == open_trace(source).fidelity().to_dict()
+    with pytest.raises(TraceError, match=r"name no others \(more.csv\)"):
+        open_trace(converted, pods="more.csv")
+
+
+def test_pod_lists_with_and_without_times_are_told_apart(tmp_path):
+    write(tmp_path, [pod("a")])
+    for gpus in (20, 50):
+        (tmp_path / f"openb_pod_list_multigpu{gpus}.csv").write_text(UNTIMED)
+    source = Source(tmp_path, AlibabaGpuV2023.FORMAT)
+    assert [f.name for f in source.files("pods")] == ["pods.csv"]
+    found = [f.name for f in source.files("pods_without_times")]
+    assert found == ["openb_pod_list_multigpu20.csv", "openb_pod_list_multigpu50.csv"]
+    assert source.read("pods_without_times").frame["cpu_milli"].to_list() == [1000, 1000]
+    assert open_trace(tmp_path).counts.sum() == 1
+
+
+def test_of_several_formats_the_one_with_the_usual_name_or_the_header(tmp_path):
+    """Rows of the list also read as job events of google-2011, which have no header."""
+    header = "job_id,num_inst,submit_time,num_cpu,num_gpu,gpu_type,duration,user"
+    rows = [header, "0,1,700000000,1,0,CPU,100,a", "0,1,700000060,1,0,CPU,100,a"]
+    (tmp_path / "list.csv").write_text("\n".join(rows) + "\n")
+    assert AlibabaGpuV2020.recognise(tmp_path)
+    assert Google2011.recognise(tmp_path)
+    (tmp_path / "pai_machine_spec.csv").write_text("a1,CPU,96,512,0\n")
+    assert open_trace(tmp_path).name == "trace-alibaba-gpu-v2020-v1"

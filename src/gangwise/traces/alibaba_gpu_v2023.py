@@ -20,16 +20,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Fidelity, Stage, of_tables
+from gangwise.traces.formats import Format, TableFile, files_of, has_usual_name, recognise
+from gangwise.traces.named_files import NamedFiles
 from gangwise.traces.schema import Check, Column, Schema, value
-from gangwise.traces.tables import Table, read_table
 from gangwise.traces.text import header_of
-from gangwise.traces.trace import Tables
+from gangwise.traces.trace import Reader, Tables
 
 __all__ = ["AlibabaGpuV2023"]
 
 NAME = "alibaba-gpu-v2023"
-USUAL_PODS = "openb_pod_list_default.csv"
+TIMES = ("creation_time", "deletion_time")
 
 
 NODES = Schema(
@@ -76,10 +76,23 @@ PODS = Schema(
               lambda: value("cpu_milli") + value("memory_mib") + value("num_gpu") == 0),
     ),
 )  # fmt: skip
-UNTIMED = Schema(f"{NAME} pod list without times", _REQUESTS)
+UNTIMED = Schema(f"{NAME} pod list without times", _REQUESTS, absent=TIMES)
+FORMAT = Format(
+    NAME,
+    "Alibaba: nodes with GPUs of several models, and pods that share them",
+    "https://github.com/alibaba/clusterdata, folder cluster-trace-gpu-v2023",
+    "the terms of the repository alibaba/clusterdata",
+    (
+        TableFile("nodes", NODES, "openb_node_list_all_node", needed=True, gives="servers"),
+        TableFile("pods", PODS, "openb_pod_list_default", needed=True, gives="jobs"),
+        TableFile("pods_without_times", UNTIMED, r"openb_pod_list_multigpu\d+", parts=True,
+                  gives="requests without times, which nothing uses yet"),
+    ),
+    span="149 days",
+)
 
 
-class AlibabaGpuV2023:
+class AlibabaGpuV2023(Reader):
     r"""Reader of a node list and a pod list.
 
     Parameters
@@ -112,6 +125,8 @@ class AlibabaGpuV2023:
     >>> folder.cleanup()
     """
 
+    FORMAT = FORMAT
+
     def __init__(
         self,
         path: Path | str | None = None,
@@ -122,50 +137,39 @@ class AlibabaGpuV2023:
     ):
         if path is None and (nodes is None or pods is None):
             raise TraceError("give a directory, or both nodes= and pods=")
-        folder, self.strict = Path(path or "."), strict
-        if path is not None and not folder.exists():
+        folder = Path(path or ".")
+        if not folder.exists():
             raise TraceError("there is no such file or directory", folder)
+        given = {"nodes": nodes, "pods": pods}
+        made = NamedFiles(
+            folder, FORMAT, named={name: Path(f) for name, f in given.items() if f is not None},
+            strict=strict,
+        )  # fmt: skip
+        if made.converted is not None:
+            self.nodes, self.pods = (_one(folder, name, made.files(name)) for name in given)
+            self.source = made
+            return
         if folder.is_file():
-            header = header_of(folder)
-            if nodes is None and NODES.matches(header):
+            if nodes is None and "nodes" in _tables_of(folder):
                 nodes = folder
             elif pods is None:
                 pods = folder
             folder = folder.parent
-        self.nodes = Path(nodes) if nodes is not None else _only(folder, NODES, "nodes")
-        self.pods = Path(pods) if pods is not None else _only(folder, PODS, "pods", USUAL_PODS)
-        self._tables: Tables | None = None
-
-    @staticmethod
-    def recognise(path: Path | str) -> bool:
-        """Whether a file, or some file of a directory, has the header of a node or pod list."""
-        return any(
-            schema.matches(header_of(file))
-            for file in _files(Path(path))
-            for schema in (NODES, PODS, UNTIMED)
-        )
-
-    def scan(self) -> Tables:
-        """Read both files, once."""
-        if self._tables is None:
-            self._tables = self._read()
-        return self._tables
-
-    def fidelity(self) -> Fidelity:
-        """What was read and what was left out."""
-        return of_tables(self.scan())
+        self.nodes = Path(nodes) if nodes is not None else _only(folder, "nodes")
+        self.pods = Path(pods) if pods is not None else _only(folder, "pods")
+        named = {"nodes": self.nodes, "pods": self.pods}
+        self.source = NamedFiles(folder, FORMAT, named=named, strict=strict)
 
     def _read(self) -> Tables:
         import polars as pl
 
-        if {column.name for column in _REQUESTS} == set(header_of(self.pods)):
+        if _tables_of(self.pods) == ["pods_without_times"]:
             raise TraceError(
                 "this pod list has no creation_time and deletion_time (as published, the four "
                 "multigpu lists have none), so when its jobs arrive is not known; choose a pod "
-                f"list with times, such as {USUAL_PODS}", self.pods, 1,
+                "list with times, such as openb_pod_list_default.csv", self.pods, 1,
             )  # fmt: skip
-        nodes = read_table(self.nodes, NODES, others=(PODS, UNTIMED), strict=self.strict)
-        pods = read_table(self.pods, PODS, others=(NODES,), strict=self.strict)
+        nodes, pods = self.source.read("nodes"), self.source.read("pods")
         spec = pl.col("gpu_spec").str.split("|")
         spec = spec.list.eval(pl.element().str.strip_chars()).list.unique().list.sort()
         jobs = pods.frame.select(
@@ -173,7 +177,7 @@ class AlibabaGpuV2023:
             pl.col("num_gpu") * pl.col("gpu_milli") / 1000,
             pl.when(pl.col("num_gpu") > 0).then(spec.list.join("|").str.strip_chars("|"))
             .otherwise(pl.lit("")),
-            "creation_time", "deletion_time",
+            *TIMES,
         )  # fmt: skip
         jobs.columns = ["row", "name", "cpu", "mem", "gpu", "models", "created", "deleted"]
         servers = nodes.frame.select(
@@ -183,43 +187,40 @@ class AlibabaGpuV2023:
             "gpu",
         )  # fmt: skip
         return Tables(
-            NAME, servers, jobs, (_stage(nodes), _stage(pods)),
-            {table.file.name: table.digest for table in (nodes, pods)},
-        )  # fmt: skip
+            NAME, servers, jobs, (*nodes.stages, *pods.stages), {**nodes.digests, **pods.digests}
+        )
 
 
-def _stage(table: Table) -> Stage:
-    return Stage(table.file.name, table.read, len(table.frame), dict(table.dropped))
+def _tables_of(file: Path) -> list[str]:
+    return [table.name for _, table in recognise(file, [FORMAT])]
 
 
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    return sorted(f for f in path.iterdir() if f.name.lower().endswith((".csv", ".csv.gz")))
+def _only(folder: Path, name: str) -> Path:
+    """The one file of a directory that holds a table."""
+    table, files = FORMAT.table(name), files_of(folder)
+    fit = [file for file in files if name in _tables_of(file)]
+    fit = [file for file in fit if has_usual_name(file, table)] or fit
+    if not fit:
+        other = "pods" if name == "nodes" else "nodes"
+        near = [file for file in files if other not in _tables_of(file)]
+        near.sort(key=lambda file: -len(table.schema.place(header_of(file))))
+        if near and 2 * len(table.schema.place(header_of(near[0]))) > len(table.schema.columns):
+            return near[0]  # reading it says what is wrong with it
+    return _one(folder, name, fit)
 
 
-def _only(folder: Path, schema: Schema, argument: str, usual: str = "") -> Path:
-    """The one file of a directory that has a schema's header."""
-    files = _files(folder)
-    fit = [f for f in files if schema.matches(header_of(f))]
-    for name in (usual, f"{usual}.gz"):
-        if usual and folder / name in fit:
-            return folder / name
-    if len(fit) == 1:
-        return fit[0]
-    if fit:
+def _one(folder: Path, name: str, fit: list[Path]) -> Path:
+    schema = FORMAT.table(name).schema
+    if len(fit) > 1:
         raise TraceError(
             f"{len(fit)} files could be the {schema.name}: {', '.join(f.name for f in fit)}; "
-            f"choose one with {argument}=", folder,
+            f"choose one with {name}=", folder,
         )  # fmt: skip
-    others = [other for other in (NODES, PODS) if other is not schema]
-    near = [f for f in files if not any(other.matches(header_of(f)) for other in others)]
-    near.sort(key=lambda f: -len(schema.place(header_of(f))))
-    if near and 2 * len(schema.place(header_of(near[0]))) > len(schema.columns):
-        return near[0]  # reading it says what is wrong with it
-    raise TraceError(
-        f"no {schema.name} here: no file has the columns "
-        f"{', '.join(c.name for c in schema.columns)}; found "
-        f"{', '.join(f.name for f in files) or 'no .csv or .csv.gz file'}; "
-        f"name the file with {argument}=", folder,
-    )  # fmt: skip
+    if not fit:
+        raise TraceError(
+            f"no {schema.name} here: no file has the columns "
+            f"{', '.join(c.name for c in schema.columns)}; found "
+            f"{', '.join(f.name for f in files_of(folder)) or 'no .csv or .csv.gz file'}; "
+            f"name the file with {name}=", folder,
+        )  # fmt: skip
+    return fit[0]

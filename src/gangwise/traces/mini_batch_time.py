@@ -5,6 +5,9 @@ https://github.com/alibaba/clusterdata, folder ``cluster-trace-gpu-v2020/data``,
 Each ``job_N_norm.csv`` holds a training job: ``worker``, ``gpu`` (per cent of a GPU that a worker
 requested), ``time`` (number of the iteration) and ``batch_time_norm`` (its duration, 1000 for the
 job's longest). Durations have no unit, so only ratios within a job are used.
+
+``coefficient_variation.csv`` holds a hundred jobs: standard deviation / mean over ten workers of
+the duration of each iteration, up to 2000; it is described here and used nowhere yet.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.formats import TableFile
 from gangwise.traces.schema import Check, Column, Schema, value
 from gangwise.traces.tables import Table, read_table
 
-__all__ = ["SCHEMA", "MiniBatchTime", "Worker"]
+__all__ = ["SCHEMA", "TABLE", "VARIATION", "MiniBatchTime", "Worker"]
 
 SCHEMA = Schema(
     "mini-batch-time job",
@@ -35,6 +39,20 @@ SCHEMA = Schema(
         Check("batch_time_norm is 0", ("batch_time_norm",), lambda: value("batch_time_norm") == 0),
         Check("gpu is 0", ("gpu",), lambda: value("gpu") == 0),
     ),
+)
+TABLE = TableFile("mini_batch_times", SCHEMA, usual=r"job_\d+_norm", parts=True,
+                  gives="how fast real workers were")
+VARIATION = TableFile(
+    "mini_batch_variation",
+    Schema(
+        "mini-batch-time coefficient of variation",
+        (
+            Column("job", number=False, also=("",)),
+            *(Column(str(iteration), empty=True) for iteration in range(2000)),
+        ),
+    ),
+    usual="coefficient_variation",
+    gives="how unlike workers were, which nothing uses yet",
 )
 
 
@@ -72,6 +90,8 @@ class MiniBatchTime:
     workers : tuple of Worker
     tables : mapping of str to Table
         What was read, and how many rows were left out for what reason.
+    digests : mapping of str to str
+        SHA-256 of each file.
 
     Raises
     ------
@@ -108,6 +128,7 @@ class MiniBatchTime:
         self.tables: dict[str, Table] = {
             f"job-{number}": read_table(path, SCHEMA, strict=strict) for number, path in files
         }
+        self.digests = {table.file.name: table.digest for table in self.tables.values()}
         self.workers = tuple(
             worker for job, table in self.tables.items() for worker in _workers(job, table)
         )
