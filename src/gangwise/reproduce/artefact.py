@@ -70,6 +70,8 @@ class Claim:
         What an estimate says of the claim, see :func:`near`, :func:`above`, :func:`below`.
     why : str
         Where ours differs or may: what the paper leaves open, a misprint, the algorithm.
+    timed : bool
+        A computation time: it differs from run to run, and is not among the results to find again.
     """
 
     says: str
@@ -77,6 +79,7 @@ class Claim:
     ours: Callable[[Found], Mapping[str, Estimate]]
     judge: Callable[[Estimate], Verdict]
     why: str = ""
+    timed: bool = False
 
 
 @dataclass(frozen=True, eq=False)

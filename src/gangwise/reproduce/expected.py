@@ -28,6 +28,8 @@ class Row:
     ours : Estimate
     verdict : {"agrees", "differs", "open"}
     why : str
+    timed : bool
+        A computation time, which no run finds again: neither committed nor compared.
     """
 
     paper: str
@@ -38,6 +40,7 @@ class Row:
     ours: Estimate
     verdict: Verdict
     why: str
+    timed: bool = False
 
     @property
     def id(self) -> str:
@@ -72,7 +75,7 @@ def write(rows: Sequence[Row], quick: bool) -> Path:
     kept = {key: list(value) for key, value in read(quick).items()}
     redone = {(row.paper, row.artefact) for row in rows}
     kept = {k: v for k, v in kept.items() if tuple(k.split(":")[0].split(" ")) not in redone}
-    kept.update({row.id: list(row.ours) for row in rows})
+    kept.update({row.id: list(row.ours) for row in rows if not row.timed})
     path = _path(quick)
     try:
         text = json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False)
@@ -88,7 +91,7 @@ def differences(rows: Sequence[Row], quick: bool) -> list[str]:
     A number from a single seed has no interval; it must be the same to six digits.
     """
     known, found = read(quick), []
-    for row in rows:
+    for row in (row for row in rows if not row.timed):
         if row.id not in known:
             found.append(f"{row.id}: nothing is committed for it")
             continue

@@ -15,7 +15,7 @@ low, high  ends of its interval; null where there is none
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -79,7 +79,7 @@ def draw(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figure:
     import polars as pl
     from matplotlib.figure import Figure
 
-    across = min(len(panels), MOST_IN_A_ROW)
+    across = 2 if len(panels) == 4 else min(len(panels), MOST_IN_A_ROW)
     down = -(-len(panels) // across)
     width = across * WIDTH if across > 1 else 1.6 * WIDTH
     figure = Figure(figsize=(width, down * HEIGHT + 0.9), facecolor="white",
@@ -90,6 +90,10 @@ def draw(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figure:
         part = numbers.filter(pl.col("panel") == panel.name)
         _bars(axes, part, lines) if panel.kind == "bars" else _lines(axes, part, lines, panel)
         _dress(axes, panel, title=len(panels) > 1)
+        if panel.log_x and panel.kind == "points":
+            at = part["x"].unique().sort().to_list()
+            axes.set_xticks(at, [f"{x:,g}" for x in at])
+            axes.minorticks_off()
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
     figure.suptitle(title, x=0.01, ha="left", color=INK, fontsize=11.5, weight="bold",
@@ -100,9 +104,14 @@ def draw(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figure:
             named.setdefault(label, handle)
     figure.legend(
         handles=list(named.values()), labels=list(named), loc="outside lower left",
-        frameon=False, fontsize=9, ncols=max(min(len(named), int(width / 1.7)), 1),
+        frameon=False, fontsize=9, ncols=max(min(len(named), int(width / _column(named))), 1),
     )  # fmt: skip
     return figure
+
+
+def _column(names: Iterable[str]) -> float:
+    """Width of a column of the legend, in inches."""
+    return max(1.7, 0.7 + 0.07 * max(map(len, names), default=0))
 
 
 def _lines(axes: Axes, part: pl.DataFrame, lines: Sequence[str], panel: Panel) -> None:
@@ -118,7 +127,7 @@ def _lines(axes: Axes, part: pl.DataFrame, lines: Sequence[str], panel: Panel) -
         dashes = "solid" if i < len(COLOURS) else "dashed"
         if panel.kind == "points":
             known = np.isfinite(low.astype(np.float64))
-            axes.plot(x, mean, "o-", color=colour, markersize=3.5, linewidth=1.3, label=name,
+            axes.plot(x, mean, marker="o", color=colour, markersize=3.5, linewidth=1.3, label=name,
                       linestyle=dashes)  # fmt: skip
             axes.vlines(x[known], low[known], high[known], color=colour, linewidth=1.0)
             continue

@@ -59,7 +59,7 @@ def reproduce(
     scale : Scale
     out : path
         ``runs/`` (the store), ``PAPER-ARTEFACT.png``, ``.svg``, ``.csv`` and ``.parquet``,
-        ``side-by-side.csv``, ``.md`` and ``.json``.
+        ``side-by-side.csv``, ``.md`` and ``.json``, ``reproduction.json`` (which artefacts).
     jobs, backend, address, progress
         As for :func:`gangwise.experiments.sweep.sweep`.
 
@@ -99,10 +99,11 @@ def reproduce(
         for claim in artefact.claims:
             rows += [
                 Row(artefact.paper, artefact.name, claim.says, version, claim.paper, ours,
-                    claim.judge(ours), claim.why)
+                    claim.judge(ours), claim.why, claim.timed)
                 for version, ours in claim.ours(found).items()
             ]  # fmt: skip
     written += _write_rows(rows, out)
+    written.append(_write_about(chosen, left_out, scale, out))
     return Reproduction(rows, written, left_out)
 
 
@@ -118,6 +119,28 @@ def _write(artefact: Artefact, found: dict[str, Results], out: Path) -> list[Pat
         raise StoreError(f"cannot write {paths[0]}: {error}") from error
     title = f"{artefact.paper} {artefact.name}: {artefact.title}"
     return [*paths, *save(draw(title, numbers, artefact.panels), out / artefact.stem)]
+
+
+def _write_about(
+    chosen: dict[Artefact, list[Experiment]], left_out: dict[str, str], scale: Scale, out: Path
+) -> Path:
+    """What the folder holds, for ``gangwise report``."""
+    about = {
+        "quick": scale.quick,
+        "artefacts": [
+            {"paper": a.paper, "name": a.name, "title": a.title,
+             "experiments": [e.name for e in experiments]}
+            for a, experiments in chosen.items()
+        ],
+        "left_out": left_out,
+    }  # fmt: skip
+    path = out / "reproduction.json"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error}") from error
+    return path
 
 
 def table(rows: Sequence[Row]) -> pl.DataFrame:

@@ -1,0 +1,161 @@
+"""ESDP's artefacts: complete, and their numbers are those of plain simulations."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from gangwise import create_policy, create_scenario, simulate
+from gangwise.experiments.specification import Experiment
+from gangwise.experiments.statistics import Estimate
+from gangwise.experiments.sweep import sweep
+from gangwise.fluctuating_speeds.offline import pseudo_regret
+from gangwise.reproduce import artefacts, expected
+from gangwise.reproduce.artefact import Scale
+from gangwise.reproduce.esdp import measures
+from gangwise.reproduce.esdp.overhead import ESDPByProgramme
+from gangwise.reproduce.esdp.sequences import numbers_s
+from gangwise.reproduce.esdp.theorems import smallest_gap
+from gangwise.reproduce.run import reproduce
+
+SEEDS, SLOTS, FRACTIONS = (3, 4), 40, (0.2, 0.4, 0.8)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    experiment = Experiment(
+        name="small", scenario="esdp-default-v1", settings={"servers": 10},
+        grid={"fraction": list(FRACTIONS)}, policies=["esdp", "lwtf", "hauf"], seeds=list(SEEDS),
+        slots=SLOTS, comparators=["omniscient", "omniscient_realised"],
+    )  # fmt: skip
+    return sweep(experiment, tmp_path_factory.mktemp("runs"), jobs=1)
+
+
+def played(policy, fraction, seed):
+    instance = create_scenario("esdp-default-v1", servers=10, fraction=fraction).instance(seed)
+    return simulate(instance, create_policy(policy), SLOTS, seed)
+
+
+def test_every_figure_and_both_theorems_in_order():
+    names = [artefact.name for artefact in artefacts("esdp")]
+    assert names == [f"figure-{n}" for n in range(2, 14)] + ["theorem-1", "theorem-2"]
+
+
+def test_full_scale_has_the_papers_slots_and_ten_seeds_or_more():
+    experiments = {
+        e.name: e for artefact in artefacts("esdp") for e in artefact.experiments(Scale())
+    }
+    timed = {name for name in experiments if name.startswith("esdp-overhead")}
+    assert all(len(e.chosen_seeds) >= 10 for n, e in experiments.items() if n not in timed)
+    assert experiments["esdp-verification-quarter"].slots == 8000
+    assert experiments["esdp-regret-quarter"].slots == 100_000
+    assert {e.slots for n, e in experiments.items() if "-fig-" in n} == {2000}
+
+
+def test_sums_up_to_a_slot_are_those_of_a_simulation(results):
+    for at in (1, 17, SLOTS):
+        found = measures.so_far(results, "hauf", at, fraction=0.4)
+        plain = [played("hauf", 0.4, seed).rewards[:at].sum() for seed in SEEDS]
+        assert found == pytest.approx(plain)
+    between = measures.per_slot(results, "hauf", 10, 30, fraction=0.4)
+    assert between == pytest.approx(
+        [played("hauf", 0.4, seed).rewards[10:30].mean() for seed in SEEDS]
+    )
+
+
+def test_regret_is_that_of_the_offline_module(results):
+    found = measures.regret(results, "esdp", 25, fraction=0.2)
+    plain = [pseudo_regret(played("esdp", 0.2, seed))[24] for seed in SEEDS]
+    assert found == pytest.approx(plain)
+
+
+def test_leads_and_changes_are_paired(results):
+    total = {
+        (p, f): np.array([played(p, f, seed).rewards.sum() for seed in SEEDS])
+        for p in ("esdp", "lwtf", "hauf") for f in FRACTIONS
+    }  # fmt: skip
+    leads = {
+        (base, f): 100 * (total["esdp", f] / total[base, f] - 1).mean()
+        for base in ("lwtf", "hauf") for f in FRACTIONS
+    }  # fmt: skip
+    assert measures.lead(results, "esdp", "lwtf", fraction=0.2).mean == pytest.approx(
+        leads["lwtf", 0.2]
+    )
+    smallest = measures.smallest_lead(results, "esdp", "fraction", ["lwtf", "hauf"])
+    assert smallest.mean == pytest.approx(min(leads.values()))
+    steps = [
+        100 * (total["hauf", b] / total["hauf", a] - 1).mean()
+        for a, b in itertools.pairwise(FRACTIONS)
+    ]
+    assert measures.smallest_step(results, "hauf", "fraction").mean == pytest.approx(min(steps))
+
+
+def test_the_interval_of_the_distance_from_the_optimum():
+    earned, best = np.array([1.0, 20.0, 300.0]), np.array([2.0, 21.0, 301.0])
+    assert measures.from_optimum(earned, best) == pytest.approx((107.0, 107.0, 107.0))
+    assert measures.from_optimum(best, best) == (108.0, None, None)
+
+
+def test_numbers_s_by_hand():
+    # m = 2, δ(3) = 1 / (ln(ln 4 + 1) + 1) = 0.5348, so ξ = ⌈3.74⌉ = 4, and s = 0 … 8.
+    assert numbers_s("default", 4, 3) == 9
+    # ξ = ⌈2 (ln 4 + 1)⌉ = ⌈4.77⌉ = 5.
+    assert numbers_s("log", 4, 3) == 11
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_smallest_gap_by_enumeration(seed):
+    instance = create_scenario(
+        "esdp-default-v1", servers=6, job_types=3, density=0.4, fraction=0.4
+    ).instance(seed)
+    problem, v = instance.problem, instance.means(0)
+    choices = np.array(list(itertools.product([0, 1], repeat=problem.E)))
+    worth = choices @ v
+    fits = (choices @ problem.requests <= problem.cluster.capacity).all(axis=1)
+    best, second = np.sort(worth[fits])[:-3:-1]
+    assert smallest_gap(instance) == pytest.approx(best - second, abs=1e-9)
+
+
+def test_the_programme_chooses_as_well_as_branch_and_bound():
+    instance = create_scenario("esdp-default-v1", servers=8, fraction=0.3).instance(1)
+    problem, rng = instance.problem, np.random.default_rng(0)
+    policies = ESDPByProgramme(), create_policy("esdp-as-printed")
+    for policy in policies:
+        policy.start(problem, np.random.default_rng(0))
+    everyone = np.ones(problem.E, dtype=bool)
+    for _ in range(20):
+        v = rng.integers(0, 9, problem.E).astype(float)
+        s = rng.integers(1, 50, problem.E).astype(float)
+        worth = []
+        for policy in policies:
+            x = policy._choose(v, s, everyone)
+            assert (problem.requests[x].sum(axis=0) <= problem.cluster.capacity).all()
+            worth.append(v[x].sum() + np.sqrt(s[x].sum()))
+        assert worth[0] == pytest.approx(worth[1])
+
+
+def test_times_are_neither_committed_nor_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(expected, "_path", lambda quick: tmp_path / "quick.json")
+    rows = [
+        expected.Row("esdp", "figure-5", says, "v", "p", Estimate(1.0, None, None), "open", "",
+                     timed=says == "time")
+        for says in ("time", "size")
+    ]  # fmt: skip
+    expected.write(rows, quick=True)
+    assert list(expected.read(quick=True)) == ["esdp figure-5: size [v]"]
+    slower = rows[0]
+    assert expected.differences([slower], quick=True) == []
+    other = expected.Row(**{**rows[1].__dict__, "ours": Estimate(2.0, None, None)})
+    assert len(expected.differences([other], quick=True)) == 1
+
+
+def test_a_figure_end_to_end(tmp_path):
+    (figure,) = [a for a in artefacts("esdp") if a.name == "figure-8"]
+    done = reproduce([figure], Scale(quick=True, seeds=(100,)), tmp_path, jobs=1)
+    assert {row.version for row in done.rows} >= {"as printed, c = 1/4", "esdp, c = 1 or 2"}
+    assert all(row.ours.low is None and np.isfinite(row.ours.mean) for row in done.rows)
+    for ending in ("png", "svg", "csv", "parquet"):
+        assert (tmp_path / f"esdp-figure-8.{ending}").stat().st_size > 500
+    assert "overwhelming" in (tmp_path / "side-by-side.md").read_text()
