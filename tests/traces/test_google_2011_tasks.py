@@ -203,7 +203,7 @@ def test_machines_in_a_window(tmp_path):
     ("row", "reason"),
     [
         (task(15, 77, 0, 9), "event is not a code from 0 to 8"),
-        (task(15, 77, 0, SUBMIT, missing="3"), "missing_info is not 0, 1 or 2"),
+        (task(15, 77, 0, SUBMIT, missing="3"), "missing_info does not look like one"),
         (task(15, 77, 0, SUBMIT) + ",1", "number of fields"),
         (task(15, 77, 0, SUBMIT, cpu="-0.1"), "cpu is negative"),
         (task(15, 77, 0, SUBMIT, mem="lots"), "mem is not a number"),
@@ -279,6 +279,7 @@ def test_what_cannot_be_used_is_said(tmp_path):
     for knobs in ({"hours": 0}, {"begin": -1}, {"present": "maybe"}, {"hours": float("nan")}):
         with pytest.raises(TraceError, match=next(iter(knobs))):
             Google2011(tmp_path, **knobs)
+    write(tmp_path, "job_events", ["0,,1,0,u,3,n,l", "700000000,,2,0,u,1,n,l"])
     with pytest.raises(TraceError, match="begins with the trace"):
         open_trace(tmp_path, begin=1)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +114,7 @@ class ApproximationEnvironment:
         self._leaving = sorted((slot, str(job), job) for job, slot in instance.leave.items())
         self._observation, self._out = None, np.zeros(2)
         self._limit = self._worked = np.zeros(0)
+        self._pace = 0.0
 
     def _turnover(self, slot: int, new: Sequence[Job]) -> tuple[Ints, Ints]:
         """Take out the jobs that leave and enter those that come; rows of the latter first."""
@@ -130,6 +132,7 @@ class ApproximationEnvironment:
         arrived = [rows.add(job) for job in new if leave.get(job.id, slot + 1) > slot]
         if departed or arrived:
             rows.refresh()
+            self._pace = float((rows.budget[rows.active] / rows.life[rows.active]).sum())
             self._worked = np.zeros(len(rows.jobs))
             self._limit = rows.budget * (1.0 + SLACK)
             if not self.problem.enforce:
@@ -154,24 +157,25 @@ class ApproximationEnvironment:
         available = self.observe(slot, "react").available
         rate, _, delay = self._inputs.at(slot)
         row, machine = tasks_of(problem, rows, available, slot, decision)
-        over, kept = self._over(), np.zeros(row.size, dtype=bool)
-        cost = kernels.execute(
+        over, kept = self._over(), np.empty(row.size, dtype=bool)
+        cost, refused = kernels.execute(
             row, machine, problem.prices, rate, self._limit, rows.cost, self._worked, kept
         )
-        refused = row.size - int(kept.sum())
         if refused:
             row, machine = row[kept], machine[kept]
-        used = machine if problem.capacity is None else np.unique(machine)
+        done = rate[machine]
+        told = Feedback(slot, machine, done)
+        if problem.capacity is not None:
+            used = np.unique(machine)
+            told = Feedback(slot, used, rate[used])
         worked, active = float(self._worked.sum()), rows.active
         gain, average = self._gain()
         metrics = (
-            average, worked, cost, float(active.size), float(used.size), float(refused),
+            average, worked, cost, float(active.size), float(told.machines.size), float(refused),
             *self._moves.count(row, machine, active, len(rows.jobs)),
-            cost - float((rows.budget[active] / rows.life[active]).sum()), self._over() - over,
+            cost - self._pace, self._over() - over,
         )  # fmt: skip
-        feedback = Feedback(slot, used, rate[used])
-        told = self._post.send(rows, delay, feedback, row, rate[machine])
-        return Outcome(gain, told, metrics)
+        return Outcome(gain, self._post.send(rows, delay, told, row, done), metrics)
 
     def _over(self) -> float:
         if self.problem.enforce:
@@ -260,10 +264,15 @@ class ApproximationInstance:
     def available(self, slot: int) -> Bools:
         """Machines that are there in a slot, shape [M]."""
         there = np.ones(self.problem.M, dtype=bool)
-        for outage in self.outages:
-            if outage.first <= slot < outage.back:
-                there[outage.machine] = False
+        machine, first, back = self._away
+        there[machine[(first <= slot) & (slot < back)]] = False
         return there
+
+    @cached_property
+    def _away(self) -> Ints:
+        """Machine, first slot and slot back of each outage, shape [3, outages]."""
+        away = [(outage.machine, outage.first, outage.back) for outage in self.outages]
+        return np.array(away, dtype=np.int64).reshape(-1, 3).T
 
     def history(self, slots: int, seed: int) -> tuple[Floats, list[Job]]:
         """Rates [slots, M] and jobs of a run: what its policies meet, drawn again.

@@ -13,10 +13,12 @@ import typer
 
 import gangwise
 from gangwise.cli.options import (
+    Family,
     Json,
     Settings,
     Slots,
     Target,
+    TraceOption,
     comparator_names,
     open_target,
     policy_names,
@@ -33,7 +35,9 @@ __all__ = ["compare_command", "run_command"]
 
 
 def compare_command(
-    target: Target,
+    target: Target = None,
+    trace: TraceOption = None,
+    family: Family = None,
     policies: Annotated[
         str | None,
         typer.Option(
@@ -63,7 +67,7 @@ def compare_command(
     """Compare policies: same instances, same arrivals, one table, and pictures with --out."""
     from gangwise.experiments.comparison import compare
 
-    scenario = open_target(target, settings)
+    scenario = open_target(target, settings, trace, family)
     names = policy_names(policies, scenario.family)
     checkpoints = None if out is None else _checkpoints(out, resume)
     with progress_bar(saved=out is not None) as tell:
@@ -89,8 +93,13 @@ def compare_command(
 
 
 def run_command(
-    target: Target,
-    policy: Annotated[str, typer.Argument(help="A policy, as in: ogasched-react:steps=5")],
+    target: Target = None,
+    policy: Annotated[
+        str | None,
+        typer.Argument(help="A policy, as in: ogasched-react:steps=5", show_default=False),
+    ] = None,
+    trace: TraceOption = None,
+    family: Family = None,
     slots: Slots = None,
     seed: Annotated[int, typer.Option(help="Draws the instance, its arrivals and the noise.")] = 0,
     out: Annotated[
@@ -108,7 +117,11 @@ def run_command(
     """Run one policy and print what it earned."""
     from gangwise.core.simulation import Simulation
 
-    scenario = open_target(target, settings)
+    if trace is not None and policy is None:
+        target, policy = None, target
+    if policy is None:
+        raise ScenarioError("give a policy after the scenario or trace; see: gangwise list")
+    scenario = open_target(target, settings, trace, family)
     checkpoint = None if out is None else out.with_name(out.name + ".checkpoint")
     if out is not None and out.suffix not in (".parquet", ".csv"):
         raise ScenarioError(f"--out {out}: write per-slot rows to a .parquet or .csv file")

@@ -19,27 +19,41 @@ if TYPE_CHECKING:
     from gangwise.experiments.comparison import Progress
 
 __all__ = [
+    "Family",
     "Json",
     "Settings",
     "Slots",
     "Target",
+    "TraceOption",
     "comparator_names",
     "open_target",
     "policy_names",
     "progress_bar",
     "say",
     "seed_list",
+    "settings_of",
 ]
 
 Target = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="SCENARIO_OR_TRACE",
         help="A scenario (see: gangwise list), with settings after a colon if wanted "
         "(ogasched-default-v1:contention=1,servers=64); a scenario file (.toml); or the file or "
-        "folder of a trace.",
+        "folder of a trace, or the mapping of your own (.toml).",
+        show_default=False,
     ),
 ]
+TraceOption = Annotated[
+    str | None,
+    typer.Option("--trace", metavar="PATH", help="The file or folder of a trace, instead of "
+                 "SCENARIO_OR_TRACE."),
+]  # fmt: skip
+Family = Annotated[
+    str | None,
+    typer.Option(help="Of a trace: gain_overhead, fluctuating_speeds or approximation_jobs. By "
+                 "default gain_overhead, or what the trace is good for."),
+]  # fmt: skip
 Slots = Annotated[int | None, typer.Option(help="Slots per run; the scenario's own by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Settings = Annotated[
@@ -48,22 +62,45 @@ Settings = Annotated[
 ]
 
 
-def open_target(target: str, settings: list[str] | None) -> Scenario:
-    """The scenario that a target names: registered, a scenario file, or the files of a trace."""
+def settings_of(pairs: list[str] | None, family: str | None = None) -> dict[str, Any]:
+    """Settings out of ``key=value`` texts."""
     from gangwise.core.registry import parse
 
-    given = parse("x:" + ",".join(settings))[1] if settings else {}
-    path = Path(target)
-    if path.suffix == ".toml":
+    given = parse("x:" + ",".join(pairs))[1] if pairs else {}
+    if family is None:
+        return given
+    if given.setdefault("family", family) != family:
+        raise ScenarioError(f"--family {family} and --set family={given['family']}: give one")
+    return given
+
+
+def open_target(
+    target: str | None,
+    settings: list[str] | None,
+    trace: str | None = None,
+    family: str | None = None,
+) -> Scenario:
+    """The scenario that a target names: registered, a scenario file, or the files of a trace."""
+    from gangwise.traces.csv_mapping import is_mapping
+
+    given = settings_of(settings, family)
+    if (target is None) == (trace is None):
+        raise ScenarioError("give a scenario or trace, or --trace PATH: one of the two")
+    named = str(target if trace is None else trace)
+    path = Path(named)
+    if trace is None and path.suffix == ".toml" and not is_mapping(path):
         from gangwise.scenarios.files import read_scenario
 
         return read_scenario(path, given)
-    if path.exists() or "/" in target or target.endswith((".csv", ".gz")):
+    files = path.exists() or "/" in named or named.endswith((".csv", ".gz"))
+    if trace is not None or files or named.startswith("twin:"):
         from gangwise.traces import open_trace
 
         traced: Scenario = open_trace(path, **given)
         return traced
-    return gangwise.create_scenario(target, **given)
+    if family is not None:
+        raise ScenarioError(f"--family is for traces; the scenario {named!r} has a family")
+    return gangwise.create_scenario(named, **given)
 
 
 def policy_names(text: str | None, family: str) -> list[str]:

@@ -41,7 +41,8 @@ def checked(model: type[ModelT], name: str, given: Mapping[str, Any]) -> ModelT:
         if first["type"] == "extra_forbidden":
             known = list(model.model_fields)
             raise UnknownName(f"setting of scenario {name!r}", where, known) from error
-        raise ScenarioError(f"scenario {name!r}: {where} {first['msg']}") from error
+        at = f"{where}: " if where else ""
+        raise ScenarioError(f"scenario {name!r}: {at}{first['msg']}") from error
 
 
 class DrawnScenario(Generic[SettingsT]):

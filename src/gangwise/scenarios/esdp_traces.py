@@ -6,6 +6,7 @@ do not say is drawn, as the settings state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,18 @@ from gangwise.core.cluster import Channels
 from gangwise.core.errors import ScenarioError
 from gangwise.core.streams import Streams
 from gangwise.core.workload import BernoulliArrivals
-from gangwise.fluctuating_speeds.costs import linear_cost
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
-from gangwise.fluctuating_speeds.normalisation import Scale
 from gangwise.fluctuating_speeds.pool import Pool
-from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.replayed import ReplayedSpeeds
-from gangwise.fluctuating_speeds.speeds import NormalSpeeds, Speeds
+from gangwise.fluctuating_speeds.speeds import NormalSpeeds
 from gangwise.scenarios.drawn import DrawnScenario, checked
 from gangwise.traces.gavel_throughputs import GavelThroughputs
+from gangwise.traces.measured_speeds import (
+    pooled_instance,
+    relative_throughput,
+    scarce,
+    some_of,
+)
 from gangwise.traces.mini_batch_time import MiniBatchTime
 
 __all__ = ["GavelScenario", "GavelSettings", "MiniBatchScenario", "MiniBatchSettings"]
@@ -70,19 +74,9 @@ class MiniBatchSettings(_Common):
     )  # fmt: skip
 
 
-def _instance(
-    channels: Channels, requests: np.ndarray[Any, Any], names: tuple[tuple[str, ...], ...],
-    speeds: Speeds, mean: float, settings: _Common,
-) -> FluctuatingSpeedsInstance:  # fmt: skip
-    devices, servers, job_types = names
-    cost = linear_cost(requests, np.ones(len(devices)))
-    cost *= settings.cost_share * mean / cost.mean()
-    capacity = np.maximum(settings.fraction * requests.sum(axis=0), requests.max(axis=0))
-    problem = FluctuatingSpeedsProblem(
-        Pool(capacity, devices, servers), requests, channels, cost, job_types
-    )
-    workload = BernoulliArrivals(np.full(len(job_types), settings.rho))
-    return FluctuatingSpeedsInstance(problem, workload, speeds, Scale.of("clip", speeds, cost))
+def _described(files: Mapping[str, str], settings: _Common) -> dict[str, Any]:
+    """Which files, by their contents: where they are is not a part of a scenario."""
+    return {"files": dict(files), **settings.model_dump(mode="json", exclude={"folder"})}
 
 
 def _folder(name: str, settings: _Common, what: str) -> str:
@@ -122,19 +116,12 @@ class GavelScenario(DrawnScenario[GavelSettings]):
         L, R, models = s.job_types, s.servers, self.table.models
         jobs = [table.jobs[i] for i in rng.permutation(len(table.jobs))[:L]]
         model = rng.permutation(np.arange(R) % len(models))
-        best = [max(table.throughput.get((m, job), 0.0) for m in models) for job in jobs]
-        speed = np.array(
-            [[table.throughput.get((models[m], job), 0.0) / top for m in model]
-             for job, top in zip(jobs, best)]
-        )  # fmt: skip
-        mask = (rng.random((L, R)) < s.density) & (speed > 0)
-        for l in np.flatnonzero(~mask.any(axis=1)):
-            able = np.flatnonzero(speed[l] > 0)
-            if not able.size:
-                raise ScenarioError(
-                    f"job {jobs[l]} runs on none of the {R} servers; have {len(models)} or more"
-                )
-            mask[l, rng.choice(able)] = True
+        speed = relative_throughput(table, jobs)[:, model]
+        for l in np.flatnonzero(~(speed > 0).any(axis=1)):
+            raise ScenarioError(
+                f"job {jobs[l]} runs on none of the {R} servers; have {len(models)} or more"
+            )
+        mask = some_of(speed > 0, s.density, rng)
         channels = Channels.of_mask(mask)
         requests = np.zeros((len(channels), len(models)))
         gpus = np.array([float(job.gpus) for job in jobs])
@@ -142,10 +129,15 @@ class GavelScenario(DrawnScenario[GavelSettings]):
         mean = speed[channels.job_type, channels.server]
         servers = tuple(f"{models[m]}-{r}" for r, m in enumerate(model))
         names = tuple(f"{job.name} x {job.gpus}" for job in jobs)
-        speeds = NormalSpeeds(mean, s.spread)
-        return _instance(
-            channels, requests, (models, servers, names), speeds, float(mean.mean()), s
-        )
+        return pooled_instance(
+            Pool(scarce(requests, s.fraction), models, servers), requests, channels, names,
+            NormalSpeeds(mean, s.spread), float(mean.mean()), s.cost_share,
+            BernoulliArrivals(np.full(L, s.rho)),
+        )  # fmt: skip
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and the file that they were applied to."""
+        return _described({self.table.file.name: self.table.digest}, self.settings)
 
 
 class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
@@ -177,5 +169,12 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
         speeds = ReplayedSpeeds([w.speed for w in workers], s.blocks, s.slots)
         mean = float(np.mean([w.speed.mean() for w in workers]))
         requests = np.array([[w.gpus] for w in workers])
-        names = (("gpu",), tuple(w.name for w in workers), jobs)
-        return _instance(Channels.of_mask(mask), requests, names, speeds, mean, s)
+        pool = Pool(scarce(requests, s.fraction), ("gpu",), tuple(w.name for w in workers))
+        return pooled_instance(
+            pool, requests, Channels.of_mask(mask), jobs, speeds, mean, s.cost_share,
+            BernoulliArrivals(np.full(len(jobs), s.rho)),
+        )  # fmt: skip
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and the files that they were applied to."""
+        return _described(self.trace.digests, self.settings)

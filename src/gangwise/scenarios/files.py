@@ -1,4 +1,4 @@
-"""Scenario files: a built-in scenario with other settings, or a cluster of your own, in TOML.
+"""Scenario files, in TOML: a scenario with other settings, a trace, or a cluster of your own.
 
 .. code-block:: toml
 
@@ -6,6 +6,16 @@
 
     [settings]                          # … with other settings
     contention = 1
+
+or
+
+.. code-block:: toml
+
+    trace = "traces/august"             # files of a trace; a path from this file on
+    family = "fluctuating_speeds"       # see gangwise.traces.open_trace
+
+    [settings]
+    slot = "10m"
 
 or
 
@@ -176,7 +186,7 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> S
     path : path
         A TOML file as described in this module.
     settings : dict, optional
-        Settings that win over the file's; only for a file with ``base``.
+        Settings that win over the file's; only for a file with ``base`` or ``trace``.
 
     Raises
     ------
@@ -196,8 +206,12 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> S
             chosen = {**content.get("settings", {}), **(settings or {})}
             scenario: Scenario = create("scenario", content["base"], **chosen)
             return scenario
+        if "trace" in content:
+            return _of_trace(path, content, settings or {})
         if settings:
-            raise ScenarioError("settings can be changed only where the file names a base")
+            raise ScenarioError(
+                "settings can be changed only where the file names a base or a trace"
+            )
         return FixedScenario(ClusterFile(**content))
     except ValidationError as error:
         first = error.errors()[0]
@@ -205,3 +219,17 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> S
         raise ScenarioError(f"{path}: {where}: {first['msg']}") from error
     except (ScenarioError, UnknownName) as error:
         raise ScenarioError(f"{path}: {error}") from error
+
+
+def _of_trace(path: Path, content: dict[str, Any], settings: dict[str, Any]) -> Scenario:
+    from gangwise.traces import open_trace
+
+    known = ["trace", "format", "family", "settings"]
+    for entry in set(content) - set(known):
+        raise UnknownName("entry", entry, known)
+    given = {**content.get("settings", {}), **settings}
+    family = given.pop("family", content.get("family", ""))
+    return open_trace(
+        path.parent / str(content["trace"]), trace=content.get("format", ""), family=family,
+        **given,
+    )  # fmt: skip

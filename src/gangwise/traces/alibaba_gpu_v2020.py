@@ -171,8 +171,10 @@ class AlibabaGpuV2020(Reader):
                 f"no {' and no '.join(absent)} here, so there are no jobs to play; download "
                 f"{' and '.join(f'{table}.tar.gz' for table in absent)} (see "
                 "https://github.com/alibaba/clusterdata, cluster-trace-gpu-v2020/data), or put the "
-                "job list of its simulator here, or use a synthetic twin of the trace; the "
-                "machines alone are read by servers() and fidelity()",
+                "job list of its simulator here, or take the jobs of its synthetic twin with "
+                "complete=jobs; recorded "
+                "iteration times need no jobs in the family fluctuating_speeds, and the machines "
+                "alone are read by servers() and fidelity()",
                 self.source.path,
             )  # fmt: skip
         machines = self._machines()

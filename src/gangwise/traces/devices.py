@@ -8,12 +8,14 @@ with the most GPUs has ``scale`` of GPUs. All GPU models share one unit, so a GP
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.cluster import Cluster
+from gangwise.traces.fidelity import UNITS
 from gangwise.traces.grouping import Grouping
 
 if TYPE_CHECKING:
@@ -24,11 +26,10 @@ __all__ = ["QUANTITIES", "in_units", "rivalry"]
 Floats = npt.NDArray[np.float64]
 
 QUANTITIES = ("cpu", "mem", "gpu")
-UNITS = ("cores", "GiB", "GPUs")
 
 
 def in_units(
-    servers: pl.DataFrame, grouping: Grouping, scale: float | None
+    servers: pl.DataFrame, grouping: Grouping, scale: float | None, units: Mapping[str, str] = UNITS
 ) -> tuple[Cluster, Floats]:
     """The cluster, and the requests of its job types, in one unit per device type.
 
@@ -38,7 +39,9 @@ def in_units(
         As in :class:`~gangwise.traces.trace.Tables`.
     grouping : Grouping
     scale : float or None
-        What the largest server has of each device type; None: cores, GiB and GPUs as they are.
+        What the largest server has of each device type; None: quantities as they are.
+    units : mapping of str to str
+        Of ``cpu``, ``mem`` and ``gpu`` in the trace.
 
     Returns
     -------
@@ -53,7 +56,8 @@ def in_units(
     factor = np.ones(3)
     if scale is not None:
         factor[largest > 0] = scale / largest[largest > 0]
-    names = [f"{1 / f:.6g} {unit}" if f != 1 else unit for f, unit in zip(factor, UNITS)]
+    unit_of = [units[name] for name in QUANTITIES]
+    names = [f"{1 / f:.6g} {unit}" if f != 1 else unit for f, unit in zip(factor, unit_of)]
     capacity, requests = capacity * factor, grouping.requests * factor
     columns = [
         (QUANTITIES[k], names[k], capacity[:, k], requests[:, k]) for k in (0, 1) if largest[k] > 0

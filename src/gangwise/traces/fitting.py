@@ -1,4 +1,4 @@
-"""Which server can hold which request whole, and samples of servers that keep their proportions."""
+"""Which server can hold which request whole, and which servers there are."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.trace import Tables
 
-__all__ = ["fits", "fits_somewhere", "sample_servers"]
+__all__ = ["fits", "fits_somewhere", "sample_servers", "stated_servers"]
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -92,3 +92,41 @@ def sample_servers(tables: Tables, servers: int) -> Tables:
         .select(tables.servers.columns)
     )
     return replace(tables, servers=kept)
+
+
+def stated_servers(
+    tables: Tables, machines: int | None, shape: tuple[float, float, float] | None, model: str
+) -> Tables:
+    """So many equal servers instead of those of the trace.
+
+    Raises
+    ------
+    TraceError
+        When one of the two numbers is not stated; says what to set.
+    """
+    import polars as pl
+
+    from gangwise.traces.twins import NAMES as TWINS
+
+    if machines is None or shape is None:
+        units = ", ".join(tables.units[name] for name in ("cpu", "mem", "gpu"))
+        largest = tables.jobs.select("cpu", "mem", "gpu").max().fill_null(0.0).row(0)
+        most = ", ".join(f"{size:.3g}" for size in largest)
+        why = (
+            "the files here do not say which servers there are" if tables.servers.is_empty()
+            else "servers of your own need both a number and a shape"
+        )  # fmt: skip
+        raise TraceError(
+            f"{why}: set machines (how many) and shape, (cpu, mem, gpu) of each in {units}, as in "
+            f"machines=100 and shape=(1,1,0); the largest request of any job is ({most})"
+            + "; or complete=servers, to take those of the trace's synthetic twin"
+            * (tables.servers.is_empty() and tables.trace in TWINS)
+        )
+    width = len(str(machines - 1))
+    servers = pl.DataFrame({
+        "row": range(1, machines + 1),
+        "name": [f"machine-{r:0{width}d}" for r in range(machines)],
+        "model": [(model or "gpu") if shape[2] > 0 else ""] * machines,
+        **{name: [float(size)] * machines for name, size in zip(("cpu", "mem", "gpu"), shape)},
+    })  # fmt: skip
+    return replace(tables, servers=servers, events=None)

@@ -48,6 +48,8 @@ class GavelThroughputs:
     ----------
     models : tuple of str
         GPU models, oldest first.
+    digest : str
+        SHA-256 of the file.
     throughput : mapping of (model, Job) to float
         Steps per second alone, positive; a job that does not run on a model is absent.
     jobs : tuple of Job
@@ -80,7 +82,7 @@ class GavelThroughputs:
 
     def __init__(self, file: Path | str, unconsolidated: bool = False):
         self.file = _find(Path(file))
-        tables = _load(self.file)
+        tables, self.digest = _load(self.file)
         suffix = "_unconsolidated" if unconsolidated else ""
         self.models = MODELS
         self.throughput: dict[tuple[str, Job], float] = {}
@@ -138,12 +140,12 @@ def _find(path: Path) -> Path:
     raise TraceError(f"no simulation_throughputs.json here; found {listed}", path)
 
 
-def _load(file: Path) -> dict[str, dict[str, Any]]:
-    text, _ = read_text(file)
+def _load(file: Path) -> tuple[dict[str, dict[str, Any]], str]:
+    text, digest = read_text(file)
     try:
         tables = json.loads(text)
     except json.JSONDecodeError as error:
         raise TraceError(f"this is not JSON ({error.msg})", file, error.lineno) from error
     if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
         raise TraceError("expected GPU models, and under each its jobs", file)
-    return tables
+    return tables, digest

@@ -16,7 +16,7 @@ fits where those jobs fit. Jobs of a class that got no job type have none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -62,9 +62,18 @@ class Grouping:
             names.append(f"{name}~{taken + 1}" if taken else name)
         return tuple(names)
 
+    def of_typed(self) -> Grouping:
+        """The same for the jobs that have a job type."""
+        typed = self.job_type >= 0
+        return replace(self, job_type=self.job_type[typed], factor=self.factor[typed])
+
 
 def group_jobs(
-    requests: Floats, models: Sequence[str], largest: Floats, job_types: int
+    requests: Floats,
+    models: Sequence[str],
+    largest: Floats,
+    job_types: int,
+    weight: Ints | None = None,
 ) -> Grouping:
     """Group jobs into at most ``job_types`` job types, as the module says.
 
@@ -77,6 +86,8 @@ def group_jobs(
     largest : ndarray of shape [3]
         The most cores, GiB and GPUs that any server has.
     job_types : int
+    weight : ndarray of int64, shape [N], optional
+        How many jobs each of them stands for; 1 by default.
 
     Examples
     --------
@@ -88,10 +99,9 @@ def group_jobs(
     kinds = sorted(set(zip(models, (requests[:, 2] > 0).tolist())))
     position = {kind: i for i, kind in enumerate(kinds)}
     code = [position[kind] for kind in zip(models, (requests[:, 2] > 0).tolist())]
-    distinct, which, count = np.unique(
-        np.column_stack([requests, code]), axis=0, return_inverse=True, return_counts=True
-    )
+    distinct, which = np.unique(np.column_stack([requests, code]), axis=0, return_inverse=True)
     which = which.reshape(-1)
+    count = np.bincount(which, weights=weight)
     belongs = distinct[:, 3].astype(np.int64)  # class of each distinct request
     rank = np.lexsort((np.arange(len(distinct)), -count))
     size = np.bincount(belongs, weights=count)

@@ -1,0 +1,281 @@
+"""From the tables of a trace to a problem of fluctuating speeds and its arrivals.
+
+The steps of :mod:`gangwise.traces.steps` give job types, the servers that they fit on, and
+arrivals, at most one of a type in a slot. Then, also settings
+(:class:`~gangwise.traces.settings.SpeedsSettings`):
+
+1. channels: each (job type, server) that fits, with probability ``density``;
+2. speeds: measured where the trace holds measurements, or ``speeds`` names some; otherwise drawn;
+3. capacity of the cluster, supply cost, and delay of feedback.
+
+A file of throughputs tells the mean speed of a job on a GPU model. It knows its own jobs and
+models: a job type is given one of its jobs with the same number of GPUs (or the nearest number that
+was measured), and a server has its model if the name begins alike (``V100M32`` is ``v100``).
+Recorded times of iterations tell whole distributions: a job type is given one of the jobs, and each
+channel one of the job's workers. Where there are recorded times and servers, but no jobs, the
+recorded jobs are the job types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.cluster import Channels
+from gangwise.core.delivery import Delivery
+from gangwise.core.errors import ScenarioError
+from gangwise.core.streams import Streams
+from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
+from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
+from gangwise.fluctuating_speeds.pool import Pool
+from gangwise.fluctuating_speeds.replayed import ReplayedSpeeds
+from gangwise.fluctuating_speeds.speeds import NormalSpeeds, Speeds
+from gangwise.scenarios.drawn import checked
+from gangwise.traces.devices import in_units
+from gangwise.traces.fidelity import Fidelity
+from gangwise.traces.gavel_throughputs import GavelThroughputs
+from gangwise.traces.measured_speeds import (
+    digests_of,
+    measured,
+    pooled_instance,
+    relative_throughput,
+    scarce,
+    some_of,
+)
+from gangwise.traces.mini_batch_time import MiniBatchTime
+from gangwise.traces.recorded_jobs import recorded_demand, tables_of
+from gangwise.traces.saved import fingerprint
+from gangwise.traces.settings import SpeedsSettings
+from gangwise.traces.steps import demand_of
+from gangwise.traces.trace import Tables, Trace
+
+__all__ = ["SpeedsTraceScenario"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+RECORD = 1000
+"""Values in the record of a drawn speed, where others have a record of measured ones."""
+
+
+class SpeedsTraceScenario:
+    """A trace, played with speeds that must be learned; the seed draws what it does not tell.
+
+    Parameters
+    ----------
+    trace : Trace or Tables
+        A reader, or what one has read.
+    name : str, optional
+    **settings
+        Fields of :class:`~gangwise.traces.settings.SpeedsSettings`.
+
+    Attributes
+    ----------
+    tables : Tables
+    demand : Demand
+
+    Raises
+    ------
+    TraceError
+        When the trace cannot be read or no job of it can be played.
+    ScenarioError
+        Names the setting at fault.
+    """
+
+    family = "fluctuating_speeds"
+
+    def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
+        self.name = name or f"trace-{_name_of(trace)}-speeds-v1"
+        self.settings = s = checked(SpeedsSettings, self.name, settings)
+        self.measured = measured(trace, s.speeds)
+        recorded = isinstance(self.measured, MiniBatchTime)
+        self.tables = tables = tables_of(trace, recorded)
+        if "servers" not in settings and s.servers is not None:
+            there = s.machines or len(tables.servers)
+            steps = s.model_copy(update={"servers": min(s.servers, there)})
+        else:
+            steps = s
+        if tables.jobs.is_empty() and isinstance(self.measured, MiniBatchTime):
+            self.demand = recorded_demand(tables, self.measured, steps)
+        else:
+            self.demand = demand_of(tables, steps)
+        self._cluster, self._requests = in_units(
+            self.demand.servers, self.demand.grouping, 1.0, self.demand.units
+        )
+        self._requests *= s.contention
+        self._models = [m.lower() for m in self.demand.servers["model"].to_list()]
+        fidelity = self.demand.fidelity
+        self._fidelity = replace(
+            fidelity, notes=(*fidelity.notes, *self._tell()),
+            digests={**fidelity.digests, **digests_of(self.measured)},
+        )  # fmt: skip
+
+    @property
+    def measured_at(self) -> Path | None:
+        """Where the measured speeds are, if any are used."""
+        found = self.measured
+        if isinstance(found, MiniBatchTime):
+            return found.folder
+        return None if found is None else found.file
+
+    @property
+    def slots(self) -> int:
+        """Slots in the window; 2000 where the files have no jobs."""
+        return len(self.demand.counts) or 2000
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and what they were applied to: the files, and what was made of them."""
+        demand = self.demand
+        return {
+            "trace": self._fidelity.trace,
+            "files": dict(self._fidelity.digests),
+            "workload": fingerprint(
+                self._cluster.capacity, self._requests, demand.fits, demand.counts
+            ),
+            **self.settings.model_dump(mode="json", exclude={"speeds"}),
+            "speeds": type(self.measured).__name__ if self.measured else "drawn",
+        }
+
+    def fidelity(self) -> Fidelity:
+        """What was read, what was left out at each step, and what is measured and what drawn."""
+        return self._fidelity
+
+    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
+        """Draw the instance of a seed."""
+        s, rng, demand = self.settings, Streams.of(seed).instance, self.demand
+        known = self._throughputs(rng)
+        able = demand.fits & ~(known == 0)
+        if s.unmeasured == "drop" and isinstance(self.measured, GavelThroughputs):
+            able &= ~np.isnan(known) | ~self._with_gpus[:, None]
+        for l in np.flatnonzero(~able.any(axis=1)):
+            raise ScenarioError(
+                f"scenario {self.name!r}: job type {demand.names[l]!r} has no server on which its "
+                "speed is measured as more than 0; use more servers, or unmeasured=draw"
+            )
+        drawn = rng.uniform(*s.mean, known.shape)
+        mean = np.where(np.isnan(known), drawn, known)
+        channels = Channels.of_mask(some_of(able, s.density, rng))
+        there = self._cluster.capacity[channels.server]
+        requests = self._requests[channels.job_type] * (there > 0)
+        used: Mask = np.any(requests, axis=0)
+        requests, total = requests[:, used], self._cluster.capacity.sum(axis=0)[used]
+        speeds = self._speeds(channels, mean[channels.job_type, channels.server], rng)
+        capacity = total if s.fraction is None else scarce(requests, s.fraction)
+        devices = tuple(name for name, use in zip(self._cluster.devices, used) if use)
+        return pooled_instance(
+            Pool(capacity, devices, self._cluster.servers), requests, channels, demand.names,
+            speeds, _mean(speeds), s.cost_share, self._workload(),
+            Delivery(s.delay, s.delay_kind, s.loss),
+        )  # fmt: skip
+
+    @property
+    def _with_gpus(self) -> Mask:
+        return np.asarray(self.demand.grouping.requests[:, 2] > 0)
+
+    def _workload(self) -> Workload:
+        s, counts = self.settings, self.demand.counts
+        if not len(counts):
+            return BernoulliArrivals(np.full(len(self.demand.names), s.keep))
+        return ReplayedArrivals(counts, s.keep, s.repeat)
+
+    def _columns(self, table: GavelThroughputs) -> Ints:
+        """Column of the table for each server, -1 where its model was not measured."""
+        return np.array([
+            next((k for k, model in enumerate(table.models) if own.startswith(model)), -1)
+            for own in self._models
+        ])  # fmt: skip
+
+    def _throughputs(self, rng: np.random.Generator) -> Floats:
+        """Measured mean speeds, shape [L, R]; nan where there are none."""
+        known = np.full(self.demand.fits.shape, np.nan)
+        if not isinstance(self.measured, GavelThroughputs):
+            return known
+        table, column = self.measured, self._columns(self.measured)
+        sizes = np.array([job.gpus for job in table.jobs])
+        for l in np.flatnonzero(self._with_gpus):
+            away = np.abs(sizes - max(np.ceil(self.demand.grouping.requests[l, 2]), 1.0))
+            job = table.jobs[rng.choice(np.flatnonzero(away == away.min()))]
+            relative = relative_throughput(table, [job])[0]
+            known[l, column >= 0] = relative[column[column >= 0]]
+        return known
+
+    def _speeds(self, channels: Channels, mean: Floats, rng: np.random.Generator) -> Speeds:
+        s = self.settings
+        if not isinstance(self.measured, MiniBatchTime):
+            return NormalSpeeds(mean, s.spread)
+        jobs = tuple(dict.fromkeys(w.job for w in self.measured.workers))
+        record = {job: [w.speed for w in self.measured.workers if w.job == job] for job in jobs}
+        if self.tables.jobs.is_empty():
+            given = np.arange(len(jobs))
+        else:
+            given = rng.integers(0, len(jobs), len(self.demand.names))
+        series = []
+        for e, l in enumerate(channels.job_type):
+            if self._with_gpus[l]:
+                of_job = record[jobs[given[l]]]
+                series.append(of_job[int(rng.integers(0, len(of_job)))])
+            else:
+                noise = rng.standard_normal(RECORD)
+                series.append(np.maximum(mean[e] * (1.0 + s.spread * noise), 0.0))
+        return ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
+
+    def _tell(self) -> list[str]:
+        """Where speeds come from, and what is drawn."""
+        s, demand = self.settings, self.demand
+        fit = int(demand.fits.sum())
+        notes = [
+            f"{fit} (job type, server) fit; each is a channel with probability {s.density:g}, by "
+            "the seed (density)",
+            "capacities are those of the servers together" if s.fraction is None else
+            f"capacities are {s.fraction:g} of what all channels request together (fraction), not "
+            "what the servers have",
+            f"supply cost is {s.cost_share:g} of the mean utility in the mean, by the device "
+            "(cost_share); the trace has no cost",
+        ]  # fmt: skip
+        law = f"drawn: mean uniform in {s.mean}, normal with σ = {s.spread:g} of it"
+        gpus = self._with_gpus
+        if isinstance(self.measured, MiniBatchTime):
+            jobs = len({w.job for w in self.measured.workers})
+            which = ", and which job a job type" if len(demand.counts) else ""
+            notes.append(
+                f"speeds of the {int(gpus.sum())} job types with GPUs are recorded iteration "
+                f"times of {len(self.measured.workers)} workers of {jobs} jobs; which worker a "
+                f"channel has is drawn{which}"
+            )
+            if not gpus.all():
+                notes.append(f"speeds of {int((~gpus).sum())} job types without GPUs are {law}")
+        elif isinstance(self.measured, GavelThroughputs):
+            here = demand.fits & (self._columns(self.measured) >= 0) & gpus[:, None]
+            named = sorted({m for m, k in zip(self._models, self._columns(self.measured))
+                            if m and k < 0})  # fmt: skip
+            left = "left out" if s.unmeasured == "drop" else law
+            notes += [
+                f"mean speeds of {int(here.sum())} of the {fit} are measured throughputs, relative "
+                "to the job's best GPU model; which job of the table a job type is, is drawn among "
+                f"those with as many GPUs; σ = {s.spread:g} of the mean is our choice",
+                f"speeds of job types with GPUs on models that are not measured "
+                f"({', '.join(named) or 'none'}) are {left}; those without GPUs are {law}",
+            ]
+        else:
+            notes.append(f"speeds are {law}; nothing here is measured")
+        return notes
+
+
+def _name_of(trace: Trace | Tables) -> str:
+    if isinstance(trace, Tables):
+        return trace.trace
+    form = getattr(trace, "FORMAT", None)
+    return str(form.name) if form is not None else trace.fidelity().trace
+
+
+def _mean(speeds: Speeds) -> float:
+    """Mean utility over channels."""
+    if isinstance(speeds, ReplayedSpeeds):
+        return float(np.mean([values.mean() for values in speeds.series]))
+    assert isinstance(speeds, NormalSpeeds)
+    return float(np.mean(speeds.mean))
