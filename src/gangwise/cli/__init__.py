@@ -15,8 +15,11 @@ import gangwise
 from gangwise.cli.compare import compare_command, run_command
 from gangwise.cli.listing import list_command
 from gangwise.cli.options import say
+from gangwise.cli.report import report_command
 from gangwise.cli.reproduce import reproduce_command
 from gangwise.cli.sweep import sweep_command
+from gangwise.cli.trace import trace_app
+from gangwise.cli.tune import tune_command
 from gangwise.core.errors import GangwiseError
 
 __all__ = ["app", "main"]
@@ -42,8 +45,11 @@ def _root(
 app.command("compare")(compare_command)
 app.command("run")(run_command)
 app.command("sweep")(sweep_command)
+app.command("report")(report_command)
 app.command("reproduce")(reproduce_command)
+app.command("tune")(tune_command)
 app.command("list")(list_command)
+app.add_typer(trace_app, name="trace")
 
 
 def main() -> None:

@@ -76,10 +76,14 @@ FORMAT = Format(
     "https://github.com/alibaba/clusterdata (folder cluster-trace-v2017)",
     "for research and study, on the publisher's terms",
     (
-        TableFile("server_event", SERVER_EVENT, "server_event"),
-        TableFile("batch_task", BATCH_TASK, "batch_task", needed=True),
+        TableFile("server_event", SERVER_EVENT, "server_event", gives="servers"),
+        TableFile("batch_task", BATCH_TASK, "batch_task", needed=True, gives="batch jobs"),
     ),
     span="24 hours",
+    sha256={
+        "trace_201708.tgz": "6d5fade2d54faef3fcb6b2d3f41e73d18a14c7d1b28d4aa3c6579ba76dce2958",
+    },
+    checksums="SHA256SUM of the repository, of the whole archive",
 )
 
 

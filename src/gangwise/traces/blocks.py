@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
+import numpy as np
+
 from gangwise.core.errors import TraceError
 
 inflate: Any = zlib
@@ -232,7 +234,7 @@ class Blocks:
             while end and not data[(before := data.rfind(b"\n", 0, end - 1) + 1) : end].strip():
                 end = before  # blank lines wait for what follows
             if end:
-                rows = data.count(b"\n", 0, end)
+                rows = int(np.count_nonzero(np.frombuffer(data, np.uint8, end) == ord("\n")))
                 block = Block(data[:end], rows, self._line, opens)
                 self._line += rows
                 self.unpacked += end

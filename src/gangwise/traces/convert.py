@@ -2,7 +2,8 @@
 
 Published traces are large gzip files that must be read from the start. Converted once, a table is
 read lazily, column by column. A conversion may be stopped at any time, even killed: run again, it
-goes on with the first chunk that is not complete, and the result is the same.
+goes on with the first chunk that is not complete, and the result is the same. Unpacking is more
+than twice as fast with the extra ``fast`` (``pip install 'gangwise[fast]'``), which brings isal.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gangwise.core.errors import StoreError, TraceError
 from gangwise.traces import blocks as cut
@@ -53,6 +54,26 @@ class Conversion:
     format: str
     stages: dict[str, tuple[Stage, ...]]
     resumed: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        tables = {
+            table: [{**stage._asdict(), "dropped": {
+                why: {"count": n, "first_row": row} for why, (n, row) in stage.dropped.items()
+            }} for stage in stages]
+            for table, stages in self.stages.items()
+        }  # fmt: skip
+        return {"folder": str(self.folder), "format": self.format, "resumed": self.resumed,
+                "tables": tables}  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [f"{self.format}, converted into {self.folder}"]
+        for table, stages in self.stages.items():
+            for stage in stages:
+                lines.append(f"  {table}, {stage.name}: {stage.read} read, {stage.kept} kept")
+                for why, (count, row) in stage.dropped.items():
+                    lines.append(f"    {count:8d}  {why} (first in row {row})")
+        return "\n".join(lines)
 
 
 def convert(

@@ -7,8 +7,8 @@ first lines read as rows of the table's schema.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gangwise.traces.json_lines import texts_of
@@ -16,7 +16,16 @@ from gangwise.traces.manifest import MANIFEST, Manifest
 from gangwise.traces.schema import Column, Schema
 from gangwise.traces.text import first_lines, split_line
 
-__all__ = ["Format", "TableFile", "files_of", "recognise"]
+__all__ = [
+    "Format",
+    "TableFile",
+    "all_files",
+    "files_of",
+    "has_usual_name",
+    "holds",
+    "reads_as",
+    "recognise",
+]
 
 ENDINGS = (".csv", ".csv.gz", ".tar.gz", ".json", ".json.gz", ".jsonl", ".txt", ".gz")
 
@@ -36,6 +45,8 @@ class TableFile:
         Whether it is published in parts, ``part-NNNNN-of-NNNNN``.
     needed : bool
         Whether a workload cannot be made without it.
+    gives : str
+        What is read out of it, and not known where it is missing.
     """
 
     name: str
@@ -43,6 +54,7 @@ class TableFile:
     usual: str = ""
     parts: bool = False
     needed: bool = False
+    gives: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,10 @@ class Format:
     tables : tuple of TableFile
     span, size : str
         How long the trace is and how large its files are, as published; empty when not known.
+    sha256 : mapping of str to str
+        Digests that the publisher gives, by file name.
+    checksums : str
+        Where the publisher gives them, or others.
     """
 
     name: str
@@ -69,6 +85,8 @@ class Format:
     tables: tuple[TableFile, ...]
     span: str = ""
     size: str = ""
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    checksums: str = ""
 
     def table(self, name: str) -> TableFile:
         """The table of this name."""
@@ -76,11 +94,20 @@ class Format:
 
 
 def files_of(path: Path) -> list[Path]:
-    """A file itself, or the files of a directory and of the directories in it, by name."""
+    """A file itself, or the files of a directory and of the directories in it, by name.
+
+    Converted traces in it are none of its files.
+    """
+    return [f for f in all_files(path) if f == path or f.name.lower().endswith(ENDINGS)]
+
+
+def all_files(path: Path) -> list[Path]:
+    """As :func:`files_of`, whatever they are called; hidden ones are left out."""
     if not path.is_dir():
         return [path]
-    found = [*path.iterdir(), *(f for d in path.iterdir() if d.is_dir() for f in d.iterdir())]
-    return sorted(f for f in found if f.is_file() and f.name.lower().endswith(ENDINGS))
+    folders = [path, *(d for d in path.iterdir() if d.is_dir() and not (d / MANIFEST).is_file())]
+    found = [file for folder in folders for file in folder.iterdir()]
+    return sorted(f for f in found if f.is_file() and not f.name.startswith("."))
 
 
 def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, TableFile]]:
@@ -128,7 +155,7 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
     good = [
         row is not None
         and len(row) == len(schema.columns)
-        and all(_holds(column, field.strip()) for column, field in zip(schema.columns, row))
+        and all(holds(column, field.strip()) for column, field in zip(schema.columns, row))
         for row in rows
     ]
     return 2 * sum(good) > len(good)
@@ -141,12 +168,13 @@ def _reads_as_json(schema: Schema, lines: list[str]) -> bool:
         names = [column.name for column in schema.columns]
         texts, why = texts_of(line, [*names, *schema.absent])
         good += why is None and not any(texts[len(names) :]) and all(
-            _holds(column, text.strip()) for column, text in zip(schema.columns, texts)
+            holds(column, text.strip()) for column, text in zip(schema.columns, texts)
         )
     return 2 * good > len(lines)
 
 
-def _holds(column: Column, field: str) -> bool:
+def holds(column: Column, field: str) -> bool:
+    """Whether a field is what a column asks for."""
     if not field:
         return column.empty
     if not column.number:

@@ -94,9 +94,11 @@ FORMAT = Format(
     "https://github.com/google/cluster-data/blob/master/ClusterData2019.md", "CC-BY-4.0",
     (
         TableFile("instance_events", INSTANCE_EVENTS, r"instance_events(-\d+)?", parts=True,
-                  needed=True),
-        TableFile("collection_events", COLLECTION_EVENTS, r"collection_events(-\d+)?", parts=True),
-        TableFile("machine_events", MACHINE_EVENTS, r"machine_events(-\d+)?", parts=True),
+                  needed=True, gives="what jobs request, and of how many tasks they are"),
+        TableFile("collection_events", COLLECTION_EVENTS, r"collection_events(-\d+)?", parts=True,
+                  gives="when jobs begin and end, without requests, and which wait for which"),
+        TableFile("machine_events", MACHINE_EVENTS, r"machine_events(-\d+)?", parts=True,
+                  gives="servers"),
     ),
     span="May 2019, 8 cells",
 )  # fmt: skip

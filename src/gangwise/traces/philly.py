@@ -39,7 +39,7 @@ from gangwise.traces.trace import Reader, Tables
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Philly"]
+__all__ = ["Philly", "is_job_log"]
 
 NAME = "philly"
 
@@ -60,7 +60,7 @@ FORMAT = Format(
     "Microsoft Philly 2017",
     "https://github.com/msr-fiddle/philly-traces",
     "see the repository",
-    (TableFile("machines", MACHINES, usual="cluster_machine_list"),),
+    (TableFile("machines", MACHINES, usual="cluster_machine_list", gives="servers"),),
     span="2017-08-07 to 2017-12-22",
     size="6.6 GB, most of it utilisation that is not read",
 )
@@ -111,10 +111,10 @@ class Philly(Reader):
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
         """Whether a file, or a file of a folder, begins as a job log."""
-        return any(_is_job_log(file) for file in _files(Path(path)))
+        return any(is_job_log(file) for file in _files(Path(path)))
 
     def _read(self) -> Tables:
-        log = read_records(_only(self.source.path, _is_job_log, "job log"))
+        log = read_records(_only(self.source.path, is_job_log, "job log"))
         account, jobs = Account(log.file, self.source.strict), Jobs()
         for row, record in enumerate(log.records, 1):
             jobs.add(row, record, account)
@@ -191,7 +191,8 @@ def _files(path: Path) -> list[Path]:
     return sorted(f for f in found if f.is_file() and not f.name.startswith("."))
 
 
-def _is_job_log(file: Path) -> bool:
+def is_job_log(file: Path) -> bool:
+    """Whether a file begins as a job log."""
     start = beginning(file)
     return start.startswith("[") and '"jobid"' in start and '"attempts"' in start
 

@@ -54,7 +54,7 @@ SACCT = Schema(
 )  # fmt: skip
 FORMAT = Format(
     NAME, "Slurm accounting", "https://slurm.schedmd.com/sacct.html", "your own",
-    (TableFile("jobs", SACCT),),
+    (TableFile("jobs", SACCT, needed=True, gives="jobs, as a listing or as JSON"),),
 )  # fmt: skip
 
 

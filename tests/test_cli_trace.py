@@ -1,0 +1,163 @@
+"""``gangwise trace``, run as a user runs it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from gangwise.cli import app
+from gangwise.cli.trace_progress import reading_bar
+from gangwise.core.errors import GangwiseError
+
+from .traces.csvs import pod, write
+
+V2017 = "100,160,1,1,2,Terminated,1,0.01\n120,200,1,2,1,Failed,1,0.01\n"
+
+
+def gangwise(*arguments):
+    """Standard output; a known error is raised as it would be printed."""
+    done = CliRunner().invoke(app, ["trace", *map(str, arguments)])
+    if isinstance(done.exception, GangwiseError):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture
+def pods(tmp_path):
+    return write(tmp_path, [pod(f"p{i}", gpus=1, milli=500, created=i * 900, deleted=i * 900 + 60)
+                            for i in range(400)] + [pod("bad", created=9, deleted=1)])  # fmt: skip
+
+
+def test_list_has_every_registered_trace():
+    from gangwise.core.registry import entries
+
+    found = json.loads(gangwise("list", "--json"))["traces"]
+    assert [trace["name"] for trace in found] == list(entries("trace"))
+    by_name = {trace["name"]: trace for trace in found}
+    assert by_name["google-2011"]["licence"] == "CC-BY-4.0"
+    assert len(by_name["alibaba-v2018"]["sha256"]["batch_task.tar.gz"]) == 64
+    assert [table["name"] for table in by_name["philly"]["tables"]] == ["machines", "job_log"]
+    text = gangwise("list")
+    assert "checksums  not published" in text
+    assert "batch_task: batch jobs; needed" in text
+
+
+def test_inspect(pods):
+    text = gangwise("inspect", pods)
+    assert "pods.csv: pods" in text
+    assert "401 rows read, 400 kept" in text
+    assert "deletion_time is before creation_time (first in row 402)" in text
+    found = json.loads(gangwise("inspect", pods / "pods.csv", "--json"))
+    assert [file["name"] for file in found["traces"][0]["files"]] == ["pods.csv"]
+
+
+def test_convert_and_inspect_what_came_of_it(pods, tmp_path):
+    out = tmp_path / "converted"
+    made = json.loads(gangwise("convert", pods, out, "--json"))
+    assert made["format"] == "alibaba-gpu-v2023"
+    assert [stage["kept"] for stage in made["tables"]["pods"]] == [400]
+    assert "a converted trace" in gangwise("inspect", out)
+    assert "pods, pods.csv: 401 read, 400 kept" in gangwise("convert", pods, out)
+
+
+def test_plot(pods, tmp_path):
+    out = tmp_path / "pictures"
+    text = gangwise("plot", pods, "--out", out)
+    assert "400 requests" in text
+    assert len(list(out.glob("*.png"))) == len(list(out.glob("*.svg"))) == 4
+
+
+@pytest.mark.parametrize("command", ["inspect", "convert", "plot"])
+def test_wrong_paths(command, tmp_path):
+    out = [tmp_path / "out"] if command == "convert" else []
+    with pytest.raises(GangwiseError, match="no such file or directory"):
+        gangwise(command, tmp_path / "none", *out)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(GangwiseError, match=r"no files here|no known trace format"):
+        gangwise(command, tmp_path / "empty", *out)
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 9)
+    if command == "inspect":
+        assert "picture.png: binary data" in gangwise(command, tmp_path / "picture.png")
+    else:
+        with pytest.raises(GangwiseError, match="no known trace format"):
+            gangwise(command, tmp_path / "picture.png", *out)
+
+
+def test_a_v2017_file_is_not_v2018(tmp_path):
+    (tmp_path / "batch_task.csv").write_text(V2017)
+    text = gangwise("inspect", tmp_path / "batch_task.csv")
+    assert "(alibaba-v2017)" in text
+    assert "not alibaba-v2018 batch_task: its rows have 9 fields, these have 8" in text
+
+
+def test_truncated_gzip(tmp_path):
+    lines = "".join(f"{i},{i + 9},{i},{i % 7},2,Terminated,1,0.01\n" for i in range(9000))
+    packed = gzip.compress(lines.encode())
+    (tmp_path / "batch_task.csv.gz").write_bytes(packed[: len(packed) // 2])
+    assert "CUT SHORT after row" in gangwise("inspect", tmp_path)
+    for command in (["inspect", tmp_path], ["convert", tmp_path, tmp_path / "out"]):
+        with pytest.raises(GangwiseError, match="cut short"):
+            gangwise(*command, "--strict")
+
+
+def test_strict_stops_at_the_first_bad_row(pods, tmp_path):
+    for command in (["inspect", pods], ["convert", pods, tmp_path / "out"], ["plot", pods]):
+        with pytest.raises(GangwiseError, match="row 402: deletion_time is before"):
+            gangwise(*command, "--strict")
+
+
+def test_what_holds_something_else_is_not_converted_into(pods, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("")
+    with pytest.raises(GangwiseError, match=r"something else \(thesis.tex\)"):
+        gangwise("convert", pods, tmp_path / "out")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GangwiseError, match="cannot write"):
+        gangwise("convert", pods, tmp_path / "file")
+    with pytest.raises(GangwiseError, match="cannot write"):
+        gangwise("plot", pods, "--out", tmp_path / "file")
+
+
+def test_a_bar_is_shown_after_a_while_only(capsys, monkeypatch):
+    from gangwise.cli import trace_progress
+
+    with reading_bar("reading") as tell:
+        tell(1, 2)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(trace_progress, "PATIENCE", -1.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    with reading_bar("reading") as tell:
+        tell(1, 2)
+    assert "reading" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_what_is_converted_and_says_how_to_go_on(tmp_path):
+    rows = "".join(f"{i},{i + 9},{i},{i % 7},2,Terminated,1,0.01\n" for i in range(200_000))
+    for name in ("raw", "out"):
+        (tmp_path / name).mkdir()
+    packed = gzip.compress(rows.encode(), 1)
+    (tmp_path / "raw" / "batch_task.csv.gz").write_bytes(packed * 60)
+    arguments = ["trace", "convert", str(tmp_path / "raw"), str(tmp_path / "out")]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gangwise", *arguments], text=True,
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "out").glob("*/*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130, errors
+    assert f"to go on: gangwise {' '.join(arguments)}" in errors
+    assert "Traceback" not in errors
+    assert "batch_task.csv.gz: batch_task" in gangwise("inspect", tmp_path / "out")
+    assert "not complete" in gangwise("inspect", tmp_path / "out")
