@@ -1,0 +1,134 @@
+"""Fig. 1: distributions over jobs of cost to utility, and of cost to budget, at β = 0.5."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gangwise.approximation_jobs.distributions import share_at_most
+from gangwise.experiments.results import Results
+from gangwise.experiments.specification import Experiment
+from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, Verdict, near
+from gangwise.reproduce.opm.section_vi import BLIND, POLICIES, VERSIONS, JobSource
+from gangwise.reproduce.picture import Panel
+
+__all__ = ["figure_1"]
+
+Floats = npt.NDArray[np.float64]
+
+THRESHOLD, SPARED, FAIRS_SHARE = 50.0, 0.9, 0.65
+POINTS = 61
+UNITS = "the ratio has a unit that depends on the length of a slot, which is not stated"
+BUDGETS = (
+    "97 % of Fair's jobs cannot spend 90 % of budgets that together exceed what all machines cost; "
+    "the load is not stated"
+)
+
+
+def figure_1(jobs: JobSource) -> Artefact:
+    """Fig. 1 (a) and (b)."""
+    name = f"opm-jobs-{jobs.name}"
+
+    def experiments(scale: Scale) -> list[Experiment]:
+        return [jobs.experiment("jobs", scale, 10, settings={**jobs.heavy, "beta": 0.5},
+                                policies=list(POLICIES))]  # fmt: skip
+
+    def numbers(found: Found) -> pl.DataFrame:
+        ratios, uses = _values(found[name])
+        widest = max(float(np.nanquantile(v[np.isfinite(v)], 0.9)) for v in ratios.values())
+        at = np.linspace(0, max(widest, 2 * THRESHOLD if jobs.is_trace else 0.0), POINTS)
+        return pl.DataFrame([
+            *_curve("a: cost to utility", ratios, at),
+            *_curve("b: cost to budget", uses, np.linspace(0, 1.0, POINTS)),
+        ], infer_schema_length=None)  # fmt: skip
+
+    def shares(
+        values: dict[tuple[str, int], Floats], level: Callable[[int], float]
+    ) -> dict[str, Estimate]:
+        named = {**VERSIONS, "no estimation": BLIND, "fair": "fair",
+                 "deadline-aware": "deadline-aware"}  # fmt: skip
+        return {version: mean_and_interval([
+            100 * share_at_most(v, level(seed)) for (p, seed), v in values.items() if p == policy
+        ]) for version, policy in named.items()}  # fmt: skip
+
+    def below_50(found: Found) -> dict[str, Estimate]:
+        return shares(_values(found[name])[0], lambda seed: THRESHOLD)
+
+    def below_fairs(found: Found) -> dict[str, Estimate]:
+        ratios = _values(found[name])[0]
+        return shares(ratios, lambda seed: float(
+            np.nanquantile(ratios["fair", seed], FAIRS_SHARE, method="inverted_cdf")))  # fmt: skip
+
+    def sparing(found: Found) -> dict[str, Estimate]:
+        return shares(_values(found[name])[1], lambda seed: SPARED - 1e-9)
+
+    at_least = {"as printed": 90.0, "opm": 90.0, "no estimation": 72.0, "fair": 65.0,
+                "deadline-aware": 65.0}  # fmt: skip
+    spared = {"as printed": 20.0, "opm": 20.0, "fair": 3.0, "deadline-aware": 3.0}
+    claims = [
+        *_each("jobs below Fair's 65 % point of cost to utility, %", at_least, below_fairs, UNITS),
+        *_each("jobs that spend less than 90 % of their budget, %", spared, sparing, BUDGETS),
+    ]
+    if jobs.is_trace:
+        claims = _each("jobs below a cost to utility of 50, %", at_least, below_50, UNITS) + claims
+    return Artefact(
+        "opm", f"figure-1{jobs.suffix}", f"jobs at β = 0.5, {jobs.name} jobs", experiments,
+        numbers,
+        (Panel("a: cost to utility", "cost / utility", "share of jobs"),
+         Panel("b: cost to budget", "cost / budget", "share of jobs")),
+        tuple(claims), jobs.trace,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=2)
+def _values(results: Results) -> tuple[dict[tuple[str, int], Floats], ...]:
+    """Cost to utility of the jobs that cost something, infinite without utility; cost to budget."""
+    ratios, uses = {}, {}
+    for (policy, seed), part in results.jobs().group_by(["policy", "seed"], maintain_order=True):
+        cost, utility, budget = (part[c].to_numpy() for c in ("cost", "utility", "budget"))
+        ratio, played = np.full(cost.size, np.inf), cost > 0
+        np.divide(cost, utility, out=ratio, where=utility > 0)
+        ratios[str(policy), int(seed)] = ratio[played]
+        uses[str(policy), int(seed)] = cost / budget
+    return ratios, uses
+
+
+def _curve(
+    panel: str, values: dict[tuple[str, int], Floats], at: Floats
+) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for policy in dict.fromkeys(policy for policy, _ in values):
+        for x in at:
+            of = mean_and_interval([share_at_most(v, float(x)) for (p, _), v in values.items()
+                                    if p == policy])  # fmt: skip
+            low, high = (None if end is None else min(max(end, 0.0), 1.0)
+                         for end in (of.low, of.high))  # fmt: skip
+            rows.append({"panel": panel, "line": policy, "x": float(x), "mean": of.mean,
+                         "low": low, "high": high})  # fmt: skip
+    return rows
+
+
+def _each(
+    says: str, paper: dict[str, float], ours: Callable[[Found], dict[str, Estimate]], why: str
+) -> list[Claim]:
+    """A claim per number of the paper; the rival has none of its own and stands beside OPM's."""
+    numbers: dict[float, list[str]] = {}
+    for version, number in paper.items():
+        numbers.setdefault(number, []).append(version)
+    numbers[paper["opm"]].append("utility-per-price")
+
+    def claim(number: float, names: list[str]) -> Claim:
+        return Claim(says, number, lambda found: {v: ours(found)[v] for v in names},
+                     _within(number), why)  # fmt: skip
+
+    return [claim(number, names) for number, names in numbers.items()]
+
+
+def _within(number: float) -> Callable[[Estimate], Verdict]:
+    """A tenth of all jobs more or less, where a share of the number itself would be narrower."""
+    return near(number, max(0.1, 3.0 / number))
