@@ -84,10 +84,10 @@ def open_trace(
         raise UnknownName("family for traces", family, list(FAMILIES))
     found: Trace | Tables
     path, own = Path(path), None
-    if str(path).startswith(TWIN):
+    if path.name.startswith(TWIN) and not path.exists():
         from gangwise.traces.twins import open_twin
 
-        found = open_twin(str(path), knobs)
+        found = open_twin(path.name, knobs)
         family = family or "gain_overhead"
     elif _are_tables(path):
         from gangwise.traces.saved import load_tables
