@@ -255,7 +255,7 @@ def test_nodes_from_elsewhere_and_in_either_form(tmp_path):
     nodes.write_text(NODES.replace(" Gres", "\n   Gres").replace(" State", "\n   State"))
     assert SlurmSacct(tmp_path).scan().servers.is_empty()
     assert "scontrol show node" in str(SlurmSacct(tmp_path).fidelity())
-    with pytest.raises(TraceError, match=r"cannot be played: .*nodes=PATH"):
+    with pytest.raises(TraceError, match=r"do not say which servers there are.*nodes=PATH"):
         open_trace(tmp_path)
     servers = SlurmSacct(tmp_path, nodes=nodes).scan().servers
     assert [line[1:] for line in servers.rows()] == [

@@ -121,6 +121,7 @@ def stated_servers(
             f"machines=100 and shape=(1,1,0); the largest request of any job is ({most})"
             + "; or complete=servers, to take those of the trace's synthetic twin"
             * (tables.servers.is_empty() and tables.trace in TWINS)
+            + "".join(f"; {note}" for note in tables.notes if note.startswith("no servers"))
         )
     width = len(str(machines - 1))
     servers = pl.DataFrame({

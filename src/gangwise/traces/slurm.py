@@ -166,7 +166,7 @@ class SlurmSacct(Reader):
             nothing = pl.DataFrame(schema={"row": pl.Int64, "name": pl.String, "model": pl.String,
                                            "cpu": pl.Float64, "mem": pl.Float64,
                                            "gpu": pl.Float64})  # fmt: skip
-            return nothing, (), {}, ["sacct does not list nodes; for servers, give the output of "
+            return nothing, (), {}, ["no servers: sacct does not list nodes; give the output of "
                                      "scontrol show node -o as nodes=PATH"]  # fmt: skip
         servers, stage, digest = read_nodes(file, self.source.strict)
         named = {name for text in jobs["hosts"].unique() for name in _nodes_of(text)}
