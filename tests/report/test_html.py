@@ -1,5 +1,4 @@
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -8,51 +7,9 @@ from gangwise.experiments.comparison import Comparison
 from gangwise.report.figures import draw
 from gangwise.report.html import write_html
 from tests.report.made import MadeScenario, made
+from tests.report.pages import read
 
 HOSTILE = "<script>alert('x')</script>&\"--></style>"
-VOID = {"meta", "br", "wbr", "link", "img", "input", "hr"}
-
-
-class Page(HTMLParser):
-    """Tags, identifiers, references and visible text; fails on tags that do not match."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.ids: list[str] = []
-        self.references: list[str] = []
-        self.text = ""
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        for key, value in attrs:
-            if key == "id":
-                self.ids.append(value or "")
-            if key in ("src", "href", "xlink:href", "clip-path", "action", "data"):
-                self.references.append(value or "")
-            assert not key.startswith("on"), key
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def read(path: Path) -> Page:
-    page = Page()
-    page.feed(path.read_text(encoding="utf-8"))
-    page.close()
-    assert page.open == []
-    return page
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,7 @@ def reproduce_command(
 
     Stopped, it goes on where it was when it is started again.
     """
+    from gangwise.experiments.provenance import write_provenance
     from gangwise.reproduce import PAPERS, artefacts
     from gangwise.reproduce.artefact import Scale
     from gangwise.reproduce.expected import differences, write
@@ -90,6 +91,7 @@ def reproduce_command(
             say("gangwise: interrupted; every finished run is stored")
             say(f"to go on: {shlex.join(['gangwise', *sys.argv[1:]])}")
             raise typer.Exit(130) from None
+    write_provenance(out, "reproduction", shlex.join(["gangwise", *sys.argv[1:]]))
     for stem, why in done.left_out.items():
         say(f"left out {stem}: {why}")
     if as_json:

@@ -64,6 +64,7 @@ def sweep_command(
     if file is None:
         raise ScenarioError("name an experiment file; --schema says what may be in one")
     from gangwise.core.registry import parse
+    from gangwise.experiments.provenance import write_provenance
     from gangwise.experiments.sweep import sweep
 
     changes: dict[str, Any] = {} if seeds is None else {"seeds": seed_list(seeds)}
@@ -82,6 +83,7 @@ def sweep_command(
             say("gangwise: interrupted; every finished run is stored")
             say(f"to go on: {shlex.join(['gangwise', *sys.argv[1:]])}")
             raise typer.Exit(130) from None
+    write_provenance(folder, experiment.name, shlex.join(["gangwise", *sys.argv[1:]]))
     if as_json:
         print(json.dumps(_summary(results, over, interval), indent=2, allow_nan=False))
         return

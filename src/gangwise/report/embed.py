@@ -9,6 +9,10 @@ from gangwise.report.palette import COLOURS, GRID, INK, MUTED
 
 __all__ = ["colour_variables", "embed_svg"]
 
+_LARGEST, _SMALLEST = 1.47, 0.93
+"""Pixels of the page per point of a drawing: letters neither grow with wide windows, nor shrink out
+of sight with narrow ones."""
+
 
 def colour_variables() -> tuple[str, str]:
     """CSS that declares the policies' colours, for light pages and for dark ones."""
@@ -42,7 +46,11 @@ def embed_svg(svg: str, prefix: str, title: str) -> str:
     # Only inside tags: text between tags belongs to users.
     body = re.sub(r"<[^>]*>", lambda tag: _tag(tag.group(0), prefix), body)
     label = escape(title)
-    return f'<svg viewBox="{box}" role="img" aria-label="{label}">{body.rstrip()}'
+    wide = float(box.split()[2])
+    size = f"max-width: {wide * _LARGEST:.0f}px; min-width: {wide * _SMALLEST:.0f}px"
+    return (
+        f'<svg viewBox="{box}" style="{size}" role="img" aria-label="{label}">{body.rstrip()}'
+    )
 
 
 def _tag(tag: str, prefix: str) -> str:
@@ -59,6 +67,7 @@ def _tag(tag: str, prefix: str) -> str:
 _VARIABLES = {
     **{on_white: f"var(--c{i})" for i, (on_white, _) in enumerate(COLOURS)},
     INK: "var(--ink)",
+    "#000000": "var(--ink)",
     MUTED: "var(--muted)",
     GRID: "var(--rule)",
     "#ffffff": "none",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from html import escape
 
-__all__ = ["folded", "pieces"]
+__all__ = ["folded", "html_name", "pieces"]
 
 
 def pieces(name: str) -> list[str]:
@@ -30,3 +31,12 @@ def folded(name: str, width: int) -> str:
                 lines.append("")
             lines[-1] += piece
     return "\n".join(line.rstrip() for line in lines)
+
+
+def html_name(name: str) -> str:
+    """A name, escaped, that may be broken after its separators.
+
+    >>> html_name("a-b")
+    'a-<wbr>b'
+    """
+    return "<wbr>".join(escape(piece) for piece in pieces(name))

@@ -6,11 +6,12 @@ distinguishable: neighbours in rank differ in dash pattern, and sparser patterns
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangwise.experiments.comparison import Comparison
 
-__all__ = ["COLOURS", "GRID", "INK", "MUTED", "Style", "styles"]
+__all__ = ["COLOURS", "GRID", "INK", "MUTED", "Style", "plain_styles", "styles"]
 
 INK, MUTED, GRID = "#1b1b1d", "#6b6b70", "#e3e1dc"
 """Text, secondary text and rules on white; a page may put its own in their place."""
@@ -62,6 +63,14 @@ class Style:
     def colour(self) -> str:
         """The colour on white."""
         return COLOURS[self.index][0]
+
+
+def plain_styles(names: Sequence[str]) -> dict[str, Style]:
+    """Coloured in the order of the names, dashed from the second round on: as sweeps are drawn."""
+    return {
+        name: Style(i % len(COLOURS), 1.9, () if i < len(COLOURS) else (3.7, 1.6), i)
+        for i, name in enumerate(names)
+    }
 
 
 def styles(comparison: Comparison) -> dict[str, Style]:

@@ -6,14 +6,14 @@ A :class:`Sheet` holds finished texts; :func:`rich_table` and :func:`html_table`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
 from gangwise.experiments.comparison import Comparison
 from gangwise.experiments.statistics import Estimate
-from gangwise.report.names import folded, pieces
+from gangwise.report.names import folded, html_name
 from gangwise.report.numbers import NOTHING, decimals_for, estimate_text, number, scale_for
 from gangwise.report.sentences import (
     about_comparator,
@@ -26,7 +26,16 @@ from gangwise.report.sentences import (
 if TYPE_CHECKING:
     from rich.console import Group
 
-__all__ = ["Cell", "Sheet", "html_table", "improvement_sheet", "rich_table", "sheets"]
+__all__ = [
+    "Cell",
+    "Sheet",
+    "estimate_cells",
+    "html_table",
+    "improvement_sheet",
+    "rescaled",
+    "rich_table",
+    "sheets",
+]
 
 _MATRIX = 5
 """More policies than this, and only the best policy is compared with each other one."""
@@ -34,10 +43,13 @@ _MATRIX = 5
 
 @dataclass(frozen=True)
 class Cell:
-    """A finished text and the number to sort by."""
+    """A finished text and the number to sort by; ``words`` are sorted as text."""
 
     text: str
     value: float = math.nan
+    words: bool = False
+    mark: str = ""
+    """A class for how it looks."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +65,15 @@ class Sheet:
         Each policy with its cells.
     captions : tuple of str
         What a reader must know, one sentence or more each.
+    first : str
+        Heading of the first column.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
     captions: tuple[str, ...] = ()
+    first: str = "policy"
 
 
 def sheets(comparison: Comparison) -> list[Sheet]:
@@ -73,18 +88,18 @@ def results_sheet(comparison: Comparison) -> Sheet:
     """Reward, share of the optimum, regrets and time of each policy, best first."""
     rows = comparison.table()
     names = comparison.comparator_names
-    columns = [("average\nreward\nper slot", _column([row.reward for row in rows]))]
+    columns = [("average\nreward\nper slot", estimate_cells([row.reward for row in rows]))]
     if names:
         optimum = names[-1]
-        shares = [_times(row.share_of[optimum], 100) for row in rows]
+        shares = [rescaled(row.share_of[optimum], 100) for row in rows]
         if not has_share(comparison, optimum):
             shares = [Estimate(math.nan, None, None)] * len(rows)
-        columns.append((f"share of\n{plain(optimum)}, %", _column(shares, least=1)))
+        columns.append((f"share of\n{plain(optimum)}, %", estimate_cells(shares, least=1)))
     scale, unit = scale_for([row.regret[name].mean for row in rows for name in names])
     for name in names:
-        regrets = [_times(row.regret[name], 1 / scale) for row in rows]
+        regrets = [rescaled(row.regret[name], 1 / scale) for row in rows]
         heading = f"regret vs\n{name}" + (f"\nin {unit}" if unit else "")
-        columns.append((heading, _column(regrets)))
+        columns.append((heading, estimate_cells(regrets)))
     times = [row.us_per_slot for row in rows]
     columns.append(("µs per\nslot", [Cell(number(us, 1 if us < 10 else 0), us) for us in times]))
     cells = list(zip(*(column for _, column in columns)))
@@ -111,7 +126,7 @@ def improvement_sheet(comparison: Comparison) -> Sheet:
     unknown = Estimate(math.nan, None, None)
     if len(rows) > _MATRIX:
         over = [best.over.get(policy, unknown) for policy in policies[1:]]
-        cells = [(cell,) for cell in _column(over, sign=True, least=1)]
+        cells = [(cell,) for cell in estimate_cells(over, sign=True, least=1)]
         return Sheet(
             f"Improvement of {best.policy} over each other policy, %",
             ("improvement",),
@@ -119,7 +134,7 @@ def improvement_sheet(comparison: Comparison) -> Sheet:
             (caption,),
         )
     flat = [row.over.get(policy, unknown) for row in rows for policy in policies]
-    every = _column(flat, sign=True, least=1)
+    every = estimate_cells(flat, sign=True, least=1)
     n = len(rows)
     cells_of = [tuple(Cell("") if i == j else every[i * n + j] for j in range(n)) for i in range(n)]
     return Sheet(
@@ -130,15 +145,16 @@ def improvement_sheet(comparison: Comparison) -> Sheet:
     )
 
 
-def _column(estimates: Sequence[Estimate], sign: bool = False, least: int = 0) -> list[Cell]:
-    """Cells of one column, all with the same number of decimals."""
+def estimate_cells(estimates: Sequence[Estimate], sign: bool = False, least: int = 0) -> list[Cell]:
+    """Cells of one column, all with the same number of decimals; at least so many if given."""
     decimals = max(least, decimals_for(estimates))
     if least and all(e.half is None for e in estimates):
         decimals = least
     return [Cell(estimate_text(e, decimals, sign), e.mean) for e in estimates]
 
 
-def _times(estimate: Estimate, factor: float) -> Estimate:
+def rescaled(estimate: Estimate, factor: float) -> Estimate:
+    """An estimate in another unit."""
     ends = (None if end is None else end * factor for end in estimate[1:])
     return Estimate(estimate.mean * factor, *ends)
 
@@ -172,15 +188,11 @@ def rich_table(comparison: Comparison) -> Group:
     return Group(*parts[:-1])
 
 
-def html_name(name: str) -> str:
-    """A name, escaped, that may be broken after its separators."""
-    return "<wbr>".join(escape(piece) for piece in pieces(name))
-
-
 def html_table(
     sheet: Sheet,
     mark: Callable[[str], str] = lambda policy: "",
-    attributes: Mapping[str, str] | None = None,
+    link: Callable[[int], str] = lambda i: "",
+    row: Callable[[int], str] = lambda i: "",
 ) -> str:
     """A sheet as an HTML table whose headings sort it.
 
@@ -189,29 +201,44 @@ def html_table(
     sheet : Sheet
     mark : callable
         HTML to put before a policy's name, such as a sample of its line.
-    attributes : mapping, optional
-        Further attributes of the table.
+    link : callable
+        Where on the page the name of the i-th row leads, empty for nowhere.
+    row : callable
+        Further attributes of the i-th row, as HTML.
     """
-    given = "".join(f' {k}="{escape(v)}"' for k, v in (attributes or {}).items())
+    words = [all(cells[j].words for _, cells in sheet.rows) for j in range(len(sheet.columns))]
     heads = "".join(
-        f'<th scope="col"><button type="button">{_html_heading(heading)}</button></th>'
-        for heading in ("policy", *sheet.columns)
+        f'<th scope="col"{_class("words" if text else "")}>'
+        f'<button type="button">{_html_heading(heading)}</button></th>'
+        for heading, text in zip((sheet.first, *sheet.columns), (True, *words))
     )
     body = []
-    for policy, cells in sheet.rows:
-        tds = "".join(
-            f'<td data-value="{"" if math.isnan(cell.value) else repr(float(cell.value))}">'
-            f"{escape(cell.text)}</td>"
-            for cell in cells
-        )
-        body.append(f'<tr><th scope="row">{mark(policy)}{html_name(policy)}</th>{tds}</tr>')
+    for i, (policy, cells) in enumerate(sheet.rows):
+        name = html_name(policy)
+        if target := link(i):
+            name = f'<a href="#{target}">{name}</a>'
+        tds = "".join(_td(cell) for cell in cells)
+        body.append(f'<tr{row(i)}><th scope="row">{mark(policy)}{name}</th>{tds}</tr>')
     captions = "".join(f"<p>{escape(caption)}</p>" for caption in sheet.captions)
+    below = f"<figcaption>{captions}</figcaption>" if captions else ""
     return (
-        f'<figure class="table"><div class="scroll"><table{given}>'
-        f"<caption>{escape(sheet.title)}</caption>"
+        '<figure class="table"><div class="scroll" tabindex="0" role="region" '
+        f'aria-label="{escape(sheet.title)}"><table><caption>{escape(sheet.title)}</caption>'
         f"<thead><tr>{heads}</tr></thead><tbody>\n" + "\n".join(body) + "\n</tbody></table></div>"
-        f"<figcaption>{captions}</figcaption></figure>"
+        f"{below}</figure>"
     )
+
+
+def _td(cell: Cell) -> str:
+    look = _class(" ".join(filter(None, ["words" if cell.words else "", cell.mark])))
+    if cell.words:
+        return f"<td{look}>{html_name(cell.text)}</td>"
+    value = "" if math.isnan(cell.value) else repr(float(cell.value))
+    return f'<td{look} data-value="{value}">{escape(cell.text)}</td>'
+
+
+def _class(names: str) -> str:
+    return f' class="{names}"' if names else ""
 
 
 def _html_heading(heading: str) -> str:

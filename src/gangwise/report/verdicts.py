@@ -20,6 +20,8 @@ def verdict(row: Mapping[str, Any]) -> str:
     'A beats B by 12.1 % ± 0.8 (20 seeds)'
     >>> verdict({**row, "low": -0.5, "high": 24.7})
     'A and B cannot be told apart: +12.1 % ± 12.6 (20 seeds)'
+    >>> verdict({**row, "mean": -12.1, "low": -12.9, "high": -11.3})
+    'A falls behind B by 12.1 % ± 0.8 (20 seeds)'
     >>> verdict({**row, "seeds": 1, "percent": False, "low": None, "high": None})
     'A beats B by 12.10 per slot (1 seed)'
     """
@@ -28,8 +30,9 @@ def verdict(row: Mapping[str, Any]) -> str:
     seeds = "1 seed" if n == 1 else f"{n} seeds"
     apart = found.low is None or found.high is None or found.low > 0 or found.high < 0
     shown = found
+    beats = "beats"
     if apart and found.mean < 0:
-        a, b = b, a
+        beats = "falls behind"  # not "B beats A": the percentage is of B
         low, high = (None if end is None else -end for end in (found.high, found.low))
         shown = Estimate(-found.mean, low, high)
     text = estimate_text(shown, max(1, decimals_for([shown])), sign=not apart)
@@ -38,4 +41,4 @@ def verdict(row: Mapping[str, Any]) -> str:
     amount = f"{mean}{unit}{f' ± {half}' if half else ''}{'' if unit else ' per slot'}"
     if not apart:
         return f"{a} and {b} cannot be told apart: {amount} ({seeds})"
-    return f"{a} beats {b} by {amount} ({seeds})"
+    return f"{a} {beats} {b} by {amount} ({seeds})"
