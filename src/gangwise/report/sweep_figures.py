@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gangwise.experiments.statistics import estimate
+from gangwise.report.picture import Panel, draw
 from gangwise.report.sentences import plain
 from gangwise.report.sweep_numbers import SweepNumbers, cell_text
-from gangwise.reproduce.picture import Panel, draw
 
 if TYPE_CHECKING:
     pass

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gangwise.experiments.statistics import Estimate
-from gangwise.reproduce.picture import Panel
+from gangwise.report.picture import Panel
 
 if TYPE_CHECKING:
     import polars as pl
@@ -93,7 +93,7 @@ class Artefact:
     experiments : callable
         The experiments at a scale. Artefacts that need the same runs share them.
     numbers : callable
-        What is drawn, as a tidy table: see :mod:`gangwise.reproduce.picture`.
+        What is drawn, as a tidy table: see :mod:`gangwise.report.picture`.
     panels : sequence of Panel
         The paper's axes.
     claims : sequence of Claim

@@ -108,7 +108,7 @@ def reproduce(
 
 
 def _write(artefact: Artefact, found: dict[str, Results], out: Path) -> list[Path]:
-    from gangwise.reproduce.picture import COLUMNS, draw, save
+    from gangwise.report.picture import COLUMNS, draw, save
 
     numbers = artefact.numbers(found).select(COLUMNS)
     paths = [out / f"{artefact.stem}.{ending}" for ending in ("csv", "parquet")]

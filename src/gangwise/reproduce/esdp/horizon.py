@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above
 from gangwise.reproduce.esdp.measures import (
     AOU,
@@ -32,7 +33,6 @@ from gangwise.reproduce.esdp.study import (
     POLICIES,
     VERSIONS,
 )
-from gangwise.reproduce.picture import Panel
 
 if TYPE_CHECKING:
     import polars as pl

@@ -17,10 +17,10 @@ from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.fluctuating_speeds.esdp import ESDPAsPrinted
+from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
 from gangwise.reproduce.esdp.measures import table, values
 from gangwise.reproduce.esdp.study import OURS, PRINTED
-from gangwise.reproduce.picture import Panel
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
 from gangwise.reproduce.esdp.measures import (
     AOU,
@@ -33,7 +34,6 @@ from gangwise.reproduce.esdp.study import (
     name_of,
     studies,
 )
-from gangwise.reproduce.picture import Panel
 from gangwise.scenarios.esdp import VARIATIONS
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.solvers import P3Solver
+from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
 from gangwise.reproduce.esdp.measures import per_slot, recorded, regret, table
 from gangwise.reproduce.esdp.study import (
@@ -32,7 +33,6 @@ from gangwise.reproduce.esdp.study import (
     name_of,
     studies,
 )
-from gangwise.reproduce.picture import Panel
 
 if TYPE_CHECKING:
     import polars as pl

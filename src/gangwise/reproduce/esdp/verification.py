@@ -11,6 +11,7 @@ import numpy.typing as npt
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below, near
 from gangwise.reproduce.esdp.measures import (
     AOU,
@@ -35,7 +36,6 @@ from gangwise.reproduce.esdp.study import (
     name_of,
     studies,
 )
-from gangwise.reproduce.picture import Panel
 
 if TYPE_CHECKING:
     import polars as pl

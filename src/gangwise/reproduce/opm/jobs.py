@@ -13,9 +13,9 @@ from gangwise.approximation_jobs.distributions import share_at_most
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, Verdict, near
 from gangwise.reproduce.opm.section_vi import BLIND, POLICIES, VERSIONS, JobSource
-from gangwise.reproduce.picture import Panel
 
 __all__ = ["figure_1"]
 

@@ -15,9 +15,9 @@ import polars as pl
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, near, over
 from gangwise.reproduce.opm.section_vi import OURS, PRINTED, JobSource, by_seed, of_difference
-from gangwise.reproduce.picture import Panel
 
 __all__ = ["figure_3"]
 

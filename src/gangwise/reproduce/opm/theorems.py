@@ -21,8 +21,8 @@ from gangwise.core.registry import create
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, below
-from gangwise.reproduce.picture import Panel
 
 __all__ = ["COROLLARY_1", "THEOREM_2", "THEOREM_3"]
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate, mean_and_interval
+from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, above, near, over
 from gangwise.reproduce.opm.section_vi import (
     BLIND,
@@ -22,7 +23,6 @@ from gangwise.reproduce.opm.section_vi import (
     of_difference,
     table_experiment,
 )
-from gangwise.reproduce.picture import Panel
 
 __all__ = ["figure_2", "table_1"]
 
