@@ -13,16 +13,6 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above
-from gangwise.reproduce.esdp.measures import (
-    AOU,
-    DISTANCE,
-    from_optimum,
-    lead,
-    least,
-    recorded,
-    so_far,
-    table,
-)
 from gangwise.reproduce.esdp.study import (
     BASELINES,
     CAPACITY,
@@ -32,6 +22,16 @@ from gangwise.reproduce.esdp.study import (
     PLAYED,
     POLICIES,
     VERSIONS,
+)
+from gangwise.reproduce.measures import (
+    AOU,
+    DISTANCE,
+    from_optimum,
+    lead,
+    least,
+    recorded,
+    so_far,
+    table,
 )
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.fluctuating_speeds.esdp import ESDPAsPrinted
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
-from gangwise.reproduce.esdp.measures import table, values
 from gangwise.reproduce.esdp.study import OURS, PRINTED
+from gangwise.reproduce.measures import table, values
 
 if TYPE_CHECKING:
     import polars as pl

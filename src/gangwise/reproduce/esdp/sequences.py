@@ -16,7 +16,6 @@ from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.fluctuating_speeds.sequences import DELTAS
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
-from gangwise.reproduce.esdp.measures import AOU, DISTANCE, from_optimum, lead, least, so_far, table
 from gangwise.reproduce.esdp.study import (
     CAPACITY,
     OPTIMUM,
@@ -28,6 +27,7 @@ from gangwise.reproduce.esdp.study import (
     name_of,
     studies,
 )
+from gangwise.reproduce.measures import AOU, DISTANCE, from_optimum, lead, least, so_far, table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,18 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
-from gangwise.reproduce.esdp.measures import (
+from gangwise.reproduce.esdp.study import (
+    BASELINES,
+    CAPACITY,
+    CHANNEL,
+    NOT_COMPARED,
+    QUARTER_AND_HALF,
+    VERSIONS,
+    in_readings,
+    name_of,
+    studies,
+)
+from gangwise.reproduce.measures import (
     AOU,
     DISTANCE,
     change,
@@ -22,17 +33,6 @@ from gangwise.reproduce.esdp.measures import (
     smallest_step,
     so_far,
     values,
-)
-from gangwise.reproduce.esdp.study import (
-    BASELINES,
-    CAPACITY,
-    CHANNEL,
-    NOT_COMPARED,
-    QUARTER_AND_HALF,
-    VERSIONS,
-    in_readings,
-    name_of,
-    studies,
 )
 from gangwise.scenarios.esdp import VARIATIONS
 
