@@ -14,7 +14,8 @@ from gangwise.experiments.sweep import sweep
 from gangwise.fluctuating_speeds.offline import pseudo_regret
 from gangwise.reproduce import artefacts, expected
 from gangwise.reproduce.artefact import Scale
-from gangwise.reproduce.esdp import measures
+from gangwise.reproduce import measures
+from gangwise.reproduce.esdp import measures as esdp_measures
 from gangwise.reproduce.esdp.overhead import ESDPByProgramme
 from gangwise.reproduce.esdp.sequences import numbers_s
 from gangwise.reproduce.esdp.theorems import smallest_gap
@@ -66,7 +67,7 @@ def test_sums_up_to_a_slot_are_those_of_a_simulation(results):
 
 
 def test_regret_is_that_of_the_offline_module(results):
-    found = measures.regret(results, "esdp", 25, fraction=0.2)
+    found = esdp_measures.regret(results, "esdp", 25, fraction=0.2)
     plain = [pseudo_regret(played("esdp", 0.2, seed))[24] for seed in SEEDS]
     assert found == pytest.approx(plain)
 

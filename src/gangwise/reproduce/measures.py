@@ -17,23 +17,18 @@ import numpy.typing as npt
 from gangwise.core.errors import StoreError
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate, mean_and_interval
-from gangwise.reproduce.esdp.study import BASELINES, OPTIMUM, PLAYED
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "AOU", "DISTANCE", "NAMES", "change", "curves", "from_optimum", "lead", "least", "per_slot",
-    "points", "recorded", "regret", "share", "smallest_lead", "smallest_step", "so_far", "table",
-    "values",
+    "NAMES", "change", "curve", "from_optimum", "lead", "least", "per_slot", "recorded",
+    "smallest_lead", "smallest_step", "so_far", "table", "values",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 
-AOU, DISTANCE = "AOU, summed over slots", "(± of the distance to the optimum)"
-"""A label of axes, and what titles say of intervals, see :func:`from_optimum`."""
-
-NAMES: Mapping[str, str] = {OPTIMUM: "optimum"}
+NAMES: Mapping[str, str] = {"omniscient_realised": "optimum"}
 """What lines are called where it is not the policy's name."""
 
 
@@ -51,9 +46,10 @@ def _cumulative(results: Results, metric: str) -> dict[tuple[Any, ...], tuple[Fl
     return found
 
 
-def _curve(results: Results, who: str, metric: str, cell: Mapping[str, Any]) -> tuple[
+def curve(results: Results, who: str, metric: str, cell: Mapping[str, Any]) -> tuple[
     Floats, Floats
 ]:  # fmt: skip
+    """Slots, shape [n], and sums over so many of them, shape [seeds, n]."""
     known = _cumulative(results, metric)
     key = (*(cell[name] for name in results.cells), who)
     if key not in known:
@@ -63,7 +59,7 @@ def _curve(results: Results, who: str, metric: str, cell: Mapping[str, Any]) -> 
 
 def recorded(results: Results, who: str, **cell: Any) -> Floats:
     """The slots at which the curve was recorded."""
-    return _curve(results, who, "reward", cell)[0]
+    return curve(results, who, "reward", cell)[0]
 
 
 def values(results: Results, key: str) -> list[Any]:
@@ -75,7 +71,7 @@ def so_far(
     results: Results, who: str, at: float | None = None, metric: str = "reward", **cell: Any
 ) -> Floats:
     """Sum over the first ``at`` slots, or over all; shape [seeds]."""
-    slots, sums = _curve(results, who, metric, cell)
+    slots, sums = curve(results, who, metric, cell)
     if at is None:
         return sums[:, -1]
     return np.array([np.interp(at, slots, row) for row in sums])
@@ -89,23 +85,12 @@ def per_slot(
     return (end - so_far(results, who, first, metric, **cell)) / (last - first)
 
 
-def regret(results: Results, who: str, at: float | None = None, **cell: Any) -> Floats:
-    """Pseudo-regret (6): means of x*(t) less means of what was played; shape [seeds]."""
-    best = so_far(results, "omniscient", at, **cell)
-    return best - so_far(results, who, at, "mean_utility", **cell)
-
-
 def lead(
     results: Results, who: str, base: str, at: float | None = None, **cell: Any
 ) -> Estimate:
     """How much more ``who`` has earned than ``base``, in per cent."""
     a, b = so_far(results, who, at, **cell), so_far(results, base, at, **cell)
     return mean_and_interval(100 * (a / b - 1))
-
-
-def share(results: Results, who: str, **cell: Any) -> Floats:
-    """What was earned as a share of what the best choices for the true means earned, in %."""
-    return 100 * so_far(results, who, **cell) / so_far(results, OPTIMUM, **cell)
 
 
 def change(results: Results, who: str, key: str, first: Any, last: Any) -> Estimate:
@@ -140,7 +125,7 @@ def smallest_step(
 
 
 def smallest_lead(
-    results: Results, who: str, key: str, over: Iterable[str] = tuple(BASELINES.values())
+    results: Results, who: str, key: str, over: Iterable[str]
 ) -> Estimate:
     """The smallest lead over any of some policies at any value of a setting, in per cent."""
     return least(
@@ -157,34 +142,3 @@ def table(rows: Sequence[tuple[str, str, float | str, Estimate]]) -> pl.DataFram
         schema=["panel", "line", "x", "mean", "low", "high"], orient="row",
         infer_schema_length=None,
     )  # fmt: skip
-
-
-def curves(
-    panels: Mapping[str, Results], average: bool = False, lines: Sequence[str] = PLAYED
-) -> pl.DataFrame:
-    """What was earned up to each recorded slot, in all or on average per slot."""
-    rows = []
-    for panel, results in panels.items():
-        best = _curve(results, OPTIMUM, "reward", {})[1]
-        for who in lines:
-            slots, sums = _curve(results, who, "reward", {})
-            per = slots if average else np.ones_like(slots)
-            rows += [
-                (panel, who, x, from_optimum(ours / p, theirs / p))
-                for x, p, ours, theirs in zip(slots, per, sums.T, best.T)
-            ]
-    return table(rows)
-
-
-def points(
-    panels: Mapping[str, Results], key: str, lines: Sequence[str] = PLAYED
-) -> pl.DataFrame:
-    """What was earned in all, against a setting."""
-    return table([
-        (panel, who, float(x), from_optimum(*(
-            so_far(results, each, **{key: x}) for each in (who, OPTIMUM)
-        )))
-        for panel, results in panels.items()
-        for who in lines
-        for x in values(results, key)
-    ])  # fmt: skip

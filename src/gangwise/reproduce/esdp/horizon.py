@@ -13,6 +13,7 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above
+from gangwise.reproduce.esdp.measures import AOU, DISTANCE
 from gangwise.reproduce.esdp.study import (
     BASELINES,
     CAPACITY,
@@ -23,16 +24,7 @@ from gangwise.reproduce.esdp.study import (
     POLICIES,
     VERSIONS,
 )
-from gangwise.reproduce.measures import (
-    AOU,
-    DISTANCE,
-    from_optimum,
-    lead,
-    least,
-    recorded,
-    so_far,
-    table,
-)
+from gangwise.reproduce.measures import from_optimum, lead, least, recorded, so_far, table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,6 +16,7 @@ from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.fluctuating_speeds.sequences import DELTAS
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
+from gangwise.reproduce.esdp.measures import AOU, DISTANCE
 from gangwise.reproduce.esdp.study import (
     CAPACITY,
     OPTIMUM,
@@ -27,7 +28,7 @@ from gangwise.reproduce.esdp.study import (
     name_of,
     studies,
 )
-from gangwise.reproduce.measures import AOU, DISTANCE, from_optimum, lead, least, so_far, table
+from gangwise.reproduce.measures import from_optimum, lead, least, so_far, table
 
 if TYPE_CHECKING:
     import polars as pl

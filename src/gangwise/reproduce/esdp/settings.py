@@ -10,6 +10,7 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
+from gangwise.reproduce.esdp.measures import AOU, DISTANCE, points, share, smallest_lead
 from gangwise.reproduce.esdp.study import (
     BASELINES,
     CAPACITY,
@@ -21,19 +22,7 @@ from gangwise.reproduce.esdp.study import (
     name_of,
     studies,
 )
-from gangwise.reproduce.measures import (
-    AOU,
-    DISTANCE,
-    change,
-    lead,
-    least,
-    points,
-    share,
-    smallest_lead,
-    smallest_step,
-    so_far,
-    values,
-)
+from gangwise.reproduce.measures import change, lead, least, smallest_step, so_far, values
 from gangwise.scenarios.esdp import VARIATIONS
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.solvers import P3Solver
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
+from gangwise.reproduce.esdp.measures import regret
 from gangwise.reproduce.esdp.study import (
     OURS,
     PRINTED,
@@ -32,7 +33,7 @@ from gangwise.reproduce.esdp.study import (
     name_of,
     studies,
 )
-from gangwise.reproduce.measures import per_slot, recorded, regret, table
+from gangwise.reproduce.measures import per_slot, recorded, table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,6 +13,7 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below, near
+from gangwise.reproduce.esdp.measures import AOU, DISTANCE, curves
 from gangwise.reproduce.esdp.study import (
     BASELINES,
     CAPACITY,
@@ -25,17 +26,7 @@ from gangwise.reproduce.esdp.study import (
     name_of,
     studies,
 )
-from gangwise.reproduce.measures import (
-    AOU,
-    DISTANCE,
-    curves,
-    lead,
-    least,
-    per_slot,
-    recorded,
-    so_far,
-    table,
-)
+from gangwise.reproduce.measures import lead, least, per_slot, recorded, so_far, table
 
 if TYPE_CHECKING:
     import polars as pl
