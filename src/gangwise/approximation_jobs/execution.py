@@ -11,6 +11,7 @@ from gangwise.approximation_jobs.problem import ApproximationProblem
 from gangwise.approximation_jobs.table import Rows
 from gangwise.core.delivery import Mailbox
 from gangwise.core.errors import InfeasibleDecision
+from gangwise.kernels import approximation as kernels
 
 __all__ = ["Feedback", "Post", "tasks_of"]
 
@@ -74,19 +75,14 @@ def tasks_of(
                 f"table rows and {problem.M} machines"
             )
         machine, row = np.nonzero(x.T)
-    wrong = (row < 0) | (row >= C)
-    if C:
-        wrong |= rows.serial[np.where(wrong, 0, row)] == 0
-    if wrong.any():
-        n = int(wrong.argmax())
+    n = kernels.unfit(row, machine, rows.serial, available)
+    if n >= 0:
+        name = problem.machines[machine[n]]
+        if not available[machine[n]]:
+            raise InfeasibleDecision(f"slot {slot}: machine {name!r} is not available")
         raise InfeasibleDecision(
-            f"slot {slot}, machine {problem.machines[machine[n]]!r}: no active job has table row "
-            f"{row[n]}"
+            f"slot {slot}, machine {name!r}: no active job has table row {row[n]}"
         )
-    away = ~available[machine]
-    if away.any():
-        name = problem.machines[machine[int(away.argmax())]]
-        raise InfeasibleDecision(f"slot {slot}: machine {name!r} is not available")
     if problem.capacity is not None:
         _check_capacity(problem, problem.capacity, rows, slot, row, machine)
     return row, machine
@@ -118,6 +114,7 @@ class Post:
     """Feedback on its way; what arrives also tells how much work was done for jobs still there."""
 
     _mailbox: Mailbox[tuple[Feedback, Ints, Floats, Ints]] = field(default_factory=Mailbox)
+    _sums: Floats = field(default_factory=lambda: np.zeros(0))
 
     def send(
         self, rows: Rows, delay: int, feedback: Feedback, row: Ints, work: Floats
@@ -137,7 +134,8 @@ class Post:
         parcel = (feedback, row, work, rows.serial[row])
         arrived = []
         for each, row, work, serial in self._mailbox.exchange(feedback.slot, delay, parcel):
-            same = rows.serial[row] == serial  # the job may have left, and its row be another's
-            rows.told += np.bincount(row[same], work[same], minlength=rows.told.size)
+            if self._sums.size < rows.told.size:
+                self._sums = np.zeros(rows.told.size)
+            kernels.tell(row, work, serial, rows.serial, self._sums, rows.told)
             arrived.append(each)
         return tuple(arrived)

@@ -64,9 +64,9 @@ class PrimalDual:
         self.omega, self.spend = np.zeros(0), np.zeros(0)
         self.total, self._total_before = np.zeros(M), np.zeros(M)
         self.tau, self.holder = np.zeros(M), np.full(M, -1, np.int64)
-        self._space = np.zeros((2, kernels.STRIPE))
+        self._column = np.zeros(kernels.STRIPE)
         self._u = np.zeros((2, M))
-        self._grow(8)
+        self._grow(2 * kernels.FOUR)  # and twice as many whenever there are too few
 
     def _grow(self, more: int) -> None:
         J, M = len(self.rows) + more, self.prices.size
@@ -75,6 +75,7 @@ class PrimalDual:
         self.omega = np.concatenate((self.omega, np.zeros(more)))
         self.spend = np.concatenate((self.spend, np.zeros(more)))
         self._before = np.zeros((J, M))
+        self._stripe = np.zeros(J * kernels.STRIPE)
         self._part, self._y = np.zeros((J, kernels.STRIPE)), np.zeros(J)
         self._free, self._fixed = np.full(J, np.inf), np.zeros(J, np.int64)
 
@@ -123,8 +124,8 @@ class PrimalDual:
             self.holder[~there] = -1
         kernels.step(
             self._before, self.n, alpha * slopes, alpha * multipliers, rates, prices, self.exact,
-            self.shares, self.tau, self.total, self.spend, self._space, self._part, self._y,
-            self._free, self._fixed,
+            self.shares, self.tau, self.total, self.spend, self._column, self._stripe,
+            self._part, self._y, self._free, self._fixed,
         )  # fmt: skip
 
     def draw(self, rng: np.random.Generator, couple: bool) -> Ints:
@@ -136,5 +137,5 @@ class PrimalDual:
                 self.holder,
             )  # fmt: skip
         else:
-            kernels.fresh(self.shares, self.n, u[0], self._space[0], self.holder)
+            kernels.fresh(self.shares, self.n, u[0], self._column, self.holder)
         return np.where(self.holder >= 0, self.rows[self.holder], -1)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from gangwise.approximation_jobs.processes import RateProcess, RateStream
 from gangwise.core.errors import ScenarioError
+from gangwise.kernels import rates as kernels
 
 __all__ = [
     "BlockStream",
@@ -182,18 +183,10 @@ class _GammaStream(BlockStream):
         p, M = self.process, self.process.machines
         up = np.empty((BLOCK, M), dtype=np.bool_)
         share = np.empty((BLOCK, M)) if p.per_period else self.rng.random((BLOCK, M))
-        for t in range(BLOCK):
-            over = np.flatnonzero(self.left <= 0)
-            while over.size:
-                self.up[over] ^= True
-                self.left[over] += self._lengths(self.up[over])
-                if p.per_period:
-                    self.share[over] = self.rng.random(over.size)
-                over = over[self.left[over] <= 0]
-            up[t] = self.up
-            if p.per_period:
-                share[t] = self.share
-            self.left -= 1.0
+        kernels.periods(
+            self.rng, self.left, self.up, self.share, self._shape, self._scale, p.per_period,
+            np.empty(M, np.int64), up, share,
+        )  # fmt: skip
         low = np.where(up, p.up_rate[0], p.down_rate[0])
         high = np.where(up, p.up_rate[1], p.down_rate[1])
         rates: Floats = low + share * (high - low)

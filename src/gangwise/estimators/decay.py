@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from gangwise.core.errors import ScenarioError
 from gangwise.estimators.estimator import OfMemory
+from gangwise.kernels import estimators as kernels
 
 __all__ = ["Decay"]
 
@@ -51,14 +52,16 @@ class Decay(OfMemory):
     def _estimate(self, slot: int) -> Floats:
         total, plays = self.memory.totals, self.memory.weights
         everyone = float(total.sum()) / max(float(plays.sum()), 1.0)
-        mean = (total + self.pull * everyone) / (plays + self.pull)
-        age = np.maximum(slot - 1 - self._at, 0)
-        estimate = mean + (self._last - mean) * np.exp(-age / self.tau)
-        return np.where(self._at >= 0, estimate, self.prior)
+        fade = np.exp(-np.maximum(slot - 1 - self._at, 0) / self.tau)
+        kernels.faded(
+            total, plays, float(self.pull), everyone, self._last, self._at, fade,
+            float(self.prior), fade,
+        )
+        return fade
 
     def learn(self, slot: int, arms: Ints, values: Floats) -> None:
         """Late feedback counts towards the mean; the last value stays the latest one."""
         super().learn(slot, arms, values)
-        newer = self._at[arms] < slot
-        self._last[arms[newer]] = values[newer]
-        self._at[arms[newer]] = slot
+        arms = np.ascontiguousarray(arms, dtype=np.int64)
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        kernels.renew(arms, values, slot, self._last, self._at)

@@ -175,8 +175,7 @@ class Discounted(Memory):
 
     def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
         weight = self.discount ** (self.slot - slot - 1)
-        self._weight[arms] += weight
-        self._sum[arms] += weight * values
+        kernels.weigh(arms, values, float(weight), self._weight, self._sum)
 
 
 @dataclass(eq=False)

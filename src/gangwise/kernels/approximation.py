@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gangwise.kernels import Floats, Ints, kernel
 
-__all__ = ["execute", "gains", "moves", "slope", "slopes", "value"]
+__all__ = ["execute", "gains", "moves", "slope", "slopes", "tell", "unfit", "value"]
 
 Bools = npt.NDArray[np.bool_]
 
@@ -57,17 +57,27 @@ def slopes(
 
 
 @kernel
+def unfit(row: Ints, machine: Ints, serial: Ints, available: Bools) -> int:
+    """First task of a row without a job or on a machine that is away; −1 if there is none."""
+    for n in range(row.size):
+        j = row[n]
+        if j < 0 or j >= serial.size or serial[j] == 0 or not available[machine[n]]:
+            return n
+    return -1
+
+
+@kernel
 def execute(
     row: Ints, machine: Ints, price: Floats, rate: Floats, limit: Floats,
     cost: Floats, worked: Floats, kept: Bools,
-) -> float:
+) -> tuple[float, int]:
     """Run the tasks that budgets can pay, in the order given (Algorithm 1, lines 7–12).
 
     Task n of table row ``row[n]`` runs on ``machine[n]`` unless the row's cost would exceed its
     ``limit``; ``kept[n]`` says whether it ran. ``cost`` and ``worked`` [rows] are added to.
-    Returns what all of it cost.
+    Returns what all of it cost, and how many tasks did not run.
     """
-    spent = 0.0
+    spent, refused = 0.0, 0
     for n in range(row.size):
         j, p = row[n], price[machine[n]]
         kept[n] = cost[j] + p <= limit[j]
@@ -75,7 +85,26 @@ def execute(
             cost[j] += p
             worked[j] += rate[machine[n]]
             spent += p
-    return spent
+        else:
+            refused += 1
+    return spent, refused
+
+
+@kernel
+def tell(
+    row: Ints, work: Floats, serial: Ints, now: Ints, sums: Floats, told: Floats,
+) -> None:
+    """Add the work of each task to what its job has been told, if its row is still the job's.
+
+    ``serial`` [n] says whose the rows were, ``now`` [rows] whose they are. ``sums`` [rows] is work
+    space, all zeros before and after.
+    """
+    for n in range(row.size):
+        if now[row[n]] == serial[n]:
+            sums[row[n]] += work[n]
+    for j in range(sums.size):
+        told[j] += sums[j]
+        sums[j] = 0.0
 
 
 @kernel

@@ -3,8 +3,10 @@
 Matrices are [J, M], job by machine: the innermost loops run over machines, so that they are
 elementwise, become vector instructions, and add in the same order everywhere. Each is a function of
 few arrays: the compiler checks at run time that these do not overlap, and gives up on many.
-Machines are taken in stripes of ``STRIPE`` so that a stripe of all jobs stays in the cache. Only
-the first n rows are used.
+Machines are taken in stripes of ``STRIPE`` so that a stripe of all jobs stays in the cache; there
+the jobs lie one after the other, ``STRIPE`` numbers each, and passes that sum over jobs take
+``FOUR`` at once: with distances known to the compiler one read and one write of the sums serve all.
+Only the first n rows are used.
 
 (P4) for one machine is x_j = (y_j − τ)⁺ with the smallest τ ≥ 0 for which Σ_j x_j ≤ 1. The sum is
 convex and falls in τ, so Newton's method reaches the root from the left without overshooting, and a
@@ -20,6 +22,7 @@ from gangwise.kernels.projection import threshold_by_fixing
 __all__ = ["ITERATIONS", "STRIPE", "coupled", "drop", "fresh", "simplex", "step"]
 
 STRIPE = 128
+FOUR = 4  # jobs that are added up in one pass
 ITERATIONS = 12
 CLOSE = 1e-12  # of Σ x = 1
 
@@ -44,11 +47,15 @@ def _climb(x: Floats, rate: Floats, price: Floats, g: float, q: float, y: Floats
 
 @kernel
 def _above(y: Floats, tau: Floats, held: Floats, count: Floats) -> None:
-    """Add (y − τ)⁺ and how many of them are positive."""
-    for w in range(y.size):
-        over = max(y[w] - tau[w], 0.0)
-        held[w] += over
-        count[w] += 1.0 if over > 0.0 else 0.0
+    """Add (y − τ)⁺, and how many of them are positive, of ``FOUR`` jobs one after the other."""
+    for w in range(tau.size):
+        a = max(y[w] - tau[w], 0.0)
+        b = max(y[w + STRIPE] - tau[w], 0.0)
+        c = max(y[w + 2 * STRIPE] - tau[w], 0.0)
+        d = max(y[w + 3 * STRIPE] - tau[w], 0.0)
+        held[w] = held[w] + a + b + c + d
+        some = (1.0 if a > 0.0 else 0.0) + (1.0 if b > 0.0 else 0.0)
+        count[w] += some + (1.0 if c > 0.0 else 0.0) + (1.0 if d > 0.0 else 0.0)
 
 
 @kernel
@@ -72,64 +79,63 @@ def _newton(held: Floats, count: Floats, tau: Floats) -> int:
 
 
 @kernel
-def _shrink(y: Floats, tau: Floats, total: Floats) -> None:
-    """Make it x = (y − τ)⁺ in place, added to ``total``."""
-    for w in range(y.size):
-        x = max(y[w] - tau[w], 0.0)
-        y[w] = x
-        total[w] += x
-
-
-@kernel
-def _pay(x: Floats, price: Floats, part: Floats) -> None:
-    """Add p x to ``part``."""
+def _shrink(y: Floats, tau: Floats, price: Floats, x: Floats, part: Floats) -> None:
+    """Put x = (y − τ)⁺, and add p x to ``part``."""
     for w in range(x.size):
-        part[w] += price[w] * x[w]
+        share = max(y[w] - tau[w], 0.0)
+        x[w] = share
+        part[w] += price[w] * share
 
 
 @kernel
 def step(
     old: Floats, n: int, gain: Floats, toll: Floats, rate: Floats, price: Floats,
-    exact: bool, new: Floats, tau: Floats, total: Floats, spend: Floats, space: Floats,
-    part: Floats, y: Floats, free: Floats, fixed: Ints,
+    exact: bool, new: Floats, tau: Floats, total: Floats, spend: Floats, count: Floats,
+    stripe: Floats, part: Floats, y: Floats, free: Floats, fixed: Ints,
 ) -> int:
     """Get x(t) from x(t−1): y_j = x_j + gain_j θ̂_i − toll_j p_i (69), then (P4).
 
     ``gain`` [n] = α f_j' and ``toll`` [n] = α λ_j.
     Writes ``new`` [n, M], ``total`` [M] = Σ_j x_j and ``spend`` [n] = Σ_i p_i x_j^i; ``tau`` [M] is
     the last slot's τ and becomes this one's. ``exact`` asks for variable fixing throughout. Returns
-    how many columns were left to it. Work space: ``space`` [2, STRIPE], ``part`` [J, STRIPE],
-    ``y``, ``free`` (all infinite), ``fixed`` [J].
+    how many columns were left to it. Work space: ``stripe`` [J STRIPE], the unprojected values of
+    a stripe, for J a multiple of ``FOUR``; ``count`` [STRIPE], ``part`` [J, STRIPE], ``y``,
+    ``free`` (all infinite), ``fixed`` [J].
     """
     M, left = old.shape[1], 0
+    several = FOUR * STRIPE
+    end = (n + FOUR - 1) // FOUR * several
+    for w in range(n * STRIPE, end):  # jobs that make up the last four and hold nothing
+        stripe[w] = 0.0
     for j in range(n):
-        for w in range(STRIPE):
-            part[j, w] = 0.0
+        _clear(part[j], part[j])
     for a in range(0, M, STRIPE):
         b = min(a + STRIPE, M)
-        held, count, tau_, total_ = space[0, : b - a], space[1, : b - a], tau[a:b], total[a:b]
+        held, count_, tau_ = total[a:b], count[: b - a], tau[a:b]
         rate_, price_ = rate[a:b], price[a:b]
-        _clear(held, count)
         for j in range(n):
-            _climb(old[j, a:b], rate_, price_, gain[j], toll[j], new[j, a:b])
-            _above(new[j, a:b], tau_, held, count)
+            _climb(old[j, a:b], rate_, price_, gain[j], toll[j], stripe[j * STRIPE :])
+        _clear(held, count_)
+        for first in range(0, end, several):
+            _above(stripe[first : first + several], tau_, held, count_)
         for _ in range(0 if exact else ITERATIONS):
-            if _newton(held, count, tau_) == 0:
+            if _newton(held, count_, tau_) == 0:
                 break
-            _clear(held, count)
-            for j in range(n):
-                _above(new[j, a:b], tau_, held, count)
+            _clear(held, count_)
+            for first in range(0, end, several):
+                _above(stripe[first : first + several], tau_, held, count_)
         for w in range(b - a):
             done = abs(held[w] - 1.0) <= CLOSE or (tau_[w] == 0.0 and held[w] <= 1.0)
             if exact or not done:
                 for j in range(n):
-                    y[j] = new[j, a + w]
+                    y[j] = stripe[j * STRIPE + w]
                 tau_[w] = simplex(y, n, free, fixed)
+                held[w] = 0.0
+                for j in range(n):
+                    held[w] += max(y[j] - tau_[w], 0.0)
                 left += 1
-        _clear(total_, total_)
         for j in range(n):
-            _shrink(new[j, a:b], tau_, total_)
-            _pay(new[j, a:b], price_, part[j, : b - a])
+            _shrink(stripe[j * STRIPE :], tau_, price_, new[j, a:b], part[j])
     for j in range(n):
         spend[j] = 0.0
         for w in range(STRIPE):
