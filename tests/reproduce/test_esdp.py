@@ -12,9 +12,8 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate
 from gangwise.experiments.sweep import sweep
 from gangwise.fluctuating_speeds.offline import pseudo_regret
-from gangwise.reproduce import artefacts, expected
+from gangwise.reproduce import artefacts, expected, measures
 from gangwise.reproduce.artefact import Scale
-from gangwise.reproduce import measures
 from gangwise.reproduce.esdp import measures as esdp_measures
 from gangwise.reproduce.esdp.overhead import ESDPByProgramme
 from gangwise.reproduce.esdp.sequences import numbers_s
