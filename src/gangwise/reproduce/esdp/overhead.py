@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.registry import register
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
@@ -42,10 +41,6 @@ class ESDPByProgramme(ESDPAsPrinted):
         self, v: Floats, s: Floats, available: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
         return self._solver.solve(v, s, available=available, method="dp").x
-
-
-register("policy", PROGRAMME, ESDPByProgramme, "the printed ESDP by its dynamic programme",
-         "fluctuating_speeds")  # fmt: skip
 
 
 def _experiments(scale: Scale) -> Sequence[Experiment]:
