@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gangwise.gain_overhead import GainOverheadFamily, project, project_as_printed
 from gangwise.gain_overhead.ascent import Ascent
 from tests.conftest import tiny
-from tests.reference.gain_overhead import Plain, project_block
+from tests.reference.gain_overhead import Plain, project_block, project_block_as_printed
 
 HAND = [  # z, a, c, projection
     ((1, 1), (5, 5), 10, (1, 1)),
@@ -98,6 +98,20 @@ def test_whole_problems_agree_with_the_plain_twin():
         assert expected.keys() == got.keys()
         for place, v in expected.items():
             assert got[place] == pytest.approx(v, abs=1e-9)
+
+
+def test_whole_problems_are_projected_as_printed():
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        problem = GainOverheadFamily().fuzz(rng).problem
+        z = rng.normal(0, 8, problem.shape)
+        z[rng.random(problem.shape) < 0.2] = 3.0  # ties
+        printed = project_as_printed(problem, z)
+        for r, k in np.ndindex(problem.cluster.capacity.shape):
+            rows = slice(problem.channels.starts[r], problem.channels.starts[r + 1])
+            a = problem.requests[problem.channels.job_type[rows], k]
+            expected = project_block_as_printed(z[rows, k], a, problem.cluster.capacity[r, k])
+            np.testing.assert_allclose(printed[rows, k], expected, atol=1e-9)
 
 
 finite = st.floats(-50, 50, allow_nan=False)

@@ -48,6 +48,31 @@ def project_block(z, a, c):
     return clipped(high)
 
 
+def project_block_as_printed(z, a, c):
+    """Steps 7-31 of Algorithm 1 with sets, S emptied before every pass and B2 put to zero."""
+    entries = sorted(range(len(z)), key=lambda l: -z[l])
+    y, b1 = [0.0] * len(z), []
+    while True:
+        b3 = [l for l in entries if l not in b1]
+        y = [a[l] if l in b1 else 0.0 for l in range(len(z))]
+        while b3:
+            half_rho = (sum(z[l] for l in b3) - c + sum(a[l] for l in b1)) / len(b3)  # (13)
+            dropped = []
+            for position, l in enumerate(b3):
+                y[l] = z[l] - half_rho
+                if y[l] < 0:
+                    dropped = b3[position:]
+                    break
+            for l in dropped:
+                y[l] = 0.0
+            b3 = [l for l in b3 if l not in dropped]
+            if not dropped:
+                break
+        if b1 or not entries or y[entries[0]] <= a[entries[0]]:
+            return y
+        b1 = entries[:1]
+
+
 class Plain:
     """A problem unpacked into plain lists."""
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.gain_overhead.problem import GainOverheadProblem
-from gangwise.kernels.projection import ascend, project_block_as_printed
+from gangwise.kernels import projection
+from gangwise.kernels.projection import ascend
 from gangwise.kernels.reward import gradient, overhead_prices
 
 __all__ = ["Ascent", "project", "project_as_printed"]
@@ -120,18 +121,10 @@ def project_as_printed(problem: GainOverheadProblem, z: Floats) -> Floats:
     first entry may reach its request (z = (10, 9, 1), a = (4, 4, 4), c = 9 gives (4, 5, 0), not
     (4, 4, 1)).
     """
-    y = np.zeros(problem.shape)
-    starts = problem.channels.starts
-    requests = problem.requests[problem.channels.job_type]
-    for r in range(len(starts) - 1):
-        rows = slice(starts[r], starts[r + 1])
-        for k in range(problem.shape[1]):
-            block = np.ascontiguousarray(z[rows, k], dtype=np.float64)
-            order = np.argsort(-block, kind="stable")
-            out = np.empty_like(block)
-            project_block_as_printed(
-                block, np.ascontiguousarray(requests[rows, k]),
-                problem.cluster.capacity[r, k], order, out,
-            )  # fmt: skip
-            y[rows, k] = out
+    y = np.empty(problem.shape)
+    projection.project_as_printed(
+        np.ascontiguousarray(z, dtype=np.float64), problem.requests, problem.cluster.capacity,
+        problem.channels.starts, problem.channels.job_type, y,
+        np.empty(problem.L, dtype=np.int64), np.empty((3, problem.L)),
+    )  # fmt: skip
     return y

@@ -14,7 +14,7 @@ import math
 
 from gangwise.kernels import Floats, Ints, kernel
 
-__all__ = ["ascend", "project_block_as_printed", "threshold_by_fixing"]
+__all__ = ["ascend", "project_as_printed", "threshold_by_fixing"]
 
 
 @kernel
@@ -140,7 +140,7 @@ def ascend(
 
 
 @kernel
-def project_block_as_printed(
+def _project_block_as_printed(
     z: Floats, a: Floats, c: float, order: Ints, y: Floats,
 ) -> None:
     """Steps 7–30 of Algorithm 1 for one server and device type, read as charitably as it allows.
@@ -180,3 +180,30 @@ def project_block_as_printed(
             fill = 1
         else:
             return
+
+
+@kernel
+def project_as_printed(
+    z: Floats, requests: Floats, capacity: Floats, starts: Ints, job_type: Ints, y: Floats,
+    order: Ints, work: Floats,
+) -> None:
+    """Steps 5–31 of Algorithm 1: every server and device type of ``z`` [E, K] into ``y`` [E, K].
+
+    ``requests`` [L, K] bound the entries, ``capacity`` [R, K] their sums. ``order`` [L] and
+    ``work`` [3, L] are work space.
+    """
+    block, a, out = work[0], work[1], work[2]
+    for r in range(starts.shape[0] - 1):
+        first, n = starts[r], starts[r + 1] - starts[r]
+        for k in range(z.shape[1]):
+            for i in range(n):
+                block[i] = z[first + i, k]
+                a[i] = requests[job_type[first + i], k]
+                at = i  # sorted by insertion: few entries, and equal ones keep their order
+                while at > 0 and block[order[at - 1]] < block[i]:
+                    order[at] = order[at - 1]
+                    at -= 1
+                order[at] = i
+            _project_block_as_printed(block[:n], a[:n], capacity[r, k], order[:n], out[:n])
+            for i in range(n):
+                y[first + i, k] = out[i]
