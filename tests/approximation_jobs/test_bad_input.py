@@ -7,11 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from gangwise import ScenarioError, create_policy
+from gangwise import ScenarioError, create_policy, simulate
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.approximation_jobs.processes import IidRates, Outage, ReplayedJobs, ReplayedRates
+from gangwise.approximation_jobs.processes import (
+    IidRates,
+    Outage,
+    PoissonJobs,
+    ReplayedJobs,
+    ReplayedRates,
+)
+from gangwise.approximation_jobs.utilities import Own, Saturating
 from gangwise.core.simulation import Simulation
+from gangwise.estimators import Oracle
 from tests.approximation_jobs.made import instance, started
 from tests.test_cli import gangwise
 
@@ -125,3 +133,51 @@ def test_what_was_learned_before_an_outage_is_still_known_after_it():
     mean = earned / played
     expected = np.minimum(1.0, mean + 2 * (np.sqrt(gamma * mean / played) + gamma / played))
     np.testing.assert_allclose(simulation.policy._rates.estimate(40), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("policy", ["opm", "opm-general", "utility-per-price"])
+def test_a_job_that_gains_nothing_any_more_stops_nobody(policy):
+    """exp(-work) is 0 in floating point from work 746 on: slopes have no largest one then."""
+    done = Job("a", 0, 1500, 3000.0, Saturating(1.0, 0.5))
+    run = simulate(instance([done], rates=[[0.9, 0.9]]), create_policy(policy), 900, 0)
+    assert run.rewards.sum() == pytest.approx(1.0)
+
+
+def test_a_slope_of_ones_own_that_is_no_number_names_the_job():
+    job = Job("a", 0, 9, 9.0, Own(lambda work: work, lambda work: math.nan))
+    with pytest.raises(ScenarioError, match=r"job 'a': the slope .* is nan"):
+        simulate(instance([job], rates=[[0.9, 0.9]]), create_policy("opm"), 5, 0)
+
+
+def test_rates_of_an_estimator_of_ones_own_that_are_no_numbers_are_refused():
+    policy = create_policy("opm", estimator=Oracle([math.nan, 0.5]))
+    with pytest.raises(ScenarioError, match="rates must be finite numbers; found nan"):
+        simulate(instance([Job("a", 0, 9, 9.0)], rates=[[0.9, 0.9]]), policy, 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dual": math.nan}, "dual is nan"),
+        ({"mu": math.nan}, "mu is nan"),
+        ({"mu": -1.0}, "mu is -1.0"),
+        ({"delta": 0.0}, r"delta in \(0, 1\)"),
+        ({"epsilon": 1.0}, r"epsilon lies in \[0, 1\)"),
+    ],
+)
+def test_parameters_of_opm(settings, message):
+    with pytest.raises(ScenarioError, match=message):
+        create_policy("opm", **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pace": (4.0, 1.0)}, "pace is"),
+        ({"value": (0.0, 1.0)}, "value is"),
+        ({"beta": 1.5}, "beta is 1.5"),
+    ],
+)
+def test_ranges_of_poisson_jobs(settings, message):
+    with pytest.raises(ScenarioError, match=message):
+        PoissonJobs(0.3, **settings)

@@ -5,6 +5,7 @@ import pytest
 
 from gangwise import Channels, Cluster, DeviceType, JobType, ScenarioError, Server
 from gangwise.core.cluster import request_matrix
+from gangwise.gain_overhead import GainOverheadProblem, Utilities
 from tests.conftest import tiny
 
 
@@ -87,3 +88,25 @@ def test_a_job_type_without_channels_is_refused():
 def test_problems_are_checked(change, message):
     with pytest.raises(ScenarioError, match=message):
         tiny(**{"a": [[1.0, 1.0]], "c": [[2.0, 2.0]], **change})
+
+
+def test_channels_name_what_is_astray():
+    with pytest.raises(ScenarioError, match="names job type -1; there are 1"):
+        Channels([0, -1], [0, 0], (1, 1))
+    with pytest.raises(ScenarioError, match="names server 4; there are 2"):
+        Channels([0, 0], [0, 4], (1, 2))
+    with pytest.raises(ScenarioError, match="a job type and a server each"):
+        Channels([0], [0, 1], (1, 2))
+
+
+def test_arrays_of_the_caller_stay_the_callers():
+    capacity, requests, alpha = np.ones((2, 1)), np.ones((1, 1)), np.ones((2, 1))
+    cluster = Cluster(capacity, ("gpu",))
+    channels = Channels.of_mask(np.ones((1, 2), dtype=bool))
+    problem = GainOverheadProblem(
+        cluster, requests, channels, Utilities.of("log", alpha), np.zeros(1)
+    )
+    for given in (capacity, requests, alpha):
+        given[0, 0] = 9.0
+    assert cluster.capacity[0, 0] == problem.requests[0, 0] == 1.0
+    assert problem.utilities.alpha[0, 0] == 1.0

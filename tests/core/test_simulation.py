@@ -89,6 +89,9 @@ def test_a_torn_or_foreign_checkpoint_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(StoreError, match="not a whole gangwise checkpoint"):
         Simulation.load(path)
+    path.write_bytes(b"cgangwise.a_module_that_moved\nName\n.")
+    with pytest.raises(StoreError, match="a_module_that_moved"):
+        Simulation.load(path)
     path.write_text("hello")
     with pytest.raises(StoreError):
         Simulation.load(path)
@@ -183,3 +186,28 @@ def test_progress_tells_the_end():
     told = []
     Simulation(instance(), create_policy("drf"), 40, 0).run(progress=told.append)
     assert told[-1] == 40
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "1"])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(ScenarioError, match="seed is"):
+        Streams.of(seed)
+
+
+def test_half_a_slot_cannot_be_played():
+    with pytest.raises(ScenarioError, match=r"whole number; 2\.5 were asked for"):
+        Simulation(instance(), create_policy("drf"), 2.5, 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["ogasched-default-v1", "ogasched-gang-small-v1", "esdp-default-v1",
+             "esdp-gang-small-v1", "opm-theorem-v1"],
+)  # fmt: skip
+def test_an_unknown_comparator_is_named_before_anything_is_computed(name):
+    with pytest.raises(UnknownName, match="comparator named 'bst'"):
+        create_scenario(name).instance(0).comparator("bst", 10**9, 0)
+
+
+def test_a_sample_has_a_slot():
+    with pytest.raises(ScenarioError, match="sample of 0 slots"):
+        instance().comparator("per_slot_optimum", 5, 0, sample=0)

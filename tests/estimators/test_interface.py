@@ -85,7 +85,7 @@ every = pytest.mark.parametrize("name", ESTIMATORS)
 
 
 @every
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(story=stories())
 def test_estimates_are_the_plain_ones(name, story):
     """Late, lost and out-of-order feedback included."""
@@ -99,7 +99,7 @@ def test_estimates_are_the_plain_ones(name, story):
 
 
 @every
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(story=stories(), order=st.permutations(range(N)))
 def test_arms_by_other_names_have_the_same_estimates(name, story, order):
     order = np.array(order)
@@ -109,7 +109,7 @@ def test_arms_by_other_names_have_the_same_estimates(name, story, order):
 
 
 @every
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(story=stories())
 def test_estimates_lie_in_their_range_and_arms_never_played_invite(name, story):
     """Within [0, 1]; what nothing is known of is no worse than the mean of all that is known."""
@@ -141,7 +141,7 @@ def test_what_one_arm_brings_says_nothing_of_another(name):
 
 
 @pytest.mark.parametrize("name", [n for n in ESTIMATORS if n != "change-point"])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(story=stories(), seed=st.integers(0, 99))
 def test_the_order_in_which_slots_are_told_does_not_matter(name, story, seed):
     """All but ``change-point``, whose test goes by the order."""

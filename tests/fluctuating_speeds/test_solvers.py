@@ -175,7 +175,7 @@ def test_what_is_not_available_is_not_read():
     assert solution.x.tolist() == [False, True]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1))
 def test_properties(seed):
     rng = np.random.default_rng(seed)

@@ -98,6 +98,21 @@ def test_mistakes_are_named(tmp_path, old, new, message):
     assert "scenario.toml" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("base = 3", "base is 3; it must be a text"),
+        ('base = "ogasched-default-v1"\nsettings = 5', "settings is 5; it must be a table"),
+        ("trace = 3", "trace is 3; it must be a text"),
+        ('trace = "x"\nfamily = 3', "family is 3; it must be a text"),
+        ('trace = "x"\nsettings = []', "settings is .*; it must be a table"),
+    ],
+)
+def test_entries_of_another_kind_are_named(tmp_path, text, message):
+    with pytest.raises(ScenarioError, match=message):
+        read_scenario(write(tmp_path, text))
+
+
 def test_settings_need_a_base(tmp_path):
     with pytest.raises(ScenarioError, match="base"):
         read_scenario(write(tmp_path, GOOD), {"servers": 3})

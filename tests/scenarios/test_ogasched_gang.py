@@ -42,10 +42,26 @@ def test_equal_and_different_tasks():
     assert len(np.unique(mixed.task_requests, axis=0)) > mixed.Q / 2
 
 
-@pytest.mark.parametrize("setting", [{"share": (0.5, 1.5)}, {"alpha": (0, 1)}, {"tasks": (4, 2)}])
-def test_settings_that_make_no_sense(setting):
-    with pytest.raises(ScenarioError):
-        create_scenario("ogasched-gang-v1", **setting)
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("ogasched-gang-v1", "share", (0.5, 1.5)),
+        ("ogasched-gang-v1", "alpha", (0, 1)),
+        ("ogasched-gang-v1", "alpha", (1, float("inf"))),
+        ("ogasched-gang-v1", "tasks", (4, 2)),
+        ("ogasched-gang-v1", "most", ()),
+        ("esdp-gang-v1", "share", (0.5, 1.5)),
+        ("esdp-gang-v1", "mean", (0.0, 1.0)),
+        ("esdp-gang-v1", "most", ()),
+        ("ogasched-default-v1", "beta", (0.5, float("inf"))),
+        ("ogasched-default-v1", "most", ()),
+        ("esdp-default-v1", "mean", (0.1, float("inf"))),
+        ("esdp-default-v1", "requests", (2, 1)),
+    ],
+)
+def test_settings_that_make_no_sense(name, setting, value):
+    with pytest.raises(ScenarioError, match=setting):
+        create_scenario(name, **{setting: value})
 
 
 def test_a_setting_that_does_not_exist():

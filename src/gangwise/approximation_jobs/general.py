@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gangwise.approximation_jobs.environment import Feedback, Observation
 from gangwise.approximation_jobs.problem import ApproximationProblem
 from gangwise.approximation_jobs.rounding import plan_capacity, round_dependent
-from gangwise.approximation_jobs.slopes import slopes_at
+from gangwise.approximation_jobs.slopes import relative, slopes_at
 from gangwise.core.errors import ScenarioError
 from gangwise.core.policy import Timing
 from gangwise.estimators import Estimator, make_estimator
@@ -158,8 +158,8 @@ class OPMGeneral:
         for name in ("alpha", "floor"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ScenarioError(f"{name} is {getattr(self, name)}; it must be positive")
-        if not self.dual >= 0:
-            raise ScenarioError(f"dual is {self.dual}; it must not be negative")
+        if not (math.isfinite(self.dual) and self.dual >= 0):
+            raise ScenarioError(f"dual is {self.dual}; it must be finite and not negative")
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
         """Forget everything."""
@@ -221,9 +221,8 @@ class OPMGeneral:
         least = self.floor * jobs.budget[rows] / (life * self._price)
         at = np.maximum(jobs.work[rows] / np.maximum(t - jobs.arrival[rows], 1), least)
         slopes = slopes_at(jobs, rows, at * life if self.objective == "total" else at)
-        slopes = slopes / slopes.max()
-        gradient = np.outer(slopes, self._rates.estimate(t)) - np.outer(multipliers, prices)
-        return self._shares[rows] + self.alpha * gradient
+        gains = np.outer(relative(slopes), self._rates.estimate(t))
+        return self._shares[rows] + self.alpha * (gains - np.outer(multipliers, prices))
 
     def _place(self, observation: Observation, rows: Ints, y: Floats) -> npt.NDArray[np.bool_]:
         """(P5) and the rounding, shape [n, M]."""

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from gangwise.approximation_jobs.environment import Feedback, Observation
 from gangwise.approximation_jobs.primal_dual import PrimalDual
 from gangwise.approximation_jobs.problem import ApproximationProblem
-from gangwise.approximation_jobs.slopes import slopes_at
+from gangwise.approximation_jobs.slopes import relative, slopes_at
 from gangwise.approximation_jobs.table import JobTable
 from gangwise.core.errors import ScenarioError
 from gangwise.core.policy import Timing
@@ -123,8 +123,14 @@ class OPM:
         for name in ("alpha", "floor"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ScenarioError(f"{name} is {getattr(self, name)}; it must be positive")
-        if min(self.dual, 0.0 if self.mu is None else self.mu) < 0 or not 0 <= self.epsilon < 1:
-            raise ScenarioError("dual and mu must not be negative, and epsilon lies in [0, 1)")
+        for name in ("dual", "mu"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise ScenarioError(f"{name} is {value}; it must be finite and not negative")
+        if not (0 <= self.epsilon < 1 and 0 < self.delta < 1):
+            raise ScenarioError(
+                f"epsilon lies in [0, 1) and delta in (0, 1); got {self.epsilon} and {self.delta}"
+            )
         self._estimator(1.0)
 
     def _estimator(self, gamma: float) -> Estimator:
@@ -164,8 +170,8 @@ class OPM:
         target = (1.0 - self.epsilon) * self._target(jobs, rows, t)
         multipliers = state.multipliers(target, self._mu)
         slopes = self._slopes(jobs, rows, t)
-        if self.unit == "largest" and slopes.size:
-            slopes = slopes / slopes.max()
+        if self.unit == "largest":
+            slopes = relative(slopes)
         state.climb(slopes, multipliers, rates, self._alpha, observation.available)
         if self.history == "expected":
             self._expected[rows] += state.shares[: state.n] @ rates

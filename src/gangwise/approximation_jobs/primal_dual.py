@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.errors import ScenarioError
 from gangwise.kernels import opm as kernels
 
 __all__ = ["PrimalDual"]
@@ -113,7 +114,18 @@ class PrimalDual:
     def climb(
         self, slopes: Floats, multipliers: Floats, rates: Floats, alpha: float, there: Bools
     ) -> None:
-        """x(t) by (18)/(69) and the projection (19)/(P4); machines that are away get 0."""
+        """x(t) by (18)/(69) and the projection (19)/(P4); machines that are away get 0.
+
+        Raises
+        ------
+        ScenarioError
+            For slopes, multipliers or rates that are not finite, which have no projection.
+        """
+        for what, numbers in (("slopes", slopes), ("multipliers", multipliers), ("rates", rates)):
+            if not np.isfinite(numbers).all():
+                raise ScenarioError(
+                    f"{what} must be finite numbers; found {numbers[~np.isfinite(numbers)][0]}"
+                )
         self.shares, self._before = self._before, self.shares
         self.total, self._total_before = self._total_before, self.total
         prices = self.prices

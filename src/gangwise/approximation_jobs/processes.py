@@ -213,6 +213,10 @@ class PoissonJobs:
             raise ScenarioError(f"arrival rate is {self.rate}; it must not be negative")
         if not (np.isfinite(self.lifetime) and self.lifetime >= 1):
             raise ScenarioError(f"mean lifetime is {self.lifetime}; it must be a slot or more")
+        for name, (low, high) in (("pace", self.pace), ("value", self.value)):
+            if not 0 < low <= high < np.inf:
+                raise ScenarioError(f"{name} is {(low, high)}; it must be a positive range")
+        Power(beta=self.beta)  # raises for a power that is not concave
 
     def stream(self, rng: np.random.Generator) -> JobStream:
         """Start one realisation."""

@@ -159,7 +159,7 @@ class GammaPeriods:
 class _GammaStream(BlockStream):
     def __init__(self, process: GammaPeriods, rng: np.random.Generator):
         super().__init__(process.machines)
-        self.process, self.rng, self.slot = process, rng, 0
+        self.process, self.rng = process, rng
         M, p = process.machines, process
         self._shape = np.array([p.down[0], p.up[0]])
         self._scale = np.array([p.down[1], p.up[1]]) * p.time_scale

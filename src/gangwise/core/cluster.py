@@ -125,7 +125,7 @@ class Cluster:
     units: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        capacity = np.ascontiguousarray(self.capacity, dtype=np.float64)
+        capacity = np.array(self.capacity, dtype=np.float64, order="C")
         if capacity.ndim != 2 or 0 in capacity.shape:
             raise ScenarioError(
                 "capacity must be a table of servers by device types with at least one of each; "
@@ -201,9 +201,17 @@ class Channels:
         L, R = self.shape
         job_type = np.ascontiguousarray(self.job_type, dtype=np.int64)
         server = np.ascontiguousarray(self.server, dtype=np.int64)
+        if job_type.ndim != 1 or job_type.shape != server.shape:
+            raise ScenarioError(
+                f"channels need a job type and a server each; got {job_type.shape} job types and "
+                f"{server.shape} servers"
+            )
         for what, index, size in (("job type", job_type, L), ("server", server, R)):
-            if index.size and (index.min() < 0 or index.max() >= size):
-                raise ScenarioError(f"a channel names {what} {index.max()}; there are {size}")
+            astray = index[(index < 0) | (index >= size)]
+            if astray.size:
+                raise ScenarioError(
+                    f"a channel names {what} {astray[0]}; there are {size}, counted from 0"
+                )
         order = np.lexsort((job_type, server))
         job_type, server = job_type[order], server[order]
         twice = np.flatnonzero((np.diff(job_type) == 0) & (np.diff(server) == 0))

@@ -13,9 +13,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.errors import ScenarioError
 from gangwise.core.policy import Timing
 
-__all__ = ["Comparator", "Environment", "Instance", "Outcome", "Scenario"]
+__all__ = ["Comparator", "Environment", "Instance", "Outcome", "Scenario", "evenly_spaced"]
 
 FeedbackT = TypeVar("FeedbackT", covariant=True)
 
@@ -73,6 +74,21 @@ class Comparator:
     rewards: npt.NDArray[np.float64]
     gap: float = 0.0
     bounds: Mapping[str, float] = field(default_factory=dict)
+
+
+def evenly_spaced(slots: int, sample: int | None) -> npt.NDArray[np.int64]:
+    """The slots that a comparator is evaluated on: all, or ``sample`` of them, ends included.
+
+    Examples
+    --------
+    >>> evenly_spaced(10, 4), evenly_spaced(3, None)
+    (array([0, 3, 6, 9]), array([0, 1, 2]))
+    """
+    if sample is not None and sample < 1:
+        raise ScenarioError(f"a sample of {sample} slots was asked for; it has at least one")
+    if sample is None or sample >= slots:
+        return np.arange(slots)
+    return np.unique(np.linspace(0, slots - 1, sample).round().astype(np.int64))
 
 
 class Instance(Protocol):

@@ -33,7 +33,7 @@ from gangwise.core.streams import Streams
 
 __all__ = ["Interrupted", "Simulation", "simulate"]
 
-FORMAT = "gangwise-simulation-1"
+FORMAT = "gangwise-simulation-2"
 
 
 class Interrupted(KeyboardInterrupt):
@@ -74,8 +74,10 @@ class Simulation:
     nanoseconds: npt.NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.slots < 1:
-            raise ScenarioError(f"a run needs at least one slot; {self.slots} were asked for")
+        if not hasattr(self.slots, "__index__") or self.slots < 1:
+            raise ScenarioError(
+                f"a run needs at least one slot, and a whole number; {self.slots} were asked for"
+            )
         self.name = self.name or type(self.policy).__name__
         family = getattr(self.policy, "family", self.instance.family)
         if family != self.instance.family:
@@ -182,7 +184,7 @@ class Simulation:
                 marker, simulation = pickle.load(file)
         except OSError as error:
             raise StoreError(f"cannot read the checkpoint {path}: {error}") from error
-        except (pickle.UnpicklingError, EOFError, AttributeError, ValueError, TypeError) as error:
+        except Exception as error:  # a pickle that is damaged, or of code that moved, raises any
             raise StoreError(
                 f"{path} is not a whole gangwise checkpoint ({error}); delete it to start afresh"
             ) from error

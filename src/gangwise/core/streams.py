@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gangwise.core.errors import ScenarioError
+
 __all__ = ["Streams"]
 
 
@@ -26,6 +28,11 @@ class Streams:
     def of(cls, seed: int) -> Streams:
         """Spawn the streams of a seed.
 
+        Raises
+        ------
+        ScenarioError
+            For a seed that is negative or no whole number.
+
         Examples
         --------
         >>> a, b = Streams.of(7), Streams.of(7)
@@ -33,4 +40,6 @@ class Streams:
         >>> bool((a.workload.random(3) == b.workload.random(3)).all())
         True
         """
+        if not hasattr(seed, "__index__") or seed < 0:
+            raise ScenarioError(f"seed is {seed!r}; it must be a whole number, zero or larger")
         return cls(*(np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)))

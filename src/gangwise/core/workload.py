@@ -49,6 +49,17 @@ class Workload(Protocol):
         """Start one realisation."""
 
 
+def _whole(value: npt.ArrayLike, what: str) -> Ints:
+    """A copy as whole numbers, read-only."""
+    given = np.asarray(value)
+    with np.errstate(invalid="ignore"):  # NaN is found below
+        array = np.array(given, dtype=np.int64, ndmin=1, order="C")
+    if given.dtype.kind not in "iub" and not np.array_equal(array, np.atleast_1d(given)):
+        raise ScenarioError(f"{what} must be whole numbers; got {given.dtype} values")
+    array.setflags(write=False)
+    return array
+
+
 def _probabilities(value: npt.ArrayLike, what: str, L: int | None = None) -> Floats:
     array = np.array(value, dtype=np.float64, ndmin=1)
     if L is not None and array.size == 1:
@@ -83,10 +94,9 @@ class BinomialArrivals:
     most: Ints
 
     def __post_init__(self) -> None:
-        most = np.array(self.most, dtype=np.int64, ndmin=1)
+        most = _whole(self.most, "most jobs per slot")
         if most.ndim != 1 or (most < 1).any():
             raise ScenarioError(f"most jobs per slot must be 1 or more for each type; got {most}")
-        most.setflags(write=False)
         probability = _probabilities(self.probability, "arrival probability", most.size)
         object.__setattr__(self, "probability", probability)
         object.__setattr__(self, "most", most)
@@ -191,15 +201,15 @@ class ReplayedArrivals:
     repeat: bool = False
 
     def __post_init__(self) -> None:
-        counts = np.ascontiguousarray(self.counts, dtype=np.int64)
+        counts = _whole(self.counts, "replayed arrivals")
         if counts.ndim != 2 or 0 in counts.shape or (counts < 0).any():
             raise ScenarioError(
                 "replayed arrivals must be a table of slots by job types with counts of zero or "
                 f"more; its shape is {counts.shape}"
             )
-        counts.setflags(write=False)
         object.__setattr__(self, "counts", counts)
-        _probabilities(self.keep, "keep")
+        if not 0 <= self.keep <= 1:
+            raise ScenarioError(f"keep is {self.keep}; a probability lies in [0, 1]")
 
     @property
     def most(self) -> Ints:

@@ -59,8 +59,8 @@ class UCB(OfMemory):
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.gamma >= 0:
-            raise ScenarioError(f"gamma is {self.gamma}; it must not be negative")
+        if not (math.isfinite(self.gamma) and self.gamma >= 0):
+            raise ScenarioError(f"gamma is {self.gamma}; it must be finite and not negative")
 
     def _estimate(self, slot: int) -> Floats:
         return upper_bound(self.memory.totals, self.memory.weights, self.gamma)

@@ -8,7 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.errors import ScenarioError
-from gangwise.fluctuating_speeds.speeds import normal_clipped_mean
+from gangwise.fluctuating_speeds.speeds import (
+    normal_clipped_mean,
+    per_channel,
+    require_spread,
+)
 
 __all__ = ["PiecewiseSpeeds", "WavingSpeeds"]
 
@@ -41,11 +45,13 @@ class PiecewiseSpeeds:
     def __post_init__(self) -> None:
         levels = np.array(self.levels, dtype=np.float64)
         begins = np.array(self.begins, dtype=np.int64, ndmin=1)
-        if levels.ndim != 2 or 0 in levels.shape or not (levels >= 0).all():
+        if levels.ndim != 2 or 0 in levels.shape:
             raise ScenarioError(
-                "levels must be a table of pieces by channels with means of zero or more; its "
-                f"shape is {levels.shape}"
+                f"levels must be a table of pieces by channels; its shape is {levels.shape}"
             )
+        for piece, means in enumerate(levels):
+            per_channel(means, f"mean utility in piece {piece}", 0.0, 1e6)
+        require_spread(self.spread)
         if begins.shape != levels.shape[:1] or begins[0] != 0 or (np.diff(begins) <= 0).any():
             raise ScenarioError(
                 f"pieces must begin at increasing slots, the first at 0; got {begins.tolist()} for "
@@ -101,10 +107,11 @@ class WavingSpeeds:
     spread: float = 0.5
 
     def __post_init__(self) -> None:
-        mean = np.array(self.mean, dtype=np.float64, ndmin=1)
+        mean = per_channel(self.mean, "mean utility", 0.0, 1e6)
         phase = np.array(self.phase, dtype=np.float64, ndmin=1)
-        if mean.shape != phase.shape or not (mean >= 0).all() or not np.isfinite(phase).all():
-            raise ScenarioError("each channel needs a mean of zero or more and a finite phase")
+        if mean.shape != phase.shape or not np.isfinite(phase).all():
+            raise ScenarioError(f"each of {mean.size} channels needs a finite phase; got {phase}")
+        require_spread(self.spread)
         if not 0 <= self.amplitude <= 1 or self.period < 1:
             raise ScenarioError(
                 f"amplitude must lie in [0, 1] and period be a slot or more; got {self.amplitude} "

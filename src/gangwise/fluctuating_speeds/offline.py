@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.environment import Comparator
+from gangwise.core.environment import Comparator, evenly_spaced
 from gangwise.fluctuating_speeds.solvers import P3Solver
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def omniscient(
     regimes = np.array([instance.speeds.regime(t) for t in range(slots)], dtype=np.int64)
     keys = np.column_stack([regimes, (arrivals != 0).astype(np.int64)])
     if sample is not None and len(np.unique(keys, axis=0)) > PROGRAMMES_PER_SAMPLE * sample:
-        size = min(slots, PROGRAMMES_PER_SAMPLE * sample)
-        chosen = np.unique(np.linspace(0, slots - 1, size).round().astype(np.int64))
+        chosen = evenly_spaced(slots, PROGRAMMES_PER_SAMPLE * sample)
     solver = P3Solver(problem.requests, problem.cluster.capacity)
     nothing = np.zeros(problem.E)
     solved: dict[bytes, tuple[npt.NDArray[np.bool_], float, float]] = {}

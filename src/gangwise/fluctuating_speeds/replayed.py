@@ -43,7 +43,7 @@ class ReplayedSpeeds:
     slots: int = 2000
 
     def __post_init__(self) -> None:
-        kept = [per_channel(s, f"measured utility of channel {e}", 0.0, 1e6)
+        kept = [per_channel(s, f"what was measured of channel {e}", 0.0, 1e6, each="value")
                 for e, s in enumerate(self.series)]  # fmt: skip
         if not kept:
             raise ScenarioError("there are no measured utilities")

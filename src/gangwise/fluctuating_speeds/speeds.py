@@ -44,17 +44,25 @@ class Speeds(Protocol):
         """E[clip(Z, low, high)] in a slot, exactly; all of shape [E]."""
 
 
-def per_channel(value: npt.ArrayLike, what: str, low: float, high: float) -> Floats:
+def per_channel(
+    value: npt.ArrayLike, what: str, low: float, high: float, each: str = "channel"
+) -> Floats:
     """One number in [low, high] for each channel, read-only; ScenarioError names the bad one."""
     array = np.array(value, dtype=np.float64, ndmin=1)
     bad = np.flatnonzero(~((array >= low) & (array <= high)).reshape(-1))
     if array.ndim != 1 or not array.size or bad.size:
-        found = f"channel {bad[0]} has {array.flat[bad[0]]}" if bad.size else f"shape {array.shape}"
+        found = f"{each} {bad[0]} has {array.flat[bad[0]]}" if bad.size else f"shape {array.shape}"
         raise ScenarioError(
-            f"{what} must be one number in [{low:g}, {high:g}] for each channel; {found}"
+            f"{what} must be one number in [{low:g}, {high:g}] for each {each}; {found}"
         )
     array.setflags(write=False)
     return array
+
+
+def require_spread(spread: float) -> None:
+    """Raise ScenarioError for a σ / μ that is negative or not finite."""
+    if not (np.isfinite(spread) and spread >= 0):
+        raise ScenarioError(f"spread is {spread}; it must be finite, zero or larger")
 
 
 def normal_clipped_mean(mean: Floats, sd: Floats, low: Floats, high: Floats) -> Floats:
@@ -89,8 +97,7 @@ class NormalSpeeds:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean", per_channel(self.mean, "mean utility", 0.0, 1e6))
-        if not (np.isfinite(self.spread) and self.spread >= 0):
-            raise ScenarioError(f"spread is {self.spread}; it must be finite, zero or larger")
+        require_spread(self.spread)
 
     @property
     def size(self) -> int:

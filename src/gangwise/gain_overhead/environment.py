@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.arrivals import ArrivalsBySlot, first_slots
 from gangwise.core.cluster import Channels
 from gangwise.core.environment import Comparator, Outcome
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.policy import Timing
 from gangwise.core.streams import Streams
 from gangwise.core.workload import ArrivalStream, Workload
@@ -20,8 +21,6 @@ __all__ = ["Feedback", "GainOverheadEnvironment", "GainOverheadInstance", "Obser
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-BLOCK = 256  # slots of arrivals drawn at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,10 @@ class Ports:
         arrived: Ints = (self.rank < counts[..., self.job_type]).astype(np.int64)
         return arrived
 
+    def stream(self, jobs: ArrivalStream) -> ArrivalStream:
+        """Arrivals at the ports, from jobs per type."""
+        return _PortStream(jobs, self)
+
     def problem(self, problem: GainOverheadProblem) -> GainOverheadProblem:
         """The problem over ports; unchanged where every type brings at most one job."""
         if self.most.size != problem.L:
@@ -93,6 +96,15 @@ class Ports:
         )
 
 
+@dataclass
+class _PortStream:
+    jobs: ArrivalStream
+    ports: Ports
+
+    def draw(self, slots: int) -> Ints:
+        return self.ports.arrivals(self.jobs.draw(slots))
+
+
 @dataclass(eq=False)
 class GainOverheadEnvironment:
     """Plays a workload against a problem. Built by :class:`GainOverheadInstance`."""
@@ -101,31 +113,19 @@ class GainOverheadEnvironment:
     ports: Ports
     workload: Workload
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs")
-    _stream: ArrivalStream = field(init=False, repr=False)
-    _block: Ints = field(init=False, repr=False)
-    _first: int = field(init=False, repr=False, default=0)
+    _arrivals: ArrivalsBySlot = field(init=False, repr=False)
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
         """Begin a run; this family has no noise besides its arrivals."""
-        self._stream = self.workload.stream(workload)
-        self._block = np.empty((0, self.problem.L), dtype=np.int64)
-        self._first = 0
-
-    def _arrivals(self, slot: int) -> Ints:
-        while slot >= self._first + len(self._block):
-            self._first += len(self._block)
-            self._block = self.ports.arrivals(self._stream.draw(BLOCK))
-            self._block.setflags(write=False)
-        row: Ints = self._block[slot - self._first]
-        return row
+        self._arrivals = ArrivalsBySlot(self.ports.stream(self.workload.stream(workload)))
 
     def observe(self, slot: int, timing: Timing) -> Observation:
         """The slot's arrivals, but not for a policy that reserves."""
-        return Observation(slot, None if timing == "reserve" else self._arrivals(slot))
+        return Observation(slot, None if timing == "reserve" else self._arrivals.at(slot))
 
     def step(self, slot: int, decision: Floats) -> Outcome[Feedback]:
         """Reward (5) of the decision for the jobs that arrived."""
-        arrivals = self._arrivals(slot)
+        arrivals = self._arrivals.at(slot)
         reward, gain, overhead, utilisation = self.problem.reward(arrivals, decision, slot)
         metrics = (gain, overhead, utilisation, float(arrivals.sum()))
         return Outcome(reward, Feedback(slot, arrivals), metrics)
@@ -171,12 +171,8 @@ class GainOverheadInstance:
 
     def arrivals(self, slots: int, seed: int) -> Ints:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
-        stream = self.workload.stream(Streams.of(seed).workload)
-        blocks, missing = [], slots
-        while missing > 0:
-            blocks.append(self.ports.arrivals(stream.draw(missing)))
-            missing -= len(blocks[-1])
-        return np.concatenate(blocks)
+        jobs = self.workload.stream(Streams.of(seed).workload)
+        return first_slots(self.ports.stream(jobs), slots)
 
     def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
         """``best_fixed`` or ``per_slot_optimum`` on the slots of a run (see :mod:`.offline`)."""
@@ -186,4 +182,6 @@ class GainOverheadInstance:
             "best_fixed": offline.best_fixed,
             "per_slot_optimum": offline.per_slot_optimum,
         }
+        if name not in evaluate:
+            raise UnknownName("comparator", name, list(evaluate))
         return evaluate[name](self.problem, self.arrivals(slots, seed), sample)

@@ -7,17 +7,28 @@ or x_l(t) for one slot.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.environment import Comparator
+from gangwise.core.environment import Comparator, evenly_spaced
 from gangwise.gain_overhead.interior_point import reward_by_job_type, solve
 from gangwise.gain_overhead.problem import GainOverheadProblem
 from gangwise.gain_overhead.steps import diameter, gradient_bound
 
-__all__ = ["best_fixed", "per_slot_optimum", "regret_bound"]
+__all__ = ["best_fixed", "optimum_of_each_slot", "per_slot_optimum", "regret_bound"]
 
 Ints = npt.NDArray[np.int64]
+
+
+class _Solved(Protocol):
+    @property
+    def value(self) -> float: ...
+
+    @property
+    def gap(self) -> float: ...
 
 
 def best_fixed(
@@ -57,12 +68,25 @@ def per_slot_optimum(
     sample : int, optional
         Evaluate at most so many slots, evenly spaced; all of them when not given.
     """
-    T = len(arrivals)
-    slots = np.arange(T)
-    if sample is not None and sample < T:
-        slots = np.unique(np.linspace(0, T - 1, sample).round().astype(np.int64))
+    return optimum_of_each_slot(arrivals, sample, lambda pattern: solve(problem, pattern))
+
+
+def optimum_of_each_slot(
+    arrivals: Ints, sample: int | None, solve: Callable[[Ints], _Solved]
+) -> Comparator:
+    """``per_slot_optimum`` of any problem whose slots do not hang together.
+
+    Parameters
+    ----------
+    arrivals : ndarray of int64, shape [T, L]
+    sample : int or None
+        Evaluate at most so many slots, evenly spaced.
+    solve : callable
+        The optimum for the arrivals of a slot, shape [L]; called once for each different pattern.
+    """
+    slots = evenly_spaced(len(arrivals), sample)
     patterns, which = np.unique(arrivals[slots], axis=0, return_inverse=True)
-    solutions = [solve(problem, pattern) for pattern in patterns]
+    solutions = [solve(pattern) for pattern in patterns]
     which = which.ravel()
     rewards = np.array([solution.value for solution in solutions])[which]
     gaps = np.array([solution.gap for solution in solutions])[which]

@@ -128,7 +128,7 @@ class OGASchedReact:
     _step: Step | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.fraction <= 0 or min(self.shrink, self.smoothing) < 0:
+        if not (self.steps >= 1 and self.fraction > 0 and self.shrink >= 0 and self.smoothing >= 0):
             raise ScenarioError(
                 "steps and fraction must be positive, shrink and smoothing not negative; got "
                 f"{self.steps}, {self.fraction}, {self.shrink}, {self.smoothing}"

@@ -78,7 +78,7 @@ class GainOverheadProblem:
     job_types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        requests = np.ascontiguousarray(self.requests, dtype=np.float64)
+        requests = np.array(self.requests, dtype=np.float64, order="C")
         overhead = np.array(self.overhead, dtype=np.float64, ndmin=1)
         R, K = self.cluster.capacity.shape
         if requests.ndim != 2 or requests.shape[1] != K or not len(requests):

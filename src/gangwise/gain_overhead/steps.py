@@ -105,7 +105,7 @@ def make_step(
     known = ["adagrad-norm", "decay", "theoretical"]
     if rule not in known:
         raise UnknownName("step rule", rule, known)
-    if min(scale, eta, decay, horizon) <= 0:
+    if not all(number > 0 for number in (scale, eta, decay, horizon)):
         raise ScenarioError(
             f"scale, eta, decay and horizon must be positive; got {scale}, {eta}, {decay}, "
             f"{horizon}"

@@ -112,15 +112,16 @@ class Utilities:
     own: tuple[Utility, ...] = ()
 
     def __post_init__(self) -> None:
-        kind = np.ascontiguousarray(self.kind, dtype=np.int64)
-        alpha = np.ascontiguousarray(self.alpha, dtype=np.float64)
+        kind = np.array(self.kind, dtype=np.int64, order="C")
+        alpha = np.array(self.alpha, dtype=np.float64, order="C")
         if kind.shape != alpha.shape or kind.ndim != 2:
             raise ScenarioError(
                 f"utility kinds have shape {kind.shape} and alphas {alpha.shape}; both must be "
                 "servers by device types"
             )
-        if kind.size and (kind.min() < 0 or kind.max() >= len(BUILT_IN) + len(self.own)):
-            raise ScenarioError(f"utility kind {kind.max()} is not one of those given")
+        unknown = kind[(kind < 0) | (kind >= len(BUILT_IN) + len(self.own))]
+        if unknown.size:
+            raise ScenarioError(f"utility kind {unknown[0]} is not one of those given")
         bad = np.argwhere(~(np.isfinite(alpha) & (alpha > 0)))
         if len(bad):
             r, k = bad[0]

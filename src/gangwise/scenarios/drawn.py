@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from gangwise.core.errors import ScenarioError, UnknownName
 
-__all__ = ["DrawnScenario", "checked"]
+__all__ = ["DrawnScenario", "checked", "device_names", "require_range"]
 
 
 class _Settings(Protocol):
@@ -43,6 +44,33 @@ def checked(model: type[ModelT], name: str, given: Mapping[str, Any]) -> ModelT:
             raise UnknownName(f"setting of scenario {name!r}", where, known) from error
         at = f"{where}: " if where else ""
         raise ScenarioError(f"scenario {name!r}: {at}{first['msg']}") from error
+
+
+def require_range(name: str, bounds: tuple[float, float], positive: bool = False) -> None:
+    """Raise ValueError, for pydantic to report, unless a setting is a finite range.
+
+    Examples
+    --------
+    >>> require_range("beta", (0.0, 0.5))
+    >>> require_range("alpha", (0.0, 0.5), positive=True)
+    Traceback (most recent call last):
+    ValueError: alpha must be a range (low, high) with 0 < low ≤ high
+    """
+    low, high = bounds
+    if not (0 <= low <= high and math.isfinite(high)) or (positive and low == 0):
+        least = "<" if positive else "≤"
+        raise ValueError(f"{name} must be a range (low, high) with 0 {least} low ≤ high")
+
+
+def device_names(known: Sequence[str], count: int) -> tuple[str, ...]:
+    """The names that are known for so many device types, or numbers.
+
+    Examples
+    --------
+    >>> device_names(("cpu", "gpu"), 2), device_names(("cpu", "gpu"), 1)
+    (('cpu', 'gpu'), ('device-0',))
+    """
+    return tuple(known) if len(known) == count else tuple(f"device-{k}" for k in range(count))
 
 
 class DrawnScenario(Generic[SettingsT]):

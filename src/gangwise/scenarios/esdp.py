@@ -28,7 +28,7 @@ from gangwise.fluctuating_speeds.normalisation import Scale
 from gangwise.fluctuating_speeds.pool import Pool
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.speeds import BernoulliSpeeds, BetaSpeeds, NormalSpeeds, Speeds
-from gangwise.scenarios.drawn import DrawnScenario, checked
+from gangwise.scenarios.drawn import DrawnScenario, checked, device_names, require_range
 
 __all__ = ["VARIATIONS", "ESDPScenario", "Settings"]
 
@@ -100,9 +100,8 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _ranges(self) -> Settings:
-        for name, (low, high) in (("mean", self.mean), ("requests", self.requests)):
-            if not 0 < low <= high:
-                raise ValueError(f"{name} must be a range (low, high) with 0 < low ≤ high")
+        for name in ("mean", "requests"):
+            require_range(name, getattr(self, name), positive=True)
         if self.speeds in ("bernoulli", "beta") and self.mean[1] > 1:
             raise ValueError(f"mean must not exceed 1 where speeds are {self.speeds}")
         return self
@@ -153,10 +152,9 @@ class ESDPScenario(DrawnScenario[Settings]):
         mean = rng.uniform(*s.mean, E)
         cost = self._cost(rng, requests, float(mean.mean()))
         speeds = self._speeds(rng, mean)
-        devices = DEVICES if len(DEVICES) == K else tuple(f"device-{k}" for k in range(K))
+        servers = tuple(f"server-{r}" for r in range(R))
         problem = FluctuatingSpeedsProblem(
-            Pool(capacity, devices, tuple(f"server-{r}" for r in range(R))), requests, channels,
-            cost,
+            Pool(capacity, device_names(DEVICES, K), servers), requests, channels, cost
         )  # fmt: skip
         rho = np.full(L, s.rho)
         workload: Workload = (

@@ -20,7 +20,9 @@ from gangwise.fluctuating_speeds.gang.environment import GangSpeedsInstance
 from gangwise.fluctuating_speeds.gang.problem import GangSpeedsProblem
 from gangwise.fluctuating_speeds.normalisation import Scale
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds
-from gangwise.scenarios.drawn import DrawnScenario, checked
+from gangwise.scenarios.drawn import DrawnScenario, checked, device_names, require_range
+from gangwise.scenarios.esdp import DEVICES
+from gangwise.scenarios.gangs import draw_gangs
 
 __all__ = ["ESDPGangScenario", "ESDPGangSettings", "small_scenario"]
 
@@ -33,8 +35,8 @@ class ESDPGangSettings(BaseModel):
     job_types: PositiveInt = Field(8, description="|L|")
     servers: PositiveInt = Field(40, description="|R|")
     most: tuple[PositiveInt, ...] = Field(
-        (24, 48, 16), description="capacity of a server of device type k: uniform integer in "
-        "0..most[k], at least 1 of the first",
+        (24, 48, 16), min_length=1, description="capacity of a server of device type k: uniform "
+        "integer in 0..most[k], at least 1 of the first",
     )  # fmt: skip
     tasks: tuple[PositiveInt, PositiveInt] = Field(
         (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
@@ -70,12 +72,9 @@ class ESDPGangSettings(BaseModel):
 
     @model_validator(mode="after")
     def _ranges(self) -> ESDPGangSettings:
-        for name, (low, high) in (("mean", self.mean), ("share", self.share),
-                                  ("tasks", self.tasks)):  # fmt: skip
-            if not 0 <= low <= high:
-                raise ValueError(f"{name} must be a range (low, high) with 0 ≤ low ≤ high")
-        if self.mean[0] <= 0:
-            raise ValueError("mean must be positive")
+        require_range("mean", self.mean, positive=True)
+        for name in ("share", "tasks"):
+            require_range(name, getattr(self, name))
         if self.share[1] > 1:
             raise ValueError("share must not exceed 1, or tasks would fit on no server")
         return self
@@ -109,42 +108,21 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
     def instance(self, seed: int) -> GangSpeedsInstance:
         """Draw the instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
-        L, R, K = s.job_types, s.servers, len(s.most)
-        devices = ("cpu", "mem", "gpu") if K == 3 else tuple(f"device-{k}" for k in range(K))
-        capacity = rng.integers(0, np.array(s.most) + 1, (R, K)).astype(np.float64)
-        capacity[:, 0] = np.maximum(capacity[:, 0], 1.0)
-        size = min(R, max(s.channels, round(L * s.channels / s.contention)))
-        pool = rng.permutation(R)[:size]
-        mask = np.zeros((L, R), dtype=bool)
-        for l in range(L):
-            mask[l, rng.permutation(pool)[: s.channels]] = True
-        tasks = rng.integers(s.tasks[0], s.tasks[1] + 1, L)
-        requests = [self._tasks(rng, capacity[mask[l]], int(tasks[l])) for l in range(L)]
-        minimum = rng.integers(1, tasks + 1)
-        channels = Channels.of_mask(mask)
+        L, K = s.job_types, len(s.most)
+        gangs = draw_gangs(s, rng)
+        minimum = rng.integers(1, gangs.tasks + 1)
+        channels = Channels.of_mask(gangs.mask)
         speeds = NormalSpeeds(rng.uniform(*s.mean, len(channels)), s.spread)
         cost = np.maximum(rng.normal(1.0, 0.2, (len(channels), K)), 0.0).sum(axis=1)
         cost *= s.cost * speeds.mean.mean() / max(float(cost.mean()), 1e-12)
         problem = GangSpeedsProblem(
-            Cluster(capacity, devices), np.repeat(np.arange(L), tasks), np.concatenate(requests),
+            Cluster(gangs.capacity, device_names(DEVICES, K)), gangs.job_type, gangs.requests,
             minimum, channels, cost,
         )  # fmt: skip
         return GangSpeedsInstance(
             problem, BernoulliArrivals(np.full(L, s.rho)), speeds, Scale.of("clip", speeds, cost),
             time_limit=s.time_limit,
         )  # fmt: skip
-
-    def _tasks(
-        self, rng: np.random.Generator, servers: np.ndarray[Any, Any], count: int
-    ) -> np.ndarray[Any, Any]:
-        s = self.settings
-        model = servers[rng.integers(0, len(servers), count)]
-        requests = np.floor(model * rng.uniform(*s.share, model.shape))
-        requests[:, 0] = np.maximum(requests[:, 0], 1.0)
-        if rng.random() < s.equal:
-            requests[:] = requests[0]
-        return np.asarray(requests)
-
 
 def small_scenario(**settings: Any) -> ESDPGangScenario:
     """``esdp-gang-small-v1``: a size at which every slot's optimum is found in no time."""

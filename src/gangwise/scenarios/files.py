@@ -46,7 +46,6 @@ or
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,6 +56,7 @@ from gangwise.core.cluster import Channels, Cluster, JobType, Server, request_ma
 from gangwise.core.environment import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import create
+from gangwise.core.toml import read_toml
 from gangwise.core.workload import BinomialArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem
@@ -150,15 +150,16 @@ def _problem(file: ClusterFile) -> GainOverheadProblem:
     fits = Channels.by_fit(cluster, requests, names)
     mask = np.zeros(fits.shape, dtype=bool)
     mask[fits.job_type, fits.server] = True
-    groups = {g.name: [cluster.servers.index(n) for n in g.names()] for g in file.servers}
+    position = {name: r for r, name in enumerate(cluster.servers)}
+    groups = {g.name: [position[n] for n in g.names()] for g in file.servers}
     for l, job_type in enumerate(file.job_types):
         if job_type.servers is not None:
             allowed = np.zeros(fits.shape[1], dtype=bool)
             for server in job_type.servers:
                 if server in groups:
                     allowed[groups[server]] = True
-                elif server in cluster.servers:
-                    allowed[cluster.servers.index(server)] = True
+                elif server in position:
+                    allowed[position[server]] = True
                 else:
                     raise UnknownName("server", server, [*groups, *cluster.servers])
             mask[l] &= allowed
@@ -194,15 +195,13 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> S
         Names the file and the entry at fault.
     """
     path = Path(path)
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{path}: {error}") from error
+    content = read_toml(path)
     try:
         if "base" in content:
             unknown = set(content) - {"base", "settings"}
             if unknown:
                 raise UnknownName("entry", sorted(unknown)[0], ["base", "settings"])
+            _require(content, base=str, settings=dict)
             chosen = {**content.get("settings", {}), **(settings or {})}
             scenario: Scenario = create("scenario", content["base"], **chosen)
             return scenario
@@ -221,15 +220,24 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> S
         raise ScenarioError(f"{path}: {error}") from error
 
 
+def _require(content: dict[str, Any], **kinds: type) -> None:
+    """Raise ScenarioError for an entry that is of another kind."""
+    for entry, kind in kinds.items():
+        if not isinstance(content.get(entry, kind()), kind):
+            what = "a text in quotes" if kind is str else "a table"
+            raise ScenarioError(f"{entry} is {content[entry]!r}; it must be {what}")
+
+
 def _of_trace(path: Path, content: dict[str, Any], settings: dict[str, Any]) -> Scenario:
     from gangwise.traces import open_trace
 
     known = ["trace", "format", "family", "settings"]
     for entry in set(content) - set(known):
         raise UnknownName("entry", entry, known)
+    _require(content, trace=str, format=str, family=str, settings=dict)
     given = {**content.get("settings", {}), **settings}
     family = given.pop("family", content.get("family", ""))
     return open_trace(
-        path.parent / str(content["trace"]), trace=content.get("format", ""), family=family,
+        path.parent / content["trace"], trace=content.get("format", ""), family=family,
         **given,
     )  # fmt: skip

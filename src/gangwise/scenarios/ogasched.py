@@ -20,7 +20,7 @@ from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, OnOffArr
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem
 from gangwise.gain_overhead.utilities import Utilities
-from gangwise.scenarios.drawn import DrawnScenario, checked
+from gangwise.scenarios.drawn import DrawnScenario, checked, device_names, require_range
 
 __all__ = ["OGASchedScenario", "Settings", "authors_scenario"]
 
@@ -38,8 +38,8 @@ class Settings(BaseModel):
     job_types: PositiveInt = Field(10, description="|L|")
     servers: PositiveInt = Field(128, description="|R|")
     most: tuple[PositiveInt, ...] = Field(
-        OUR_MOST, description="capacity of a server, and request of a job before contention, of "
-        "device type k: uniform integer in 0..most[k]",
+        OUR_MOST, min_length=1, description="capacity of a server, and request of a job before "
+        "contention, of device type k: uniform integer in 0..most[k]",
     )  # fmt: skip
     contention: float = Field(10.0, gt=0, description="multiplies every request")
     alpha: tuple[float, float] = Field((1.0, 1.5), description="α of each server and device type: "
@@ -62,11 +62,8 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _ranges(self) -> Settings:
-        for name, (low, high) in (("alpha", self.alpha), ("beta", self.beta)):
-            if not 0 <= low <= high:
-                raise ValueError(f"{name} must be a range (low, high) with 0 ≤ low ≤ high")
-        if self.alpha[0] <= 0:
-            raise ValueError("alpha must be positive")
+        require_range("alpha", self.alpha, positive=True)
+        require_range("beta", self.beta)
         if self.density > self.job_types:
             raise ValueError(f"density {self.density} exceeds the {self.job_types} job types")
         return self
@@ -101,7 +98,6 @@ class OGASchedScenario(DrawnScenario[Settings]):
         """Draw the instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
         L, R, K = s.job_types, s.servers, len(s.most)
-        devices = DEVICES if len(DEVICES) == K else tuple(f"device-{k}" for k in range(K))
         most = np.array(s.most)
         capacity = rng.integers(0, most + 1, (R, K)).astype(np.float64)
         requests = rng.integers(0, most + 1, (L, K)).astype(np.float64)
@@ -115,7 +111,7 @@ class OGASchedScenario(DrawnScenario[Settings]):
             else np.full((R, K), KINDS.index(s.utility))
         )
         problem = GainOverheadProblem(
-            Cluster(capacity, devices),
+            Cluster(capacity, device_names(DEVICES, K)),
             requests * s.contention,
             Channels.of_mask(mask),
             Utilities(kind, rng.uniform(*s.alpha, (R, K))),

@@ -19,7 +19,8 @@ from gangwise.core.workload import BernoulliArrivals, OnOffArrivals
 from gangwise.gain_overhead.gang.environment import GangInstance
 from gangwise.gain_overhead.gang.problem import GangProblem
 from gangwise.gain_overhead.utilities import Utilities
-from gangwise.scenarios.drawn import DrawnScenario, checked
+from gangwise.scenarios.drawn import DrawnScenario, checked, device_names, require_range
+from gangwise.scenarios.gangs import draw_gangs
 from gangwise.scenarios.ogasched import DEVICES, KINDS, OUR_MOST
 
 __all__ = ["GangScenario", "GangSettings"]
@@ -33,8 +34,8 @@ class GangSettings(BaseModel):
     job_types: PositiveInt = Field(10, description="|L|")
     servers: PositiveInt = Field(128, description="|R|")
     most: tuple[PositiveInt, ...] = Field(
-        OUR_MOST, description="capacity of a server of device type k: uniform integer in "
-        "0..most[k], at least 1 of the first",
+        OUR_MOST, min_length=1, description="capacity of a server of device type k: uniform "
+        "integer in 0..most[k], at least 1 of the first",
     )  # fmt: skip
     tasks: tuple[PositiveInt, PositiveInt] = Field(
         (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
@@ -74,14 +75,9 @@ class GangSettings(BaseModel):
 
     @model_validator(mode="after")
     def _ranges(self) -> GangSettings:
-        for name, (low, high) in (
-            ("alpha", self.alpha), ("beta", self.beta), ("share", self.share),
-            ("tasks", self.tasks),
-        ):  # fmt: skip
-            if not 0 <= low <= high:
-                raise ValueError(f"{name} must be a range (low, high) with 0 ≤ low ≤ high")
-        if self.alpha[0] <= 0:
-            raise ValueError("alpha must be positive")
+        require_range("alpha", self.alpha, positive=True)
+        for name in ("beta", "share", "tasks"):
+            require_range(name, getattr(self, name))
         if self.share[1] > 1:
             raise ValueError("share must not exceed 1, or tasks would fit on no server")
         return self
@@ -116,49 +112,24 @@ class GangScenario(DrawnScenario[GangSettings]):
         """Draw the instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
         L, R, K = s.job_types, s.servers, len(s.most)
-        devices = DEVICES if len(DEVICES) == K else tuple(f"device-{k}" for k in range(K))
-        capacity = rng.integers(0, np.array(s.most) + 1, (R, K)).astype(np.float64)
-        capacity[:, 0] = np.maximum(capacity[:, 0], 1.0)
-        mask = self._channels(rng, L, R)
-        tasks = rng.integers(s.tasks[0], s.tasks[1] + 1, L)
-        requests = [self._tasks(rng, capacity[mask[l]], int(tasks[l])) for l in range(L)]
+        gangs = draw_gangs(s, rng)
         kind = (
             rng.integers(0, len(KINDS), (R, K))
             if s.utility == "mixed"
             else np.full((R, K), KINDS.index(s.utility))
         )
         problem = GangProblem(
-            Cluster(capacity, devices),
-            np.repeat(np.arange(L), tasks),
-            np.concatenate(requests),
-            rng.integers(1, tasks + 1),
-            Channels.of_mask(mask),
+            Cluster(gangs.capacity, device_names(DEVICES, K)),
+            gangs.job_type,
+            gangs.requests,
+            rng.integers(1, gangs.tasks + 1),
+            Channels.of_mask(gangs.mask),
             Utilities(kind, rng.uniform(*s.alpha, (R, K))),
             rng.uniform(*s.beta, K),
         )
         rho = np.full(L, s.rho)
         workload = OnOffArrivals(rho) if s.arrivals == "bursts" else BernoulliArrivals(rho)
         return GangInstance(problem, workload, s.time_limit)
-
-    def _channels(self, rng: np.random.Generator, L: int, R: int) -> np.ndarray[Any, Any]:
-        s = self.settings
-        size = min(R, max(s.channels, round(L * s.channels / s.contention)))
-        pool = rng.permutation(R)[:size]
-        mask = np.zeros((L, R), dtype=bool)
-        for l in range(L):
-            mask[l, rng.permutation(pool)[: s.channels]] = True
-        return mask
-
-    def _tasks(
-        self, rng: np.random.Generator, servers: np.ndarray[Any, Any], count: int
-    ) -> np.ndarray[Any, Any]:
-        s = self.settings
-        model = servers[rng.integers(0, len(servers), count)]
-        requests = np.floor(model * rng.uniform(*s.share, model.shape))
-        requests[:, 0] = np.maximum(requests[:, 0], 1.0)
-        if rng.random() < s.equal:
-            requests[:] = requests[0]
-        return np.asarray(requests)
 
 
 def small_scenario(**settings: Any) -> GangScenario:

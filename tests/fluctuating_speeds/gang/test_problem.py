@@ -14,7 +14,7 @@ from tests.fluctuating_speeds.gang.cases import fuzzed, problem
 from tests.reference.gang import feasible
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 10_000), st.data())
 def test_feasible_is_what_the_rules_say(seed, data):
     p = fuzzed(seed % 50)

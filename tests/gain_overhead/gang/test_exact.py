@@ -3,7 +3,7 @@ import pytest
 
 from gangwise import ScenarioError, create_scenario
 from gangwise.gain_overhead import Utilities, Utility
-from gangwise.gain_overhead.gang import best_fixed, exact, per_slot_optimum, solve
+from gangwise.gain_overhead.gang import best_fixed, per_slot_optimum, programme, solve
 from tests.gain_overhead.gang.cases import fuzzed, problem
 from tests.reference.gang import brute_force, feasible
 
@@ -44,7 +44,7 @@ def test_a_gang_that_is_not_worth_its_overhead_is_left_out():
 
 
 def test_tangents_are_added_until_the_gain_is_true(monkeypatch):
-    monkeypatch.setattr(exact, "POINTS", 2)  # tangents at the ends only, to begin with
+    monkeypatch.setattr(programme, "POINTS", 2)  # tangents at the ends only, to begin with
     own = Utility("saturating", lambda y, a: a * -np.expm1(-y), lambda y, a: a * np.exp(-y))
     rounds = []
     for seed in range(12):

@@ -48,7 +48,7 @@ def test_never_beats_the_optimum_of_the_slot(name):
         assert (run.rewards <= optimum.rewards + 1e-6).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.sampled_from(POLICIES + VARIANTS), st.data())
 def test_all_or_nothing(seed, name, data):
     p = fuzzed(seed)

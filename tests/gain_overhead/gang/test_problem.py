@@ -44,7 +44,7 @@ def test_reward_agrees_with_the_formula(seed):
     np.testing.assert_allclose(gain - overhead, expected, atol=1e-12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 10_000), st.data())
 def test_feasible_is_what_the_rules_say(seed, data):
     p = fuzzed(seed % 50)

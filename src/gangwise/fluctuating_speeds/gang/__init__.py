@@ -2,7 +2,7 @@
 
 from gangwise.fluctuating_speeds.gang.baselines import GangBestFit, GangFirstFit, GangVolcano
 from gangwise.fluctuating_speeds.gang.environment import GangSpeedsEnvironment, GangSpeedsInstance
-from gangwise.fluctuating_speeds.gang.exact import ExactGangs, GangAnswer
+from gangwise.fluctuating_speeds.gang.exact import ExactGangs
 from gangwise.fluctuating_speeds.gang.family import GangSpeedsFamily
 from gangwise.fluctuating_speeds.gang.learners import GangCUCB, GangESDP, GangMeans
 from gangwise.fluctuating_speeds.gang.offline import omniscient, pseudo_regret
@@ -12,7 +12,6 @@ from gangwise.fluctuating_speeds.gang.problem import GangSpeedsProblem
 __all__ = [
     "ExactGangs",
     "FastGangs",
-    "GangAnswer",
     "GangBestFit",
     "GangCUCB",
     "GangESDP",

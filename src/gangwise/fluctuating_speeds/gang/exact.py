@@ -8,7 +8,6 @@ there, until the two agree.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,41 +15,15 @@ import numpy.typing as npt
 from gangwise.core.errors import ScenarioError
 from gangwise.fluctuating_speeds.gang.problem import GangSpeedsProblem
 from gangwise.fluctuating_speeds.gang.programme import GangProgramme
+from gangwise.gain_overhead.gang.solution import GangSolution
 
-__all__ = ["ExactGangs", "GangAnswer"]
+__all__ = ["ExactGangs"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 FIRST_POINTS = (0.7, 1.0, 1.4)
 """Where the first tangents touch, in units of the starting point."""
-
-
-@dataclass(frozen=True, eq=False)
-class GangAnswer:
-    """A placement, what it is worth, and what no placement exceeds.
-
-    Attributes
-    ----------
-    placement : ndarray of int64, shape [Q]
-        Server of each task, -1 for none; feasible.
-    value : float
-        Σ v n + √(Σ s n) of it.
-    bound : float
-        No placement has a larger value.
-    rounds : int
-        How often the programme was solved.
-    """
-
-    placement: Ints
-    value: float
-    bound: float
-    rounds: int
-
-    @property
-    def gap(self) -> float:
-        """What the placement may fall short of the optimum, at most."""
-        return max(self.bound - self.value, 0.0)
 
 
 class ExactGangs:
@@ -108,7 +81,7 @@ class ExactGangs:
         arrivals: Ints,
         time_limit: float = np.inf,
         start: Ints | None = None,
-    ) -> GangAnswer:
+    ) -> GangSolution:
         """Maximise Σ v n + √(Σ s n) over the feasible placements.
 
         Parameters
@@ -139,7 +112,7 @@ class ExactGangs:
         worth, rounds = self.worth(value, width, best), 0
         bound = self._crude(value, width, arrivals)
         if not np.any(arrivals) or bound <= worth:
-            return GangAnswer(best, worth, max(bound, worth), 0)
+            return GangSolution(best, worth, max(bound, worth), 0)
         touch = np.sqrt(float(width @ p.count(best)) or float(width.max()))
         points = [touch * f for f in FIRST_POINTS] if touch > 0 else []
         deadline = time.monotonic() + time_limit
@@ -164,7 +137,7 @@ class ExactGangs:
             if min(abs(at - q) for q in points) <= 1e-12 * at:
                 break
             points.append(at)
-        return GangAnswer(best, worth, max(bound, worth), rounds)
+        return GangSolution(best, worth, max(bound, worth), rounds)
 
     def _crude(self, value: Floats, width: Floats, arrivals: Ints) -> float:
         """Every task on its best channel, whatever the room."""

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.environment import Comparator
+from gangwise.core.environment import Comparator, evenly_spaced
 from gangwise.core.errors import ScenarioError
-from gangwise.fluctuating_speeds.gang.exact import ExactGangs, GangAnswer
+from gangwise.fluctuating_speeds.gang.exact import ExactGangs
 from gangwise.fluctuating_speeds.gang.placement import FastGangs
+from gangwise.gain_overhead.gang.solution import GangSolution
 
 if TYPE_CHECKING:
     from gangwise.core.run import Run
@@ -44,12 +45,10 @@ def omniscient(
         placements earned with the noise of the run.
     """
     arrivals, utilities = instance.history(slots, seed)
-    at = np.arange(slots)
-    if sample is not None and sample < slots:
-        at = np.unique(np.linspace(0, slots - 1, sample).round().astype(np.int64))
+    at = evenly_spaced(slots, sample)
     problem = instance.problem
     exact, fast = ExactGangs(problem), FastGangs(problem, passes=4)
-    known: dict[tuple[int, bytes], GangAnswer] = {}
+    known: dict[tuple[int, bytes], GangSolution] = {}
     mean, realised, gap = np.empty(at.size), np.empty(at.size), 0.0
     none = np.zeros(problem.E)
     for i, t in enumerate(at.tolist()):

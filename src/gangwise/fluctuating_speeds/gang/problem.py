@@ -164,14 +164,6 @@ placed and needs at least 2 to be launched; place more or none
         e = self.gangs.channel_of[self.task_job_type[placed], placement[placed]]
         return np.bincount(e, minlength=self.E).astype(np.int64)
 
-    def utilisation(self, placement: Ints) -> float:
-        """Mean over servers and device types (that are there) of the share handed out."""
-        capacity, placed = self.cluster.capacity, placement >= 0
-        used = np.zeros_like(capacity)
-        np.add.at(used, placement[placed], self.task_requests[placed])
-        there = capacity > 0
-        return float((used[there] / capacity[there]).mean()) if there.any() else 0.0
-
 
 def server_order(problem: GangSpeedsProblem) -> Ints:
     """Servers by what they are and not by what they are called: the largest first; shape [R].

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.arrivals import ArrivalsBySlot, first_slots
 from gangwise.core.environment import Comparator, Outcome
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.policy import Timing
 from gangwise.core.streams import Streams
-from gangwise.core.workload import ArrivalStream, Workload
-from gangwise.gain_overhead.environment import BLOCK, Feedback, Observation
+from gangwise.core.workload import Workload
+from gangwise.gain_overhead.environment import Feedback, Observation
 from gangwise.gain_overhead.gang.problem import GangProblem
 
 __all__ = ["GangEnvironment", "GangInstance"]
@@ -28,31 +29,19 @@ class GangEnvironment:
     problem: GangProblem
     workload: Workload
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs", "launched")
-    _stream: ArrivalStream = field(init=False, repr=False)
-    _block: Ints = field(init=False, repr=False)
-    _first: int = field(init=False, repr=False, default=0)
+    _arrivals: ArrivalsBySlot = field(init=False, repr=False)
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
         """Begin a run; this family has no noise besides its arrivals."""
-        self._stream = self.workload.stream(workload)
-        self._block = np.empty((0, self.problem.L), dtype=np.int64)
-        self._first = 0
-
-    def _arrivals(self, slot: int) -> Ints:
-        while slot >= self._first + len(self._block):
-            self._first += len(self._block)
-            self._block = np.array(self._stream.draw(BLOCK), dtype=np.int64)
-            self._block.setflags(write=False)
-        arrivals: Ints = self._block[slot - self._first]
-        return arrivals
+        self._arrivals = ArrivalsBySlot(self.workload.stream(workload))
 
     def observe(self, slot: int, timing: Timing) -> Observation:
         """The slot's arrivals, but not for a policy that reserves."""
-        return Observation(slot, None if timing == "reserve" else self._arrivals(slot))
+        return Observation(slot, None if timing == "reserve" else self._arrivals.at(slot))
 
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[Feedback]:
         """Reward of a placement [Q] for the jobs that arrived."""
-        arrivals = self._arrivals(slot)
+        arrivals = self._arrivals.at(slot)
         r = self.problem.reward(arrivals, decision, slot)
         metrics = (r.gain, r.overhead, r.utilisation, float(arrivals.sum()), float(r.launched))
         return Outcome(r.reward, Feedback(slot, arrivals), metrics)
@@ -110,11 +99,7 @@ class GangInstance:
 
     def arrivals(self, slots: int, seed: int) -> Ints:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
-        stream = self.workload.stream(Streams.of(seed).workload)
-        blocks: list[Ints] = []
-        while (missing := slots - sum(map(len, blocks))) > 0:
-            blocks.append(np.asarray(stream.draw(missing), dtype=np.int64))
-        return np.concatenate(blocks)
+        return first_slots(self.workload.stream(Streams.of(seed).workload), slots)
 
     def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
         """``best_fixed`` or ``per_slot_optimum`` on the slots of a run (see :mod:`.offline`)."""

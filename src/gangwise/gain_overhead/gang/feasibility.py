@@ -88,9 +88,7 @@ def _channels(problem: GangProblem, where: Ints, at: str) -> None:
 
 def _capacity(problem: GangProblem, where: Ints, at: str) -> None:
     capacity = problem.cluster.capacity
-    placed = where >= 0
-    used = np.zeros_like(capacity)
-    np.add.at(used, where[placed], problem.task_requests[placed])
+    used = problem.handed_out(where)
     over = np.argwhere(used > capacity + TOLERANCE * (1.0 + capacity))
     if len(over):
         r, k = (int(i) for i in over[0])

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from gangwise.core.environment import Comparator
 from gangwise.gain_overhead.gang.exact import solve
 from gangwise.gain_overhead.gang.problem import GangProblem
+from gangwise.gain_overhead.offline import optimum_of_each_slot
 
 __all__ = ["best_fixed", "per_slot_optimum"]
 
@@ -54,13 +55,6 @@ def per_slot_optimum(
     time_limit : float
         Seconds for each different pattern of arrivals.
     """
-    T = len(arrivals)
-    slots = np.arange(T)
-    if sample is not None and sample < T:
-        slots = np.unique(np.linspace(0, T - 1, sample).round().astype(np.int64))
-    patterns, which = np.unique(arrivals[slots], axis=0, return_inverse=True)
-    solutions = [solve(problem, pattern, time_limit) for pattern in patterns]
-    which = which.ravel()
-    rewards = np.array([solution.value for solution in solutions])[which]
-    gaps = np.array([solution.gap for solution in solutions])[which]
-    return Comparator("per_slot_optimum", slots, rewards, float(gaps.sum()))
+    return optimum_of_each_slot(
+        arrivals, sample, lambda pattern: solve(problem, pattern, time_limit)
+    )

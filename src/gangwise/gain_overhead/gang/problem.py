@@ -182,6 +182,19 @@ needs at least 2 to be launched; place more or none
         np.add.at(y, e, self.task_requests[placed])
         return y
 
+    def handed_out(self, placement: Ints) -> Floats:
+        """Devices of each server that tasks hold under a placement, shape [R, K]."""
+        used, placed = np.zeros_like(self.cluster.capacity), placement >= 0
+        np.add.at(used, placement[placed], self.task_requests[placed])
+        return used
+
+    def utilisation(self, placement: Ints) -> float:
+        """Mean over servers and device types (that are there) of the share handed out."""
+        capacity = self.cluster.capacity
+        there = capacity > 0
+        used = self.handed_out(placement)
+        return float((used[there] / capacity[there]).mean()) if there.any() else 0.0
+
     def by_job_type(self, placement: Ints) -> tuple[Floats, Floats]:
         """Gain and overhead of each job type under a placement, two arrays of shape [L]."""
         y = self.held(placement)
@@ -219,11 +232,6 @@ needs at least 2 to be launched; place more or none
 
         where = require_feasible(self, np.asarray(arrived), np.asarray(placement), slot)
         gain, overhead = self.by_job_type(where)
-        placed = where >= 0
-        used = np.zeros_like(self.cluster.capacity)
-        np.add.at(used, where[placed], self.task_requests[placed])
-        there = self.cluster.capacity > 0
-        share = float((used[there] / self.cluster.capacity[there]).mean()) if there.any() else 0.0
-        launched = int(np.unique(self.task_job_type[placed]).size)
+        launched = int(np.unique(self.task_job_type[where >= 0]).size)
         g, o = float(gain.sum()), float(overhead.sum())
-        return GangReward(g - o, g, o, share, launched)
+        return GangReward(g - o, g, o, self.utilisation(where), launched)

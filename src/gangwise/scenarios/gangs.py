@@ -1,0 +1,72 @@
+"""What both gang scenarios draw alike: servers, channels under contention, tasks that fit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Gangs", "draw_gangs"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class _Shape(Protocol):
+    """The settings that are read here; scenarios say what they mean."""
+
+    @property
+    def job_types(self) -> int: ...
+    @property
+    def servers(self) -> int: ...
+    @property
+    def most(self) -> tuple[int, ...]: ...
+    @property
+    def tasks(self) -> tuple[int, int]: ...
+    @property
+    def share(self) -> tuple[float, float]: ...
+    @property
+    def equal(self) -> float: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def contention(self) -> float: ...
+
+
+class Gangs(NamedTuple):
+    """Servers, channels and tasks.
+
+    ``capacity`` [R, K] and ``requests`` [Q, K] in devices, ``mask`` [L, R] whether there is a
+    channel, ``tasks`` [L] how many tasks each job type has, ``job_type`` [Q] that of each task.
+    """
+
+    capacity: Floats
+    mask: npt.NDArray[np.bool_]
+    tasks: Ints
+    job_type: Ints
+    requests: Floats
+
+
+def draw_gangs(s: _Shape, rng: np.random.Generator) -> Gangs:
+    """Draw servers, then channels, then tasks."""
+    L, R, K = s.job_types, s.servers, len(s.most)
+    capacity = rng.integers(0, np.array(s.most) + 1, (R, K)).astype(np.float64)
+    capacity[:, 0] = np.maximum(capacity[:, 0], 1.0)
+    pool = rng.permutation(R)[: min(R, max(s.channels, round(L * s.channels / s.contention)))]
+    mask = np.zeros((L, R), dtype=bool)
+    for l in range(L):
+        mask[l, rng.permutation(pool)[: s.channels]] = True
+    tasks = rng.integers(s.tasks[0], s.tasks[1] + 1, L)
+    requests = [_requests(s, rng, capacity[mask[l]], int(tasks[l])) for l in range(L)]
+    return Gangs(capacity, mask, tasks, np.repeat(np.arange(L), tasks), np.concatenate(requests))
+
+
+def _requests(s: _Shape, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
+    """Requests of the tasks of a job type, each a part of one of its servers."""
+    model = servers[rng.integers(0, len(servers), count)]
+    requests = np.floor(model * rng.uniform(*s.share, model.shape))
+    requests[:, 0] = np.maximum(requests[:, 0], 1.0)
+    if rng.random() < s.equal:
+        requests[:] = requests[0]
+    return np.asarray(requests)
