@@ -5,9 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.gain_overhead import GainOverheadProblem, Utilities
+
+settings.register_profile("untimed", deadline=None)  # kernels are compiled within an example
+settings.load_profile("untimed")
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from gangwise.cli import app
 from gangwise.cli.trace_progress import reading_bar
 from gangwise.core.errors import GangwiseError
+from gangwise.traces.twins import twin
 
 from .traces.csvs import pod, write
 
@@ -74,6 +75,50 @@ def test_plot(pods, tmp_path):
     text = gangwise("plot", pods, "--out", out)
     assert "400 requests" in text
     assert len(list(out.glob("*.png"))) == len(list(out.glob("*.svg"))) == 4
+
+
+def test_twins_and_saved_tables_need_no_files_of_a_trace(tmp_path):
+    saved = tmp_path / "saved"
+    gangwise("workload", "twin:alibaba-gpu-v2023", "--set", "days=2,servers=20", "--out", saved)
+    jobs = twin("alibaba-gpu-v2023", days=2, servers=20).jobs
+    for target in (["twin:alibaba-gpu-v2023", "--set", "days=2,servers=20"], [saved]):
+        [trace] = json.loads(gangwise("inspect", *target, "--json"))["traces"]
+        assert (trace["name"], trace["files"]) == ("twin-alibaba-gpu-v2023", [])
+        assert (trace["fidelity"]["servers"], trace["fidelity"]["jobs"]) == (20, len(jobs))
+        text = gangwise("plot", *target, "--out", tmp_path / "pictures")
+        assert f"arrivals: {len(jobs)} requests" in text
+        with pytest.raises(GangwiseError, match="named 'hours'"):
+            gangwise("plot", *target, "--set", "hours=1")
+    assert "twin:alibaba-gpu-v2023: a synthetic twin" in gangwise(
+        "inspect", "twin:alibaba-gpu-v2023", "--set", "days=1", "--strict"
+    )
+    with pytest.raises(GangwiseError, match=r"named 'dais'; did you mean days\?"):
+        gangwise("inspect", "twin:alibaba-gpu-v2023", "--set", "dais=2")
+    with pytest.raises(GangwiseError, match="tables that were saved: there is nothing to convert"):
+        gangwise("convert", saved, tmp_path / "out")
+
+
+def test_arguments_of_the_reader_are_settings(tmp_path):
+    tasks = V2017.replace("1,2,1,Failed", "1,2,1,Terminated") + V2017
+    (tmp_path / "batch_task.csv").write_text(tasks)
+    for statuses, jobs in (("Terminated", 3), ("Failed", 1), ("Terminated|Failed", 4)):
+        settings = ["--set", f"statuses={statuses}"]
+        [trace] = json.loads(gangwise("inspect", tmp_path, *settings, "--json"))["traces"]
+        assert trace["fidelity"]["jobs"] == jobs
+        assert f"arrivals: {jobs} requests" in gangwise(
+            "plot", tmp_path, *settings, "--out", tmp_path / "pictures"
+        )
+    with pytest.raises(GangwiseError, match=r"named 'status'; did you mean statuses"):
+        gangwise("inspect", tmp_path, "--set", "status=Failed")
+
+
+def test_the_format_may_be_named(tmp_path):
+    (tmp_path / "batch_task.csv").write_text(V2017)
+    made = json.loads(gangwise("convert", tmp_path, tmp_path / "out", "--trace", "alibaba-v2017",
+                               "--json"))  # fmt: skip
+    assert made["format"] == "alibaba-v2017"
+    with pytest.raises(GangwiseError, match="no table of alibaba-v2018 is here"):
+        gangwise("convert", tmp_path, tmp_path / "other", "--trace", "alibaba-v2018")
 
 
 @pytest.mark.parametrize("command", ["inspect", "convert", "plot"])

@@ -299,7 +299,7 @@ def test_without_jobs_or_without_machines(tmp_path):
 
 def test_when_nothing_is_left_the_reasons_are_given(tmp_path):
     write(tmp_path, pai_task_table=TASKS[5:8])
-    with pytest.raises(TraceError, match=r"no job can be used: 1 status is Wait.*; 1 its"):
+    with pytest.raises(TraceError, match=r"no job can be used: status is W.*\(1, first.*\); its"):
         AlibabaGpuV2020(tmp_path).scan()
 
 

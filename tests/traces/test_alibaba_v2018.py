@@ -188,11 +188,11 @@ def test_strict_stops_at_a_bad_row(tmp_path, row, reason):
 
 def test_statuses_are_a_knob(tmp_path):
     rows = [task("M1"), task("R2_1", status="Failed"), task("R3_2", status="Running")]
-    for statuses in (("Terminated", "Failed"), "Terminated, Failed"):
+    for statuses in (("Terminated", "Failed"), "Terminated, Failed", "Terminated|Failed"):
         reader = tasks_in(tmp_path, *rows, statuses=statuses)
         assert after(reader) == {"M1": "", "R2_1": "M1"}
         assert dropped(reader) == {"status is Running": (1, 3)}
-    with pytest.raises(TraceError, match=r"no batch task can be used: .*status is Failed \(1\)"):
+    with pytest.raises(TraceError, match=r"no batch task can be used: .*Failed \(1, first in"):
         tasks_in(tmp_path, *rows, statuses=("Cancelled",)).scan()
 
 
@@ -278,7 +278,7 @@ def test_v2017_is_told_apart_and_read(tmp_path):
     named = open_trace(tmp_path, trace="alibaba-v2017", skip=0)
     assert named.fidelity().trace == "alibaba-v2017"
     (tmp_path / "batch_task.csv").write_text("100,160,1,1,2,Failed,1,0.01\n")
-    with pytest.raises(TraceError, match=r"no batch task can be used: status is Failed \(1\)"):
+    with pytest.raises(TraceError, match=r"no batch task can be used: status is Failed \(1, first"):
         AlibabaV2017(tmp_path).scan()
 
 
@@ -295,7 +295,7 @@ HOSTILE = st.builds(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(rows=st.lists(HOSTILE, max_size=12))
 def test_every_row_is_accounted_for_and_no_circle_is_left(tmp_path, rows):

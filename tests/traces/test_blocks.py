@@ -32,7 +32,7 @@ def tar(*members, packed=True) -> bytes:
 LINES = st.lists(st.sampled_from(["", " ", "a,b", "1,2", "é" * 9, "x" * 40]), max_size=12)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=LINES, ending=st.sampled_from(["\n", "\r\n", "\r"]), close=st.booleans(),
     bom=st.booleans(), size=st.integers(1, 60),

@@ -77,8 +77,9 @@ def test_a_converted_trace_reads_as_the_published_one(tmp_path, small_blocks):
         assert first.frame.schema == second.frame.schema
         assert (first.stages, first.digests) == (second.stages, second.digests)
         assert made.stages[table] == first.stages
-        assert after.lazy(table).collect().equals(first.frame)
-        assert before.lazy(table).collect().equals(first.frame)
+        some = first.frame.columns[1:3]
+        assert after.read(table, some).frame.equals(first.frame.select("row", *some, "part"))
+        assert before.read(table, some).frame.equals(first.frame.select("row", *some, "part"))
         assert pl.concat(after.batches(table)).equals(first.frame)
         assert [f.name for f in before.files(table)] == [f.name for f in after.files(table)]
         for file, same in zip(before.files(table), after.files(table)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
@@ -30,7 +30,6 @@ EDGES = st.integers(1, 9).flatmap(
 )
 
 
-@settings(deadline=None)
 @given(EDGES)
 def test_any_graph_is_what_a_plain_search_finds(case):
     tasks, edges = case

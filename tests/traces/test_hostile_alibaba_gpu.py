@@ -114,7 +114,7 @@ def check_rows(read, schema, lines, original):
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @pytest.mark.parametrize("table", READERS)
 @given(
@@ -139,7 +139,7 @@ def test_an_error_that_names_the_file_or_true_rows(tmp_path, table, damages, pac
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(damage=DAMAGE, table=st.sampled_from(list(READERS)))
 def test_a_damaged_gzip_file_gives_no_row_that_is_not_in_the_original(tmp_path, damage, table):

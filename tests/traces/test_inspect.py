@@ -11,11 +11,10 @@ import shutil
 import pytest
 
 from gangwise import TraceError
-from gangwise.traces import blocks
-from gangwise.traces import inspect as inspection
+from gangwise.traces import blocks, inspecting
 from gangwise.traces.convert import convert
 from gangwise.traces.formats import Format, TableFile
-from gangwise.traces.inspect import inspect
+from gangwise.traces.inspecting import inspect
 from gangwise.traces.likeness import likeness, looks_like, nearest
 from gangwise.traces.schema import Column, Schema
 
@@ -157,8 +156,8 @@ def test_much_is_sampled_unless_all_is_asked_for(tmp_path, monkeypatch):
     text = "".join(f"M1,2,j_{i},1,Terminated,{i},{i + 9},50,0.4\n" for i in range(1, rows + 1))
     (tmp_path / "batch_task.csv").write_text(text)
     monkeypatch.setattr(blocks, "BLOCK", 10_000)
-    monkeypatch.setattr(inspection, "SAMPLE", 30_000)
-    monkeypatch.setattr(inspection, "LARGE", 1000)
+    monkeypatch.setattr(inspecting, "SAMPLE", 30_000)
+    monkeypatch.setattr(inspecting, "LARGE", 1000)
     told = []
     found = inspect(tmp_path, progress=lambda *at: told.append(at))
     trace = only(found)
@@ -197,7 +196,7 @@ def test_a_converted_trace_has_the_same_account(tmp_path, monkeypatch):
     (raw / "batch_task.csv").write_text(V2018)
     convert(raw, out)
     before, found = inspect(raw), inspect(out)
-    assert found.converted
+    assert found.kind == "a converted trace"
     after = only(found)
     assert after.fidelity.to_dict() == only(before).fidelity.to_dict()
     [one], [other] = only(before).files, after.files
@@ -205,7 +204,7 @@ def test_a_converted_trace_has_the_same_account(tmp_path, monkeypatch):
     assert one.sha256 == other.sha256
     with pytest.raises(TraceError, match="row 2: end_time is before start_time"):
         inspect(out, strict=True)
-    monkeypatch.setattr(inspection, "MANY", 0)
+    monkeypatch.setattr(inspecting, "MANY", 0)
     assert "--all adds servers and load" in only(inspect(out)).problem
     assert only(inspect(out, everything=True)).fidelity.jobs == 1
     manifest = out / "gangwise-trace.json"

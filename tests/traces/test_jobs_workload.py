@@ -61,7 +61,7 @@ def test_the_window_and_its_slots_are_knobs():
     assert s.fidelity().stages[-1].dropped == why
     s = scenario(given, slot="30s")  # 0 s to 150 s
     assert (s.slots, spans(s)) == (5, {"a": (0, 1), "b": (1, 2), "c": (2, 5), "d": (4, 5)})
-    with pytest.raises(TraceError, match="choose a longer slot"):
+    with pytest.raises(TraceError, match="choose fewer slots, a longer slot"):
         scenario(given, hours=10_000, slot=1)
 
 

@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from gangwise import TraceError, UnknownName
+from gangwise import ScenarioError, TraceError, UnknownName
 from gangwise.traces import open_trace
 from gangwise.traces.alibaba_gpu_v2020 import AlibabaGpuV2020
 from gangwise.traces.alibaba_gpu_v2023 import AlibabaGpuV2023
@@ -26,6 +26,40 @@ def test_a_directory_or_either_file_will_do(tmp_path):
         reader = AlibabaGpuV2023(path)
         assert (reader.nodes.name, reader.pods.name) == ("nodes.csv", "pods.csv")
         assert open_trace(path).name == "trace-alibaba-gpu-v2023-v1"
+
+
+def test_a_mapping_has_no_twin_to_complete_it(tmp_path):
+    (tmp_path / "jobs.csv").write_text("id,cores,submit,run_s\na,4,100,60\n")
+    (tmp_path / "mapping.toml").write_text(
+        'trace = "csv"\n[jobs]\nfile = "jobs.csv"\n[jobs.columns]\n'
+        'name = "id"\ncpu = "cores"\ncreated = "submit"\nduration = "run_s"\n'
+    )
+    with pytest.raises(UnknownName, match="there is no twin named 'csv'"):
+        open_trace(tmp_path / "mapping.toml", complete="servers")
+    with pytest.raises(TraceError, match="read as they are; there is nothing to convert"):
+        convert(tmp_path / "mapping.toml", tmp_path / "out")
+
+
+def test_no_table_of_that_name(tmp_path):
+    write(tmp_path, [pod("a")])
+    with pytest.raises(UnknownName, match=r"no table of alibaba-gpu-v2023 named 'node'; did you"):
+        AlibabaGpuV2023(tmp_path).source.read("node")
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("gain_overhead", {"alpha": (1, float("inf"))}),
+        ("gain_overhead", {"scale": float("inf")}),
+        ("fluctuating_speeds", {"contention": float("inf")}),
+        ("approximation_jobs", {"hours": float("inf")}),
+        ("approximation_jobs", {"value": (1, float("nan"))}),
+    ],
+)
+def test_settings_are_finite(tmp_path, family, settings):
+    write(tmp_path, [pod("a")])
+    with pytest.raises(ScenarioError, match=rf"{next(iter(settings))}.*finite number"):
+        open_trace(tmp_path, family=family, **settings)
 
 
 def test_a_gzipped_file_is_found(tmp_path):

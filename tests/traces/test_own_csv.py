@@ -120,8 +120,16 @@ def test_every_kind_of_column(tmp_path):
         ('separator = ";"', "", r"which jobs.csv does not have\. It has id;cores"),
         ('trace = "csv"', 'trace = "tsv"', 'a mapping has trace = "csv", not \'tsv\''),
         ("[jobs]", "[jobs", "the mapping cannot be read"),
-        ("data/jobs.csv", "data/nobody.csv", "does not have. It has no columns"),
-        ('tasks = "nodes"', 'tasks = "id"', "the column 'id' is text here and a number elsewhere"),
+        ("data/jobs.csv", "data/nobody.csv", "jobs.file is 'data/nobody.csv': there is no such"),
+        ('tasks = "nodes"', 'tasks = "id"', "the column 'id' is text in one place"),
+        ("gpu = 0", "gpu = -1", r"jobs.columns: gpu is -1.0; it must be a number, zero or larger"),
+        ("gpu = 0", "gpu = nan", r"jobs.columns: gpu is nan; it must be a number"),
+        ("gpu = 0", "gpu = { value = 'two' }", r"jobs.columns: gpu is 'two'; it must be a number"),
+        ("gpu = 0", "gpu = true", "jobs.columns.gpu: give a column, a number or a table, not"),
+        ("scale = 0.0009765625", "scale = -1", r"mem: scale is -1.0; it must be a positive number"),
+        ('"run_s"', '{ column = "run_s", time = "%H" }', "duration is no point in time"),
+        ('duration = "run_s"', 'deleted = "run_s"', r"created is written out .* and deleted is a"),
+        ("%Y-%m-%d %H:%M:%S", "%S", r"jobs.columns.created: '%S' is no way to write a time"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_mapping_is_named(tmp_path, old, new, message):
@@ -152,6 +160,16 @@ def test_bad_rows_are_counted_and_named(tmp_path, row, reason):
     with pytest.raises(TraceError, match="row 5: ") as error:
         OwnCsv(path, strict=True).scan()
     assert reason in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["row", "reason", "broken", "fault", "part", "name", "cpu"])
+@pytest.mark.parametrize("bad", ["", "bad;4;1;2024-01-01 00:00:00;many;1;;\n"])
+def test_columns_may_be_called_as_the_reader_calls_its_own(tmp_path, name, bad):
+    mapping = MAPPING.replace('cpu = "cores"\nmem = {', f'cpu = "{name}"\nmem = {{')
+    jobs, servers = (JOBS + bad).replace("cores", name), f"host,{name}\nx,16\ny,32\n"
+    tables = OwnCsv(write(tmp_path, mapping, jobs, servers)).scan()
+    assert tables.jobs.rows() == TABLE
+    assert sum(len(stage.dropped) for stage in tables.stages) == bool(bad)
 
 
 def test_without_servers_there_are_none(tmp_path):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.traces import open_trace
+from gangwise.traces.convert import convert
 from gangwise.traces.philly import Philly
 
 MACHINES = "machineId, number of GPUs, single GPU mem\nm1,2, 12GB\nm2,8, 24GB\nm3,8, 24GB\n"
@@ -184,6 +185,12 @@ def test_documents_that_cannot_be_used(tmp_path):
     (tmp_path / "copy.json").write_text(whole)
     with pytest.raises(TraceError, match="2 files could be the philly job log"):
         Philly(tmp_path).scan()
+
+
+def test_the_job_log_is_read_whole_and_not_converted(tmp_path):
+    with pytest.raises(TraceError, match="job_log of philly, which is read whole"):
+        convert(write(tmp_path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_it_plays(tmp_path):

@@ -52,7 +52,7 @@ def read(file, schema, size, exact=False):
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     rows=ROWS, separator=st.sampled_from([",", "|", "\t", " ", ";"]), header=st.booleans(),
@@ -110,7 +110,7 @@ OBJECTS = st.fixed_dictionaries({}, optional={
 
 
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     lines=st.lists(OBJECTS.map(json.dumps) | JSON_VALUES.map(json.dumps)

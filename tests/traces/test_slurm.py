@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.traces import open_trace
+from gangwise.traces.convert import convert
 from gangwise.traces.slurm import SlurmSacct
 from gangwise.traces.slurm_notation import expand_nodes, gib, request, seconds_of, tres
 
@@ -267,6 +268,27 @@ def test_nodes_from_elsewhere_and_in_either_form(tmp_path):
     assert any("2 nodes of NodeList are not in the node list" in note for note in tables.notes)
     with pytest.raises(TraceError, match="row 1: CPUTot"):
         SlurmSacct(tmp_path, nodes=nodes, strict=True).scan()
+
+
+def test_a_converted_listing_reads_as_the_listing(tmp_path):
+    site = tmp_path / "site"
+    site.mkdir()
+    write(site, nodes=NODES)
+    made = convert(site, tmp_path / "out")
+    assert made.copied == ("nodes.txt",)
+    assert SlurmSacct.recognise(made.folder)
+    before, after = SlurmSacct(site), SlurmSacct(made.folder)
+    assert before.scan().jobs.equals(after.scan().jobs)
+    assert before.scan().servers.equals(after.scan().servers)
+    assert before.fidelity() == after.fidelity()
+
+
+def test_json_is_read_whole_and_not_converted(tmp_path):
+    file = tmp_path / "jobs.json"
+    file.write_text(json.dumps({"jobs": [{"job_id": 7, "time": {"submission": 5}}]}))
+    with pytest.raises(TraceError, match="read whole: there is nothing to convert"):
+        convert(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_it_plays(tmp_path):

@@ -210,7 +210,7 @@ ROW = st.one_of(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(rows=st.lists(ROW, max_size=8), cut=st.integers(0, 400), packed=st.booleans())
 def test_hostile_files_raise_trace_error_or_are_accounted_for(tmp_path, rows, cut, packed):
@@ -229,7 +229,7 @@ def test_hostile_files_raise_trace_error_or_are_accounted_for(tmp_path, rows, cu
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(content=st.binary(max_size=200))
 def test_arbitrary_bytes_raise_trace_error(tmp_path, content):

@@ -19,10 +19,10 @@ from gangwise.scenarios.files import read_scenario
 from gangwise.traces import open_trace
 from gangwise.traces.alibaba_gpu_v2023 import AlibabaGpuV2023
 from gangwise.traces.alibaba_v2018 import AlibabaV2018
-from gangwise.traces.fidelity import of_tables
 from gangwise.traces.fitting import fits_somewhere
 from gangwise.traces.google_2011 import Google2011
 from gangwise.traces.google_2011_jobs import GoogleJobEvents
+from gangwise.traces.load import of_tables
 from gangwise.traces.trace import Tables
 from gangwise.traces.twins import NAMES, calibration, completed, distance, twin
 from gangwise.traces.twins.calibration import Arrivals, Cdf, Kind, servers_of
@@ -138,6 +138,9 @@ def test_constrained_pods_ask_for_a_model_that_holds_them() -> None:
         (("google-2011", 0, {"days": 3000.0}), ScenarioError, "choose fewer days"),
         (("google-2011", -1), ScenarioError, "seed is -1"),
         (("google-2011", 0, {"days": 0.001, "jobs_per_day": 1.0}), ScenarioError, "has no job"),
+        (("google-2011", 0, {"days": "two"}), ScenarioError, "days is 'two'"),
+        (("google-2011", 0, {"jobs_per_day": "many"}), ScenarioError, "jobs_per_day is 'many'"),
+        (("alibaba-gpu-v2023", 0, {"constrained": 2}), ScenarioError, "constrained is 2"),
         (("alibaba-v2018", 0, {"sizes": "huge"}), ScenarioError, "published, sample"),
     ],
 )
@@ -157,7 +160,7 @@ def test_what_makes_no_sense_is_said(
     st.lists(st.integers(1, 50), min_size=6, max_size=6),
     st.integers(0, 5),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_whole_numbers_keep_their_shares_at_the_points(
     steps: list[int], weights: list[int], first: int
 ) -> None:
@@ -172,7 +175,6 @@ def test_whole_numbers_keep_their_shares_at_the_points(
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=20), st.integers(1, 4000))
-@settings(deadline=None)
 def test_kinds_of_servers_have_their_shares(counts: list[int], servers: int) -> None:
     made = servers_of([Kind(n, f"m{i}", 1, 1) for i, n in enumerate(counts)], servers)
     assert len(made) == servers
@@ -200,7 +202,6 @@ def test_arrivals_have_their_rate_cycle_and_gaps() -> None:
     st.lists(st.integers(0, 9), min_size=1, max_size=40),
     st.lists(st.integers(0, 9), min_size=1, max_size=40),
 )
-@settings(deadline=None)
 def test_kolmogorov_smirnov_is_the_largest_difference(first: list[int], second: list[int]) -> None:
     found = max(
         abs(sum(v <= at for v in first) / len(first) - sum(v <= at for v in second) / len(second))

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from gangwise.cli.options import Json, say
-from gangwise.cli.trace_inspect import Strict, TracePath
+from gangwise.cli.trace_inspect import Strict, TraceName, TracePath
 
 __all__ = ["convert_command"]
 
@@ -23,6 +23,7 @@ def convert_command(
         typer.Argument(metavar="OUT", help="An empty folder, or one that is not there yet; or that "
                        "of a conversion that was stopped.", show_default=False),
     ],
+    trace: TraceName = "",
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
@@ -35,7 +36,7 @@ def convert_command(
 
     try:
         with reading_bar("converting") as tell:
-            made = convert(path, out, strict=strict, progress=tell)
+            made = convert(path, out, trace=trace, strict=strict, progress=tell)
     except KeyboardInterrupt:
         say("gangwise: interrupted; what is converted is stored")
         say(f"to go on: {shlex.join(['gangwise', *sys.argv[1:]])}")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gangwise.cli.options import say
-from gangwise.cli.trace_inspect import Strict, TracePath
+from gangwise.cli.options import say, settings_of
+from gangwise.cli.trace_inspect import ReaderSettings, Strict, TraceName, TracePath
 from gangwise.core.errors import StoreError
 
 __all__ = ["plot_command"]
@@ -17,16 +17,15 @@ __all__ = ["plot_command"]
 def plot_command(
     path: TracePath,
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("trace-pictures"),
-    trace: Annotated[
-        str, typer.Option(help="The format, when it is not to be recognised (trace list).")
-    ] = "",
+    settings: ReaderSettings = None,
+    trace: TraceName = "",
     strict: Strict = False,
 ) -> None:
     """Draw arrivals, request sizes, lifetimes and load, as PNG and SVG."""
     from gangwise.report.trace_figures import draw
-    from gangwise.traces import open_reader
+    from gangwise.traces import open_tables
 
-    tables = open_reader(path, trace=trace, strict=strict).scan()
+    tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
     try:
         out.mkdir(parents=True, exist_ok=True)
         drawn = draw(tables, out)

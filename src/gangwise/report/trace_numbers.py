@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.traces.fidelity import device_totals
+from gangwise.traces.load import device_totals
 
 if TYPE_CHECKING:
     import polars as pl

@@ -35,12 +35,13 @@ from gangwise.traces.alibaba_gpu_v2020_jobs import (
     of_tasks,
 )
 from gangwise.traces.alibaba_gpu_v2020_schemas import FORMAT, STATUSES
-from gangwise.traces.fidelity import Fidelity, of_tables
+from gangwise.traces.fidelity import Fidelity, reasons
 from gangwise.traces.formats import recognise
+from gangwise.traces.load import of_tables
 from gangwise.traces.named_files import NamedFiles
 from gangwise.traces.source import Read
-from gangwise.traces.text import first_lines, split_line
-from gangwise.traces.trace import Reader, Tables
+from gangwise.traces.text import first_lines, named, split_line
+from gangwise.traces.trace import Reader, Tables, server_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,7 +52,6 @@ JOBS, TASKS, TAGS, MACHINES = (
     "pai_job_table", "pai_task_table", "pai_group_tag_table", "pai_machine_spec",
 )  # fmt: skip
 SIMULATOR = "simulator_jobs"
-SERVERS = ("row", "name", "model", "cpu", "mem", "gpu")
 MODELS, MISSING = ("assigned", "requested"), ("drop", "fill")
 
 
@@ -115,7 +115,7 @@ class AlibabaGpuV2020(Reader):
         strict: bool = False,
     ):
         given = Path(path)
-        self.statuses = tuple(statuses.split("|") if isinstance(statuses, str) else statuses)
+        self.statuses = named(statuses)
         self.models, self.missing = models, missing
         chosen: list[tuple[str, str, tuple[str, ...]]] = [
             ("models", models, MODELS), ("missing", missing, MISSING),
@@ -190,8 +190,8 @@ class AlibabaGpuV2020(Reader):
             if self.source.has(SIMULATOR):
                 notes.append("the simulator's job list here is not read: ask for it by simulator=")
         if found.frame.is_empty():
-            why = (f"{n} {why}" for why, (n, _) in found.stages[-1].dropped.items())
-            raise TraceError(f"no job can be used: {'; '.join(why)}", self.source.path)
+            why = reasons(found.stages[-1].dropped)
+            raise TraceError(f"no job can be used: {why}", self.source.path)
         return replace(
             machines, jobs=found.frame, stages=(*machines.stages, *found.stages),
             digests={**machines.digests, **found.digests}, notes=(*notes, *found.notes),
@@ -222,8 +222,7 @@ class AlibabaGpuV2020(Reader):
 
         no_jobs = pl.DataFrame(schema=dict.fromkeys(SHAPE, pl.Float64))
         if not self.source.has(MACHINES):
-            no_servers = pl.DataFrame(schema=dict.fromkeys(SERVERS, pl.Float64))
-            return Tables(FORMAT.name, no_servers, no_jobs, ())
+            return Tables(FORMAT.name, server_table(), no_jobs, ())
         read = self._table(MACHINES)
         model = pl.when(pl.col("gpu_type") != "CPU").then("gpu_type").otherwise(pl.lit(""))
         servers = read.frame.select(

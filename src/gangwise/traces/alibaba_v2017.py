@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.alibaba_v2018.batch import unusable
-from gangwise.traces.alibaba_v2018.reader import no_servers
-from gangwise.traces.fidelity import Stage, leave_out
+from gangwise.traces.fidelity import Stage, leave_out, reasons
 from gangwise.traces.formats import Format, TableFile
 from gangwise.traces.schema import Check, Column, Schema, value
 from gangwise.traces.source import Read
-from gangwise.traces.trace import Reader, Tables
+from gangwise.traces.text import named
+from gangwise.traces.trace import Reader, Tables, server_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -95,7 +95,8 @@ class AlibabaV2017(Reader):
     path : path
         A directory with the files, or one of them. Without ``server_event`` there are no servers.
     statuses : sequence of str
-        Batch tasks that are used; the others are left out and counted. A text is split at commas.
+        Batch tasks that are used; the others are left out and counted. Or one text, separated by
+        ``|``.
     strict : bool
         Raise at the first bad row rather than leave it out and report it.
 
@@ -118,8 +119,7 @@ class AlibabaV2017(Reader):
         strict: bool = False,
     ):  # fmt: skip
         super().__init__(path, strict=strict)
-        given = statuses.split(",") if isinstance(statuses, str) else statuses
-        self.statuses = tuple(status.strip() for status in given)
+        self.statuses = named(statuses)
 
     def _read(self) -> Tables:
         import polars as pl
@@ -129,15 +129,16 @@ class AlibabaV2017(Reader):
         rules = unusable(read.frame, self.statuses, "instances", ("cpus", "mem"), times)
         kept, left = leave_out("batch tasks", read.frame, rules)
         if kept.is_empty():
-            reasons = "; ".join(f"{why} ({n})" for why, (n, _) in left.dropped.items())
-            raise TraceError(f"no batch task can be used: {reasons}", self.source.path)
+            raise TraceError(
+                f"no batch task can be used: {reasons(left.dropped)}", self.source.path
+            )
         jobs = kept.select(
             "row", name="task_id", cpu="cpus", mem="mem", gpu=pl.lit(0.0), tasks="instances",
             models=pl.lit(""), created="create_time", deleted="end_time", job="job_id",
             status="status",
         )  # fmt: skip
         stages = [*read.stages, left]
-        servers, events, digests = no_servers(), None, dict(read.digests)
+        servers, events, digests = server_table(), None, dict(read.digests)
         if self.source.has("server_event"):
             log = self.source.read("server_event")
             servers, events, stage = _machines(log)

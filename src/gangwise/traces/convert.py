@@ -1,14 +1,15 @@
 """A trace as published, converted to Parquet: as fast as it streams by, in constant memory.
 
 Published traces are large gzip files that must be read from the start. Converted once, a table is
-read lazily, column by column. A conversion may be stopped at any time, even killed: run again, it
-goes on with the first chunk that is not complete, and the result is the same. Unpacking is more
-than twice as fast with the extra ``fast`` (``pip install 'gangwise[fast]'``), which brings isal.
+read column by column. A conversion may be stopped at any time, even killed: run again, it goes on
+with the first chunk that is not complete, and the result is the same. Unpacking is more than twice
+as fast with the extra ``fast`` (``pip install 'gangwise[fast]'``), which brings isal.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,11 @@ from gangwise.core.errors import StoreError, TraceError
 from gangwise.traces import blocks as cut
 from gangwise.traces.blocks import Blocks
 from gangwise.traces.converted import stages_of
-from gangwise.traces.fidelity import Stage
-from gangwise.traces.formats import Format, files_of, recognise
+from gangwise.traces.fidelity import Stage, reason_lines, reasons_plain
+from gangwise.traces.formats import Format, all_files
+from gangwise.traces.known import WITHOUT_SCHEMA
 from gangwise.traces.manifest import MANIFEST, Chunk, Manifest, SourceFile, write_whole
+from gangwise.traces.opening import reader_of, without_reader
 from gangwise.traces.source import Source
 from gangwise.traces.tables import Dropped
 
@@ -48,31 +51,33 @@ class Conversion:
         Rows read, kept and dropped, file by file, for each table.
     resumed : bool
         Part of it was there already.
+    copied : tuple of str
+        Files that are no table of rows, beside it as they were.
     """
 
     folder: Path
     format: str
     stages: dict[str, tuple[Stage, ...]]
     resumed: bool
+    copied: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
         tables = {
-            table: [{**stage._asdict(), "dropped": {
-                why: {"count": n, "first_row": row} for why, (n, row) in stage.dropped.items()
-            }} for stage in stages]
+            table: [{**stage._asdict(), "dropped": reasons_plain(stage.dropped)}
+                    for stage in stages]
             for table, stages in self.stages.items()
         }  # fmt: skip
         return {"folder": str(self.folder), "format": self.format, "resumed": self.resumed,
-                "tables": tables}  # fmt: skip
+                "copied": list(self.copied), "tables": tables}  # fmt: skip
 
     def __str__(self) -> str:
         lines = [f"{self.format}, converted into {self.folder}"]
         for table, stages in self.stages.items():
             for stage in stages:
                 lines.append(f"  {table}, {stage.name}: {stage.read} read, {stage.kept} kept")
-                for why, (count, row) in stage.dropped.items():
-                    lines.append(f"    {count:8d}  {why} (first in row {row})")
+                lines += reason_lines(stage.dropped)
+        lines += [f"  {name}: copied, since it is no table of rows" for name in self.copied]
         return "\n".join(lines)
 
 
@@ -81,6 +86,7 @@ def convert(
     out: Path | str,
     form: Format | None = None,
     *,
+    trace: str = "",
     strict: bool = False,
     progress: Progress | None = None,
     rows: int = CHUNK_ROWS,
@@ -98,6 +104,8 @@ def convert(
         written there.
     form : Format, optional
         The format; by default it is recognised.
+    trace : str
+        The registered name of the format, where it is not to be recognised.
     strict : bool
         Raise at the first bad row rather than leave it out and report it.
     progress : callable, optional
@@ -108,7 +116,8 @@ def convert(
     Raises
     ------
     TraceError
-        When the trace is not recognised or cannot be read.
+        When the trace is not recognised or cannot be read, or its jobs are one JSON document, which
+        is read whole.
     StoreError
         When the result cannot be written, or the folder holds something else.
 
@@ -129,10 +138,11 @@ def convert(
     nodes.csv 2 read 1 kept gpu is not a number
     """
     path, out = Path(path), Path(out)
-    form = form or _format(path)
+    form = form or _format(path, trace)
     source = Source(path, form, strict=strict)
     if source.converted is not None:
         raise TraceError("this trace is converted already", path)
+    others = _others(path, form)
     files = {table.name: source.files(table.name) for table in form.tables}
     files = {table: found for table, found in files.items() if found}
     if not files:
@@ -147,10 +157,16 @@ def convert(
                 report = None if progress is None else _from(progress, done, total)
                 _convert_file(source, table, found[number], record, manifest, out, report)
             done += record.size
+    try:
+        for file in others:
+            shutil.copyfile(file, out / file.name)
+    except OSError as error:
+        raise StoreError(f"cannot write to {out}: {error.strerror or error}") from error
     manifest.complete = True
     manifest.save(out)
     stages = {table: tuple(stages_of(found)) for table, found in manifest.tables.items()}
-    return Conversion(out, form.name, stages, resumed)
+    copied = tuple(file.name for file in others)
+    return Conversion(out, form.name, stages, resumed, copied)
 
 
 def _convert_file(
@@ -266,18 +282,26 @@ def _from(progress: Progress, done: int, total: int) -> Callable[[int], None]:
     return lambda stored: progress(done + stored, total)
 
 
-def _format(path: Path) -> Format:
-    """The registered format that files have."""
-    from gangwise.core.registry import entries
+def _format(path: Path, trace: str) -> Format:
+    if kind := without_reader(path):
+        raise TraceError(f"this is {kind}: there is nothing to convert", path)
+    form: Format | None = getattr(reader_of(path, trace), "FORMAT", None)
+    if form is None:
+        raise TraceError("files of your own, with a mapping, are read as they are; there is "
+                         "nothing to convert", path)  # fmt: skip
+    return form
 
-    readers = [entry.load() for entry in entries("trace").values()]
-    forms = [form for reader in readers if (form := getattr(reader, "FORMAT", None)) is not None]
-    if not path.exists():
-        raise TraceError("there is no such file or directory", path)
-    fit = {f.name: f for file in files_of(path) for f, _ in recognise(file, forms)}
-    if len(fit) != 1:
-        known = ", ".join(sorted(form.name for form in forms))
-        said = f"this could be {' or '.join(fit)}; name the format" if fit else (
-            f"no known trace format; looked for {known}")  # fmt: skip
-        raise TraceError(said, path)
-    return next(iter(fit.values()))
+
+def _others(path: Path, form: Format) -> list[Path]:
+    """Files beside the tables that are no tables of rows, and are read as they are."""
+    tables = [table for table in WITHOUT_SCHEMA if table.trace == form.name]
+    for table in (table for table in tables if table.needed):
+        for file in all_files(path):
+            if table.fits(file):
+                raise TraceError(
+                    f"this is the {table.name} of {form.name}, which is read whole: there is "
+                    "nothing to convert, read it as it is", file,
+                )  # fmt: skip
+    folder = path if path.is_dir() else path.parent
+    beside = [file for file in all_files(folder) if file.parent == folder] if tables else []
+    return [file for file in beside if any(t.fits(file) for t in tables)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,30 +66,19 @@ class Converted:
                     )  # fmt: skip
         return stages, {file.name: file.sha256 for file in self._of(table)}
 
-    def batches(self, table: str) -> Iterator[pl.DataFrame]:
-        """Chunk after chunk, with ``part``; numbers as Float64."""
+    def batches(self, table: str, columns: Sequence[str] | None) -> Iterator[pl.DataFrame]:
+        """Chunk after chunk, with ``part``; numbers as Float64. Only what is wanted is read."""
         for number, file in enumerate(self._of(table)):
             for chunk in file.chunks:
-                frame = self._scan(table, number, chunk).collect()
+                scan = self._scan(table, number, chunk)
+                if columns is not None:
+                    scan = scan.select(n for n in columns if n in scan.collect_schema())
+                frame = scan.collect()
                 if len(frame) != chunk.rows:
                     raise TraceError(f"{len(frame)} rows are here, and {chunk.rows} were written; "
                                      "convert the trace again",
                                      self.folder / table / chunk.name)  # fmt: skip
                 yield frame
-
-    def lazy(self, table: str, strict: bool) -> pl.LazyFrame:
-        """All rows of a table, with ``part``; numbers as Float64."""
-        import polars as pl
-
-        self.account(table, strict)
-        scans = [
-            self._scan(table, number, chunk)
-            for number, file in enumerate(self._of(table)) for chunk in file.chunks
-        ]  # fmt: skip
-        if not scans:
-            raise TraceError(f"the table {table} was not there when the trace was converted",
-                             self.folder)  # fmt: skip
-        return pl.concat(scans, how="diagonal")
 
     def _of(self, table: str) -> list[SourceFile]:
         found = self.manifest.tables.get(table, [])

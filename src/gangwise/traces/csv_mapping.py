@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 
 from gangwise.core.errors import TraceError
 
-__all__ = ["JobFile", "Mapped", "MappingFile", "ServerFile", "is_mapping", "read_mapping"]
+__all__ = [
+    "NAME",
+    "NUMBERS",
+    "JobFile",
+    "Mapped",
+    "MappingFile",
+    "ServerFile",
+    "is_mapping",
+    "read_mapping",
+]
 
 NAME = "csv"
+TIMES = ("created", "deleted", "started")
+NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", *TIMES)
+"""Fields that are numbers, unless a time is written out."""
 
 
 class _Strict(BaseModel):
@@ -36,6 +49,8 @@ class Mapped(_Strict):
     def _plain(cls, given: Any) -> Any:
         if isinstance(given, str):
             return {"column": given}
+        if isinstance(given, bool):
+            raise ValueError("give a column, a number or a table, not true or false")
         return {"value": given} if isinstance(given, int | float) else given
 
     @model_validator(mode="after")
@@ -44,6 +59,8 @@ class Mapped(_Strict):
             raise ValueError('give a column ("cores") or a value ({ value = 4 }), one of the two')
         if self.time and self.scale != 1.0:
             raise ValueError("a time that is written out has no scale")
+        if not (isfinite(self.scale) and self.scale > 0):
+            raise ValueError(f"scale is {self.scale}; it must be a positive number")
         return self
 
 
@@ -53,6 +70,20 @@ class _Columns(_Strict):
     def given(self) -> dict[str, Mapped]:
         """Those that are in the mapping."""
         return {name: held for name, held in self if held is not None}
+
+    def _of_their_kind(self) -> None:
+        given = self.given()
+        for name, held in given.items():
+            value = 0.0 if held.value is None or name not in NUMBERS else held.value
+            if isinstance(value, str) or not (isfinite(value) and value >= 0):
+                raise ValueError(f"{name} is {value!r}; it must be a number, zero or larger")
+            if held.time and name not in TIMES:
+                raise ValueError(f"{name} is no point in time, so time = means nothing there")
+        written = [name for name in TIMES if name in given and given[name].time]
+        plain = [name for name in TIMES if name in given and not given[name].time]
+        if written and plain:
+            raise ValueError(f"{written[0]} is written out (time =) and {plain[0]} is a number of "
+                             "seconds: write both in the same way")  # fmt: skip
 
 
 class JobColumns(_Columns):
@@ -77,6 +108,7 @@ class JobColumns(_Columns):
         if (self.deleted is None) == (self.duration is None):
             raise ValueError("give deleted or duration, one of the two")
         _some_device(self.cpu, self.mem, self.gpu)
+        self._of_their_kind()
         return self
 
 
@@ -92,6 +124,7 @@ class ServerColumns(_Columns):
     @model_validator(mode="after")
     def _enough(self) -> ServerColumns:
         _some_device(self.cpu, self.mem, self.gpu)
+        self._of_their_kind()
         return self
 
 
@@ -154,7 +187,8 @@ def read_mapping(path: Path) -> MappingFile:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise TraceError(f"the mapping cannot be read: {error}", path) from error
+        why = getattr(error, "strerror", None) or error
+        raise TraceError(f"the mapping cannot be read: {why}", path) from error
     if content.get("trace") != NAME:
         raise TraceError(f'a mapping has trace = "{NAME}", not {content.get("trace")!r}', path)
     try:

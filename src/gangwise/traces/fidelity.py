@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+from gangwise.core.errors import TraceError
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from gangwise.traces.trace import Tables
-
 __all__ = [
+    "UNITS",
     "Fidelity",
     "Stage",
-    "device_totals",
-    "implied_load",
+    "first_reason",
     "leave_out",
-    "of_tables",
     "period",
+    "reason_lines",
+    "reasons",
+    "reasons_plain",
+    "refuse",
 ]
 
-Floats = npt.NDArray[np.float64]
 UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 
 
@@ -38,6 +38,28 @@ class Stage(NamedTuple):
     read: int
     kept: int
     dropped: Mapping[str, tuple[int, int]]
+
+
+def reasons(*dropped: Mapping[str, tuple[int, int]]) -> str:
+    """Why rows were left out, in a message.
+
+    >>> reasons({"cpu is negative": (3, 4)}, {"it requests nothing": (1, 9)})
+    'cpu is negative (3, first in row 4); it requests nothing (1, first in row 9)'
+    """
+    every = (item for each in dropped for item in each.items())
+    return "; ".join(f"{why} ({count}, first in row {row})" for why, (count, row) in every)
+
+
+def reason_lines(dropped: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Why rows were left out, in lines of a report."""
+    return [
+        f"    {count:8d}  {why} (first in row {row})" for why, (count, row) in dropped.items()
+    ]
+
+
+def reasons_plain(dropped: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, int]]:
+    """Why rows were left out, ready for JSON."""
+    return {why: {"count": count, "first_row": row} for why, (count, row) in dropped.items()}
 
 
 @dataclass(frozen=True)
@@ -57,8 +79,8 @@ class Fidelity:
     capacity : mapping of str to float
         Total of each device type; empty when there are no servers.
     load : mapping of str to float
-        Mean over the period of devices requested / devices there, see :func:`implied_load`; empty
-        when there are no servers or no jobs.
+        Mean over the period of devices requested / devices there, see
+        :func:`~gangwise.traces.load.implied_load`; empty when there are no servers or no jobs.
     notes : tuple of str
     digests : mapping of str to str
         SHA-256 of each file.
@@ -93,13 +115,7 @@ class Fidelity:
         """Everything, ready for JSON."""
         plain = asdict(self)
         plain["stages"] = [
-            {
-                **stage._asdict(),
-                "dropped": {
-                    why: {"count": n, "first_row": row} for why, (n, row) in stage.dropped.items()
-                },
-            }
-            for stage in self.stages
+            {**stage._asdict(), "dropped": reasons_plain(stage.dropped)} for stage in self.stages
         ]
         plain["notes"] = list(self.notes)
         plain["period"] = period(self.last - self.first)
@@ -113,8 +129,7 @@ class Fidelity:
         ]
         for stage in self.stages:
             lines.append(f"  {stage.name}: {stage.read} read, {stage.kept} kept")
-            for why, (count, row) in stage.dropped.items():
-                lines.append(f"    {count:8d}  {why} (first in row {row})")
+            lines += reason_lines(stage.dropped)
         if self.capacity:
             lines.append(
                 f"  {'device type':<16s}{'capacity':>12s}  {'unit':<8s}{'implied load':>13s}"
@@ -138,6 +153,20 @@ def period(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
+def first_reason(rules: Sequence[tuple[str, pl.Expr]]) -> pl.Expr:
+    """The reason of the first rule that a row breaks; null where it breaks none.
+
+    Parameters
+    ----------
+    rules : sequence of (str, polars.Expr)
+        A reason, and what is true of the rows it is a reason for.
+    """
+    import polars as pl
+
+    given = (pl.when(broken).then(pl.lit(reason)) for reason, broken in rules)
+    return pl.coalesce(*given, pl.lit(None, pl.String))
+
+
 def leave_out(
     name: str, frame: pl.DataFrame, rules: Sequence[tuple[str, pl.Expr]]
 ) -> tuple[pl.DataFrame, Stage]:
@@ -150,7 +179,7 @@ def leave_out(
     frame : polars.DataFrame
         With a column ``row``.
     rules : sequence of (str, polars.Expr)
-        A reason, and what is true of the rows it is a reason for.
+        As of :func:`first_reason`.
 
     Returns
     -------
@@ -169,10 +198,7 @@ def leave_out(
     """
     import polars as pl
 
-    why = pl.coalesce(
-        *(pl.when(broken).then(pl.lit(reason)) for reason, broken in rules), pl.lit(None, pl.String)
-    )
-    reason = frame.with_columns(reason=why)["reason"]
+    reason = frame.with_columns(reason=first_reason(rules))["reason"]
     kept = frame.filter(reason.is_null())
     lost = frame.select("row", reason=reason).filter(reason.is_not_null())
     counted = lost.group_by("reason").agg(pl.len(), pl.col("row").min()).sort("row", "reason")
@@ -180,110 +206,21 @@ def leave_out(
     return kept, Stage(name, len(frame), len(kept), dropped)
 
 
-def device_totals(tables: Tables) -> dict[str, float]:
-    """Capacity of each device type: ``cpu``, ``mem``, ``gpu:MODEL`` sorted, and all GPUs.
-
-    Capacities that are not known count as none. Empty when there are no servers.
-    """
-    import polars as pl
-
-    servers = tables.servers
-    if servers.is_empty():
-        return {}
-    totals = {name: float(servers[name].sum()) for name in ("cpu", "mem")}
-    with_gpus = servers.filter(pl.col("gpu") > 0)
-    models = with_gpus.group_by("model").agg(pl.col("gpu").sum()).sort("model")
-    totals.update({f"gpu:{model}": float(count) for model, count in models.rows()})
-    if len(with_gpus):
-        totals["gpu"] = float(with_gpus["gpu"].sum())
-    return totals
-
-
-def implied_load(tables: Tables, first: float, last: float) -> dict[str, float]:
-    """Mean over a period of devices requested, as a share of those there.
-
-    A job requests its devices from creation to deletion, whether or not it was running; one whose
-    times are not known requests nothing, and neither does a request that is not known. A job that
-    may use several GPU models is spread over them in proportion to their GPUs; what it requests of
-    models that no server has is in ``gpu`` alone, the total over all models.
+def refuse(file: Path, frame: pl.DataFrame, rules: Sequence[tuple[str, pl.Expr]]) -> None:
+    """Raise for the first row that breaks a rule, where rules are strict.
 
     Parameters
     ----------
-    tables : Tables
-    first, last : float
-        The period, in seconds since the start of the trace.
-
-    Returns
-    -------
-    dict
-        Load by device type; device types that the cluster has none of are absent. Empty when there
-        are no servers or no jobs.
+    file : Path
+    frame : polars.DataFrame
+        With the columns ``row`` and ``name``.
+    rules : sequence of (str, polars.Expr)
+        As of :func:`first_reason`.
     """
-    import polars as pl
-
-    totals = device_totals(tables)
-    if not totals or tables.jobs.is_empty():
-        return {}
-    jobs = tables.jobs.filter(_timed())
-    created, deleted = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
-    share = np.clip(np.minimum(deleted, last) - np.maximum(created, first), 0.0, None)
-    share = share / max(last - first, 1.0)
-    if "tasks" in jobs.columns:
-        share *= jobs["tasks"].fill_null(1).to_numpy()
-    asked = {name: jobs[name].fill_null(0).to_numpy() for name in UNITS}
-    held = {name: float(share @ asked[name]) for name in UNITS}
-    present = {name[4:]: total for name, total in totals.items() if name.startswith("gpu:")}
-    held.update({f"gpu:{model}": 0.0 for model in present})
-    by_set = jobs.select(pl.col("models").fill_null("")).with_columns(held=share * asked["gpu"])
-    for models, amount in by_set.group_by("models").sum().sort("models").rows():
-        usable = [m for m in (models.split("|") if models else present) if m in present]
-        among = sum(present[m] for m in usable)
-        for model in usable:
-            held[f"gpu:{model}"] += amount * present[model] / among
-    return {name: held[name] / total for name, total in totals.items() if total > 0}
-
-
-def of_tables(tables: Tables) -> Fidelity:
-    """The report of a trace as it was read, over all of its time.
-
-    Servers or jobs may be absent altogether, and times or requests of jobs null: the notes say so.
-    """
-    first, last, notes = 0.0, 0.0, []
-    if tables.servers.is_empty():
-        notes.append("the files here do not say which servers there are: no capacity, no load")
-    if tables.jobs.is_empty():
-        notes.append("there are no jobs in the files here: no period, no load")
-    else:
-        timed = tables.jobs.filter(_timed())
-        if len(timed):
-            first = float(timed["created"].to_numpy().min())
-            last = float(timed["deleted"].to_numpy().max())
-            until_end = int((timed["deleted"] == last).sum())
-            notes.append(
-                f"{until_end} jobs are deleted at the very end of the trace, at {last:.0f} s: "
-                "their true lifetimes may be longer; the implied load counts them until then"
-            )
-        if len(timed) < len(tables.jobs):
-            notes.append(
-                f"{len(tables.jobs) - len(timed)} jobs have no time of creation or deletion; the "
-                "implied load leaves them out"
-            )
-        for name in UNITS:
-            unknown = tables.jobs[name].null_count()
-            if unknown:
-                notes.append(
-                    f"{unknown} jobs do not say how much {name} they request; the implied load "
-                    "counts it as none"
-                )
-    return Fidelity(
-        tables.trace, tables.stages, first, last, len(tables.servers), len(tables.jobs),
-        device_totals(tables), implied_load(tables, first, last), (*tables.notes, *notes),
-        tables.digests, tables.units,
-    )  # fmt: skip
-
-
-def _timed() -> pl.Expr:
-    import polars as pl
-
-    return pl.col("created").is_not_null() & pl.col("deleted").is_not_null()
-
+    bad = frame.select("row", "name", reason=first_reason(rules)).drop_nulls("reason").sort("row")
+    if len(bad):
+        row, name, reason = bad.row(0)
+        raise TraceError(
+            f"{reason} (name = {name!r}); correct the row, or read without strict to leave such "
+            "rows out", file, row,
+        )  # fmt: skip

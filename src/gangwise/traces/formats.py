@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gangwise.core.errors import UnknownName
 from gangwise.traces.json_lines import texts_of
 from gangwise.traces.manifest import MANIFEST, Manifest
 from gangwise.traces.schema import Column, Schema
@@ -89,8 +90,18 @@ class Format:
     checksums: str = ""
 
     def table(self, name: str) -> TableFile:
-        """The table of this name."""
-        return next(table for table in self.tables if table.name == name)
+        """The table of this name.
+
+        Raises
+        ------
+        UnknownName
+            When there is none.
+        """
+        for table in self.tables:
+            if table.name == name:
+                return table
+        known = [table.name for table in self.tables]
+        raise UnknownName(f"table of {self.name}", name, known)
 
 
 def files_of(path: Path) -> list[Path]:

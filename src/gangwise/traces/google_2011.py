@@ -170,7 +170,7 @@ class Google2011(GoogleReader):
         import polars as pl
 
         events = pl.concat(list(self._batches("machine_events", lambda: False)))
-        return machines_of(events, 0, 1, self.first, end, [f.name for f in self._files])
+        return machines_of(events, 0, 1, self.first, end, [f.name for f in self.files])
 
     def _other(self) -> Format:
         from gangwise.traces.google_2019_format import FORMAT as OTHER

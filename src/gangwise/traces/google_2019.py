@@ -89,7 +89,7 @@ class Google2019(GoogleReader):
         reason = f"{column} is not a list of the right kind"
         if self.source.strict and len(wrong := frame.filter(bad)):
             part, row, text = wrong.select("part", "row", column).row(0)
-            raise TraceError(f"{reason} ({column} = {text!r})", self._files[part], row)
+            raise TraceError(f"{reason} ({column} = {text!r})", self.files[part], row)
         frame = self._without(table, frame, reason, bad)
         said = frame.filter(pl.col(column).is_in([text for text, items in read.items() if items]))
         for number, text in said.select("collection_id", column).unique().rows():
@@ -106,19 +106,19 @@ class Google2019(GoogleReader):
                 order.add(frame)
                 self._name(self._events(frame, self.JOBS))
         elif tasks:
-            self._notes.append("collection_events is not here: users, and what jobs must start "
+            self.notes.append("collection_events is not here: users, and what jobs must start "
                                "after, are not known")  # fmt: skip
         if self._untyped:
-            self._notes.append(f"{self._untyped} rows have no collection_type; they are taken as "
+            self.notes.append(f"{self._untyped} rows have no collection_type; they are taken as "
                                "of jobs")  # fmt: skip
         for table, lost in self._lost.items():
             dropped = {
-                f"{reason}; the row is of {self._files[part].name}": (count, row)
+                f"{reason}; the row is of {self.files[part].name}": (count, row)
                 for reason, (count, part, row) in lost.items()
             }
             read, left = self._rows[table], sum(count for count, _ in dropped.values())
             if dropped:
-                self._stages.append(Stage(f"{table}, of jobs", read, read - left, dropped))
+                self.stages.append(Stage(f"{table}, of jobs", read, read - left, dropped))
 
     def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
         import polars as pl
@@ -137,7 +137,7 @@ class Google2019(GoogleReader):
              "have constraints on the attributes of machines; they are not used"),
         ):
             if count:
-                self._notes.append(f"{count} jobs {text}")
+                self.notes.append(f"{count} jobs {text}")
         return jobs.with_columns(
             job=pl.col("name").replace_strict(whole, return_dtype=pl.String),
             after=pl.Series(["|".join(after.get(n, ())) for n in jobs["name"]], dtype=pl.String),
@@ -150,7 +150,7 @@ class Google2019(GoogleReader):
             "machine_id": "machine", "type": "event", "capacity.cpus": "cpu",
             "capacity.memory": "mem", "platform_id": "platform",
         })  # fmt: skip
-        return machines_of(events, 1, 2, self.first, end, [f.name for f in self._files])
+        return machines_of(events, 1, 2, self.first, end, [f.name for f in self.files])
 
     def _other(self) -> Format:
         from gangwise.traces.google_2011 import FORMAT as OTHER

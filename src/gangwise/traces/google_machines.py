@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gangwise.traces.fidelity import Stage
 from gangwise.traces.google_events import NEVER, ROWS, leave_out_of
+from gangwise.traces.trace import server_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,12 +26,7 @@ class Machines(NamedTuple):
 
 def no_machines() -> Machines:
     """Of a trace whose machine events are not here."""
-    import polars as pl
-
-    text, number = pl.String, pl.Float64
-    empty = pl.DataFrame(schema={"row": pl.Int64, "name": text, "model": text, "cpu": number,
-                                 "mem": number, "gpu": number})  # fmt: skip
-    return Machines(empty, None, (), ("machine_events is not here",))
+    return Machines(server_table(), None, (), ("machine_events is not here",))
 
 
 def machines_of(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Stage, period
+from gangwise.traces.fidelity import Stage, period, reasons
 from gangwise.traces.formats import Format, files_of, recognise
 from gangwise.traces.google_events import NEVER, OFFSET, Codes, Lives
 from gangwise.traces.google_jobs import Window, job_rows, usable
@@ -47,6 +47,15 @@ class GoogleReader(Reader):
     strict : bool
         Raise at the first bad row rather than leave it out and report it.
 
+    Attributes
+    ----------
+    files : list of Path
+        Those that were read so far.
+    stages : list of Stage
+    digests : dict
+        SHA-256, by name of the file.
+    notes : list of str
+
     Raises
     ------
     TraceError
@@ -61,18 +70,20 @@ class GoogleReader(Reader):
         self, path: Path | str, *, hours: float | None = None, begin: float = 0.0,
         present: str = "drop", strict: bool = False,
     ):  # fmt: skip
-        if hours is not None and not (isfinite(hours) and hours > 0):
-            raise TraceError(f"hours is {hours}; the window needs a positive length")
-        if not (isfinite(begin) and begin >= 0):
-            raise TraceError(f"begin is {begin}; the window begins 0 hours into the trace or later")
+        if hours is not None and not (_finite(hours) and hours > 0):
+            raise TraceError(f"hours is {hours!r}; the window needs a positive length")
+        if not (_finite(begin) and begin >= 0):
+            raise TraceError(
+                f"begin is {begin!r}; the window begins 0 hours into the trace or later"
+            )
         if present not in ("drop", "start"):
             raise TraceError(f"present is {present!r}; choose drop or start")
         super().__init__(path, strict=strict)
         self.hours, self.begin, self.present = hours, begin, present
-        self._files: list[Path] = []
-        self._stages: list[Stage] = []
-        self._digests: dict[str, str] = {}
-        self._notes = [NORMALISED]
+        self.files: list[Path] = []
+        self.stages: list[Stage] = []
+        self.digests: dict[str, str] = {}
+        self.notes: list[str] = []
         self._users: list[pl.DataFrame] = []
 
     @property
@@ -102,30 +113,49 @@ class GoogleReader(Reader):
         tasks = self.source.has(self.TASKS)
         if not tasks and not self.source.has(self.JOBS):
             self._refuse()
-        lives = self._lives(self.TASKS if tasks else self.JOBS, tasks)
-        end = lives.end if self.hours is not None else max(lives.order.latest, self.first)
-        self._beside(end, tasks)
-        window = Window(self.first, end, self.present)
-        what, names = "tasks" if tasks else "jobs", [file.name for file in self._files]
-        kept, stage, notes = usable(lives.frame(), window, what, names)
-        self._stages.append(stage)
-        self._notes += notes
-        if kept.is_empty():
-            raise TraceError(
-                f"none of the {stage.read} {what} can be used: {'; '.join(stage.dropped)}",
-                self.source.path,
-            )
+        self.notes.append(NORMALISED)
+        kept, window = self.lives_of(self.TASKS if tasks else self.JOBS)
         if not tasks:
-            self._notes.append(
+            self.notes.append(
                 f"{self.TASKS} is not here: of how many tasks jobs are and what they request is "
                 "not known (cpu and mem are null)"
             )
         jobs = self._extra(job_rows(kept, self._users[0], window, self.CODES))
-        found = self._machines(end) if self.source.has("machine_events") else no_machines()
+        found = no_machines()
+        if self.source.has("machine_events"):
+            found = self._machines(window.end)
         return Tables(
-            self.FORMAT.name, found.servers, jobs, (*self._stages, *found.stages),
-            dict(self._digests), (*self._notes, *found.notes), dict(UNITS), found.events,
+            self.FORMAT.name, found.servers, jobs, (*self.stages, *found.stages),
+            dict(self.digests), (*self.notes, *found.notes), dict(UNITS), found.events,
         )  # fmt: skip
+
+    def lives_of(self, table: str) -> tuple[pl.DataFrame, Window]:
+        """Tasks or jobs of which a workload can be made, out of the events of a table.
+
+        What is read and left out is added to ``stages``, ``digests`` and ``notes``: read once.
+
+        Returns
+        -------
+        DataFrame
+            As of :meth:`gangwise.traces.google_events.Lives.frame`.
+        Window
+        """
+        tasks = table == self.TASKS
+        what = "tasks" if tasks else "jobs"
+        lives = self._lives(table, tasks)
+        end = lives.end if self.hours is not None else max(lives.order.latest, self.first)
+        self._beside(end, tasks)
+        window = Window(self.first, end, self.present)
+        names = [file.name for file in self.files]
+        kept, stage, notes = usable(lives.frame(), window, what, names)
+        self.stages.append(stage)
+        self.notes += notes
+        if kept.is_empty():
+            raise TraceError(
+                f"none of the {stage.read} {what} can be used: {reasons(stage.dropped)}",
+                self.source.path,
+            )
+        return kept, window
 
     def _batches(self, table: str, enough: Callable[[], bool]) -> Iterator[pl.DataFrame]:
         """Rows of a table; what is read is entered into the report.
@@ -134,7 +164,7 @@ class GoogleReader(Reader):
         """
         import polars as pl
 
-        files, before, part = self.source.files(table), len(self._files), 0
+        files, before, part = self.source.files(table), len(self.files), 0
         for wanted, file in enumerate(files):
             number = NUMBER.search(file.name)
             if number and int(number[1]) != wanted:
@@ -142,7 +172,7 @@ class GoogleReader(Reader):
                     f"part {wanted:05d} is missing, before {file.name}: tasks submitted in it "
                     "would be absent, and others would never end; download it", file.parent,
                 )  # fmt: skip
-        self._files += files
+        self.files += files
         batches = self.source.batches(table)
         for frame in batches:
             if frame.is_empty():
@@ -159,9 +189,9 @@ class GoogleReader(Reader):
                         "again", file,
                     )  # fmt: skip
             yield frame.with_columns(pl.col("part") + before)
-        self._stages += batches.stages[: part + 1]
+        self.stages += batches.stages[: part + 1]
         read = {file.name for file in files[: part + 1]}
-        self._digests.update((n, digest) for n, digest in batches.digests.items() if n in read)
+        self.digests.update((n, digest) for n, digest in batches.digests.items() if n in read)
 
     def _name(self, events: pl.DataFrame) -> None:
         """Enter the user of each job."""
@@ -193,12 +223,12 @@ class GoogleReader(Reader):
                 self.source.path,
             )  # fmt: skip
         if filled:
-            self._notes.append(f"{filled} rows were filled in by Google; they are used")
+            self.notes.append(f"{filled} rows were filled in by Google; they are used")
         if lives.order.late:
             part, row = lives.order.first
-            self._notes.append(
+            self.notes.append(
                 f"{lives.order.late} rows are earlier than the row before them, the first is row "
-                f"{row} of {self._files[part].name}; rows are put in order of time"
+                f"{row} of {self.files[part].name}; rows are put in order of time"
             )
         return lives
 
@@ -217,3 +247,7 @@ class GoogleReader(Reader):
             f"neither {self.TASKS} nor {self.JOBS} of {self.FORMAT.name} here; found {listed}",
             self.source.path,
         )
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and isfinite(value)

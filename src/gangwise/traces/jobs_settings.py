@@ -14,7 +14,7 @@ __all__ = ["JobsSettings", "MachineSettings"]
 class MachineSettings(BaseModel):
     """What is drawn, since no trace tells it: budgets, utilities, rates and prices."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     keep: float = Field(
         1.0, gt=0, le=1, description="probability that a job is kept; 0.5: lightly loaded"

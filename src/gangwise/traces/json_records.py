@@ -7,14 +7,13 @@ counted from 1: unlike a line of a CSV file, a record may span many lines or non
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.blocks import Blocks
-from gangwise.traces.fidelity import Stage
+from gangwise.traces.fidelity import Stage, reasons
 from gangwise.traces.text import ENOUGH_FOR_A_HEADER, read_text
 
 __all__ = ["Account", "Records", "beginning", "read_records"]
@@ -124,8 +123,4 @@ class Account:
     def require(self, kept: int, what: str) -> None:
         """Raise when nothing is left."""
         if not kept:
-            raise TraceError(f"no {what} can be used: {_listed(self.dropped)}", self.file)
-
-
-def _listed(dropped: Mapping[str, tuple[int, int]]) -> str:
-    return "; ".join(f"{why} ({n}, first in row {row})" for why, (n, row) in dropped.items())
+            raise TraceError(f"no {what} can be used: {reasons(self.dropped)}", self.file)

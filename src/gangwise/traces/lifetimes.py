@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from gangwise.approximation_jobs.processes import Outage
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Fidelity, leave_out, of_tables, period
+from gangwise.traces.fidelity import Fidelity, leave_out, period
+from gangwise.traces.load import of_tables
 from gangwise.traces.trace import Tables
 
 __all__ = ["Found", "Window", "lifetimes_of", "outages_of"]
@@ -95,8 +96,8 @@ def lifetimes_of(tables: Tables, window: Window) -> Found:
         length = slots * window.slot
     if slots > MOST_SLOTS:
         raise TraceError(
-            f"the window of {period(length)} would have more than {MOST_SLOTS} slots: choose a "
-            "longer slot, or a shorter window (hours)"
+            f"the window of {period(length)} would have more than {MOST_SLOTS} slots: choose "
+            "fewer slots, a longer slot, or a shorter window (hours)"
         )
     kept, outside = leave_out("window", timed, [
         (f"created before the window, {start:.0f} s", pl.col("created") < start),

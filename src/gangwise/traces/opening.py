@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gangwise.core.environment import Scenario
     from gangwise.traces.trace import Tables, Trace
 
-__all__ = ["FAMILIES", "open_reader", "open_trace"]
+__all__ = ["FAMILIES", "open_reader", "open_tables", "open_trace", "reader_of", "without_reader"]
 
 FAMILIES: Mapping[str, str] = {
     "gain_overhead": "gangwise.traces.workload:TraceScenario",
@@ -82,20 +82,13 @@ def open_trace(
 
     if family and family not in FAMILIES:
         raise UnknownName("family for traces", family, list(FAMILIES))
-    found: Trace | Tables
     path, own = Path(path), None
-    if path.name.startswith(TWIN) and not path.exists():
-        from gangwise.traces.twins import open_twin
-
-        found = open_twin(path.name, knobs)
-        family = family or "gain_overhead"
-    elif _are_tables(path):
-        from gangwise.traces.saved import load_tables
-
-        found = load_tables(path)
+    found: Trace | Tables
+    if without_reader(path):
+        found = _ready(path, knobs)
         family = family or "gain_overhead"
     else:
-        reader = _reader_of(path, trace)
+        reader = reader_of(path, trace)
         accepted = list(inspect.signature(reader).parameters)
         found = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
         natural = getattr(reader, "FAMILY", "gain_overhead")
@@ -110,6 +103,57 @@ def open_trace(
         own = getattr(importlib.import_module(module), attribute)
     built: Scenario = own(found, **knobs)
     return built
+
+
+def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
+    """Servers and jobs, before anything is made of them.
+
+    Parameters
+    ----------
+    path, trace
+        As of :func:`open_trace`.
+    **knobs
+        Arguments of the reader, or of the twin.
+
+    Raises
+    ------
+    TraceError, UnknownName
+        As :func:`open_reader`.
+    """
+    from gangwise.core.errors import UnknownName
+
+    path = Path(path)
+    kind = without_reader(path)
+    if not kind:
+        return open_reader(path, trace=trace, **knobs).scan()
+    found = _ready(path, knobs)
+    for knob in knobs:
+        from gangwise.traces.twins import arguments
+
+        known = [] if path.exists() else arguments(path.name)
+        raise UnknownName(f"argument of {kind}", knob, known)
+    return found
+
+
+def without_reader(path: Path) -> str:
+    """What a path is whose servers and jobs need no reader; empty for files of a trace."""
+    from gangwise.traces.saved import MANIFEST
+
+    if path.name.startswith(TWIN) and not path.exists():  # scenario files prepend their folder
+        return "a synthetic twin"
+    return "tables that were saved" if (path / MANIFEST).is_file() else ""
+
+
+def _ready(path: Path, knobs: dict[str, Any]) -> Tables:
+    """Tables that need no reader; the arguments that they take are taken out of ``knobs``."""
+    knobs.pop("strict", None)  # no row of them can be bad
+    if not path.exists():
+        from gangwise.traces.twins import open_twin
+
+        return open_twin(path.name, knobs)
+    from gangwise.traces.saved import load_tables
+
+    return load_tables(path)
 
 
 def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Trace:
@@ -131,7 +175,7 @@ def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Trace:
     """
     from gangwise.core.errors import UnknownName
 
-    reader = _reader_of(Path(path), trace)
+    reader = reader_of(Path(path), trace)
     accepted = list(inspect.signature(reader).parameters)
     for knob in knobs:
         if knob not in accepted:
@@ -140,14 +184,8 @@ def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Trace:
     return opened
 
 
-def _are_tables(path: Path) -> bool:
-    from gangwise.traces.saved import MANIFEST
-
-    return (path / MANIFEST).is_file()
-
-
-def _reader_of(path: Path, trace: str) -> Any:
-    """The class of the reader."""
+def reader_of(path: Path, trace: str = "") -> Any:
+    """The class of the reader; arguments and errors as of :func:`open_reader`."""
     from gangwise.core.errors import TraceError, UnknownName
     from gangwise.core.registry import entries
     from gangwise.traces.formats import files_of, recognise

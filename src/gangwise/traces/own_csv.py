@@ -32,19 +32,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.csv_mapping import NAME, JobFile, Mapped, ServerFile, is_mapping, read_mapping
-from gangwise.traces.fidelity import Fidelity, Stage, leave_out, of_tables
+from gangwise.traces.csv_mapping import (
+    NAME,
+    NUMBERS,
+    JobFile,
+    Mapped,
+    ServerFile,
+    is_mapping,
+    read_mapping,
+)
+from gangwise.traces.fidelity import Fidelity, Stage, leave_out, reasons, refuse
+from gangwise.traces.load import of_tables
 from gangwise.traces.schema import Column, Schema
 from gangwise.traces.tables import read_table
 from gangwise.traces.text import first_lines, split_line
-from gangwise.traces.trace import Tables
+from gangwise.traces.trace import Tables, server_table
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["OwnCsv"]
 
-NUMBERS = {"cpu", "mem", "gpu", "tasks", "created", "deleted", "duration", "started"}
 
 
 class OwnCsv:
@@ -99,16 +107,17 @@ class OwnCsv:
         mapping, notes = self.mapping, []
         jobs, stages, digests = self._table("jobs", mapping.jobs)
         if mapping.servers is None:
-            servers = _empty_servers()
+            servers = server_table()
         else:
-            servers, more, digest = self._table("servers", mapping.servers)
+            found, more, digest = self._table("servers", mapping.servers)
+            servers = _server_table(found)
             stages, digests = (*more, *stages), {**digest, **digests}
         for what, table in (("jobs", mapping.jobs), ("servers", mapping.servers)):
             absent = [d for d in ("cpu", "mem", "gpu") if table and d not in table.columns.given()]
             if absent:
                 notes.append(f"{what} have no {' and no '.join(absent)} in the mapping; it is 0")
         return Tables(
-            NAME, _server_table(servers), _job_table(jobs), stages, digests, tuple(notes)
+            NAME, servers, _job_table(jobs), stages, digests, tuple(notes)
         )
 
     def _table(
@@ -116,6 +125,8 @@ class OwnCsv:
     ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str]]:
         """A file by its mapping: ``row`` and the fields of the mapping."""
         file = self.path.parent / spec.file
+        if not file.is_file():
+            raise TraceError(f"{what}.file is {spec.file!r}: there is no such file", self.path)
         given = spec.columns.given()
         header = _header(file, spec.separator)
         for key, held in given.items():
@@ -127,28 +138,34 @@ class OwnCsv:
                     f"not have{hint} It has {', '.join(header) or 'no columns'}", self.path,
                 )  # fmt: skip
         table = read_table(file, _schema(what, spec), strict=self.strict)
-        fields = [_value(key, held).alias(key) for key, held in given.items()]
-        frame = table.frame.select("row", *fields)
+        frame = self._valued(table.frame, what, given)
         bad = _rules(what, frame, given)
         if self.strict:
-            self._stop(file, frame, bad)
+            refuse(file, frame, bad)
         kept, checked = leave_out(what, frame, bad)
         if kept.is_empty():
-            reasons = "; ".join(f"{why} ({n})" for why, (n, _) in checked.dropped.items())
-            raise TraceError(f"none of the rows can be used: {reasons}", file)
+            raise TraceError(f"none of the rows can be used: {reasons(checked.dropped)}", file)
         dropped = {why: (n, row) for why, (n, row) in table.dropped.items()}
         stage = Stage(table.file.name, table.read, len(table.frame), dropped)
         stages = (stage, checked) if checked.dropped else (stage,)
         return kept, stages, {table.file.name: table.digest}
 
-    def _stop(
-        self, file: Path, frame: pl.DataFrame, bad: list[tuple[str, pl.Expr]]
-    ) -> None:
-        for reason, broken in bad:
-            rows = frame.filter(broken)["row"]
-            if len(rows):
-                raise TraceError(f"{reason}; correct the row, or read without strict to leave such "
-                                 "rows out", file, int(rows[0]))  # fmt: skip
+    def _valued(self, frame: pl.DataFrame, what: str, given: Mapping[str, Mapped]) -> pl.DataFrame:
+        """``row`` and the fields of the mapping."""
+        import polars as pl
+
+        fields = [pl.col("row")]
+        for key, held in given.items():
+            fields.append(_value(key, held).alias(key))
+            if held.time:
+                try:
+                    frame.select(fields[-1])
+                except pl.exceptions.PolarsError as error:
+                    raise TraceError(
+                        f"{what}.columns.{key}: {held.time!r} is no way to write a time "
+                        f"({str(error).splitlines()[0]})", self.path,
+                    ) from error  # fmt: skip
+        return frame.select(fields)
 
 
 def _header(file: Path, separator: str) -> list[str]:
@@ -160,15 +177,20 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
     """The columns that the mapping names, each once."""
     columns: dict[str, Column] = {}
     for key, held in spec.columns.given().items():
-        number = key in NUMBERS and not held.time
-        if held.column in columns and columns[held.column].number != number:
-            raise TraceError(f"{what}.columns.{key}: the column {held.column!r} is text here and a "
-                             "number elsewhere in the mapping")  # fmt: skip
+        number, name = key in NUMBERS and not held.time, _stored(held)
+        if name in columns and columns[name].number != number:
+            raise TraceError(f"{what}.columns.{key}: the column {held.column!r} is text in one "
+                             "place of the mapping and a number in another")  # fmt: skip
         if held.column:
             empty = key in ("models", "model", "started", "status", "user")
-            columns[held.column] = Column(held.column, number=number, empty=empty)
-    name = spec.columns.name.column if what == "servers" else ""
-    return Schema(f"{what} file", tuple(columns.values()), separator=spec.separator, unique=name)
+            columns[name] = Column(name, number=number, empty=empty, also=(held.column,))
+    unique = _stored(spec.columns.name) if what == "servers" else ""
+    return Schema(f"{what} file", tuple(columns.values()), separator=spec.separator, unique=unique)
+
+
+def _stored(held: Mapped) -> str:
+    """What a column of the file is called once it is read: never like one of ours."""
+    return f"column {held.column}"
 
 
 def _value(key: str, held: Mapped) -> pl.Expr:
@@ -177,9 +199,10 @@ def _value(key: str, held: Mapped) -> pl.Expr:
     if held.value is not None:
         return pl.lit(float(held.value) if key in NUMBERS else str(held.value))
     if held.time:
-        time = pl.col(held.column).str.to_datetime(held.time, strict=False, time_unit="us")
+        time = pl.col(_stored(held)).str.to_datetime(held.time, strict=False, time_unit="us")
         return time.dt.epoch("us").cast(pl.Float64) / 1e6
-    return pl.col(held.column) * held.scale if key in NUMBERS else pl.col(held.column)
+    column = pl.col(_stored(held))
+    return column * held.scale if key in NUMBERS else column
 
 
 def _rules(
@@ -238,9 +261,3 @@ def _with_devices(frame: pl.DataFrame) -> pl.DataFrame:
 
     absent = [name for name in ("cpu", "mem", "gpu") if name not in frame.columns]
     return frame.with_columns(pl.lit(0.0).alias(name) for name in absent)
-
-
-def _empty_servers() -> pl.DataFrame:
-    import polars as pl
-
-    return pl.DataFrame(schema={"row": pl.Int64, "name": pl.String})

@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.formats import Format, TableFile
+from gangwise.traces.formats import Format, TableFile, all_files
 from gangwise.traces.json_records import Account, beginning, read_records
 from gangwise.traces.philly_log import Jobs
 from gangwise.traces.schema import Check, Column, Schema, value
 from gangwise.traces.source import Read, Source
 from gangwise.traces.text import header_of
-from gangwise.traces.trace import Reader, Tables
+from gangwise.traces.trace import Reader, Tables, server_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -111,7 +111,7 @@ class Philly(Reader):
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
         """Whether a file, or a file of a folder, begins as a job log."""
-        return any(is_job_log(file) for file in _files(Path(path)))
+        return any(is_job_log(file) for file in all_files(Path(path)))
 
     def _read(self) -> Tables:
         log = read_records(_only(self.source.path, is_job_log, "job log"))
@@ -134,7 +134,7 @@ class Philly(Reader):
     def _machines(self) -> Read | None:
         path = self.source.path
         folder = path if path.is_dir() else path.parent
-        if not any(_is_machine_list(file) for file in _files(folder)):
+        if not any(_is_machine_list(file) for file in all_files(folder)):
             return None
         file = _only(folder, _is_machine_list, "machine list")
         return Source(file, FORMAT, strict=self.source.strict).read("machines")
@@ -149,19 +149,14 @@ NOTES = (
 
 
 def _servers(machines: Read | None, seen: dict[str, set[str]]) -> pl.DataFrame:
-    import polars as pl
-
-    kinds = {"row": pl.Int64, "name": pl.String, "model": pl.String, "cpu": pl.Float64,
-             "mem": pl.Float64, "gpu": pl.Float64}  # fmt: skip
     if machines is None:
-        return pl.DataFrame(schema=kinds)
-    rows = [
+        return server_table()
+    return server_table(
         (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(seen.get(name, ())))))
         for row, name, gpus, memory in machines.frame.select(
             "row", "machineId", "number of GPUs", "single GPU mem"
         ).rows()
-    ]
-    return pl.DataFrame(rows, schema=kinds, orient="row")
+    )
 
 
 def _disagreement(frame: pl.DataFrame, seen: dict[str, set[str]], capacity: str) -> list[str]:
@@ -183,14 +178,6 @@ def _disagreement(frame: pl.DataFrame, seen: dict[str, set[str]], capacity: str)
     return notes
 
 
-def _files(path: Path) -> list[Path]:
-    """A file, or the files of a folder and of the folders in it; most have no ending."""
-    if not path.is_dir():
-        return [path]
-    found = [*path.iterdir(), *(f for d in path.iterdir() if d.is_dir() for f in d.iterdir())]
-    return sorted(f for f in found if f.is_file() and not f.name.startswith("."))
-
-
 def is_job_log(file: Path) -> bool:
     """Whether a file begins as a job log."""
     start = beginning(file)
@@ -202,13 +189,13 @@ def _is_machine_list(file: Path) -> bool:
 
 
 def _only(path: Path, fits: Callable[[Path], bool], what: str) -> Path:
-    found = [file for file in _files(path) if fits(file)]
+    found = [file for file in all_files(path) if fits(file)]
     if len(found) == 1:
         return found[0]
     if found:
         names = ", ".join(file.name for file in found)
         raise TraceError(f"{len(found)} files could be the {NAME} {what}: {names}; keep one", path)
-    names = ", ".join(file.name for file in _files(path)[:12]) or "nothing"
+    names = ", ".join(file.name for file in all_files(path)[:12]) or "nothing"
     raise TraceError(
         f"no {NAME} {what} here (published as cluster_job_log and cluster_machine_list, in "
         f"trace-data.tar.gz, which must be unpacked first); found {names}", path,

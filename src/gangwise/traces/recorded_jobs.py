@@ -9,9 +9,9 @@ import numpy as np
 from gangwise.core.errors import TraceError
 from gangwise.traces.demand import Demand
 from gangwise.traces.devices import QUANTITIES
-from gangwise.traces.fidelity import of_tables
 from gangwise.traces.fitting import fits, sample_servers
 from gangwise.traces.grouping import Grouping
+from gangwise.traces.load import of_tables
 from gangwise.traces.mini_batch_time import MiniBatchTime
 from gangwise.traces.settings import Steps
 from gangwise.traces.trace import Tables, Trace

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gangwise.traces.fidelity import first_reason
 from gangwise.traces.json_lines import NOT_UTF8, texts_of
-from gangwise.traces.schema import Column, Schema
+from gangwise.traces.rules import Rules
+from gangwise.traces.schema import Schema
 from gangwise.traces.text import split_line
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Rows:
     def __init__(self, schema: Schema, layout: Layout, *, exact: bool = False):
         self.schema, self.layout, self.exact = schema, layout, exact
         self.columns = [column for column in schema.columns if column.name in layout.at]
+        self._rules = Rules(self.columns, schema.checks)
         self._whole = [c.name for c in self.columns if c.number and c.whole] if exact else []
 
     def read(self, data: bytes, rows: int, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -92,7 +95,7 @@ class Rows:
                 above = data.count(b"\n", 0, middle)
                 return [*self._judged(data[:middle], above, line),
                         *self._judged(data[middle:], rows - above, line + above)]  # fmt: skip
-        return [self._judge(self._slow(data) if frame is None else frame, line)]
+        return [self._rules.judge(self._slow(data) if frame is None else frame, line)]
 
     def _fast(self, data: bytes, rows: int) -> pl.DataFrame | None:
         """The columns, typed; None when anything about the lines is unusual."""
@@ -151,15 +154,13 @@ class Rows:
         lines = data.decode("utf-8", errors="replace").split("\n")[:-1]
         frame = self._of_json(lines) if self.schema.json else self._of_fields(lines)
         numbers = [c for c in self.columns if c.number]
-        faults = []
-        for c in numbers:
-            no_number = pl.col(c.name).cast(pl.Float64, strict=False).is_null()
-            faults.append(pl.when((pl.col(c.name) != "") & no_number).then(pl.lit(c.name)))
-        fault = pl.coalesce(*faults, pl.lit(None, pl.String)).alias("fault")
+        read = {c.name: pl.col(c.name).cast(pl.Float64, strict=False) for c in numbers}
+        fault = first_reason([
+            (name, (pl.col(name) != "") & number.is_null()) for name, number in read.items()
+        ]).alias("fault")  # fmt: skip
         whole = [pl.col(name).cast(pl.Int64, strict=False).alias(_integer(name))
                  for name in self._whole]  # fmt: skip
-        floats = [pl.col(c.name).cast(pl.Float64, strict=False) for c in numbers]
-        frame = frame.with_columns(fault, *whole).with_columns(floats)
+        frame = frame.with_columns(fault, *whole).with_columns(read.values())
         return _with_integers(frame, self._whole)
 
     def _of_fields(self, lines: list[str]) -> pl.DataFrame:
@@ -172,15 +173,15 @@ class Rows:
             fields = pl.Series("fields", lines, dtype=pl.String).str.split(self.schema.separator)
         each = pl.col("fields")
         broken = [
-            (each.is_null(), "quotes do not match"),
-            (each.list.join("").str.contains("\ufffd", literal=True), NOT_UTF8),
-            ((each.list.len() == 1) & (each.list.first().str.strip_chars() == ""),
-             "the line is empty"),
-            (each.list.len() != self.layout.width,
-             "the number of fields is not that of the columns"),
+            ("quotes do not match", each.is_null()),
+            (NOT_UTF8, each.list.join("").str.contains("\ufffd", literal=True)),
+            ("the line is empty",
+             (each.list.len() == 1) & (each.list.first().str.strip_chars() == "")),
+            ("the number of fields is not that of the columns",
+             each.list.len() != self.layout.width),
         ]  # fmt: skip
         return fields.to_frame().select(
-            _first(broken).alias("broken"),
+            first_reason(broken).alias("broken"),
             *(each.list.get(self.layout.at[c.name], null_on_oob=True).str.strip_chars()
               .alias(c.name) for c in self.columns),
         )  # fmt: skip
@@ -194,94 +195,6 @@ class Rows:
                              orient="row")  # fmt: skip
         broken = pl.Series("broken", [why for _, why in found], dtype=pl.String)
         return texts.with_columns(pl.all().str.strip_chars()).with_columns(broken)
-
-    def _judge(self, frame: pl.DataFrame, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The good rows with their line numbers, and why each other row is refused."""
-        import polars as pl
-
-        row = pl.int_range(line, line + len(frame), eager=True).alias("row")
-        if "broken" not in frame.columns and frame.select(self._sound(frame)).item():
-            nothing = pl.DataFrame(schema={"row": pl.Int64, "reason": pl.String})
-            return frame.with_columns(row), nothing
-        reason = _first(self._rules(frame))
-        if "broken" in frame.columns:
-            reason = pl.coalesce("broken", reason)
-        frame = frame.with_columns(row, reason.alias("reason"))
-        refused = pl.col("reason").is_not_null()
-        return frame.filter(~refused), frame.filter(refused).select("row", "reason")
-
-    def _rules(self, frame: pl.DataFrame) -> list[tuple[pl.Expr, str]]:
-        """What breaks the schema, in the order in which a reason is given."""
-        import polars as pl
-
-        rules: list[tuple[pl.Expr, str]] = []
-        taken_apart = "fault" in frame.columns
-        for c in self.columns:
-            value = pl.col(c.name)
-            fault = pl.col("fault") == c.name if taken_apart else pl.lit(False)
-            blank = value.is_null() & ~fault.fill_null(False) if c.number else value == ""
-            if not c.empty:
-                rules.append((blank, f"{c.name} is empty"))
-            if c.number and taken_apart:
-                rules.append((fault, f"{c.name} is not a number"))
-            elif c.pattern:
-                fits = value.str.contains(f"^(?:{c.pattern})$")
-                rules.append((~fits & ~blank, f"{c.name} does not look like one"))
-        return rules + _number_rules(self.columns) + [
-            (check.broken(), check.reason) for check in self.schema.checks
-        ]  # fmt: skip
-
-    def _sound(self, frame: pl.DataFrame) -> pl.Expr:
-        """Whether no row at all breaks a rule, by as few passes as will do."""
-        import polars as pl
-
-        sound = []
-        for c in self.columns:
-            value = pl.col(c.name)
-            if c.number:
-                within = value.is_between(c.least, c.most) & value.is_finite()
-                sound.append((within & (value == value.floor()) if c.whole else within).all())
-                if not c.empty:
-                    sound.append(value.null_count() == 0)
-            else:
-                if c.pattern:
-                    texts = value.unique() if _come_again(frame[c.name]) else value
-                    fits = texts.str.contains(f"^(?:{c.pattern})$")
-                    sound.append(((texts == "") | fits if c.empty else fits).all())
-                if not c.empty:
-                    sound.append((value != "").all())
-        sound += [~check.broken().fill_null(False).any() for check in self.schema.checks]
-        return pl.all_horizontal(*sound) if sound else pl.lit(True)
-
-
-def _come_again(texts: pl.Series) -> bool:
-    """Whether texts come again so often that looking at each once is faster."""
-    return 2 * texts.head(1000).n_unique() < min(len(texts), 1000)
-
-
-def _number_rules(columns: Sequence[Column]) -> list[tuple[pl.Expr, str]]:
-    import polars as pl
-
-    rules: list[tuple[pl.Expr, str]] = []
-    for c in (column for column in columns if column.number):
-        value = pl.col(c.name)
-        rules.append((~value.is_finite(), f"{c.name} is not finite"))
-        if c.least == 0:
-            rules.append((value < 0, f"{c.name} is negative"))
-        else:
-            rules.append((value < c.least, f"{c.name} is less than {c.least:g}"))
-        rules.append((value > c.most, f"{c.name} is larger than {c.most:g}"))
-        if c.whole:
-            rules.append((value != value.floor(), f"{c.name} is not a whole number"))
-    return rules
-
-
-def _first(rules: Sequence[tuple[pl.Expr, str]]) -> pl.Expr:
-    """The reason of the first rule that is broken; null when none is."""
-    import polars as pl
-
-    given = [pl.when(broken).then(pl.lit(why)) for broken, why in rules]
-    return pl.coalesce(*given, pl.lit(None, pl.String))
 
 
 def _integer(name: str) -> str:

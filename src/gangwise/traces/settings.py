@@ -30,7 +30,7 @@ def seconds(duration: str | float) -> float:
 class Steps(BaseModel):
     """The steps that every family with job types takes, see :mod:`gangwise.traces.steps`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     job_types: PositiveInt = Field(
         10, description="|L| at most: requests are grouped into so many job types"

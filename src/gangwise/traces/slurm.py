@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Stage, leave_out
+from gangwise.traces.fidelity import Stage, leave_out, reasons, refuse
+from gangwise.traces.manifest import manifest_of
 from gangwise.traces.slurm_json import is_sacct_json, read_sacct_json
 from gangwise.traces.slurm_listing import COMMAND, FORMAT, NAME, is_listing, read_listing
 from gangwise.traces.slurm_nodes import is_node_list, read_nodes
 from gangwise.traces.slurm_notation import Request, expand_nodes, request
-from gangwise.traces.trace import Reader, Tables
+from gangwise.traces.trace import Reader, Tables, server_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -93,11 +94,17 @@ class SlurmSacct(Reader):
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
         """Whether a file, or a file of a folder, begins as sacct output does."""
-        return any(is_sacct_json(f) or is_listing(f) for f in _files(Path(path)))
+        path = Path(path)
+        if manifest_of(path) is not None:
+            return super().recognise(path)
+        return any(is_sacct_json(file) or is_listing(file) for file in _files(path))
 
     def _read(self) -> Tables:
-        file = self._only([f for f in _files(self.source.path)
-                           if is_sacct_json(f) or is_listing(f)], "sacct output")  # fmt: skip
+        if self.source.converted is not None:
+            [file] = self.source.files("jobs")
+        else:
+            file = self._only([f for f in _files(self.source.path)
+                               if is_sacct_json(f) or is_listing(f)], "sacct output")  # fmt: skip
         strict = self.source.strict
         if is_sacct_json(file):
             raw, stages, digests, notes = read_sacct_json(file, strict)
@@ -136,11 +143,13 @@ class SlurmSacct(Reader):
         names = ["cpu", "mem", "gpu", "models", "tasks", "why"]
         kinds = kinds.hstack(pl.DataFrame(found, schema=dict(zip(names, dtypes)), orient="row"))
         jobs = raw.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
-        reasons = kinds["why"].drop_nulls().unique().to_list()
-        _stop(jobs, file, self.source.strict, pl.col("why"))
-        jobs, stage = leave_out("requests", jobs, [(why, pl.col("why") == why) for why in reasons])
+        unclear = kinds["why"].drop_nulls().unique().to_list()
+        rules = [(why, pl.col("why") == why) for why in unclear]
+        if self.source.strict:
+            refuse(file, jobs, rules)
+        jobs, stage = leave_out("requests", jobs, rules)
         if jobs.is_empty():
-            raise TraceError(f"no job says what it asks for: {'; '.join(sorted(reasons))}; "
+            raise TraceError(f"no job says what it asks for: {reasons(stage.dropped)}; "
                              f"run {COMMAND}", file)  # fmt: skip
         notes = []
         if jobs["other"].sum():
@@ -155,19 +164,15 @@ class SlurmSacct(Reader):
         self, jobs: pl.DataFrame
     ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
         """Servers of the node list, where there is one."""
-        import polars as pl
-
         file = self.nodes
         if file is None:
             folder = self.source.path if self.source.path.is_dir() else self.source.path.parent
             found = [f for f in _files(folder) if is_node_list(f)]
             file = self._only(found, "node list", "nodes=") if found else None
         if file is None:
-            nothing = pl.DataFrame(schema={"row": pl.Int64, "name": pl.String, "model": pl.String,
-                                           "cpu": pl.Float64, "mem": pl.Float64,
-                                           "gpu": pl.Float64})  # fmt: skip
-            return nothing, (), {}, ["no servers: sacct does not list nodes; give the output of "
-                                     "scontrol show node -o as nodes=PATH"]  # fmt: skip
+            note = ("no servers: sacct does not list nodes; give the output of scontrol show node "
+                    "-o as nodes=PATH")  # fmt: skip
+            return server_table(), (), {}, [note]
         servers, stage, digest = read_nodes(file, self.source.strict)
         named = {name for text in jobs["hosts"].unique() for name in _nodes_of(text)}
         absent = len(named - set(servers["name"].to_list()))
@@ -192,6 +197,7 @@ NAMES = {"req": "ReqTRES", "alloc": "AllocTRES", "hosts": "NodeList"}
 
 
 def _files(path: Path) -> list[Path]:
+    """The file, or those of the folder: not of folders in it, which may be of another cluster."""
     if not path.is_dir():
         return [path]
     return sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith("."))
@@ -207,24 +213,15 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
         ("Start is before Submit", pl.col("start") < pl.col("submit")),
         ("End is before Submit", pl.col("end") < pl.col("submit")),
     ]
-    why = pl.coalesce(*(pl.when(broken).then(pl.lit(reason)) for reason, broken in bad),
-                      pl.lit(None, pl.String))  # fmt: skip
-    _stop(raw, file, strict, why)
+    if strict:
+        refuse(file, raw, bad)
     array = ("a part of an array that has not started: one record of several jobs",
              pl.col("name").str.contains("[", literal=True))  # fmt: skip
     kept, stage = leave_out("jobs", raw, [array, *bad])
     if kept.is_empty():
-        reasons = "; ".join(f"{reason} ({n})" for reason, (n, _) in stage.dropped.items())
-        raise TraceError(f"no job can be used: {reasons or 'there are steps only'}", file)
+        said = reasons(stage.dropped) or "there are steps only"
+        raise TraceError(f"no job can be used: {said}", file)
     return kept, stage
-
-
-def _stop(frame: pl.DataFrame, file: Path, strict: bool, why: pl.Expr) -> None:
-    bad = frame.select("row", "name", why=why).drop_nulls("why")
-    if strict and len(bad):
-        row, name, reason = bad.row(0)
-        raise TraceError(f"{reason} (job {name}); correct the row, or read without strict to leave "
-                         "such rows out", file, row)  # fmt: skip
 
 
 def _relative(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:

@@ -69,19 +69,13 @@ def is_listing(file: Path) -> bool:
 def read_listing(
     file: Path, strict: bool
 ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str]]:
-    """Allocations of a text listing, and the stages of it."""
+    """Allocations of a text listing, as published or converted, and the stages of it."""
     import polars as pl
 
-    header = [field.strip() for field in split_line(beginning(file).split("\n", 1)[0], "|") or []]
-    missing = [c.name for c in SACCT.columns if c.needed and c.name not in SACCT.place(header)]
-    if "End" not in header and "Elapsed" not in header:
-        missing.append("End")
-    if not {"ReqTRES", "AllocTRES"} & set(header):
-        missing.append("ReqTRES")
-    if missing:
-        raise TraceError(f"the sacct listing has no {' and no '.join(missing)}; run {COMMAND}",
-                         file, 1)  # fmt: skip
-    read = Source(file, FORMAT, strict=strict).read("jobs")
+    source = Source(file, FORMAT, strict=strict)
+    if source.converted is None:
+        _check(file)
+    read = source.read("jobs")
     blank = [pl.lit("").alias(c.name) for c in SACCT.columns
              if not c.number and c.name not in read.frame.columns]  # fmt: skip
     frame = read.frame.with_columns(blank)
@@ -103,6 +97,19 @@ def read_listing(
         nodes=pl.when(nodes > 0).then(nodes), hosts="NodeList",
     )  # fmt: skip
     return frame, (*read.stages, steps), read.digests
+
+
+def _check(file: Path) -> None:
+    """Raise when columns are missing without which nothing can be made of the listing."""
+    header = [field.strip() for field in split_line(beginning(file).split("\n", 1)[0], "|") or []]
+    missing = [c.name for c in SACCT.columns if c.needed and c.name not in SACCT.place(header)]
+    if "End" not in header and "Elapsed" not in header:
+        missing.append("End")
+    if not {"ReqTRES", "AllocTRES"} & set(header):
+        missing.append("ReqTRES")
+    if missing:
+        raise TraceError(f"the sacct listing has no {' and no '.join(missing)}; run {COMMAND}",
+                         file, 1)  # fmt: skip
 
 
 def _seconds(column: str) -> pl.Expr:

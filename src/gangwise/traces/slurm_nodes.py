@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from gangwise.traces.fidelity import Stage
 from gangwise.traces.json_records import Account, beginning
 from gangwise.traces.text import read_text, split_lines
+from gangwise.traces.trace import server_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,8 +30,6 @@ def is_node_list(file: Path) -> bool:
 
 def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
     """Servers, the account of them, and the SHA-256 of the file."""
-    import polars as pl
-
     text, digest = read_text(file)
     nodes: list[tuple[int, str]] = []
     for row, line in enumerate(split_lines(text), 1):
@@ -64,10 +63,7 @@ def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
             rows.append((row, name[1], model, float(cores[1]), float(memory[1]) / 1024,
                          float(count)))  # fmt: skip
     account.require(len(rows), "node")
-    schema = {"row": pl.Int64, "name": pl.String, "model": pl.String, "cpu": pl.Float64,
-              "mem": pl.Float64, "gpu": pl.Float64}  # fmt: skip
-    servers = pl.DataFrame(rows, schema=schema, orient="row")
-    return servers, account.stage(file.name, len(nodes)), digest
+    return server_table(rows), account.stage(file.name, len(nodes)), digest
 
 
 def gpus(gres: str) -> dict[str, int]:

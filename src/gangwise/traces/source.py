@@ -172,15 +172,6 @@ class Source:
                 self._too_large(f"{self.most_bytes} bytes")
         return Read(pl.concat(frames, how="diagonal"), tuple(batches.stages), batches.digests)
 
-    def lazy(self, table: str) -> pl.LazyFrame:
-        """A table as :meth:`read` gives it, of which polars reads only what is asked for.
-
-        Of published files, the whole table is read.
-        """
-        if self.converted is not None:
-            return self.converted.lazy(table, self.strict)
-        return self.read(table).frame.lazy()
-
     def batches(self, table: str, columns: Sequence[str] | None = None) -> Batches:
         """Rows of a table, batch after batch, for readers that need not keep them.
 
@@ -194,14 +185,14 @@ class Source:
             here = ", ".join(f.name for f in files_of(self.path)[:12]) or "nothing that can be read"
             raise TraceError(f"no file of the table {table} of {self.form.name} here; found {here}",
                              self.path)  # fmt: skip
+        wanted = None if columns is None else ["row", *columns, "part"]
         if self.converted is not None:
-            account = Batches(self.converted.batches(table),
-                              *self.converted.account(table, self.strict))  # fmt: skip
-        else:
-            account = Batches(iter(()), [], {})
-            account.frames = self._published(table, files, account)
-        if columns is not None:
-            account.frames = _chosen(account.frames, ["row", *columns, "part"])
+            return Batches(self.converted.batches(table, wanted),
+                           *self.converted.account(table, self.strict))  # fmt: skip
+        account = Batches(iter(()), [], {})
+        account.frames = self._published(table, files, account)
+        if wanted is not None:
+            account.frames = _chosen(account.frames, wanted)
         return account
 
     def reading(self, table: str, file: Path, **how: Any) -> Reading:

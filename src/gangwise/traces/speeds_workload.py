@@ -51,7 +51,7 @@ from gangwise.traces.recorded_jobs import recorded_demand, tables_of
 from gangwise.traces.saved import fingerprint
 from gangwise.traces.settings import SpeedsSettings
 from gangwise.traces.steps import demand_of
-from gangwise.traces.trace import Tables, Trace
+from gangwise.traces.trace import Tables, Trace, name_of
 
 __all__ = ["SpeedsTraceScenario"]
 
@@ -90,7 +90,7 @@ class SpeedsTraceScenario:
     family = "fluctuating_speeds"
 
     def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
-        self.name = name or f"trace-{_name_of(trace)}-speeds-v1"
+        self.name = name or f"trace-{name_of(trace)}-speeds-v1"
         self.settings = s = checked(SpeedsSettings, self.name, settings)
         self.measured = measured(trace, s.speeds)
         recorded = isinstance(self.measured, MiniBatchTime)
@@ -264,13 +264,6 @@ class SpeedsTraceScenario:
         else:
             notes.append(f"speeds are {law}; nothing here is measured")
         return notes
-
-
-def _name_of(trace: Trace | Tables) -> str:
-    if isinstance(trace, Tables):
-        return trace.trace
-    form = getattr(trace, "FORMAT", None)
-    return str(form.name) if form is not None else trace.fidelity().trace
 
 
 def _mean(speeds: Speeds) -> float:

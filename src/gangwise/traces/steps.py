@@ -27,9 +27,10 @@ import numpy.typing as npt
 from gangwise.core.errors import TraceError
 from gangwise.traces.demand import Demand
 from gangwise.traces.devices import QUANTITIES
-from gangwise.traces.fidelity import Stage, device_totals, implied_load, of_tables, period
+from gangwise.traces.fidelity import Stage, period, reasons
 from gangwise.traces.fitting import fits, fits_somewhere, sample_servers, stated_servers
 from gangwise.traces.grouping import Grouping, group_jobs
+from gangwise.traces.load import device_totals, implied_load, of_tables
 from gangwise.traces.settings import Steps, seconds
 from gangwise.traces.trace import Tables
 from gangwise.traces.usable_jobs import jobs_per_row, known_jobs
@@ -161,7 +162,7 @@ class _Steps:
         return keep
 
     def _refuse(self, requests: Floats, capacity: Floats) -> None:
-        why = [f"{n} {r}" for stage in self.stages for r, (n, _) in stage.dropped.items()]
+        why = [reasons(stage.dropped) for stage in self.stages if stage.dropped]
         none = [name for k, name in enumerate(QUANTITIES)
                 if not capacity[:, k].any() and requests[:, k].any()]  # fmt: skip
         if none:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.blocks import Block, Blocks
+from gangwise.traces.fidelity import reasons
 from gangwise.traces.rows import Layout, Rows
 from gangwise.traces.schema import Schema
 from gangwise.traces.text import complain, split_line
@@ -143,10 +144,9 @@ class Reading:
     def check_used(self, kept: int) -> None:
         """Raise if no row of the file was kept, with the reasons."""
         if kept == 0:
-            why = "; ".join(
-                f"{r} ({d.rows}, first in row {d.first})" for r, d in self.dropped.items()
+            raise TraceError(
+                f"none of the {self.read} rows can be used: {reasons(self.dropped)}", self.path
             )
-            raise TraceError(f"none of the {self.read} rows can be used: {why}", self.path)
 
     def _without_header(self, block: Block) -> Block:
         """The rows of a block."""

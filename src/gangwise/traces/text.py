@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.blocks import GZIP, Blocks
+from gangwise.traces.blocks import Blocks
 
 if TYPE_CHECKING:
     from gangwise.traces.schema import Schema
 
 __all__ = [
     "ENOUGH_FOR_A_HEADER",
-    "GZIP",
     "complain",
     "first_lines",
     "header_of",
+    "named",
     "read_text",
     "split_line",
     "split_lines",
@@ -87,6 +88,16 @@ def split_line(line: str, separator: str = ",") -> list[str] | None:
         return next(csv.reader([line], delimiter=separator, strict=True))
     except csv.Error:
         return None
+
+
+def named(names: Sequence[str] | str) -> tuple[str, ...]:
+    """Names that were given as such, or in one text, separated by bars or commas.
+
+    >>> named("Terminated|Failed"), named(("Running",))
+    (('Terminated', 'Failed'), ('Running',))
+    """
+    given = re.split(r"[|,]", names) if isinstance(names, str) else names
+    return tuple(name.strip() for name in given)
 
 
 def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> NoReturn:

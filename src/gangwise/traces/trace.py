@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from gangwise.traces.fidelity import UNITS, Fidelity, Stage, of_tables
+from gangwise.traces.fidelity import UNITS, Fidelity, Stage
 from gangwise.traces.formats import Format, files_of, recognise
+from gangwise.traces.load import of_tables
 from gangwise.traces.source import Source
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Reader", "Tables", "Trace"]
+__all__ = ["Reader", "Tables", "Trace", "name_of", "server_table"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,16 @@ class Tables:
     events: pl.DataFrame | None = None
 
 
+def server_table(rows: Iterable[tuple[Any, ...]] = ()) -> pl.DataFrame:
+    """:attr:`Tables.servers` from tuples in the order of its columns; of no servers by default."""
+    import polars as pl
+
+    text, number = pl.String, pl.Float64
+    columns = {"row": pl.Int64, "name": text, "model": text, "cpu": number, "mem": number,
+               "gpu": number}  # fmt: skip
+    return pl.DataFrame(list(rows), schema=columns, orient="row")
+
+
 class Trace(Protocol):
     """A reader of one trace format; its constructor takes a directory or a file first."""
 
@@ -78,6 +89,14 @@ class Trace(Protocol):
 
     def fidelity(self) -> Fidelity:
         """What was read, what was left out, and what the trace asks of its cluster."""
+
+
+def name_of(trace: Trace | Tables) -> str:
+    """Registered name of the format."""
+    if isinstance(trace, Tables):
+        return trace.trace
+    form: Format | None = getattr(trace, "FORMAT", None)
+    return form.name if form is not None else trace.fidelity().trace
 
 
 class Reader(ABC):

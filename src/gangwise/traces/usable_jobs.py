@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.devices import QUANTITIES
-from gangwise.traces.fidelity import Stage, leave_out
+from gangwise.traces.fidelity import Stage, leave_out, reasons
 from gangwise.traces.trace import Tables
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def known_jobs(tables: Tables) -> tuple[pl.DataFrame, list[Stage], list[str]]:
         ("it requests nothing", pl.sum_horizontal(QUANTITIES) == 0),
     ])  # fmt: skip
     if kept.is_empty():
-        why = "; ".join(f"{n} {reason}" for reason, (n, _) in stage.dropped.items())
-        raise TraceError(f"no job of the trace can be played: {why or 'there are none'}")
+        why = reasons(stage.dropped) or "there are none"
+        raise TraceError(f"no job of the trace can be played: {why}")
     notes = []
     if "job" in kept.columns and (jobs := kept["job"].n_unique()) < len(kept):
         waits = " and waits for no other" if "after" in kept.columns else ""

@@ -11,7 +11,7 @@ import numpy as np
 from gangwise.core.errors import TraceError
 from gangwise.traces.alibaba_v2018.names import LONGEST, after, edges_of
 from gangwise.traces.dag import Dag
-from gangwise.traces.fidelity import Stage, leave_out
+from gangwise.traces.fidelity import Stage, leave_out, reasons
 from gangwise.traces.source import Read
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def batch_jobs(
         notes.append(f"{int(on.sum())} tasks are on a circle: {what}")
         dag, counts = _graph(frame, kept)
     if kept.is_empty():
-        reasons = "; ".join(f"{why} ({n})" for s in stages for why, (n, _) in s.dropped.items())
-        raise TraceError(f"no batch task can be used: {reasons}", file)
+        why = reasons(*(stage.dropped for stage in stages))
+        raise TraceError(f"no batch task can be used: {why}", file)
     jobs = kept.select(
         "row", name="task_name", cpu=pl.col("plan_cpu") / 100, mem="plan_mem", gpu=pl.lit(0.0),
         tasks="instance_num", models=pl.lit(""), created="start_time", deleted="end_time",

@@ -29,12 +29,13 @@ from gangwise.traces.alibaba_v2018.batch import batch_jobs
 from gangwise.traces.alibaba_v2018.schemas import FORMAT, PERCENTAGES
 from gangwise.traces.fidelity import Stage, leave_out
 from gangwise.traces.source import Read
-from gangwise.traces.trace import Reader, Tables
+from gangwise.traces.text import named
+from gangwise.traces.trace import Reader, Tables, server_table
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AlibabaV2018", "Usage", "no_servers"]
+__all__ = ["AlibabaV2018", "Usage"]
 
 WORKLOADS = {"batch": ("batch_task",), "containers": ("container_meta",),
              "both": ("batch_task", "container_meta")}  # fmt: skip
@@ -64,7 +65,8 @@ class AlibabaV2018(Reader):
     workload : {"batch", "containers", "both"}
         Where jobs come from.
     statuses : sequence of str
-        Batch tasks that are used; the others are left out and counted. A text is split at commas.
+        Batch tasks that are used; the others are left out and counted. Or one text, separated by
+        ``|``.
     strict : bool
         Raise at the first bad row rather than leave it out and report it.
 
@@ -100,8 +102,7 @@ class AlibabaV2018(Reader):
         if workload not in WORKLOADS:
             raise TraceError(f"workload is {workload!r}; it must be one of {', '.join(WORKLOADS)}")
         self.workload = workload
-        given = statuses.split(",") if isinstance(statuses, str) else statuses
-        self.statuses = tuple(status.strip() for status in given)
+        self.statuses = named(statuses)
 
     def usage(self, table: str = "machine_usage") -> Usage:
         """Measured load of ``machine_usage`` or ``container_usage``, over time."""
@@ -125,7 +126,7 @@ class AlibabaV2018(Reader):
         import polars as pl
 
         self._refuse_v2017()
-        servers, events = no_servers(), None
+        servers, events = server_table(), None
         jobs: list[pl.DataFrame] = []
         stages: list[Stage] = []
         notes: list[str] = []
@@ -162,15 +163,6 @@ class AlibabaV2018(Reader):
                 "v2018 (9 columns, jobs j_1, j_2, ...); read it as the trace alibaba-v2017, or "
                 "give the folder of v2018", self.source.path,
             )  # fmt: skip
-
-
-def no_servers() -> pl.DataFrame:
-    """Servers of a trace whose files do not say."""
-    import polars as pl
-
-    text, number = pl.String, pl.Float64
-    return pl.DataFrame(schema={"row": pl.Int64, "name": text, "model": text, "cpu": number,
-                                "mem": number, "gpu": number})  # fmt: skip
 
 
 def _machines(read: Read) -> tuple[pl.DataFrame, pl.DataFrame, Stage]:

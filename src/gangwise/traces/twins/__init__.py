@@ -8,11 +8,12 @@ it may be from the real files, which tests check where the files are present.
 
 from gangwise.traces.twins.distance import Distance, distance
 from gangwise.traces.twins.drawing import NAMES, calibration, twin
-from gangwise.traces.twins.playing import completed, completed_from, open_twin
+from gangwise.traces.twins.playing import arguments, completed, completed_from, open_twin
 
 __all__ = [
     "NAMES",
     "Distance",
+    "arguments",
     "calibration",
     "completed",
     "completed_from",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gangwise.core.errors import ScenarioError
 from gangwise.traces.fidelity import UNITS
 from gangwise.traces.twins.calibration import (
     Arrivals,
@@ -119,6 +120,8 @@ def requests(
     """Pods: common requests, and others by class; a share with GPUs is ``constrained``."""
     import polars as pl
 
+    if not (isinstance(constrained, int | float) and 0 <= constrained <= 1):
+        raise ScenarioError(f"constrained is {constrained!r}; it must be a share, from 0 to 1")
     n = len(created)
     asked = typical(rng, SHAPES, n)
     rare = rng.random(n) < OTHER / (OTHER + sum(shape.number for shape in SHAPES))

@@ -116,9 +116,10 @@ def _sensible(name: str, seed: int, servers: int, days: float, jobs_per_day: flo
     for what, value, sense in (
         ("seed", seed, isinstance(seed, int) and seed >= 0),
         ("servers", servers, isinstance(servers, int) and 1 <= servers <= 1_000_000),
-        ("days", days, 0 < days <= 3660),
-        ("jobs_per_day", jobs_per_day, jobs_per_day > 0 and math.isfinite(jobs_per_day)),
-    ):
+        ("days", days, isinstance(days, int | float) and 0 < days <= 3660),
+        ("jobs_per_day", jobs_per_day,
+         isinstance(jobs_per_day, int | float) and 0 < jobs_per_day < math.inf),
+    ):  # fmt: skip
         if not sense:
             raise ScenarioError(f"the twin of {name}: {what} is {value!r}, which makes no sense")
     if days * jobs_per_day > MOST_JOBS:

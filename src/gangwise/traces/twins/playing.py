@@ -8,10 +8,10 @@ from typing import Any
 
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.fidelity import Stage
-from gangwise.traces.trace import Tables
+from gangwise.traces.trace import Tables, name_of
 from gangwise.traces.twins.drawing import calibration, digest, twin
 
-__all__ = ["completed", "completed_from", "open_twin"]
+__all__ = ["arguments", "completed", "completed_from", "open_twin"]
 
 
 def completed(
@@ -87,7 +87,7 @@ def completed_from(reader: Any, what: str, knobs: dict[str, Any]) -> Tables:
     if what not in ("servers", "jobs"):
         raise ScenarioError(f"complete is {what!r}; choose servers or jobs")
     own = _own(knobs, ["twin_seed", *(("days", "jobs_per_day") if what == "jobs" else ())])
-    name, seed = reader.FORMAT.name, own.pop("seed", 0)
+    name, seed = name_of(reader), own.pop("seed", 0)
     calibration(name)  # whether there is a twin
     if what == "servers":
         return completed(reader.scan(), servers=True, seed=seed)
@@ -104,9 +104,13 @@ def completed_from(reader: Any, what: str, knobs: dict[str, Any]) -> Tables:
 
 def open_twin(path: str, knobs: dict[str, Any]) -> Tables:
     """The twin that ``twin:NAME`` names; its arguments are taken out of ``knobs``."""
-    name = path.removeprefix("twin:")
+    return twin(path.removeprefix("twin:"), **_own(knobs, arguments(path)))
+
+
+def arguments(path: str) -> list[str]:
+    """Names of the arguments that ``twin:NAME`` takes, where it stands for a path."""
     own = list(inspect.signature(twin).parameters)[2:-1]
-    return twin(name, **_own(knobs, ["twin_seed", *own, *calibration(name).options]))
+    return ["twin_seed", *own, *calibration(path.removeprefix("twin:")).options]
 
 
 def _own(knobs: dict[str, Any], names: list[str]) -> dict[str, Any]:

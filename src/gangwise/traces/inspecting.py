@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.blocks import Blocks
 from gangwise.traces.converted import Converted, stages_of
 from gangwise.traces.fidelity import Fidelity
-from gangwise.traces.formats import Format, TableFile, all_files, recognise
-from gangwise.traces.inspection import (
+from gangwise.traces.findings import (
     FoundFile,
     FoundTrace,
     Inspection,
     MissingTable,
     UnknownFile,
 )
+from gangwise.traces.formats import Format, TableFile, all_files, recognise
 from gangwise.traces.known import WITHOUT_SCHEMA, KnownTrace, known_traces
 from gangwise.traces.likeness import likeness, looks_like, nearest
-from gangwise.traces.manifest import MANIFEST, manifest_of
+from gangwise.traces.load import of_tables
+from gangwise.traces.manifest import MANIFEST, Manifest, manifest_of
+from gangwise.traces.opening import open_reader, open_tables, without_reader
 from gangwise.traces.source import Source
 from gangwise.traces.text import first_lines
 
@@ -49,24 +51,30 @@ def inspect(
     strict: bool = False,
     everything: bool = False,
     progress: Progress | None = None,
+    **knobs: Any,
 ) -> Inspection:
     r"""Recognise files by what they hold, and account for their rows.
 
     Parameters
     ----------
     path : path
-        A file, a folder of files and of folders with files, or a converted trace.
+        A file, a folder of files and of folders with files, or a converted trace; or tables that
+        were saved, or ``twin:NAME``.
     strict : bool
         Raise at the first bad row rather than count it.
     everything : bool
         Read all rows, however many. Otherwise the start of files is read where there is much.
     progress : callable, optional
         Called with bytes read and bytes in all.
+    **knobs
+        Arguments of the reader that tells servers, jobs and load, or of the twin.
 
     Raises
     ------
     TraceError
         When there is nothing at the path; with ``strict``, at the first bad row.
+    UnknownName
+        For an argument that the reader or the twin does not have.
 
     Examples
     --------
@@ -82,6 +90,10 @@ def inspect(
     alibaba-v2018 batch_task: its rows have 9 fields, these have 8; field 3, job_name, is '1' ...
     """
     path = Path(path)
+    if kind := without_reader(path):
+        made = open_tables(path, **knobs)
+        ready = FoundTrace(made.trace, kind, "", "", (), (), of_tables(made))
+        return Inspection(path, kind, True, (ready,), ())
     if not path.exists():
         raise TraceError("there is no such file or directory", path)
     known = known_traces()
@@ -92,8 +104,8 @@ def inspect(
         if trace is None or trace.form is None:
             raise TraceError(f"a converted trace of {manifest.format}, which is not known here",
                              folder)  # fmt: skip
-        found, everything = _converted(folder, trace, strict, everything)
-        return Inspection(path, True, everything, (found,), ())
+        found = _converted(folder, manifest, trace, strict, everything, knobs)
+        return Inspection(path, "a converted trace", True, (found,), ())
     files = all_files(path)
     if not files:
         raise TraceError("there are no files here", path)
@@ -107,18 +119,19 @@ def inspect(
             unknown.append(_unknown(file, path, known))
     total = sum(f.file.stat().st_size for found in by_trace.values() for f in found)
     everything = everything or total <= LARGE
-    report = _Report(path, strict, everything, total, progress)
+    report = _Report(path, strict, everything, total, progress, knobs)
     traces = [report.trace(t, by_trace[t.name]) for t in known if t.name in by_trace]
-    return Inspection(path, False, everything, tuple(traces), tuple(unknown))
+    return Inspection(path, "", everything, tuple(traces), tuple(unknown))
 
 
 class _Report:
     """Reads the files of traces, and reports."""
 
     def __init__(
-        self, path: Path, strict: bool, everything: bool, total: int, progress: Progress | None
-    ):
-        self.path, self.strict, self.everything = path, strict, everything
+        self, path: Path, strict: bool, everything: bool, total: int, progress: Progress | None,
+        knobs: dict[str, Any],
+    ):  # fmt: skip
+        self.path, self.strict, self.everything, self.knobs = path, strict, everything, knobs
         self.total, self.progress, self.done = total, progress, 0
 
     def trace(self, trace: KnownTrace, found: Sequence[_Found]) -> FoundTrace:
@@ -136,7 +149,7 @@ class _Report:
         fidelity, problem = None, "only a sample was read, which says nothing of servers and load"
         if self.everything:
             alone = found[0].file if trace.form is None else self.path
-            fidelity, problem = _fidelity(trace, alone, self.strict)
+            fidelity, problem = _fidelity(trace, alone, self.strict, self.knobs)
         return _found(trace, files, missing, fidelity, problem)
 
     def _file(self, trace: KnownTrace, item: _Found) -> FoundFile:
@@ -213,11 +226,12 @@ def _unknown(file: Path, path: Path, known: Sequence[KnownTrace]) -> UnknownFile
     return UnknownFile(name, f"starts {lines[0]!r:.100}", said)
 
 
-def _fidelity(trace: KnownTrace, path: Path, strict: bool) -> tuple[Fidelity | None, str]:
+def _fidelity(
+    trace: KnownTrace, path: Path, strict: bool, knobs: dict[str, Any]
+) -> tuple[Fidelity | None, str]:
     """What the reader makes of it, or why it makes nothing."""
     try:
-        report: Fidelity = trace.reader(path, strict=strict).fidelity()
-        return report, ""
+        return open_reader(path, trace=trace.name, strict=strict, **knobs).fidelity(), ""
     except TraceError as error:
         if strict and error.row is not None:
             raise
@@ -225,12 +239,11 @@ def _fidelity(trace: KnownTrace, path: Path, strict: bool) -> tuple[Fidelity | N
 
 
 def _converted(
-    folder: Path, trace: KnownTrace, strict: bool, everything: bool
-) -> tuple[FoundTrace, bool]:
-    manifest, form = manifest_of(folder), trace.form
-    assert manifest is not None
-    assert form is not None
-    files = []
+    folder: Path, manifest: Manifest, trace: KnownTrace, strict: bool, everything: bool,
+    knobs: dict[str, Any],
+) -> FoundTrace:  # fmt: skip
+    form, files = trace.form, []
+    assert form is not None  # it was converted
     for table, found in manifest.tables.items():
         for file, stage in zip(found, stages_of(found)):
             files.append(FoundFile(
@@ -254,8 +267,8 @@ def _converted(
         if strict:
             for table in manifest.tables:
                 Converted(folder, manifest, form).account(table, strict)
-        fidelity, problem = _fidelity(trace, folder, strict)
-    return _found(trace, files, missing, fidelity, problem), True
+        fidelity, problem = _fidelity(trace, folder, strict, knobs)
+    return _found(trace, files, missing, fidelity, problem)
 
 
 def _found(

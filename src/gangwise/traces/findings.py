@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gangwise.traces.fidelity import Fidelity
+from gangwise.traces.fidelity import Fidelity, reason_lines, reasons_plain
 
 __all__ = ["FoundFile", "FoundTrace", "Inspection", "MissingTable", "UnknownFile"]
 
@@ -58,9 +58,7 @@ class FoundFile:
             said += f", of which {_percent(self.share)} was read"
         if self.read is not None:
             said += f"; {self.read:,} rows read, {self.kept:,} kept"
-        found = [said]
-        for why, (count, row) in self.dropped.items():
-            found.append(f"    {count:8d}  {why} (first in row {row})")
+        found = [said, *reason_lines(self.dropped)]
         found += [f"    not {other}" for other in self.unlike]
         if self.as_published is not None:
             found.append(
@@ -88,6 +86,7 @@ class FoundTrace:
     name : str
         Registered name of the format.
     title, published, licence : str
+        The last two are empty where there are no published files.
     files : tuple of FoundFile
     missing : tuple of MissingTable
     fidelity : Fidelity or None
@@ -106,7 +105,9 @@ class FoundTrace:
     problem: str = ""
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self.title}", f"  published: {self.published}; {self.licence}"]
+        lines = [f"{self.name}: {self.title}"]
+        if self.published:
+            lines.append(f"  published: {self.published}; {self.licence}")
         for file in self.files:
             lines += file.lines()
         for table in self.missing:
@@ -147,8 +148,8 @@ class Inspection:
     Attributes
     ----------
     path : Path
-    converted : bool
-        It is a converted trace.
+    kind : str
+        What the path is as a whole, such as ``a converted trace``; empty for files as published.
     everything : bool
         All rows were read, not a sample.
     traces : tuple of FoundTrace
@@ -156,7 +157,7 @@ class Inspection:
     """
 
     path: Path
-    converted: bool
+    kind: str
     everything: bool
     traces: tuple[FoundTrace, ...]
     unknown: tuple[UnknownFile, ...]
@@ -168,13 +169,11 @@ class Inspection:
         for trace, found in zip(plain["traces"], self.traces):
             trace["fidelity"] = None if found.fidelity is None else found.fidelity.to_dict()
             for file in trace["files"]:
-                file["dropped"] = {
-                    why: {"count": n, "first_row": row} for why, (n, row) in file["dropped"].items()
-                }
+                file["dropped"] = reasons_plain(file["dropped"])
         return plain
 
     def __str__(self) -> str:
-        parts = [f"{self.path}: " + ("a converted trace" if self.converted else _what(self))]
+        parts = [f"{self.path}: " + (self.kind or _what(self))]
         if not self.everything:
             parts.append("this is much to read: the start of each large file was; --all reads all")
         parts += [str(trace) for trace in self.traces]
