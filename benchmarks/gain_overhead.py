@@ -194,6 +194,21 @@ def kernel_loading(policy):
     return times
 
 
+def comparators(settings, slots=50, sample=4):
+    """Milliseconds of CPU for a programme of each comparator, and the share that it leaves open."""
+    instance = create_scenario("ogasched-default-v1", **settings).instance(0)
+    instance.comparator("per_slot_optimum", slots, 0, 1)  # compiles
+    table = {}
+    for name, programmes in (("per_slot_optimum", sample), ("best_fixed", 1)):
+        times = []
+        for _ in range(3):
+            begin = time.process_time()
+            found = instance.comparator(name, slots, 0, sample)
+            times.append(1e3 * (time.process_time() - begin) / programmes)
+        table[name] = {"ms": min(times), "gap": found.gap / found.rewards.sum()}
+    return table
+
+
 def growth():
     """How a step grows with L, R and K around the default size (density 2.5)."""
     table = {}
@@ -225,7 +240,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     arguments = parser.parse_args()
-    results = {"sizes": {}, "peak memory": {}, "kernel loading": {}}
+    results = {"sizes": {}, "comparators": {}, "peak memory": {}, "kernel loading": {}}
     for name, settings in SIZES.items():
         row = results["sizes"][name] = one_size(settings)
         print(f"\n{name}: {row['channels']} channels, {row['variables']} variables")
@@ -238,6 +253,11 @@ def main():
               f"machine's copy bandwidth; a step takes {row['step, eta 25'] / least:.1f} x that")
         for key in (k for k in row if k.startswith("whole")):
             print(f"  {key:<40} {row[key]:10.1f} us   {1e6 / row[key]:10,.0f} slots/s")
+    print("\ncomparators, each programme")
+    for name, settings in SIZES.items():
+        results["comparators"][name] = found = comparators(settings)
+        for who, row in found.items():
+            print(f"  {name:<36} {who:<18} {row['ms']:7.1f} ms   gap {row['gap']:.0e}")
     print("\ngrowth of one step (eta 25)")
     results["growth"] = growth()
     for name, row in results["growth"].items():

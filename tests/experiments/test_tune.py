@@ -14,7 +14,8 @@ from gangwise import ScenarioError, StoreError, UnknownName, compare, create_sce
 from gangwise.cli import app
 from gangwise.experiments.dataset import Dataset
 from gangwise.experiments.knobs import Knob
-from gangwise.experiments.tune import Tuning, tune
+from gangwise.experiments.tune import tune
+from gangwise.experiments.tuning import Tuning, read_tuning
 from gangwise.report.folder import write_report
 
 pytest.importorskip("optuna", reason="tuning needs Optuna: pip install 'gangwise[tune]'")
@@ -79,6 +80,7 @@ def test_the_best_is_judged_on_other_seeds(tuning, folder):
 def test_started_again_nothing_is_played_again(tuning, folder):
     runs = {path: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()}
     assert tuned(folder) == tuning
+    assert read_tuning(folder) == tuning
     assert {path: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()} == runs
 
 
@@ -162,6 +164,14 @@ def test_choices(tmp_path):
 def test_mistakes_are_told_before_anything_is_played(tmp_path):
     with pytest.raises(UnknownName, match="did you mean fraction"):
         tune(SCENARIO, "ogasched-react", ["fracton=0.1:0.5"], tmp_path, **GIVEN)
+    with pytest.raises(ScenarioError, match="whole number; write steps=1:3:int"):
+        tune(SCENARIO, "ogasched-react", ["steps=1:3"], tmp_path, **GIVEN)
+    with pytest.raises(UnknownName, match="no step rule named 'foo'"):
+        tune(SCENARIO, "ogasched-react", ["rule=capacity|foo|decay"], tmp_path, **GIVEN)
+    with pytest.raises(UnknownName, match="no scenario named"):
+        tune("ogasched", "ogasched-react", ["steps=1:3:int"], tmp_path, **GIVEN)
+    with pytest.raises(ScenarioError, match="slots: Input should be greater than 0"):
+        tuned(tmp_path, slots=0)
     with pytest.raises(ScenarioError, match="for tuning and for validation"):
         tuned(tmp_path, validation=(11, 12))
     with pytest.raises(ScenarioError, match="twice"):

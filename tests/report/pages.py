@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -63,3 +64,35 @@ def read(path: Path) -> Page:
     page.close()
     assert page.open == []
     return page
+
+
+def loaded(page: Page, text: str) -> list[str]:
+    """What a page would load or run from elsewhere; nothing, for one that opens offline."""
+    found = re.findall(r"(?:https?:)?//[\w-]+\.[a-z]{2,}", text)
+    found += [ref for ref in page.references if not re.fullmatch(r"#[\w.-]+|url\(#[\w.-]+\)", ref)]
+    found += sorted({"link", "img", "iframe", "object", "base"} & set(page.tags))
+    found += [rule for rule in ("@import", "@font-face") if rule in text]
+    return found + ["script"] * (page.tags.count("script") - 1)
+
+
+def faults(page: Page) -> list[str]:
+    """What keeps a page from being read aloud, sorted and linked within; nothing, if it is well."""
+    found = [f"#{each} stands twice" for each in set(page.ids) if page.ids.count(each) > 1]
+    targets = {re.sub(r"^url\(|[#)]", "", ref) for ref in page.references}
+    found += [f"#{each} leads nowhere" for each in sorted(targets - set(page.ids))]
+    for tag, given in page.attributes:
+        if tag == "th" and given.get("scope") not in ("row", "col"):
+            found.append(f"a heading without a scope: {given}")
+        if tag == "td" and not _number(given.get("data-value") or "0"):
+            found.append(f"a value that is no number: {given}")
+        if tag == "svg" and not given.get("aria-label") and given.get("aria-hidden") != "true":
+            found.append(f"a drawing without a label: {given}")
+    return found
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -23,7 +23,10 @@ def results(tmp_path_factory):
     experiment = Experiment(
         name="small", scenario=study.SCENARIO, settings={"job_types": 4},
         grid={"servers": list(SERVERS)},
-        policies=["ogasched-react", "fairness", study.gradient(study.EXACT, study.EXACT, 5.0, 0.9)],
+        policies=["ogasched-react", "fairness", *(
+            study.gradient(who, who, 5.0, 0.9)
+            for who in (study.PRINTED, study.EXACT, study.ONE_STEP)
+        )],
         seeds=list(SEEDS), slots=SLOTS, comparators=[study.OPTIMUM, study.BEST_FIXED],
         optimum_slots=SLOTS,
     )  # fmt: skip

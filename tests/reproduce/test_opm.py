@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from gangwise.experiments.dataset import Dataset
+from gangwise.experiments.measure import Rows
 from gangwise.experiments.results import Results
-from gangwise.experiments.runs import Rows
 from gangwise.reproduce import artefacts
 from gangwise.reproduce.artefact import Scale
 from gangwise.reproduce.opm.section_vi import POLICIES

@@ -1,13 +1,10 @@
-"""What the commands share: options, what a target names, and the progress bar."""
+"""What the commands share: options, and what a target names."""
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,10 +13,12 @@ from gangwise.core.errors import ScenarioError
 
 if TYPE_CHECKING:
     from gangwise.core.environment import Scenario
-    from gangwise.experiments.comparison import Progress
 
 __all__ = [
+    "Address",
+    "BackendName",
     "Family",
+    "Jobs",
     "Json",
     "Settings",
     "Slots",
@@ -28,7 +27,6 @@ __all__ = [
     "comparator_names",
     "open_target",
     "policy_names",
-    "progress_bar",
     "say",
     "seed_list",
     "settings_of",
@@ -60,12 +58,24 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting of the scenario or trace."),
 ]
+Jobs = Annotated[int, typer.Option(help="Workers; all cores, or all of the cluster, by default.")]
+BackendName = Annotated[
+    Literal["loky", "dask", "ray"],
+    typer.Option("--backend", help="loky: processes here; dask, ray: a cluster that is running."),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Of the Dask scheduler or the Ray cluster."),
+]
 
 
 def settings_of(pairs: list[str] | None, family: str | None = None) -> dict[str, Any]:
     """Settings out of ``key=value`` texts."""
     from gangwise.core.registry import parse
 
+    for pair in pairs or ():
+        if "=" not in pair:
+            raise ScenarioError(f"--set {pair}: write KEY=VALUE")
     given = parse("x:" + ",".join(pairs))[1] if pairs else {}
     if family is None:
         return given
@@ -118,15 +128,18 @@ def policy_names(text: str | None, family: str) -> list[str]:
     return names
 
 
-def seed_list(text: str) -> list[int]:
+def seed_list(text: str, option: str = "--seeds") -> list[int]:
     """Seeds: ``5`` means 0 to 4, ``3,7`` means these."""
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         numbers = []
-    if not numbers or min(numbers) < 0:
-        raise ScenarioError(f"--seeds {text!r}: give how many (5) or a list (3,7,9)")
-    return list(range(numbers[0])) if "," not in text else numbers
+    seeds = list(range(numbers[0])) if len(numbers) == 1 and "," not in text else numbers
+    if not seeds or min(seeds) < 0:
+        raise ScenarioError(f"{option} {text!r}: give how many (5) or a list (3,7,9)")
+    if len(set(seeds)) < len(seeds):
+        raise ScenarioError(f"{option} {text!r}: a seed is listed twice")
+    return seeds
 
 
 def comparator_names(text: str | None) -> list[str] | None:
@@ -140,48 +153,3 @@ def comparator_names(text: str | None) -> list[str] | None:
 def say(text: str) -> None:
     """Print a message to standard error."""
     print(text, file=sys.stderr)
-
-
-@contextmanager
-def progress_bar(saved: bool) -> Iterator[Progress]:
-    """A progress bar on standard error, a word when kernels are compiled, and how to go on."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from gangwise.kernels import on_compile
-
-    console = Console(stderr=True)
-    told = False
-
-    def compiling(name: str) -> None:
-        nonlocal told
-        if not told:
-            told = True
-            console.print("compiling kernels (only the first time on this machine) …")
-
-    on_compile(compiling)
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(), console=console, transient=True,
-    ) as bar:  # fmt: skip
-        tasks: dict[str, Any] = {}
-
-        def tell(what: str, done: int, of: int) -> None:
-            if what not in tasks:
-                for earlier in tasks.values():
-                    bar.remove_task(earlier)
-                tasks.clear()
-                tasks[what] = bar.add_task(what, total=of)
-            bar.update(tasks[what], completed=done)
-
-        try:
-            yield tell
-        except KeyboardInterrupt as stop:
-            bar.stop()
-            say(f"gangwise: interrupted: {stop or 'between two runs'}")
-            if saved:
-                again = shlex.join(["gangwise", *(a for a in sys.argv[1:] if a != "--resume")])
-                say(f"to go on: {again} --resume")
-            else:
-                say("nothing was saved; with --out there is a checkpoint to go on from")
-            raise typer.Exit(130) from None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangwise.cli.options import Json, progress_bar, say, seed_list
+from gangwise.cli.options import Address, BackendName, Jobs, Json, say, seed_list
+from gangwise.cli.progress import command_line, progress
 from gangwise.core.errors import ScenarioError, UnknownName
 
 if TYPE_CHECKING:
@@ -50,14 +49,9 @@ def reproduce_command(
     out: Annotated[
         Path, typer.Option(help="Folder for pictures, numbers and the side-by-side table.")
     ] = Path("reproduced"),
-    jobs: Annotated[int, typer.Option(help="Workers; all cores, or all of the cluster.")] = -1,
-    backend: Annotated[
-        Literal["loky", "dask", "ray"],
-        typer.Option(help="loky: processes here; dask, ray: a cluster that is running."),
-    ] = "loky",
-    address: Annotated[
-        str | None, typer.Option(help="Of the Dask scheduler or the Ray cluster.")
-    ] = None,
+    jobs: Jobs = -1,
+    backend: BackendName = "loky",
+    address: Address = None,
     check: Annotated[
         bool, typer.Option("--check", help="Fail where a result left its committed interval.")
     ] = False,
@@ -70,7 +64,7 @@ def reproduce_command(
 
     Stopped, it goes on where it was when it is started again.
     """
-    from gangwise.experiments.provenance import write_provenance
+    from gangwise.experiments.provenance import read_provenance, write_provenance
     from gangwise.reproduce import PAPERS, artefacts
     from gangwise.reproduce.artefact import Scale
     from gangwise.reproduce.expected import differences, write
@@ -78,20 +72,23 @@ def reproduce_command(
 
     if paper is None and not everything:
         raise ScenarioError(f"name a paper ({', '.join(PAPERS)}), or give --all for all of them")
+    if everything and (figure or table):
+        raise ScenarioError("--all, or a --figure or --table: give one of the two")
+    if traces is not None and not traces.is_dir():
+        raise ScenarioError(f"--traces {traces}: there is no such folder")
+    if accept and seeds:
+        raise ScenarioError("results to commit are of the artefacts' own seeds: leave out --seeds")
     found = [a for name in ([paper] if paper else PAPERS) for a in artefacts(name)]
     if figure or table:
         found = _chosen(found, figure or [], table or [])
     chosen = tuple(seed_list(seeds)) if seeds else None
-    with progress_bar(saved=False) as tell:
-        try:
-            done = reproduce(
-                found, Scale(quick, chosen, traces), out, jobs, backend, address, tell
-            )
-        except KeyboardInterrupt:
-            say("gangwise: interrupted; every finished run is stored")
-            say(f"to go on: {shlex.join(['gangwise', *sys.argv[1:]])}")
-            raise typer.Exit(130) from None
-    write_provenance(out, "reproduction", shlex.join(["gangwise", *sys.argv[1:]]))
+    again = command_line()
+    with progress(f"every finished run is stored\nto go on: {again}") as tell:
+        done = reproduce(found, Scale(quick, chosen, traces), out, jobs, backend, address, tell)
+    before = read_provenance(out, "reproduction") if done.joined else None
+    commands = before.command.splitlines() if before else []
+    commands.append(again)
+    write_provenance(out, "reproduction", "\n".join(dict.fromkeys(commands)))
     for stem, why in done.left_out.items():
         say(f"left out {stem}: {why}")
     if as_json:
@@ -99,7 +96,7 @@ def reproduce_command(
         print(json.dumps({"rows": rows, "left_out": done.left_out}, indent=2, ensure_ascii=False))
     else:
         _print(done.rows)
-        say(f"{len(done.written)} files in {out}")
+        say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")
     if accept:
         say(f"committed to {write(done.rows, quick)}")
     elif check:
@@ -115,10 +112,11 @@ def _chosen(
     artefacts: Sequence[Artefact], figures: Sequence[int], tables: Sequence[int]
 ) -> list[Artefact]:
     wanted = [f"figure-{n}" for n in figures] + [f"table-{n}" for n in tables]
-    known = [a.name for a in artefacts]
+    known = list(dict.fromkeys(a.name for a in artefacts if not a.name.startswith("theorem")))
     for name in wanted:
         if not any(_is(name, other) for other in known):
-            raise UnknownName("artefact", name, known)
+            of = " or ".join(dict.fromkeys(a.paper for a in artefacts))
+            raise UnknownName(f"figure or table of {of}", name, known)
     return [a for a in artefacts if any(_is(name, a.name) for name in wanted)]
 
 
@@ -130,6 +128,7 @@ def _is(wanted: str, name: str) -> bool:
 def _print(rows: Sequence[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from gangwise.report.numbers import decimals_for, estimate_text
 
@@ -138,10 +137,8 @@ def _print(rows: Sequence[Row]) -> None:
         table.add_column(name, justify="right" if name in ("the paper", "ours") else "left")
     for row in rows:
         ours = estimate_text(row.ours, decimals_for([row.ours]))
-        table.add_row(
-            f"{row.paper} {row.artefact}", row.says, str(row.number), row.version, ours,
-            f"[{_COLOURS[row.verdict]}]{row.verdict}[/]",
-        )  # fmt: skip
+        said = (f"{row.paper} {row.artefact}", row.says, str(row.number), row.version, ours)
+        table.add_row(*map(Text, said), Text(row.verdict, _COLOURS[row.verdict]))
     Console().print(table)
     for why in dict.fromkeys(row.why for row in rows if row.verdict != "agrees" and row.why):
         Console().print(f"differs or open: {why}", markup=False, highlight=False, soft_wrap=True)

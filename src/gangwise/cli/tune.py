@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangwise.cli.options import Json, Settings, Slots, progress_bar, say, seed_list
+from gangwise.cli.options import Json, Settings, Slots, say, seed_list, settings_of
+from gangwise.cli.progress import command_line, progress
 
 if TYPE_CHECKING:
-    from gangwise.experiments.tune import Tuning
+    from gangwise.experiments.tuning import Tuning
 
 __all__ = ["tune_command"]
 
@@ -58,19 +57,13 @@ def tune_command(
     from gangwise.experiments.provenance import write_provenance
     from gangwise.experiments.tune import tune
 
-    given = parse("x:" + ",".join(settings))[1] if settings else {}
     folder = Path("tuned", parse(policy)[0]) if out is None else out
-    again = shlex.join(["gangwise", *sys.argv[1:]])
-    with progress_bar(saved=False) as tell:
-        try:
-            tuning = tune(
-                scenario, policy, knob, folder, given, trials, seed_list(seeds),
-                seed_list(validation), slots, metric, minimise, jobs, tell,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            say("gangwise: interrupted; every finished trial is stored")
-            say(f"to go on: {again}")
-            raise typer.Exit(130) from None
+    again = command_line()
+    with progress(f"every finished trial is stored\nto go on: {again}") as tell:
+        tuning = tune(
+            scenario, policy, knob, folder, settings_of(settings), trials, seed_list(seeds),
+            seed_list(validation, "--validation"), slots, metric, minimise, jobs, tell,
+        )  # fmt: skip
     for name in ("tuning", "validation"):
         if (folder / f"{name}.plan.json").exists():
             write_provenance(folder, name, again)

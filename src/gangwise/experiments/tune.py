@@ -7,11 +7,11 @@ of many trials looks better than it is on the seeds that chose it. Every run goe
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -21,89 +21,32 @@ from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
 from gangwise.core.policy import configuration
 from gangwise.core.registry import create
 from gangwise.experiments.knobs import Knob
+from gangwise.experiments.progress import Progress, silent
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.sweep import sweep
+from gangwise.experiments.tuning import (
+    DEFAULT,
+    STUDY,
+    TUNING,
+    Trial,
+    Tuning,
+    said,
+    tuning_file,
+    write_tuning,
+)
 
 if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["Trial", "Tuning", "tune"]
+__all__ = ["tune"]
 
-Progress = Callable[[str, int, int], None]
+Choices = Mapping[str, Mapping[str, Any]]
+"""Arguments by label."""
 
 SEED = 0
 """Of the sampler: the same command gives the same study."""
-
-DEFAULT = "default"
-
-TUNING = "tuning.json"
-"""What was found, beside ``study.db``."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One choice of arguments and what it earned on the seeds of the tuning."""
-
-    number: int
-    arguments: Mapping[str, Any]
-    value: float
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """What was found.
-
-    Attributes
-    ----------
-    policy, metric : str
-    default : Trial
-        The policy as it is; numbered −1 where it lies outside the ranges, and so is no trial.
-    trials : tuple of Trial
-        Best first.
-    seeds, validation : tuple of int
-        Played by every trial; played by the best and the default only.
-    row : mapping or None
-        The best over the default on the validation seeds, as
-        :meth:`~gangwise.experiments.results.Results.improvements` has it; positive is better. None
-        where no trial was better than the default.
-    """
-
-    policy: str
-    metric: str
-    default: Trial
-    trials: tuple[Trial, ...]
-    seeds: tuple[int, ...]
-    validation: tuple[int, ...]
-    row: Mapping[str, Any] | None
-
-    @property
-    def best(self) -> Trial:
-        """The best trial."""
-        return self.trials[0]
-
-    @property
-    def sentence(self) -> str:
-        """What the tuning gained, in words."""
-        on = f"tuned on {_seeds(self.seeds)}"
-        if self.row is None:
-            return f"{on}: none of {len(self.trials)} trials is better than the default; keep it"
-        from gangwise.report.verdicts import verdict
-
-        found = f"{said(self.best.arguments)}; on {_seeds(self.validation)}"
-        return f"{on}: {found}: {verdict(self.row)}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "policy": self.policy, "metric": self.metric, "seeds": list(self.seeds),
-            "validation_seeds": list(self.validation),
-            "default": vars(self.default), "best": vars(self.best),
-            "trials": [vars(trial) for trial in self.trials],
-            "validation": None if self.row is None else dict(self.row),
-            "sentence": self.sentence,
-        }  # fmt: skip
 
 
 def tune(
@@ -145,7 +88,7 @@ def tune(
         What trials are judged by; what the best and the default are compared on.
     slots : int, optional
     metric : str
-        Of a single number per run, see :mod:`gangwise.experiments.runs`.
+        Of a single number per run, see :mod:`gangwise.experiments.measure`.
     minimise : bool
         Whether less of the metric is better.
     jobs : int
@@ -165,7 +108,7 @@ def tune(
     optuna = _optuna()
     ranges = [Knob.parse(knob) if isinstance(knob, str) else knob for knob in knobs]
     _check(policy, ranges, trials, seeds, validation)
-    out, tell = Path(out), progress or (lambda what, done, of: None)
+    out, tell = Path(out), progress or silent
     common = {
         "scenario": scenario, "settings": dict(settings or {}), "slots": slots,
         "optimum_slots": 1, "points": 50,
@@ -178,24 +121,28 @@ def tune(
     plain = configuration(create("policy", policy))
     default = {knob.name: plain[knob.name] for knob in ranges}
 
-    def play(name: str, choices: Mapping[str, Mapping[str, Any]], on: Sequence[int]) -> Results:
+    def experiment(name: str, choices: Choices, on: Sequence[int]) -> Experiment:
         tables = [PolicyTable(name=policy, label=label, arguments=dict(arguments), grid={})
                   for label, arguments in choices.items()]  # fmt: skip
-        return sweep(Experiment(name=name, policies=list(tables), seeds=list(on), **common),
-                     out, jobs)  # fmt: skip
+        return Experiment.of({"name": name, "policies": tables, "seeds": list(on), **common}, name)
+
+    def play(name: str, choices: Choices, on: Sequence[int]) -> Results:
+        return sweep(experiment(name, choices, on), out, jobs)
 
     def value(arguments: Mapping[str, Any]) -> float:
-        found = play("tuning", {DEFAULT: arguments}, seeds).per_seed(metric)["value"]
+        found = play(TUNING, {DEFAULT: arguments}, seeds).per_seed(metric)["value"]
         mean = float(found.to_numpy().mean())
         if not math.isfinite(mean):
             raise GangwiseError(f"{metric} of {policy} with {said(arguments)} is {mean}")
         return mean
 
     sign = -1.0 if minimise else 1.0
+    experiment(TUNING, {DEFAULT: default}, seeds).runs()[0].key()  # mistakes come before a study
     with closing(_open(optuna, out, definition, minimise)) as opened:
         study: Study = opened.study
         while (done := len(_finished(study))) < trials:
             tell("tuning", done, trials)
+            tuning_file(out).unlink(missing_ok=True)  # until it is true again
             study.sampler = optuna.samplers.TPESampler(seed=SEED + done)
             if done == 0 and all(knob.holds(default[knob.name]) for knob in ranges):
                 study.enqueue_trial(default)
@@ -207,25 +154,17 @@ def tune(
     base = next((t for t in found if t.arguments == default), None)
     base = base or Trial(-1, default, value(default))
     ranked = tuple(sorted(found, key=lambda trial: (-sign * trial.value, trial.number)))
-    play("tuning", {DEFAULT: default} | {
+    play(TUNING, {DEFAULT: default} | {
         f"trial {t.number}: {said(t.arguments)}": t.arguments for t in _distinct(found, default)
     }, seeds)  # fmt: skip
     row = None
     if sign * ranked[0].value > sign * base.value:
         row = _compare(play, ranked[0].arguments, default, validation, metric, sign)
-    tuning = Tuning(policy, metric, base, ranked, tuple(seeds), tuple(validation), row)
-    (out / TUNING).write_text(json.dumps(tuning.as_dict(), indent=1) + "\n", encoding="utf-8")
+    tuning = Tuning(
+        policy, metric, minimise, tuple(ranges), base, ranked, tuple(seeds), tuple(validation), row
+    )
+    write_tuning(out, tuning)
     return tuning
-
-
-def said(arguments: Mapping[str, Any]) -> str:
-    """Arguments in words, numbers short.
-
-    >>> said({"fraction": 0.123456, "steps": 5})
-    'fraction = 0.1235, steps = 5'
-    """
-    return ", ".join(f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}"
-                     for k, v in arguments.items())  # fmt: skip
 
 
 def _compare(
@@ -267,8 +206,16 @@ def _check(
             f"seed {both[0]} is used for tuning and for validation; the best trial would be judged "
             "by what chose it"
         )
-    for end in ("low", "high"):
-        create("policy", policy, **{knob.name: getattr(knob, end) for knob in knobs})
+    values = {knob.name: knob.choices or knob.ends or () for knob in knobs}
+    for i in range(max(map(len, values.values()))):
+        create("policy", policy, **{k: each[min(i, len(each) - 1)] for k, each in values.items()})
+    kinds = {field.name: field.type for field in dataclasses.fields(create("policy", policy))}
+    for knob in knobs:
+        if kinds.get(knob.name) in (int, "int") and knob.ends and isinstance(knob.low, float):
+            raise ScenarioError(
+                f"knob {knob}: {knob.name} of {policy} is a whole number; write "
+                f"{knob.name}={knob.low:.0f}:{knob.high:.0f}:int"
+            )
 
 
 def _optuna() -> Any:
@@ -288,7 +235,7 @@ def _finished(study: Study) -> list[FrozenTrial]:
 
 def _open(optuna: Any, out: Path, definition: Mapping[str, Any], minimise: bool) -> Any:
     """The study in the folder, to be closed; trials that were interrupted are given up."""
-    path, name = out / "study.db", "tuning"
+    path, name = out / STUDY, TUNING
     direction = "minimize" if minimise else "maximize"
     text = json.dumps(definition, sort_keys=True, default=str)
     try:
@@ -298,7 +245,8 @@ def _open(optuna: Any, out: Path, definition: Mapping[str, Any], minimise: bool)
             storage=storage, study_name=name, load_if_exists=True, direction=direction
         )
     except Exception as error:  # Optuna passes on whatever its database raises
-        raise StoreError(f"cannot open the study {path}: {error}") from error
+        why = str(error).splitlines()[0]
+        raise StoreError(f"cannot open the study {path}: {why}") from error
 
     def close() -> None:
         storage.remove_session()
@@ -320,16 +268,3 @@ def _open(optuna: Any, out: Path, definition: Mapping[str, Any], minimise: bool)
         if not trial.state.is_finished():
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     return SimpleNamespace(study=study, close=close)
-
-
-def _seeds(seeds: Sequence[int]) -> str:
-    """Seeds in words.
-
-    >>> _seeds((1000, 1001, 1002)), _seeds((3, 7))
-    ('seeds 1000 to 1002', 'seeds 3, 7')
-    """
-    if len(seeds) == 1:
-        return f"seed {seeds[0]}"
-    if list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))) and len(seeds) > 2:
-        return f"seeds {seeds[0]} to {seeds[-1]}"
-    return f"seeds {', '.join(map(str, seeds))}"

@@ -32,9 +32,10 @@ def again(
     known = read_provenance(folder, name)
     parts = []
     if known is not None:
-        parts += ["<p>The same command gives the same rewards:</p>", _code(known.command)]
+        same = "commands give" if "\n" in known.command else "command gives"
+        parts += [f"<p>The same {same} the same rewards:</p>", _code(known.command)]
         if file:
-            parts.append("<p>What it read, with all that the command changed:</p>")
+            parts.append("<p>As an experiment file, with all that the command changed:</p>")
     elif file:
         parts.append(
             "<p>These results were made from Python. The same experiment as a file, "

@@ -15,7 +15,9 @@ low, high  ends of its interval; null where there is none
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -31,12 +33,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLUMNS", "Panel", "draw", "save"]
+__all__ = ["COLUMNS", "Panel", "draw", "dress", "name_lines", "save", "svg_text"]
 
 COLUMNS = ("panel", "line", "x", "mean", "low", "high")
 
 WIDTH, HEIGHT, DPI = 4.3, 3.1, 150
 MOST_IN_A_ROW = 3
+LEGEND_ROW, LEGEND_ROWS = 0.19, 3
+"""Height of a row of the legend, in inches; how many there is room for at the usual height."""
 
 
 @dataclass(frozen=True)
@@ -89,24 +93,33 @@ def draw(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figure:
     for axes, panel in zip(grid, panels):
         part = numbers.filter(pl.col("panel") == panel.name)
         _bars(axes, part, lines) if panel.kind == "bars" else _lines(axes, part, lines, panel)
-        _dress(axes, panel, title=len(panels) > 1)
+        dress(axes, panel, title=len(panels) > 1)
         if panel.log_x and panel.kind == "points":
             at = part["x"].unique().sort().to_list()
             axes.set_xticks(at, [f"{x:,g}" for x in at])
             axes.minorticks_off()
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
+    name_lines(figure, title, grid[: len(panels)])
+    return figure
+
+
+def name_lines(figure: Figure, title: str, shown: Iterable[Axes]) -> None:
+    """Put a title above a picture and a legend below it, which makes it taller where it is long."""
     figure.suptitle(title, x=0.01, ha="left", color=INK, fontsize=11.5, weight="bold",
                     parse_math=False)  # fmt: skip
     named: dict[str, Artist] = {}
-    for axes in grid[: len(panels)]:
+    for axes in shown:
         for handle, label in zip(*axes.get_legend_handles_labels()):
             named.setdefault(label, handle)
+    width, height = figure.get_size_inches()
+    columns = max(min(len(named), int(width / _column(named))), 1)
+    further = max(0, -(-len(named) // columns) - LEGEND_ROWS)
+    figure.set_size_inches(width, height + LEGEND_ROW * further)
     figure.legend(
         handles=list(named.values()), labels=list(named), loc="outside lower left",
-        frameon=False, fontsize=9, ncols=max(min(len(named), int(width / _column(named))), 1),
+        frameon=False, fontsize=9, ncols=columns,
     )  # fmt: skip
-    return figure
 
 
 def _column(names: Iterable[str]) -> float:
@@ -157,7 +170,8 @@ def _bars(axes: Axes, part: pl.DataFrame, lines: Sequence[str]) -> None:
     axes.set_xticks(range(len(places)), places)
 
 
-def _dress(axes: Axes, panel: Panel, title: bool) -> None:
+def dress(axes: Axes, panel: Panel, title: bool) -> None:
+    """Labels, scales, ticks and grid of a panel."""
     if title:
         axes.set_title(panel.name, loc="left", fontsize=10, color=INK, parse_math=False)
     axes.set_xlabel(panel.x, color=INK, parse_math=False)
@@ -177,16 +191,31 @@ def _dress(axes: Axes, panel: Panel, title: bool) -> None:
 
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write a picture as PNG and as SVG, the same bytes for the same numbers."""
-    from matplotlib import rc_context
-
     written = []
-    with rc_context({"svg.hashsalt": "gangwise", "svg.fonttype": "none"}):
+    with _settled():
         for suffix in (".png", ".svg"):
             path = stem.with_name(stem.name + suffix)
-            metadata = {"Date": None, "Creator": None} if suffix == ".svg" else None
             try:
-                figure.savefig(path, dpi=DPI, metadata=metadata)
+                figure.savefig(path, dpi=DPI, metadata=None if suffix == ".png" else _UNDATED)
             except OSError as error:
                 raise StoreError(f"cannot write {path}: {error}") from error
             written.append(path)
     return written
+
+
+def svg_text(figure: Figure) -> str:
+    """A picture as an SVG document, the same text for the same numbers."""
+    buffer = io.StringIO()
+    with _settled():
+        figure.savefig(buffer, format="svg", metadata=_UNDATED)
+    return buffer.getvalue()
+
+
+_UNDATED = {"Date": None, "Creator": None}
+
+
+def _settled() -> AbstractContextManager[None]:
+    """Matplotlib's settings under which an SVG has no random names, and text that stays text."""
+    from matplotlib import rc_context
+
+    return rc_context({"svg.hashsalt": "gangwise", "svg.fonttype": "none"})

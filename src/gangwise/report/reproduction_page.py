@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,64 +15,34 @@ from gangwise.experiments.statistics import Estimate
 from gangwise.report.again import again
 from gangwise.report.numbers import decimals_for, estimate_text, number
 from gangwise.report.page import document, drawing, fold, prose, section
+from gangwise.report.reproduction_files import Shown, read_picture, read_reproduction
 from gangwise.report.tables import Cell, Sheet, html_table
 
 __all__ = ["reproduction_page"]
 
-VERDICTS = {
-    "agrees": "agrees with the paper",
-    "differs": "differs from it",
-    "open": "open: the interval is too wide to tell",
-}
-
-
-@dataclass(frozen=True)
-class Shown:
-    """An artefact: what ``reproduction.json`` says of it."""
-
-    paper: str
-    name: str
-    title: str
-    experiments: tuple[str, ...] = ()
-
-    @property
-    def stem(self) -> str:
-        """What its files are called; also its anchor."""
-        return f"{self.paper}-{self.name}"
+VERDICTS = ("agrees", "differs", "open")
 
 
 def reproduction_page(folder: Path) -> str:
     """The page of a folder that ``gangwise reproduce`` wrote."""
-    about = _read(folder / "reproduction.json")
-    table = folder / "side-by-side.json"
-    rows: list[dict[str, Any]] = _read(table) if table.exists() else []
-    artefacts = [Shown(a["paper"], a["name"], a["title"], tuple(a["experiments"]))
-                 for a in about["artefacts"]]  # fmt: skip
+    found = read_reproduction(folder)
+    artefacts, rows = found.artefacts, found.rows
     papers = list(dict.fromkeys(a.paper for a in artefacts))
-    scale = "quick: fewer slots, seeds and cells than the papers" if about["quick"] else \
+    scale = "quick: fewer slots, seeds and cells than the papers" if found.quick else \
         "full scale"  # fmt: skip
     byline = f"{', '.join(papers)}; {scale}; gangwise {gangwise.__version__}"
     parts = [
         "<header><h1>The papers' numbers beside ours</h1>"
         f'<p class="byline">{escape(byline)}</p></header>',
         f'<p class="lead">{prose(_lead(rows, artefacts))}</p>',
-        _left_out(about["left_out"]),
+        _left_out(found.left_out),
+        _overview(artefacts, rows),
         _side_by_side(rows, papers),
         *(_artefact(folder, artefact, rows) for artefact in artefacts),
         _timings(folder, artefacts),
         again(folder, "reproduction"),
     ]  # fmt: skip
     return document("gangwise reproduce", parts, _filters(papers))
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            f"cannot read {path}: {error}; run the same gangwise reproduce again, runs that are "
-            "stored are not done again"
-        ) from error
 
 
 def _lead(rows: Sequence[dict[str, Any]], artefacts: Sequence[Shown]) -> str:
@@ -96,6 +64,31 @@ def _left_out(left_out: dict[str, str]) -> str:
         return ""
     listed = "".join(f"<li>{escape(stem)}: {prose(why)}</li>" for stem, why in left_out.items())
     return f'<div class="note"><p>Left out:</p><ul>{listed}</ul></div>'
+
+
+def _overview(artefacts: Sequence[Shown], rows: Sequence[dict[str, Any]]) -> str:
+    """Every artefact with its verdicts, and the way to it."""
+    if len(artefacts) < 2:
+        return ""
+    sheet = Sheet(
+        "Artefacts", ("what it shows", *VERDICTS),
+        tuple(
+            (f"{a.paper} {a.name}",
+             (Cell(a.title, words=True), *(_count(a, verdict, rows) for verdict in VERDICTS)))
+            for a in artefacts
+        ),
+        ("How many comparisons of the paper's numbers and statements with ours came out so; open: "
+         "the interval is too wide to tell.",),
+        "artefact",
+    )  # fmt: skip
+    return section("What was reproduced", html_table(sheet, link=lambda i: artefacts[i].stem))
+
+
+def _count(artefact: Shown, verdict: str, rows: Sequence[dict[str, Any]]) -> Cell:
+    """How many comparisons of an artefact came out so."""
+    n = sum(row["verdict"] == verdict and f"{row['paper']}-{row['artefact']}" == artefact.stem
+            for row in rows)  # fmt: skip
+    return Cell(str(n), n)
 
 
 def _side_by_side(rows: Sequence[dict[str, Any]], papers: Sequence[str]) -> str:
@@ -152,10 +145,9 @@ def _artefact(folder: Path, artefact: Shown, every: Sequence[dict[str, Any]]) ->
     rows = [row for row in every if f"{row['paper']}-{row['artefact']}" == stem]
     title = f"{artefact.paper} {artefact.name}: {artefact.title}"
     content = []
-    picture = folder / f"{stem}.svg"
-    if picture.exists():
+    svg = read_picture(folder, artefact)
+    if svg:
         caption = f"The numbers are in {stem}.csv and {stem}.parquet."
-        svg = picture.read_text(encoding="utf-8")
         content.append(drawing(svg, re.sub(r"\W", "", stem), title, caption))
     if rows:
         says = list(dict.fromkeys(row["says"] for row in rows))
@@ -203,9 +195,13 @@ def _timings(folder: Path, artefacts: Sequence[Shown]) -> str:
     from gangwise.report.sweep_numbers import SweepNumbers
     from gangwise.report.sweep_tables import run_times
 
-    rows = []
+    rows, unread = [], []
     for name in dict.fromkeys(name for a in artefacts for name in a.experiments):
-        results = Results.open(folder / "runs", name)
+        try:
+            results = Results.open(folder / "runs", name)
+        except StoreError as error:  # all else on the page is there without the runs
+            unread.append(f'<p class="note">{prose(str(error))}</p>')
+            continue
         if not results.runs:
             continue
         seconds = run_times(SweepNumbers(results))
@@ -215,10 +211,11 @@ def _timings(folder: Path, artefacts: Sequence[Shown]) -> str:
             Cell(number(seconds, 1), seconds),
         )))  # fmt: skip
     if not rows:
-        return ""
+        return section("Timings", *unread) if unread else ""
     sheet = Sheet(
         "Experiments", ("for", "runs", "seconds"), tuple(rows),
         ("Seconds of all runs one after the other, on the machines that ran them. A run that "
          "several experiments share is counted with each and was done once.",), "experiment",
     )  # fmt: skip
-    return section("Timings", fold(f"{len(rows)} experiments", html_table(sheet)))
+    title = "1 experiment" if len(rows) == 1 else f"{len(rows)} experiments"
+    return section("Timings", fold(title, html_table(sheet)), *unread)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gangwise.experiments.statistics import estimate
-from gangwise.report.picture import Panel, draw
+from gangwise.report.picture import Panel, draw, svg_text
 from gangwise.report.sentences import plain
 from gangwise.report.sweep_numbers import SweepNumbers, cell_text
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Drawn", "figures"]
 
@@ -139,7 +135,6 @@ def _drawn(
     panels: Sequence[Panel], more: int, caption: str,
 ) -> Drawn:  # fmt: skip
     import polars as pl
-    from matplotlib import rc_context
 
     columns = ("panel", "line", "x", "mean", "low", "high")
     table = pl.DataFrame(list(rows), schema=columns, orient="row", infer_schema_length=None)
@@ -149,9 +144,4 @@ def _drawn(
         caption += f" Only the best {len(numbers.drawn)} policies are drawn."
     if len(panels) > 1 and more > 0:
         caption += f" {more} further panels are left out; the tables have all."
-    buffer = io.StringIO()
-    with rc_context({"svg.hashsalt": "gangwise", "svg.fonttype": "none"}):
-        draw(title, table, panels).savefig(
-            buffer, format="svg", metadata={"Date": None, "Creator": None}
-        )
-    return Drawn(buffer.getvalue(), title, caption)
+    return Drawn(svg_text(draw(title, table, panels)), title, caption)

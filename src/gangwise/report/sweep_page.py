@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.experiments.results import Results
 from gangwise.experiments.toml import experiment_toml
-from gangwise.experiments.tune import TUNING
+from gangwise.experiments.tuning import TUNING, Tuning, read_tuning
 from gangwise.report.again import again
-from gangwise.report.numbers import NOTHING, number, small_share
+from gangwise.report.numbers import NOTHING
 from gangwise.report.page import (
     document,
     drawing,
@@ -25,9 +23,9 @@ from gangwise.report.page import (
     swatch,
 )
 from gangwise.report.palette import Style, plain_styles
-from gangwise.report.sentences import plain
 from gangwise.report.sweep_figures import figures
 from gangwise.report.sweep_numbers import SweepNumbers, cell_text
+from gangwise.report.sweep_sentences import against_best, byline, lead, missing, proof
 from gangwise.report.sweep_tables import (
     metric_sheet,
     policy_sheet,
@@ -36,7 +34,7 @@ from gangwise.report.sweep_tables import (
     time_sheet,
 )
 from gangwise.report.tables import Sheet, html_table
-from gangwise.report.verdicts import verdict
+from gangwise.report.tuning_page import tuning_byline, tuning_parts
 
 __all__ = ["sweep_page"]
 
@@ -57,39 +55,35 @@ def sweep_page(folder: Path, names: Sequence[str]) -> str:
     names : sequence of str
         Its experiments, one or more.
     """
+    tuning = read_tuning(folder) if TUNING in names else None
     every = [Results.open(folder, name) for name in names]
     if not any(results.runs for results in every):
         raise StoreError(f"no run in {folder} is finished; start the sweep again")
+    found = "" if tuning is None else f'<p class="lead">{prose(_sentence(tuning))}</p>'
+    each = [_experiment(results, f"e{i}", len(every) == 1, tuning)
+            for i, results in enumerate(every)]  # fmt: skip
     if len(every) == 1:
-        parts = _experiment(every[0], "e0", alone=True)
-        return document(f"{names[0]}: results", [*parts[:1], _tuned(folder), *parts[1:]])
+        (parts,) = each
+        return document(f"{names[0]}: results", [*parts[:1], found, *parts[1:]])
     links = "".join(
         f'<li><a href="#e{i}">{escape(name)}</a></li>' for i, name in enumerate(names)
     )
-    parts = [
-        f'<header><h1>{escape(folder.resolve().name)}</h1><p class="byline">{len(names)} '
-        f"experiments, gangwise {gangwise.__version__}</p></header>",
-        _tuned(folder),
-        f'<nav aria-label="experiments"><ul>{links}</ul></nav>',
-    ]
-    for i, results in enumerate(every):
-        parts += _experiment(results, f"e{i}", alone=False)
-    return document(f"{folder.resolve().name}: results", parts)
+    title = folder.resolve().name
+    header = (
+        f'<header><h1>{escape(title)}</h1><p class="byline">{len(names)} experiments, gangwise '
+        f"{gangwise.__version__}</p></header>"
+    )
+    nav = f'<nav aria-label="experiments"><ul>{links}</ul></nav>'
+    parts = [header, found, nav, *(part for parts in each for part in parts)]
+    return document(f"{title}: results", parts)
 
 
-def _tuned(folder: Path) -> str:
+def _sentence(tuning: Tuning) -> str:
     """What ``gangwise tune`` concluded; its trials alone would say more than they know."""
-    path = folder / TUNING
-    if not path.exists():
-        return ""
-    try:
-        sentence = str(json.loads(path.read_text(encoding="utf-8"))["sentence"])
-    except (OSError, ValueError, KeyError) as error:
-        raise StoreError(f"cannot read {path}: {error}; tune again to mend it") from error
-    return f'<p class="lead">{prose(sentence[0].upper() + sentence[1:])}.</p>'
+    return f"{tuning.sentence[0].upper()}{tuning.sentence[1:]}."
 
 
-def _experiment(results: Results, anchor: str, alone: bool) -> list[str]:
+def _experiment(results: Results, anchor: str, alone: bool, tuning: Tuning | None) -> list[str]:
     name = str(results.experiment["name"])
     heading = f'<header id="{anchor}"{"" if alone else " class=part"}><h1>{escape(name)}</h1>'
     if not results.runs:
@@ -97,13 +91,19 @@ def _experiment(results: Results, anchor: str, alone: bool) -> list[str]:
     numbers = SweepNumbers(results)
     if not results.policies:
         return [f"{heading}</header>", "<p>No run of a policy is finished.</p>"]
+    tuned = tuning if name == TUNING else None
+    says = byline(numbers) if tuned is None else tuning_byline(tuned, numbers)
+    heading += f'<p class="byline">{escape(says)}</p></header>'
+    if tuned is not None:
+        return [heading, _note(missing(results)), *tuning_parts(tuned, numbers),
+                _scenario(numbers), _again(numbers)]  # fmt: skip
     rest = [policy for policy in results.policies if policy not in numbers.drawn]
     looks = plain_styles([*numbers.drawn, *results.comparators, *rest])
     anchors = {policy: f"{anchor}-policy-{i}" for i, policy in enumerate(results.policies)}
     parts = [
-        f'{heading}<p class="byline">{escape(_byline(numbers))}</p></header>',
-        f'<p class="lead">{prose(_lead(numbers))}</p>',
-        _missing(results),
+        heading,
+        f'<p class="lead">{prose(lead(numbers))}</p>',
+        _note(missing(results)),
         _verdicts(results),
         section("Results", _table(result_sheet(numbers), looks, anchors)),
         section("Figures", *(
@@ -127,68 +127,8 @@ def _table(sheet: Sheet, looks: Mapping[str, Style], anchors: Mapping[str, str])
     )  # fmt: skip
 
 
-def _byline(numbers: SweepNumbers) -> str:
-    results = numbers.results
-    seeds = {run["seed"] for run in results.runs}
-    slots = sorted({run["slots"] for run in results.runs})
-    scenario, _ = numbers.scenario()
-    return ", ".join([
-        scenario,
-        _count(len(results.policies), "policy", "policies"),
-        _count(len(numbers.cells), "cell"),
-        _count(len(seeds), "seed"),
-        f"{slots[0]:,} slots" if len(slots) == 1 else f"{slots[0]:,} to {slots[-1]:,} slots",
-        f"gangwise {', '.join(numbers.run_versions)}",
-    ])  # fmt: skip
-
-
-def _count(n: int, one: str, many: str = "") -> str:
-    return f"{n} {one if n == 1 else many or one + 's'}"
-
-
-def _lead(numbers: SweepNumbers) -> str:
-    """Who earned most where, and whether that can be told from the next."""
-    results, cells = numbers.results, numbers.cells
-    if len(results.policies) == 1:
-        return f"{results.policies[0]} is the only policy: there is nothing to compare it with."
-    first: dict[str, list[Mapping[str, Any]]] = {}
-    for cell in cells:
-        best, *others = numbers.ranking(cell)
-        row = numbers.over(others[0]).get((cell, best)) if others else None
-        first.setdefault(best, []).extend([] if row is None else [row])
-    if len(cells) == 1:
-        (rows,) = first.values()
-        return f"{verdict(rows[0])}." if rows else f"Only {best} has finished."
-    by_wins = sorted(first.items(), key=lambda item: -len(item[1]))
-    said = "; ".join(_won(policy, rows, len(cells)) for policy, rows in by_wins)
-    return f"{said}. Leads are over the next policy, paired by seed."
-
-
-def _won(policy: str, rows: Sequence[Mapping[str, Any]], cells: int) -> str:
-    """In how many cells a policy is first, by how much, and how often that is beyond chance."""
-    n = len(rows)
-    every = "both cells" if cells == 2 else f"all {cells} cells"
-    text = f"{policy} earned most in {every if n == cells else f'{n} of {cells} cells'}"
-    leads = [row["mean"] for row in rows if row["percent"]]
-    if len(leads) == n and n:
-        low, high = number(min(leads), 1), number(max(leads), 1)
-        text += f", by {low} %" if low == high else f", by {low} % to {high} %"
-    clear = sum(row["low"] is not None and row["low"] > 0 for row in rows)
-    if clear == n:
-        return text + (", each time" if n > 1 else ",") + " more than chance explains"
-    if clear == 0:
-        return f"{text}, which may be chance"
-    return f"{text}, in {clear} of them more than chance explains"
-
-
-def _missing(results: Results) -> str:
-    if not results.missing:
-        return ""
-    of = len(results.runs) + len(results.missing)
-    return (
-        f'<p class="note">{len(results.missing)} of {of} runs are not finished and not on this '
-        "page. Start the same sweep again to do them.</p>"
-    )
+def _note(text: str) -> str:
+    return f'<p class="note">{prose(text)}</p>' if text else ""
 
 
 def _verdicts(results: Results) -> str:
@@ -206,25 +146,11 @@ def _regrets(numbers: SweepNumbers, looks: dict[str, Style], anchors: dict[str, 
         try:
             sheet = regret_sheet(numbers, comparator)
         except StoreError as error:
-            shown.append(f'<p class="note">{prose(str(error))}</p>')
+            shown.append(_note(str(error)))
             continue
         shown.append(_table(sheet, looks, anchors))
-        shown.append(f"<p>{prose(_proof(numbers, comparator))}</p>")
+        shown.append(f"<p>{prose(proof(numbers, comparator))}</p>")
     return section("Regret and its bounds", *shown) if shown else ""
-
-
-def _proof(numbers: SweepNumbers, comparator: str) -> str:
-    """How well the comparator's reward is proved."""
-    gap, total = numbers.of("gap"), numbers.of("reward.mean")
-    slots = max(run["slots"] for run in numbers.results.runs)
-    shares = [gap[at].mean / abs(total[at].mean * slots) for at in gap
-              if at[1] == comparator and total[at].mean]  # fmt: skip
-    if not shares or max(shares) <= 0:
-        return f"{comparator} is the {plain(comparator)}, computed exactly."
-    return (
-        f"{comparator} is the {plain(comparator)}, proved to within {small_share(max(shares))} "
-        "of its reward in every cell."
-    )
 
 
 def _policy(numbers: SweepNumbers, policy: str, look: Style, anchor: str) -> str:
@@ -232,12 +158,14 @@ def _policy(numbers: SweepNumbers, policy: str, look: Style, anchor: str) -> str
     said = [
         f"{cell_text(results.cells, cell)}: {text}" if results.cells else text
         for cell in numbers.cells
-        if (text := _against_best(numbers, cell, policy))
+        if (text := against_best(numbers, cell, policy))
     ]
     content = []
     if said:
         listed = "".join(f"<li>{prose(each)}</li>" for each in said[:SAID])
         content.append(f"<ul>{listed}</ul>")
+    if len(said) > SAID:
+        content.append(f"<p>The other {len(said) - SAID} cells are in the table.</p>")
     content.append(html_table(policy_sheet(numbers, policy)))
     for comparator in results.comparators:
         try:
@@ -251,16 +179,6 @@ def _policy(numbers: SweepNumbers, policy: str, look: Style, anchor: str) -> str
     kind, arguments = numbers.configuration(policy)
     content.append(plain_table({"class": kind, **arguments}, "Configuration"))
     return fold(policy, *content, anchor=anchor, mark=swatch(look))
-
-
-def _against_best(numbers: SweepNumbers, cell: tuple[object, ...], policy: str) -> str:
-    """The policy against the best other one of a cell."""
-    ranking = numbers.ranking(cell)
-    if policy not in ranking or len(ranking) < 2:
-        return ""
-    best, other = (policy, ranking[1]) if ranking[0] == policy else (ranking[0], policy)
-    row = numbers.over(other).get((cell, best))
-    return "" if row is None else verdict(row)
 
 
 def _scenario(numbers: SweepNumbers) -> str:

@@ -13,10 +13,11 @@ from gangwise.report.sweep_numbers import Cell as Place
 from gangwise.report.sweep_numbers import SweepNumbers, cell_text
 from gangwise.report.tables import Cell, Sheet, estimate_cells, rescaled
 
-__all__ = ["metric_sheet", "policy_sheet", "regret_sheet", "result_sheet", "run_times",
-           "time_sheet"]  # fmt: skip
+__all__ = ["NONE", "metric_sheet", "policy_sheet", "regret_sheet", "result_sheet", "run_times",
+           "time_cell", "time_sheet"]  # fmt: skip
 
 NONE = Estimate(math.nan, None, None)
+"""Where there is nothing to show."""
 
 MANY = 5
 """More other policies than this, and only the best of each cell is compared with."""
@@ -32,7 +33,7 @@ def result_sheet(numbers: SweepNumbers) -> Sheet:
         columns.append((f"% over\n{base}", _leads(numbers, base, at)))
     captions = [f"{_interval(numbers)} Best policy of each cell first."]
     times = [numbers.of("us_per_slot").get(each, NONE) for each in at]
-    columns.append(("µs per\nslot", [_time(each) for each in times]))
+    columns.append(("µs per\nslot", [time_cell(each) for each in times]))
     if len(results.policies) > 1:
         captions.append(f"The lead over {base} is paired by seed: the same arrivals and noise.")
     return _sheet("Reward of every policy in every cell", numbers, at, columns, tuple(captions))
@@ -88,8 +89,8 @@ def time_sheet(numbers: SweepNumbers) -> Sheet:
         each = [e.mean for (_, policy), e in whole.items() if policy == name]
         mean = sum(each) / len(each) if each else math.nan
         cells = (
-            _time(Estimate(min(seen), None, None)) if seen else Cell(NOTHING),
-            _time(Estimate(max(seen), None, None)) if seen else Cell(NOTHING),
+            time_cell(Estimate(min(seen), None, None)) if seen else Cell(NOTHING),
+            time_cell(Estimate(max(seen), None, None)) if seen else Cell(NOTHING),
             Cell(number(mean, 2), mean),
             Cell(number(runs), runs),
         )
@@ -131,7 +132,7 @@ def policy_sheet(numbers: SweepNumbers, policy: str) -> Sheet:
         others = sorted(set(best) - {policy}, key=lambda name: -best[name])[:MANY]
     columns += [(f"% over\n{other}", _leads(numbers, other, at)) for other in others]
     times = [numbers.of("us_per_slot").get(each, NONE) for each in at]
-    columns.append(("µs per\nslot", [_time(each) for each in times]))
+    columns.append(("µs per\nslot", [time_cell(each) for each in times]))
     return _by_cell("Rewards", results.cells, cells, columns)
 
 
@@ -169,7 +170,8 @@ def _interval(numbers: SweepNumbers) -> str:
     return f"± is half the 95 % confidence interval over {len(seeds)} seeds."
 
 
-def _time(found: Estimate) -> Cell:
+def time_cell(found: Estimate) -> Cell:
+    """A time, with a decimal where it is short."""
     return Cell(number(found.mean, 1 if found.mean < 10 else 0), found.mean)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -11,9 +11,9 @@ from typing import Any
 
 from gangwise.core.errors import StoreError
 from gangwise.experiments.statistics import Estimate
-from gangwise.reproduce.artefact import Verdict
+from gangwise.reproduce.artefact import Artefact, Verdict
 
-__all__ = ["Row", "differences", "read", "write"]
+__all__ = ["Row", "differences", "read", "rows", "write"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Row:
     verdict : {"agrees", "differs", "open"}
     why : str
     timed : bool
-        A computation time, which no run finds again: neither committed nor compared.
+        A computation time, which no run finds again: it is committed, and never compared.
     """
 
     paper: str
@@ -46,6 +46,14 @@ class Row:
     def id(self) -> str:
         """What identifies the row."""
         return f"{self.paper} {self.artefact}: {self.says} [{self.version}]"
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Row:
+        """A row from the values of :meth:`as_dict`."""
+        return cls(
+            plain["paper"], plain["artefact"], plain["says"], plain["version"], plain["the paper"],
+            Estimate(plain["ours"], plain["low"], plain["high"]), plain["verdict"], plain["why"],
+        )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON and tables."""
@@ -70,15 +78,30 @@ def read(quick: bool) -> dict[str, Estimate]:
     return {key: Estimate(*value) for key, value in json.loads(path.read_text()).items()}
 
 
+def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
+    """The committed results as rows, in the order of the artefacts and their claims."""
+    known, found = read(quick), []
+    for artefact in artefacts:
+        for claim in artefact.claims:
+            start = f"{artefact.paper} {artefact.name}: {claim.says} ["
+            found += [
+                Row(artefact.paper, artefact.name, claim.says, key[len(start) : -1], claim.paper,
+                    ours, claim.judge(ours), claim.why, claim.timed)
+                for key, ours in known.items() if key.startswith(start)
+            ]  # fmt: skip
+    return found
+
+
 def write(rows: Sequence[Row], quick: bool) -> Path:
     """Put results in the place of the committed ones; those of other artefacts stay."""
     kept = {key: list(value) for key, value in read(quick).items()}
     redone = {(row.paper, row.artefact) for row in rows}
     kept = {k: v for k, v in kept.items() if tuple(k.split(":")[0].split(" ")) not in redone}
-    kept.update({row.id: list(row.ours) for row in rows if not row.timed})
+    kept.update({row.id: list(row.ours) for row in rows})
     path = _path(quick)
     try:
-        text = json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False)
+        by_artefact = sorted(kept.items(), key=lambda item: item[0].split(":")[0])
+        text = json.dumps(dict(by_artefact), indent=1, ensure_ascii=False)
         path.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error}") from error

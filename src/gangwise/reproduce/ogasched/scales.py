@@ -1,4 +1,4 @@
-"""§4.2: size of the graph, contention and utilities, Figs. 3, 6 and 7."""
+"""§4.2: size of the graph and contention, Figs. 3 and 6."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
 from gangwise.reproduce.measures import (
     change,
-    least,
     smallest_lead,
     smallest_step,
     so_far,
@@ -25,7 +24,6 @@ from gangwise.reproduce.ogasched.study import (
     BASELINES,
     DEVICES,
     PLAYED,
-    PRINTED,
     READING,
     VERSIONS,
     against_setting,
@@ -36,11 +34,9 @@ from gangwise.reproduce.ogasched.study import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FIGURE_3", "FIGURE_6", "FIGURE_7", "lead_moves"]
+__all__ = ["FIGURE_3", "FIGURE_6", "lead_moves"]
 
-SERVERS, TYPES, CONTENTION, UTILITIES, AUTHORS = (
-    f"ogasched-{name}" for name in ("servers", "job-types", "contention", "utilities", "authors")
-)
+SERVERS, TYPES, CONTENTION = (f"ogasched-{n}" for n in ("servers", "job-types", "contention"))
 KEYS = {SERVERS: "servers", TYPES: "job_types", CONTENTION: "contention"}
 FAIR = BASELINES["FAIRNESS"]
 EVERY = list(BASELINES.values())
@@ -52,27 +48,19 @@ def _contention(scale: Scale) -> Experiment:
 
 def _scales(scale: Scale) -> Sequence[Experiment]:
     return [
-        study("servers", scale, without=[PRINTED], optimum_slots=(3, 20),
+        study("servers", scale, optimum_slots=(3, 20),
               grid={"servers": [32, 128, 512] if scale.quick else [32, 64, 128, 256, 512]}),
-        study("job-types", scale, without=[PRINTED], optimum_slots=(3, 20),
+        study("job-types", scale, optimum_slots=(3, 20),
               grid={"job_types": [5, 10, 40] if scale.quick else [5, 10, 20, 40]}),
         _contention(scale),
     ]  # fmt: skip
-
-
-def _utilities(scale: Scale) -> Sequence[Experiment]:
-    grid = {"utility": ["linear", "poly", "log", "reciprocal", "mixed"]}
-    return [
-        study("utilities", scale, without=[PRINTED], grid=grid),
-        study("authors", scale, without=[PRINTED], grid=grid, scenario="ogasched-authors-v1"),
-    ]
 
 
 def _smallest_leads(found: Found) -> dict[str, Estimate]:
     return {
         f"{version}, {key}": smallest_lead(found[name], who, key, EVERY)
         for name, key in KEYS.items()
-        for version, who in VERSIONS.items() if who in found[name].policies
+        for version, who in VERSIONS.items()
     }  # fmt: skip
 
 
@@ -93,7 +81,7 @@ def _moves(name: str, first: float, last: float) -> Callable[[Found], dict[str, 
     def ours(found: Found) -> dict[str, Estimate]:
         return {
             who: change(found[name], who, KEYS[name], first, last)
-            for who in (*VERSIONS.values(), *EVERY) if who in found[name].policies
+            for who in (*VERSIONS.values(), *EVERY)
         }  # fmt: skip
 
     return ours
@@ -196,67 +184,3 @@ FIGURE_6 = Artefact(
               "as long as servers are not full, allocation and overhead grow with requests"),
     ],
 )  # fmt: skip
-
-
-def _differences(over: Sequence[str], utilities: Sequence[str] = ()) -> Any:
-    """Smallest difference of rewards per slot: rewards of baselines may be negative."""
-
-    def ours(found: Found) -> dict[str, Estimate]:
-        answers: dict[str, Estimate] = {}
-        for where, name in (("", UTILITIES), (", authors' ranges", AUTHORS)):
-            results = found[name]
-            slots = float(results.runs[0]["slots"])
-
-            def measure(results: Results, who: str, slots: float = slots) -> Estimate:
-                return least(
-                    mean_and_interval(
-                        (so_far(results, who, utility=u) - so_far(results, base, utility=u)) / slots
-                    )
-                    for u in utilities or values(results, "utility")
-                    for base in over
-                )
-
-            answers |= {v + where: e for v, e in per_version(results, measure).items()}
-        return answers
-
-    return ours
-
-
-def _less_than_linear(found: Found) -> dict[str, Estimate]:
-    def measure(results: Results, who: str) -> Estimate:
-        linear = so_far(results, who, utility="linear")
-        others = (so_far(results, who, utility=u) for u in ("poly", "log", "reciprocal"))
-        return max((mean_and_interval(100 * other / linear) for other in others),
-                   key=lambda estimate: estimate.mean)  # fmt: skip
-
-    return {
-        version + where: estimate
-        for where, name in (("", UTILITIES), (", authors' ranges", AUTHORS))
-        for version, estimate in per_version(found[name], measure).items()
-    }
-
-
-FIGURE_7 = Artefact(
-    "ogasched", "figure-7", "accumulated reward and utilities (± of the difference to FAIRNESS)",
-    _utilities,
-    lambda found: table([
-        *against_setting("our ranges", found[UTILITIES], "utility"),
-        *against_setting("authors' ranges", found[AUTHORS], "utility"),
-    ]),
-    [Panel(name, "utility", "accumulated reward", "bars")
-     for name in ("our ranges", "authors' ranges")],
-    [
-        Claim("largest reward with poly, log or reciprocal, % of that with linear",
-              "significantly less", _less_than_linear, below(50)),
-        Claim("smallest difference of OGASched and a baseline per slot, any utility",
-              "superiority does not change", _differences(EVERY), above(0),
-              "with linear utilities every baseline is within a per cent of the optimum; "
-              + READING),
-        Claim("smallest difference of OGASched and a baseline per slot, utilities not linear",
-              "superiority does not change",
-              _differences(EVERY, ["poly", "log", "reciprocal", "mixed"]), above(0), READING),
-        Claim("difference of OGASched and FAIRNESS per slot, all reciprocal", "has its advantages",
-              _differences([FAIR], ["reciprocal"]), above(0)),
-    ],
-)  # fmt: skip
-

@@ -75,15 +75,13 @@ def study(
     seeds: tuple[int, int] = (2, 10),
     scenario: str = SCENARIO,
     optimum_slots: tuple[int, int] = (5, 40),
-    without: Sequence[str] = (),
     more: Sequence[PolicyTable] = (),
     comparators: Sequence[str] = (OPTIMUM,),
     **fields: Any,
 ) -> Experiment:
     """All policies in one experiment; pairs are for the quick scale and the full one."""
     policies: list[str | PolicyTable] = [
-        gradient(who, who, *PAPER) if who in (EXACT, ONE_STEP, PRINTED) else who
-        for who in PLAYED if who not in without
+        gradient(who, who, *PAPER) if who in (EXACT, ONE_STEP, PRINTED) else who for who in PLAYED
     ]  # fmt: skip
     return Experiment(
         name=f"ogasched-{name}", scenario=scenario, policies=[*policies, *more],
@@ -116,11 +114,8 @@ def optimum(results: Results, **cell: Any) -> Floats:
 def per_version(
     results: Results, measure: Callable[[Results, str], Estimate]
 ) -> dict[str, Estimate]:
-    """A measure of every version of OGASched that was played."""
-    return {
-        version: measure(results, who)
-        for version, who in VERSIONS.items() if who in results.policies
-    }  # fmt: skip
+    """A measure of every version of OGASched."""
+    return {version: measure(results, who) for version, who in VERSIONS.items()}
 
 
 def against_setting(
@@ -138,7 +133,7 @@ def against_setting(
         at = x if isinstance(x, str) else float(x)
         rows += [
             (panel, who, at, from_optimum(so_far(results, who, **cell) / slots, fair))
-            for who in PLAYED if who in results.policies
+            for who in PLAYED
         ]  # fmt: skip
         rows.append((panel, OPTIMUM, at, from_optimum(optimum(results, **cell) / slots, fair)))
     return rows

@@ -1,0 +1,42 @@
+"""What kind of folder a report is of, and folders that hold no results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gangwise import StoreError
+from gangwise.cli import app
+from gangwise.report.folder import write_report
+from tests.report.made_sweep import made_sweep
+from tests.report.pages import read
+
+
+def test_a_comparison_has_its_page_already(tmp_path: Path) -> None:
+    (tmp_path / "rewards.parquet").write_bytes(b"")
+    (tmp_path / "report.html").write_text("made by compare")
+    assert write_report(tmp_path) == tmp_path / "report.html"
+    copied = write_report(tmp_path, tmp_path / "copy.html")
+    assert copied.read_text() == "made by compare"
+
+
+def test_folders_without_results(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds no results of gangwise sweep"):
+        write_report(tmp_path)
+    with pytest.raises(StoreError, match="no folder"):
+        write_report(tmp_path / "nowhere")
+    made_sweep(tmp_path)
+    for run in (tmp_path / "runs").iterdir():
+        run.unlink()
+    with pytest.raises(StoreError, match=r"no run in .* is finished"):
+        write_report(tmp_path)
+
+
+def test_command(tmp_path: Path) -> None:
+    out = tmp_path / "there" / "page.html"
+    done = CliRunner().invoke(app, ["report", str(made_sweep(tmp_path)), "--out", str(out)])
+    assert done.exit_code == 0
+    assert f"wrote {out}" in done.output
+    assert read(out).text

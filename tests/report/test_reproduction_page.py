@@ -1,0 +1,93 @@
+"""The page of ``gangwise reproduce``, and what it says of files that are torn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gangwise import StoreError
+from gangwise.experiments.provenance import write_provenance
+from gangwise.report.folder import write_report
+from tests.report.made_sweep import HOSTILE
+from tests.report.pages import faults, loaded, read
+
+
+@pytest.fixture
+def reproduced(tmp_path: Path) -> Path:
+    """What gangwise reproduce leaves, made by hand."""
+    rows = [
+        {"paper": paper, "artefact": "figure-2", "says": says, "version": "as printed",
+         "the paper": number, "ours": 55.2, "low": 29.1, "high": 81.3, "verdict": verdict,
+         "why": why}
+        for paper, says, number, verdict, why in (
+            ("esdp", "A over B, %", 73.0, "agrees", ""),
+            ("esdp", "A over C, %", 11.28, "differs", f"not stated {HOSTILE}"),
+            ("opm", "A wins", "always", "open", "a misprint"),
+        )
+    ]  # fmt: skip
+    artefacts = [{"paper": p, "name": "figure-2", "title": HOSTILE, "experiments": []}
+                 for p in ("esdp", "opm")]  # fmt: skip
+    about = {"quick": True, "artefacts": artefacts, "left_out": {"opm-figure-1": "needs a trace"}}
+    (tmp_path / "reproduction.json").write_text(json.dumps(about))
+    (tmp_path / "side-by-side.json").write_text(json.dumps(rows))
+    (tmp_path / "esdp-figure-2.svg").write_text(
+        '<?xml version="1.0"?><svg viewBox="0 0 500 300"><text id="t">hello</text></svg>'
+    )
+    write_provenance(tmp_path, "reproduction", "gangwise reproduce esdp --quick")
+    return tmp_path
+
+
+def test_reproduction(reproduced: Path) -> None:
+    path = write_report(reproduced)
+    page, text = read(path), path.read_text(encoding="utf-8")
+    assert loaded(page, text) == []
+    assert faults(page) == []
+    rows = page.body("claim|where")
+    assert [row[1:5] for row in rows] == [
+        ["esdp figure-2", "73", "as printed", "55 ± 26"],
+        ["esdp figure-2", "11.28", "as printed", "55 ± 26"],
+        ["opm figure-2", "always", "as printed", "55 ± 26"],
+    ]
+    assert "1 agree with the paper, 1 differ, 1 are open" in page.text
+    for said in ("a misprint", "needs a trace", "gangwise reproduce esdp --quick", "hello"):
+        assert said in page.text
+    chosen = [given for tag, given in page.attributes if tag == "input"]
+    assert {given["id"] for given in chosen} >= {"verdict-differs", "paper-esdp", "paper-opm"}
+    marked = [given for tag, given in page.attributes if tag == "tr" and "data-verdict" in given]
+    assert [given["data-verdict"] for given in marked] == ["agrees", "differs", "open"]
+    for given in marked:  # a style hides it for every other choice
+        assert f'tr[data-verdict]:not([data-verdict="{given["data-verdict"]}"])' in text
+
+
+def test_every_artefact_is_counted_and_leads_to_its_section(reproduced: Path) -> None:
+    page = read(write_report(reproduced))
+    assert [row[0] for row in page.body("artefact|")] == ["esdp figure-2", "opm figure-2"]
+    assert [row[2:] for row in page.body("artefact|")] == [["1", "1", "0"], ["0", "0", "1"]]
+    links = [given["href"] for tag, given in page.attributes if tag == "a"]
+    assert {"#esdp-figure-2", "#opm-figure-2"} <= set(links)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("reproduction.json", "{}"), ("reproduction.json", '{"quick": tr'),
+        ("side-by-side.json", '[{"paper": "esdp"'), ("side-by-side.json", '[{"paper": "esdp"}]'),
+        ("esdp-figure-2.svg", ""), ("esdp-figure-2.svg", '<svg viewBox="0 0 5 3"><text>hel'),
+    ],
+)  # fmt: skip
+def test_torn_files_are_named(reproduced: Path, file: str, content: str) -> None:
+    (reproduced / file).write_text(content)
+    with pytest.raises(StoreError, match=rf"{file}.*run the same gangwise reproduce again"):
+        write_report(reproduced)
+    assert not (reproduced / "report.html").exists()
+
+
+def test_without_the_runs_only_timings_are_missing(reproduced: Path) -> None:
+    about = json.loads((reproduced / "reproduction.json").read_text())
+    about["artefacts"][0]["experiments"] = ["esdp-verification"]
+    (reproduced / "reproduction.json").write_text(json.dumps(about))
+    page = read(write_report(reproduced))
+    assert "has no results of esdp-verification" in page.text
+    assert "1 agree with the paper" in page.text

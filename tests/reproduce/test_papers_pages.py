@@ -1,0 +1,76 @@
+"""What the pages about the papers say in their tables is what is committed, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gangwise.experiments.statistics import Estimate
+from gangwise.reproduce import PAPERS, artefacts, expected
+from gangwise.reproduce.expected import Row
+from gangwise.reproduce.side_by_side import fill, markdown
+
+PAGES = Path(__file__).parents[2] / "docs" / "papers"
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_page_shows_every_artefact_of_its_paper_and_the_committed_results(paper):
+    page = (PAGES / f"{paper}.md").read_text(encoding="utf-8")
+    tables = re.findall(r"<!-- table (\S+) -->", page)
+    assert sorted(tables) == sorted(a.name for a in artefacts(paper))
+    filled = fill(page, expected.rows(artefacts(paper), quick=False))
+    assert page == filled, "run python docs/papers/fill.py"
+    assert "No results are committed" not in page
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_number_in_the_text_of_a_page_is_in_one_of_its_tables(paper):
+    lines = (PAGES / f"{paper}.md").read_text(encoding="utf-8").splitlines()
+    text, tables = ("\n".join(x for x in lines if x.startswith("|") is t) for t in (False, True))
+    quoted = re.findall(r"−?[\d,.]*\d ± [\d,.]*\d", text)
+    assert quoted
+    assert [number for number in quoted if number not in tables] == []
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_committed_result_belongs_to_a_claim(quick):
+    rows = [row for paper in PAPERS for row in expected.rows(artefacts(paper), quick)]
+    assert {row.id for row in rows} == expected.read(quick).keys()
+
+
+LEAD = Row(
+    "esdp", "figure-2", "a|b, %", "as printed", 73.0, Estimate(5.0, 3.9, 6.1), "differs", "x; y"
+)
+ROWS = [
+    LEAD,
+    Row("esdp", "figure-2", "a|b, %", "esdp", 73.0, Estimate(70.0, 60.0, 80.0), "open", "y; z"),
+    Row("esdp", "figure-3", "slope", "esdp", "grows", Estimate(1.0, -1.0, 3.0), "open", ""),
+]
+TABLE = """| | the paper | ours |
+|---|---|---|
+| a\\|b, % | 73 | as printed: 5.0 ± 1.1, differs<br>esdp: 70 ± 10, open |
+
+Why ours differ, or may: x; y; z.
+"""
+
+
+def test_a_table_has_a_row_for_each_claim():
+    assert markdown(ROWS[:2]) == f"## esdp figure-2\n\n{TABLE}"
+    assert "## esdp figure-3" in markdown(ROWS)
+
+
+def test_only_what_is_between_the_marks_is_replaced():
+    page = """a
+<!-- table figure-2 -->
+old
+<!-- end -->
+b
+<!-- table figure-9 -->
+<!-- end -->
+"""
+    filled = fill(page, ROWS)
+    assert filled.startswith(f"a\n<!-- table figure-2 -->\n\n{TABLE}\n<!-- end -->\nb\n")
+    assert filled.endswith("No results are committed at this scale.\n\n<!-- end -->\n")
+    assert fill(filled, ROWS) == filled
