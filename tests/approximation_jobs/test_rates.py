@@ -15,9 +15,9 @@ from gangwise.approximation_jobs.changing_rates import (
     MarkovRates,
     MeasuredRates,
     Removals,
-    mini_batch_rates,
 )
 from gangwise.approximation_jobs.rates import GammaPeriods, UniformRates
+from gangwise.traces.mini_batch_rates import mini_batch_rates
 
 CHAIN = np.array([[0.8, 0.15, 0.05], [0.3, 0.6, 0.1], [0.5, 0.0, 0.5]])
 PROCESSES = {

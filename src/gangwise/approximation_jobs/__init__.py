@@ -3,6 +3,7 @@
 "Machine" is the word that the paper of OPS and OPM uses for a server, and this family keeps it.
 """
 
+from gangwise.approximation_jobs.changing_rates import MarkovRates, MeasuredRates, Removals
 from gangwise.approximation_jobs.deadline_aware import DeadlineAware
 from gangwise.approximation_jobs.environment import (
     ApproximationEnvironment,
@@ -48,6 +49,8 @@ __all__ = [
     "JobTable",
     "JobWorkload",
     "Log",
+    "MarkovRates",
+    "MeasuredRates",
     "Observation",
     "Outage",
     "Own",
@@ -56,6 +59,7 @@ __all__ = [
     "PrimalDual",
     "RateProcess",
     "RateStream",
+    "Removals",
     "ReplayedJobs",
     "ReplayedRates",
     "Results",

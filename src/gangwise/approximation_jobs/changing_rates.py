@@ -6,16 +6,15 @@ See :mod:`.rates` for what every process keeps to.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs.processes import RateStream
 from gangwise.approximation_jobs.rates import BLOCK, BlockStream, Rates, machine_count
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.errors import ScenarioError
 
-__all__ = ["MarkovRates", "MeasuredRates", "Removals", "mini_batch_rates"]
+__all__ = ["MarkovRates", "MeasuredRates", "Removals"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -246,29 +245,3 @@ class _RemovalStream(BlockStream):
             leave = 1 / p.mean_present
             self.here = self.here ^ (u[t] < np.where(self.here, leave, 1 / p.mean_away))
         return self.base.draw(BLOCK) * here
-
-
-
-def mini_batch_rates(
-    machines: int, folder: Path | str, job: str = "job-4", shift: bool = True
-) -> MeasuredRates:
-    """Rates from measured mini-batch times (see :mod:`gangwise.traces.mini_batch_time`).
-
-    Machine i goes at the speed of worker i mod W of a training job: 1 is the job's fastest
-    iteration. The longest common stretch of its workers is replayed.
-
-    Raises
-    ------
-    TraceError
-        When the folder cannot be read.
-    UnknownName
-        For a job that it does not hold.
-    """
-    from gangwise.traces.mini_batch_time import MiniBatchTime
-
-    trace = MiniBatchTime(folder)
-    speeds = [worker.speed for worker in trace.workers if worker.job == job]
-    if not speeds:
-        raise UnknownName("mini-batch-time job", job, sorted(trace.tables))
-    length = min(speed.size for speed in speeds)
-    return MeasuredRates(machines, np.column_stack([s[:length] for s in speeds]), shift)

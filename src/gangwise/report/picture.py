@@ -162,8 +162,10 @@ def _bars(axes: Axes, part: pl.DataFrame, lines: Sequence[str]) -> None:
         line = part.filter(pl.col("line") == name)
         at = np.array([places.index(str(x)) for x in line["x"]]) + (i + 0.5) * width - 0.4
         mean = line["mean"].to_numpy()
-        colour = COLOURS[lines.index(name) % len(COLOURS)][0]
-        axes.bar(at, mean, width * 0.92, color=colour, label=name)
+        i = lines.index(name)
+        hatch = "" if i < len(COLOURS) else "////"
+        axes.bar(at, mean, width * 0.92, color=COLOURS[i % len(COLOURS)][0], label=name,
+                 hatch=hatch, edgecolor="white", linewidth=0)  # fmt: skip
         for place, low, high in zip(at, line["low"], line["high"]):
             if low is not None and high is not None:
                 axes.vlines(place, low, high, color=INK, linewidth=1.0)
