@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,9 @@ import time
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
+
+from gangwise.cli import app
 
 SMALL = "ogasched-default-v1:servers=16,job_types=4"
 
@@ -77,6 +81,20 @@ def test_run(tmp_path):
     assert "best_fixed" in summary["regret"]
 
 
+def test_a_log_gets_lines_of_progress(tmp_path, monkeypatch):
+    monkeypatch.setattr("gangwise.cli.progress.MINUTE", 0.0)
+    file = tmp_path / "small.toml"
+    file.write_text(
+        f'name = "small"\nscenario = "{SMALL}"\nslots = 5\nseeds = 2\npolicies = ["drf"]\n'
+    )
+    done = CliRunner().invoke(app, ["sweep", str(file), "--out", str(tmp_path), "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.stderr.splitlines() if line.startswith("small: ")]
+    assert lines[0] == "small: 0 of 2"
+    assert re.fullmatch(r"small: 1 of 2, 0:\d\d:\d\d left", lines[1])
+    assert lines[2] == "small: 2 of 2"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -89,6 +107,7 @@ def test_run(tmp_path):
         (["compare", SMALL, "--set", "rho=2"], "rho"),
         (["compare", "no/such/folder"], "no/such/folder"),
         (["compare", "none.toml"], "none.toml"),
+        (["compare", SMALL, "--set", "rho"], "--set rho: write KEY=VALUE"),
         (["compare", SMALL, "--optimum-slots", "0"], "at least one slot"),
         (["compare", SMALL, "--policies", "gang-drf,drf"], "gain_overhead_gang"),
         (["compare", SMALL, "--policies", "drf", "--out", "/proc/none"], "cannot write results"),

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         ReplayedArrivals,
         Workload,
     )
-    from gangwise.experiments.comparison import Comparison, compare
+    from gangwise.experiments.compare import compare
+    from gangwise.experiments.comparison import Comparison
 
 _WHERE = {
     "core.check": ["PolicyCheckFailed", "check_policy"],
@@ -63,7 +64,8 @@ _WHERE = {
         "ReplayedArrivals",
         "Workload",
     ],
-    "experiments.comparison": ["Comparison", "compare"],
+    "experiments.compare": ["compare"],
+    "experiments.comparison": ["Comparison"],
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 

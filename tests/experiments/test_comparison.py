@@ -136,6 +136,21 @@ def test_finished_runs_are_not_mistaken_for_others(tmp_path):
         compare(SMALL, ["drf"], 10, [0], checkpoints=tmp_path)
 
 
+@dataclass
+class Weighted(Fairness):
+    """Has a long argument."""
+
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(3000))
+
+
+def test_every_element_of_an_argument_counts(tmp_path):
+    for place in (1500, 1501):
+        weights = np.zeros(3000)
+        weights[place] = 1.0
+        compare(SMALL, {"weighted": Weighted(weights=weights)}, 5, [0], [], checkpoints=tmp_path)
+    assert len(list(tmp_path.glob("*.run"))) == 2
+
+
 def test_nonsense_is_refused():
     with pytest.raises(UnknownName, match="scenario"):
         compare("nothing", ["drf"])

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +17,8 @@ from scipy import stats
 from gangwise import GangwiseError, ScenarioError, StoreError, UnknownName, compare, create_scenario
 from gangwise.core.registry import register
 from gangwise.experiments.dataset import Dataset
+from gangwise.experiments.measure import checkpoint_slots
 from gangwise.experiments.results import Results
-from gangwise.experiments.runs import checkpoint_slots
 from gangwise.experiments.specification import Experiment, schema
 from gangwise.experiments.statistics import bootstrap
 from gangwise.experiments.sweep import sweep
@@ -251,7 +254,14 @@ policies = ["drf"]
     [
         (FILE.replace("slots = 5", "slots = 0"), "slots: Input should be greater than 0"),
         (FILE.replace("slots", "slot"), "slot: there is no such key; known: name, scenario"),
-        (FILE + "seeds = [1, 1]", "seeds: a seed is listed twice"),
+        (FILE + "seeds = [1, 1]", "seeds: 1 is listed twice"),
+        (FILE + "seeds = []", "seeds: List should have at least 1"),
+        (FILE + "comparators = ['a', 'a']", "comparators: 'a' is listed twice"),
+        (FILE + "[grid]\ncontention = [1, 2, 1.0]", "grid.contention: 1.0 is listed twice"),
+        (FILE + "[[cases]]\nrho = 1\n[[cases]]\nrho = 1", "cases: {'rho': 1} is listed twice"),
+        (FILE.replace('["drf"]', '[{name = "ogasched-react", grid = {steps = [2, 2]}}]'),
+         "policies.0.grid.steps: 2 is listed twice"),
+        (FILE + "[grid]\nseed = [1]", "seed cannot vary: results have a column of that name"),
         (FILE + "seeds = [1, -2]", "seeds.1: Input should be greater than or equal to 0"),
         (FILE + "trace = 'x'", "give either scenario or trace"),
         (FILE + "[grid]\ncontention = 5", "grid.contention: Input should be a valid list"),
@@ -281,27 +291,76 @@ def test_names_that_do_not_exist_are_found_before_anything_is_run(tmp_path):
     ):
         with pytest.raises(UnknownName, match=error):
             sweep(small(**changes), tmp_path / "out")
+    for changes, error in (
+        ({"comparators": ["best_fixd"]}, "no comparator named 'best_fixd'; did you mean best"),
+        ({"metrics": ["gian"]}, "no metric named 'gian'; did you mean gain"),
+    ):
+        with pytest.raises(UnknownName, match=error):
+            sweep(small(**changes), tmp_path / "out", jobs=1)
+    with pytest.raises(ScenarioError, match="slots = 30 is one of the cells, but 40 slots would"):
+        small(grid={"slots": [30, 40]}).runs()
     with pytest.raises(ScenarioError, match="two policies are called 'drf'"):
         small(policies=["drf", "drf"]).runs()
     with pytest.raises(ScenarioError, match="family approximation_jobs"):
         sweep(small(policies=["fair"]), tmp_path / "out")
-    with pytest.raises(ScenarioError, match="needs the address"):
-        sweep(small(), tmp_path / "out", backend="dask")
     assert not (tmp_path / "out" / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        ({"jobs": 0}, "not 0"),
+        ({"address": "127.0.0.1:9"}, "is for a cluster: choose the backend dask or ray"),
+        ({"backend": "dask"}, "needs the address"),
+        ({"backend": "dask", "address": "scheduler"}, "has no port: write HOST:PORT"),
+        ({"backend": "ray", "address": "local"}, "has no port: write HOST:PORT"),
+        ({"backend": "dask", "address": "tcp://127.0.0.1:{}"}, "nothing answers at tcp://127"),
+        ({"backend": "ray", "address": "127.0.0.1:{}"}, "nothing answers at 127"),
+    ],
+    ids=str,
+)
+def test_workers_that_are_not_there(tmp_path, where, error):
+    if "backend" in where:
+        package = {"dask": "distributed", "ray": "ray"}[where["backend"]]
+        if not find_spec(package):
+            pytest.skip(f"{package} is not installed: gangwise[{where['backend']}]")
+    with socket.socket() as deaf:  # bound, but it does not listen
+        deaf.bind(("127.0.0.1", 0))
+        if "address" in where:
+            where = {**where, "address": where["address"].format(deaf.getsockname()[1])}
+        with pytest.raises(GangwiseError, match=error):
+            sweep(small(comparators=[]), tmp_path, **where)
+
+
+class Odd(Exception):  # noqa: N818 - it is as odd as an exception of a user can be
+    """Cannot be sent from one process to another."""
+
+    def __init__(self, one, other):
+        super().__init__(f"{one} {other}")
 
 
 class Fails(DRF):
     """Fails in every run."""
 
     def decide(self, observation):
-        raise ZeroDivisionError("on purpose")
+        raise Odd("on", "purpose")
 
 
-def test_a_run_that_fails_does_not_take_the_others_along(tmp_path):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_fails_does_not_take_the_others_along(tmp_path, jobs):
     register("policy", "fails", Fails, "fails")  # of no family, so that no other test meets it
-    with pytest.raises(GangwiseError, match=r"3 of 6 runs failed.*fails, seed 2.*on purpose"):
-        sweep(small(policies=["fails", "drf"], grid={}, comparators=[]), tmp_path, jobs=1)
+    error = r"3 of 6 runs failed.*fails, seed \d: Odd: on purpose"
+    with pytest.raises(GangwiseError, match=error) as raised:
+        sweep(small(policies=["fails", "drf"], grid={}, comparators=[]), tmp_path, jobs=jobs)
+    assert "in decide" in raised.value.__notes__[0]
     assert Results.open(tmp_path).policies == ["drf"]
+
+
+def test_ctrl_c_still_works_where_all_cores_are_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    before = signal.getsignal(signal.SIGINT)
+    sweep(small(grid={}, comparators=[], slots=2), tmp_path, jobs=-1)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_paths_are_relative_to_the_file(tmp_path, monkeypatch):
@@ -311,6 +370,25 @@ def test_paths_are_relative_to_the_file(tmp_path, monkeypatch):
     experiment = Experiment.read(path, seeds=1, settings={"job_types": 4})
     (run,) = experiment.runs()
     assert run.identity()["settings"]["servers"] == 8
+
+
+def test_settings_that_only_some_cells_have(tmp_path):
+    cases = [{"contention": 1}, {"rho": 0.5}]
+    found = sweep(small(grid={}, cases=cases, policies=["drf", "fairness"], comparators=[]),
+                  tmp_path, jobs=1)  # fmt: skip
+    assert found.table()["seeds"].to_list() == [3] * 4
+    first, second = found.sentences()
+    assert first.startswith("contention = 1")
+    assert second.startswith("rho = 0.5: ")
+
+
+def test_what_cannot_be_read_is_said(results, tmp_path):
+    with pytest.raises(UnknownName, match="no metric named 'gian'; did you mean gain"):
+        results.curves("gian")
+    for text in ("{", "[]", '{"runs": 3}'):
+        (tmp_path / "small.plan.json").write_text(text)
+        with pytest.raises(StoreError, match="sweep again to mend it"):
+            Results.open(tmp_path)
 
 
 def test_curves_are_recorded_where_they_bend():

@@ -108,12 +108,12 @@ def family(pid: int) -> Iterator[tuple[int, str]]:
             yield from family(child)
 
 
-def ends_well(process: subprocess.Popen[str], out: Path, expected: pl.DataFrame) -> None:
+def rows_at_the_end(process: subprocess.Popen[str], out: Path) -> pl.DataFrame:
+    """All rows, once the sweep has ended well."""
     said = process.communicate(timeout=TIME)[0]
-    assert process.returncode == 0, said
-    results = Results.open(out)
-    assert len(results.runs) == len(finished(out)) == RUNS
-    assert results.rows(timings=False).collect().equals(expected)
+    if process.returncode != 0:
+        pytest.fail(f"ended with {process.returncode}: {said}")
+    return Results.open(out).rows(timings=False).collect()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -129,7 +129,9 @@ def test_a_sweep_that_was_stopped_does_only_the_rest(file, expected, tmp_path, h
     before = finished(tmp_path)
     assert 4 <= len(before) < RUNS
     with sweeping(file, tmp_path, "--jobs", "2") as process:
-        ends_well(process, tmp_path, expected)
+        rows = rows_at_the_end(process, tmp_path)
+    assert rows.equals(expected)
+    assert len(finished(tmp_path)) == RUNS
     assert finished(tmp_path).items() >= before.items()
 
 
@@ -139,7 +141,9 @@ def test_a_dead_process_of_this_machine(file, expected, tmp_path):
         workers = [pid for pid, line in family(process.pid) if "popen_loky_posix" in line]
         assert len(workers) == 2
         os.kill(workers[0], signal.SIGKILL)
-        ends_well(process, tmp_path, expected)
+        rows = rows_at_the_end(process, tmp_path)
+    assert rows.equals(expected)
+    assert len(finished(tmp_path)) == RUNS
 
 
 @pytest.mark.skipif(not find_spec("distributed"), reason="dask is not installed: gangwise[dask]")
@@ -158,12 +162,17 @@ def test_a_dead_dask_worker(file, expected, tmp_path):
             with sweeping(file, tmp_path, "--backend", "dask", "--address", address) as process:
                 wait(lambda: len(finished(tmp_path)) >= 4, process)
                 first.kill()
-                ends_well(process, tmp_path, expected)
+                rows = rows_at_the_end(process, tmp_path)
             assert second.poll() is None
+    assert rows.equals(expected)
+    assert len(finished(tmp_path)) == RUNS
 
 
-LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-"""The first makes Ray keep 127.0.0.1 rather than look for an address of the machine."""
+LOOPBACK = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # keep 127.0.0.1, look for no address of the machine
+    "RAY_AUTH_MODE": "disabled",  # also where an earlier Ray of this user has left a token
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 
 @pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: gangwise[ray]")
@@ -188,7 +197,7 @@ def test_a_dead_ray_worker(file, expected, tmp_path):
                     lambda: [pid for pid, line in family(head.pid) if "ray::_call" in line], process
                 )
                 os.kill(busy[0], signal.SIGKILL)
-                ends_well(process, tmp_path, expected)
+                rows = rows_at_the_end(process, tmp_path)
         finally:
             left = [pid for pid, _ in family(head.pid)]
             head.terminate()  # Ray ends what it started; below, whatever did not end in time
@@ -198,3 +207,5 @@ def test_a_dead_ray_worker(file, expected, tmp_path):
                 for pid in left:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
+    assert rows.equals(expected)
+    assert len(finished(tmp_path)) == RUNS

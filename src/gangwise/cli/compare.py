@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,10 +20,10 @@ from gangwise.cli.options import (
     comparator_names,
     open_target,
     policy_names,
-    progress_bar,
     say,
     seed_list,
 )
+from gangwise.cli.progress import command_line, progress
 from gangwise.core.errors import ScenarioError, StoreError
 
 if TYPE_CHECKING:
@@ -65,12 +63,12 @@ def compare_command(
     as_json: Json = False,
 ) -> None:
     """Compare policies: same instances, same arrivals, one table, and pictures with --out."""
-    from gangwise.experiments.comparison import compare
+    from gangwise.experiments.compare import compare
 
     scenario = open_target(target, settings, trace, family)
     names = policy_names(policies, scenario.family)
     checkpoints = None if out is None else _checkpoints(out, resume)
-    with progress_bar(saved=out is not None) as tell:
+    with progress(_after_stop(out)) as tell:
         comparison = compare(
             scenario, names, slots, seed_list(seeds), comparator_names(comparators), optimum_slots,
             checkpoints, tell,
@@ -85,7 +83,7 @@ def compare_command(
         console = Console()
         console.print(rich_table(comparison))
     if out is not None:
-        written = comparison.write(out, shlex.join(["gangwise", *sys.argv[1:]]))
+        written = comparison.write(out, command_line())
         _write_fidelity(scenario, out)
         assert checkpoints is not None
         shutil.rmtree(checkpoints, ignore_errors=True)
@@ -127,7 +125,7 @@ def run_command(
         raise ScenarioError(f"--out {out}: write per-slot rows to a .parquet or .csv file")
     if checkpoint is not None and checkpoint.exists() and not resume:
         raise StoreError(f"{checkpoint} holds a run that was stopped; add --resume, or delete it")
-    with progress_bar(saved=out is not None) as tell:
+    with progress(_after_stop(out)) as tell:
         if resume and checkpoint is not None and checkpoint.exists():
             simulation = Simulation.load(checkpoint)
         else:
@@ -150,6 +148,12 @@ def run_command(
     else:
         for key, value in summary.items():
             print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
+
+
+def _after_stop(out: Path | None) -> str:
+    if out is None:
+        return "nothing was saved; with --out there is a checkpoint to go on from"
+    return f"to go on: {command_line('--resume')} --resume"
 
 
 def _checkpoints(out: Path, resume: bool) -> Path:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import gangwise
-from gangwise.cli.options import Json, Settings, progress_bar, say, seed_list
+from gangwise.cli.options import (
+    Address,
+    BackendName,
+    Jobs,
+    Json,
+    Settings,
+    say,
+    seed_list,
+    settings_of,
+)
+from gangwise.cli.progress import command_line, progress
 from gangwise.core.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -27,14 +35,9 @@ def sweep_command(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; sweeps/NAME by default.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Workers; all cores, or all of the cluster.")] = -1,
-    backend: Annotated[
-        Literal["loky", "dask", "ray"],
-        typer.Option(help="loky: processes here; dask, ray: a cluster that is running."),
-    ] = "loky",
-    address: Annotated[
-        str | None, typer.Option(help="Of the Dask scheduler or the Ray cluster.")
-    ] = None,
+    jobs: Jobs = -1,
+    backend: BackendName = "loky",
+    address: Address = None,
     seeds: Annotated[
         str | None, typer.Option(help="Instead of the file's: how many, or a list: 3,7,9.")
     ] = None,
@@ -63,27 +66,22 @@ def sweep_command(
         return
     if file is None:
         raise ScenarioError("name an experiment file; --schema says what may be in one")
-    from gangwise.core.registry import parse
     from gangwise.experiments.provenance import write_provenance
     from gangwise.experiments.sweep import sweep
 
     changes: dict[str, Any] = {} if seeds is None else {"seeds": seed_list(seeds)}
     if settings:
-        changes["settings"] = parse("x:" + ",".join(settings))[1]
+        changes["settings"] = settings_of(settings)
     experiment = Experiment.read(file, **changes)
     known = list(experiment.labelled())
     over = known[0] if over is None else over
     if over not in known:
         raise ScenarioError(f"--over {over}: the policies are {', '.join(known)}")
     folder = Path("sweeps", experiment.name) if out is None else out
-    with progress_bar(saved=False) as tell:
-        try:
-            results = sweep(experiment, folder, jobs, backend, address, tell)
-        except KeyboardInterrupt:
-            say("gangwise: interrupted; every finished run is stored")
-            say(f"to go on: {shlex.join(['gangwise', *sys.argv[1:]])}")
-            raise typer.Exit(130) from None
-    write_provenance(folder, experiment.name, shlex.join(["gangwise", *sys.argv[1:]]))
+    again = command_line()
+    with progress(f"every finished run is stored\nto go on: {again}") as tell:
+        results = sweep(experiment, folder, jobs, backend, address, tell)
+    write_provenance(folder, experiment.name, again)
     if as_json:
         print(json.dumps(_summary(results, over, interval), indent=2, allow_nan=False))
         return
@@ -136,7 +134,8 @@ def _print(
         if i and results.cells and any(row[key] != rows[i - 1][key] for key in results.cells):
             table.add_section()
         table.add_row(
-            *(str(row[key]) for key in results.cells), Breakable(row["policy"]),
+            *(NOTHING if row[key] is None else str(row[key]) for key in results.cells),
+            Breakable(row["policy"]),
             *(estimate_text(found[i], decimals_for(found)) for found in columns.values()),
             NOTHING if lead is None
             else estimate_text(lead, max(1, decimals_for([lead])), sign=True),

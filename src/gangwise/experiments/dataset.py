@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangwise.core.errors import StoreError
-from gangwise.experiments.runs import Rows
+from gangwise.experiments.measure import Rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -125,10 +125,10 @@ class Dataset:
             raise StoreError(f"{self.folder} has no results of {name or 'one experiment'}; {which}")
         path = self.folder / f"{name}{suffix}"
         try:
-            plan: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise StoreError(f"cannot read {path}: {error}; sweep again to mend it") from error
-        return plan
+            plan = json.loads(path.read_text(encoding="utf-8"))
+            return {"experiment": dict(plan["experiment"]), "runs": list(plan["runs"])}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error
 
 
 def _seal(key: str, frame: pl.DataFrame) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.experiments.dataset import Dataset
-from gangwise.experiments.runs import TIMINGS
+from gangwise.experiments.measure import TIMINGS
 from gangwise.experiments.statistics import Interval, estimate
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class Results:
 
         Columns: the settings that vary, ``policy`` (or the name of a comparator), ``comparator``
         (bool), ``seed``, ``slots``, ``metric``, ``at``, ``value``, ``key``; see
-        :mod:`gangwise.experiments.runs` for the metrics. Without ``timings``, the same experiment
-        gives the same rows, wherever and however often it was run.
+        :mod:`gangwise.experiments.measure` for the metrics. Without ``timings``, the same
+        experiment gives the same rows, wherever and however often it was run.
         """
         import polars as pl
 
@@ -113,13 +113,17 @@ class Results:
         """
         import polars as pl
 
-        of = pl.col("metric") == metric
-        found = self.rows().filter(of & ~pl.col("comparator") & pl.col("at").is_null()).collect()
+        found = self._single.filter(pl.col("metric") == metric)
         if found.is_empty():
-            single = self.rows().filter(~pl.col("comparator") & pl.col("at").is_null())
-            known = single.select(pl.col("metric").unique()).collect()["metric"].to_list()
-            raise UnknownName("metric", metric, known)
+            raise UnknownName("metric", metric, self._single["metric"].unique().to_list())
         return found.select(*self.cells, "policy", "seed", "value")
+
+    @cached_property
+    def _single(self) -> pl.DataFrame:
+        """Rows of a single number per run, of policies."""
+        import polars as pl
+
+        return self.rows().filter(~pl.col("comparator") & pl.col("at").is_null()).collect()
 
     def table(self, *metrics: str, interval: Interval = "t") -> pl.DataFrame:
         """Mean and 95 % interval over seeds: ``reward.mean`` and other metrics.
@@ -213,11 +217,21 @@ class Results:
 
         Columns: cells, ``policy``, ``comparator``, ``at`` (slots played), ``mean``, ``low``,
         ``high`` over seeds.
+
+        Raises
+        ------
+        UnknownName
+            For a metric that no run has.
         """
         import polars as pl
 
         by = [*self.cells, "policy", "comparator", "at"]
+        curves = pl.col("metric").str.ends_with(".cumulative")
         found = self.rows().filter(pl.col("metric") == f"{metric}.cumulative").collect()
+        if found.is_empty():
+            names = self.rows().filter(curves).select(pl.col("metric").unique()).collect()
+            known = names["metric"].str.strip_suffix(".cumulative").to_list()
+            raise UnknownName("metric", metric, known)
         rows = []
         for group, part in found.group_by(by, maintain_order=True):
             of = estimate(part["value"].to_numpy(), interval)
@@ -245,15 +259,16 @@ class Results:
         from gangwise.report.verdicts import verdict
 
         table, said = self.table(interval=interval), []
+        over = cache(partial(self.improvements, interval=interval))
         groups = table.group_by(self.cells, maintain_order=True) if self.cells else [((), table)]
         for group, part in groups:
             if part.height < 2:
                 continue
             best, other = part["policy"][:2]
-            against = self.improvements(other, interval=interval)
-            for row in against.iter_rows(named=True):
+            for row in over(other).iter_rows(named=True):
                 if row["policy"] == best and tuple(row[c] for c in self.cells) == tuple(group):
-                    where = ", ".join(f"{key} = {value}" for key, value in zip(self.cells, group))
+                    where = ", ".join(f"{key} = {value}" for key, value in zip(self.cells, group)
+                                      if value is not None)  # fmt: skip
                     said.append((f"{where}: " if where else "") + verdict(row))
         return said
 

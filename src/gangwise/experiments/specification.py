@@ -29,7 +29,6 @@ A policy may also be a table, with a grid of its own:
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import partial
 from itertools import product
@@ -37,6 +36,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -50,12 +50,28 @@ from pydantic import (
 from gangwise.core.errors import ScenarioError
 from gangwise.core.policy import Policy
 from gangwise.core.registry import create
+from gangwise.core.toml import read_toml
 from gangwise.experiments.runs import RunSpec, Source
 
 __all__ = ["Experiment", "PolicyTable", "schema"]
 
+COLUMNS = (
+    "policy", "comparator", "seed", "seeds", "metric", "at", "value", "key", "mean", "low", "high",
+    "over", "percent", "share", "regret",
+)  # fmt: skip
+"""Columns of results, after which no setting that varies can be called."""
+
+
+def _differ(values: list[Any]) -> list[Any]:
+    """What is listed twice would be counted twice."""
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise ValueError(f"{value!r} is listed twice")
+    return values
+
+
 Settings = dict[str, Any]
-Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
+Grid = dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_differ)]]
 
 
 class _Strict(BaseModel):
@@ -119,21 +135,25 @@ class Experiment(_Strict):
     )  # fmt: skip
     metrics: list[str] = Field([], description="metrics that tables show beside the reward")
 
-    @field_validator("seeds")
+    @field_validator("seeds", "cases", "comparators")
     @classmethod
-    def _once(cls, seeds: int | list[int]) -> int | list[int]:
-        if isinstance(seeds, list) and len(set(seeds)) < len(seeds):
-            raise ValueError("a seed is listed twice")
-        return seeds
+    def _once(cls, listed: Any) -> Any:
+        return _differ(listed) if isinstance(listed, list) else listed
 
     @model_validator(mode="after")
     def _one_source(self) -> Experiment:
         if bool(self.scenario) == bool(self.trace):
             raise ValueError("give either scenario or trace")
+        return self
+
+    @model_validator(mode="after")
+    def _cells_have_names_of_their_own(self) -> Experiment:
         for case in self.cases:
             both = sorted(set(case) & set(self.grid))
             if both:
                 raise ValueError(f"{both[0]} is both in grid and in cases")
+        for key in {*self.grid, *(key for case in self.cases for key in case)} & {*COLUMNS}:
+            raise ValueError(f"{key} cannot vary: results have a column of that name")
         return self
 
     @classmethod
@@ -154,10 +174,7 @@ class Experiment(_Strict):
             Names the file and the key at fault.
         """
         path = Path(path)
-        try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ScenarioError(f"{path}: {error}") from error
+        content = read_toml(path)
         settings = content.get("settings", {})
         if isinstance(settings, dict):
             _near(settings, "folder", path.parent)
@@ -179,7 +196,7 @@ class Experiment(_Strict):
         try:
             return cls(**content)
         except ValidationError as error:
-            first = max(error.errors(), key=lambda each: len(each["loc"]))  # of a union, the best
+            first = max(error.errors(), key=_closeness)
             key = ".".join(str(part) for part in first["loc"] if part not in _BRANCHES)
             message = first["msg"].removeprefix("Value error, ")
             if first["type"] == "extra_forbidden":
@@ -226,6 +243,11 @@ class Experiment(_Strict):
             source = Source.of(self.scenario or self.trace, bool(self.trace),
                                {**self.settings, **cell})  # fmt: skip
             slots = self.slots or source.scenario().slots
+            if cell.get("slots", slots) != slots:
+                raise ScenarioError(
+                    f"slots = {cell['slots']} is one of the cells, but {slots} slots would be "
+                    "played in it; leave slots out of the experiment"
+                )
             for seed in self.chosen_seeds:
                 run = partial(RunSpec, source, cell, seed, slots, self.optimum_slots, self.points)
                 found += [run(label=name, policy=policy) for name, policy in policies.items()]
@@ -234,6 +256,11 @@ class Experiment(_Strict):
 
 
 _BRANCHES = ("str", "PolicyTable", "list[constrained-int]", "constrained-int")
+
+
+def _closeness(error: Any) -> tuple[int, bool]:
+    """Of the errors of a union, that of the branch which was meant is the deepest one."""
+    return len(error["loc"]), not error["type"].endswith("_type")
 
 
 def schema() -> dict[str, Any]:

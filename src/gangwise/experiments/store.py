@@ -14,6 +14,7 @@ from gangwise.core.environment import Instance, Scenario
 from gangwise.core.errors import StoreError
 from gangwise.core.policy import Policy, configuration
 from gangwise.core.run import Run
+from gangwise.experiments.runs import plain
 
 __all__ = ["RunStore"]
 
@@ -39,12 +40,14 @@ class RunStore:
 
     def key(self, name: str, policy: Policy[Any, Any, Any], seed: int) -> str:
         """Hash of all that defines a run."""
+        kind = type(policy)
         identity = json.dumps(
             [
-                gangwise.__version__, self.scenario.name, self.scenario.describe(), self.slots,
-                seed, name, type(policy).__qualname__, configuration(policy),
+                gangwise.__version__, self.scenario.name, plain(self.scenario.describe()),
+                self.slots, seed, name, f"{kind.__module__}.{kind.__qualname__}",
+                plain(configuration(policy)),
             ],
-            sort_keys=True, default=repr,
+            sort_keys=True,
         )  # fmt: skip
         return hashlib.sha256(identity.encode()).hexdigest()[:24]
 

@@ -6,22 +6,24 @@ however often a worker that died made it be computed.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Callable
+import traceback
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
-from gangwise.core.errors import GangwiseError, StoreError
+from gangwise.core.errors import GangwiseError, StoreError, UnknownName
 from gangwise.experiments.backends import Backend, WorkersLost, parallel
 from gangwise.experiments.dataset import Dataset
+from gangwise.experiments.measure import Rows, measure
+from gangwise.experiments.progress import Progress, silent
 from gangwise.experiments.results import Results
-from gangwise.experiments.runs import Rows, RunSpec, measure
+from gangwise.experiments.runs import RunSpec
 from gangwise.experiments.specification import Experiment
 
 __all__ = ["sweep"]
-
-Progress = Callable[[str, int, int], None]
 
 ATTEMPTS = 4
 """How often the rest is started again after workers died, while nothing at all gets finished."""
@@ -74,23 +76,25 @@ def sweep(
     """
     if not isinstance(experiment, Experiment):
         experiment = Experiment.read(experiment)
-    dataset, tell = Dataset(Path(out)), progress or (lambda what, done, of: None)
+    dataset, tell = Dataset(Path(out)), progress or silent
     specs = experiment.runs()
     keys = [spec.key() for spec in specs]
     dataset.write_plan(experiment.name, _plan(experiment, specs, keys))
     wanted = dict(zip(keys, specs))
     left = {key: spec for key, spec in wanted.items() if not dataset.finished(key)}
-    failed: dict[str, Exception] = {}
+    if left:
+        _check_names(experiment, next(iter(left.values())))
+    failed: dict[str, Failure] = {}
     tell(experiment.name, len(wanted) - len(left), len(wanted))
     attempts = 0
     while left:
         before = len(left)
         try:
-            tasks = [(key, spec, backend == "loky" and jobs != 1) for key, spec in left.items()]
+            tasks = [(key, spec, backend == "loky", os.getpid()) for key, spec in left.items()]
             with closing(parallel(_attempt, tasks, jobs, backend, address)) as finished:
                 for key, outcome in finished:
                     spec = left.pop(key)
-                    if isinstance(outcome, Exception):
+                    if isinstance(outcome, Failure):
                         failed[key] = outcome
                     else:
                         dataset.write(key, spec.identity(), outcome)
@@ -104,18 +108,46 @@ def sweep(
                     "do the rest"
                 ) from lost
     if failed:
-        key, error = next(iter(failed.items()))
-        text = f"{len(failed)} of {len(wanted)} runs failed, the others are stored; {wanted[key]}"
-        raise GangwiseError(f"{text}: {type(error).__name__}: {error}") from error
+        key, first = next(iter(failed.items()))
+        error = GangwiseError(
+            f"{len(failed)} of {len(wanted)} runs failed, the others are stored; {wanted[key]}: "
+            f"{first.error}"
+        )
+        error.add_note(first.traceback)
+        raise error
     return Results.open(dataset.folder, experiment.name)
 
 
-def _attempt(key: str, spec: RunSpec, deaf: bool) -> tuple[str, Rows | Exception]:
+def _check_names(experiment: Experiment, spec: RunSpec) -> None:
+    """Comparators and metrics are those of an instance, so one is drawn where any is named."""
+    if not (experiment.comparators or experiment.metrics):
+        return
+    instance = spec.source.instance(spec.seed)
+    for name in experiment.comparators:
+        if name not in instance.comparators:
+            raise UnknownName("comparator", name, list(instance.comparators))
+    if experiment.metrics:
+        known = ["reward", *instance.environment().metrics]
+        for name in experiment.metrics:
+            if name not in known:
+                raise UnknownName("metric", name, known)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run failed, in words: not every exception survives the way back from a worker."""
+
+    error: str
+    traceback: str
+
+
+def _attempt(key: str, spec: RunSpec, local: bool, writer: int) -> tuple[str, Rows | Failure]:
     """One run in a worker; an error in it must not end the others.
 
     A worker that finds another key has other files or another version than this process.
     """
-    if deaf and threading.current_thread() is threading.main_thread():
+    main = threading.current_thread() is threading.main_thread()
+    if local and main and os.getpid() != writer:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that writes
     try:
         if spec.key() != key:
@@ -125,7 +157,7 @@ def _attempt(key: str, spec: RunSpec, deaf: bool) -> tuple[str, Rows | Exception
             )
         return key, measure(spec)
     except Exception as error:
-        return key, error
+        return key, Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def _plan(experiment: Experiment, specs: list[RunSpec], keys: list[str]) -> dict[str, object]:
