@@ -51,8 +51,6 @@ def test_everything_of_section_vi_and_the_theorems_is_there():
     }  # fmt: skip
     assert {n: a.trace for n, a in PAPER.items() if a.trace} == dict.fromkeys(names, "google-2011")
     assert all(a.claims and a.panels for a in PAPER.values())
-    said = [(a.name, c.says, c.paper) for a in PAPER.values() for c in a.claims]
-    assert len(said) == len(set(said))
 
 
 @pytest.mark.parametrize("name", [n for n in PAPER if not PAPER[n].trace])
@@ -76,7 +74,8 @@ def test_numbers_of_the_paper():
     assert gains == [10.4, 21.4, 32.6, 11.5, 21.7, 33.6, 8.3, 9.0, 11.0]
     assert [c.paper for c in claim("figure-2", "OPM over Fair")] == [47.0, 56.0]
     assert [c.paper for c in claim("figure-3", "OPM over Fair")] == [40.0, 17.0]
-    assert {c.paper for c in claim("figure-1", "jobs below a cost")} == {90.0, 72.0, 65.0}
+    curves = [c for c in PAPER["figure-1"].claims if "below a cost" in c.says]
+    assert {c.paper for c in curves} == {90.0, 72.0, 65.0}
 
 
 def test_table_1_pairs_seeds(tmp_path):
@@ -111,12 +110,13 @@ def test_figure_1_counts_jobs(tmp_path):
     runs = [({}, policy, 7, {"reward.mean": 1.0, **jobs(*both)}) for policy, both in of.items()]
     found = made(tmp_path, "opm-jobs-synthetic", runs)
     shares = {}
-    for each in claim("figure-1-synthetic", "jobs below Fair's 65 % point"):
+    claims = PAPER["figure-1-synthetic"].claims
+    for each in (c for c in claims if "jobs below Fair's 65 % point" in c.says):
         shares |= {version: e.mean for version, e in each.ours(found).items()}
     assert shares["fair"] == 75.0  # three of the four that cost something: up to a ratio of 4
     assert shares["opm"] == 60.0  # 1, 1, 1.2 of five
     spared = {}
-    for each in claim("figure-1-synthetic", "jobs that spend less"):
+    for each in (c for c in claims if "jobs that spend less" in c.says):
         spared |= {version: e.mean for version, e in each.ours(found).items()}
     assert spared["fair"] == 80.0  # 0.8 three times, and 0
     assert spared["opm"] == 40.0  # 0.8 twice; 0.95 and 1 are not

@@ -34,6 +34,13 @@ def test_a_number_in_the_text_of_a_page_is_in_one_of_its_tables(paper):
     assert [number for number in quoted if number not in tables] == []
 
 
+@pytest.mark.parametrize("paper", PAPERS)
+def test_no_two_claims_of_an_artefact_say_the_same(paper):
+    for artefact in artefacts(paper):
+        said = [claim.says for claim in artefact.claims]
+        assert len(said) == len(set(said))
+
+
 @pytest.mark.parametrize("quick", [True, False])
 def test_every_committed_result_belongs_to_a_claim(quick):
     rows = [row for paper in PAPERS for row in expected.rows(artefacts(paper), quick)]

@@ -23,6 +23,12 @@ Floats = npt.NDArray[np.float64]
 
 THRESHOLD, SPARED, FAIRS_SHARE = 50.0, 0.9, 0.65
 POINTS = 61
+CURVES = {
+    "OPM": ("as printed", "opm", "utility-per-price"),
+    "without estimation": ("no estimation",),
+    "baselines": ("fair", "deadline-aware"),
+}
+"""The paper's curves, and what we play for each."""
 UNITS = "the ratio has a unit that depends on the length of a slot, which is not stated"
 BUDGETS = (
     "97 % of Fair's jobs cannot spend 90 % of budgets that together exceed what all machines cost; "
@@ -67,9 +73,8 @@ def figure_1(jobs: JobSource) -> Artefact:
     def sparing(found: Found) -> dict[str, Estimate]:
         return shares(_values(found[name])[1], lambda seed: SPARED - 1e-9)
 
-    at_least = {"as printed": 90.0, "opm": 90.0, "no estimation": 72.0, "fair": 65.0,
-                "deadline-aware": 65.0}  # fmt: skip
-    spared = {"as printed": 20.0, "opm": 20.0, "fair": 3.0, "deadline-aware": 3.0}
+    at_least = {"OPM": 90.0, "without estimation": 72.0, "baselines": 65.0}
+    spared = {"OPM": 20.0, "baselines": 3.0}
     claims = [
         *_each("jobs below Fair's 65 % point of cost to utility, %", at_least, below_fairs, UNITS),
         *_each("jobs that spend less than 90 % of their budget, %", spared, sparing, BUDGETS),
@@ -116,17 +121,14 @@ def _curve(
 def _each(
     says: str, paper: dict[str, float], ours: Callable[[Found], dict[str, Estimate]], why: str
 ) -> list[Claim]:
-    """A claim per number of the paper; the rival has none of its own and stands beside OPM's."""
-    numbers: dict[float, list[str]] = {}
-    for version, number in paper.items():
-        numbers.setdefault(number, []).append(version)
-    numbers[paper["opm"]].append("utility-per-price")
+    """A claim for each of the paper's curves; the rival stands beside OPM's."""
 
-    def claim(number: float, names: list[str]) -> Claim:
-        return Claim(says, number, lambda found: {v: ours(found)[v] for v in names},
+    def claim(curve: str, number: float) -> Claim:
+        return Claim(f"{curve}: {says}", number,
+                     lambda found: {v: ours(found)[v] for v in CURVES[curve]},
                      _within(number), why)  # fmt: skip
 
-    return [claim(number, names) for number, names in numbers.items()]
+    return [claim(curve, number) for curve, number in paper.items()]
 
 
 def _within(number: float) -> Callable[[Estimate], Verdict]:
