@@ -33,6 +33,9 @@ def reproduce_command(
     table: Annotated[
         list[int] | None, typer.Option(help="A table of the paper; may be repeated.")
     ] = None,
+    theorem: Annotated[
+        list[int] | None, typer.Option(help="A theorem of the paper; may be repeated.")
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="All figures, tables and theorems (the default).")
     ] = False,
@@ -72,15 +75,20 @@ def reproduce_command(
 
     if paper is None and not everything:
         raise ScenarioError(f"name a paper ({', '.join(PAPERS)}), or give --all for all of them")
-    if everything and (figure or table):
-        raise ScenarioError("--all, or a --figure or --table: give one of the two")
+    wanted = [
+        f"{kind}-{n}"
+        for kind, given in (("figure", figure), ("table", table), ("theorem", theorem))
+        for n in given or []
+    ]
+    if everything and wanted:
+        raise ScenarioError(f"--all, or {wanted[0]} alone: give one of the two")
     if traces is not None and not traces.is_dir():
         raise ScenarioError(f"--traces {traces}: there is no such folder")
     if accept and seeds:
         raise ScenarioError("results to commit are of the artefacts' own seeds: leave out --seeds")
     found = [a for name in ([paper] if paper else PAPERS) for a in artefacts(name)]
-    if figure or table:
-        found = _chosen(found, figure or [], table or [])
+    if wanted:
+        found = _chosen(found, wanted)
     chosen = tuple(seed_list(seeds)) if seeds else None
     again = command_line()
     with progress(f"every finished run is stored\nto go on: {again}") as tell:
@@ -108,15 +116,12 @@ def reproduce_command(
         say(f"all {len(done.rows)} results are where they were committed")
 
 
-def _chosen(
-    artefacts: Sequence[Artefact], figures: Sequence[int], tables: Sequence[int]
-) -> list[Artefact]:
-    wanted = [f"figure-{n}" for n in figures] + [f"table-{n}" for n in tables]
-    known = list(dict.fromkeys(a.name for a in artefacts if not a.name.startswith("theorem")))
+def _chosen(artefacts: Sequence[Artefact], wanted: Sequence[str]) -> list[Artefact]:
+    known = list(dict.fromkeys(a.name for a in artefacts))
     for name in wanted:
         if not any(_is(name, other) for other in known):
             of = " or ".join(dict.fromkeys(a.paper for a in artefacts))
-            raise UnknownName(f"figure or table of {of}", name, known)
+            raise UnknownName(f"figure, table or theorem of {of}", name, known)
     return [a for a in artefacts if any(_is(name, a.name) for name in wanted)]
 
 
