@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -23,6 +24,9 @@ __all__ = ["command_line", "progress", "progress_lines"]
 
 MINUTE = 60.0
 """Seconds between two lines of a log."""
+
+RECENT = 10
+"""Lines of a log that the time left is told from: what comes next goes as fast as what was last."""
 
 HOUR = 3600.0
 """Seconds over which a bar looks at how fast it goes; a single run may well take minutes."""
@@ -107,17 +111,19 @@ def progress_lines(
     small: 130 of 400, 0:13:30 left
     (None, None, None)
     """
-    begun: dict[str, tuple[float, int]] = {}
+    marks: dict[str, deque[tuple[float, int]]] = {}
     written: float | None = None
 
     def tell(what: str, done: int, of: int) -> None:
         nonlocal written
         now = clock()
         written = now if written is None else written
-        at, first = begun.setdefault(what, (now, done))
+        recent = marks.setdefault(what, deque([(now, done)], maxlen=RECENT))
         if now - written < MINUTE:
             return
         written = now
+        at, first = recent[0]
+        recent.append((now, done))
         left = ""
         if first < done < of:
             seconds = round((now - at) / (done - first) * (of - done))
