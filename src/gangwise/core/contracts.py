@@ -1,9 +1,9 @@
 """Contracts: what policies, environments, instances, scenarios and families offer one another.
 
-A :class:`Policy` meets an :class:`Environment` slot by slot; an :class:`Instance` is one drawn problem
-with its workload and makes environments, fresh ones, so that every policy starts alike, and
-comparators, what regret is measured against; a :class:`Scenario` draws instances; a :class:`Family`
-serves the tools that work for all problem families alike.
+A :class:`Policy` meets an :class:`Environment` slot by slot; an :class:`Instance` is one drawn
+problem with its workload, and makes environments (fresh ones, so that every policy starts alike)
+and comparators (what regret is measured against); a :class:`Scenario` draws instances; a
+:class:`Family` serves the tools that work for all problem families alike.
 
 A policy's constructor arguments are its whole configuration, so policies are dataclasses whose
 ``init`` fields are the configuration; whatever else they hold is state, which ``start`` sets anew.
@@ -76,8 +76,10 @@ class PolicyBase:
     ...
     ...     def decide(self, observation):
     ...         return self._nothing
-    >>> from gangwise import check_policy
-    >>> check_policy(Idle(), problems=2)
+    >>> from gangwise import create_scenario, simulate
+    >>> instance = create_scenario("ogasched-default-v1:servers=8").instance(seed=0)
+    >>> simulate(instance, Idle(), slots=5, seed=0).mean_reward
+    0.0
     """
 
     family: str
