@@ -11,13 +11,14 @@ from gangwise.approximation_jobs.opm import OPM
 from gangwise.approximation_jobs.ops import OPS
 from gangwise.approximation_jobs.problem import (
     ApproximationProblem,
+    Custom,
     Job,
     Log,
-    Own,
     Power,
     Saturating,
 )
-from gangwise.approximation_jobs.processes import IidRates, PoissonJobs, ReplayedJobs
+from gangwise.approximation_jobs.rates import IidRates
+from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Simulation, simulate
 from gangwise.estimators import Decay, Oracle
@@ -311,7 +312,7 @@ def test_a_utility_of_ones_own_is_treated_like_a_built_in_one():
         simulate(
             instance([Job(n, n, 30, 25.0, u) for n in range(3)], rates=[[0.4, 0.9]]), OPM(), 30, 0
         )
-        for u in (Power(2.0, 0.5), Own(half_root, half_root_slope))
+        for u in (Power(2.0, 0.5), Custom(half_root, half_root_slope))
     ]
     np.testing.assert_allclose(runs[0].rewards, runs[1].rewards, rtol=1e-9)
 

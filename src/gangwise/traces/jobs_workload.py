@@ -28,11 +28,17 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Outage, rate_generator
 from gangwise.approximation_jobs.offline import ComparedInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.approximation_jobs.processes import JobStream, Outage, ReplayedJobs, rate_generator
 from gangwise.approximation_jobs.rates import GammaPeriods
-from gangwise.approximation_jobs.workloads import load_of, paper_jobs, price_machines
+from gangwise.approximation_jobs.workloads import (
+    JobStream,
+    ReplayedJobs,
+    load_of,
+    paper_jobs,
+    price_machines,
+)
 from gangwise.core.errors import TraceError
 from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import checked

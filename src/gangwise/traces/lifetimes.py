@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.approximation_jobs.processes import Outage
+from gangwise.approximation_jobs.execution import Outage
 from gangwise.core.errors import TraceError
 from gangwise.traces.fidelity import Fidelity, leave_out, period
 from gangwise.traces.load import of_tables
