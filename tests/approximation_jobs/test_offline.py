@@ -290,3 +290,36 @@ def test_migrated_share_of_a_run():
     run = simulate(played, create_policy("fair"), 6, 0)
     assert migrated_share(run) == pytest.approx(1 / (6 * 2))
     assert migrated_share(run, swaps=True) == pytest.approx(1 / (6 * 2))
+
+
+@pytest.mark.parametrize("N", [1, 3, 60])
+@pytest.mark.parametrize("beta", [0.1, 0.5, 1.0])
+def test_jobs_that_can_do_no_work_are_set_aside(N, beta):
+    """Machines that stand still while a job is there: it is worth 0, and the others are bounded."""
+    T, M = 40, 20
+    rates = np.random.default_rng(0).random((T, M))
+    rates[:20] = 0.0
+    idle = [Job(n, n % 10, 20, 5.0, Power(2.0, beta)) for n in range(N)]
+    busy = [Job(N + n, 5 + n % 30, 40, 5.0, Power(2.0, beta)) for n in range(N)]
+    assert optimise(Programme(idle, np.ones(M), [rates], T)).bound == 0.0
+    both = optimise(Programme([*idle, *busy], np.ones(M), [rates], T))
+    alone = optimise(Programme(busy, np.ones(M), [rates], T))
+    assert np.isfinite([both.value, both.bound]).all()
+    assert both.value <= both.bound * (1 + 1e-12)
+    # each certifies the other's plan
+    assert both.value <= alone.bound * (1 + 1e-9)
+    assert alone.value <= both.bound * (1 + 1e-9)
+
+
+def test_what_a_linear_solver_cannot_do_goes_to_the_dual(monkeypatch):
+    jobs, prices, rates = small(1)
+    programme = Programme(jobs, prices, [rates], 8)
+    exact = optimise(programme)
+
+    class Failed:
+        status, x, ineqlin = 4, None, None
+
+    monkeypatch.setattr("gangwise.approximation_jobs.offline.linprog", lambda *_, **__: Failed())
+    found = optimise(programme)
+    assert exact.bound * (1 - 1e-9) <= found.bound < 1.05 * exact.bound
+    assert 0.9 * exact.value < found.value <= exact.value * (1 + 1e-6)

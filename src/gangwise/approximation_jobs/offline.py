@@ -28,6 +28,7 @@ their meaning and curves none.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -36,6 +37,7 @@ import numpy as np
 from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_matrix, vstack
 
+from gangwise.approximation_jobs import kernels
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.execution import BLOCK, rate_generator
 from gangwise.approximation_jobs.problem import CUSTOM, LOG, POWER, SATURATING, Job
@@ -43,7 +45,6 @@ from gangwise.core.arrays import Floats
 from gangwise.core.contracts import Comparator
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.simulation import Streams
-from gangwise.gain_overhead.offline import collect, hull, soft_hull
 
 BISECTIONS = 200
 """Of the work at which the slope of a utility of one's own falls to a given one."""
@@ -169,6 +170,9 @@ class Programme:
 
     Attributes
     ----------
+    jobs : tuple of Job, length N
+        Those that can do work: where every machine stands still while a job is there, it is worth 0
+        whatever is planned, and is set aside.
     offers : Offers
         Every cell split between its ends.
     exact : bool
@@ -194,13 +198,14 @@ class Programme:
                 f"machine {int(np.argmin(prices))} is free; offline comparators need prices above 0"
             )
         self.jobs, self.prices = tuple(jobs), np.ascontiguousarray(prices, dtype=np.float64)
-        self.worth = JobUtilities(self.jobs, average)
-        self.budget = np.array([job.budget for job in jobs])
         self._epochs(slots, [job.deadline for job in jobs] if ends is None else ends)
         self._offers(blocks)
         reach = np.zeros(len(jobs))
         most = (self.offers.money * self.offers.rho).sum(axis=1)
         np.add.at(reach, self.member, np.repeat(most, np.diff(self.start)))
+        reach = self._set_aside(reach)
+        self.worth = JobUtilities(self.jobs, average)
+        self.budget = np.array([job.budget for job in self.jobs])
         self.cap = np.maximum(np.minimum(reach, self.budget * self.offers.rho.max()), 1e-300)
 
     def _epochs(self, slots: int, ends: Sequence[int]) -> None:
@@ -226,6 +231,17 @@ class Programme:
         inside = (of_slot >= 0) & (of_slot < E)
         self.epoch = np.where(inside & busy[np.clip(of_slot, 0, E - 1)], of_slot, -1)
 
+    def _set_aside(self, reach: Floats) -> Floats:
+        """Leave out the jobs that can do no work; what the others can do at most."""
+        works = reach > 0
+        if not works.all():
+            place = np.cumsum(works) - 1
+            stays = works[self.member]
+            self.start = np.concatenate(([0], np.cumsum(stays)))[self.start]
+            self.member = place[self.member[stays]]
+            self.jobs = tuple(job for job, can in zip(self.jobs, works) if can)
+        return reach[works]
+
     def _offers(self, blocks: Iterable[Floats]) -> None:
         E, at = self.start.size - 1, 0
         if self.epoch.size * self.prices.size <= ENOUGH:
@@ -239,7 +255,7 @@ class Programme:
                 nodes = _nodes(rates, self.prices, whole, cells)
                 money, work = (np.zeros((E, nodes.size - 1)) for _ in range(2))
             epoch = self.epoch[at : at + len(rates)]
-            collect(rates[: epoch.size], self.prices, epoch, nodes, money, work)
+            kernels.collect_offers(rates[: epoch.size], self.prices, epoch, nodes, money, work)
             at += len(rates)
         mean = np.divide(work, money, out=np.zeros_like(work), where=money > 0)
         mean = np.clip(mean, nodes[:-1], nodes[1:])
@@ -261,7 +277,9 @@ class Programme:
 
         Σ_j f_j*(w_j) + λ·B + Σ_{e,g} W_eg max_j (w_j ρ_eg − λ_j)⁺, both [N].
         """
-        offers = hull(w, lam, self.start, self.member, self.offers.money, self.offers.rho)
+        offers = kernels.offers_hull(
+            w, lam, self.start, self.member, self.offers.money, self.offers.rho
+        )
         return float(self.worth.conjugate(w, self.cap).sum() + lam @ self.budget + offers)
 
     def soft(
@@ -278,7 +296,7 @@ class Programme:
         G, most = offers.money.shape[1], int(np.diff(self.start).max())
         spent, done = np.zeros((2, N))
         space, part, kept = np.zeros((2, G)), np.zeros((most, G)), np.zeros(most, np.int64)
-        total = soft_hull(
+        total = kernels.soft_offers_hull(
             w,
             lam,
             tau,
@@ -374,15 +392,28 @@ def optimise(programme: Programme, tolerance: float = 1e-6, iterations: int = 25
     >>> round(answer.value, 6), round(answer.bound, 6), answer.cost.round(6)
     (2.0, 2.0, array([4.]))
     """
+    if not programme.jobs:
+        none = np.zeros(0)
+        return Optimum(0.0, 0.0, none, none, none, none)
+    best: Optimum | None = None
     if programme.exact and programme.member.size * programme.offers.money.shape[1] <= SMALL:
-        return _cutting_planes(programme, min(tolerance, EXACT))
-    return _dual_descent(programme, tolerance, iterations)
+        best = _cutting_planes(programme, min(tolerance, EXACT))
+    if best is None:
+        best = _dual_descent(programme, tolerance, iterations)
+    if not (math.isfinite(best.value) and math.isfinite(best.bound)):
+        raise ScenarioError(
+            f"the offline programme of {len(programme.jobs)} jobs has no finite bound: utilities, "
+            "budgets or rates differ by too many orders of magnitude"
+        )
+    return best
 
 
 def _combined(best: Optimum | None, new: Optimum) -> Optimum:
-    """The larger value and the smaller bound of two answers."""
+    """The larger value and the smaller bound of two answers; what is not finite never wins."""
     if best is None:
         return new
+    if not math.isfinite(best.bound + best.value):
+        best, new = new, best
     plan, dual = new if new.value > best.value else best, new if new.bound < best.bound else best
     return Optimum(plan.value, dual.bound, plan.work, plan.cost, dual.slope, dual.multiplier)
 
@@ -454,8 +485,11 @@ def _dual_descent(programme: Programme, tolerance: float, iterations: int) -> Op
     return best
 
 
-def _cutting_planes(programme: Programme, tolerance: float) -> Optimum:
-    """Kelley's cutting planes: linear programmes with more and more tangents of the utilities."""
+def _cutting_planes(programme: Programme, tolerance: float) -> Optimum | None:
+    """Kelley's cutting planes: linear programmes with more and more tangents of the utilities.
+
+    None where the solver solves none of them.
+    """
     N, cap, worth = len(programme.jobs), programme.cap, programme.worth
     E, G = programme.offers.money.shape
     sizes = np.diff(programme.start)
@@ -485,6 +519,8 @@ def _cutting_planes(programme: Programme, tolerance: float) -> Optimum:
             bounds=(0, None),
             method="highs",
         )
+        if answer.status != 0:  # what the cuts so far have proved still holds
+            break
         spent, done = budget @ answer.x, work @ answer.x
         value, at, cost = programme.attained(spent, done)
         dual = -answer.ineqlin.marginals
@@ -495,7 +531,6 @@ def _cutting_planes(programme: Programme, tolerance: float) -> Optimum:
         if best.gap <= tolerance * abs(best.value):
             break
         cuts.append(np.maximum(done, 1e-9 * cap))
-    assert best is not None
     return best
 
 

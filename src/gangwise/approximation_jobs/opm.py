@@ -99,6 +99,10 @@ class PrimalDual:
         self._part, self._y = np.zeros((J, kernels.STRIPE)), np.zeros(J)
         self._free, self._fixed = np.full(J, np.inf), np.zeros(J, np.int64)
 
+    def __contains__(self, row: int) -> bool:
+        """Whether the job in a table row has a place."""
+        return row in self._place
+
     def add(self, row: int, share: float | Floats = 0.0) -> None:
         """A job comes; its share of every machine begins at ``share``, usually 0."""
         if self.n == len(self.rows):
@@ -354,12 +358,25 @@ class OPM(PolicyBase):
         if more:
             self._expected = np.concatenate((self._expected, np.zeros(more)))
         self._expected[observation.arrived] = 0.0
-        if self._problem.enforce:  # line 8 of Algorithm 1: who cannot pay leaves the list
-            there = self._problem.prices[observation.available]
-            least = float(there.min()) if there.size else 0.0
-            rows = state.rows[: state.n]
-            for row in rows[jobs.budget[rows] * (1.0 + SLACK) < jobs.cost[rows] + least].tolist():
+        if self._problem.enforce:
+            self._suspend(jobs, observation.available)
+
+    def _suspend(self, jobs: JobTable, there: Bools) -> None:
+        """Line 8 of Algorithm 1: who cannot pay leaves the list, and returns when it can again.
+
+        A machine that is away may be the only one that the money left pays for.
+        """
+        state = self.state
+        prices = self._problem.prices[there]
+        least = float(prices.min()) if prices.size else 0.0
+        poor = jobs.budget[jobs.rows] * (1.0 + SLACK) < jobs.cost[jobs.rows] + least
+        if state.n == jobs.rows.size and not poor.any():
+            return
+        for row, too_poor in zip(jobs.rows.tolist(), poor.tolist()):
+            if too_poor:
                 state.remove(row)
+            elif row not in state:
+                state.add(row)
 
     def _target(self, jobs: JobTable, rows: Ints, t: int) -> Floats:
         """What each job should spend in this slot: β_j of OPM (64), or re-paced; shape [n]."""
