@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from gangwise.traces.fidelity import UNITS, Stage
+from gangwise.traces.account import Stage
+from gangwise.traces.fidelity import UNITS
 from gangwise.traces.trace import Tables
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "deleted")

@@ -7,7 +7,7 @@ import json
 import polars as pl
 import pytest
 
-from gangwise.traces.fidelity import leave_out
+from gangwise.traces.account import leave_out
 from gangwise.traces.load import implied_load, of_tables
 from gangwise.traces.trace import Tables
 

@@ -23,9 +23,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.account import reasons
 from gangwise.traces.alibaba_gpu_v2020_jobs import (
     MISC,
     SHAPE,
@@ -35,17 +37,13 @@ from gangwise.traces.alibaba_gpu_v2020_jobs import (
     of_tasks,
 )
 from gangwise.traces.alibaba_gpu_v2020_schemas import FORMAT, STATUSES
-from gangwise.traces.fidelity import Fidelity, reasons
+from gangwise.traces.fidelity import Fidelity
 from gangwise.traces.formats import recognise
 from gangwise.traces.load import of_tables
 from gangwise.traces.named_files import NamedFiles
 from gangwise.traces.source import Read
 from gangwise.traces.text import first_lines, named, split_line
 from gangwise.traces.trace import Reader, Tables, server_table
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 JOBS, TASKS, TAGS, MACHINES = (
     "pai_job_table",
@@ -147,8 +145,6 @@ class AlibabaGpuV2020(Reader):
             which both times are known, in order of the job table. A few jobs may have started
             before they were submitted, by the files: their wait is negative.
         """
-        import polars as pl
-
         jobs = self._table(JOBS, "job_name", "start_time").frame
         tasks = self._table(TASKS, "job_name", "start_time").frame
         first = tasks.group_by("job_name").agg(started=known("start_time").min())
@@ -234,8 +230,6 @@ class AlibabaGpuV2020(Reader):
         return self.source.read(table, only or None)
 
     def _machines(self) -> Tables:
-        import polars as pl
-
         no_jobs = pl.DataFrame(schema=dict.fromkeys(SHAPE, pl.Float64))
         if not self.source.has(MACHINES):
             return Tables(FORMAT.name, server_table(), no_jobs, ())

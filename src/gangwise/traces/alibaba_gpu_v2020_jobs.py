@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import polars as pl
+
+from gangwise.traces.account import Stage, leave_out
 from gangwise.traces.alibaba_gpu_v2020_schemas import STATUSES
-from gangwise.traces.fidelity import Stage, leave_out
 from gangwise.traces.source import Read
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 SHAPE = ("row", "name", "job", "cpu", "mem", "gpu", "tasks", "models", "created", "deleted")
 TASK_FIELDS = ("inst_num", "plan_cpu", "plan_mem", "plan_gpu")
@@ -32,8 +30,6 @@ def of_tasks(
     jobs: Read, tasks: Read, tags: Read | None, statuses: Sequence[str], models: str, missing: str
 ) -> Jobs:
     """A request for each row of the task table; arguments as of the reader."""
-    import polars as pl
-
     submitted = jobs.frame.select("job_name", "inst_id", "user", created=known("start_time"))
     frame = tasks.frame.with_columns(started=known("start_time"), deleted=known("end_time"))
     frame = frame.join(submitted, on="job_name", how="left", maintain_order="left")
@@ -124,8 +120,6 @@ def of_tasks(
 
 def of_simulator_jobs(read: Read, missing: str) -> Jobs:
     """A request for each row of the simulator's job list."""
-    import polars as pl
-
     frame, notes = _filled(read.frame, SIMULATOR_FIELDS, missing)
     if missing == "fill":
         short = pl.col("duration") <= 0
@@ -171,8 +165,6 @@ def of_simulator_jobs(read: Read, missing: str) -> Jobs:
 
 def known(column: str) -> pl.Expr:
     """A time; null where it is empty or 0."""
-    import polars as pl
-
     return pl.when(pl.col(column) > 0).then(column)
 
 
@@ -183,8 +175,6 @@ def counted(frame: pl.DataFrame, which: pl.Expr, what: str) -> list[str]:
 
 
 def _models(column: str, gpus: pl.Expr) -> pl.Expr:
-    import polars as pl
-
     named = gpus & (pl.col(column) != "CPU")
     return pl.when(named).then(column).otherwise(pl.lit("")).alias("models")
 
@@ -203,8 +193,6 @@ def _shifted(times: pl.Series) -> list[str]:
 
 
 def _empty(columns: Sequence[str]) -> list[tuple[str, pl.Expr]]:
-    import polars as pl
-
     return [(f"{name} is empty", pl.col(name).is_null()) for name in columns]
 
 
@@ -212,8 +200,6 @@ def _filled(
     frame: pl.DataFrame, columns: Sequence[str], missing: str
 ) -> tuple[pl.DataFrame, list[str]]:
     """Empty fields filled as the simulator does, when asked for, and how many there were."""
-    import polars as pl
-
     notes = []
     for name in columns if missing == "fill" else ():
         by = 1.0 if name in ("inst_num", "num_inst", "submit_time") else 0.0

@@ -8,16 +8,13 @@ mini-batch times have a header.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from gangwise.traces.formats import Format, TableFile
 from gangwise.traces.mini_batch_time import TABLE as MINI_BATCH_TIMES
 from gangwise.traces.mini_batch_time import VARIATION
 from gangwise.traces.schema import Check, Column, Schema, value
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 NAME = "alibaba-gpu-v2020"
 STATUSES = ("Terminated", "Failed", "Running", "Waiting")

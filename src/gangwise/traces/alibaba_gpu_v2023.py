@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
+
 from gangwise.core.errors import TraceError
 from gangwise.traces.formats import Format, TableFile, files_of, has_usual_name, recognise
 from gangwise.traces.named_files import NamedFiles
@@ -184,8 +186,6 @@ class AlibabaGpuV2023(Reader):
         self.source = NamedFiles(folder, FORMAT, named=named, strict=strict)
 
     def _read(self) -> Tables:
-        import polars as pl
-
         if _tables_of(self.pods) == ["pods_without_times"]:
             raise TraceError(
                 "this pod list has no creation_time and deletion_time (as published, the four "

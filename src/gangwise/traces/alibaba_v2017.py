@@ -19,20 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.account import Stage, leave_out, reasons
 from gangwise.traces.alibaba_v2018.batch import unusable
-from gangwise.traces.fidelity import Stage, leave_out, reasons
 from gangwise.traces.formats import Format, TableFile
 from gangwise.traces.schema import Check, Column, Schema, value
 from gangwise.traces.source import Read
 from gangwise.traces.text import named
 from gangwise.traces.trace import Reader, Tables, server_table
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 NAME = "alibaba-v2017"
 EVENTS = ("add", "softerror", "harderror")
@@ -125,8 +122,6 @@ class AlibabaV2017(Reader):
         self.statuses = named(statuses)
 
     def _read(self) -> Tables:
-        import polars as pl
-
         read = self.source.read("batch_task")
         times = ("create_time", "end_time")
         rules = unusable(read.frame, self.statuses, "instances", ("cpus", "mem"), times)
@@ -163,8 +158,6 @@ class AlibabaV2017(Reader):
 
 def _machines(log: Read) -> tuple[pl.DataFrame, pl.DataFrame, Stage]:
     """Servers, as they were last added, and when they come and go."""
-    import polars as pl
-
     rows = log.frame.sort("timestamp", "part", "row").with_columns(up=pl.col("event") == "add")
     sized = rows.filter(pl.col("up") & (pl.col("cpus") > 0) & pl.col("memory").is_not_null())
     last = sized.group_by("machine", maintain_order=True).last().sort("row")

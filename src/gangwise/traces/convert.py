@@ -13,23 +13,21 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from gangwise.core.errors import StoreError, TraceError
 from gangwise.traces import blocks as cut
+from gangwise.traces.account import Stage, reason_lines, reasons_plain
 from gangwise.traces.blocks import Blocks
 from gangwise.traces.converted import stages_of
-from gangwise.traces.fidelity import Stage, reason_lines, reasons_plain
 from gangwise.traces.formats import Format, all_files
 from gangwise.traces.known import WITHOUT_SCHEMA
 from gangwise.traces.manifest import MANIFEST, Chunk, Manifest, SourceFile, write_whole
 from gangwise.traces.opening import reader_of, without_reader
 from gangwise.traces.source import Source
 from gangwise.traces.tables import Dropped
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 CHUNK_ROWS = 1_000_000
 CHUNK_BYTES = 256 << 20
@@ -184,8 +182,6 @@ def _convert_file(
     report: Callable[[int], None] | None,
 ) -> None:
     """Convert what is not converted yet of one file."""
-    import polars as pl
-
     last = record.chunks[-1] if record.chunks else Chunk("", 0, 0, 0, 0, 0, "")
     blocks = Blocks(path, manifest.block, (last.stored, last.sha256) if last.stored else None)
     reading = source.reading(table, path, exact=True, blocks=blocks, skip=last.blocks)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Stage
+from gangwise.traces.account import Stage
 from gangwise.traces.formats import Format
 from gangwise.traces.manifest import MANIFEST, Chunk, Manifest, SourceFile, manifest_of
 from gangwise.traces.tables import Dropped
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 class Converted:
@@ -90,8 +88,6 @@ class Converted:
         return [file for file in found if self.only in ("", file.name)]
 
     def _scan(self, table: str, number: int, chunk: Chunk) -> pl.LazyFrame:
-        import polars as pl
-
         path = self.folder / table / chunk.name
         if not path.is_file():
             raise TraceError("this chunk of the converted trace is missing; convert it again", path)

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gangwise.core.errors import TraceError
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -68,8 +64,6 @@ class Dag:
         TraceError
             When a task waits for one that its job does not have; names job and row.
         """
-        import polars as pl
-
         tasks = jobs.select("row", "job", "name", "after").with_row_index("child")
         waits = tasks.filter(pl.col("after") != "").with_columns(pl.col("after").str.split("|"))
         known = tasks.select("job", pl.col("name").alias("after"), parent="child")

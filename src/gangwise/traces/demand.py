@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gangwise.traces.devices import QUANTITIES
 from gangwise.traces.fidelity import Fidelity
 from gangwise.traces.grouping import Grouping
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -9,18 +9,14 @@ with the most GPUs has ``scale`` of GPUs. All GPU models share one unit, so a GP
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gangwise.core.cluster import Cluster
 from gangwise.traces.fidelity import UNITS
 from gangwise.traces.grouping import Grouping
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gangwise.traces.fidelity import Fidelity, reason_lines, reasons_plain
+from gangwise.traces.account import reason_lines, reasons_plain
+from gangwise.traces.fidelity import Fidelity
 
 
 @dataclass(frozen=True)

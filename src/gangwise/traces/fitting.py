@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.trace import Tables
@@ -76,8 +77,6 @@ def sample_servers(tables: Tables, servers: int) -> Tables:
     ScenarioError
         When there are fewer servers than that.
     """
-    import polars as pl
-
     total = len(tables.servers)
     if servers > total:
         raise ScenarioError(f"a sample of {servers} servers was asked for; the trace has {total}")
@@ -106,8 +105,6 @@ def stated_servers(
     TraceError
         When one of the two numbers is not stated; says what to set.
     """
-    import polars as pl
-
     from gangwise.traces.twins import NAMES as TWINS
 
     if machines is None or shape is None:

@@ -25,6 +25,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from gangwise.core.errors import TraceError
 from gangwise.traces.formats import Format, TableFile
 from gangwise.traces.google_events import OFFSET, Codes
@@ -33,8 +35,6 @@ from gangwise.traces.google_reader import GoogleReader
 from gangwise.traces.schema import Check, Column, Schema, value
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from gangwise.scenarios.opm import GoogleScenario
     from gangwise.traces.jobs_workload import JobsTraceScenario
 
@@ -189,8 +189,6 @@ class Google2011(GoogleReader):
         return GoogleScenario(trace=jobs, **settings)
 
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
-        import polars as pl
-
         requests = ["task", "cpu", "mem"] if table == self.TASKS else []
         return frame.select(
             "part",
@@ -204,8 +202,6 @@ class Google2011(GoogleReader):
         )
 
     def _machines(self, end: int) -> Machines:
-        import polars as pl
-
         events = pl.concat(list(self._batches("machine_events", lambda: False)))
         return machines_of(events, 0, 1, self.first, end, [f.name for f in self.files])
 

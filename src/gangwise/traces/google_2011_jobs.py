@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gangwise.traces.fidelity import Fidelity
 from gangwise.traces.google_2011 import NAME, Google2011
@@ -90,8 +91,6 @@ class GoogleJobEvents:
 
     @cached_property
     def _found(self) -> tuple[Lifetimes, Fidelity]:
-        import polars as pl
-
         reader, first, last = self._reader, OFFSET / 1e6, OFFSET / 1e6 + self.hours * 3600.0
         lives, _ = reader.lives_of(reader.JOBS)
         jobs = lives.sort("created", "job")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Stage
+from gangwise.traces.account import Stage
 from gangwise.traces.formats import Format
 from gangwise.traces.google_2019_format import FIRST, FORMAT
 from gangwise.traces.google_events import Codes, Order
 from gangwise.traces.google_machines import Machines, machines_of
 from gangwise.traces.google_reader import GoogleReader
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 ENDS = {4: "EVICT", 5: "FAIL", 6: "FINISH", 7: "KILL", 8: "LOST"}
 ALLOC_SET = 1
@@ -52,8 +50,6 @@ class Google2019(GoogleReader):
         self._lost: dict[str, dict[str, tuple[int, int, int]]] = {self.TASKS: {}, self.JOBS: {}}
 
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
-        import polars as pl
-
         tasks, kind = table == self.TASKS, pl.col("collection_type")
         self._rows[table] += len(frame)
         self._untyped += int(frame["collection_type"].null_count())
@@ -96,8 +92,6 @@ class Google2019(GoogleReader):
 
     def _lists(self, table: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
         """Take in a list per row; leave out rows in which there is none."""
-        import polars as pl
-
         read = {text: _items(text, column) for text in frame[column].unique()}
         bad = pl.col(column).is_in([text for text, items in read.items() if items is None])
         reason = f"{column} is not a list of the right kind"
@@ -138,8 +132,6 @@ class Google2019(GoogleReader):
                 self.stages.append(Stage(f"{table}, of jobs", read, read - left, dropped))
 
     def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
-        import polars as pl
-
         here = set(jobs["name"].to_list())
         names = {str(job): sorted(map(str, first)) for job, first in self._after.items()}
         wanted = {job: first for job, first in names.items() if job in here}
@@ -165,8 +157,6 @@ class Google2019(GoogleReader):
         )
 
     def _machines(self, end: int) -> Machines:
-        import polars as pl
-
         events = pl.concat(list(self._batches("machine_events", lambda: False))).rename(
             {
                 "machine_id": "machine",

@@ -14,13 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from gangwise.traces.fidelity import Stage, leave_out
+import polars as pl
 
-if TYPE_CHECKING:
-    import polars as pl
-
+from gangwise.traces.account import Stage, leave_out
 
 OFFSET = 600_000_000
 """Microseconds at which both traces begin; time 0 is before."""
@@ -51,7 +48,7 @@ class Codes:
 def leave_out_of(
     name: str, frame: pl.DataFrame, rules: Sequence[tuple[str, pl.Expr]], files: Sequence[str]
 ) -> tuple[pl.DataFrame, Stage]:
-    """:func:`~gangwise.traces.fidelity.leave_out` for rows with a ``place``, of several files."""
+    """:func:`~gangwise.traces.account.leave_out` for rows with a ``place``, of several files."""
     kept, stage = leave_out(name, frame.rename({"place": "row"}), rules)
     dropped = {
         f"{reason}; the row is of {files[place // ROWS]}": (count, place % ROWS)
@@ -71,8 +68,6 @@ class Order:
 
     def add(self, events: pl.DataFrame) -> None:
         """Look at the next rows, as they are in the files."""
-        import polars as pl
-
         time = _time()
         seen = events.select("part", "row", time=time).with_columns(
             before=pl.col("time").shift(1, fill_value=self._last)
@@ -128,8 +123,6 @@ class Lives:
         there), ``code`` (of that end), ``cpu mem`` (first given), ``changed`` (given differently
         later).
         """
-        import polars as pl
-
         while len(self._stack) > 1:
             self._merge()
         ended = pl.col("ended") // CODES
@@ -157,22 +150,16 @@ class Lives:
         )
 
     def _merge(self) -> None:
-        import polars as pl
-
         last, before = self._stack.pop(), self._stack.pop()
         self._stack.append(_combine(pl.concat([before, last]), self.keys))
 
 
 def _time() -> pl.Expr:
-    import polars as pl
-
     return pl.col("time").clip(upper_bound=NEVER).cast(pl.Int64)
 
 
 def _lift(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int) -> pl.DataFrame:
     """Every event as the summary of itself alone."""
-    import polars as pl
-
     time, event = pl.col("time"), pl.col("event")
     inside, submit = time <= end, event == codes.submit
     stop = event.is_in(list(codes.ends))
@@ -201,8 +188,6 @@ def _lift(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int) -> 
 
 def _combine(summaries: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """One summary per key."""
-    import polars as pl
-
     cpu, mem = pl.col("cpu"), pl.col("mem")
     differ = (cpu.min() != cpu.max()) | (mem.min() != mem.max())
     ordered = summaries.sort("asked", "cpu", "mem", nulls_last=True)

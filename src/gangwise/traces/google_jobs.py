@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from gangwise.traces.fidelity import Stage
+import polars as pl
+
+from gangwise.traces.account import Stage
 from gangwise.traces.google_events import OFFSET, ROWS, Codes, leave_out_of
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 THERE = 31
 """Instead of the code of an end, of what has not ended."""
@@ -48,8 +46,6 @@ def usable(
     list of str
         What a reader of a result must know.
     """
-    import polars as pl
-
     created, begin = pl.col("created"), window.begin
     late = begin > OFFSET
     why = [
@@ -100,7 +96,6 @@ def job_rows(
     It is there from its first task's arrival until its last task's end, whose kind is its status;
     of ends at the same microsecond, the one with the highest code.
     """
-    import polars as pl
 
     def seconds(time: pl.Expr) -> pl.Expr:
         return (time - window.begin).clip(lower_bound=0) / 1e6

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from gangwise.traces.fidelity import Stage
+import polars as pl
+
+from gangwise.traces.account import Stage
 from gangwise.traces.google_events import NEVER, ROWS, leave_out_of
 from gangwise.traces.trace import server_table
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 class Machines(NamedTuple):
@@ -47,8 +46,6 @@ def machines_of(
     files : sequence of str
         Names of the parts.
     """
-    import polars as pl
-
     cpu, mem, event = pl.col("cpu"), pl.col("mem"), pl.col("event")
     given = cpu.is_not_null() & mem.is_not_null()
     rows = events.with_columns(

@@ -7,19 +7,18 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Stage, period, reasons
+from gangwise.traces.account import Stage, reasons
+from gangwise.traces.fidelity import period
 from gangwise.traces.formats import Format, files_of, recognise
 from gangwise.traces.google_events import NEVER, OFFSET, Codes, Lives
 from gangwise.traces.google_jobs import Window, job_rows, usable
 from gangwise.traces.google_machines import Machines, no_machines
 from gangwise.traces.trace import Reader, Tables
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 UNITS = {"cpu": "NCU", "mem": "NMU", "gpu": "GPUs"}
 NORMALISED = (
@@ -172,8 +171,6 @@ class GoogleReader(Reader):
 
         After the part in which there is ``enough``, no other is read.
         """
-        import polars as pl
-
         files, before, part = self.source.files(table), len(self.files), 0
         for wanted, file in enumerate(files):
             number = NUMBER.search(file.name)
@@ -207,8 +204,6 @@ class GoogleReader(Reader):
 
     def _name(self, events: pl.DataFrame) -> None:
         """Enter the user of each job."""
-        import polars as pl
-
         named = events.filter(pl.col("user") != "").select(pl.col("job").cast(pl.Int64), "user")
         self._users = [pl.concat([*self._users, named]).group_by("job").agg(pl.col("user").min())]
 

@@ -36,7 +36,8 @@ from gangwise.approximation_jobs.workloads import load_of, paper_jobs, price_mac
 from gangwise.core.errors import TraceError
 from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import checked
-from gangwise.traces.fidelity import Fidelity, Stage
+from gangwise.traces.account import Stage
+from gangwise.traces.fidelity import Fidelity
 from gangwise.traces.jobs_settings import JobsSettings, MachineSettings
 from gangwise.traces.lifetimes import Window, lifetimes_of, outages_of
 from gangwise.traces.saved import fingerprint

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.account import Stage, reasons
 from gangwise.traces.blocks import Blocks
-from gangwise.traces.fidelity import Stage, reasons
 from gangwise.traces.text import ENOUGH_FOR_A_HEADER, read_text
 
 

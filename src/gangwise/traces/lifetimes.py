@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gangwise.approximation_jobs.processes import Outage
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Fidelity, leave_out, period
+from gangwise.traces.account import leave_out
+from gangwise.traces.fidelity import Fidelity, period
 from gangwise.traces.load import of_tables
 from gangwise.traces.trace import Tables
 
@@ -65,8 +67,6 @@ def lifetimes_of(tables: Tables, window: Window) -> Found:
     TraceError
         When there are none, or the window would have too many slots.
     """
-    import polars as pl
-
     base = of_tables(tables)
     if tables.jobs.is_empty():
         raise TraceError("there are no jobs in the files here")

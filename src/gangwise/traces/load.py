@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from gangwise.traces.fidelity import UNITS, Fidelity
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from gangwise.traces.trace import Tables
 
 
@@ -19,8 +18,6 @@ def device_totals(tables: Tables) -> dict[str, float]:
 
     Capacities that are not known count as none. Empty when there are no servers.
     """
-    import polars as pl
-
     servers = tables.servers
     if servers.is_empty():
         return {}
@@ -53,8 +50,6 @@ def implied_load(tables: Tables, first: float, last: float) -> dict[str, float]:
         Load by device type; device types that the cluster has none of are absent. Empty when there
         are no servers or no jobs.
     """
-    import polars as pl
-
     totals = device_totals(tables)
     if not totals or tables.jobs.is_empty():
         return {}
@@ -125,6 +120,4 @@ def of_tables(tables: Tables) -> Fidelity:
 
 
 def _timed() -> pl.Expr:
-    import polars as pl
-
     return pl.col("created").is_not_null() & pl.col("deleted").is_not_null()

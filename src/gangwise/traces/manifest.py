@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
+import polars as pl
+
 from gangwise.core.errors import StoreError, TraceError
 
 MANIFEST = "gangwise-trace.json"
@@ -154,8 +156,6 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     StoreError
         When it cannot be written.
     """
-    import polars as pl
-
     beside = path.with_name(path.name + ".unfinished")
     try:
         with beside.open("wb") as file:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from gangwise.core.errors import ScenarioError
 from gangwise.scenarios.opm import GoogleScenario
@@ -17,8 +18,6 @@ from gangwise.traces.speeds_workload import SpeedsTraceScenario
 from gangwise.traces.workload import TraceScenario
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from gangwise.core.contracts import Scenario
 
 
@@ -73,8 +72,6 @@ def outline(scenario: Scenario) -> Outline:
 
 
 def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Outline:
-    import polars as pl
-
     demand, s, problem = scenario.demand, scenario.settings, scenario.instance(0)
     base = problem.base if isinstance(scenario, TraceScenario) else problem.problem  # type: ignore[union-attr]  # each family has its own instance
     channels = base.channels
@@ -106,8 +103,6 @@ def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Outline:
 
 
 def _with_lifetimes(scenario: JobsTraceScenario | GoogleScenario) -> Outline:
-    import polars as pl
-
     workload: ReplayedLifetimes = scenario.workload
     a, d = workload.span
     away = scenario.outages if isinstance(scenario, JobsTraceScenario) else ()

@@ -29,9 +29,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.account import Stage, leave_out, reasons, refuse
 from gangwise.traces.csv_mapping import (
     NAME,
     NUMBERS,
@@ -41,15 +43,12 @@ from gangwise.traces.csv_mapping import (
     is_mapping,
     read_mapping,
 )
-from gangwise.traces.fidelity import Fidelity, Stage, leave_out, reasons, refuse
+from gangwise.traces.fidelity import Fidelity
 from gangwise.traces.load import of_tables
 from gangwise.traces.schema import Column, Schema
 from gangwise.traces.tables import read_table
 from gangwise.traces.text import first_lines, split_line
 from gangwise.traces.trace import Tables, server_table
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 class OwnCsv:
@@ -149,8 +148,6 @@ class OwnCsv:
 
     def _valued(self, frame: pl.DataFrame, what: str, given: Mapping[str, Mapped]) -> pl.DataFrame:
         """``row`` and the fields of the mapping."""
-        import polars as pl
-
         fields = [pl.col("row")]
         for key, held in given.items():
             fields.append(_value(key, held).alias(key))
@@ -194,8 +191,6 @@ def _stored(held: Mapped) -> str:
 
 
 def _value(key: str, held: Mapped) -> pl.Expr:
-    import polars as pl
-
     if held.value is not None:
         return pl.lit(float(held.value) if key in NUMBERS else str(held.value))
     if held.time:
@@ -209,8 +204,6 @@ def _rules(
     what: str, frame: pl.DataFrame, given: Mapping[str, Mapped]
 ) -> list[tuple[str, pl.Expr]]:
     """What makes a row of the mapped table bad."""
-    import polars as pl
-
     rules = [
         (f"{key} is not a time as in {held.time!r}", pl.col(key).is_null())
         for key, held in given.items()
@@ -231,8 +224,6 @@ def _rules(
 
 def _job_table(frame: pl.DataFrame) -> pl.DataFrame:
     """Jobs in seconds since the first creation."""
-    import polars as pl
-
     if "duration" in frame.columns:
         frame = frame.with_columns(deleted=pl.col("created") + pl.col("duration"))
     frame = _with_devices(frame)
@@ -250,8 +241,6 @@ def _job_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _server_table(frame: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     frame = _with_devices(frame)
     model = pl.col("model") if "model" in frame.columns else pl.lit("gpu")
     model = pl.when(pl.col("gpu") > 0).then(model).otherwise(pl.lit(""))
@@ -259,7 +248,5 @@ def _server_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_devices(frame: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     absent = [name for name in ("cpu", "mem", "gpu") if name not in frame.columns]
     return frame.with_columns(pl.lit(0.0).alias(name) for name in absent)

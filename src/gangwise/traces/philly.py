@@ -25,7 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.formats import Format, TableFile, all_files
@@ -35,10 +36,6 @@ from gangwise.traces.schema import Check, Column, Schema, value
 from gangwise.traces.source import Read, Source
 from gangwise.traces.text import header_of
 from gangwise.traces.trace import Reader, Tables, server_table
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 NAME = "philly"
 

@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from gangwise.traces.json_records import Account
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 TIME = "%Y-%m-%d %H:%M:%S"
 STATUSES = ("Pass", "Killed", "Failed")
@@ -73,8 +71,6 @@ class Jobs:
 
     def table(self) -> pl.DataFrame:
         """Jobs, in seconds since the first submission."""
-        import polars as pl
-
         times = ["created", "started", "deleted"]
         texts = dict.fromkeys(["name", "user", "status"], pl.String)
         numbers = dict.fromkeys(["gpu", *times], pl.Float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.demand import Demand
@@ -24,8 +25,6 @@ def tables_of(trace: Trace | Tables, recorded: bool) -> Tables:
     servers = getattr(trace, "servers", None)
     if not recorded or servers is None or (report := trace.fidelity()).jobs:
         return trace.scan()
-    import polars as pl
-
     no_jobs = pl.DataFrame(schema=dict.fromkeys(QUANTITIES, pl.Float64))
     return Tables(
         report.trace, servers(), no_jobs, report.stages, report.digests, report.notes, report.units
@@ -40,8 +39,6 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
     TraceError
         When none has.
     """
-    import polars as pl
-
     there = tables.servers.filter(pl.col("gpu") > 0)
     if there.is_empty():
         raise TraceError("no server here has GPUs, which the recorded workers requested")

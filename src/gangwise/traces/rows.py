@@ -10,17 +10,15 @@ lines are always taken one by one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from gangwise.traces.fidelity import first_reason
+import polars as pl
+
+from gangwise.traces.account import first_reason
 from gangwise.traces.json_lines import NOT_UTF8, texts_of
 from gangwise.traces.rules import Rules
 from gangwise.traces.schema import Schema
 from gangwise.traces.text import split_line
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 FEW = 1 << 16
 """Bytes of lines that are not halved further."""
@@ -56,8 +54,6 @@ class Rows:
 
     def read(self, data: bytes, rows: int, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good rows of a block, ``row`` and the columns; and ``row reason`` of the others."""
-        import polars as pl
-
         judged = self._judged(data, rows, line)
         good = [self._chosen(frame) for frame, _ in judged]
         return (
@@ -67,8 +63,6 @@ class Rows:
 
     def _chosen(self, frame: pl.DataFrame) -> pl.DataFrame:
         """``row`` and the columns, those as integers that can be."""
-        import polars as pl
-
         whole = [
             name
             for name in self._whole
@@ -101,8 +95,6 @@ class Rows:
 
     def _fast(self, data: bytes, rows: int) -> pl.DataFrame | None:
         """The columns, typed; None when anything about the lines is unusual."""
-        import polars as pl
-
         separator, width = self.schema.separator.encode(), self.layout.width
         if width == 1 or len(separator) != 1 or b'"' in data:
             return None
@@ -129,8 +121,6 @@ class Rows:
         return _with_integers(frame, self._whole)
 
     def _parsed(self, data: bytes, whole: Sequence[str]) -> pl.DataFrame | None:
-        import polars as pl
-
         types: dict[str, Any] = {str(place): pl.String for place in range(self.layout.width)}
         place = {c.name: str(self.layout.at[c.name]) for c in self.columns}
         for column in (c for c in self.columns if c.number):
@@ -156,8 +146,6 @@ class Rows:
 
     def _slow(self, data: bytes) -> pl.DataFrame:
         """The columns, typed, and ``broken``: why a line cannot be taken apart, else null."""
-        import polars as pl
-
         lines = data.decode("utf-8", errors="replace").split("\n")[:-1]
         frame = self._of_json(lines) if self.schema.json else self._of_fields(lines)
         numbers = [c for c in self.columns if c.number]
@@ -172,8 +160,6 @@ class Rows:
         return _with_integers(frame, self._whole)
 
     def _of_fields(self, lines: list[str]) -> pl.DataFrame:
-        import polars as pl
-
         if any('"' in line for line in lines):
             split = [split_line(line, self.schema.separator) for line in lines]
             fields = pl.Series("fields", split, dtype=pl.List(pl.String))
@@ -203,8 +189,6 @@ class Rows:
         )
 
     def _of_json(self, lines: list[str]) -> pl.DataFrame:
-        import polars as pl
-
         names = [column.name for column in self.columns]
         found = [texts_of(line, names) for line in lines]
         texts = pl.DataFrame(
@@ -220,15 +204,11 @@ def _integer(name: str) -> str:
 
 def _too_large(names: Sequence[str]) -> pl.Expr:
     """Whether a floating point number may not be the whole number that was written."""
-    import polars as pl
-
     return pl.any_horizontal(pl.col(names).abs().max() > EXACT)
 
 
 def _with_integers(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Complete the integers of whole columns from floating point numbers that are whole."""
-    import polars as pl
-
     for name in names:
         known = pl.lit(None, pl.Int64)
         if _integer(name) in frame.columns:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from gangwise.traces.fidelity import first_reason
+import polars as pl
+
+from gangwise.traces.account import first_reason
 from gangwise.traces.schema import Check, Column
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 class Rules:
@@ -29,8 +27,6 @@ class Rules:
 
     def judge(self, frame: pl.DataFrame, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good rows with their line numbers, and why each other row is refused."""
-        import polars as pl
-
         row = pl.int_range(line, line + len(frame), eager=True).alias("row")
         if "broken" not in frame.columns and frame.select(self._sound(frame)).item():
             nothing = pl.DataFrame(schema={"row": pl.Int64, "reason": pl.String})
@@ -44,8 +40,6 @@ class Rules:
 
     def _rules(self, frame: pl.DataFrame) -> list[tuple[str, pl.Expr]]:
         """What breaks the schema, in the order in which a reason is given."""
-        import polars as pl
-
         rules: list[tuple[str, pl.Expr]] = []
         taken_apart = "fault" in frame.columns
         for c in self.columns:
@@ -67,8 +61,6 @@ class Rules:
 
     def _sound(self, frame: pl.DataFrame) -> pl.Expr:
         """Whether no row at all breaks a rule, by as few passes as will do."""
-        import polars as pl
-
         sound = []
         for c in self.columns:
             value = pl.col(c.name)
@@ -94,8 +86,6 @@ def _come_again(texts: pl.Series) -> bool:
 
 
 def _number_rules(columns: Sequence[Column]) -> list[tuple[str, pl.Expr]]:
-    import polars as pl
-
     rules: list[tuple[str, pl.Expr]] = []
     for c in (column for column in columns if column.number):
         value = pl.col(c.name)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Stage
+from gangwise.traces.account import Stage
 from gangwise.traces.trace import Tables
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 MANIFEST = "tables.json"
 VERSION = 1
@@ -113,8 +110,6 @@ def load_tables(folder: Path) -> Tables:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    import polars as pl
-
     try:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import polars as pl
+import polars as pl
 
 
 def value(column: str) -> pl.Expr:
     """The value of a column, for the rule of a :class:`Check`."""
-    import polars as pl
-
     return pl.col(column)
 
 

@@ -22,19 +22,17 @@ the parts were.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Stage, leave_out, reasons, refuse
+from gangwise.traces.account import Stage, leave_out, reasons, refuse
 from gangwise.traces.manifest import manifest_of
 from gangwise.traces.slurm_json import is_sacct_json, read_sacct_json
 from gangwise.traces.slurm_listing import COMMAND, FORMAT, NAME, is_listing, read_listing
 from gangwise.traces.slurm_nodes import is_node_list, read_nodes
 from gangwise.traces.slurm_notation import Request, expand_nodes, request
 from gangwise.traces.trace import Reader, Tables, server_table
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 class SlurmSacct(Reader):
@@ -129,8 +127,6 @@ class SlurmSacct(Reader):
 
     def _requests(self, raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, Stage, list[str]]:
         """What each job asks for, each way of asking looked at once."""
-        import polars as pl
-
         first, second = ("req", "alloc") if self.tres == "requested" else ("alloc", "req")
         raw = raw.with_columns(
             asked=pl.when(pl.col(first) != "").then(first).otherwise(second),
@@ -216,8 +212,6 @@ def _files(path: Path) -> list[Path]:
 
 def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, Stage]:
     """Jobs whose times can be right."""
-    import polars as pl
-
     bad = [
         ("Submit is not a date that exists", pl.col("submit").is_null()),
         ("End is before Start", pl.col("end") < pl.col("start")),
@@ -239,8 +233,6 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
 
 def _relative(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     """Jobs in seconds since the first submission; those that have not ended last until the end."""
-    import polars as pl
-
     times = ["submit", "start", "end"]
     notes = []
     open_ended, waiting = jobs["end"].null_count(), jobs["start"].null_count()

@@ -8,13 +8,12 @@ of a job is the same in all: ids, times, TRES lists. A record without it is bad.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gangwise.traces.fidelity import Stage
+import polars as pl
+
+from gangwise.traces.account import Stage
 from gangwise.traces.json_records import Account, beginning, read_records
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def is_sacct_json(file: Path) -> bool:
@@ -27,8 +26,6 @@ def read_sacct_json(
     file: Path, strict: bool
 ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
     """Allocations of a JSON document, its stage, digest and notes."""
-    import polars as pl
-
     found = read_records(file, "jobs")
     account, rows, ids, steps = Account(file, strict), [], set(), 0
     for row, record in enumerate(found.records, 1):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.fidelity import Stage, leave_out
+from gangwise.traces.account import Stage, leave_out
 from gangwise.traces.formats import Format, TableFile
 from gangwise.traces.json_records import beginning
 from gangwise.traces.schema import Column, Schema
 from gangwise.traces.slurm_notation import seconds_of
 from gangwise.traces.source import Source
 from gangwise.traces.text import split_line
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 NAME = "slurm-sacct"
 COMMAND = (
@@ -76,8 +73,6 @@ def read_listing(
     file: Path, strict: bool
 ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str]]:
     """Allocations of a text listing, as published or converted, and the stages of it."""
-    import polars as pl
-
     source = Source(file, FORMAT, strict=strict)
     if source.converted is None:
         _check(file)
@@ -141,8 +136,6 @@ def _check(file: Path) -> None:
 
 def _seconds(column: str) -> pl.Expr:
     """Seconds since 1970 of a local time, as if it were UTC, or of seconds since 1970."""
-    import polars as pl
-
     time = pl.col(column).str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="ms")
     number = pl.col(column).cast(pl.Float64, strict=False)
     return pl.coalesce(time.dt.epoch("s").cast(pl.Float64), pl.when(number > 0).then(number))

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gangwise.traces.fidelity import Stage
+import polars as pl
+
+from gangwise.traces.account import Stage
 from gangwise.traces.json_records import Account, beginning
 from gangwise.traces.text import read_text, split_lines
 from gangwise.traces.trace import server_table
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def is_node_list(file: Path) -> bool:

@@ -11,18 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.account import Stage
 from gangwise.traces.converted import Converted, converted
-from gangwise.traces.fidelity import Stage
 from gangwise.traces.formats import Format, TableFile, files_of, has_usual_name, reads_as
 from gangwise.traces.tables import Reading
 from gangwise.traces.text import first_lines
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 PART = re.compile(r"part-(\d+)-of-(\d+)\.")
 
@@ -158,8 +156,6 @@ class Source:
             When there is no file of it, or it cannot be read; with ``strict``, at the first bad
             row.
         """
-        import polars as pl
-
         rows, frames = 0, []
         batches = self.batches(table, columns)
         for frame in batches:
@@ -203,8 +199,6 @@ class Source:
         return Reading(file, schema, others=others, strict=self.strict, **how)
 
     def _published(self, table: str, files: list[Path], to: Batches) -> Iterator[pl.DataFrame]:
-        import polars as pl
-
         for number, file in enumerate(files):
             reading, kept, before = self.reading(table, file), 0, to.unpacked
             for batch in reading:

@@ -25,9 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.account import Stage, reasons
 from gangwise.traces.demand import Demand
 from gangwise.traces.devices import QUANTITIES
-from gangwise.traces.fidelity import Stage, period, reasons
+from gangwise.traces.fidelity import period
 from gangwise.traces.fitting import fits, fits_somewhere, sample_servers, stated_servers
 from gangwise.traces.grouping import Grouping, group_jobs
 from gangwise.traces.load import device_totals, implied_load, of_tables

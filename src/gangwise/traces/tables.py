@@ -12,17 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.account import reasons
 from gangwise.traces.blocks import Block, Blocks
-from gangwise.traces.fidelity import reasons
 from gangwise.traces.rows import Layout, Rows
 from gangwise.traces.schema import Schema
 from gangwise.traces.text import complain, split_line
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 class Dropped(NamedTuple):
@@ -170,8 +169,6 @@ class Reading:
         return Block(data[end:], block.rows - 1, line + 1, False)
 
     def _batch(self, rows: Block) -> pl.DataFrame:
-        import polars as pl
-
         assert self._rows is not None  # the first block opens the file
         good, bad = self._rows.read(rows.data, rows.rows, rows.line)
         self.read += len(good) + len(bad)
@@ -193,8 +190,6 @@ class Reading:
 
     def _new(self, values: pl.Series) -> pl.Series:
         """Which values were not there before."""
-        import polars as pl
-
         new = []
         for value in values.to_list():
             new.append(value not in self.seen)
@@ -284,8 +279,6 @@ def read_table(
     1 row such as 4 the number of fields is not that of the columns
     1 row such as 5 sn was used before
     """
-    import polars as pl
-
     reading = Reading(path, schema, others=others, strict=strict)
     frames = []
     for batch in reading:

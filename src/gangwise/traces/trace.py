@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
-from gangwise.traces.fidelity import UNITS, Fidelity, Stage
+import polars as pl
+
+from gangwise.traces.account import Stage
+from gangwise.traces.fidelity import UNITS, Fidelity
 from gangwise.traces.formats import Format, files_of, recognise
 from gangwise.traces.load import of_tables
 from gangwise.traces.source import Source
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,6 @@ class Tables:
 
 def server_table(rows: Iterable[tuple[Any, ...]] = ()) -> pl.DataFrame:
     """:attr:`Tables.servers` from tuples in the order of its columns; of no servers by default."""
-    import polars as pl
-
     text, number = pl.String, pl.Float64
     columns = {
         "row": pl.Int64,

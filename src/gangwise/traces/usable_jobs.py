@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.account import Stage, leave_out, reasons
 from gangwise.traces.devices import QUANTITIES
-from gangwise.traces.fidelity import Stage, leave_out, reasons
 from gangwise.traces.trace import Tables
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 Ints = npt.NDArray[np.int64]
 
@@ -36,8 +31,6 @@ def known_jobs(tables: Tables) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     TraceError
         When no row is left.
     """
-    import polars as pl
-
     unknown = [
         (f"its request of {name} is not known", pl.col(name).is_null()) for name in QUANTITIES
     ]

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.account import Stage, leave_out, reasons
 from gangwise.traces.alibaba_v2018.names import LONGEST, after, edges_of
 from gangwise.traces.dag import Dag
-from gangwise.traces.fidelity import Stage, leave_out, reasons
 from gangwise.traces.source import Read
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def batch_jobs(
@@ -28,8 +25,6 @@ def batch_jobs(
     TraceError
         When no row can be used; with ``strict``, when a task waits for itself.
     """
-    import polars as pl
-
     frame = read.frame.with_row_index("at")
     rules = unusable(
         frame, statuses, "instance_num", ("plan_cpu", "plan_mem"), ("start_time", "end_time")
@@ -90,8 +85,6 @@ def unusable(
     count, requests, times : str and sequences of str
         The columns of these.
     """
-    import polars as pl
-
     others = sorted(set(frame["status"].unique()) - set(statuses))
     rules = [(f"status is {other}", pl.col("status") == other) for other in others]
     rules += [(f"{name} is empty", pl.col(name).is_null()) for name in (count, *requests)]
@@ -105,8 +98,6 @@ def unusable(
 
 def _graph(frame: pl.DataFrame, kept: pl.DataFrame) -> tuple[Dag, Mapping[str, int]]:
     """Precedence between the rows that are kept."""
-    import polars as pl
-
     used = np.zeros(len(frame), dtype=bool)
     used[kept["at"].to_numpy()] = True
     tasks = frame.select(job="job_name", name="task_name", used=pl.Series(used))

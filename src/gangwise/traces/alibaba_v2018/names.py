@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import polars as pl
+import polars as pl
 
+if TYPE_CHECKING:
     from gangwise.traces.dag import Dag
 
 
@@ -48,8 +48,6 @@ def edges_of(tasks: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int]]:
     >>> edges.rows()
     [(0, 1), (0, 2), (2, 1)]
     """
-    import polars as pl
-
     name, used = pl.col("name"), pl.col("used")
     named = tasks.select(
         "job",
@@ -88,8 +86,6 @@ def edges_of(tasks: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int]]:
 
 def after(names: pl.Series, dag: Dag) -> pl.Series:
     """Names of the parents of each task, in the order of their rows, joined by ``|``."""
-    import polars as pl
-
     edges = pl.DataFrame({"child": dag.child, "name": names.gather(dag.parent)})
     joined = edges.group_by("child", maintain_order=True).agg(pl.col("name").str.join("|"))
     tasks = pl.DataFrame({"child": pl.arange(len(names), dtype=pl.Int64, eager=True)})

@@ -22,19 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.account import Stage, leave_out
 from gangwise.traces.alibaba_v2018.batch import batch_jobs
 from gangwise.traces.alibaba_v2018.schemas import FORMAT, PERCENTAGES
-from gangwise.traces.fidelity import Stage, leave_out
 from gangwise.traces.source import Read
 from gangwise.traces.text import named
 from gangwise.traces.trace import Reader, Tables, server_table
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 WORKLOADS = {
     "batch": ("batch_task",),
@@ -112,8 +110,6 @@ class AlibabaV2018(Reader):
 
     def usage(self, table: str = "machine_usage") -> Usage:
         """Measured load of ``machine_usage`` or ``container_usage``, over time."""
-        import polars as pl
-
         read = self.source.read(table)
         invalid, columns = {}, {}
         for name in (name for name in PERCENTAGES if name in read.frame.columns):
@@ -129,8 +125,6 @@ class AlibabaV2018(Reader):
         return Usage(frame, invalid, read.stages)
 
     def _read(self) -> Tables:
-        import polars as pl
-
         self._refuse_v2017()
         servers, events = server_table(), None
         jobs: list[pl.DataFrame] = []
@@ -180,8 +174,6 @@ class AlibabaV2018(Reader):
 
 def _machines(read: Read) -> tuple[pl.DataFrame, pl.DataFrame, Stage]:
     """Servers, and when they come and go, from a log of states."""
-    import polars as pl
-
     up = pl.col("status") == "USING"
     log = read.frame.sort("time_stamp", "part", "row").with_columns(up=up)
     last = log.filter("up").group_by("machine_id", maintain_order=True).last().sort("row")
@@ -198,8 +190,6 @@ def _machines(read: Read) -> tuple[pl.DataFrame, pl.DataFrame, Stage]:
 
 def _containers(read: Read) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """A job per container, from its first row to the row that says ``stopped``, if its last."""
-    import polars as pl
-
     log = read.frame.sort("time_stamp", "part", "row")
     end = pl.lit(float(log["time_stamp"].to_numpy().max()))
     asked = pl.struct("cpu_request", "mem_size")

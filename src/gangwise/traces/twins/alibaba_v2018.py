@@ -11,10 +11,11 @@ and little of arrivals.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gangwise.core.errors import ScenarioError
 from gangwise.traces.twins.calibration import (
@@ -27,10 +28,6 @@ from gangwise.traces.twins.calibration import (
     Shape,
     typical,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 NAME = "alibaba-v2018"
 MACHINES = (Kind(4033, "", 96, 100),)
@@ -321,8 +318,6 @@ def requests(
     rng: np.random.Generator, created: Floats, *, sizes: str = "published"
 ) -> pl.DataFrame:
     """Tasks of jobs, some of them after others; rows of a job are numbered from 0."""
-    import polars as pl
-
     if sizes not in SIZES:
         raise ScenarioError(f"sizes is {sizes!r}; choose among {', '.join(SIZES)}")
     rows = SIZES[sizes].draw(rng, len(created), whole=True).astype(np.int64)
@@ -373,8 +368,6 @@ def _precedence(
     The parents of a row are drawn among those before it, each once; of chained rows the first is
     the row just before it.
     """
-    import polars as pl
-
     child = np.repeat(np.arange(len(number)), parents)
     back = np.floor(rng.random(len(child)) * number[child]).astype(np.int64)
     first = np.diff(child, prepend=-1) > 0

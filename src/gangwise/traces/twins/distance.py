@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from gangwise.traces.trace import Tables
 
 
@@ -132,8 +131,6 @@ def _of_numbers(first: Floats, second: Floats) -> Apart:
 
 def _arrivals(tables: Tables, skip: float) -> Floats:
     """Times at which jobs were created, ascending; a job is created with its first row."""
-    import polars as pl
-
     jobs = tables.jobs.filter(pl.col("created").is_not_null())
     if "job" in jobs.columns:
         jobs = jobs.group_by("job").agg(pl.col("created").min())
@@ -142,8 +139,6 @@ def _arrivals(tables: Tables, skip: float) -> Floats:
 
 
 def _numbers(tables: Tables, skip: float) -> dict[str, Floats]:
-    import polars as pl
-
     jobs = tables.jobs
     if jobs.is_empty():
         return {}
@@ -179,8 +174,6 @@ def _numbers(tables: Tables, skip: float) -> dict[str, Floats]:
 
 
 def _categories(tables: Tables, skip: float) -> dict[str, dict[str, float]]:
-    import polars as pl
-
     found = {}
     if not tables.jobs.is_empty():
         times = _arrivals(tables, skip)

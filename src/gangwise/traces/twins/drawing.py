@@ -6,19 +6,16 @@ import hashlib
 import math
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.simulation import Streams
-from gangwise.traces.fidelity import Stage
+from gangwise.traces.account import Stage
 from gangwise.traces.trace import Tables
 from gangwise.traces.twins.calibration import DAY, Calibration, servers_of
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 NAMES = ("alibaba-gpu-v2020", "alibaba-gpu-v2023", "alibaba-v2018", "google-2011")
 MOST_JOBS = 20_000_000
@@ -152,8 +149,6 @@ def _sensible(name: str, seed: int, servers: int, days: float, jobs_per_day: flo
 
 def _finish(rows: pl.DataFrame, end: float, whole: bool) -> pl.DataFrame:
     """Rows as a loader gives them: jobs that are still there end with the trace."""
-    import polars as pl
-
     if whole:  # a row may start long after its job, yet before the end
         start = pl.min_horizontal(pl.col("created").floor(), pl.lit(end - 1.0))
         rows = rows.with_columns(created=start.clip(lower_bound=0.0))

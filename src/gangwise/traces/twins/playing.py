@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gangwise.core.errors import ScenarioError, TraceError
-from gangwise.traces.fidelity import Stage
+from gangwise.traces.account import Stage
 from gangwise.traces.trace import Tables, name_of
 from gangwise.traces.twins.drawing import calibration, digest, twin
 
