@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from gangwise.traces.account import Stage
-from gangwise.traces.fidelity import UNITS
-from gangwise.traces.trace import Tables
+from gangwise.traces.io.account import Stage
+from gangwise.traces.tables import UNITS, Tables
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "deleted")
 

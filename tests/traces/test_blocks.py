@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.blocks import Blocks
-from gangwise.traces.text import first_lines
+from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.io.text import first_lines
 
 
 def tar(*members, packed=True) -> bytes:
@@ -82,7 +82,7 @@ def test_members_of_an_archive_follow_one_another(tmp_path):
 
 
 def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("gangwise.traces.blocks.LONGEST_LINE", 1000)
+    monkeypatch.setattr("gangwise.traces.io.blocks.LONGEST_LINE", 1000)
     file = tmp_path / "x"
     file.write_bytes(b"a,b\n" + b"x" * 5000)
     with pytest.raises(TraceError, match=r"row 2: the line is longer than"):

@@ -12,8 +12,7 @@ import pytest
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
 from gangwise.scenarios.opm import GoogleScenario
 from gangwise.traces import open_trace
-from gangwise.traces.google_2011 import Google2011
-from gangwise.traces.google_2011_jobs import GoogleJobEvents
+from gangwise.traces.formats.google_2011 import Google2011, GoogleJobEvents
 
 SUBMIT, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST = range(7)
 END = 2**63 - 1

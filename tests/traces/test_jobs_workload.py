@@ -14,7 +14,7 @@ from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem
 from gangwise.approximation_jobs.processes import IidRates, Outage, PoissonJobs
 from gangwise.traces import open_trace
-from gangwise.traces.jobs_workload import JobsTraceScenario
+from gangwise.traces.slots.approximation_jobs import JobsTraceScenario
 
 from . import test_google_2011_tasks as google
 from .made import tables

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from gangwise import TraceError
 from gangwise.cli import app
 from gangwise.traces import open_trace
-from gangwise.traces.own_csv import OwnCsv
+from gangwise.traces.formats.own_csv import OwnCsv
 
 MAPPING = """
 trace = "csv"

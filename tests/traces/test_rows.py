@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces import rows as parsing
-from gangwise.traces.blocks import Blocks
-from gangwise.traces.schema import Check, Column, Schema, value
-from gangwise.traces.tables import Reading, read_table
+from gangwise.traces.io import reading as parsing
+from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.io.reading import Reading, read_table
+from gangwise.traces.io.schema import Check, Column, Schema, value
 from tests.reference import traces as reference
 
 COLUMNS = (

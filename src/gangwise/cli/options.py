@@ -90,7 +90,7 @@ def open_target(
     family: str | None = None,
 ) -> Scenario:
     """The scenario that a target names: registered, a scenario file, or the files of a trace."""
-    from gangwise.traces.csv_mapping import is_mapping
+    from gangwise.traces.formats.own_csv import is_mapping
 
     given = settings_of(settings, family)
     if (target is None) == (trace is None):

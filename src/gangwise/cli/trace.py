@@ -62,7 +62,7 @@ def inspect_command(
     as_json: Json = False,
 ) -> None:
     """Which trace it is, its tables, rows and load, what is missing and what was left out."""
-    from gangwise.traces.inspecting import inspect
+    from gangwise.traces.inspect import inspect
 
     with reading_bar("reading") as tell:
         found = inspect(
@@ -112,7 +112,7 @@ def convert_command(
 
 def list_command(as_json: Json = False) -> None:
     """Every trace format: what it is, where it is published, and its tables."""
-    from gangwise.traces.known import described
+    from gangwise.traces.registered import described
 
     found = described()
     if as_json:
@@ -227,7 +227,7 @@ def workload_command(
 ) -> None:
     """What a trace becomes: job types, channels, arrivals per slot, lifetimes and load."""
     from gangwise.traces import open_trace
-    from gangwise.traces.outline import outline
+    from gangwise.traces.slots.outline import outline
 
     given = settings_of(settings, family)
     scenario = open_trace(path, **given)
@@ -238,7 +238,7 @@ def workload_command(
         _show(found.to_dict())
         print(scenario.fidelity())  # type: ignore[attr-defined]  # every scenario of a trace has one
     if out is not None:
-        from gangwise.traces.outline import write_outline
+        from gangwise.traces.slots.outline import write_outline
 
         try:
             written = write_outline(scenario, found, path, given, out)

@@ -54,9 +54,13 @@ from gangwise.scenarios.drawing import (
     draw_gangs,
     require_range,
 )
-from gangwise.traces.gavel_throughputs import GavelThroughputs
-from gangwise.traces.measured_speeds import pooled_instance, relative_throughput, scarce, some_of
-from gangwise.traces.mini_batch_time import MiniBatchTime
+from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
+from gangwise.traces.slots.fluctuating_speeds import (
+    pooled_instance,
+    relative_throughput,
+    scarce,
+    some_of,
+)
 
 DEVICES = ("cpu", "mem", "gpu")
 

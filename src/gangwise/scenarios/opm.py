@@ -15,7 +15,7 @@ that the rates are generated for, so that a slot is 0.72 s; a job arrives in the
 submitted in, and its deadline is the first slot that begins after its end, one slot later at least.
 *Budgets* are of the lifetime that is left in the window, for jobs that outlast it.
 
-:mod:`gangwise.traces.jobs_workload` makes the same of any trace.
+:mod:`gangwise.traces.slots.approximation_jobs` makes the same of any trace.
 
 The setting of Theorem 2, Theorem 3 and Corollary 1: the optimum is known, budgets are not kept.
 
@@ -42,10 +42,10 @@ from gangwise.approximation_jobs.workloads import SyntheticJobs, price_machines
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import DrawnScenario, checked
-from gangwise.traces.fidelity import Fidelity
-from gangwise.traces.google_2011_jobs import GoogleJobEvents
-from gangwise.traces.jobs_settings import MachineSettings
-from gangwise.traces.jobs_workload import ReplayedLifetimes
+from gangwise.traces.formats.google_2011 import GoogleJobEvents
+from gangwise.traces.slots.approximation_jobs import ReplayedLifetimes
+from gangwise.traces.slots.settings import MachineSettings
+from gangwise.traces.tables import Fidelity
 
 
 class OPMSettings(BaseModel):
@@ -173,7 +173,7 @@ class GoogleScenario:
             if not s.folder:
                 raise ScenarioError(
                     f"scenario {name!r} needs folder=, where the parts of job_events are; see "
-                    "gangwise.traces.google_2011 for where to get them"
+                    "gangwise.traces.formats.google_2011 for where to get them"
                 )
             trace = GoogleJobEvents(Path(s.folder), hours=s.hours, present=s.present)
         self.trace, found = trace, trace.lifetimes()

@@ -18,16 +18,21 @@ from typing import Any
 import polars as pl
 
 from gangwise.core.errors import StoreError, TraceError
-from gangwise.traces import blocks as cut
-from gangwise.traces.account import Stage, reason_lines, reasons_plain
-from gangwise.traces.blocks import Blocks
-from gangwise.traces.converted import stages_of
-from gangwise.traces.formats import Format, all_files
-from gangwise.traces.known import WITHOUT_SCHEMA
-from gangwise.traces.manifest import MANIFEST, Chunk, Manifest, SourceFile, write_whole
-from gangwise.traces.opening import reader_of, without_reader
-from gangwise.traces.source import Source
-from gangwise.traces.tables import Dropped
+from gangwise.traces.format import (
+    MANIFEST,
+    Chunk,
+    Format,
+    Manifest,
+    SourceFile,
+    all_files,
+    write_whole,
+)
+from gangwise.traces.io import blocks as cut
+from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
+from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.io.reading import Dropped
+from gangwise.traces.registered import WITHOUT_SCHEMA, reader_of, without_reader
+from gangwise.traces.source import Source, stages_of
 
 CHUNK_ROWS = 1_000_000
 CHUNK_BYTES = 256 << 20
@@ -127,8 +132,8 @@ def convert(
     Examples
     --------
     >>> import tempfile
-    >>> from gangwise.traces.formats import TableFile
-    >>> from gangwise.traces.schema import Column, Schema
+    >>> from gangwise.traces.format import TableFile
+    >>> from gangwise.traces.io.schema import Column, Schema
     >>> nodes = Schema("node list", (Column("sn", number=False), Column("gpu", whole=True)))
     >>> form = Format("small", "A small trace", "", "", (TableFile("nodes", nodes),))
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -57,7 +57,7 @@ class Dag:
 
     @classmethod
     def of_jobs(cls, jobs: pl.DataFrame) -> Dag:
-        """The graph of :attr:`~gangwise.traces.trace.Tables.jobs`; task i is its row i.
+        """The graph of :attr:`~gangwise.traces.tables.Tables.jobs`; task i is its row i.
 
         Raises
         ------

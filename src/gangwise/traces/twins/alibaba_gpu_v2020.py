@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from gangwise.traces.fidelity import UNITS
+from gangwise.traces.tables import UNITS
 from gangwise.traces.twins.calibration import Arrivals, Calibration, Floats, Kind, choose
 
 NAME = "alibaba-gpu-v2020"

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.errors import ScenarioError
-from gangwise.traces.fidelity import UNITS
+from gangwise.traces.tables import UNITS
 from gangwise.traces.twins.calibration import (
     Arrivals,
     Calibration,
