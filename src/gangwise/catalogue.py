@@ -330,7 +330,7 @@ register(
 register(
     "scenario",
     "opm-google-v1",
-    "gangwise.scenarios.opm:GoogleScenario",
+    "gangwise.traces.slots.approximation_jobs:GoogleScenario",
     "jobs of Google ClusterData 2011 on 1000 machines; needs folder=",
     "approximation_jobs",
 )

@@ -13,8 +13,8 @@ from gangwise import ScenarioError, TraceError, create_policy, create_scenario, 
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem
 from gangwise.approximation_jobs.processes import IidRates, Outage, PoissonJobs
-from gangwise.traces import open_trace
 from gangwise.traces.slots.approximation_jobs import JobsTraceScenario
+from gangwise.traces.slots.opening import open_trace
 
 from . import test_google_2011_tasks as google
 from .made import tables

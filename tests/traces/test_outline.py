@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
 from gangwise.cli import app
 from gangwise.scenarios.files import read_scenario
-from gangwise.traces import open_trace
-from gangwise.traces.slots.outline import outline, write_outline
+from gangwise.traces.slots.opening import open_trace, outline, write_outline
 from gangwise.traces.tables import SAVED as MANIFEST
 from gangwise.traces.tables import load_tables, save_tables
 

@@ -103,7 +103,7 @@ def open_target(
         return read_scenario(path, given)
     files = path.exists() or "/" in named or named.endswith((".csv", ".gz"))
     if trace is not None or files or named.startswith("twin:"):
-        from gangwise.traces import open_trace
+        from gangwise.traces.slots.opening import open_trace
 
         traced: Scenario = open_trace(path, **given)
         return traced

@@ -50,7 +50,7 @@ class Source:
 def _scenario(source: Source) -> Scenario:
     settings = json.loads(source.settings)
     if source.trace:
-        from gangwise.traces import open_trace
+        from gangwise.traces.slots.opening import open_trace
 
         return open_trace(source.name, **settings)
     if source.name.endswith(".toml"):

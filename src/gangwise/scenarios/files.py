@@ -12,7 +12,7 @@ or
 .. code-block:: toml
 
     trace = "traces/august"             # files of a trace; a path from this file on
-    family = "fluctuating_speeds"       # see gangwise.traces.open_trace
+    family = "fluctuating_speeds"       # see gangwise.traces.slots.opening.open_trace
 
     [settings]
     slot = "10m"
@@ -227,7 +227,7 @@ def _require(content: dict[str, Any], **kinds: type) -> None:
 
 
 def _of_trace(path: Path, content: dict[str, Any], settings: dict[str, Any]) -> Scenario:
-    from gangwise.traces import open_trace
+    from gangwise.traces.slots.opening import open_trace
 
     known = ["trace", "format", "family", "settings"]
     for entry in set(content) - set(known):

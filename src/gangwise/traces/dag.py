@@ -12,12 +12,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import TraceError
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 class Dag:
@@ -105,9 +104,6 @@ class Dag:
 
         Circles that share a task have one number.
         """
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         stuck = np.flatnonzero(self.level < 0)
         place = np.full(self.tasks, -1, np.int64)
         place[stuck] = np.arange(stuck.size)

@@ -1,15 +1,12 @@
 """What a trace format is: where it is published, which tables it has, and what their files hold.
 
 Files are recognised by what is in them, not by what they are called: a file is a table's if its
-first lines read as rows of the table's schema.
+first lines read as rows of the table's schema. For a file that is none, :func:`nearest` says which
+table it has most of, and what speaks against it.
 
-What a converted trace holds: its chunks, the files they come from, and every row's account.
-
-A converted trace is a folder with ``gangwise-trace.json`` and, for each table, a folder of chunks,
-``TABLE/part-NNNNN.parquet``. The manifest is replaced whole after every chunk, so that it never
-names a chunk that is not complete.
-
-Why a file is not a table: for files that nothing recognises, and those taken for another.
+A converted trace is a folder with ``gangwise-trace.json``, its :class:`Manifest`, and, for each
+table, a folder of chunks, ``TABLE/part-NNNNN.parquet``. The manifest is replaced whole after every
+chunk, so that it never names a chunk that is not complete.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What is at a path: which trace, which tables, what of it can be used, and what is missing.
-
-What an inspection of a path finds: traces, tables, rows, and files that are nothing known.
-"""
+"""Inspecting a path: which trace it is, which tables, what of it can be used, what is missing."""
 
 from __future__ import annotations
 
@@ -28,10 +25,10 @@ from gangwise.traces.io.blocks import Blocks
 from gangwise.traces.io.text import first_lines
 from gangwise.traces.registered import (
     WITHOUT_SCHEMA,
-    KnownTrace,
-    known_traces,
+    RegisteredTrace,
     open_reader,
     open_tables,
+    registered_traces,
     without_reader,
 )
 from gangwise.traces.source import Converted, Source, stages_of
@@ -297,7 +294,7 @@ def inspect(
         return Inspection(path, kind, True, (ready,), ())
     if not path.exists():
         raise TraceError("there is no such file or directory", path)
-    known = known_traces()
+    known = registered_traces()
     folder = path.parent if path.name == MANIFEST else path
     manifest = manifest_of(folder) if folder.is_dir() else None
     if manifest is not None:
@@ -341,7 +338,7 @@ class _Report:
         self.path, self.strict, self.everything, self.knobs = path, strict, everything, knobs
         self.total, self.progress, self.done = total, progress, 0
 
-    def trace(self, trace: KnownTrace, found: Sequence[_Found]) -> FoundTrace:
+    def trace(self, trace: RegisteredTrace, found: Sequence[_Found]) -> FoundTrace:
         files = [self._file(trace, item) for item in found]
         here = {item.name for item in found}
         form = trace.form
@@ -361,7 +358,7 @@ class _Report:
             fidelity, problem = _fidelity(trace, alone, self.strict, self.knobs)
         return _found(trace, files, missing, fidelity, problem)
 
-    def _file(self, trace: KnownTrace, item: _Found) -> FoundFile:
+    def _file(self, trace: RegisteredTrace, item: _Found) -> FoundFile:
         stored = item.file.stat().st_size
         name = item.file.name if item.file == self.path else str(item.file.relative_to(self.path))
         if item.table is None:
@@ -402,7 +399,9 @@ class _Report:
         )
 
 
-def _tables_of(file: Path, known: Sequence[KnownTrace]) -> list[tuple[str, TableFile | None, str]]:
+def _tables_of(
+    file: Path, known: Sequence[RegisteredTrace]
+) -> list[tuple[str, TableFile | None, str]]:
     """What a file could be: trace, table and its name."""
     for other in WITHOUT_SCHEMA:
         if other.fits(file):
@@ -416,13 +415,13 @@ def _tables_of(file: Path, known: Sequence[KnownTrace]) -> list[tuple[str, Table
 def _unlike(item: _Found, form: Format) -> Iterable[str]:
     """Tables of the same name of other traces, and why the file is not theirs."""
     lines = first_lines(item.file)
-    for other in (trace.form for trace in known_traces()):
+    for other in (trace.form for trace in registered_traces()):
         for table in other.tables if other is not None and other.name != form.name else ():
             if table.name == item.name and (why := likeness(table.schema, lines).why):
                 yield f"{other.name} {table.name}: {why}"  # type: ignore[union-attr]  # it has tables
 
 
-def _unknown(file: Path, path: Path, known: Sequence[KnownTrace]) -> UnknownFile:
+def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> UnknownFile:
     name = file.name if file == path else str(file.relative_to(path))
     try:
         for _ in zip(range(1), Blocks(file)):
@@ -441,7 +440,7 @@ def _unknown(file: Path, path: Path, known: Sequence[KnownTrace]) -> UnknownFile
 
 
 def _fidelity(
-    trace: KnownTrace, path: Path, strict: bool, knobs: dict[str, Any]
+    trace: RegisteredTrace, path: Path, strict: bool, knobs: dict[str, Any]
 ) -> tuple[Fidelity | None, str]:
     """What the reader makes of it, or why it makes nothing."""
     try:
@@ -455,7 +454,7 @@ def _fidelity(
 def _converted(
     folder: Path,
     manifest: Manifest,
-    trace: KnownTrace,
+    trace: RegisteredTrace,
     strict: bool,
     everything: bool,
     knobs: dict[str, Any],
@@ -509,7 +508,7 @@ def _converted(
 
 
 def _found(
-    trace: KnownTrace,
+    trace: RegisteredTrace,
     files: Sequence[FoundFile],
     missing: Sequence[MissingTable],
     fidelity: Fidelity | None,

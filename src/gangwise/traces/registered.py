@@ -1,114 +1,24 @@
-"""From a path to the reader of its format, and to a scenario of a family.
-
-The traces that are registered, and their tables: those of their formats, and a few more.
-"""
+"""The trace formats that are registered: from a path to the reader of its format and its tables."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.registry import entries
-from gangwise.traces.format import Format
+from gangwise.traces.format import Format, files_of, recognise
 from gangwise.traces.formats.philly import is_job_log
 from gangwise.traces.formats.slurm import is_sacct_json
 from gangwise.traces.formats.slurm_notation import is_node_list
+from gangwise.traces.io.text import header_of
+from gangwise.traces.tables import SAVED, Tables, Trace, load_tables
+from gangwise.traces.twins.drawing import arguments, open_twin
 
-if TYPE_CHECKING:
-    from gangwise.core.contracts import Scenario
-    from gangwise.traces.tables import Tables, Trace
-
-
-FAMILIES: Mapping[str, str] = {
-    "gain_overhead": "gangwise.traces.slots.gain_overhead:TraceScenario",
-    "fluctuating_speeds": "gangwise.traces.slots.fluctuating_speeds:SpeedsTraceScenario",
-    "approximation_jobs": "gangwise.traces.slots.approximation_jobs:JobsTraceScenario",
-}
-"""Families that a trace can be played in, and the scenario of each."""
 TWIN = "twin:"
 """How the name of a synthetic twin begins, where a path is expected."""
-
-
-def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: Any) -> Scenario:
-    r"""A scenario from the files of a trace, whose format is recognised.
-
-    A reader may say what it builds by a function ``scenario(reader, **settings)`` of its own, in
-    the family that it names as ``FAMILY``.
-
-    Parameters
-    ----------
-    path : path
-        A directory with the files of a trace, or one of them; or tables that were saved by
-        :func:`~gangwise.traces.tables.save_tables`;
-        or ``twin:NAME`` for a synthetic twin, see :mod:`gangwise.traces.twins`.
-    trace : str
-        The registered name of the format, when it is not to be recognised.
-    family : str
-        ``gain_overhead``, ``fluctuating_speeds`` or ``approximation_jobs``; that of the reader when
-        empty, or else ``gain_overhead``.
-    **knobs
-        Arguments of the reader (such as ``nodes``, ``pods``, ``strict``), or of the twin (its seed
-        as ``twin_seed``); ``complete="servers"`` or ``"jobs"``, to take from the twin what the
-        files have none of; and settings of the scenario:
-        :class:`~gangwise.traces.slots.settings.Settings`,
-        :class:`~gangwise.traces.slots.settings.SpeedsSettings` or
-        :class:`~gangwise.traces.slots.settings.JobsSettings`, unless the reader builds another.
-
-    Raises
-    ------
-    TraceError
-        When nothing is recognised: says what was looked for and what was found.
-    UnknownName
-        For a format, family or setting that does not exist.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     nodes, pods = Path(folder, "nodes.csv"), Path(folder, "pods.csv")
-    ...     size = nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,8000,16384,2,T4\n")
-    ...     size = pods.write_text(
-    ...         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n"
-    ...         "p,4000,4096,1,500,,0,60\n"
-    ...         "q,4000,4096,1,500,,7200,7260\n"
-    ...     )
-    ...     scenario = open_trace(folder, slot="1h")
-    ...     speeds = open_trace(folder, slot="1h", family="fluctuating_speeds")
-    >>> scenario.counts.tolist()
-    [[1], [0], [1]]
-    >>> scenario.instance(seed=0).problem.cluster.capacity
-    array([[16., 16., 16.]])
-    >>> speeds.instance(seed=0).problem.E
-    1
-    """
-    from gangwise.core.errors import UnknownName
-
-    if family and family not in FAMILIES:
-        raise UnknownName("family for traces", family, list(FAMILIES))
-    path, own = Path(path), None
-    found: Trace | Tables
-    if without_reader(path):
-        found = _ready(path, knobs)
-        family = family or "gain_overhead"
-    else:
-        reader = reader_of(path, trace)
-        accepted = list(inspect.signature(reader).parameters)
-        found = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
-        natural = getattr(reader, "FAMILY", "gain_overhead")
-        family = family or natural
-        own = getattr(reader, "scenario", None) if family == natural else None
-        if "complete" in knobs:
-            from gangwise.traces.twins import completed_from
-
-            found, own = completed_from(found, knobs.pop("complete"), knobs), None
-    if own is None:
-        module, _, attribute = FAMILIES[family].partition(":")
-        own = getattr(importlib.import_module(module), attribute)
-    built: Scenario = own(found, **knobs)
-    return built
 
 
 def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
@@ -126,16 +36,12 @@ def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
     TraceError, UnknownName
         As :func:`open_reader`.
     """
-    from gangwise.core.errors import UnknownName
-
     path = Path(path)
     kind = without_reader(path)
     if not kind:
         return open_reader(path, trace=trace, **knobs).scan()
-    found = _ready(path, knobs)
+    found = ready_tables(path, knobs)
     for knob in knobs:
-        from gangwise.traces.twins import arguments
-
         known = [] if path.exists() else arguments(path.name)
         raise UnknownName(f"argument of {kind}", knob, known)
     return found
@@ -143,22 +49,16 @@ def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
 
 def without_reader(path: Path) -> str:
     """What a path is whose servers and jobs need no reader; empty for files of a trace."""
-    from gangwise.traces.tables import SAVED as MANIFEST
-
     if path.name.startswith(TWIN) and not path.exists():  # scenario files prepend their folder
         return "a synthetic twin"
-    return "tables that were saved" if (path / MANIFEST).is_file() else ""
+    return "tables that were saved" if (path / SAVED).is_file() else ""
 
 
-def _ready(path: Path, knobs: dict[str, Any]) -> Tables:
+def ready_tables(path: Path, knobs: dict[str, Any]) -> Tables:
     """Tables that need no reader; the arguments that they take are taken out of ``knobs``."""
     knobs.pop("strict", None)  # no row of them can be bad
     if not path.exists():
-        from gangwise.traces.twins import open_twin
-
         return open_twin(path.name, knobs)
-    from gangwise.traces.tables import load_tables
-
     return load_tables(path)
 
 
@@ -179,8 +79,6 @@ def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Trace:
     UnknownName
         For a format or argument that does not exist.
     """
-    from gangwise.core.errors import UnknownName
-
     reader = reader_of(Path(path), trace)
     accepted = list(inspect.signature(reader).parameters)
     for knob in knobs:
@@ -192,11 +90,6 @@ def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Trace:
 
 def reader_of(path: Path, trace: str = "") -> Any:
     """The class of the reader; arguments and errors as of :func:`open_reader`."""
-    from gangwise.core.errors import TraceError, UnknownName
-    from gangwise.core.registry import entries
-    from gangwise.traces.format import files_of, recognise
-    from gangwise.traces.io.text import header_of
-
     known = entries("trace")
     if trace and trace not in known:
         raise UnknownName("trace", trace, list(known))
@@ -224,7 +117,7 @@ def reader_of(path: Path, trace: str = "") -> Any:
     )
 
 
-class KnownTrace(NamedTuple):
+class RegisteredTrace(NamedTuple):
     """A registered trace; ``form`` is None for one that has no format of its own."""
 
     name: str
@@ -250,12 +143,12 @@ WITHOUT_SCHEMA = (
 )
 
 
-def known_traces() -> list[KnownTrace]:
+def registered_traces() -> list[RegisteredTrace]:
     """Every registered trace, by name."""
     found = []
     for name, entry in entries("trace").items():
         reader = entry.load()
-        found.append(KnownTrace(name, entry.summary, reader, getattr(reader, "FORMAT", None)))
+        found.append(RegisteredTrace(name, entry.summary, reader, getattr(reader, "FORMAT", None)))
     return found
 
 
@@ -266,7 +159,7 @@ def described() -> list[dict[str, Any]]:
     ['alibaba-v2017', 'alibaba-v2018']
     """
     found = []
-    for name, summary, _, known in known_traces():
+    for name, summary, _, known in registered_traces():
         form = known or Format(name, summary, "nowhere: your own files", "your own", ())
         tables = [
             {

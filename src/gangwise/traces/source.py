@@ -1,11 +1,7 @@
 """The files of a trace, table by table: found, read, and every row accounted for.
 
-A trace may be as it was published, or converted (:mod:`gangwise.traces.convert`): what is read is
-the same.
-
-The files of a trace of which some were named by the user.
-
-A converted trace, read as if it were the published files.
+A trace may be as it was published, with some files named by the user, or converted
+(:mod:`gangwise.traces.convert`): what is read is the same.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""What every trace format is read into, and what a reader of a format offers.
+"""Servers and jobs in one shape, whatever the format: what a reader gives, and how faithfully.
 
-How faithfully a trace was read: nothing is left out or changed without a line here.
-
-What a trace asks of its cluster, and the fidelity report of a trace as it was read.
-
-Tables of a trace, kept as Parquet files beside a manifest, and fingerprints of arrays.
+:class:`Tables` is what every :class:`Reader` reads. :func:`of_tables` makes the
+:class:`Fidelity` report of it (what was left out, and what the trace asks of its cluster);
+:func:`save_tables` keeps tables as Parquet beside a manifest, :func:`load_tables` reads them.
 """
 
 from __future__ import annotations

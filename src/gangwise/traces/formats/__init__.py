@@ -1,1 +1,1 @@
-"""TODO"""
+"""Readers of trace formats, one file a format."""

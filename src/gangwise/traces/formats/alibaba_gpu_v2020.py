@@ -17,13 +17,9 @@ job ``start_time``                   submission
 group_tag ``gpu_type_spec``          the model it asked for; empty for any
 ===================================  ============================================================
 
-The files of Alibaba cluster-trace-gpu-v2020 (PAI): tables, columns, and what they must hold.
-
 The seven tables have no header row; ``pai_TABLE.header`` beside them holds the names of the
 columns. Missing fields are empty, and a time of 0 is missing too. The simulator's job list and the
 mini-batch times have a header.
-
-Jobs of Alibaba cluster-trace-gpu-v2020: from its tables, or from its simulator's job list.
 """
 
 from __future__ import annotations
@@ -552,9 +548,9 @@ class AlibabaGpuV2020(Reader):
             ("missing", missing, MISSING),
             *(("statuses", status, STATUSES) for status in self.statuses or ("",)),
         ]
-        for knob, value, allowed in chosen:
-            if value not in allowed:
-                raise TraceError(f"{knob} is {value!r}; choose among {', '.join(allowed)}")
+        for knob, held, allowed in chosen:
+            if held not in allowed:
+                raise TraceError(f"{knob} is {held!r}; choose among {', '.join(allowed)}")
         if given.is_file() and [t.name for _, t in recognise(given, [FORMAT])] == [SIMULATOR]:
             simulator = simulator or given
         self.named = {} if simulator is None else {SIMULATOR: Path(simulator)}

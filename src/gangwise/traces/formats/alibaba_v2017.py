@@ -24,7 +24,6 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import Format, TableFile
-from gangwise.traces.formats.alibaba_v2018 import unusable
 from gangwise.traces.io.account import Stage, leave_out, reasons
 from gangwise.traces.io.schema import Check, Column, Schema, value
 from gangwise.traces.io.text import named
@@ -172,3 +171,31 @@ def _machines(log: Read) -> tuple[pl.DataFrame, pl.DataFrame, Stage]:
     unsized = ~pl.col("machine").is_in(last["machine"].to_list())
     _, stage = leave_out("machines", machines, [("never added with its size", unsized)])
     return servers, events.select(time="timestamp", server="machine", up="up"), stage
+
+
+def unusable(
+    frame: pl.DataFrame,
+    statuses: Sequence[str],
+    count: str,
+    requests: Sequence[str],
+    times: Sequence[str],
+) -> list[tuple[str, pl.Expr]]:
+    """Reasons to leave out a row, and what is true of such rows.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+    statuses : sequence of str
+        Those that are used.
+    count, requests, times : str and sequences of str
+        The columns of these.
+    """
+    others = sorted(set(frame["status"].unique()) - set(statuses))
+    rules = [(f"status is {other}", pl.col("status") == other) for other in others]
+    rules += [(f"{name} is empty", pl.col(name).is_null()) for name in (count, *requests)]
+    for name in times:
+        unknown = pl.col(name).is_null() | (pl.col(name) == 0)
+        rules.append((f"{name} is 0 or empty: outside the trace", unknown))
+    rules.append((f"{count} is 0", pl.col(count) == 0))
+    rules.append(("it requests nothing at all", pl.sum_horizontal(requests) == 0))
+    return rules

@@ -17,17 +17,10 @@ table                  meaning here
 Memory is in the publisher's units: 100 is the largest machine. A time is seconds since the trace
 began; a 0 stands for one before or after the trace.
 
-What the files of Alibaba cluster-trace-v2018 hold: six tables, none with a header.
-
-The precedence of batch tasks, which Alibaba cluster-trace-v2018 writes into their names.
-
-``M1`` waits for nothing, ``J3_1_2`` for tasks 1 and 2 of its job; letters mean nothing, and a
-parent may have the higher number. ``task_...`` is independent. Names are cut at 50 characters: the
-last number of a cut name may be a part of a longer one, and parents after it are lost.
-
-Requests of ``batch_task``: which rows are used, and which of them wait for which.
-
-Alibaba cluster-trace-v2018.
+None of the tables has a header. The precedence of batch tasks is in their names: ``M1`` waits for
+nothing, ``J3_1_2`` for tasks 1 and 2 of its job; letters mean nothing, and a parent may have the
+higher number. ``task_...`` is independent. Names are cut at 50 characters: the last number of a cut
+name may be a part of a longer one, and parents after it are lost.
 """
 
 from __future__ import annotations
@@ -42,6 +35,7 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.traces.dag import Dag
 from gangwise.traces.format import Format, TableFile
+from gangwise.traces.formats.alibaba_v2017 import AlibabaV2017, unusable
 from gangwise.traces.io.account import Stage, leave_out, reasons
 from gangwise.traces.io.schema import Check, Column, Schema, value
 from gangwise.traces.io.text import named
@@ -343,34 +337,6 @@ def batch_jobs(
     return jobs, stages, notes + _notes(jobs, dag, counts)
 
 
-def unusable(
-    frame: pl.DataFrame,
-    statuses: Sequence[str],
-    count: str,
-    requests: Sequence[str],
-    times: Sequence[str],
-) -> list[tuple[str, pl.Expr]]:
-    """Reasons to leave out a row, and what is true of such rows.
-
-    Parameters
-    ----------
-    frame : polars.DataFrame
-    statuses : sequence of str
-        Those that are used.
-    count, requests, times : str and sequences of str
-        The columns of these.
-    """
-    others = sorted(set(frame["status"].unique()) - set(statuses))
-    rules = [(f"status is {other}", pl.col("status") == other) for other in others]
-    rules += [(f"{name} is empty", pl.col(name).is_null()) for name in (count, *requests)]
-    for name in times:
-        unknown = pl.col(name).is_null() | (pl.col(name) == 0)
-        rules.append((f"{name} is 0 or empty: outside the trace", unknown))
-    rules.append((f"{count} is 0", pl.col(count) == 0))
-    rules.append(("it requests nothing at all", pl.sum_horizontal(requests) == 0))
-    return rules
-
-
 def _graph(frame: pl.DataFrame, kept: pl.DataFrame) -> tuple[Dag, Mapping[str, int]]:
     """Precedence between the rows that are kept."""
     used = np.zeros(len(frame), dtype=bool)
@@ -532,8 +498,6 @@ class AlibabaV2018(Reader):
         )
 
     def _refuse_v2017(self) -> None:
-        from gangwise.traces.formats.alibaba_v2017 import AlibabaV2017
-
         wanted = WORKLOADS[self.workload][0]
         if not self.source.has(wanted) and AlibabaV2017.recognise(self.source.path):
             raise TraceError(

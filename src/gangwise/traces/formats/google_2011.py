@@ -18,13 +18,10 @@ machines
 ====================  =====================================================================
 
 Of ``job_events``, which have no requests, a workload is made only where ``task_events`` are absent;
-:mod:`gangwise.traces.formats.google_2011` reads the jobs' lifetimes out of them.
-
-When the jobs of a window of Google ClusterData 2011 arrive and end, out of job events alone.
-
-A job lasts from its first SUBMIT to its last end, as :mod:`gangwise.traces.formats.google_events` says. A
-job that is still there at the end of the window ends with the window. Jobs that were there before
-the trace begins have no arrival and are left out, unless asked for.
+:class:`GoogleJobEvents` reads the jobs' lifetimes out of them: a job lasts from its first SUBMIT to
+its last end, as :mod:`gangwise.traces.formats.google_events` says. A job that is still there at the
+end of the window ends with the window. Jobs that were there before the trace begins have no arrival
+and are left out, unless asked for.
 """
 
 from __future__ import annotations
@@ -32,22 +29,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from gangwise.core.errors import TraceError
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.traces.format import Format, TableFile
 from gangwise.traces.formats.google_events import OFFSET, Codes, GoogleReader, Machines, machines_of
 from gangwise.traces.io.schema import Check, Column, Schema, value
 from gangwise.traces.tables import Fidelity
-
-if TYPE_CHECKING:
-    from gangwise.scenarios.opm import GoogleScenario
-    from gangwise.traces.slots.approximation_jobs import JobsTraceScenario
-
 
 NAME = "google-2011"
 ENDS = {2: "EVICT", 3: "FAIL", 4: "FINISH", 5: "KILL", 6: "LOST"}
@@ -169,33 +159,9 @@ class Google2011(GoogleReader):
     """
 
     FORMAT = FORMAT
-    FAMILY = "approximation_jobs"
+    OTHER = "google-2019"
     CODES = Codes(submit=0, schedule=1, ends=ENDS)
     TASKS, JOBS = "task_events", "job_events"
-
-    @staticmethod
-    def scenario(trace: Google2011, **settings: Any) -> GoogleScenario | JobsTraceScenario:
-        """What ``open_trace`` builds of it: the scenario of the OPM paper, out of job events.
-
-        Of task events alone it is what is built of any other trace.
-        """
-        from gangwise.scenarios.opm import GoogleScenario
-        from gangwise.traces.slots.approximation_jobs import JobsTraceScenario
-
-        if not trace.source.has("job_events"):
-            return JobsTraceScenario(trace, **settings)
-        if trace.begin:
-            raise TraceError(
-                f"begin is {trace.begin:g}; the scenario's window begins with the trace",
-                trace.source.path,
-            )
-        jobs = GoogleJobEvents(
-            trace.source.path,
-            hours=10.0 if trace.hours is None else trace.hours,
-            present=trace.present,
-            strict=trace.source.strict,
-        )
-        return GoogleScenario(trace=jobs, **settings)
 
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         requests = ["task", "cpu", "mem"] if table == self.TASKS else []
@@ -214,11 +180,6 @@ class Google2011(GoogleReader):
         events = pl.concat(list(self._batches("machine_events", lambda: False)))
         return machines_of(events, 0, 1, self.first, end, [f.name for f in self.files])
 
-    def _other(self) -> Format:
-        from gangwise.traces.formats.google_2019 import FORMAT as OTHER
-
-        return OTHER
-
 
 @dataclass(frozen=True, eq=False)
 class Lifetimes:
@@ -234,10 +195,10 @@ class Lifetimes:
         Still there at the end of the window, so that the true lifetime is longer.
     """
 
-    job: npt.NDArray[np.int64]
-    arrival: npt.NDArray[np.float64]
-    end: npt.NDArray[np.float64]
-    running: npt.NDArray[np.bool_]
+    job: Ints
+    arrival: Floats
+    end: Floats
+    running: Bools
 
 
 class GoogleJobEvents:

@@ -18,8 +18,6 @@ field                       meaning here
 
 The codes are **not those of 2011**, and nothing in a file of numbers would tell: what tells is that
 the files of 2011 are CSV without names and those of 2019 are JSON with names.
-
-Reader of Google ClusterData 2019, as :mod:`gangwise.traces.formats.google_2019` describes it.
 """
 
 from __future__ import annotations
@@ -28,7 +26,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import Format, TableFile
@@ -159,6 +160,7 @@ class Google2019(GoogleReader):
     """
 
     FORMAT = FORMAT
+    OTHER = "google-2011"
     CODES = Codes(submit=0, schedule=3, ends=ENDS)
     TASKS, JOBS = "instance_events", "collection_events"
 
@@ -297,18 +299,9 @@ class Google2019(GoogleReader):
         )
         return machines_of(events, 1, 2, self.first, end, [f.name for f in self.files])
 
-    def _other(self) -> Format:
-        from gangwise.traces.formats.google_2011 import FORMAT as OTHER
-
-        return OTHER
-
 
 def _together(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
     """For each name the first of those that it is linked to, directly or not."""
-    import numpy as np
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     place = {name: n for n, name in enumerate(names)}
     links = [(place[job], place[first]) for job in after for first in after[job]]
     a, b = np.array(links, dtype=np.int64).reshape(-1, 2).T

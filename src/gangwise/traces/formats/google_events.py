@@ -1,19 +1,16 @@
-"""Lives of jobs and tasks out of the events of a Google trace, part by part.
+"""Events of a Google trace, part by part: lives of tasks and jobs, machines that come and go.
 
-Both traces log what becomes of a job or task: it is submitted, scheduled, and ends (evicted,
-failed, finished, killed, lost), perhaps several times. Out of all events of one key only a summary
-is kept, of fixed size, and two summaries of a key make one: so memory goes by the number of tasks
-rather than of events, and neither the order of rows nor where a file is cut can change a result.
+Both traces, of 2011 and of 2019, log what becomes of a job or task: it is submitted, scheduled, and
+ends (evicted, failed, finished, killed, lost), perhaps several times. Out of all events of one key
+only a summary is kept, of fixed size, and two summaries of a key make one: so memory goes by the
+number of tasks rather than of events, and neither the order of rows nor where a file is cut can
+change a result.
 
 *Whether it is still there.* A key is there at the end of the window if it was submitted, or seen
 (scheduled, updated), later than it last ended. Where the last SUBMIT and the last end have the same
 microsecond, it is there if there were more SUBMITs than ends.
 
-Rows of jobs out of the lives of tasks of a Google trace: what can be used, and by request.
-
-Machines that come and go, out of the machine events of a Google trace.
-
-What the readers of both Google traces have in common: a window, and tables out of events.
+:class:`GoogleReader` is what the two readers have in common: a window, and tables out of events.
 """
 
 from __future__ import annotations
@@ -29,6 +26,7 @@ from typing import ClassVar, NamedTuple
 import polars as pl
 
 from gangwise.core.errors import TraceError
+from gangwise.core.registry import entries
 from gangwise.traces.format import Format, files_of, recognise
 from gangwise.traces.io.account import Stage, leave_out, reasons
 from gangwise.traces.tables import Reader, Tables, period, server_table
@@ -478,6 +476,8 @@ class GoogleReader(Reader):
         For a window or ``present`` that cannot be.
     """
 
+    OTHER: ClassVar[str]
+    """The trace that this one could be mistaken for."""
     CODES: ClassVar[Codes]
     TASKS: ClassVar[str]
     JOBS: ClassVar[str]
@@ -525,10 +525,6 @@ class GoogleReader(Reader):
     def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
         """Add columns that only one of the traces has."""
         return jobs
-
-    @abstractmethod
-    def _other(self) -> Format:
-        """The trace that this one could be mistaken for."""
 
     def _read(self) -> Tables:
         tasks = self.source.has(self.TASKS)
@@ -659,7 +655,8 @@ class GoogleReader(Reader):
 
     def _refuse(self) -> None:
         """Say what is here instead of events of tasks or jobs."""
-        other, files = self._other(), files_of(self.source.path)
+        other: Format = entries("trace")[self.OTHER].load().FORMAT
+        files = files_of(self.source.path)
         for file in files:
             if found := recognise(file, [other]):
                 raise TraceError(

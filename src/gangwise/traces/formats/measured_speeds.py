@@ -1,25 +1,21 @@
-"""Gavel's measured throughputs: training steps per second of jobs on three GPU models.
+"""Measured speeds of training jobs: throughputs by GPU model, and times of iterations by worker.
 
-Published with Gavel (Narayanan et al., OSDI 2020); get ``simulation_throughputs.json`` from
-https://github.com/stanford-futuredata/gavel, licence MIT. Its keys are texts of Python tuples,
-``('ResNet-50 (batch size 64)', 2)``: the job and its number of GPUs. Under a key, ``null`` is the
-throughput alone; the other entries, of jobs that share a GPU, are not used here.
+**Gavel** (Narayanan et al., OSDI 2020): training steps per second of jobs on three GPU models. Get
+``simulation_throughputs.json`` from https://github.com/stanford-futuredata/gavel, licence MIT. Its
+keys are texts of Python tuples, ``('ResNet-50 (batch size 64)', 2)``: the job and its number of
+GPUs. Under a key, ``null`` is the throughput alone; the other entries, of jobs that share a GPU,
+are not used here. Two things that look wrong are measurements, and are kept: newer models that are
+slower than older ones for some jobs (``slower_on_newer``), and zeros. A zero is read as "does not
+run there" (on the model with the least memory): no channel comes of it (``zeros``). Nothing is
+scaled, and no model stands in for another.
 
-Two things that look wrong are measurements, and are kept: newer models that are slower than older
-ones for some jobs (``slower_on_newer``), and zeros. A zero is read as "does not run there" (on the
-model with the least memory): no channel comes of it (``zeros``). Nothing is scaled, and no model
-stands in for another.
-
-Alibaba cluster-trace-gpu-v2020, ``mini-batch-time``: how long real workers took per iteration.
-
-Published by Alibaba with "MLaaS in the Wild" (NSDI 2022); get it from
-https://github.com/alibaba/clusterdata, folder ``cluster-trace-gpu-v2020/data``, licence CC-BY-4.0.
-Each ``job_N_norm.csv`` holds a training job: ``worker``, ``gpu`` (per cent of a GPU that a worker
-requested), ``time`` (number of the iteration) and ``batch_time_norm`` (its duration, 1000 for the
-job's longest). Durations have no unit, so only ratios within a job are used.
-
-``coefficient_variation.csv`` holds a hundred jobs: standard deviation / mean over ten workers of
-the duration of each iteration, up to 2000; it is described here and used nowhere yet.
+**mini-batch-time** of Alibaba cluster-trace-gpu-v2020 ("MLaaS in the Wild", NSDI 2022): how long
+real workers took per iteration. Get it from https://github.com/alibaba/clusterdata, folder
+``cluster-trace-gpu-v2020/data``, licence CC-BY-4.0. Each ``job_N_norm.csv`` holds a training job:
+``worker``, ``gpu`` (per cent of a GPU that a worker requested), ``time`` (number of the iteration)
+and ``batch_time_norm`` (its duration, 1000 for the job's longest). Durations have no unit, so only
+ratios within a job are used. ``coefficient_variation.csv`` holds a hundred jobs: standard deviation
+/ mean over ten workers of the duration of each iteration, up to 2000; it is described and not used.
 """
 
 from __future__ import annotations
@@ -33,8 +29,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.traces.format import TableFile
 from gangwise.traces.io.reading import Table, read_table
@@ -227,7 +223,7 @@ class Worker:
     job: str
     name: str
     gpus: float
-    speed: npt.NDArray[np.float64]
+    speed: Floats
 
 
 class MiniBatchTime:

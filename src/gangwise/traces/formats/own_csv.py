@@ -22,8 +22,6 @@
     [servers.columns]
     name = "host"
     cpu = "cores"
-
-The mapping of your own CSV files: what its entries are, and what is wrong with one.
 """
 
 from __future__ import annotations

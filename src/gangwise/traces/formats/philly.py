@@ -19,8 +19,6 @@ fields. Files have no ending:
 A task is what a job holds on one server in its first attempt, as the publisher's notebook counts
 GPUs. The files give neither cores nor memory, of servers or of jobs: both are 0, and not a device
 type of the cluster. GPUs have no model names; their memory (``12GB``, ``24GB``) stands for one.
-
-The jobs of a Philly job log, record by record; see :mod:`gangwise.traces.formats.philly`.
 """
 
 from __future__ import annotations
@@ -36,7 +34,8 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import Format, TableFile, all_files
-from gangwise.traces.io.json_records import Account, beginning, read_records
+from gangwise.traces.io.account import Account
+from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.schema import Check, Column, Schema, value
 from gangwise.traces.io.text import header_of
 from gangwise.traces.source import Read, Source

@@ -18,12 +18,8 @@ A record of an allocation is a job; steps (``123.batch``) are counted and left o
 node of the job, and asks for an equal part of the total, since accounting does not say how uneven
 the parts were.
 
-Jobs of a text listing of ``sacct``, by the columns that its header names.
-
-Jobs of ``sacct --json``, in the columns that the text listing is read into.
-
-Structures differ by version (21.08 to 24.11 and the data parsers in between); described at
-https://slurm.schedmd.com/rest_api.html under the job of the accounting database. What is needed
+Structures of the JSON differ by version (21.08 to 24.11 and the data parsers in between); described
+at https://slurm.schedmd.com/rest_api.html under the job of the accounting database. What is needed
 of a job is the same in all: ids, times, TRES lists. A record without it is bad.
 """
 
@@ -44,8 +40,8 @@ from gangwise.traces.formats.slurm_notation import (
     request,
     seconds_of,
 )
-from gangwise.traces.io.account import Stage, leave_out, reasons, refuse
-from gangwise.traces.io.json_records import Account, beginning, read_records
+from gangwise.traces.io.account import Account, Stage, leave_out, reasons, refuse
+from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import split_line
 from gangwise.traces.source import Source

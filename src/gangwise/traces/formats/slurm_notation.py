@@ -1,15 +1,14 @@
-"""What Slurm writes: node lists, trackable resources (TRES), amounts of memory and durations.
+"""What Slurm writes: node lists, trackable resources (TRES), memory, durations, and its nodes.
 
 Node lists as in https://slurm.schedmd.com/scontrol.html (``show hostnames``), the rest as in
 https://slurm.schedmd.com/sacct.html; memory of old versions (before 21.08) ends in ``n``, per
 node, or ``c``, per core: https://manpages.ubuntu.com/manpages/focal/man1/sacct.1.html.
 
-Servers from ``scontrol show node``, with ``-o`` or without.
-
-``Key=Value`` pairs, described at https://slurm.schedmd.com/scontrol.html: ``NodeName``, ``CPUTot``
-(cores, or hardware threads where Slurm counts those), ``RealMemory`` in MiB, and ``Gres`` such as
-``gpu:a100:4(S:0-1)``, ``gpu:2``, whose model is then called ``gpu``, or ``(null)``. It is what the
-cluster has when the command is run.
+``scontrol show node``, with ``-o`` or without, prints ``Key=Value`` pairs, described at
+https://slurm.schedmd.com/scontrol.html: ``NodeName``, ``CPUTot`` (cores, or hardware threads where
+Slurm counts those), ``RealMemory`` in MiB, and ``Gres`` such as ``gpu:a100:4(S:0-1)``, ``gpu:2``,
+whose model is then called ``gpu``, or ``(null)``. It is what the cluster has when the command is
+run.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from gangwise.traces.io.account import Stage
-from gangwise.traces.io.json_records import Account, beginning
+from gangwise.traces.io.account import Account, Stage
+from gangwise.traces.io.json_records import beginning
 from gangwise.traces.io.text import read_text, split_lines
 from gangwise.traces.tables import server_table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,3 +113,47 @@ def refuse(file: Path, frame: pl.DataFrame, rules: Sequence[tuple[str, pl.Expr]]
             file,
             row,
         )
+
+
+@dataclass
+class Account:
+    """What became of each record or row.
+
+    Parameters
+    ----------
+    file : Path
+    strict : bool
+        Raise at the first bad one.
+    dropped : dict
+        Reason to (how many, the first row).
+    """
+
+    file: Path
+    strict: bool = False
+    dropped: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def refuse(self, row: int, reason: str, held: object = "") -> None:
+        """Leave out a bad record, or raise with ``strict``."""
+        if self.strict:
+            shown = f" ({held!r:.80})" if held != "" else ""
+            raise TraceError(
+                f"{reason}{shown}; correct it, or read without strict to leave such out",
+                self.file,
+                row,
+            )
+        self.leave_out(row, reason)
+
+    def leave_out(self, row: int, reason: str) -> None:
+        """Leave out a record that is as published, but cannot be used."""
+        count, first = self.dropped.get(reason, (0, row))
+        self.dropped[reason] = (count + 1, min(first, row))
+
+    def stage(self, name: str, read: int) -> Stage:
+        """The account as a stage of the fidelity report."""
+        kept = read - sum(count for count, _ in self.dropped.values())
+        return Stage(name, read, kept, dict(self.dropped))
+
+    def require(self, kept: int, what: str) -> None:
+        """Raise when nothing is left."""
+        if not kept:
+            raise TraceError(f"no {what} can be used: {reasons(self.dropped)}", self.file)

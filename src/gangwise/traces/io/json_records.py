@@ -1,21 +1,19 @@
-"""Traces published as one JSON document: a list of records, and the account of each of them.
+"""Traces in JSON: one document with a list of records, or an object a line.
 
-The document is read whole, so it must fit into memory. A record's row is its place in the list,
-counted from 1: unlike a line of a CSV file, a record may span many lines or none of its own.
-
-A line that is a JSON object, as the texts of its fields: as if they stood in a CSV file.
+A document is read whole, so it must fit into memory. A record's row is its place in the list,
+counted from 1: unlike a line of a CSV file, a record may span many lines or none of its own. A line
+that is an object is read as the texts of its fields, as if they stood in a CSV file.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.io.account import Stage, reasons
 from gangwise.traces.io.blocks import Blocks
 from gangwise.traces.io.text import ENOUGH_FOR_A_HEADER, read_text
 
@@ -82,50 +80,6 @@ def read_records(path: Path, key: str = "") -> Records:
     if not found:
         raise TraceError("the list of records is empty", path)
     return Records(path, digest, found)
-
-
-@dataclass
-class Account:
-    """What became of each record or row.
-
-    Parameters
-    ----------
-    file : Path
-    strict : bool
-        Raise at the first bad one.
-    dropped : dict
-        Reason to (how many, the first row).
-    """
-
-    file: Path
-    strict: bool = False
-    dropped: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def refuse(self, row: int, reason: str, held: object = "") -> None:
-        """Leave out a bad record, or raise with ``strict``."""
-        if self.strict:
-            shown = f" ({held!r:.80})" if held != "" else ""
-            raise TraceError(
-                f"{reason}{shown}; correct it, or read without strict to leave such out",
-                self.file,
-                row,
-            )
-        self.leave_out(row, reason)
-
-    def leave_out(self, row: int, reason: str) -> None:
-        """Leave out a record that is as published, but cannot be used."""
-        count, first = self.dropped.get(reason, (0, row))
-        self.dropped[reason] = (count + 1, min(first, row))
-
-    def stage(self, name: str, read: int) -> Stage:
-        """The account as a stage of the fidelity report."""
-        kept = read - sum(count for count, _ in self.dropped.values())
-        return Stage(name, read, kept, dict(self.dropped))
-
-    def require(self, kept: int, what: str) -> None:
-        """Raise when nothing is left."""
-        if not kept:
-            raise TraceError(f"no {what} can be used: {reasons(self.dropped)}", self.file)
 
 
 NOT_UTF8 = "the text is not UTF-8"

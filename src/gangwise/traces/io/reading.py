@@ -1,18 +1,16 @@
 """Reading CSV traces honestly: every row is either used or accounted for.
 
-A :class:`~gangwise.traces.io.schema.Schema` states what a file must hold. :func:`read_table` reads it,
-:class:`Reading` batch by batch in constant memory; a row that breaks the schema is left out and
+A :class:`~gangwise.traces.io.schema.Schema` states what a file must hold. :func:`read_table` reads
+it, :class:`Reading` batch by batch in constant memory; a row that breaks the schema is left out and
 counted under its reason, or, with ``strict=True``, is an error that names the line. Nothing is
 filled in, guessed or corrected. Rows are numbered as an editor numbers lines, from 1 with the
 header included, and every row is one line. The members of an archive are one file.
 
-From a block of lines to rows that hold what the schema asks for, and the reasons of the others.
-
-A block is read in one of two ways with the same result. The fast way gives it to the CSV reader of
-polars with the types of the schema, where nothing can be read in two ways: no quotes, valid UTF-8,
-as many separators as the rows need, every number a number. Otherwise the block is halved, until the
-lines that are at fault are few; those are taken apart one by one, and each gets its reason. JSON
-lines are always taken one by one.
+A block of lines is read in one of two ways with the same result (:class:`Rows`). The fast way gives
+it to the CSV reader of polars with the types of the schema, where nothing can be read in two ways:
+valid UTF-8, quotes that polars reads as Python's ``csv`` does, as many separators as the rows need,
+every number a number. Otherwise the block is halved, until the lines that are at fault are few;
+those are taken apart one by one, and each gets its reason. JSON lines are always taken one by one.
 """
 
 from __future__ import annotations

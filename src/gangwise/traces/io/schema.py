@@ -1,7 +1,4 @@
-"""What a CSV file of a trace must hold: its columns, and rules over them.
-
-What a schema asks of columns that are typed: the rows that keep to it, and why others do not.
-"""
+"""What a file of a trace must hold: columns, rules over them, and the rows that keep to them."""
 
 from __future__ import annotations
 

@@ -17,9 +17,12 @@ report:
 Budgets are of the lifetime that is left in the window, for jobs that outlast it. What jobs request
 is not used: a task of this family takes a machine.
 
-When the jobs of a window arrive and end, and when machines are away, out of tables.
-
-Rates of machines from the measured iteration times of training jobs.
+:class:`GoogleScenario` is that of §VI of the OPM paper, of the job events of Google ClusterData
+2011 alone. Two things that the paper does not say are decided here. *Time*: the window of 10 hours
+is the 50,000 units of time that the rates are generated for, so that a slot is 0.72 s; a job
+arrives in the slot that it is submitted in, and its deadline is the first slot that begins after
+its end, one slot later at least. *Budgets* are of the lifetime that is left in the window, for jobs
+that outlast it.
 """
 
 from __future__ import annotations
@@ -27,10 +30,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
+from pydantic import Field, PositiveInt
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.offline import ComparedInstance
@@ -39,9 +43,10 @@ from gangwise.approximation_jobs.processes import JobStream, Outage, ReplayedJob
 from gangwise.approximation_jobs.rates import GammaPeriods, MeasuredRates
 from gangwise.approximation_jobs.workloads import load_of, paper_jobs, price_machines
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import TraceError, UnknownName
+from gangwise.core.errors import ScenarioError, TraceError, UnknownName
+from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
-from gangwise.scenarios.drawing import checked
+from gangwise.traces.formats.google_2011 import Google2011, GoogleJobEvents
 from gangwise.traces.formats.measured_speeds import MiniBatchTime
 from gangwise.traces.io.account import Stage, leave_out
 from gangwise.traces.slots.settings import JobsSettings, MachineSettings, seconds
@@ -388,6 +393,107 @@ class JobsTraceScenario:
     def instance(self, seed: int) -> ApproximationInstance:
         """Draw the instance of a seed."""
         return self.workload.instance(seed, self.outages)
+
+
+class GoogleSettings(MachineSettings):
+    """Parameters, with the distribution of everything that is drawn."""
+
+    folder: str = Field("", description="where the parts of job_events are")
+    hours: float = Field(10.0, gt=0, description="length of the window, from the trace's start on")
+    present: Literal["drop", "start"] = Field(
+        "drop",
+        description="jobs that were there before the trace begins: left out, since their "
+        "arrival is not known, or arriving at the start",
+    )
+    machines: PositiveInt = Field(1000, description="M")
+    slots: PositiveInt = Field(50_000, description="T: the window is cut into so many slots")
+
+
+class GoogleScenario:
+    """The jobs of Google ClusterData 2011 on machines with Gamma periods.
+
+    Parameters
+    ----------
+    trace : GoogleJobEvents, optional
+        Read from ``folder`` when not given.
+    **settings
+        Fields of :class:`GoogleSettings`.
+
+    Raises
+    ------
+    ScenarioError, UnknownName
+        Names the setting at fault.
+    TraceError
+        When the trace cannot be read.
+    """
+
+    family = "approximation_jobs"
+
+    def __init__(
+        self, *, name: str = "opm-google-v1", trace: GoogleJobEvents | None = None, **settings: Any
+    ):
+        self.name = name
+        if trace is not None:
+            settings = {"hours": trace.hours, "present": trace.present, **settings}
+            settings["folder"] = str(trace.path)
+        self.settings = s = checked(GoogleSettings, name, settings)
+        if trace is None:
+            if not s.folder:
+                raise ScenarioError(
+                    f"scenario {name!r} needs folder=, where the parts of job_events are; see "
+                    "gangwise.traces.formats.google_2011 for where to get them"
+                )
+            trace = GoogleJobEvents(Path(s.folder), hours=s.hours, present=s.present)
+        self.trace, found = trace, trace.lifetimes()
+        self.workload = ReplayedLifetimes(
+            tuple(found.job.tolist()),
+            found.arrival,
+            found.end,
+            s.hours * 3600.0,
+            s.slots,
+            s.machines,
+            s,
+        )
+
+    @classmethod
+    def of_reader(cls, trace: Google2011, **settings: Any) -> GoogleScenario:
+        """The scenario of what a reader of the trace was told to read.
+
+        Raises
+        ------
+        TraceError
+            When its window does not begin with the trace.
+        """
+        if trace.begin:
+            raise TraceError(
+                f"begin is {trace.begin:g}; the scenario's window begins with the trace",
+                trace.source.path,
+            )
+        jobs = GoogleJobEvents(
+            trace.source.path,
+            hours=10.0 if trace.hours is None else trace.hours,
+            present=trace.present,
+            strict=trace.source.strict,
+        )
+        return cls(trace=jobs, **settings)
+
+    @property
+    def slots(self) -> int:
+        """T."""
+        return self.settings.slots
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and which files they were applied to."""
+        files = dict(self.trace.fidelity().digests)
+        return {"files": files, **self.settings.model_dump(mode="json", exclude={"folder"})}
+
+    def instance(self, seed: int) -> ApproximationInstance:
+        """Draw the instance of a seed."""
+        return self.workload.instance(seed)
+
+    def fidelity(self) -> Fidelity:
+        """What was read, what was left out, and the load that the jobs make."""
+        return self.workload.told(self.trace.fidelity())
 
 
 def mini_batch_rates(

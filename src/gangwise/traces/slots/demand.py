@@ -1,10 +1,6 @@
-"""What the jobs of a trace ask of which servers, slot by slot.
+"""From the tables of a trace to what its jobs ask of which servers, slot by slot.
 
-Rows of which jobs can be made, and how many jobs each of them is.
-
-From the tables of a trace to what its jobs ask of which servers, slot by slot.
-
-Steps, in order; each is a setting of :class:`~gangwise.traces.slots.settings.Steps`, and what a step
+Steps, in order; each is a setting of :class:`~gangwise.traces.slots.settings.Steps`, and what it
 leaves out or changes is in the fidelity report:
 
 1. servers: all, or a proportional sample, or so many of a stated shape;
@@ -98,7 +94,7 @@ class Demand:
         ]
 
 
-def known_jobs(tables: Tables) -> tuple[pl.DataFrame, list[Stage], list[str]]:
+def job_filter(tables: Tables) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """Rows of which it is known when they came and what they ask for.
 
     Returns
@@ -153,7 +149,7 @@ def jobs_per_row(jobs: pl.DataFrame, tasks: str) -> tuple[Ints, list[Stage], lis
     -------
     ndarray of int64, shape [rows]
     list of Stage, list of str
-        As of :func:`known_jobs`.
+        As of :func:`job_filter`.
     """
     one = np.ones(len(jobs), dtype=np.int64)
     if "tasks" not in jobs.columns:
@@ -206,7 +202,7 @@ class _Steps:
     def take(self, tables: Tables, most: int) -> Demand:
         base, everything = of_tables(tables), tables
         tables = self._servers(tables)
-        jobs, stages, notes = known_jobs(tables)
+        jobs, stages, notes = job_filter(tables)
         weight, more, said = jobs_per_row(jobs, self.settings.tasks)
         self.stages += [*stages, *more]
         self.notes += [*notes, *said]

@@ -15,13 +15,9 @@ Recorded times of iterations tell whole distributions: a job type is given one o
 channel one of the job's workers. Where there are recorded times and servers, but no jobs, the
 recorded jobs are the job types.
 
-From measured speeds to problems of fluctuating speeds: utilities of channels, capacity, cost.
-
-Two sources, both relative: a job's throughput on a GPU model over that on its best model
-(:mod:`gangwise.traces.formats.measured_speeds`), and a worker's iterations per time over those of the
-fastest iteration of its job (:mod:`gangwise.traces.formats.measured_speeds`).
-
-Recorded iteration times of training jobs and a list of servers, without a table of jobs.
+Both kinds of measured speeds (:mod:`gangwise.traces.formats.measured_speeds`) are relative: a job's
+throughput on a GPU model over that on its best model, and a worker's iterations per time over those
+of the fastest iteration of its job.
 """
 
 from __future__ import annotations
@@ -38,12 +34,12 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Channels
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.core.feedback import Delivery
+from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds, ReplayedSpeeds, Speeds
-from gangwise.scenarios.drawing import checked
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniBatchTime
 from gangwise.traces.slots.demand import Demand, demand_of
 from gangwise.traces.slots.grouping import QUANTITIES, Grouping, fits, in_units, sample_servers

@@ -1,7 +1,7 @@
 """From the tables of a trace to a gain-minus-overhead problem and its arrivals.
 
 The steps of :mod:`gangwise.traces.slots.demand`, and then, also settings
-(:class:`~gangwise.traces.slots.settings.Settings`): units, contention, utilities and overhead. A job
+(:class:`~gangwise.traces.slots.settings.Settings`): units, contention, utilities, overhead. A job
 type is connected to every server that can hold one of its jobs whole.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.cluster import Channels
+from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import ReplayedArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
-from gangwise.scenarios.drawing import checked
 from gangwise.traces.slots.demand import demand_of
 from gangwise.traces.slots.grouping import in_units, rivalry
 from gangwise.traces.slots.settings import Settings

@@ -1,4 +1,4 @@
-"""Many different requests, few job types.
+"""Job types out of many different requests, the servers that fit them, and units of devices.
 
 1. Jobs that request exactly the same are one *request*; requests are ranked by how many jobs make
    them (ties: the smaller one first), so the order of the rows never matters.
@@ -12,14 +12,10 @@
 A job type requests what the request it was founded by does, so it is a request that occurs, and it
 fits where those jobs fit. Jobs of a class that got no job type have none.
 
-Which server can hold which request whole, and which servers there are.
-
-Device types of a trace's cluster and the units they are counted in.
-
-The reward of OGASched is not scale-free: utilities are concave in devices and overhead is linear,
-so memory in GiB, whose numbers are large, outweighs GPUs, whose numbers are small. Shares make
-device types comparable: the largest server has ``scale`` of cores and of memory, and the server
-with the most GPUs has ``scale`` of GPUs. All GPU models share one unit, so a GPU is a GPU.
+Units: the reward of OGASched is not scale-free: utilities are concave in devices and overhead is
+linear, so memory in GiB, whose numbers are large, outweighs GPUs, whose numbers are small. Shares
+make device types comparable: the largest server has ``scale`` of cores and of memory, and the
+server with the most GPUs has ``scale`` of GPUs. All GPU models share one unit, so a GPU is a GPU.
 """
 
 from __future__ import annotations
@@ -28,13 +24,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.tables import UNITS, Tables
+from gangwise.traces.twins.drawing import NAMES as TWINS
 
 FLOOR = 0.01
 
@@ -228,8 +224,6 @@ def stated_servers(
     TraceError
         When one of the two numbers is not stated; says what to set.
     """
-    from gangwise.traces.twins import NAMES as TWINS
-
     if machines is None or shape is None:
         units = ", ".join(tables.units[name] for name in ("cpu", "mem", "gpu"))
         largest = tables.jobs.select("cpu", "mem", "gpu").max().fill_null(0.0).row(0)
@@ -304,9 +298,7 @@ def in_units(
     return cluster, np.column_stack(want_all)
 
 
-def rivalry(
-    cluster: Cluster, requests: Floats, mask: npt.NDArray[np.bool_], rate: Floats
-) -> dict[str, float]:
+def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> dict[str, float]:
     """What the jobs of a mean slot request of a server, as a share of what it has.
 
     The further below 1, the more jobs get all that they request, and the less policies can differ.

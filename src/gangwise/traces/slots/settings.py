@@ -1,7 +1,4 @@
-"""How a trace becomes a scenario: every choice, with its default.
-
-How a trace becomes approximation jobs: every choice, with its default.
-"""
+"""How a trace becomes a scenario of slots: every choice, with its default."""
 
 from __future__ import annotations
 

@@ -23,8 +23,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from gangwise.core.arrays import Floats
 from gangwise.traces.tables import UNITS
-from gangwise.traces.twins.calibration import Arrivals, Calibration, Floats, Kind, choose
+from gangwise.traces.twins.calibration import Arrivals, Calibration, Kind, choose
 
 NAME = "alibaba-gpu-v2020"
 MACHINES = (

@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError
 from gangwise.traces.tables import UNITS
 from gangwise.traces.twins.calibration import (
     Arrivals,
     Calibration,
     Cdf,
-    Floats,
     Kind,
     Shape,
     choose,

@@ -14,20 +14,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.traces.twins.calibration import (
-    Arrivals,
-    Calibration,
-    Cdf,
-    Floats,
-    Ints,
-    Kind,
-    Shape,
-    typical,
-)
+from gangwise.traces.twins.calibration import Arrivals, Calibration, Cdf, Kind, Shape, typical
 
 NAME = "alibaba-v2018"
 MACHINES = (Kind(4033, "", 96, 100),)
@@ -361,7 +352,7 @@ def _draw(rng: np.random.Generator, rows: Rows, n: int) -> dict[str, Floats]:
 
 
 def _precedence(
-    rng: np.random.Generator, number: Ints, parents: Ints, chained: npt.NDArray[np.bool_]
+    rng: np.random.Generator, number: Ints, parents: Ints, chained: Bools
 ) -> tuple[pl.Series, pl.Series]:
     """Names with the numbers of the parents in them, as in the trace, and the parents' names.
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from gangwise.core.arrays import Floats, Ints
+
 HOUR, DAY = 3600.0, 86400.0
 
 

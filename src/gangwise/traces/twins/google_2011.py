@@ -12,15 +12,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from gangwise.traces.twins.calibration import (
-    Arrivals,
-    Calibration,
-    Cdf,
-    Floats,
-    Kind,
-    Shape,
-    typical,
-)
+from gangwise.core.arrays import Floats
+from gangwise.traces.twins.calibration import Arrivals, Calibration, Cdf, Kind, Shape, typical
 
 NAME = "google-2011"
 MACHINES = (

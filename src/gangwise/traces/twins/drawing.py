@@ -1,8 +1,7 @@
-"""Synthetic twins, drawn from a seed.
+"""Synthetic twins: drawn from a seed, taken for what a folder lacks, and held against the trace.
 
-Twins where a trace is wanted: on their own, or for what a folder of files lacks.
-
-How far two traces are apart, quantity by quantity.
+:func:`twin` draws one; :func:`completed` fills in the servers or jobs that files do not have;
+:func:`distance` tells how far two traces are apart, quantity by quantity.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from gangwise.core.errors import ScenarioError, TraceError, UnknownName
 from gangwise.core.simulation import Streams
 from gangwise.traces.io.account import Stage
 from gangwise.traces.tables import Tables, name_of
-from gangwise.traces.twins.calibration import DAY, Calibration, servers_of
+from gangwise.traces.twins.calibration import DAY, HOUR, Calibration, servers_of
 
 NAMES = ("alibaba-gpu-v2020", "alibaba-gpu-v2023", "alibaba-v2018", "google-2011")
 MOST_JOBS = 20_000_000
@@ -300,7 +299,6 @@ def _own(knobs: dict[str, Any], names: list[str]) -> dict[str, Any]:
     return {name.removeprefix("twin_"): knobs.pop(name) for name in names if name in knobs}
 
 
-HOUR, DAY = 3600.0, 86400.0
 LONG, MANY = 14.0, 10
 """Days that a trace must have before weekdays are compared, and hours before jobs per hour are."""
 DIGITS = 9

@@ -1,24 +1,109 @@
-"""What a trace became: job types, arrivals, lifetimes and load, as tables to keep."""
+"""From the files of a trace to a scenario of a family of slots, and what that is made of."""
 
 from __future__ import annotations
 
+import inspect
+import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from gangwise.core.errors import ScenarioError
-from gangwise.scenarios.opm import GoogleScenario
-from gangwise.traces.slots.approximation_jobs import JobsTraceScenario, ReplayedLifetimes
+from gangwise.core.contracts import Scenario
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.traces.registered import reader_of, ready_tables, without_reader
+from gangwise.traces.slots.approximation_jobs import (
+    GoogleScenario,
+    JobsTraceScenario,
+    ReplayedLifetimes,
+)
 from gangwise.traces.slots.fluctuating_speeds import SpeedsTraceScenario
 from gangwise.traces.slots.gain_overhead import TraceScenario
-from gangwise.traces.tables import save_tables
+from gangwise.traces.tables import Tables, Trace, save_tables
+from gangwise.traces.twins.drawing import completed_from
 
-if TYPE_CHECKING:
-    from gangwise.core.contracts import Scenario
+FAMILIES: Mapping[str, Any] = {
+    "gain_overhead": TraceScenario,
+    "fluctuating_speeds": SpeedsTraceScenario,
+    "approximation_jobs": JobsTraceScenario,
+}
+"""Families that a trace can be played in, and the scenario of each."""
+
+
+def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: Any) -> Scenario:
+    r"""A scenario from the files of a trace, whose format is recognised.
+
+    Job events of Google become the scenario of the OPM paper, unless another family is asked for.
+
+    Parameters
+    ----------
+    path : path
+        A directory with the files of a trace, or one of them; or tables that were saved by
+        :func:`~gangwise.traces.tables.save_tables`;
+        or ``twin:NAME`` for a synthetic twin, see :mod:`gangwise.traces.twins`.
+    trace : str
+        The registered name of the format, when it is not to be recognised.
+    family : str
+        ``gain_overhead``, ``fluctuating_speeds`` or ``approximation_jobs``; ``gain_overhead`` when
+        empty, and ``approximation_jobs`` for events of Google ClusterData 2011.
+    **knobs
+        Arguments of the reader (such as ``nodes``, ``pods``, ``strict``), or of the twin (its seed
+        as ``twin_seed``); ``complete="servers"`` or ``"jobs"``, to take from the twin what the
+        files have none of; and settings of the scenario:
+        :class:`~gangwise.traces.slots.settings.Settings`,
+        :class:`~gangwise.traces.slots.settings.SpeedsSettings` or
+        :class:`~gangwise.traces.slots.settings.JobsSettings`, unless the reader builds another.
+
+    Raises
+    ------
+    TraceError
+        When nothing is recognised: says what was looked for and what was found.
+    UnknownName
+        For a format, family or setting that does not exist.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     nodes, pods = Path(folder, "nodes.csv"), Path(folder, "pods.csv")
+    ...     size = nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,8000,16384,2,T4\n")
+    ...     size = pods.write_text(
+    ...         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n"
+    ...         "p,4000,4096,1,500,,0,60\n"
+    ...         "q,4000,4096,1,500,,7200,7260\n"
+    ...     )
+    ...     scenario = open_trace(folder, slot="1h")
+    ...     speeds = open_trace(folder, slot="1h", family="fluctuating_speeds")
+    >>> scenario.counts.tolist()
+    [[1], [0], [1]]
+    >>> scenario.instance(seed=0).problem.cluster.capacity
+    array([[16., 16., 16.]])
+    >>> speeds.instance(seed=0).problem.E
+    1
+    """
+    if family and family not in FAMILIES:
+        raise UnknownName("family for traces", family, list(FAMILIES))
+    path = Path(path)
+    found: Trace | Tables
+    if without_reader(path):
+        found = ready_tables(path, knobs)
+    else:
+        reader = reader_of(path, trace)
+        accepted = list(inspect.signature(reader).parameters)
+        found = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
+        of_google = isinstance(found, Google2011)
+        family = family or ("approximation_jobs" if of_google else "")
+        if "complete" in knobs:
+            found = completed_from(found, knobs.pop("complete"), knobs)
+        elif of_google and family == "approximation_jobs" and found.source.has("job_events"):
+            return GoogleScenario.of_reader(found, **knobs)
+    built: Scenario = FAMILIES[family or "gain_overhead"](found, **knobs)
+    return built
 
 
 @dataclass(frozen=True)
@@ -186,6 +271,4 @@ def json_text(value: Any) -> str:
     >>> json_text("a/b"), json_text((1, 2.5)), json_text(True)
     ('"a/b"', '[1, 2.5]', 'true')
     """
-    import json
-
     return json.dumps(value, ensure_ascii=False)
