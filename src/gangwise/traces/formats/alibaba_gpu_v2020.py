@@ -68,14 +68,14 @@ MODEL = "[A-Z][A-Z0-9]*"
 TIMES = _numbers("start_time", "end_time")
 EARLY = Check("end_time is before start_time", ("start_time", "end_time"), _ends_early)
 
-JOBS = Schema(
+JOB_TABLE = Schema(
     f"{NAME} pai_job_table",
     (JOB, _text("inst_id", HEX), _text("user", HEX, empty=True), STATUS, *TIMES),
     header=False,
     unique="job_name",
     checks=(EARLY,),
 )
-TASKS = Schema(
+TASK_TABLE = Schema(
     f"{NAME} pai_task_table",
     (
         JOB,
@@ -151,7 +151,7 @@ GROUPS = Schema(
     header=False,
     unique="inst_id",
 )
-MACHINES = Schema(
+MACHINE_SPEC = Schema(
     f"{NAME} pai_machine_spec",
     (
         _text("machine", HEX),
@@ -228,12 +228,16 @@ FORMAT = Format(
     "https://github.com/alibaba/clusterdata, folder cluster-trace-gpu-v2020",
     "CC-BY-4.0",
     (
-        TableFile("pai_machine_spec", MACHINES, "pai_machine_spec", gives="servers"),
+        TableFile("pai_machine_spec", MACHINE_SPEC, "pai_machine_spec", gives="servers"),
         TableFile(
-            "pai_job_table", JOBS, "pai_job_table", needed=True, gives="when jobs were submitted"
+            "pai_job_table",
+            JOB_TABLE,
+            "pai_job_table",
+            needed=True,
+            gives="when jobs were submitted",
         ),
         TableFile(
-            "pai_task_table", TASKS, "pai_task_table", needed=True, gives="what jobs request"
+            "pai_task_table", TASK_TABLE, "pai_task_table", needed=True, gives="what jobs request"
         ),
         TableFile(
             "pai_group_tag_table",

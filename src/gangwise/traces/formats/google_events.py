@@ -655,7 +655,7 @@ class GoogleReader(Reader):
 
     def _refuse(self) -> None:
         """Say what is here instead of events of tasks or jobs."""
-        other: Format = entries("trace")[self.OTHER].load().FORMAT
+        other: Format = vars(entries("trace")[self.OTHER].load())["FORMAT"]
         files = files_of(self.source.path)
         for file in files:
             if found := recognise(file, [other]):

@@ -96,11 +96,11 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
         reader = reader_of(path, trace)
         accepted = list(inspect.signature(reader).parameters)
         found = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
-        of_google = isinstance(found, Google2011)
-        family = family or ("approximation_jobs" if of_google else "")
+        of_google = isinstance(found, Google2011) and family in ("", "approximation_jobs")
+        family = "approximation_jobs" if of_google else family
         if "complete" in knobs:
             found = completed_from(found, knobs.pop("complete"), knobs)
-        elif of_google and family == "approximation_jobs" and found.source.has("job_events"):
+        elif isinstance(found, Google2011) and of_google and found.source.has("job_events"):
             return GoogleScenario.of_reader(found, **knobs)
     built: Scenario = FAMILIES[family or "gain_overhead"](found, **knobs)
     return built
