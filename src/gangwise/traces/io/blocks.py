@@ -211,7 +211,7 @@ class Blocks:
 
     def _cut(self, text: _Bytes) -> Iterator[Block]:
         """Blocks of one text; blank lines at its end are left out."""
-        opens, carried = True, b""
+        opens, carried, blank = True, b"", list[bytes]()
         while True:
             try:
                 fresh = text.read(self.size)
@@ -229,29 +229,33 @@ class Blocks:
                 data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             if last and not self.damage and data and not data.endswith(b"\n"):
                 data += b"\n"
-            end = data.rfind(b"\n") + 1
-            while end and not data[(before := data.rfind(b"\n", 0, end - 1) + 1) : end].strip():
-                end = before  # blank lines wait for what follows
+            whole = data.rfind(b"\n") + 1
+            said = len(data[:whole].rstrip())
+            end = data.index(b"\n", said) + 1 if said else 0
             if end:
-                rows = int(np.count_nonzero(np.frombuffer(data, np.uint8, end) == ord("\n")))
-                block = Block(data[:end], rows, self._line, opens)
+                lines = b"".join([*blank, data[:end]])
+                rows = int(np.count_nonzero(np.frombuffer(lines, np.uint8) == ord("\n")))
+                block = Block(lines, rows, self._line, opens)
                 self._line += rows
-                self.unpacked += end
+                self.unpacked += len(lines)
                 self.count += 1
-                opens = False
+                opens, blank = False, []
                 yield block
-            carried = data[end:] + held
+            if whole > end:
+                blank.append(data[end:whole])  # blank lines wait for what follows
+            carried = data[whole:] + held
             if last:
                 break
-            if len(carried) > LONGEST_LINE:
+            waiting = sum(map(len, blank))
+            if max(len(carried), waiting) > LONGEST_LINE:
+                what = "blank lines are" if waiting > LONGEST_LINE else "the line is"
                 raise TraceError(
-                    f"the line is longer than {LONGEST_LINE >> 20} MiB: this is not a table in "
-                    "text",
+                    f"{what} longer than {LONGEST_LINE >> 20} MiB: this is not a table in text",
                     self.path,
                     self._line,
                 )
         if self.damage and carried.strip():
-            self.torn = self._line + carried.rstrip().count(b"\n")
+            self.torn = self._line + b"".join(blank).count(b"\n") + carried.rstrip().count(b"\n")
 
 
 class _Pieces:

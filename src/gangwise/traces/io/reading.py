@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
 import polars as pl
 
+from gangwise.core.arrays import Bools
 from gangwise.core.errors import TraceError
 from gangwise.traces.io.account import first_reason, reasons
 from gangwise.traces.io.blocks import Block, Blocks
@@ -42,6 +44,46 @@ class Layout(NamedTuple):
 
     at: Mapping[str, int]
     width: int
+
+
+class Quotes:
+    r"""Where the quotes of a block of lines are.
+
+    The first quote of a block opens a quoted field, the second closes it, and so on; a doubled
+    quote, which stands for one, closes and opens. Where every quote keeps to that, Python's ``csv``
+    and polars read the same.
+
+    >>> Quotes(b'a,"b,""c"\n"",d\n').plain(b","), Quotes(b'a,b"c"\n').plain(b",")
+    (True, False)
+    """
+
+    def __init__(self, data: bytes):
+        self._text = np.frombuffer(data, np.uint8)
+        self._at = np.flatnonzero(self._text == ord('"'))
+
+    def plain(self, separator: bytes) -> bool:
+        """Whether each opens a field or closes one, on the same line."""
+        text, opens, closes = self._text, self._at[::2], self._at[1::2]
+        if opens.size != closes.size:
+            return False
+        beside = np.zeros(256, dtype=bool)
+        beside[[ord(separator), ord("\n"), ord('"')]] = True
+        # before one that opens, or after one that closes, a quote is the other of a double; no line
+        # ends inside a field
+        return bool(
+            beside[text[opens[opens > 0] - 1]].all()
+            and beside[text[closes + 1]].all()
+            and not self._inside("\n").any()
+        )
+
+    def outside(self, character: bytes) -> int:
+        """How often a character is there outside of quotes."""
+        return int((~self._inside(character)).sum())
+
+    def _inside(self, character: str | bytes) -> Bools:
+        """Whether each occurrence of a character is inside quotes."""
+        places = np.flatnonzero(self._text == ord(character))
+        return np.searchsorted(self._at, places) % 2 == 1
 
 
 class Rows:
@@ -105,7 +147,8 @@ class Rows:
     def _fast(self, data: bytes, rows: int) -> pl.DataFrame | None:
         """The columns, typed; None when anything about the lines is unusual."""
         separator, width = self.schema.separator.encode(), self.layout.width
-        if width == 1 or len(separator) != 1 or b'"' in data:
+        quotes = Quotes(data) if b'"' in data else None
+        if width == 1 or len(separator) != 1 or not (quotes is None or quotes.plain(separator)):
             return None
         blanks = any(blank in data for blank in BLANKS)
         if not data.isascii():
@@ -115,21 +158,23 @@ class Rows:
                     return None
             except UnicodeDecodeError:
                 return None
-        frame = self._parsed(data, self._whole)
+        frame = self._parsed(data, self._whole, quotes is not None)
         if frame is None and self._whole:
-            frame = self._parsed(data, [])
+            frame = self._parsed(data, [], quotes is not None)
             if frame is not None and frame.select(_too_large(self._whole)).item():
                 return None
         if frame is None or len(frame) != rows:
             return None
         # Too many fields are an error of polars; too few are silently null, from the last on.
-        if frame[LAST].null_count() and data.count(separator) != rows * (width - 1):
-            return None
+        if frame[LAST].null_count():
+            found = data.count(separator) if quotes is None else quotes.outside(separator)
+            if found != rows * (width - 1):
+                return None
         texts = pl.col([c.name for c in self.columns if not c.number]).fill_null("")
         frame = frame.with_columns(texts.str.strip_chars() if blanks else texts)
         return _with_integers(frame, self._whole)
 
-    def _parsed(self, data: bytes, whole: Sequence[str]) -> pl.DataFrame | None:
+    def _parsed(self, data: bytes, whole: Sequence[str], quoted: bool) -> pl.DataFrame | None:
         types: dict[str, Any] = {str(place): pl.String for place in range(self.layout.width)}
         place = {c.name: str(self.layout.at[c.name]) for c in self.columns}
         for column in (c for c in self.columns if c.number):
@@ -139,7 +184,7 @@ class Rows:
                 data,
                 has_header=False,
                 schema=types,
-                quote_char=None,
+                quote_char='"' if quoted else None,
                 separator=self.schema.separator,
             )
         except pl.exceptions.PolarsError:
