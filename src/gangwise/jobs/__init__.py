@@ -1,0 +1,1 @@
+"""Jobs as a cluster's operators know them: submitted, waiting, placed whole, run, ended."""
