@@ -16,6 +16,7 @@ __all__ = [
     "Beliefs",
     "believe",
     "finished",
+    "migrate",
     "no_beliefs",
     "observe",
     "released",
@@ -44,14 +45,16 @@ def no_beliefs(L: int, N: int) -> Beliefs:
 
 @kernel
 def believe(state: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
-    """Put mean and standard deviation of log rate of job type l on every node in ``mean``, ``sd`` [N]."""
+    """Put mean and sd of the log rate of job type l on every node in ``mean``, ``sd`` [N]."""
     for n in range(mean.size):
         mean[n] = state.labels[l, n]
         sd[n] = 0.0
 
 
 @kernel
-def observe(state: Beliefs, l: int, nodes: Ints, log_rates: Floats, count: int, now: float) -> None:
+def observe(
+    state: Beliefs, l: int, nodes: Ints, log_rates: Floats, count: int, first: bool, now: float
+) -> None:
     """Learn from one gang: its first ``count`` pieces ran on ``nodes`` at ``log_rates``."""
 
 
@@ -84,6 +87,15 @@ def score(
 def wait(
     state: Beliefs, l: int, tasks: int, devices: float, limit: float, log_rate: float,
     mean: Floats, waiting: int, waited: float, now: float,
+) -> float:
+    """Seconds to wait for better nodes than a gang could start on now, at ``log_rate``."""
+    return 0.0
+
+
+@kernel
+def migrate(
+    state: Beliefs, l: int, limit: float, done: float, log_rate: float, other: float,
+    restart: float,
 ) -> bool:
-    """Whether a gang that could start now at ``log_rate`` had better wait for other nodes."""
+    """Whether a job running at ``log_rate`` had better stop and go on at ``other``."""
     return False
