@@ -177,12 +177,12 @@ def measure(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int, first: bo
     l = w.type[j]
     for i in range(count):
         n = x.piece_node[p + i]
-        rate = 0.0
+        rate = 1.0
         if v.log_rates.size > 0:
-            rate = v.log_rates[l, n] + x.log_factor[n] + v.log_noise[j]
-        x.log_rates[i] = rate
+            rate = math.exp(v.log_rates[l, n] + x.log_factor[n] + v.log_noise[j])
+        x.log_rates[i] = math.log(rate)
         slowest = min(slowest, rate)
-    x.seen[j] = math.exp(slowest)
+    x.seen[j] = slowest
     observe(b, l, x.piece_node[p : p + count], x.log_rates, count, first, x.clock[NOW])
     x.at[DIRTY] = 1
 
