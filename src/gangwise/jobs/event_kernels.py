@@ -40,30 +40,30 @@ def speed_of(w: Work, v: World, x: State, j: int) -> float:
     if v.log_rates.size == 0:
         return 1.0
     slowest = LATER
-    p = w.piece_from[j]
-    for i in range(p, p + x.pieces[j]):
-        n = x.piece_node[i]
-        slowest = min(slowest, v.log_rates[w.type[j], n] + x.log_factor[n])
+    p = w.jobs[j].piece_from
+    for i in range(p, p + x.jobs[j].pieces):
+        n = x.out[i].node
+        slowest = min(slowest, v.log_rates[w.jobs[j].type, n] + x.log_factor[n])
     return math.exp(slowest + v.log_noise[j])
 
 
 @kernel
 def schedule_end(w: Work, r: Rules, x: State, j: int) -> None:
     """Enter when job j will end as things are: by itself, or killed at its limit."""
-    end = x.since[j] + x.left[j] / x.speed[j]
+    end = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
     if r.enforced and not r.limits_of_work:
-        end = min(end, x.begun[j] + w.limit[j])
-    x.finish[j] = end
+        end = min(end, x.jobs[j].begun + w.jobs[j].limit)
+    x.jobs[j].finish = end
     at = x.at
-    if at[FINISHES] == x.finish_time.size:  # drop entries that no longer hold
+    if at[FINISHES] == x.finishes.size:  # drop entries that no longer hold
         size = 0
-        for i in range(x.finish_time.size):
-            job = x.finish_job[i]
-            if x.phase[job] == RUNNING and x.finish[job] == x.finish_time[i] and job != j:
-                time = x.finish_time[i]
-                size = push(x.finish_time, x.finish_job, size, time, job)
+        for i in range(x.finishes.size):
+            job = x.finishes[i].item
+            if x.jobs[job].phase == RUNNING and x.jobs[job].finish == x.finishes[i].time and job != j:
+                time = x.finishes[i].time
+                size = push(x.finishes, size, time, job)
         at[FINISHES] = size
-    at[FINISHES] = push(x.finish_time, x.finish_job, at[FINISHES], end, j)
+    at[FINISHES] = push(x.finishes, at[FINISHES], end, j)
 
 
 @kernel
@@ -71,61 +71,61 @@ def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) 
     """Job j begins on the ``count`` pieces tried."""
     at = x.at
     now = x.clock[NOW]
-    occupy(s, v, x, j, w.shape[j], w.piece_from[j], count)
-    remove(x.words, x.summary, w.rank[j])
+    occupy(s, v, x, j, w.jobs[j].shape, w.jobs[j].piece_from, count)
+    remove(x.words, x.summary, w.jobs[j].rank)
     at[N_WAITING] -= 1
     at[N_RUNNING] += 1
-    x.phase[j] = RUNNING
-    x.attempts[j] += 1
-    x.begun[j] = now
-    x.since[j] = now + x.overhead[j]
-    x.first[j] = min(x.first[j], now)
-    x.speed[j] = speed_of(w, v, x, j)
+    x.jobs[j].phase = RUNNING
+    x.jobs[j].attempts += 1
+    x.jobs[j].begun = now
+    x.jobs[j].since = now + x.jobs[j].overhead
+    x.jobs[j].first = min(x.jobs[j].first, now)
+    x.jobs[j].speed = speed_of(w, v, x, j)
     schedule_end(w, r, x, j)
-    x.expect[j] = now + w.limit[j]
+    x.jobs[j].expect = now + w.jobs[j].limit
     if r.choice == BY_RATE:
-        x.seen[j] = slowest_believed(w, x, j)
+        x.jobs[j].seen = slowest_believed(w, x, j)
     x.running[at[N_RUNNING] - 1] = j
-    x.running_at[j] = at[N_RUNNING] - 1
+    x.jobs[j].running_at = at[N_RUNNING] - 1
     if r.backfilling != NO_BACKFILLING:
         size = at[N_RUNNING] - 1
-        i = order_place(x.order, size, x.expect, j)
+        i = order_place(x.order, size, x.jobs, j)
         for m in range(size, i, -1):
             x.order[m] = x.order[m - 1]
         x.order[i] = j
     if r.choice == BY_RATE and r.rates == LEARNED:
-        if now + r.measured_after < x.finish[j] or v.event_time.size > 0:
+        if now + r.measured_after < x.jobs[j].finish or v.event_time.size > 0:
             set_timer(x, j, now + r.measured_after)
         else:
-            x.timer[j] = now + r.measured_after
+            x.jobs[j].timer = now + r.measured_after
     if r.queue == FAIR_SHARE:
-        charge(w, r, x, w.user[j])
-        x.use_rate[w.user[j]] += w.share[j]
+        charge(w, r, x, w.jobs[j].user)
+        x.users[w.jobs[j].user].rate += w.jobs[j].share
 
 
 @kernel
 def set_timer(x: State, j: int, time: float) -> None:
     """Let job j be looked at then: to be measured if it runs, to be decided on if it waits."""
     at = x.at
-    if at[TIMERS] == x.timer_time.size:  # drop entries that no longer hold
+    if at[TIMERS] == x.timers.size:  # drop entries that no longer hold
         size = 0
-        for i in range(x.timer_time.size):
-            job = x.timer_job[i]
-            t = x.timer_time[i]
-            if x.timer[job] == t and (x.phase[job] == RUNNING or x.phase[job] == WAITING):
-                size = push(x.timer_time, x.timer_job, size, t, job)
+        for i in range(x.timers.size):
+            job = x.timers[i].item
+            t = x.timers[i].time
+            if x.jobs[job].timer == t and (x.jobs[job].phase == RUNNING or x.jobs[job].phase == WAITING):
+                size = push(x.timers, size, t, job)
         at[TIMERS] = size
-    x.timer[j] = time
-    at[TIMERS] = push(x.timer_time, x.timer_job, at[TIMERS], time, j)
+    x.jobs[j].timer = time
+    at[TIMERS] = push(x.timers, at[TIMERS], time, j)
 
 
 @kernel
 def slowest_believed(w: Work, x: State, j: int) -> float:
     """Rate of job j's gang as `x.mean` has it."""
     slowest = LATER
-    p = w.piece_from[j]
-    for i in range(p, p + x.pieces[j]):
-        slowest = min(slowest, x.mean[x.piece_node[i]])
+    p = w.jobs[j].piece_from
+    for i in range(p, p + x.jobs[j].pieces):
+        slowest = min(slowest, x.mean[x.out[i].node])
     return math.exp(slowest)
 
 
@@ -133,57 +133,58 @@ def slowest_believed(w: Work, x: State, j: int) -> float:
 def charge(w: Work, r: Rules, x: State, u: int) -> None:
     """Bring the use of user u up to now: it halves every half-life."""
     now = x.clock[NOW]
-    gone = now - x.use_at[u]
+    gone = now - x.users[u].at
     if gone > 0.0:
         if r.half_life == LATER:
-            x.use[u] += x.use_rate[u] * gone
+            x.users[u].use += x.users[u].rate * gone
         else:
             decay = math.log(2.0) / r.half_life
             kept = math.exp(-decay * gone)
-            x.use[u] = x.use[u] * kept + x.use_rate[u] * (1.0 - kept) / decay
-    x.use_at[u] = now
+            x.users[u].use = x.users[u].use * kept + x.users[u].rate * (1.0 - kept) / decay
+    x.users[u].at = now
 
 
 @kernel
 def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
     """Job j gives its devices back, for whatever reason."""
     at = x.at
-    vacate(s, v, x, j, w.shape[j], w.piece_from[j])
+    vacate(s, v, x, j, w.jobs[j].shape, w.jobs[j].piece_from)
     if r.backfilling != NO_BACKFILLING:
         size = at[N_RUNNING]
-        for m in range(order_place(x.order, size, x.expect, j), size - 1):
+        for m in range(order_place(x.order, size, x.jobs, j), size - 1):
             x.order[m] = x.order[m + 1]
     at[N_RUNNING] -= 1
     last = x.running[at[N_RUNNING]]
-    x.running[x.running_at[j]] = last
-    x.running_at[last] = x.running_at[j]
+    x.running[x.jobs[j].running_at] = last
+    x.jobs[last].running_at = x.jobs[j].running_at
     if r.queue == FAIR_SHARE:
-        charge(w, r, x, w.user[j])
-        x.use_rate[w.user[j]] -= w.share[j]
+        charge(w, r, x, w.jobs[j].user)
+        x.users[w.jobs[j].user].rate -= w.jobs[j].share
     if r.choice == BY_RATE and r.rates == LEARNED:
-        p = w.piece_from[j]
-        d = s.demand[w.shape[j], s.dominant[w.shape[j]]] / 1000.0
-        for i in range(p, p + x.pieces[j]):
-            released(b, x.piece_node[i], x.piece_tasks[i] * d, x.clock[NOW])
+        p = w.jobs[j].piece_from
+        d = s.demand[w.jobs[j].shape, s.tasks[w.jobs[j].shape].dominant] / 1000.0
+        for i in range(p, p + x.jobs[j].pieces):
+            released(b, x.out[i].node, x.out[i].tasks * d, x.clock[NOW])
     at[DIRTY] = 1
 
 
 @kernel
 def measure(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int, first: bool) -> None:
     """The rates of job j's pieces become known."""
-    p = w.piece_from[j]
-    count = x.pieces[j]
+    p = w.jobs[j].piece_from
+    count = x.jobs[j].pieces
     slowest = LATER
-    l = w.type[j]
+    l = w.jobs[j].type
     for i in range(count):
-        n = x.piece_node[p + i]
+        n = x.out[p + i].node
         rate = 1.0
         if v.log_rates.size > 0:
             rate = math.exp(v.log_rates[l, n] + x.log_factor[n] + v.log_noise[j])
+        x.rated[i] = n
         x.log_rates[i] = math.log(rate)
         slowest = min(slowest, rate)
-    x.seen[j] = slowest
-    observe(b, l, x.piece_node[p : p + count], x.log_rates, count, first, x.clock[NOW])
+    x.jobs[j].seen = slowest
+    observe(b, l, x.rated, x.log_rates, count, first, x.clock[NOW])
     x.at[DIRTY] = 1
 
 
@@ -192,23 +193,23 @@ def finish(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int)
     """Job j ends: by itself, or killed at its limit."""
     at = x.at
     now = x.clock[NOW]
-    own = x.since[j] + x.left[j] / x.speed[j]
-    if r.choice == BY_RATE and r.rates == LEARNED and now > x.since[j]:
-        measure(w, v, r, x, b, j, now <= x.timer[j])
+    own = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
+    if r.choice == BY_RATE and r.rates == LEARNED and now > x.jobs[j].since:
+        measure(w, v, r, x, b, j, now <= x.jobs[j].timer)
         if own <= now:
-            finished(b, w.limit[j], (now - x.since[j]) * x.seen[j], now)
+            finished(b, w.jobs[j].limit, (now - x.jobs[j].since) * x.jobs[j].seen, now)
     leave(w, s, v, r, x, b, j)
-    x.end[j] = now
-    if own > now or w.doomed[j]:
-        x.phase[j] = KILLED
+    x.jobs[j].end = now
+    if own > now or w.jobs[j].doomed:
+        x.jobs[j].phase = KILLED
         at[KILLS] += 1
     else:
-        x.phase[j] = FINISHED
+        x.jobs[j].phase = FINISHED
     at[ENDED] += 1
-    for i in range(w.next_from[j], w.next_from[j + 1]):
+    for i in range(w.jobs[j].next_from, w.jobs[j].next_to):
         k = w.next[i]
-        x.wants[k] -= 1
-        if x.wants[k] == 0 and x.phase[k] == HELD:
+        x.jobs[k].wants -= 1
+        if x.jobs[k].wants == 0 and x.jobs[k].phase == HELD:
             enter(w, x, k)
 
 
@@ -219,33 +220,33 @@ def interrupt(
     """Job j loses its nodes and waits again; what a failure costs, a preemption does not."""
     at = x.at
     now = x.clock[NOW]
-    left = max(x.left[j] - max(now - x.since[j], 0.0) * x.speed[j], 0.0)
+    left = max(x.jobs[j].left - max(now - x.jobs[j].since, 0.0) * x.jobs[j].speed, 0.0)
     if why == WHY_FAILED:
-        done = w.work[j] - left
+        done = w.jobs[j].work - left
         kept = done
         if r.checkpoint == LATER:
             kept = 0.0
         elif r.checkpoint > 0.0:
             kept = math.floor(done / r.checkpoint) * r.checkpoint
-        x.lost[j] += (done - kept) * w.size[j]
-        left = w.work[j] - kept
-    x.lost[j] += min(now - x.begun[j], x.overhead[j]) * w.size[j]
+        x.jobs[j].lost += (done - kept) * w.jobs[j].size
+        left = w.jobs[j].work - kept
+    x.jobs[j].lost += min(now - x.jobs[j].begun, x.jobs[j].overhead) * w.jobs[j].size
     i = at[LOGGED]
     q = at[LOGGED_PIECES]
-    x.log_job[i] = j
-    x.log_begun[i] = x.begun[j]
-    x.log_end[i] = now
-    x.log_why[i] = why
-    p = w.piece_from[j]
-    for m in range(x.pieces[j]):
-        x.log_node[q + m] = x.piece_node[p + m]
-        x.log_tasks[q + m] = x.piece_tasks[p + m]
+    x.cuts[i].job = j
+    x.cuts[i].begun = x.jobs[j].begun
+    x.cuts[i].end = now
+    x.cuts[i].why = why
+    p = w.jobs[j].piece_from
+    for m in range(x.jobs[j].pieces):
+        x.cut_pieces[q + m].node = x.out[p + m].node
+        x.cut_pieces[q + m].tasks = x.out[p + m].tasks
     at[LOGGED] = i + 1
-    at[LOGGED_PIECES] = q + x.pieces[j]
-    x.log_from[i + 1] = at[LOGGED_PIECES]
+    at[LOGGED_PIECES] = q + x.jobs[j].pieces
+    x.cuts[i + 1].first = at[LOGGED_PIECES]
     leave(w, s, v, r, x, b, j)
-    x.left[j] = left
-    x.overhead[j] = r.restart
+    x.jobs[j].left = left
+    x.jobs[j].overhead = r.restart
     at[REQUEUES if why == WHY_FAILED else PREEMPTIONS] += 1
     enter(w, x, j)
 
@@ -254,11 +255,11 @@ def interrupt(
 def enter(w: Work, x: State, j: int) -> None:
     """Job j joins those waiting."""
     at = x.at
-    x.phase[j] = WAITING
-    insert(x.words, x.summary, at, w.rank[j])
+    x.jobs[j].phase = WAITING
+    insert(x.words, x.summary, at, w.jobs[j].rank)
     at[N_WAITING] += 1
     if at[FRESH] < x.fresh.size:
-        x.fresh[at[FRESH]] = w.rank[j]
+        x.fresh[at[FRESH]] = w.jobs[j].rank
     at[FRESH] += 1
 
 
@@ -271,20 +272,20 @@ def next_instant(w: Work, v: World, x: State) -> float:
     at = x.at
     time = LATER
     while at[FINISHES] > 0:
-        j = x.finish_job[0]
-        if x.phase[j] == RUNNING and x.finish[j] == x.finish_time[0]:
-            time = x.finish_time[0]
+        j = x.finishes[0].item
+        if x.jobs[j].phase == RUNNING and x.jobs[j].finish == x.finishes[0].time:
+            time = x.finishes[0].time
             break
-        at[FINISHES] = pop(x.finish_time, x.finish_job, at[FINISHES])
+        at[FINISHES] = pop(x.finishes, at[FINISHES])
     while at[TIMERS] > 0:
-        j = x.timer_job[0]
-        holds = x.phase[j] == RUNNING or x.phase[j] == WAITING
-        if holds and x.timer[j] == x.timer_time[0]:
-            time = min(time, x.timer_time[0])
+        j = x.timers[0].item
+        holds = x.jobs[j].phase == RUNNING or x.jobs[j].phase == WAITING
+        if holds and x.jobs[j].timer == x.timers[0].time:
+            time = min(time, x.timers[0].time)
             break
-        at[TIMERS] = pop(x.timer_time, x.timer_job, at[TIMERS])
-    if at[NEXT] < w.submit.size:
-        time = min(time, w.submit[at[NEXT]])
+        at[TIMERS] = pop(x.timers, at[TIMERS])
+    if at[NEXT] < w.jobs.size:
+        time = min(time, w.jobs[at[NEXT]].submit)
     if at[EVENT] < v.event_time.size:
         time = min(time, v.event_time[at[EVENT]])
     return time
@@ -318,9 +319,9 @@ def node_event(
     there = 0
     for m in range(at[N_RUNNING]):
         j = x.running[m]
-        p = w.piece_from[j]
-        for i in range(p, p + x.pieces[j]):
-            if x.piece_node[i] == n:
+        p = w.jobs[j].piece_from
+        for i in range(p, p + x.jobs[j].pieces):
+            if x.out[i].node == n:
                 x.sequence[there] = j
                 there += 1
                 break
@@ -346,12 +347,12 @@ def change_speed(w: Work, v: World, r: Rules, x: State, j: int) -> None:
     """A node of job j runs at another rate from now on."""
     now = x.clock[NOW]
     speed = speed_of(w, v, x, j)
-    if speed == x.speed[j]:
+    if speed == x.jobs[j].speed:
         return
-    if now > x.since[j]:
-        x.left[j] = max(x.left[j] - (now - x.since[j]) * x.speed[j], 0.0)
-        x.since[j] = now
-    x.speed[j] = speed
+    if now > x.jobs[j].since:
+        x.jobs[j].left = max(x.jobs[j].left - (now - x.jobs[j].since) * x.jobs[j].speed, 0.0)
+        x.jobs[j].since = now
+    x.jobs[j].speed = speed
     schedule_end(w, r, x, j)
 
 
@@ -360,34 +361,34 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
     """Take in all that happens now: ends, then nodes, then submissions, then measurements."""
     at = x.at
     now = x.clock[NOW]
-    while at[FINISHES] > 0 and x.finish_time[0] <= now:
-        j = x.finish_job[0]
-        time = x.finish_time[0]
-        at[FINISHES] = pop(x.finish_time, x.finish_job, at[FINISHES])
-        if x.phase[j] == RUNNING and x.finish[j] == time:
+    while at[FINISHES] > 0 and x.finishes[0].time <= now:
+        j = x.finishes[0].item
+        time = x.finishes[0].time
+        at[FINISHES] = pop(x.finishes, at[FINISHES])
+        if x.jobs[j].phase == RUNNING and x.jobs[j].finish == time:
             finish(w, s, v, r, x, b, j)
     while at[EVENT] < v.event_time.size and v.event_time[at[EVENT]] <= now:
         e = at[EVENT]
         at[EVENT] += 1
         node_event(w, s, v, r, x, b, v.event_node[e], v.event_kind[e], v.event_value[e])
-    while at[NEXT] < w.submit.size and w.submit[at[NEXT]] <= now:
+    while at[NEXT] < w.jobs.size and w.jobs[at[NEXT]].submit <= now:
         j = at[NEXT]
         at[NEXT] += 1
-        if x.phase[j] == SET_ASIDE:
+        if x.jobs[j].phase == SET_ASIDE:
             continue
-        if x.wants[j] > 0:
-            x.phase[j] = HELD
+        if x.jobs[j].wants > 0:
+            x.jobs[j].phase = HELD
         else:
             enter(w, x, j)
-    while at[TIMERS] > 0 and x.timer_time[0] <= now:
-        j = x.timer_job[0]
-        time = x.timer_time[0]
-        at[TIMERS] = pop(x.timer_time, x.timer_job, at[TIMERS])
-        if x.timer[j] != time:
+    while at[TIMERS] > 0 and x.timers[0].time <= now:
+        j = x.timers[0].item
+        time = x.timers[0].time
+        at[TIMERS] = pop(x.timers, at[TIMERS])
+        if x.jobs[j].timer != time:
             continue
-        if x.phase[j] == RUNNING:
+        if x.jobs[j].phase == RUNNING:
             measure(w, v, r, x, b, j, True)
-        elif x.phase[j] == WAITING:
+        elif x.jobs[j].phase == WAITING:
             at[DIRTY] = 1
 
 
@@ -397,10 +398,10 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
 @kernel
 def find(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> int:
     """Try to place job j on what is free: pieces in `x.try_*`, their number, 0 for no room."""
-    c = w.shape[j]
-    tasks = w.tasks[j]
+    c = w.jobs[j].shape
+    tasks = w.jobs[j].tasks
     x.at[TESTS] += 1
-    if x.fail_epoch[c] == x.at[EPOCH] and tasks >= x.fail_tasks[c]:
+    if x.memo[c].fail_epoch == x.at[EPOCH] and tasks >= x.memo[c].fail_tasks:
         return 0
     count = 1
     for k in range(x.total.size):
@@ -414,18 +415,18 @@ def find(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -
             if r.choice == BY_RATE:
                 believed(w, s, v, r, x, b, j)
             count = place_best(s, v, x, c, tasks, r.choice)
-        if count > 0 and v.shared >= 0 and s.fraction[c] + s.whole[c] > 0:
+        if count > 0 and v.shared >= 0 and s.tasks[c].fraction + s.tasks[c].whole > 0:
             count = tell_apart(s, v, x, c, count)
-    if count == 0 and (x.fail_epoch[c] != x.at[EPOCH] or tasks < x.fail_tasks[c]):
-        x.fail_epoch[c] = x.at[EPOCH]
-        x.fail_tasks[c] = tasks
+    if count == 0 and (x.memo[c].fail_epoch != x.at[EPOCH] or tasks < x.memo[c].fail_tasks):
+        x.memo[c].fail_epoch = x.at[EPOCH]
+        x.memo[c].fail_tasks = tasks
     return count
 
 
 @kernel
 def believed(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
     """Fill `x.mean`, `x.sd` and `x.worth` [N] for a placement of job j."""
-    l = w.type[j]
+    l = w.jobs[j].type
     N = x.mean.size
     if r.rates == LEARNED:
         believe(b, l, x.clock[NOW], x.mean, x.sd)
@@ -438,10 +439,10 @@ def believed(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: in
                 x.mean[n] = v.log_rates[l, n] + x.log_factor[n]
             else:
                 x.mean[n] = 0.0
-    kind = s.dominant[w.shape[j]]
+    kind = s.tasks[w.jobs[j].shape].dominant
     for n in range(N):
-        x.spare_free[n] = x.free[n, kind] / 1000.0
-    score(b, w.limit[j], x.mean, x.sd, x.spare_free, x.worth)
+        x.spare[n] = x.free[n, kind] / 1000.0
+    score(b, w.jobs[j].limit, x.mean, x.sd, x.spare, x.worth)
 
 
 @kernel
@@ -449,7 +450,7 @@ def tried_rate(x: State, count: int) -> float:
     """Log rate that is believed of the pieces tried: that of the slowest."""
     slowest = LATER
     for i in range(count):
-        slowest = min(slowest, x.mean[x.try_node[i]])
+        slowest = min(slowest, x.mean[x.tried[i].node])
     return slowest
 
 
@@ -458,16 +459,16 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     """Job j could start on the pieces tried and had better wait for others."""
     if not r.waits:
         return False
-    c = w.shape[j]
+    c = w.jobs[j].shape
     now = x.clock[NOW]
-    devices = s.demand[c, s.dominant[c]] / 1000.0
+    devices = s.demand[c, s.tasks[c].dominant] / 1000.0
     seconds = wait(
-        b, w.type[j], w.tasks[j], devices, w.limit[j], tried_rate(x, count), x.mean,
-        x.at[N_WAITING], now - w.submit[j], now,
+        b, w.jobs[j].type, w.jobs[j].tasks, devices, w.jobs[j].limit, tried_rate(x, count), x.mean,
+        x.at[N_WAITING], now - w.jobs[j].submit, now,
     )  # fmt: skip
     if seconds <= 0.0:
         return False
-    if not now < x.timer[j] <= now + seconds:
+    if not now < x.jobs[j].timer <= now + seconds:
         set_timer(x, j, now + seconds)
     return True
 
@@ -479,15 +480,15 @@ def expected_ends(w: Work, r: Rules, x: State, b: Beliefs) -> None:
     size = x.at[N_RUNNING]
     for i in range(size):
         j = x.order[i]
-        done = max(now - x.begun[j] - x.overhead[j], 0.0) * x.seen[j]
-        x.expect[j] = now + remaining(b, w.limit[j], done) / x.seen[j]
+        done = max(now - x.jobs[j].begun - x.jobs[j].overhead, 0.0) * x.jobs[j].seen
+        x.jobs[j].expect = now + remaining(b, w.jobs[j].limit, done) / x.jobs[j].seen
     for i in range(1, size):
         j = x.order[i]
-        e = x.expect[j]
+        e = x.jobs[j].expect
         m = i
         while m > 0:
             o = x.order[m - 1]
-            if x.expect[o] < e or (x.expect[o] == e and o < j):
+            if x.jobs[o].expect < e or (x.jobs[o].expect == e and o < j):
                 break
             x.order[m] = o
             m -= 1
@@ -501,11 +502,11 @@ def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
     Leaves what is free at that instant in `x.shadow`, and how many tasks of j fit then in HAVE.
     """
     N = x.free.shape[0]
-    c = w.shape[j]
+    c = w.jobs[j].shape
     now = x.clock[NOW]
     at = x.at
     have = 0
-    allowed = v.allowed[s.constraint[c]]
+    allowed = v.allowed[s.tasks[c].constraint]
     for n in range(N):
         for k in range(x.free.shape[1]):
             x.shadow[n, k] = x.free[n, k]
@@ -518,20 +519,20 @@ def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
     size = at[N_RUNNING]
     x.clock[RESERVED] = LATER
     while i < size:
-        instant = max(x.expect[x.order[i]], now)
-        while i < size and max(x.expect[x.order[i]], now) == instant:
+        instant = max(x.jobs[x.order[i]].expect, now)
+        while i < size and max(x.jobs[x.order[i]].expect, now) == instant:
             o = x.order[i]
-            p = w.piece_from[o]
-            for m in range(p, p + x.pieces[o]):
-                n = x.piece_node[m]
+            p = w.jobs[o].piece_from
+            for m in range(p, p + x.jobs[o].pieces):
+                n = x.out[m].node
                 if allowed[n]:
                     have -= fits(s, v, x.shadow, x.shadow_device, c, n)
-                take(s, v, x.shadow, x.shadow_device, w.shape[o], n, x.piece_tasks[m],
-                     x.piece_mask[m], 1)  # fmt: skip
+                take(s, v, x.shadow, x.shadow_device, w.jobs[o].shape, n, x.out[m].tasks,
+                     x.out[m].mask, 1)  # fmt: skip
                 if allowed[n]:
                     have += fits(s, v, x.shadow, x.shadow_device, c, n)
             i += 1
-        if have >= w.tasks[j]:
+        if have >= w.jobs[j].tasks:
             x.clock[RESERVED] = instant
             break
     at[HAVE] = have
@@ -546,25 +547,25 @@ def keeps_promise(
     promised = x.clock[RESERVED]
     if promised == LATER:
         return True
-    ends = x.clock[NOW] + w.limit[j]
+    ends = x.clock[NOW] + w.jobs[j].limit
     if r.limits_of_work:
         rate = math.exp(tried_rate(x, count)) if r.choice == BY_RATE else 1.0
-        ends = x.clock[NOW] + w.limit[j] / rate
+        ends = x.clock[NOW] + w.jobs[j].limit / rate
     if ends <= promised:
         return True
-    c = w.shape[j]
-    h = w.shape[head]
-    allowed = v.allowed[s.constraint[h]]
+    c = w.jobs[j].shape
+    h = w.jobs[head].shape
+    allowed = v.allowed[s.tasks[h].constraint]
     have = x.at[HAVE]
     for sign in (-1, 1):
         for i in range(count):
-            n = x.try_node[i]
+            n = x.tried[i].node
             if sign < 0 and allowed[n]:
                 have -= fits(s, v, x.shadow, x.shadow_device, h, n)
-            take(s, v, x.shadow, x.shadow_device, c, n, x.try_tasks[i], x.try_mask[i], sign)
+            take(s, v, x.shadow, x.shadow_device, c, n, x.tried[i].tasks, x.tried[i].mask, sign)
             if sign < 0 and allowed[n]:
                 have += fits(s, v, x.shadow, x.shadow_device, h, n)
-        if sign < 0 and have >= w.tasks[head]:
+        if sign < 0 and have >= w.jobs[head].tasks:
             x.at[HAVE] = have
             x.at[CHANGE] += 1
             return True
@@ -577,17 +578,17 @@ def keys(w: Work, r: Rules, x: State) -> int:
     now = x.clock[NOW]
     count = 0
     if r.queue == FAIR_SHARE:
-        for u in range(x.use.size):
+        for u in range(x.users.size):
             charge(w, r, x, u)
     rank = smallest(x.words, x.summary, x.at)
     while rank >= 0:
         j = w.by_rank[rank]
         x.sequence[count] = j
         if r.queue == FAIR_SHARE:
-            x.key[count] = x.use[w.user[j]]
+            x.key[count] = x.users[w.jobs[j].user].use
         else:  # WFP3: − (wait / limit)³ · size
-            stretch = (now - w.submit[j]) / max(w.limit[j], 1.0)
-            x.key[count] = -(stretch * stretch * stretch) * w.size[j]
+            stretch = (now - w.jobs[j].submit) / max(w.jobs[j].limit, 1.0)
+            x.key[count] = -(stretch * stretch * stretch) * w.jobs[j].size
         count += 1
         rank = following(x.words, x.summary, x.at, rank + 1)
     order = np.argsort(x.key[:count], kind="mergesort")
@@ -602,13 +603,13 @@ def backfill(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int, head: int
 ) -> None:
     """Start job j if it fits and does not delay the first in line."""
-    c = w.shape[j]
+    c = w.jobs[j].shape
     plain = r.choice != BY_RATE
-    ends = x.clock[NOW] + w.limit[j]
+    ends = x.clock[NOW] + w.jobs[j].limit
     if (
         plain
-        and x.delay_change[c] == x.at[CHANGE]
-        and x.delay_tasks[c] == w.tasks[j]
+        and x.memo[c].delay_change == x.at[CHANGE]
+        and x.memo[c].delay_tasks == w.jobs[j].tasks
         and ends > x.clock[RESERVED]
     ):
         x.at[TESTS] += 1
@@ -619,8 +620,8 @@ def backfill(
     if keeps_promise(w, s, v, r, x, b, j, count, head):
         start(w, s, v, r, x, j, count)
     else:
-        x.delay_change[c] = x.at[CHANGE]
-        x.delay_tasks[c] = w.tasks[j]
+        x.memo[c].delay_change = x.at[CHANGE]
+        x.memo[c].delay_tasks = w.jobs[j].tasks
 
 
 @kernel
@@ -655,7 +656,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
         last = np.int64(-1)
         behind = True
         for i in range(fresh):
-            behind = behind and x.fresh[i] > w.rank[head]
+            behind = behind and x.fresh[i] > w.jobs[head].rank
         if behind:
             if r.backfilling == EASY:
                 for _ in range(fresh):
@@ -702,7 +703,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
                     at[DIRTY] = 1
                 break
             reserve(w, s, v, x, j)
-            x.reserved[j] = min(x.reserved[j], x.clock[RESERVED])
+            x.jobs[j].reserved = min(x.jobs[j].reserved, x.clock[RESERVED])
         else:
             if tested >= r.depth or full(s, x):
                 break
@@ -721,11 +722,11 @@ def play(
         cuts = cuts or v.event_kind[e] == DOWN
     for _ in range(instants):
         time = next_instant(w, v, x)
-        if time == LATER or at[ENDED] == w.submit.size:
+        if time == LATER or at[ENDED] == w.jobs.size:
             return DONE
         if cuts and (
-            at[LOGGED] + at[N_RUNNING] > x.log_job.size
-            or at[LOGGED_PIECES] + at[PIECES_OUT] > x.log_node.size
+            at[LOGGED] + at[N_RUNNING] > x.cuts.size - 1
+            or at[LOGGED_PIECES] + at[PIECES_OUT] > x.cut_pieces.size
         ):
             return MORE_ROOM
         x.clock[NOW] = time

@@ -42,7 +42,7 @@ from gangwise.kernels import Floats, Ints, kernel
 __all__ = ["Rules", "Shapes", "State", "Work", "World"]
 
 Bools = npt.NDArray[np.bool_]
-Bytes = npt.NDArray[np.int8]
+Rows = npt.NDArray[np.void]
 
 # Phases of a job.
 UNSUBMITTED, HELD, WAITING, RUNNING, FINISHED, KILLED, SET_ASIDE = range(7)
@@ -69,37 +69,61 @@ BLOCK = 32  # nodes whose largest free amounts are kept together
 LATER = np.inf
 
 
-class Work(NamedTuple):
-    """The jobs [J]; ``work`` is hidden from every scheduler."""
+def record(**fields: type) -> np.dtype[np.void]:
+    """Fields of one row, all of eight bytes."""
+    return np.dtype([(name, kind) for name, kind in fields.items()], align=True)
 
-    submit: Floats
-    work: Floats
-    limit: Floats
-    tasks: Ints
-    shape: Ints
-    type: Ints
-    user: Ints
-    deadline: Floats
-    size: Floats  # devices of the dominant type, all tasks together
-    share: Floats  # the same as a share of the cluster
-    rank: Ints  # place in a queue whose order does not change
+
+WORK = record(
+    submit=np.float64, work=np.float64, limit=np.float64, tasks=np.int64, shape=np.int64,
+    type=np.int64, user=np.int64,
+    size=np.float64,  # devices of the dominant type, all tasks together
+    share=np.float64,  # the same as a share of the cluster
+    rank=np.int64,  # place in a queue whose order does not change
+    doomed=np.int64,  # will be killed for its work (limits of work)
+    piece_from=np.int64, next_from=np.int64, next_to=np.int64,
+)  # fmt: skip
+TASK = record(
+    fraction=np.int64,  # thousandths of one shared device, or 0
+    whole=np.int64,  # whole shared devices, or 0
+    per_node=np.int64,  # most tasks on one node
+    constraint=np.int64,  # row of `World.allowed`
+    dominant=np.int64,  # device type of the largest share
+)  # fmt: skip
+RUN = record(
+    phase=np.int64, wants=np.int64, attempts=np.int64, pieces=np.int64, running_at=np.int64,
+    left=np.float64,  # work to do at `since`
+    since=np.float64, speed=np.float64, begun=np.float64, finish=np.float64, expect=np.float64,
+    seen=np.float64,  # rate as the scheduler knows it
+    timer=np.float64,  # when it is looked at next: measured, or decided on
+    overhead=np.float64, first=np.float64, end=np.float64,
+    lost=np.float64,  # device-seconds
+    reserved=np.float64,  # earliest promise made while first in line, inf for none
+)  # fmt: skip
+DUE = record(time=np.float64, item=np.int64)
+PIECE = record(node=np.int64, tasks=np.int64, mask=np.int64)
+CANDIDATE = record(score=np.float64, node=np.int64, fit=np.int64, slot=np.int64)
+MEMO = record(
+    fail_tasks=np.int64, fail_epoch=np.int64, delay_tasks=np.int64, delay_change=np.int64,
+    seen=np.int64,
+)  # fmt: skip
+USER = record(use=np.float64, rate=np.float64, at=np.float64)
+CUT = record(job=np.int64, begun=np.float64, end=np.float64, why=np.int64, first=np.int64)
+
+
+class Work(NamedTuple):
+    """The jobs; their ``work`` is hidden from every scheduler."""
+
+    jobs: Rows  # WORK [J]
     by_rank: Ints
-    wants: Ints  # jobs it comes after
-    next_from: Ints
-    next: Ints  # jobs that come after it
-    piece_from: Ints
-    doomed: Bools  # will be killed for its work (limits of work)
+    next: Ints  # jobs that come after others
 
 
 class Shapes(NamedTuple):
     """What one task asks for [S]."""
 
+    tasks: Rows  # TASK [S]
     demand: Ints  # [S, K] thousandths
-    fraction: Ints  # thousandths of one shared device, or 0
-    whole: Ints  # whole shared devices, or 0
-    per_node: Ints  # most tasks on one node
-    constraint: Ints  # row of `World.allowed`
-    dominant: Ints  # device type of the largest share
     least: Ints  # [K] what the smallest task of all asks
 
 
@@ -151,72 +175,35 @@ class State(NamedTuple):
     up: Bools
     log_factor: Floats
     # jobs
-    phase: Bytes
-    wants: Ints
-    left: Floats  # work to do at `since`
-    since: Floats
-    speed: Floats
-    begun: Floats
-    finish: Floats
-    expect: Floats
-    seen: Floats  # rate as the scheduler knows it
-    timer: Floats  # when it is looked at next: measured, or decided on
-    overhead: Floats
-    first: Floats
-    end: Floats
-    attempts: Ints
-    lost: Floats  # device-seconds
-    reserved: Floats  # earliest promise made while first in line, inf for none
-    pieces: Ints
-    piece_node: Ints
-    piece_tasks: Ints
-    piece_mask: Ints
+    jobs: Rows  # RUN [J]
+    out: Rows  # PIECE, those of job j from Work.piece_from on
     # order
     words: Ints
     summary: Ints
-    finish_time: Floats
-    finish_job: Ints
-    timer_time: Floats
-    timer_job: Ints
+    finishes: Rows  # DUE
+    timers: Rows  # DUE
     running: Ints  # in no order
-    running_at: Ints
     order: Ints  # running jobs by expected end
     fresh: Ints
     sequence: Ints
     key: Floats
-    use: Floats  # [users] at `use_at`
-    use_rate: Floats
-    use_at: Floats
-    # what was tried
-    try_node: Ints
-    try_tasks: Ints
-    try_mask: Ints
-    cand: Ints
-    cand_score: Floats
-    cand_fit: Ints
-    cand_slot: Ints
+    users: Rows  # USER
+    # what is tried
+    tried: Rows  # PIECE
+    cands: Rows  # CANDIDATE
     heap: Ints
-    fail_tasks: Ints
-    fail_epoch: Ints
-    delay_tasks: Ints
-    delay_change: Ints
-    seen_shape: Ints
+    memo: Rows  # MEMO [S]
     mean: Floats
     sd: Floats
-    spare_free: Floats
+    spare: Floats
     worth: Floats
-    # a copy for reservations
-    shadow: Ints
+    shadow: Ints  # what is free at the instant promised
     shadow_device: Ints
-    # attempts that were cut short
-    log_job: Ints
-    log_begun: Floats
-    log_end: Floats
-    log_why: Ints
-    log_from: Ints
-    log_node: Ints
-    log_tasks: Ints
+    rated: Ints
     log_rates: Floats
+    # attempts that were cut short
+    cuts: Rows  # CUT
+    cut_pieces: Rows  # PIECE
 
 
 # ---------------------------------------------------------------------------------------- sets
@@ -281,56 +268,57 @@ def smallest(words: Ints, summary: Ints, at: Ints) -> int:
 
 
 @kernel
-def push(times: Floats, items: Ints, size: int, time: float, item: int) -> int:
+def push(heap: Rows, size: int, time: float, item: int) -> int:
     """Add to a binary heap by (time, item); gives its new size."""
     i = size
     while i > 0:
         p = (i - 1) >> 1
-        if times[p] < time or (times[p] == time and items[p] <= item):
+        if heap[p].time < time or (heap[p].time == time and heap[p].item <= item):
             break
-        times[i] = times[p]
-        items[i] = items[p]
+        heap[i].time = heap[p].time
+        heap[i].item = heap[p].item
         i = p
-    times[i] = time
-    items[i] = item
+    heap[i].time = time
+    heap[i].item = item
     return size + 1
 
 
 @kernel
-def pop(times: Floats, items: Ints, size: int) -> int:
+def pop(heap: Rows, size: int) -> int:
     """Drop the first of the heap; gives its new size."""
     size -= 1
-    time = times[size]
-    item = items[size]
+    time = heap[size].time
+    item = heap[size].item
     i = 0
     while True:
         c = 2 * i + 1
         if c >= size:
             break
         if c + 1 < size and (
-            times[c + 1] < times[c] or (times[c + 1] == times[c] and items[c + 1] < items[c])
+            heap[c + 1].time < heap[c].time
+            or (heap[c + 1].time == heap[c].time and heap[c + 1].item < heap[c].item)
         ):
             c += 1
-        if time < times[c] or (time == times[c] and item <= items[c]):
+        if time < heap[c].time or (time == heap[c].time and item <= heap[c].item):
             break
-        times[i] = times[c]
-        items[i] = items[c]
+        heap[i].time = heap[c].time
+        heap[i].item = heap[c].item
         i = c
-    times[i] = time
-    items[i] = item
+    heap[i].time = time
+    heap[i].item = item
     return size
 
 
 @kernel
-def order_place(order: Ints, size: int, key: Floats, j: int) -> int:
+def order_place(order: Ints, size: int, jobs: Rows, j: int) -> int:
     """Place of job j among running jobs sorted by (key, job)."""
     low = 0
     high = size
-    k = key[j]
+    k = jobs[j].expect
     while low < high:
         mid = (low + high) >> 1
         i = order[mid]
-        if key[i] < k or (key[i] == k and i < j):
+        if jobs[i].expect < k or (jobs[i].expect == k and i < j):
             low = mid + 1
         else:
             high = mid
@@ -343,7 +331,7 @@ def order_place(order: Ints, size: int, key: Floats, j: int) -> int:
 @kernel
 def fits(shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int) -> int:
     """How many tasks of shape s node n takes with what is free there."""
-    f = shapes.per_node[s]
+    f = shapes.tasks[s].per_node
     for k in range(free.shape[1]):
         d = shapes.demand[s, k]
         if d > 0:
@@ -353,18 +341,18 @@ def fits(shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int)
             if c < f * d:
                 f = c // d
     if world.shared >= 0:
-        d = shapes.fraction[s]
+        d = shapes.tasks[s].fraction
         if d > 0:
             c = 0
             for g in range(world.devices[n]):
                 c += device[n, g] // d
             f = min(f, c)
-        elif shapes.whole[s] > 0:
+        elif shapes.tasks[s].whole > 0:
             c = 0
             for g in range(world.devices[n]):
                 if device[n, g] == 1000:
                     c += 1
-            f = min(f, c // shapes.whole[s])
+            f = min(f, c // shapes.tasks[s].whole)
     return f
 
 
@@ -377,7 +365,7 @@ def take(
     for k in range(free.shape[1]):
         free[n, k] += sign * tasks * shapes.demand[s, k]
     if mask != 0:
-        amount = shapes.fraction[s] * tasks if shapes.fraction[s] > 0 else 1000
+        amount = shapes.tasks[s].fraction * tasks if shapes.tasks[s].fraction > 0 else 1000
         rest = mask
         while rest != 0:
             device[n, trailing_zeros(rest)] += sign * amount
@@ -388,8 +376,8 @@ def take(
 def occupy(shapes: Shapes, world: World, x: State, j: int, s: int, p: int, count: int) -> None:
     """Take the ``count`` pieces tried; they become the pieces of job j."""
     for i in range(count):
-        n = x.try_node[i]
-        c = x.try_tasks[i]
+        n = x.tried[i].node
+        c = x.tried[i].tasks
         b = n // BLOCK
         again = False
         for k in range(x.free.shape[1]):
@@ -397,13 +385,13 @@ def occupy(shapes: Shapes, world: World, x: State, j: int, s: int, p: int, count
             if d > 0:
                 again = again or x.free[n, k] == x.top[b, k]
                 x.total[k] -= d
-        take(shapes, world, x.free, x.device, s, n, c, x.try_mask[i], -1)
+        take(shapes, world, x.free, x.device, s, n, c, x.tried[i].mask, -1)
         if again:
             block_top(x, b)
-        x.piece_node[p + i] = n
-        x.piece_tasks[p + i] = c
-        x.piece_mask[p + i] = x.try_mask[i]
-    x.pieces[j] = count
+        x.out[p + i].node = n
+        x.out[p + i].tasks = c
+        x.out[p + i].mask = x.tried[i].mask
+    x.jobs[j].pieces = count
     x.at[PIECES_OUT] += count
     x.at[CHANGE] += 1
 
@@ -411,14 +399,14 @@ def occupy(shapes: Shapes, world: World, x: State, j: int, s: int, p: int, count
 @kernel
 def vacate(shapes: Shapes, world: World, x: State, j: int, s: int, p: int) -> None:
     """Give back the devices of job j."""
-    for i in range(p, p + x.pieces[j]):
-        n = x.piece_node[i]
-        take(shapes, world, x.free, x.device, s, n, x.piece_tasks[i], x.piece_mask[i], 1)
+    for i in range(p, p + x.jobs[j].pieces):
+        n = x.out[i].node
+        take(shapes, world, x.free, x.device, s, n, x.out[i].tasks, x.out[i].mask, 1)
         b = n // BLOCK
         for k in range(x.free.shape[1]):
-            x.total[k] += x.piece_tasks[i] * shapes.demand[s, k]
+            x.total[k] += x.out[i].tasks * shapes.demand[s, k]
             x.top[b, k] = max(x.top[b, k], x.free[n, k])
-    x.at[PIECES_OUT] -= x.pieces[j]
+    x.at[PIECES_OUT] -= x.jobs[j].pieces
     x.at[EPOCH] += 1
     x.at[CHANGE] += 1
 
@@ -450,7 +438,7 @@ def place_first(shapes: Shapes, world: World, x: State, s: int, tasks: int) -> i
     """First-fit: nodes in their order, each filled before the next. Gives pieces, 0 for none."""
     count = 0
     N = x.free.shape[0]
-    c = shapes.constraint[s]
+    c = shapes.tasks[s].constraint
     for b in range(x.top.shape[0]):
         if block_misses(shapes, x, s, b):
             continue
@@ -459,9 +447,9 @@ def place_first(shapes: Shapes, world: World, x: State, s: int, tasks: int) -> i
                 continue
             f = fits(shapes, world, x.free, x.device, s, n)
             if f > 0:
-                x.try_node[count] = n
-                x.try_tasks[count] = min(f, tasks)
-                x.try_mask[count] = 0
+                x.tried[count].node = n
+                x.tried[count].tasks = min(f, tasks)
+                x.tried[count].mask = 0
                 count += 1
                 tasks -= f
                 if tasks <= 0:
@@ -472,9 +460,9 @@ def place_first(shapes: Shapes, world: World, x: State, s: int, tasks: int) -> i
 @kernel
 def better(x: State, a: int, b: int) -> bool:
     """Candidate a goes before candidate b."""
-    if x.cand_score[a] != x.cand_score[b]:
-        return x.cand_score[a] > x.cand_score[b]
-    return x.cand[a] < x.cand[b]
+    if x.cands[a].score != x.cands[b].score:
+        return x.cands[a].score > x.cands[b].score
+    return x.cands[a].node < x.cands[b].node
 
 
 @kernel
@@ -504,8 +492,8 @@ def place_best(
     tightest or of largest worth stays so while it fills; the emptiest does not.
     """
     N = x.free.shape[0]
-    c = shapes.constraint[s]
-    kind = shapes.dominant[s]
+    c = shapes.tasks[s].constraint
+    kind = shapes.tasks[s].dominant
     M = 0
     room = 0
     best = -1
@@ -517,25 +505,25 @@ def place_best(
                 continue
             f = fits(shapes, world, x.free, x.device, s, n)
             if f > 0:
-                x.cand[M] = n
-                x.cand_fit[M] = f
-                x.cand_slot[M] = -1
+                x.cands[M].node = n
+                x.cands[M].fit = f
+                x.cands[M].slot = -1
                 if choice == BEST_FIT:
-                    x.cand_score[M] = -x.free[n, kind]
+                    x.cands[M].score = -x.free[n, kind]
                 elif choice == WORST_FIT:
-                    x.cand_score[M] = x.free[n, kind]
+                    x.cands[M].score = x.free[n, kind]
                 else:
-                    x.cand_score[M] = x.worth[n]
-                if best < 0 or x.cand_score[M] > x.cand_score[best]:
+                    x.cands[M].score = x.worth[n]
+                if best < 0 or x.cands[M].score > x.cands[best].score:
                     best = M
                 M += 1
                 room += f
     if room < tasks:
         return 0
-    x.try_mask[0] = 0
+    x.tried[0].mask = 0
     if tasks == 1:
-        x.try_node[0] = x.cand[best]
-        x.try_tasks[0] = 1
+        x.tried[0].node = x.cands[best].node
+        x.tried[0].tasks = 1
         return 1
     for i in range(M):
         x.heap[i] = i
@@ -544,23 +532,23 @@ def place_best(
     count = 0
     while tasks > 0:
         i = x.heap[0]
-        step = 1 if choice == WORST_FIT else min(x.cand_fit[i], tasks)
-        slot = x.cand_slot[i]
+        step = 1 if choice == WORST_FIT else min(x.cands[i].fit, tasks)
+        slot = x.cands[i].slot
         if slot < 0:
             slot = count
-            x.cand_slot[i] = slot
-            x.try_node[slot] = x.cand[i]
-            x.try_tasks[slot] = 0
-            x.try_mask[slot] = 0
+            x.cands[i].slot = slot
+            x.tried[slot].node = x.cands[i].node
+            x.tried[slot].tasks = 0
+            x.tried[slot].mask = 0
             count += 1
-        x.try_tasks[slot] += step
+        x.tried[slot].tasks += step
         tasks -= step
-        x.cand_fit[i] -= step
-        if x.cand_fit[i] == 0:
+        x.cands[i].fit -= step
+        if x.cands[i].fit == 0:
             M -= 1
             x.heap[0] = x.heap[M]
         else:
-            x.cand_score[i] -= step * shapes.demand[s, kind]
+            x.cands[i].score -= step * shapes.demand[s, kind]
         if M > 0:
             sift(x, 0, M)
     return count
@@ -572,11 +560,11 @@ def tell_apart(shapes: Shapes, world: World, x: State, s: int, count: int) -> in
 
     Ties go to the device of lowest index. Gives the new number of pieces.
     """
-    d = shapes.fraction[s]
+    d = shapes.tasks[s].fraction
     if d == 0:
         for i in range(count):
-            need = shapes.whole[s] * x.try_tasks[i]
-            n = x.try_node[i]
+            need = shapes.tasks[s].whole * x.tried[i].tasks
+            n = x.tried[i].node
             mask = np.int64(0)
             g = 0
             while need > 0:
@@ -584,28 +572,28 @@ def tell_apart(shapes: Shapes, world: World, x: State, s: int, count: int) -> in
                     mask |= np.int64(1) << g
                     need -= 1
                 g += 1
-            x.try_mask[i] = mask
+            x.tried[i].mask = mask
         return count
     for i in range(count):  # the nodes first, for the pieces below overwrite them
-        x.cand[i] = x.try_node[i]
-        x.cand_fit[i] = x.try_tasks[i]
+        x.cands[i].node = x.tried[i].node
+        x.cands[i].fit = x.tried[i].tasks
     pieces = 0
     for i in range(count):
-        n = x.cand[i]
+        n = x.cands[i].node
         start = pieces
-        for _ in range(x.cand_fit[i]):
+        for _ in range(x.cands[i].fit):
             best = -1
             for g in range(world.devices[n]):
                 if x.device[n, g] >= d and (best < 0 or x.device[n, g] < x.device[n, best]):
                     best = g
             x.device[n, best] -= d
-            if pieces > start and x.try_mask[pieces - 1] == np.int64(1) << best:
-                x.try_tasks[pieces - 1] += 1
+            if pieces > start and x.tried[pieces - 1].mask == np.int64(1) << best:
+                x.tried[pieces - 1].tasks += 1
             else:
-                x.try_node[pieces] = n
-                x.try_tasks[pieces] = 1
-                x.try_mask[pieces] = np.int64(1) << best
+                x.tried[pieces].node = n
+                x.tried[pieces].tasks = 1
+                x.tried[pieces].mask = np.int64(1) << best
                 pieces += 1
     for i in range(pieces):  # tried only
-        x.device[x.try_node[i], trailing_zeros(x.try_mask[i])] += d * x.try_tasks[i]
+        x.device[x.tried[i].node, trailing_zeros(x.tried[i].mask)] += d * x.tried[i].tasks
     return pieces

@@ -357,8 +357,8 @@ def _compiled(
 ) -> Schedule:
     jobs = t.jobs
     J = len(jobs)
-    work, shapes, world = _inputs(t, rules)
-    state = _state(t, rules, work)
+    work, shapes, world, piece_from = _inputs(t, rules)
+    state = _state(t, rules, piece_from)
     if rules.choice == kernels.BY_RATE:
         scheduler.resize(t.nodes, jobs.types)
         beliefs = scheduler.choice.state
@@ -377,15 +377,18 @@ def _compiled(
     seconds = time.perf_counter() - began
     at = state.at
     cut, pieces = int(at[kernels.LOGGED]), int(at[kernels.LOGGED_PIECES])
+    runs, cuts = state.jobs, state.cuts[:cut]
+    first, attempts = runs["first"], runs["attempts"].copy()
     return Schedule(
-        jobs, t.nodes, np.where(np.isfinite(state.first), state.first, np.nan), state.end,
-        np.where(state.attempts > 0, state.begun, np.nan), state.phase, state.attempts, state.lost,
-        state.reserved, work.piece_from, state.pieces, state.piece_node, state.piece_tasks,
+        jobs, t.nodes, np.where(np.isfinite(first), first, np.nan), runs["end"].copy(),
+        np.where(attempts > 0, runs["begun"], np.nan), runs["phase"].astype(np.int8), attempts,
+        runs["lost"].copy(), runs["reserved"].copy(), piece_from[:-1], runs["pieces"].copy(),
+        state.out["node"].copy(), state.out["tasks"].copy(),
         {
-            "job": state.log_job[:cut], "begun": state.log_begun[:cut],
-            "end": state.log_end[:cut], "why": state.log_why[:cut],
-            "from": state.log_from[: cut + 1], "node": state.log_node[:pieces],
-            "tasks": state.log_tasks[:pieces],
+            "job": cuts["job"].copy(), "begun": cuts["begun"].copy(), "end": cuts["end"].copy(),
+            "why": cuts["why"].copy(), "from": state.cuts["first"][: cut + 1].copy(),
+            "node": state.cut_pieces["node"][:pieces].copy(),
+            "tasks": state.cut_pieces["tasks"][:pieces].copy(),
         },
         {
             "instants": int(at[kernels.INSTANTS]), "rounds": int(at[kernels.ROUNDS]),
@@ -407,7 +410,7 @@ def _name(scheduler: Any) -> str:
     return f"{queue}+{scheduler.backfilling}+{choice}"
 
 
-def _inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Work, kernels.Shapes, kernels.World]:
+def _inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Work, kernels.Shapes, kernels.World, Ints]:
     jobs, nodes = t.jobs, t.nodes
     J, N = len(jobs), len(nodes)
     kind = t.dominant[jobs.shape]
@@ -435,26 +438,34 @@ def _inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Work, kernels.Shap
     parts[t.aside] = 0
     piece_from = np.concatenate([[0], np.cumsum(parts)])
     limit = jobs.limit
-    work = kernels.Work(
-        jobs.submit, t.work, limit, jobs.tasks, jobs.shape, jobs.type, jobs.user, jobs.deadline,
-        size, share, rank, by_rank.astype(np.int64), t.wants, next_from.astype(np.int64),
-        later[order].astype(np.int64), piece_from.astype(np.int64), t.doomed,
-    )  # fmt: skip
+    rows = np.zeros(J, dtype=kernels.WORK)
+    for name, values in {
+        "submit": jobs.submit, "work": t.work, "limit": jobs.limit, "tasks": jobs.tasks,
+        "shape": jobs.shape, "type": jobs.type, "user": jobs.user, "size": size, "share": share,
+        "rank": rank, "doomed": t.doomed, "piece_from": piece_from[:-1],
+        "next_from": next_from[:-1], "next_to": next_from[1:],
+    }.items():  # fmt: skip
+        rows[name] = values
+    work = kernels.Work(rows, by_rank.astype(np.int64), later[order].astype(np.int64))
     played = np.unique(jobs.shape[~t.aside])
     least = t.demand[played].min(axis=0) if played.size else np.zeros(t.demand.shape[1], np.int64)
-    shapes = kernels.Shapes(
-        t.demand, t.fraction, t.whole, t.per_node, t.constraint, t.dominant, least
-    )
+    tasks = np.zeros(len(t.demand), dtype=kernels.TASK)
+    for name, values in {
+        "fraction": t.fraction, "whole": t.whole, "per_node": t.per_node,
+        "constraint": t.constraint, "dominant": t.dominant,
+    }.items():  # fmt: skip
+        tasks[name] = values
+    shapes = kernels.Shapes(tasks, t.demand, least)
     shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
     devices = nodes.capacity[:, shared] // 1000 if shared >= 0 else np.zeros(N, dtype=np.int64)
     world = kernels.World(
         nodes.capacity, shared, devices, t.allowed, np.zeros((0, 0)), t.log_rates, t.log_noise,
         t.event_time, t.event_node, t.event_kind, t.event_value,
     )  # fmt: skip
-    return work, shapes, world
+    return work, shapes, world, piece_from.astype(np.int64)
 
 
-def _state(t: Tables, rules: kernels.Rules, w: kernels.Work) -> kernels.State:
+def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
     jobs, nodes = t.jobs, t.nodes
     J, N, S = len(jobs), len(nodes), len(jobs.shapes)
     books = Books.opened(nodes)
@@ -474,53 +485,45 @@ def _state(t: Tables, rules: kernels.Rules, w: kernels.Work) -> kernels.State:
         return np.full(size, value)
 
     words = -(-J // 64) + 1
-    pieces = int(w.piece_from[-1])
-    most = max(int(np.diff(w.piece_from).max(initial=1)), N) + 1
+    pieces = int(piece_from[-1])
+    most = max(int(np.diff(piece_from).max(initial=1)), N) + 1
     backfills = rules.backfilling != kernels.NO_BACKFILLING
     learns = rules.choice == kernels.BY_RATE
     changing = rules.queue >= kernels.FAIR_SHARE
     users = len(jobs.users) if rules.queue == kernels.FAIR_SHARE else 0
     timers = 2 * J + 64 if learns and (rules.rates == kernels.LEARNED or rules.waits) else 0
+    runs = np.zeros(J, dtype=kernels.RUN)
+    runs["phase"] = np.where(t.aside, SET_ASIDE, 0)
+    runs["wants"], runs["left"] = t.wants, t.work
+    runs["speed"] = runs["seen"] = 1.0
+    runs["first"] = runs["reserved"] = np.inf
+    runs["end"], runs["timer"] = np.nan, -1.0
     return kernels.State(
         at=at, clock=floats(kernels.SIZE_CLOCK, -1.0),
         free=books.free, total=books.free.sum(axis=0), top=top, device=books.device,
         up=np.ones(N, dtype=bool), log_factor=floats(N),
-        phase=np.where(t.aside, SET_ASIDE, 0).astype(np.int8), wants=t.wants.copy(),
-        left=t.work.astype(np.float64), since=floats(J), speed=floats(J, 1.0), begun=floats(J),
-        finish=floats(J), expect=floats(J), seen=floats(J, 1.0), timer=floats(J, -1.0),
-        overhead=floats(J), first=floats(J, np.inf), end=floats(J, np.nan), attempts=ints(J),
-        lost=floats(J), reserved=floats(J, np.inf), pieces=ints(J), piece_node=ints(pieces),
-        piece_tasks=ints(pieces), piece_mask=ints(pieces),
+        jobs=runs, out=np.zeros(pieces, dtype=kernels.PIECE),
         words=ints(words), summary=ints(-(-words // 64) + 1),
-        finish_time=floats(2 * J + 64), finish_job=ints(2 * J + 64), timer_time=floats(timers),
-        timer_job=ints(timers), running=ints(J), running_at=ints(J),
-        order=ints(J if backfills else 0), fresh=ints(64), sequence=ints(J),
-        key=floats(J if changing else 0), use=floats(users), use_rate=floats(users),
-        use_at=floats(users),
-        try_node=ints(most), try_tasks=ints(most), try_mask=ints(most), cand=ints(most),
-        cand_score=floats(N), cand_fit=ints(most), cand_slot=ints(N), heap=ints(N),
-        fail_tasks=ints(S), fail_epoch=ints(S), delay_tasks=ints(S), delay_change=ints(S),
-        seen_shape=ints(S), mean=floats(N), sd=floats(N), spare_free=floats(N), worth=floats(N),
+        finishes=np.zeros(J + 64, dtype=kernels.DUE), timers=np.zeros(timers, dtype=kernels.DUE),
+        running=ints(J), order=ints(J if backfills else 0), fresh=ints(64), sequence=ints(J),
+        key=floats(J if changing else 0), users=np.zeros(users, dtype=kernels.USER),
+        tried=np.zeros(most, dtype=kernels.PIECE), cands=np.zeros(most, dtype=kernels.CANDIDATE),
+        heap=ints(N), memo=np.zeros(S, dtype=kernels.MEMO),
+        mean=floats(N), sd=floats(N), spare=floats(N), worth=floats(N),
         shadow=np.zeros_like(books.free), shadow_device=np.zeros_like(books.device),
-        log_job=ints(64), log_begun=floats(64), log_end=floats(64), log_why=ints(64),
-        log_from=ints(65), log_node=ints(64), log_tasks=ints(64), log_rates=floats(most),
+        rated=ints(most), log_rates=floats(most),
+        cuts=np.zeros(65, dtype=kernels.CUT), cut_pieces=np.zeros(64, dtype=kernels.PIECE),
     )  # fmt: skip
 
 
 def _more_room(x: kernels.State) -> kernels.State:
     """Twice the room for attempts cut short, or what running jobs may need."""
-    jobs = 2 * x.log_job.size + int(x.at[kernels.N_RUNNING])
-    pieces = 2 * x.log_node.size + int(x.at[kernels.PIECES_OUT])
-
-    def longer(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-        return np.concatenate([values, np.zeros(size - values.size, dtype=values.dtype)])
-
-    return x._replace(
-        log_job=longer(x.log_job, jobs), log_begun=longer(x.log_begun, jobs),
-        log_end=longer(x.log_end, jobs), log_why=longer(x.log_why, jobs),
-        log_from=longer(x.log_from, jobs + 1), log_node=longer(x.log_node, pieces),
-        log_tasks=longer(x.log_tasks, pieces),
-    )  # fmt: skip
+    cuts = np.zeros(2 * x.cuts.size + int(x.at[kernels.N_RUNNING]), dtype=kernels.CUT)
+    cuts[: x.cuts.size] = x.cuts
+    size = 2 * x.cut_pieces.size + int(x.at[kernels.PIECES_OUT])
+    pieces = np.zeros(size, dtype=kernels.PIECE)
+    pieces[: x.cut_pieces.size] = x.cut_pieces
+    return x._replace(cuts=cuts, cut_pieces=pieces)
 
 
 # ----------------------------------------------------------------------------------------- plain
@@ -889,7 +892,7 @@ class PlainSimulation:
         return Schedule(
             t.jobs, t.nodes, self.first, self.end, self.begun, self.phase, self.attempts,
             self.lost, np.full(J, np.inf),
-            np.concatenate([[0], np.cumsum(counts)]), counts,
+            np.cumsum(counts) - counts, counts,
             np.array([p[0] for p in flat], dtype=np.int64),
             np.array([p[1] for p in flat], dtype=np.int64),
             {
