@@ -284,6 +284,8 @@ def next_instant(w: Work, v: World, x: State) -> float:
             time = min(time, x.timers[0].time)
             break
         at[TIMERS] = pop(x.timers, at[TIMERS])
+    while at[NEXT] < w.jobs.size and x.jobs[at[NEXT]].phase == SET_ASIDE:
+        at[NEXT] += 1
     if at[NEXT] < w.jobs.size:
         time = min(time, w.jobs[at[NEXT]].submit)
     if at[EVENT] < v.event_time.size:

@@ -33,7 +33,8 @@ Part = Literal["queue", "backfilling", "choice"]
 class Scheduler(Protocol):
     """Decides who starts where. Its constructor's arguments are its whole configuration.
 
-    It pickles at any moment and never sees work, rates or the future.
+    It pickles at any moment and never sees work, rates or the future. One that has an attribute
+    ``learns`` which is false is told of no rates; measurements open rounds.
     """
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
@@ -118,6 +119,13 @@ class Composed:
         """Bind the choice to nodes and job types."""
         if hasattr(self.choice, "resize"):
             self.choice.resize(nodes, tuple(job_types))
+
+    @property
+    def learns(self) -> bool:
+        """Whether anything here listens to rates."""
+        if isinstance(self.choice, ByRate):
+            return not isinstance(self.choice.rates, str)
+        return hasattr(self.choice, "observe")
 
     def observe(self, rate: Rate) -> None:
         """Learn a rate."""

@@ -536,6 +536,7 @@ class PlainSimulation:
         t = tables
         self.tables = t
         self.scheduler = scheduler
+        self.learns = getattr(scheduler, "learns", True)
         self.books = Books.opened(t.nodes)
         self.now = -math.inf
         J = len(t.jobs)
@@ -616,6 +617,8 @@ class PlainSimulation:
             heapq.heappop(self.timers)
         if self.timers:
             now = min(now, self.timers[0][0])
+        while self.next_job < len(t.jobs) and self.phase[self.next_job] == SET_ASIDE:
+            self.next_job += 1
         if self.next_job < len(t.jobs):
             now = min(now, float(t.jobs.submit[self.next_job]))
         if self.next_event < t.event_time.size:
@@ -708,7 +711,8 @@ class PlainSimulation:
         books.running[job.id] = Running(job, pieces, now, self.overhead[j])
         self.speed[j] = self._speed(j)
         self._schedule_end(j)
-        if t.event_time.size or now + t.options.measured_after < self.finish[j]:
+        lasts = t.event_time.size > 0 or now + t.options.measured_after < self.finish[j]
+        if self.learns and lasts:
             self.timer[j] = now + t.options.measured_after
             heapq.heappush(self.timers, (self.timer[j], j))
         books.events.append(Event("started", now, job, pieces=pieces))
@@ -808,7 +812,7 @@ class PlainSimulation:
     def _finish(self, j: int, now: float) -> None:
         t = self.tables
         own = self.since[j] + self.left[j] / self.speed[j]
-        if now > self.since[j]:
+        if self.learns and now > self.since[j]:
             measured = self.begun[j] + t.options.measured_after
             self._measure(j, now, first=bool(now <= measured), ended=own <= now)
         killed = own > now or bool(t.doomed[j])
