@@ -10,20 +10,79 @@ import math
 
 import numpy as np
 
+from gangwise.core.jit import kernel
 from gangwise.jobs.kernels import (
-    BEST_FIT, BY_RATE, CHANGE, CONSERVATIVE, DIRTY, DOWN, EASY, EDF, ENDED, EPOCH, EVENT,
-    FACTOR, FAIR_SHARE, FGD, FINISHED, FINISHES, FIRST_FIT, FRESH, HAVE, HEAD, HELD, INSTANTS,
-    KILLED, KILLS, LABELS, LAS, LATER, LEARNED, LOGGED, LOGGED_PIECES, N_RUNNING, N_WAITING,
-    NEXT, NO_BACKFILLING, NOW, ORACLE, PIECES_OUT, PREEMPTIONS, REQUEUES, RESERVED, ROUNDS,
-    RUNNING, SET_ASIDE, TESTS, TIMERS, UNSUBMITTED, UP, WAITING, WFP3,
-    Rules, Shapes, State, Work, World,
-    fits, following, insert, occupy, order_place, place_best, place_first, pop, push, remove,
-    smallest, take, tell_apart, vacate,
+    BY_RATE,
+    CHANGE,
+    DIRTY,
+    DOWN,
+    EASY,
+    ENDED,
+    EPOCH,
+    EVENT,
+    FACTOR,
+    FAIR_SHARE,
+    FINISHED,
+    FINISHES,
+    FIRST_FIT,
+    FRESH,
+    HAVE,
+    HEAD,
+    HELD,
+    INSTANTS,
+    KILLED,
+    KILLS,
+    LABELS,
+    LATER,
+    LEARNED,
+    LOGGED,
+    LOGGED_PIECES,
+    N_RUNNING,
+    N_WAITING,
+    NEXT,
+    NO_BACKFILLING,
+    NOW,
+    PIECES_OUT,
+    PREEMPTIONS,
+    REQUEUES,
+    RESERVED,
+    ROUNDS,
+    RUNNING,
+    SET_ASIDE,
+    TESTS,
+    TIMERS,
+    UP,
+    WAITING,
+    Rules,
+    Shapes,
+    State,
+    Work,
+    World,
+    fits,
+    following,
+    insert,
+    occupy,
+    order_place,
+    place_best,
+    place_first,
+    pop,
+    push,
+    remove,
+    smallest,
+    take,
+    tell_apart,
+    vacate,
 )  # fmt: skip
 from gangwise.jobs.rate_kernels import (
-    Beliefs, believe, finished, observe, released, remaining, score, wait,
+    Beliefs,
+    believe,
+    finished,
+    observe,
+    released,
+    remaining,
+    score,
+    wait,
 )  # fmt: skip
-from gangwise.kernels import kernel
 
 __all__ = ["DONE", "MORE_ROOM", "PAUSED", "play"]
 
@@ -59,7 +118,11 @@ def schedule_end(w: Work, r: Rules, x: State, j: int) -> None:
         size = 0
         for i in range(x.finishes.size):
             job = x.finishes[i].item
-            if x.jobs[job].phase == RUNNING and x.jobs[job].finish == x.finishes[i].time and job != j:
+            if (
+                x.jobs[job].phase == RUNNING
+                and x.jobs[job].finish == x.finishes[i].time
+                and job != j
+            ):
                 time = x.finishes[i].time
                 size = push(x.finishes, size, time, job)
         at[FINISHES] = size
@@ -112,7 +175,9 @@ def set_timer(x: State, j: int, time: float) -> None:
         for i in range(x.timers.size):
             job = x.timers[i].item
             t = x.timers[i].time
-            if x.jobs[job].timer == t and (x.jobs[job].phase == RUNNING or x.jobs[job].phase == WAITING):
+            if x.jobs[job].timer == t and (
+                x.jobs[job].phase == RUNNING or x.jobs[job].phase == WAITING
+            ):
                 size = push(x.timers, size, t, job)
         at[TIMERS] = size
     x.jobs[j].timer = time
@@ -714,9 +779,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
 
 
 @kernel
-def play(
-    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants: int
-) -> int:
+def play(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants: int) -> int:
     """Run up to ``instants`` instants. Gives DONE, PAUSED, or MORE_ROOM for cut attempts."""
     at = x.at
     cuts = False

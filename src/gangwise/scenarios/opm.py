@@ -24,11 +24,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
+from gangwise.approximation_jobs.execution import rate_generator
 from gangwise.approximation_jobs.offline import ComparedInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, Power, Utility
-from gangwise.approximation_jobs.processes import IidRates, ReplayedJobs, rate_generator
-from gangwise.approximation_jobs.rates import GammaPeriods
-from gangwise.approximation_jobs.workloads import SyntheticJobs, price_machines
+from gangwise.approximation_jobs.rates import GammaPeriods, IidRates
+from gangwise.approximation_jobs.workloads import ReplayedJobs, SyntheticJobs, price_machines
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams

@@ -37,11 +37,17 @@ import polars as pl
 from pydantic import Field, PositiveInt
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Outage, rate_generator
 from gangwise.approximation_jobs.offline import ComparedInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.approximation_jobs.processes import JobStream, Outage, ReplayedJobs, rate_generator
 from gangwise.approximation_jobs.rates import GammaPeriods, MeasuredRates
-from gangwise.approximation_jobs.workloads import load_of, paper_jobs, price_machines
+from gangwise.approximation_jobs.workloads import (
+    JobStream,
+    ReplayedJobs,
+    load_of,
+    paper_jobs,
+    price_machines,
+)
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError, UnknownName
 from gangwise.core.settings import checked
