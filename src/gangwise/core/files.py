@@ -262,9 +262,11 @@ class Folder:
                      "command": command or " ".join(sys.argv[:4]),
                      "since": time.strftime("%Y-%m-%d %H:%M:%S")}  # fmt: skip
             write_whole(holder, json.dumps(about))
-            remove_orphans(self.state)
             remove_orphans(path.parent)
-            self.recover()
+            if name == "folder":
+                self.recover()
+            if not self._announced.exists():
+                remove_orphans(self.state)
             yield
         finally:
             self._held.discard(mine)
@@ -451,7 +453,6 @@ class Folder:
         stale = [name for name, seal in self.own().items()
                  if seal.part_of == new.name and name not in new.staged]  # fmt: skip
         files = {n: {"side": side.name, "seal": asdict(s)} for n, (side, s) in new.staged.items()}
-        self._enter([(name, seal) for name, (_, seal) in new.staged.items()])
         write_whole(self._announced, _sealed({"files": files, "stale": stale}))
 
     @property
@@ -473,6 +474,7 @@ class Folder:
         in_place = {name for name in seals if _fits(seals[name], self.place(name))}
         with _failing("publish", self.path):
             if waiting.keys() | in_place == seals.keys():
+                self._enter(seals.items())
                 self._complete(waiting, in_place, plan["stale"])
             os.unlink(path)  # otherwise the disk lost some of it, and nothing was replaced yet
         return True
