@@ -29,9 +29,7 @@ class _Prompt:
 
 
 @pytest.fixture(autouse=True)
-def _snippets_are_main(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _snippets_are_main(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     test = getattr(request.node, "dtest", None)
     if test is not None and str(test.filename).endswith(".md"):
         monkeypatch.setitem(sys.modules, "__main__", _Prompt(test.globs))

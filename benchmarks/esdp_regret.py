@@ -20,9 +20,7 @@ from gangwise import create_policy, create_scenario, simulate
 from gangwise.experiments.statistics import mean_and_interval
 from gangwise.fluctuating_speeds.offline import pseudo_regret
 
-POLICIES = (
-    "esdp", "esdp:kappa=0.25", "thompson-beta", "hauf-channel", "esdp-as-printed",
-)  # fmt: skip
+POLICIES = ("esdp", "esdp:kappa=0.25", "thompson-beta", "hauf-channel", "esdp-as-printed")
 
 
 def one_seed(fraction, slots, seed):
@@ -32,8 +30,11 @@ def one_seed(fraction, slots, seed):
     rows = []
     for policy in POLICIES:
         curve = pseudo_regret(simulate(instance, create_policy(policy), slots, seed))
-        rows.append(pl.DataFrame({"slot": at + 1, "regret": curve[at]}).with_columns(
-            policy=pl.lit(policy), seed=pl.lit(seed)))  # fmt: skip
+        rows.append(
+            pl.DataFrame({"slot": at + 1, "regret": curve[at]}).with_columns(
+                policy=pl.lit(policy), seed=pl.lit(seed)
+            )
+        )
     return pl.concat(rows)
 
 
@@ -58,9 +59,15 @@ def draw(frame, path):
     figure = Figure(figsize=(8, 4.5))
     axes = figure.subplots(1, 2)
     for policy in POLICIES:
-        by_slot = frame.filter(pl.col("policy") == policy).group_by("slot").agg(
-            pl.col("regret").mean().alias("mean"), (pl.col("regret").std() / pl.len().sqrt())
-            .alias("error")).sort("slot")  # fmt: skip
+        by_slot = (
+            frame.filter(pl.col("policy") == policy)
+            .group_by("slot")
+            .agg(
+                pl.col("regret").mean().alias("mean"),
+                (pl.col("regret").std() / pl.len().sqrt()).alias("error"),
+            )
+            .sort("slot")
+        )
         t, mean = by_slot["slot"].to_numpy(), by_slot["mean"].to_numpy()
         half = 2.093 * by_slot["error"].to_numpy()
         for each in axes:
@@ -72,8 +79,11 @@ def draw(frame, path):
     axes[0].set_ylabel("pseudo-regret")
     axes[0].set_title("both axes logarithmic", fontsize=10)
     shown = frame.filter(pl.col("policy").is_in(POLICIES[:3]))
-    last = shown.filter(pl.col("slot") == shown["slot"].max()).group_by("policy").agg(
-        pl.col("regret").mean())  # fmt: skip
+    last = (
+        shown.filter(pl.col("slot") == shown["slot"].max())
+        .group_by("policy")
+        .agg(pl.col("regret").mean())
+    )
     axes[1].set_ylim(0, 1.4 * last["regret"].max())
     axes[1].set_title("against ln t", fontsize=10)
     axes[0].legend(fontsize=8)

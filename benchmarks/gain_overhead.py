@@ -188,8 +188,11 @@ def kernel_loading(policy):
         for _ in range(2):
             shown = subprocess.run(
                 [sys.executable, "-c", LOAD.format(policy=policy)],
-                capture_output=True, text=True, check=True, env=environment,
-            )  # fmt: skip
+                capture_output=True,
+                text=True,
+                check=True,
+                env=environment,
+            )
             times.append([float(part) for part in shown.stdout.split()])
     return times
 
@@ -213,11 +216,16 @@ def growth():
     """How a step grows with L, R and K around the default size (density 2.5)."""
     table = {}
     for name, settings in {
-        "L = 10": {}, "L = 20": {"job_types": 20}, "L = 40": {"job_types": 40},
-        "R = 256": {"servers": 256}, "R = 512": {"servers": 512},
-        "K = 3": {"most": (24, 48, 16)}, "K = 12": {"most": (24, 48, 16, 16, 16, 8) * 2},
-        "density 5": {"density": 5}, "density 10": {"density": 10},
-    }.items():  # fmt: skip
+        "L = 10": {},
+        "L = 20": {"job_types": 20},
+        "L = 40": {"job_types": 40},
+        "R = 256": {"servers": 256},
+        "R = 512": {"servers": 512},
+        "K = 3": {"most": (24, 48, 16)},
+        "K = 12": {"most": (24, 48, 16, 16, 16, 8) * 2},
+        "density 5": {"density": 5},
+        "density 10": {"density": 10},
+    }.items():
         instance = create_scenario("ogasched-default-v1", **settings).instance(0)
         problem = instance.problem
         weights = instance.arrivals(512, 0).astype(float)
@@ -249,8 +257,10 @@ def main():
             ratio = row["step in NumPy"] / each
             print(f"  {key:<28} {each:10.1f} us {1e6 / each:10,.0f}/s   NumPy / this {ratio:8.1f}")
         least = row["bytes / bandwidth"]
-        print(f"  bytes moved by a step        {row['bytes']:10,}      {least:.1f} us at this "
-              f"machine's copy bandwidth; a step takes {row['step, eta 25'] / least:.1f} x that")
+        print(
+            f"  bytes moved by a step        {row['bytes']:10,}      {least:.1f} us at this "
+            f"machine's copy bandwidth; a step takes {row['step, eta 25'] / least:.1f} x that"
+        )
         for key in (k for k in row if k.startswith("whole")):
             print(f"  {key:<40} {row[key]:10.1f} us   {1e6 / row[key]:10,.0f} slots/s")
     print("\ncomparators, each programme")
@@ -261,11 +271,17 @@ def main():
     print("\ngrowth of one step (eta 25)")
     results["growth"] = growth()
     for name, row in results["growth"].items():
-        print(f"  {name:<12} {row['variables']:8,} variables {row['us']:9.1f} us "
-              f"{row['ns per variable']:6.1f} ns each")  # fmt: skip
+        print(
+            f"  {name:<12} {row['variables']:8,} variables {row['us']:9.1f} us "
+            f"{row['ns per variable']:6.1f} ns each"
+        )
     print("\npeak memory of a run (MiB), and what its slots added")
-    for size, slots in (((10, 128), 2_000), ((10, 128), 100_000), ((100, 1024), 2_000),
-                        ((100, 1024), 20_000)):  # fmt: skip
+    for size, slots in (
+        ((10, 128), 2_000),
+        ((10, 128), 100_000),
+        ((100, 1024), 2_000),
+        ((100, 1024), 20_000),
+    ):
         peak, added = peak_memory(*size, slots)
         results["peak memory"][f"{size}, {slots} slots"] = [peak, added]
         print(f"  {size[0]} x {size[1]} x 6, {slots:>7,} slots   {peak:7.1f}   +{added:.1f}")
@@ -273,8 +289,10 @@ def main():
     for policy in ("ogasched-reserve", "ogasched-react", "ogasched-reserve-leftover", "binpacking"):
         first, later = kernel_loading(policy)
         results["kernel loading"][policy] = {"first": first, "later": later}
-        print(f"  {policy:<28} first {first[2]:5.2f}   later {later[2]:5.2f}   "
-              f"(importing numba {later[1]:.2f}, everything else {later[0]:.2f})")  # fmt: skip
+        print(
+            f"  {policy:<28} first {first[2]:5.2f}   later {later[2]:5.2f}   "
+            f"(importing numba {later[1]:.2f}, everything else {later[0]:.2f})"
+        )
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -25,11 +25,11 @@ import numpy as np
 
 from gangwise import Simulation, create_policy
 from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.problem import ApproximationProblem, Job
+from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Power
 from gangwise.approximation_jobs.processes import ReplayedJobs
 from gangwise.approximation_jobs.rates import GammaPeriods
-from gangwise.approximation_jobs.utilities import Power
-from gangwise.kernels import Floats, kernel
+from gangwise.core.arrays import Floats
+from gangwise.core.jit import kernel
 
 POLICIES = ("opm", "opm-as-printed", "fair", "utility-per-price")
 PARTS = ("environment", "decision", "learning")
@@ -82,8 +82,15 @@ def parts(instance, policy, warm=400, slots=1600, block=200):
 def growth():
     """Nanoseconds of the primal step (69) with (P4) per cell (machine, active job)."""
     table = {}
-    for machines, active in ((250, 100), (1000, 25), (1000, 50), (1000, 100), (1000, 200),
-                             (2000, 100), (4000, 100)):  # fmt: skip
+    for machines, active in (
+        (250, 100),
+        (1000, 25),
+        (1000, 50),
+        (1000, 100),
+        (1000, 200),
+        (2000, 100),
+        (4000, 100),
+    ):
         simulation = Simulation(made(machines, active, 1200), create_policy("opm"), 1200, 0)
         for _ in range(300):
             simulation.step()
@@ -99,9 +106,10 @@ def growth():
         assert prices.size == machines
         cells = state.n * machines
         table[f"{machines} x {active}"] = {
-            "cells": cells, "us": float(np.median(times)) / 1e3,
+            "cells": cells,
+            "us": float(np.median(times)) / 1e3,
             "ns per cell": float(np.median(times)) / cells,
-        }  # fmt: skip
+        }
     return table
 
 
@@ -172,14 +180,18 @@ def main():
     print(f"\nthe primal step; one pass over the shares takes {results['least']:.2f} ns per cell")
     results["growth"] = growth()
     for name, row in results["growth"].items():
-        print(f"  {name:<12} {row['us']:9.1f} us  {row['ns per cell']:5.2f} ns per cell, "
-              f"{row['ns per cell'] / results['least']:.1f} x one pass")  # fmt: skip
+        print(
+            f"  {name:<12} {row['us']:9.1f} us  {row['ns per cell']:5.2f} ns per cell, "
+            f"{row['ns per cell'] / results['least']:.1f} x one pass"
+        )
     print("\nmemory of a run, 200 machines (MiB after 500 slots, added by the others)")
     for active, slots in ((40, 5_000), (40, 20_000), (10, 20_000)):
         before, added, jobs, rows = memory(active, slots)
         results["memory"][f"{active}, {slots}"] = [before, added, jobs, rows]
-        print(f"  {active} active, {slots:>6,} slots: {before:.1f} + {added:.1f}; {jobs:,} jobs "
-              f"came and went, the shares have {rows} rows")  # fmt: skip
+        print(
+            f"  {active} active, {slots:>6,} slots: {before:.1f} + {added:.1f}; {jobs:,} jobs "
+            f"came and went, the shares have {rows} rows"
+        )
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -17,12 +17,7 @@ import numpy as np
 import polars as pl
 
 from gangwise import create_policy, create_scenario
-from gangwise.approximation_jobs.horizons import (
-    claimed_fit,
-    claimed_regret,
-    known_optimum,
-    measure,
-)
+from gangwise.approximation_jobs.horizons import claimed_fit, claimed_regret, known_optimum, measure
 from gangwise.experiments.statistics import mean_and_interval
 
 THEORY = "opm-as-printed:theory=true,history=expected"
@@ -49,10 +44,16 @@ def one(policy, settings, slots, seed):
     lipschitz = max(job.utility.code[1] for job in jobs)  # π of v ln(1 + X); √X has none
     bound = claimed_regret(jobs, M, slots, lipschitz, best.bound, DELTA, epsilon)
     return {
-        "seed": seed, "T": slots, "regret": run.regret, "fit": run.fit, "over": run.over,
-        "optimum": best.bound, "claimed regret": bound, "budget": budget,
+        "seed": seed,
+        "T": slots,
+        "regret": run.regret,
+        "fit": run.fit,
+        "over": run.over,
+        "optimum": best.bound,
+        "claimed regret": bound,
+        "budget": budget,
         "claimed fit": claimed_fit(jobs, M, DELTA),
-    }  # fmt: skip
+    }
 
 
 def table(frame):
@@ -60,10 +61,13 @@ def table(frame):
     for (case, slots), rows in frame.group_by(["case", "T"], maintain_order=True):
         root = rows["budget"].sqrt()
         columns = (
-            rows["regret"] / slots**0.5, 100 * rows["regret"] / rows["optimum"],
-            rows["regret"] / rows["claimed regret"], rows["fit"] / root, rows["over"] / root,
+            rows["regret"] / slots**0.5,
+            100 * rows["regret"] / rows["optimum"],
+            rows["regret"] / rows["claimed regret"],
+            rows["fit"] / root,
+            rows["over"] / root,
             rows["claimed fit"] / root,
-        )  # fmt: skip
+        )
         cells = [
             f"{e.mean:.3g} ± {(e.high - e.low) / 2:.2g}"
             for e in (mean_and_interval(column.to_numpy()) for column in columns)
@@ -122,8 +126,10 @@ def main():
                 print(f"T = {slots}: {case} done", flush=True)
             frames.append(pl.read_parquet(path).with_columns(pl.lit(case).alias("case")))
     frame = pl.concat(frames).sort("case", "T", maintain_order=True)
-    print("| case | T | regret / √T | regret, % of the optimum | regret / claimed | fit / √B "
-          "| overspent / √B | claimed fit / √B |")  # fmt: skip
+    print(
+        "| case | T | regret / √T | regret, % of the optimum | regret / claimed | fit / √B "
+        "| overspent / √B | claimed fit / √B |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for line in table(frame):
         print(line)

@@ -78,8 +78,11 @@ def one_size(E, count, factor, share, skip):
     }
     if "milp" not in skip and E <= 1000:
         few = 3 if E <= 100 else 1
-        plans["milp (HiGHS)"] = (made[:few], False, {"method": "milp", "gap": 1e-6 if E > 100
-                                                     else 1e-9, "time_limit": 30.0})  # fmt: skip
+        plans["milp (HiGHS)"] = (
+            made[:few],
+            False,
+            {"method": "milp", "gap": 1e-6 if E > 100 else 1e-9, "time_limit": 30.0},
+        )
     if "programme" not in skip:
         plans["dynamic programme"] = (made[:2], False, {"method": "dp", "delta": delta(SLOT)})
     measured, best = {}, np.zeros(count)
@@ -120,16 +123,20 @@ def main():
     results = {}
     for case, (factor, share) in CASES.items():
         for E, count in SIZES.items():
-            print(f"\n{E} channels, {case}, {min(count, arguments.slots or count)} slots\n"
-                  f"  {'':<22} {'ms':>9} {'median':>9} {'worst':>9} {'per s':>9} {'loss':>9} "
-                  f"{'gap':>9} {'proved':>9} {'nodes':>8}")  # fmt: skip
+            print(
+                f"\n{E} channels, {case}, {min(count, arguments.slots or count)} slots\n"
+                f"  {'':<22} {'ms':>9} {'median':>9} {'worst':>9} {'per s':>9} {'loss':>9} "
+                f"{'gap':>9} {'proved':>9} {'nodes':>8}"
+            )
             rows = one_size(E, min(count, arguments.slots or count), factor, share, skip)
             results[f"{E} channels, {case}"] = rows
             for name, row in rows.items():
-                print(f"  {name:<22} {row['ms']:9.3f} {row['ms, median']:9.3f} "
-                      f"{row['ms, worst']:9.3f} {1e3 / row['ms']:9.1f} {row['loss']:9.1e} "
-                      f"{row['gap']:9.1e} {row['proved']:>4}/{row['slots']:<4} "
-                      f"{row['nodes']:8.0f}")  # fmt: skip
+                print(
+                    f"  {name:<22} {row['ms']:9.3f} {row['ms, median']:9.3f} "
+                    f"{row['ms, worst']:9.3f} {1e3 / row['ms']:9.1f} {row['loss']:9.1e} "
+                    f"{row['gap']:9.1e} {row['proved']:>4}/{row['slots']:<4} "
+                    f"{row['nodes']:8.0f}"
+                )
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -46,10 +46,18 @@ def batch_instance(rng, n):
     usage = rng.gamma(2.0, 30.0, (4, n)).round(2)
     for i in range(n):
         yield (
-            f"ins_{rng.integers(10**8)}", f"M{task[i]}", f"j_{i // 30}", 1 + task[i] % 12,
-            "Terminated", start[i], start[i] + task[i] * 7, f"m_{1 + i * 7 % 4034}", 1, 1,
+            f"ins_{rng.integers(10**8)}",
+            f"M{task[i]}",
+            f"j_{i // 30}",
+            1 + task[i] % 12,
+            "Terminated",
+            start[i],
+            start[i] + task[i] * 7,
+            f"m_{1 + i * 7 % 4034}",
+            1,
+            1,
             *usage[:, i],
-        )  # fmt: skip
+        )
 
 
 def pai_sensor_table(rng, n):
@@ -59,8 +67,15 @@ def pai_sensor_table(rng, n):
     machines = [rng.bytes(12).hex() for _ in range(1897)]
     for i in range(n):
         job, inst = jobs[i // 20]
-        yield (job, "worker", rng.bytes(20).hex(), inst, machines[i * 7 % 1897],
-               f"/dev/nvidia{i % 8}", *usage[:, i])  # fmt: skip
+        yield (
+            job,
+            "worker",
+            rng.bytes(20).hex(),
+            inst,
+            machines[i * 7 % 1897],
+            f"/dev/nvidia{i % 8}",
+            *usage[:, i],
+        )
 
 
 def sample(path, header):
@@ -123,10 +138,15 @@ def measure(table, file, out):
         pl.read_csv(block.data, has_header=False, schema=types, quote_char=None)
         times.append(time.process_time() - begin)
     return {
-        "rows": stage.read, "dropped": stage.read - stage.kept, "seconds": seconds, "wall": wall,
-        "peak_mib": peak, "read_csv": float(np.median(times)) / block.rows * stage.read,
-        "unpack": unpack * file.stat().st_size, "library": blocks.inflate.__name__,
-    }  # fmt: skip
+        "rows": stage.read,
+        "dropped": stage.read - stage.kept,
+        "seconds": seconds,
+        "wall": wall,
+        "peak_mib": peak,
+        "read_csv": float(np.median(times)) / block.rows * stage.read,
+        "unpack": unpack * file.stat().st_size,
+        "library": blocks.inflate.__name__,
+    }
 
 
 def main():
@@ -142,8 +162,10 @@ def main():
         table, file, out = arguments.one
         print(json.dumps(measure(table, Path(file), Path(out))))
         return
-    print("| table | rows | bytes a row | rows/s of one core | MB/s | peak RSS | gzip alone | "
-          "plain `read_csv` | all / bounds |")  # fmt: skip
+    print(
+        "| table | rows | bytes a row | rows/s of one core | MB/s | peak RSS | gzip alone | "
+        "plain `read_csv` | all / bounds |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     for table in arguments.tables:
         if table in ("batch_task", "pai_machine_spec") and arguments.samples is None:
@@ -155,8 +177,10 @@ def main():
             file, rows, size = inflate(table, arguments.rows, arguments.samples, folder)
             run = subprocess.run(
                 [sys.executable, "-m", "benchmarks.traces", "--one", table, file, folder / "out"],
-                env={**os.environ, "POLARS_MAX_THREADS": "1"}, stdout=subprocess.PIPE, check=True,
-            )  # fmt: skip
+                env={**os.environ, "POLARS_MAX_THREADS": "1"},
+                stdout=subprocess.PIPE,
+                check=True,
+            )
             got = json.loads(run.stdout)
             assert got["rows"] == rows
             bound = got["unpack"] + got["read_csv"]
@@ -164,8 +188,9 @@ def main():
                 f"| `{table}` | {rows:,} | {size / rows:.0f} | {rows / got['seconds']:,.0f} | "
                 f"{size / got['seconds'] / 1e6:.0f} | {got['peak_mib']:.0f} MiB | "
                 f"{got['unpack'] / rows * 1e6:.2f} µs | {got['read_csv'] / rows * 1e6:.2f} µs | "
-                f"{got['seconds'] / bound:.2f} |", flush=True,
-            )  # fmt: skip
+                f"{got['seconds'] / bound:.2f} |",
+                flush=True,
+            )
             print(got, file=sys.stderr)
         finally:
             shutil.rmtree(folder)

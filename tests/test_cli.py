@@ -21,8 +21,11 @@ SMALL = "ogasched-default-v1:servers=16,job_types=4"
 def gangwise(*arguments, code=0, **options):
     done = subprocess.run(
         [sys.executable, "-m", "gangwise", *map(str, arguments)],
-        capture_output=True, text=True, timeout=300, **options,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **options,
+    )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -43,9 +46,16 @@ def test_list():
 
 def test_compare_prints_one_json_object_and_nothing_else():
     done = gangwise(
-        "compare", SMALL, "--policies", "ogasched-react:steps=2,fraction=0.2,drf",
-        "--slots", 20, "--seeds", "4,6", "--json",
-    )  # fmt: skip
+        "compare",
+        SMALL,
+        "--policies",
+        "ogasched-react:steps=2,fraction=0.2,drf",
+        "--slots",
+        20,
+        "--seeds",
+        "4,6",
+        "--json",
+    )
     printed = json.loads(done.stdout)
     names = [policy["name"] for policy in printed["policies"]]
     assert names == ["ogasched-react:steps=2,fraction=0.2", "drf"]
@@ -53,16 +63,27 @@ def test_compare_prints_one_json_object_and_nothing_else():
 
 
 def test_compare_without_comparators():
-    done = gangwise("compare", SMALL, "--policies", "drf,fairness", "--slots", 20, "--seeds", 2,
-                    "--comparators", "none")  # fmt: skip
+    done = gangwise(
+        "compare",
+        SMALL,
+        "--policies",
+        "drf,fairness",
+        "--slots",
+        20,
+        "--seeds",
+        2,
+        "--comparators",
+        "none",
+    )
     assert "best_fixed" not in done.stdout
     assert "fairness" in done.stdout
 
 
 def test_compare_writes_its_results(tmp_path):
     out = tmp_path / "results"
-    done = gangwise("compare", SMALL, "--policies", "drf,fairness", "--slots", 30, "--seeds", 2,
-                    "--out", out)  # fmt: skip
+    done = gangwise(
+        "compare", SMALL, "--policies", "drf,fairness", "--slots", 30, "--seeds", 2, "--out", out
+    )
     assert "fairness" in done.stdout
     assert "report.html" in done.stderr
     assert (out / "report.html").stat().st_size > 10_000
@@ -72,8 +93,20 @@ def test_compare_writes_its_results(tmp_path):
 
 def test_run(tmp_path):
     out = tmp_path / "rows.csv"
-    done = gangwise("run", SMALL, "greedy", "--slots", 12, "--seed", 3, "--out", out,
-                    "--versus", "best_fixed", "--json")  # fmt: skip
+    done = gangwise(
+        "run",
+        SMALL,
+        "greedy",
+        "--slots",
+        12,
+        "--seed",
+        3,
+        "--out",
+        out,
+        "--versus",
+        "best_fixed",
+        "--json",
+    )
     summary = json.loads(done.stdout)
     assert summary["slots"] == 12
     frame = pl.read_csv(out)
@@ -82,7 +115,7 @@ def test_run(tmp_path):
 
 
 def test_a_log_gets_lines_of_progress(tmp_path, monkeypatch):
-    monkeypatch.setattr("gangwise.cli.progress.MINUTE", 0.0)
+    monkeypatch.setattr("gangwise.cli.options.MINUTE", 0.0)
     file = tmp_path / "small.toml"
     file.write_text(
         f'name = "small"\nscenario = "{SMALL}"\nslots = 5\nseeds = 2\npolicies = ["drf"]\n'
@@ -124,12 +157,24 @@ def test_errors_are_one_line_and_exit_code_2(arguments, message):
 
 def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     out = tmp_path / "results"
-    arguments = ["compare", SMALL, "--policies", "drf,greedy", "--slots", "15000", "--seeds", "1",
-                 "--out", str(out)]  # fmt: skip
+    arguments = [
+        "compare",
+        SMALL,
+        "--policies",
+        "drf,greedy",
+        "--slots",
+        "15000",
+        "--seeds",
+        "1",
+        "--out",
+        str(out),
+    ]
     child = subprocess.Popen(
         [sys.executable, "-m", "gangwise", *arguments],
-        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     deadline = time.monotonic() + 120
     while not list(out.glob("checkpoints/*.run")) and time.monotonic() < deadline:
         time.sleep(0.02)  # drf is finished, greedy is under way

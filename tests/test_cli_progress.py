@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangwise.cli.progress import RECENT, progress_lines
+from gangwise.cli.options import RECENT, progress_lines
 
 
 def lines(pace, of):

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gangwise.cli import app
-from gangwise.cli.trace_progress import reading_bar
+from gangwise.cli.trace import reading_bar
 from gangwise.core.errors import GangwiseError
 from gangwise.traces.twins import twin
 
@@ -34,8 +34,11 @@ def gangwise(*arguments):
 
 @pytest.fixture
 def pods(tmp_path):
-    return write(tmp_path, [pod(f"p{i}", gpus=1, milli=500, created=i * 900, deleted=i * 900 + 60)
-                            for i in range(400)] + [pod("bad", created=9, deleted=1)])  # fmt: skip
+    return write(
+        tmp_path,
+        [pod(f"p{i}", gpus=1, milli=500, created=i * 900, deleted=i * 900 + 60) for i in range(400)]
+        + [pod("bad", created=9, deleted=1)],
+    )
 
 
 def test_list_has_every_registered_trace():
@@ -114,8 +117,9 @@ def test_arguments_of_the_reader_are_settings(tmp_path):
 
 def test_the_format_may_be_named(tmp_path):
     (tmp_path / "batch_task.csv").write_text(V2017)
-    made = json.loads(gangwise("convert", tmp_path, tmp_path / "out", "--trace", "alibaba-v2017",
-                               "--json"))  # fmt: skip
+    made = json.loads(
+        gangwise("convert", tmp_path, tmp_path / "out", "--trace", "alibaba-v2017", "--json")
+    )
     assert made["format"] == "alibaba-v2017"
     with pytest.raises(GangwiseError, match="no table of alibaba-v2018 is here"):
         gangwise("convert", tmp_path, tmp_path / "other", "--trace", "alibaba-v2018")
@@ -173,7 +177,7 @@ def test_what_holds_something_else_is_not_converted_into(pods, tmp_path):
 
 
 def test_a_bar_is_shown_after_a_while_only(capsys, monkeypatch):
-    from gangwise.cli import trace_progress
+    from gangwise.cli import trace as trace_progress
 
     with reading_bar("reading") as tell:
         tell(1, 2)
@@ -193,9 +197,12 @@ def test_ctrl_c_keeps_what_is_converted_and_says_how_to_go_on(tmp_path):
     (tmp_path / "raw" / "batch_task.csv.gz").write_bytes(packed * 60)
     arguments = ["trace", "convert", str(tmp_path / "raw"), str(tmp_path / "out")]
     child = subprocess.Popen(
-        [sys.executable, "-m", "gangwise", *arguments], text=True,
-        stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ,
-    )  # fmt: skip
+        [sys.executable, "-m", "gangwise", *arguments],
+        text=True,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ,
+    )
     deadline = time.monotonic() + 60
     while not list((tmp_path / "out").glob("*/*.parquet")) and time.monotonic() < deadline:
         time.sleep(0.02)

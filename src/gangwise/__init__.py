@@ -16,7 +16,16 @@ from gangwise import catalogue as _catalogue  # noqa: F401 - registers the built
 if TYPE_CHECKING:
     from gangwise.core.check import PolicyCheckFailed, check_policy
     from gangwise.core.cluster import Channels, Cluster, DeviceType, JobType, Server
-    from gangwise.core.environment import Comparator, Environment, Instance, Outcome, Scenario
+    from gangwise.core.contracts import (
+        Comparator,
+        Environment,
+        Instance,
+        Outcome,
+        Policy,
+        Scenario,
+        clone,
+        configuration,
+    )
     from gangwise.core.errors import (
         GangwiseError,
         InfeasibleDecision,
@@ -25,11 +34,8 @@ if TYPE_CHECKING:
         TraceError,
         UnknownName,
     )
-    from gangwise.core.policy import Policy, clone, configuration
     from gangwise.core.registry import register
-    from gangwise.core.run import Run
-    from gangwise.core.simulation import Interrupted, Simulation, simulate
-    from gangwise.core.streams import Streams
+    from gangwise.core.simulation import Interrupted, Run, Simulation, Streams, simulate
     from gangwise.core.workload import (
         BernoulliArrivals,
         BinomialArrivals,
@@ -43,7 +49,16 @@ if TYPE_CHECKING:
 _WHERE = {
     "core.check": ["PolicyCheckFailed", "check_policy"],
     "core.cluster": ["Channels", "Cluster", "DeviceType", "JobType", "Server"],
-    "core.environment": ["Comparator", "Environment", "Instance", "Outcome", "Scenario"],
+    "core.contracts": [
+        "Comparator",
+        "Environment",
+        "Instance",
+        "Outcome",
+        "Policy",
+        "Scenario",
+        "clone",
+        "configuration",
+    ],
     "core.errors": [
         "GangwiseError",
         "InfeasibleDecision",
@@ -52,11 +67,8 @@ _WHERE = {
         "TraceError",
         "UnknownName",
     ],
-    "core.policy": ["Policy", "clone", "configuration"],
     "core.registry": ["register"],
-    "core.run": ["Run"],
-    "core.simulation": ["Interrupted", "Simulation", "simulate"],
-    "core.streams": ["Streams"],
+    "core.simulation": ["Interrupted", "Run", "Simulation", "Streams", "simulate"],
     "core.workload": [
         "BernoulliArrivals",
         "BinomialArrivals",

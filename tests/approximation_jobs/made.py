@@ -7,7 +7,7 @@ import numpy as np
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem
 from gangwise.approximation_jobs.processes import ReplayedJobs, ReplayedRates
-from gangwise.core.streams import Streams
+from gangwise.core.simulation import Streams
 
 
 def instance(jobs, prices=(1.0, 1.0), rates=None, enforce=True, capacity=None, **more):

@@ -9,7 +9,7 @@ import pytest
 
 from gangwise import ScenarioError, create_policy, simulate
 from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.problem import ApproximationProblem, Job
+from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Own, Saturating
 from gangwise.approximation_jobs.processes import (
     IidRates,
     Outage,
@@ -17,7 +17,6 @@ from gangwise.approximation_jobs.processes import (
     ReplayedJobs,
     ReplayedRates,
 )
-from gangwise.approximation_jobs.utilities import Own, Saturating
 from gangwise.core.simulation import Simulation
 from gangwise.estimators import Oracle
 from tests.approximation_jobs.made import instance, started
@@ -59,16 +58,22 @@ def test_lists_of_jobs_name_the_entry():
         (lambda: ApproximationProblem([1.0, -0.5]), "machine 'machine-1': price is -0.5"),
         (lambda: ApproximationProblem([1.0, math.nan]), "machine 'machine-1': price is nan"),
         (lambda: IidRates([0.5, 1.5]), "machine 1: mean rate is 1.5"),
-        (lambda: started(instance([], rates=[[0.5, 1.5]])).observe(0, "react"),
-         "slot 0, machine 'machine-1': rate is 1.5"),
+        (
+            lambda: started(instance([], rates=[[0.5, 1.5]])).observe(0, "react"),
+            "slot 0, machine 'machine-1': rate is 1.5",
+        ),
         (lambda: Outage(4, 3, 3), "machine 4 is away from slot 3 until it is back in slot 3"),
         (lambda: Outage(4, -1, 3), "away from slot -1"),
         (lambda: instance([], outages=(Outage(2, 0, 3),)), "no machine 2 to be away; there are 2"),
         (lambda: instance([Job("a", 0, 2, 1.0)], leave={"b": 1}), "no job 'b' to leave early"),
-        (lambda: started(instance([Job("big", 0, 2, 1.0, demand=4.0)], capacity=[1.0, 2.0]))
-         .observe(0, "react"), "job 'big': a task demands 4; the largest machine, 'machine-1'"),
+        (
+            lambda: started(
+                instance([Job("big", 0, 2, 1.0, demand=4.0)], capacity=[1.0, 2.0])
+            ).observe(0, "react"),
+            "job 'big': a task demands 4; the largest machine, 'machine-1'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_machines_rates_and_what_goes_wrong(make, message):
     with pytest.raises(ScenarioError, match=message):
         make()

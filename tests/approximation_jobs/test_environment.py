@@ -11,7 +11,14 @@ import pytest
 
 from gangwise import create_policy
 from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.problem import ApproximationProblem, Job
+from gangwise.approximation_jobs.problem import (
+    ApproximationProblem,
+    Job,
+    Log,
+    Own,
+    Power,
+    Saturating,
+)
 from gangwise.approximation_jobs.processes import (
     IidRates,
     Outage,
@@ -19,11 +26,9 @@ from gangwise.approximation_jobs.processes import (
     ReplayedJobs,
     ReplayedRates,
 )
-from gangwise.approximation_jobs.utilities import Log, Own, Power, Saturating
-from gangwise.core.delivery import Delivery
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.core.simulation import Simulation
-from gangwise.core.streams import Streams
+from gangwise.core.feedback import Delivery
+from gangwise.core.simulation import Simulation, Streams
 from tests.approximation_jobs.made import instance, metric, play, started
 
 
@@ -55,8 +60,13 @@ def test_rows_are_reused_and_kept():
 
 
 def test_rewards_add_up_to_the_overall_utility():
-    utilities = [Power(2.0, 0.5), Log(3.0, 2.0), Saturating(4.0, 5.0),
-                 Own(square_root, slope_of_square_root), Power(1.5, 0.8)]  # fmt: skip
+    utilities = [
+        Power(2.0, 0.5),
+        Log(3.0, 2.0),
+        Saturating(4.0, 5.0),
+        Own(square_root, slope_of_square_root),
+        Power(1.5, 0.8),
+    ]
     jobs = [Job(n, n % 3, 12 + n, 20.0, u) for n, u in enumerate(utilities)]
     rates = np.random.default_rng(0).random((9, 4))
     made = instance(jobs, prices=[1.0, 0.5, 0.7, 1.2], rates=rates)
@@ -157,9 +167,14 @@ def test_moves_by_hand():
 
 @pytest.mark.parametrize(
     ("decision", "message"),
-    [([0], "shape"), ([0.0, 0.0], "integers"), ([0, 5], "no active job has table row 5"),
-     ([0, -2], "table row -2"), ([1, 0], "table row 1")],
-)  # fmt: skip
+    [
+        ([0], "shape"),
+        ([0.0, 0.0], "integers"),
+        ([0, 5], "no active job has table row 5"),
+        ([0, -2], "table row -2"),
+        ([1, 0], "table row 1"),
+    ],
+)
 def test_impossible_decisions_are_refused(decision, message):
     environment = started(instance([Job("a", 0, 9, 9.0)]))
     with pytest.raises(InfeasibleDecision, match=message):
@@ -246,8 +261,11 @@ def test_history_is_what_a_run_met():
         o = environment.observe(t, "react")
         met += [o.jobs.jobs[j].id for j in o.arrived]
         decision = np.full(5, o.jobs.rows[0] if o.jobs.rows.size else -1)
-        told += [(f.slot, i, r) for f in environment.step(t, decision).feedback
-                 for i, r in zip(f.machines, f.rates)]  # fmt: skip
+        told += [
+            (f.slot, i, r)
+            for f in environment.step(t, decision).feedback
+            for i, r in zip(f.machines, f.rates)
+        ]
     assert met == [job.id for job in arrived]
     assert len(told) > 100
     assert all(rates[t, i] == r for t, i, r in told)

@@ -9,9 +9,8 @@ import pytest
 from gangwise import ScenarioError, check_policy, create_policy, simulate
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.general import OPMGeneral, project_general
-from gangwise.approximation_jobs.problem import ApproximationProblem, Job
+from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Power
 from gangwise.approximation_jobs.processes import IidRates, Outage, PoissonJobs, ReplayedJobs
-from gangwise.approximation_jobs.utilities import Power
 
 
 def witness(y, r, C, u):
@@ -82,11 +81,17 @@ def instance(enforce=True, mixed=True, seed=0):
     M = 12
     demands = (0.25, 0.5) if mixed else (0.5,)
     jobs = [
-        Job(n, a := int(rng.integers(0, 30)), a + int(rng.integers(5, 30)),
-            float(rng.uniform(20, 80)), Power(float(rng.uniform(1, 5)), 0.5),
-            float(rng.choice(demands)), int(rng.integers(2, 6)))
+        Job(
+            n,
+            a := int(rng.integers(0, 30)),
+            a + int(rng.integers(5, 30)),
+            float(rng.uniform(20, 80)),
+            Power(float(rng.uniform(1, 5)), 0.5),
+            float(rng.choice(demands)),
+            int(rng.integers(2, 6)),
+        )
         for n in range(14)
-    ]  # fmt: skip
+    ]
     problem = ApproximationProblem(np.ones(M), capacity=np.ones(M), enforce=enforce)
     return ApproximationInstance(problem, IidRates(rng.uniform(0.2, 1, M)), ReplayedJobs(jobs))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise.approximation_jobs.primal_dual import PrimalDual
-from gangwise.kernels import approximation, opm
+from gangwise.approximation_jobs import kernels as approximation
+from gangwise.approximation_jobs import kernels as opm
+from gangwise.approximation_jobs.opm import PrimalDual
 from tests.reference import approximation_jobs as plain
 
 HAND = [  # NOTES: worked by hand
@@ -122,8 +123,9 @@ def test_fresh_draw_by_hand():
 def coupled(old, new, holder, u, again):
     old, new = np.array(old, dtype=float), np.array(new, dtype=float)
     holder = np.array(holder, dtype=np.int64)
-    opm.coupled(old, old.sum(axis=0), new, new.sum(axis=0), len(old), np.array(u),
-                np.array(again), holder)  # fmt: skip
+    opm.coupled(
+        old, old.sum(axis=0), new, new.sum(axis=0), len(old), np.array(u), np.array(again), holder
+    )
     return holder
 
 

@@ -9,27 +9,34 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, UnknownName, create_policy, simulate
-from gangwise.approximation_jobs.conjugates import Worth
-from gangwise.approximation_jobs.distributions import (
+from gangwise.approximation_jobs.environment import ApproximationInstance, rate_generator
+from gangwise.approximation_jobs.horizons import (
     cdf,
     cost_to_utility_cdf,
     migrated_share,
     share_at_most,
 )
-from gangwise.approximation_jobs.environment import ApproximationInstance, rate_generator
 from gangwise.approximation_jobs.offline import (
     ComparedInstance,
+    Programme,
+    Worth,
+    _descend,
     dynamic_regret,
     fit,
     offline_comparator,
     offline_optimum,
+    optimise,
 )
-from gangwise.approximation_jobs.optimum import _descend, optimise
-from gangwise.approximation_jobs.problem import ApproximationProblem, Job
+from gangwise.approximation_jobs.problem import (
+    ApproximationProblem,
+    Job,
+    Log,
+    Own,
+    Power,
+    Saturating,
+)
 from gangwise.approximation_jobs.processes import IidRates, Outage, ReplayedJobs
-from gangwise.approximation_jobs.programme import Programme
 from gangwise.approximation_jobs.rates import GammaPeriods
-from gangwise.approximation_jobs.utilities import Log, Own, Power, Saturating
 from gangwise.approximation_jobs.workloads import SyntheticJobs
 
 
@@ -57,10 +64,15 @@ def small(seed, M=3, T=8, N=4):
     rng = np.random.default_rng(seed)
     utilities = [Power(3.0, 0.5), Log(2.0, 3.0), Saturating(2.0, 3.0), Power(1.5, 0.9)]
     jobs = [
-        Job(n, a := int(rng.integers(0, T - 2)), min(a + int(rng.integers(1, T)), T),
-            float(rng.uniform(1, 6)), utilities[n % 4])
+        Job(
+            n,
+            a := int(rng.integers(0, T - 2)),
+            min(a + int(rng.integers(1, T)), T),
+            float(rng.uniform(1, 6)),
+            utilities[n % 4],
+        )
         for n in range(N)
-    ]  # fmt: skip
+    ]
     return jobs, rng.uniform(0.5, 1.5, M), rng.random((T, M))
 
 
@@ -118,8 +130,9 @@ def test_no_whole_plan_earns_more():
 def test_cells_bound_from_both_sides():
     """Too many different rates for points: the bound stays above, the plan below the truth."""
     rng = np.random.default_rng(0)
-    jobs = [Job(n, n, n + 20, float(rng.uniform(4, 15)), Power(float(n + 1), 0.6))
-            for n in range(4)]  # fmt: skip
+    jobs = [
+        Job(n, n, n + 20, float(rng.uniform(4, 15)), Power(float(n + 1), 0.6)) for n in range(4)
+    ]
     prices, rates = rng.uniform(0.5, 1.5, 20), rng.random((24, 20))
     expected = witness(jobs, prices, rates)
     programme = Programme(jobs, prices, [rates], 24)
@@ -216,8 +229,13 @@ def root_slope(work):
 
 
 def test_conjugates_against_a_grid():
-    utilities = [Power(2.0, 0.5), Power(2.0, 1.0), Log(3.0, 2.0), Saturating(4.0, 1.0),
-                 Own(root, root_slope)]  # fmt: skip
+    utilities = [
+        Power(2.0, 0.5),
+        Power(2.0, 1.0),
+        Log(3.0, 2.0),
+        Saturating(4.0, 1.0),
+        Own(root, root_slope),
+    ]
     jobs = [Job(n, 0, 4, 1.0, u) for n, u in enumerate(utilities)]
     grid = np.linspace(0, 30, 300_001)
     for average in (False, True):

@@ -9,9 +9,15 @@ from gangwise import create_policy
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.opm import OPM
 from gangwise.approximation_jobs.ops import OPS
-from gangwise.approximation_jobs.problem import ApproximationProblem, Job
+from gangwise.approximation_jobs.problem import (
+    ApproximationProblem,
+    Job,
+    Log,
+    Own,
+    Power,
+    Saturating,
+)
 from gangwise.approximation_jobs.processes import IidRates, PoissonJobs, ReplayedJobs
-from gangwise.approximation_jobs.utilities import Log, Own, Power, Saturating
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Simulation, simulate
 from gangwise.estimators import Decay, Oracle
@@ -76,9 +82,16 @@ def test_opm_as_printed_follows_the_plain_one():
         o = environment.observe(t, "react")
         known = {o.jobs.jobs[j].id: j for j in o.jobs.rows}
         described = {
-            n: (jobs[n].arrival, jobs[n].deadline, jobs[n].budget, 1.0 + n, 0.6,
-                floor * jobs[n].pace / mean) for n in known
-        }  # fmt: skip
+            n: (
+                jobs[n].arrival,
+                jobs[n].deadline,
+                jobs[n].budget,
+                1.0 + n,
+                0.6,
+                floor * jobs[n].pace / mean,
+            )
+            for n in known
+        }
         work = {n: o.jobs.work[j] for n, j in known.items()}
         expected = twin.step(t, described, work)
         decision = policy.decide(o)
@@ -150,8 +163,17 @@ def test_the_unit_of_utility_does_not_matter_to_opm():
     np.testing.assert_allclose(scaled.rewards, 1000.0 * base.rewards, rtol=1e-9)
 
 
-NAMES = ["ops", "opm", "opm-as-printed", "opm-without-estimation", "opm:history=expected",
-         "opm:theory=True", "fair", "deadline-aware", "utility-per-price"]  # fmt: skip
+NAMES = [
+    "ops",
+    "opm",
+    "opm-as-printed",
+    "opm-without-estimation",
+    "opm:history=expected",
+    "opm:theory=True",
+    "fair",
+    "deadline-aware",
+    "utility-per-price",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -286,18 +308,26 @@ def half_root_slope(work):
 
 def test_a_utility_of_ones_own_is_treated_like_a_built_in_one():
     runs = [
-        simulate(instance([Job(n, n, 30, 25.0, u) for n in range(3)], rates=[[0.4, 0.9]]),
-                 OPM(), 30, 0)
+        simulate(
+            instance([Job(n, n, 30, 25.0, u) for n in range(3)], rates=[[0.4, 0.9]]), OPM(), 30, 0
+        )
         for u in (Power(2.0, 0.5), Own(half_root, half_root_slope))
-    ]  # fmt: skip
+    ]
     np.testing.assert_allclose(runs[0].rewards, runs[1].rewards, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"objective": "totl"}, {"rounding": "no"}, {"alpha": 0.0}, {"floor": -1.0}, {"dual": -1.0},
-     {"epsilon": 1.0}, {"estimator": "ucbb"}],
-)  # fmt: skip
+    [
+        {"objective": "totl"},
+        {"rounding": "no"},
+        {"alpha": 0.0},
+        {"floor": -1.0},
+        {"dual": -1.0},
+        {"epsilon": 1.0},
+        {"estimator": "ucbb"},
+    ],
+)
 def test_bad_options_are_refused(arguments):
     with pytest.raises((ScenarioError, LookupError)):
         OPM(**arguments)

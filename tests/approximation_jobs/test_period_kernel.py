@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise.kernels.rates import periods
+from gangwise.approximation_jobs.kernels import periods
 
 
 def plain(rng, left, up, share, length, scale, per_period, slots):
@@ -33,14 +33,28 @@ def test_periods_are_those_of_plain_loops(per_period):
     first = np.random.default_rng(1)
     left, up, share = first.random(M) - 0.5, first.random(M) < 0.7, first.random(M)
     expected, wanted = plain(
-        np.random.default_rng(2), left.tolist(), up.tolist(), share.tolist(), length, scale,
-        per_period, slots,
-    )  # fmt: skip
+        np.random.default_rng(2),
+        left.tolist(),
+        up.tolist(),
+        share.tolist(),
+        length,
+        scale,
+        per_period,
+        slots,
+    )
     ups, shares = np.empty((slots, M), dtype=bool), np.zeros((slots, M))
     periods(
-        np.random.default_rng(2), left, up, share, length, scale, per_period,
-        np.empty(M, np.int64), ups, shares,
-    )  # fmt: skip
+        np.random.default_rng(2),
+        left,
+        up,
+        share,
+        length,
+        scale,
+        per_period,
+        np.empty(M, np.int64),
+        ups,
+        shares,
+    )
     np.testing.assert_array_equal(ups, expected)
     np.testing.assert_allclose(shares, wanted if per_period else 0.0, rtol=0, atol=0)
     assert 0.1 < ups.mean() < 0.99

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from gangwise import check_policy, create_policy
-from gangwise.approximation_jobs.counting import max_min_shares, systematic
-from gangwise.approximation_jobs.problem import Job
-from gangwise.approximation_jobs.utilities import Power
+from gangwise.approximation_jobs.opm import max_min_shares, systematic
+from gangwise.approximation_jobs.problem import Job, Power
 from gangwise.core.registry import entries
 from tests.approximation_jobs.made import instance, started
 

@@ -11,12 +11,13 @@ import pytest
 from scipy import stats
 
 from gangwise import ScenarioError, UnknownName
-from gangwise.approximation_jobs.changing_rates import (
+from gangwise.approximation_jobs.rates import (
+    GammaPeriods,
     MarkovRates,
     MeasuredRates,
     Removals,
+    UniformRates,
 )
-from gangwise.approximation_jobs.rates import GammaPeriods, UniformRates
 from gangwise.traces.mini_batch_rates import mini_batch_rates
 
 CHAIN = np.array([[0.8, 0.15, 0.05], [0.3, 0.6, 0.1], [0.5, 0.0, 0.5]])

@@ -9,12 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 from gangwise import ScenarioError
-from gangwise.approximation_jobs.rounding import (
-    IMPOSSIBLE,
-    plan_capacity,
-    round_dependent,
-    rounded,
-)
+from gangwise.approximation_jobs.general import IMPOSSIBLE, plan_capacity, round_dependent, rounded
 
 
 def check(tasks, plan, demand):

@@ -65,8 +65,10 @@ def test_poisson_arrivals_are_uniform_and_bursts_are_not():
         spread.append(counts.var() / counts.mean())
         if arrivals == "poisson":
             assert stats.kstest(at, "uniform", (0, 3800)).pvalue > 1e-3
-    one = [np.bincount([j.arrival // 50 for j in jobs_of(s, arrivals="bursty")], minlength=76)
-           for s in range(4)]  # fmt: skip
+    one = [
+        np.bincount([j.arrival // 50 for j in jobs_of(s, arrivals="bursty")], minlength=76)
+        for s in range(4)
+    ]
     assert np.mean([c.var() / c.mean() for c in one]) > 3 * spread[0]
     assert np.mean([(c == 0).mean() for c in one]) > 0.3  # off-periods; 70 % of the time
 

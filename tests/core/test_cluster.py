@@ -50,7 +50,11 @@ def test_channels_by_fit():
     cluster = Cluster.of([Server("a", {"gpu": 8, "cpu": 4}), Server("b", {"gpu": 2, "cpu": 64})])
     channels = Channels.by_fit(cluster, np.array([[1.0, 1.0], [4.0, 0.0], [0.0, 50.0]]))
     assert list(zip(channels.job_type.tolist(), channels.server.tolist())) == [
-        (0, 0), (1, 0), (0, 1), (2, 1)]  # fmt: skip
+        (0, 0),
+        (1, 0),
+        (0, 1),
+        (2, 1),
+    ]
     with pytest.raises(ScenarioError, match=r"'big' fits on no server.*9 gpu .*largest .* has 8"):
         Channels.by_fit(cluster, np.array([[9.0, 0.0]]), ["big"])
     with pytest.raises(ScenarioError, match="a combination that no single server has"):

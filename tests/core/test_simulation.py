@@ -200,9 +200,15 @@ def test_half_a_slot_cannot_be_played():
 
 
 @pytest.mark.parametrize(
-    "name", ["ogasched-default-v1", "ogasched-gang-small-v1", "esdp-default-v1",
-             "esdp-gang-small-v1", "opm-theorem-v1"],
-)  # fmt: skip
+    "name",
+    [
+        "ogasched-default-v1",
+        "ogasched-gang-small-v1",
+        "esdp-default-v1",
+        "esdp-gang-small-v1",
+        "opm-theorem-v1",
+    ],
+)
 def test_an_unknown_comparator_is_named_before_anything_is_computed(name):
     with pytest.raises(UnknownName, match="comparator named 'bst'"):
         create_scenario(name).instance(0).comparator("bst", 10**9, 0)

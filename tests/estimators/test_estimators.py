@@ -46,8 +46,10 @@ def test_ucb_by_hand():
 @pytest.mark.parametrize(("gamma", "plays"), [(20.0, 849), (15.4, 654), (1.0, 41), (0.1, 3)])
 def test_how_long_an_arm_of_mean_rate_stays_at_one(gamma, plays):
     rate = 0.6970181878690392  # the mean θ̄ of (13) after n plays, whose sum is rate · (n + 1)
-    bound = [upper_bound(np.array([rate * (n + 1.0)]), np.array([float(n)]), gamma)[0]
-             for n in (plays, plays + 1)]  # fmt: skip
+    bound = [
+        upper_bound(np.array([rate * (n + 1.0)]), np.array([float(n)]), gamma)[0]
+        for n in (plays, plays + 1)
+    ]
     assert bound[0] == 1.0
     assert bound[1] < 1.0
 
@@ -158,10 +160,14 @@ def test_bad_parameters_are_refused():
     with pytest.raises(UnknownName, match="decay"):
         make_estimator("decai")
     for bad in (
-        lambda: UCB(-1.0), lambda: UCB1(-1.0), lambda: GaussianSampling(np.nan),
-        lambda: Decay(tau=0.0), lambda: Constant(1.5), lambda: make_estimator("window", window=0),
+        lambda: UCB(-1.0),
+        lambda: UCB1(-1.0),
+        lambda: GaussianSampling(np.nan),
+        lambda: Decay(tau=0.0),
+        lambda: Constant(1.5),
+        lambda: make_estimator("window", window=0),
         lambda: make_estimator("constant", rate=1.5),
         lambda: make_estimator("discounted", kappa=0.0),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ScenarioError):
             bad()

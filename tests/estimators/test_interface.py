@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangwise.core.policy import clone, configuration
+from gangwise.core.contracts import clone, configuration
 from gangwise.estimators import ESTIMATORS, make_estimator
 from tests.reference import estimators as plain
 
@@ -34,10 +34,12 @@ def make(name):
 def expected(name, history, arm, slot):
     """The estimate in plain Python, where draws are the middle of their distribution."""
     total = {
-        "window": plain.window(WINDOW), "change-point": plain.change_point(1.0, 0.1),
-        "discounted": plain.discounted(KAPPA), "thompson": plain.discounted(KAPPA),
+        "window": plain.window(WINDOW),
+        "change-point": plain.change_point(1.0, 0.1),
+        "discounted": plain.discounted(KAPPA),
+        "thompson": plain.discounted(KAPPA),
         "thompson-gaussian": plain.discounted(KAPPA),
-    }.get(name, plain.everything)  # fmt: skip
+    }.get(name, plain.everything)
     n, s = total(history, arm, slot)
     if name in ("ucb", "discounted", "window", "change-point"):
         return plain.ucb(s, n, GAMMA)

@@ -151,9 +151,15 @@ def test_by_name():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: Discounted(1.5), lambda: Discounted(0.0), lambda: SlidingWindow(0),
-             lambda: ChangePoint(threshold=0.0), lambda: ChangePoint(drift=-1.0)],
-)  # fmt: skip
+    "make",
+    [
+        lambda: Discounted(1.5),
+        lambda: Discounted(0.0),
+        lambda: SlidingWindow(0),
+        lambda: ChangePoint(threshold=0.0),
+        lambda: ChangePoint(drift=-1.0),
+    ],
+)
 def test_bad_memories(make):
     with pytest.raises(ScenarioError, match="must"):
         make()

@@ -80,9 +80,7 @@ def test_files(tmp_path, comparison):
     frame = pl.read_parquet(tmp_path / "deep" / "out" / "rewards.parquet")
     assert frame.height == 3 * 3 * 60
     one = frame.filter((pl.col("policy") == "drf") & (pl.col("seed") == 5)).sort("slot")
-    np.testing.assert_array_equal(
-        one["reward"].to_numpy(), comparison.runs["drf", 5].rewards
-    )
+    np.testing.assert_array_equal(one["reward"].to_numpy(), comparison.runs["drf", 5].rewards)
     with pytest.raises(StoreError, match="cannot write results"):
         comparison.write(tmp_path / "deep" / "out" / "summary.json")
 

@@ -25,11 +25,17 @@ from gangwise.experiments.sweep import sweep
 from gangwise.gain_overhead import DRF
 
 SMALL = {
-    "name": "small", "scenario": "ogasched-default-v1", "slots": 40, "seeds": [2, 5, 7],
-    "settings": {"servers": 16, "job_types": 4}, "grid": {"contention": [1, 5]},
+    "name": "small",
+    "scenario": "ogasched-default-v1",
+    "slots": 40,
+    "seeds": [2, 5, 7],
+    "settings": {"servers": 16, "job_types": 4},
+    "grid": {"contention": [1, 5]},
     "policies": ["drf", {"name": "ogasched-react", "label": "ascent", "grid": {"steps": [1, 4]}}],
-    "comparators": ["best_fixed", "per_slot_optimum"], "optimum_slots": 8, "points": 12,
-}  # fmt: skip
+    "comparators": ["best_fixed", "per_slot_optimum"],
+    "optimum_slots": 8,
+    "points": 12,
+}
 
 
 def small(**changes) -> Experiment:
@@ -53,8 +59,10 @@ def compared():
     """The same runs by the other way through the program: no store, no sweep."""
     policies = {"drf": "drf", "ascent:steps=4": "ogasched-react:steps=4"}
     scenario = create_scenario("ogasched-default-v1:servers=16,job_types=4,contention=5")
-    return {label: compare(scenario, [name], 40, [2, 5, 7], optimum_slots=8)
-            for label, name in policies.items()}  # fmt: skip
+    return {
+        label: compare(scenario, [name], 40, [2, 5, 7], optimum_slots=8)
+        for label, name in policies.items()
+    }
 
 
 def test_rows_are_what_a_comparison_says(results, compared):
@@ -106,8 +114,9 @@ def test_paired_improvement(results, compared):
 
 def test_bootstrap_is_that_of_scipy():
     values = np.random.default_rng(3).gamma(2.0, 3.0, 20)
-    theirs = stats.bootstrap((values,), np.mean, n_resamples=10_000, method="percentile",
-                             rng=np.random.default_rng(8)).confidence_interval  # fmt: skip
+    theirs = stats.bootstrap(
+        (values,), np.mean, n_resamples=10_000, method="percentile", rng=np.random.default_rng(8)
+    ).confidence_interval
     ours = bootstrap(values)
     width = theirs.high - theirs.low
     assert ours.low == pytest.approx(theirs.low, abs=0.04 * width)
@@ -117,9 +126,14 @@ def test_bootstrap_is_that_of_scipy():
 
 def test_a_job_of_its_own_row(tmp_path):
     experiment = small(
-        scenario="opm-default-v1", settings={"machines": 6, "slots": 60}, grid={}, seeds=[1],
-        slots=60, policies=["fair"], comparators=[],
-    )  # fmt: skip
+        scenario="opm-default-v1",
+        settings={"machines": 6, "slots": 60},
+        grid={},
+        seeds=[1],
+        slots=60,
+        policies=["fair"],
+        comparators=[],
+    )
     jobs = sweep(experiment, tmp_path, jobs=1).jobs()
     assert {"arrival", "deadline", "budget", "cost", "work", "utility"} < set(jobs.columns)
     assert jobs.height > 0
@@ -187,8 +201,14 @@ print(json.dumps([run.key() for run in Experiment.of(json.loads(sys.argv[1])).ru
 def test_keys_are_the_same_in_every_process():
     here = [run.key() for run in small().runs()]
     env = {**os.environ, "PYTHONHASHSEED": "7"}
-    there = subprocess.run([sys.executable, "-c", KEYS, json.dumps(SMALL)], env=env, check=True,
-                           capture_output=True, text=True, timeout=120).stdout  # fmt: skip
+    there = subprocess.run(
+        [sys.executable, "-c", KEYS, json.dumps(SMALL)],
+        env=env,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    ).stdout
     assert json.loads(there) == here
     assert len(set(here)) == len(here)
 
@@ -196,13 +216,17 @@ def test_keys_are_the_same_in_every_process():
 @pytest.mark.parametrize(
     "change",
     [
-        {"slots": 41}, {"seeds": [3, 4, 6]}, {"optimum_slots": 9}, {"points": 13},
-        {"settings": {"servers": 17, "job_types": 4}}, {"grid": {"contention": [2, 6]}},
+        {"slots": 41},
+        {"seeds": [3, 4, 6]},
+        {"optimum_slots": 9},
+        {"points": 13},
+        {"settings": {"servers": 17, "job_types": 4}},
+        {"grid": {"contention": [2, 6]}},
         {"scenario": "ogasched-authors-v1"},
         {"policies": ["drf:variant=1", {"name": "ogasched-react", "grid": {"steps": [2, 3]}}]},
     ],
     ids=lambda change: next(iter(change)),
-)  # fmt: skip
+)
 def test_anything_that_defines_a_run_changes_its_key(change, monkeypatch):
     if "policies" in change:
         register("policy", "drf-variant", Variant, "another class with drf's configuration")
@@ -259,21 +283,25 @@ policies = ["drf"]
         (FILE + "comparators = ['a', 'a']", "comparators: 'a' is listed twice"),
         (FILE + "[grid]\ncontention = [1, 2, 1.0]", "grid.contention: 1.0 is listed twice"),
         (FILE + "[[cases]]\nrho = 1\n[[cases]]\nrho = 1", "cases: {'rho': 1} is listed twice"),
-        (FILE.replace('["drf"]', '[{name = "ogasched-react", grid = {steps = [2, 2]}}]'),
-         "policies.0.grid.steps: 2 is listed twice"),
+        (
+            FILE.replace('["drf"]', '[{name = "ogasched-react", grid = {steps = [2, 2]}}]'),
+            "policies.0.grid.steps: 2 is listed twice",
+        ),
         (FILE + "[grid]\nseed = [1]", "seed cannot vary: results have a column of that name"),
         (FILE + "seeds = [1, -2]", "seeds.1: Input should be greater than or equal to 0"),
         (FILE + "trace = 'x'", "give either scenario or trace"),
         (FILE + "[grid]\ncontention = 5", "grid.contention: Input should be a valid list"),
         (FILE + "[grid]\ncontention = []", "grid.contention: List should have at least 1"),
         (FILE.replace('["drf"]', "[]"), "policies: List should have at least 1"),
-        (FILE.replace('["drf"]', '[{name = "drf", arg = 1}]'),
-         "policies.0.arg: there is no such key; known: name, label"),
+        (
+            FILE.replace('["drf"]', '[{name = "drf", arg = 1}]'),
+            "policies.0.arg: there is no such key; known: name, label",
+        ),
         (FILE + "[grid]\na = [1]\n[[cases]]\na = 2", "a is both in grid and in cases"),
         (FILE.replace('"x"', '"a/b"'), "name: String should match pattern"),
         ("name = ", "Invalid value"),
     ],
-)  # fmt: skip
+)
 def test_an_error_names_the_key(tmp_path, text, error):
     path = tmp_path / "bad.toml"
     path.write_text(text)
@@ -374,8 +402,9 @@ def test_paths_are_relative_to_the_file(tmp_path, monkeypatch):
 
 def test_settings_that_only_some_cells_have(tmp_path):
     cases = [{"contention": 1}, {"rho": 0.5}]
-    found = sweep(small(grid={}, cases=cases, policies=["drf", "fairness"], comparators=[]),
-                  tmp_path, jobs=1)  # fmt: skip
+    found = sweep(
+        small(grid={}, cases=cases, policies=["drf", "fairness"], comparators=[]), tmp_path, jobs=1
+    )
     assert found.table()["seeds"].to_list() == [3] * 4
     first, second = found.sentences()
     assert first.startswith("contention = 1")

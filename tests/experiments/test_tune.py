@@ -44,8 +44,9 @@ def means(arguments: dict, seeds: tuple[int, ...], metric: str = "reward") -> np
     """The same numbers by the other way through the program: no store, no sweep, no study."""
     text = ",".join(f"{k}={v!r}" for k, v in {"shrink": 0.5, **arguments}.items())
     runs = compare(create_scenario(SCENARIO), [f"ogasched-react:{text}"], 12, list(seeds), []).runs
-    found = [(run.rewards if metric == "reward" else run.metrics[metric]).mean()
-             for run in runs.values()]  # fmt: skip
+    found = [
+        (run.rewards if metric == "reward" else run.metrics[metric]).mean() for run in runs.values()
+    ]
     return np.array(found)
 
 
@@ -103,9 +104,12 @@ tuned(Path(sys.argv[1]))
 def test_killed_in_a_trial_it_goes_on_to_the_same_study(tuning, tmp_path):
     root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path)], cwd=root, capture_output=True, check=False,
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        cwd=root,
+        capture_output=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(root)},
-    )  # fmt: skip
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (tmp_path / "tuning.json").exists()
     assert tuned(tmp_path) == tuning
@@ -122,8 +126,9 @@ def test_less_may_be_better(tmp_path):
     assert values == sorted(values)
     least = means(found.best.arguments, (10, 11), "overhead").mean()
     assert found.best.value == pytest.approx(least)
-    best, default = (means(trial.arguments, (20, 21, 22), "overhead")
-                     for trial in (found.best, found.default))  # fmt: skip
+    best, default = (
+        means(trial.arguments, (20, 21, 22), "overhead") for trial in (found.best, found.default)
+    )
     assert found.row["mean"] == pytest.approx(100 * (1 - best / default).mean())
 
 
@@ -139,12 +144,17 @@ def test_a_default_out_of_range_is_no_trial(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("steps", "write NAME=LOW:HIGH"), ("steps=5", "write NAME"), ("=1:2", "write NAME"),
-        ("steps=1:2:lin", "write NAME"), ("steps=1.5:2:int", "write NAME"),
-        ("steps=3:3", "below the upper"), ("fraction=0:1:log", "above 0"),
-        ("rule=a|a", "must differ"), ("fraction=nan:1", "below the upper"),
+        ("steps", "write NAME=LOW:HIGH"),
+        ("steps=5", "write NAME"),
+        ("=1:2", "write NAME"),
+        ("steps=1:2:lin", "write NAME"),
+        ("steps=1.5:2:int", "write NAME"),
+        ("steps=3:3", "below the upper"),
+        ("fraction=0:1:log", "above 0"),
+        ("rule=a|a", "must differ"),
+        ("fraction=nan:1", "below the upper"),
     ],
-)  # fmt: skip
+)
 def test_knobs_that_make_no_sense(text, says):
     with pytest.raises(ScenarioError, match=says):
         Knob.parse(text)
@@ -199,11 +209,33 @@ def test_without_optuna(tmp_path, monkeypatch):
 def test_command(tmp_path):
     from typer.testing import CliRunner
 
-    done = CliRunner().invoke(app, [
-        "tune", "ogasched-default-v1", "ogasched-react", "--knob", "steps=1:3:int", "--set",
-        "servers=8", "--set", "job_types=3", "--slots", "8", "--trials", "2", "--seeds", "5,6",
-        "--validation", "7,8", "--out", str(tmp_path), "--jobs", "1", "--json",
-    ])  # fmt: skip
+    done = CliRunner().invoke(
+        app,
+        [
+            "tune",
+            "ogasched-default-v1",
+            "ogasched-react",
+            "--knob",
+            "steps=1:3:int",
+            "--set",
+            "servers=8",
+            "--set",
+            "job_types=3",
+            "--slots",
+            "8",
+            "--trials",
+            "2",
+            "--seeds",
+            "5,6",
+            "--validation",
+            "7,8",
+            "--out",
+            str(tmp_path),
+            "--jobs",
+            "1",
+            "--json",
+        ],
+    )
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert told["seeds"] == [5, 6]

@@ -59,9 +59,13 @@ def expected(file) -> pl.DataFrame:
 def started(*command: Any, **env: str) -> Iterator[subprocess.Popen[str]]:
     """A process with a group of its own, which is gone afterwards."""
     process = subprocess.Popen(
-        [str(part) for part in command], start_new_session=True, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **env},
-    )  # fmt: skip
+        [str(part) for part in command],
+        start_new_session=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **env},
+    )
     try:
         yield process
     finally:
@@ -149,13 +153,33 @@ def test_a_dead_process_of_this_machine(file, expected, tmp_path):
 @pytest.mark.skipif(not find_spec("distributed"), reason="dask is not installed: gangwise[dask]")
 def test_a_dead_dask_worker(file, expected, tmp_path):
     where = tmp_path / "scheduler.json"
-    worker = (SCRIPTS / "dask", "worker", "--scheduler-file", where, "--host", "127.0.0.1",
-              "--nthreads", "1", "--no-nanny", "--no-dashboard",
-              "--death-timeout", "60")  # fmt: skip
+    worker = (
+        SCRIPTS / "dask",
+        "worker",
+        "--scheduler-file",
+        where,
+        "--host",
+        "127.0.0.1",
+        "--nthreads",
+        "1",
+        "--no-nanny",
+        "--no-dashboard",
+        "--death-timeout",
+        "60",
+    )
     with started(
-        SCRIPTS / "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
-        "--scheduler-file", where, "--idle-timeout", f"{TIME}s",
-    ) as scheduler:  # fmt: skip
+        SCRIPTS / "dask",
+        "scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--no-dashboard",
+        "--scheduler-file",
+        where,
+        "--idle-timeout",
+        f"{TIME}s",
+    ) as scheduler:
         wait(where.exists, scheduler)
         with started(*worker) as first, started(*worker) as second:
             address = wait(lambda: json.loads(where.read_text() or "{}"), scheduler)["address"]
@@ -180,16 +204,40 @@ def test_a_dead_ray_worker(file, expected, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as short, started(
-        SCRIPTS / "ray", "start", "--head", "--block", "--node-ip-address", "127.0.0.1",
-        "--port", address.partition(":")[2], "--num-cpus", "2", "--include-dashboard=false",
-        "--disable-usage-stats", "--temp-dir", short, **LOOPBACK,
-    ) as head:  # fmt: skip
+    with (
+        tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as short,
+        started(
+            SCRIPTS / "ray",
+            "start",
+            "--head",
+            "--block",
+            "--node-ip-address",
+            "127.0.0.1",
+            "--port",
+            address.partition(":")[2],
+            "--num-cpus",
+            "2",
+            "--include-dashboard=false",
+            "--disable-usage-stats",
+            "--temp-dir",
+            short,
+            **LOOPBACK,
+        ) as head,
+    ):
         try:
             answers = [SCRIPTS / "ray", "status", "--address", address]
-            wait(lambda: not subprocess.run(answers, env={**os.environ, **LOOPBACK}, timeout=TIME,
-                                            capture_output=True, check=False).returncode,
-                 head)  # fmt: skip
+            wait(
+                lambda: (
+                    not subprocess.run(
+                        answers,
+                        env={**os.environ, **LOOPBACK},
+                        timeout=TIME,
+                        capture_output=True,
+                        check=False,
+                    ).returncode
+                ),
+                head,
+            )
             options = ("--backend", "ray", "--address", address)
             with sweeping(file, tmp_path, *options, **LOOPBACK) as process:
                 wait(lambda: len(finished(tmp_path)) >= 4, process)

@@ -14,8 +14,7 @@ from tests.reference.fluctuating_speeds import by_job_type, choices, in_turn
 
 def job_type_means(p, history):
     return [
-        sum(history.mean(e) for e in range(p.E) if p.channels.job_type[e] == l)
-        for l in range(p.L)
+        sum(history.mean(e) for e in range(p.E) if p.channels.job_type[e] == l) for l in range(p.L)
     ]
 
 

@@ -32,8 +32,9 @@ def test_cucb_with_any_estimator_keeps_to_the_contract(name):
     check_policy(create_policy(f"cucb:estimator={name},discount=0.9,window=5"), problems=3)
 
 
-@pytest.mark.parametrize("name", ["esdp", "cucb", "thompson-beta", "thompson-gaussian",
-                                  "epsilon-greedy"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["esdp", "cucb", "thompson-beta", "thompson-gaussian", "epsilon-greedy"]
+)
 def test_any_memory_keeps_to_the_contract(name):
     for memory in ("discounted", "window", "change-point"):
         check_policy(create_policy(f"{name}:memory={memory},discount=0.9,window=5"), problems=2)
@@ -69,8 +70,11 @@ def test_cucb_takes_the_best_of_its_bounds(seed):
 def test_greedy_takes_the_best_of_its_means_unless_it_explores():
     instance, none = random_instance(1, E=7), [0.0] * 7
     departures = {}
-    for name in ("epsilon-greedy:epsilon=0", "epsilon-greedy:epsilon=0.3",
-                 "epsilon-greedy-decaying"):  # fmt: skip
+    for name in (
+        "epsilon-greedy:epsilon=0",
+        "epsilon-greedy:epsilon=0.3",
+        "epsilon-greedy-decaying",
+    ):
         away = []
         for _, arrivals, chosen, history in follow(name, instance, 3, 400):
             v = [history.mean(e) for e in range(7)]
@@ -93,9 +97,18 @@ def test_thompson_samples_narrow_around_the_means():
 
 
 @pytest.mark.parametrize(
-    "name", ["esdp", "escb", "cucb", "thompson-beta", "thompson-gaussian", "epsilon-greedy",
-             "epsilon-greedy-decaying", "hauf-channel"],
-)  # fmt: skip
+    "name",
+    [
+        "esdp",
+        "escb",
+        "cucb",
+        "thompson-beta",
+        "thompson-gaussian",
+        "epsilon-greedy",
+        "epsilon-greedy-decaying",
+        "hauf-channel",
+    ],
+)
 def test_learning_beats_chance_by_far(name):
     regret = {
         p: sum(
@@ -108,10 +121,16 @@ def test_learning_beats_chance_by_far(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["cucb:coefficient=-1", "thompson-gaussian:spread=-1", "epsilon-greedy:epsilon=2",
-             "epsilon-greedy-decaying:epsilon=-1", "thompson-beta:memory=window,window=0",
-             "gang-esdp:memory=discounted,discount=2"],
-)  # fmt: skip
+    "name",
+    [
+        "cucb:coefficient=-1",
+        "thompson-gaussian:spread=-1",
+        "epsilon-greedy:epsilon=2",
+        "epsilon-greedy-decaying:epsilon=-1",
+        "thompson-beta:memory=window,window=0",
+        "gang-esdp:memory=discounted,discount=2",
+    ],
+)
 def test_bad_arguments(name):
     with pytest.raises(ScenarioError, match=r"is -?\d"):
         create_policy(name)

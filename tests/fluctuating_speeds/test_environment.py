@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from gangwise import BinomialArrivals, InfeasibleDecision, ScenarioError, create_policy, simulate
-from gangwise.core.simulation import Simulation
-from gangwise.core.streams import Streams
+from gangwise.core.simulation import Simulation, Streams
 from gangwise.fluctuating_speeds import Delivery
 from tests.fluctuating_speeds.cases import POLICIES, random_instance
 
@@ -31,9 +30,10 @@ def greedy(instance, order):
     def decide(t, arrivals):
         p, x = instance.problem, np.zeros(instance.problem.E, dtype=bool)
         for e in order(t):
-            x[e] = arrivals[p.channels.job_type[e]] and (
-                (x @ p.requests + p.requests[e]) <= p.cluster.capacity
-            ).all()
+            x[e] = (
+                arrivals[p.channels.job_type[e]]
+                and ((x @ p.requests + p.requests[e]) <= p.cluster.capacity).all()
+            )
         return x
 
     return decide
@@ -157,6 +157,4 @@ def test_a_checkpoint_keeps_the_feedback_on_its_way(tmp_path):
     for _ in range(123):
         stopped.step()
     stopped.save(tmp_path / "state")
-    np.testing.assert_array_equal(
-        Simulation.load(tmp_path / "state").run().rewards, whole.rewards
-    )
+    np.testing.assert_array_equal(Simulation.load(tmp_path / "state").run().rewards, whole.rewards)

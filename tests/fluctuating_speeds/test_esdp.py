@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, UnknownName, create_policy, create_scenario, simulate
-from gangwise.core.streams import Streams
+from gangwise.core.simulation import Streams
 from gangwise.fluctuating_speeds import (
     DELTAS,
     EXPLORATIONS,
@@ -59,8 +59,9 @@ def test_hand_case_h7():
     seen = Observation(200, np.array([0, 1]))
     printed = taught(create_policy("esdp-as-printed"), p, story)
     np.testing.assert_array_equal(printed.decide(seen), [False, False])
-    np.testing.assert_array_equal(taught(create_policy("esdp"), p, story).decide(seen),
-                                  [False, True])  # fmt: skip
+    np.testing.assert_array_equal(
+        taught(create_policy("esdp"), p, story).decide(seen), [False, True]
+    )
 
 
 def test_sequences_are_those_of_the_figures():
@@ -134,9 +135,10 @@ def test_every_choice_is_the_best_of_all(name, seed):
 def test_drift_variants_use_their_own_memory():
     instance = random_instance(0, E=6)
     for name, memory in (
-        ("esdp-window:window=8", window(8)), ("esdp-discounted:discount=0.8", discounted(0.8)),
+        ("esdp-window:window=8", window(8)),
+        ("esdp-discounted:discount=0.8", discounted(0.8)),
         ("esdp:memory=change-point", change_point(1.0, 0.1)),
-    ):  # fmt: skip
+    ):
         for t, arrivals, chosen, history in follow(name, instance, 1, 50):
             told = [memory(history, e, t) for e in range(6)]
             n = [w if w >= 1e-3 else 0.0 for w, _ in told]
@@ -152,9 +154,12 @@ def test_drift_variants_use_their_own_memory():
 
 
 def test_a_sequence_of_ones_own():
-    assert simulate(
-        random_instance(1), create_policy("esdp", g=lambda t, m: math.log(t + 1)), 200, 1
-    ).rewards.sum() == simulate(random_instance(1), create_policy("esdp"), 200, 1).rewards.sum()
+    assert (
+        simulate(
+            random_instance(1), create_policy("esdp", g=lambda t, m: math.log(t + 1)), 200, 1
+        ).rewards.sum()
+        == simulate(random_instance(1), create_policy("esdp"), 200, 1).rewards.sum()
+    )
     assert create_policy("esdp-as-printed", delta=lambda t: 0.5)._delta(3) == 0.5
     with pytest.raises(UnknownName, match="sequence g"):
         create_policy("esdp:g=logg")
@@ -205,9 +210,11 @@ def test_regret_grows_gently_with_delay_and_loss():
     at_random = pseudo_regret(
         simulate(
             create_scenario("esdp-default-v1:servers=16").instance(0),
-            create_policy("random-channels"), 1500, 0,
+            create_policy("random-channels"),
+            1500,
+            0,
         )
-    )[-1]  # fmt: skip
+    )[-1]
     assert regrets[0] < regrets[2] < 0.25 * at_random
     assert regrets[1] < 0.25 * at_random
 

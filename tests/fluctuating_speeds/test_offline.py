@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy, create_scenario, simulate
-from gangwise.fluctuating_speeds import (
-    PiecewiseSpeeds,
-    Scale,
-    WavingSpeeds,
-    pseudo_regret,
-)
-from gangwise.fluctuating_speeds.learner import Optimiser
+from gangwise.fluctuating_speeds import PiecewiseSpeeds, Scale, WavingSpeeds, pseudo_regret
+from gangwise.fluctuating_speeds.learners import Optimiser
 from tests.fluctuating_speeds.cases import random_instance
 from tests.reference.fluctuating_speeds import choices, worth
 
@@ -27,9 +22,7 @@ def drifting(seed):
         PiecewiseSpeeds(np.stack([mean, mean[::-1], 1.1 - mean]), np.array([0, 20, 55])),
         WavingSpeeds(mean, rng.random(7), amplitude=0.9, period=16),
     ][seed % 2]
-    return replace(
-        instance, speeds=speeds, scale=Scale.of("clip", speeds, instance.problem.cost)
-    )
+    return replace(instance, speeds=speeds, scale=Scale.of("clip", speeds, instance.problem.cost))
 
 
 @pytest.mark.parametrize("instance", [random_instance(0, E=7), drifting(0), drifting(1)])
@@ -69,8 +62,9 @@ def test_three_regrets_agree_on_average():
     for seed in range(30):
         instance = create_scenario("esdp-default-v1:servers=12,job_types=4").instance(seed)
         run = simulate(instance, create_policy("random-channels"), 200, seed)
-        each.append([run.regret("omniscient"), run.regret("omniscient_realised"),
-                     pseudo_regret(run)[-1]])  # fmt: skip
+        each.append(
+            [run.regret("omniscient"), run.regret("omniscient_realised"), pseudo_regret(run)[-1]]
+        )
     noisy, realised, pseudo = np.array(each).T
     for other in (noisy, realised):
         difference = other - pseudo

@@ -9,8 +9,12 @@ import pytest
 
 from gangwise.core.errors import ScenarioError
 from gangwise.fluctuating_speeds.solvers import P3Solver, solve
-from gangwise.fluctuating_speeds.solvers.as_printed import algorithm_2, select
-from gangwise.fluctuating_speeds.solvers.dynamic_programme import DynamicProgramme, scale
+from gangwise.fluctuating_speeds.solvers.programme import (
+    DynamicProgramme,
+    algorithm_2,
+    scale,
+    select,
+)
 from tests.fluctuating_speeds.p3_cases import default_size, random_instance
 from tests.reference import p3
 

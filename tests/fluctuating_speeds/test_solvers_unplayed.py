@@ -24,9 +24,7 @@ def test_as_many_unplayed_channels_as_fit_then_the_optimum_of_the_rest(method):
         assert solution.proved
         left = np.maximum(c * (1 + 1e-12) - a[solution.x & new].sum(axis=0), 0)
         rest = p3.brute_force(v[~new], s[~new], a[~new], left)
-        assert solution.value == pytest.approx(
-            v[solution.x & new].sum() + rest, rel=1e-6, abs=1e-6
-        )
+        assert solution.value == pytest.approx(v[solution.x & new].sum() + rest, rel=1e-6, abs=1e-6)
         assert solution.bound >= solution.value
         mixed += 0 < solution.unplayed < solution.x.sum()
     assert mixed > 5

@@ -36,8 +36,9 @@ ALL = {
 def test_drawing_in_parts_changes_nothing(speeds):
     whole = speeds.draw(0, 40, np.random.default_rng(3))
     rng = np.random.default_rng(3)
-    np.testing.assert_array_equal(np.vstack([speeds.draw(0, 13, rng), speeds.draw(13, 27, rng)]),
-                                  whole)  # fmt: skip
+    np.testing.assert_array_equal(
+        np.vstack([speeds.draw(0, 13, rng), speeds.draw(13, 27, rng)]), whole
+    )
     assert whole.shape == (40, speeds.size) == (40, 3)
 
 

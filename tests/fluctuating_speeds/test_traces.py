@@ -37,8 +37,10 @@ def test_speeds_are_relative_to_the_fastest_iteration_in_order(tmp_path):
     write(tmp_path, "job_10_norm.csv", ["0,25,1,1000"])
     trace = MiniBatchTime(tmp_path)
     assert [w.name for w in trace.workers] == [
-        "job-2/worker-0", "job-2/worker-1", "job-10/worker-0",
-    ]  # fmt: skip
+        "job-2/worker-0",
+        "job-2/worker-1",
+        "job-10/worker-0",
+    ]
     assert [w.gpus for w in trace.workers] == [0.5, 0.5, 0.25]
     assert [w.speed.tolist() for w in trace.workers] == [[0.2], [1.0, 0.5], [1.0]]
 
@@ -139,8 +141,13 @@ def test_gavel_scenario(tmp_path):
     )
     instance = scenario.instance(5)
     p = instance.problem
-    expected = {("job x 1", "k80"): 0.4, ("job x 1", "p100"): 1.0, ("job x 1", "v100"): 0.8,
-                ("job x 2", "p100"): 8 / 9, ("job x 2", "v100"): 1.0}  # fmt: skip
+    expected = {
+        ("job x 1", "k80"): 0.4,
+        ("job x 1", "p100"): 1.0,
+        ("job x 1", "v100"): 0.8,
+        ("job x 2", "p100"): 8 / 9,
+        ("job x 2", "v100"): 1.0,
+    }
     seen = set()
     for e in range(p.E):
         model = p.cluster.servers[p.channels.server[e]].split("-")[0]
@@ -163,8 +170,11 @@ def test_real_mini_batch_times(traces):
     assert sum(w.speed.size for w in trace.workers) == 3000 + 2402 + 2489 + 21829
     assert all(not t.dropped for t in trace.tables.values())
     assert {w.job: w.gpus for w in trace.workers} == {
-        "job-1": 0.25, "job-2": 0.2, "job-3": 0.25, "job-4": 0.5,
-    }  # fmt: skip
+        "job-1": 0.25,
+        "job-2": 0.2,
+        "job-3": 0.25,
+        "job-4": 0.5,
+    }
     assert max(w.speed.max() for w in trace.workers) == 1.0
     regret = {}
     for policy in ("esdp", "random-channels"):
@@ -187,7 +197,9 @@ def test_real_throughputs(traces):
     for policy in ("esdp", "random-channels"):
         run = simulate(
             create_scenario("esdp-gavel-v1", folder=str(folder)).instance(0),
-            create_policy(policy), 600, 0,
-        )  # fmt: skip
+            create_policy(policy),
+            600,
+            0,
+        )
         regret[policy] = pseudo_regret(run)[-1]
     assert 0 <= regret["esdp"] < 0.5 * regret["random-channels"]

@@ -20,8 +20,7 @@ from gangwise.gain_overhead import (
     project,
     regret_bound,
 )
-from gangwise.gain_overhead.ascent import Ascent
-from gangwise.gain_overhead.steps import AdaGradNorm, Decay, Theoretical
+from gangwise.gain_overhead.ascent import AdaGradNorm, Ascent, Decay, Theoretical
 from tests.conftest import tiny
 from tests.reference.gain_overhead import Plain
 

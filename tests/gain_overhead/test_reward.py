@@ -35,9 +35,13 @@ def test_utility_values(utility, alpha, y, expected):
 
 @pytest.mark.parametrize(
     ("utility", "alpha", "y", "expected", "bound"),
-    [(LINEAR, 2, 3, 2, 2), (LOG, 1, 3, 0.25, 1), (RECIPROCAL, 2, 2, 1 / 16, 0.25),
-     (POLY, 1, 3, 0.25, 0.5)],
-)  # fmt: skip
+    [
+        (LINEAR, 2, 3, 2, 2),
+        (LOG, 1, 3, 0.25, 1),
+        (RECIPROCAL, 2, 2, 1 / 16, 0.25),
+        (POLY, 1, 3, 0.25, 0.5),
+    ],
+)
 def test_utility_slopes_and_bounds(utility, alpha, y, expected, bound):
     a = np.array([float(alpha)])
     assert utility.slope(np.array([float(y)]), a)[0] == pytest.approx(expected, abs=1e-12)

@@ -4,8 +4,7 @@ import numba
 import pytest
 from numba.core.caching import IndexDataCacheFile
 
-from gangwise.kernels import kernel
-from gangwise.kernels.cache import KernelFiles
+from gangwise.core.jit import KernelFiles, kernel
 
 
 def same(x):

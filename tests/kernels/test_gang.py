@@ -5,13 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise.gain_overhead.gang.placement import (
-    Placement,
-    job_by_job,
-    round_robin,
-    server_size,
-)
-from gangwise.kernels.gang import job_reward, put, take
+from gangwise.gangs.kernels import job_reward, put, take
+from gangwise.gangs.placement import Placement, job_by_job, round_robin, server_size
 from tests.gain_overhead.gang.cases import fuzzed, problem
 from tests.reference import gang as reference
 

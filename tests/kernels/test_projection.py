@@ -41,9 +41,12 @@ def test_hand_cases(z, a, c, expected):
 
 @pytest.mark.parametrize(
     ("z", "a", "c", "printed"),
-    [((1, 1), (5, 5), 10, (5, 5)), ((10, 9, 1), (4, 4, 4), 9, (4, 5, 0)),
-     ((10, 9), (100, 1), 15, (8, 7))],
-)  # fmt: skip
+    [
+        ((1, 1), (5, 5), 10, (5, 5)),
+        ((10, 9, 1), (4, 4, 4), 9, (4, 5, 0)),
+        ((10, 9), (100, 1), 15, (8, 7)),
+    ],
+)
 def test_the_printed_projection_errs_where_documented(z, a, c, printed):
     np.testing.assert_allclose(block(z, a, c, project_as_printed), printed, atol=1e-12)
 
@@ -118,8 +121,7 @@ finite = st.floats(-50, 50, allow_nan=False)
 
 
 @given(
-    st.lists(st.tuples(finite, st.floats(0, 20), finite), min_size=1, max_size=8),
-    st.floats(0, 60),
+    st.lists(st.tuples(finite, st.floats(0, 20), finite), min_size=1, max_size=8), st.floats(0, 60)
 )
 def test_properties(entries, c):
     z, a, w = (np.array(column) for column in zip(*entries))

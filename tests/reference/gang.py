@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gangwise.gain_overhead.gang.problem import GangProblem
+from gangwise.gangs.problem import GangProblem
 
 
 def utility(kind: int, alpha: float, y: float) -> float:
@@ -94,9 +94,10 @@ class Plain:
         need = self.p.task_requests[q]
         slack = 1e-11 * (1 + self.p.cluster.capacity)
         return [
-            r for r in np.flatnonzero(self.p.fits[q]).tolist()
+            r
+            for r in np.flatnonzero(self.p.fits[q]).tolist()
             if (need <= self.left(r) + slack[r]).all()
-        ]  # fmt: skip
+        ]
 
     def used(self, r: int) -> float:
         c = self.p.cluster.capacity[r]

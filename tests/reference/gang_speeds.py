@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gangwise.fluctuating_speeds.gang import GangSpeedsProblem
+from gangwise.gangs import GangSpeedsProblem
 from tests.reference.gang import choices, feasible
 
 
@@ -35,11 +35,13 @@ def priced(p: GangSpeedsProblem, v, x, price) -> tuple[float, np.ndarray]:
         best = []
         for q in range(p.Q):
             if p.task_job_type[q] == l:
-                best.append(max(
-                    float(v[e] - price[r] @ p.task_requests[q])
-                    for e, (j, r) in enumerate(zip(p.channels.job_type, p.channels.server))
-                    if j == l and (p.task_requests[q] <= p.cluster.capacity[r] + 1e-9).all()
-                ))  # fmt: skip
+                best.append(
+                    max(
+                        float(v[e] - price[r] @ p.task_requests[q])
+                        for e, (j, r) in enumerate(zip(p.channels.job_type, p.channels.server))
+                        if j == l and (p.task_requests[q] <= p.cluster.capacity[r] + 1e-9).all()
+                    )
+                )
         for n in range(int(p.minimum[l]), len(best) + 1):
             for chosen in itertools.combinations(best, n):
                 gain[l] = max(gain[l], sum(chosen))

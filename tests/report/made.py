@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.environment import Comparator
-from gangwise.core.run import Run
+from gangwise.core.contracts import Comparator
+from gangwise.core.simulation import Run
 from gangwise.experiments.comparison import Comparison
 
 
@@ -37,12 +37,17 @@ def made(
     slots = len(next(iter(rewards.values()))[0])
     runs = {
         (policy, seed): Run(
-            policy, configuration or {}, seed, None, np.array(each[seed], float),  # type: ignore[arg-type]  # reports use no instance
-            {}, np.full(slots, 12_000),
+            policy,
+            configuration or {},
+            seed,
+            None,
+            np.array(each[seed], float),  # type: ignore[arg-type]  # reports use no instance
+            {},
+            np.full(slots, 12_000),
         )
         for policy, each in rewards.items()
         for seed in seeds
-    }  # fmt: skip
+    }
     judged = {
         (name, seed): Comparator(name, np.array(at), np.array(each[seed], float), 0.0, bounds or {})
         for name, (at, each) in (comparators or {}).items()

@@ -13,9 +13,11 @@ HOSTILE = "<script>alert('x')</script>&\"--></style>"
 
 SLOTS = 10
 REWARDS = {  # (load, policy): mean per slot for seeds 0 and 1
-    (1, "a"): (3.0, 5.0), (1, "b"): (2.0, 4.0),
-    (2, "a"): (1.0, 2.0), (2, "b"): (4.0, 5.0),
-}  # fmt: skip
+    (1, "a"): (3.0, 5.0),
+    (1, "b"): (2.0, 4.0),
+    (2, "a"): (1.0, 2.0),
+    (2, "b"): (4.0, 5.0),
+}
 BEST = {1: (6.0, 6.0), 2: (5.0, 5.0)}
 
 
@@ -46,14 +48,36 @@ def made_sweep(folder: Path, name: str = "made", rename: dict[str, str] | None =
         for seed, mean in enumerate(each):
             key = f"{name}-{load}-{policy}-{seed}"
             settings = {"load": load, "slots": 99, "files": HOSTILE}
-            about = {"scenario": "made-v1", "settings": settings,
-                     "seed": seed, "slots": SLOTS, "version": "0.0.7",
-                     **({"comparator": label} if best else
-                        {"policy": "made.Policy", "configuration": {"step": 0.25}})}  # fmt: skip
+            about = {
+                "scenario": "made-v1",
+                "settings": settings,
+                "seed": seed,
+                "slots": SLOTS,
+                "version": "0.0.7",
+                **(
+                    {"comparator": label}
+                    if best
+                    else {"policy": "made.Policy", "configuration": {"step": 0.25}}
+                ),
+            }
             dataset.write(key, about, played(mean, 40.0 if best else None))
-            runs.append({"key": key, "cell": {"load": load}, "label": label, "comparator": best,
-                         "seed": seed, "slots": SLOTS})  # fmt: skip
-    experiment = {"name": name, "scenario": "made-v1", "grid": {"load": [1, 2]},
-                  "policies": ["a", "b"], "seeds": 2, "comparators": ["best_fixed"]}  # fmt: skip
+            runs.append(
+                {
+                    "key": key,
+                    "cell": {"load": load},
+                    "label": label,
+                    "comparator": best,
+                    "seed": seed,
+                    "slots": SLOTS,
+                }
+            )
+    experiment = {
+        "name": name,
+        "scenario": "made-v1",
+        "grid": {"load": [1, 2]},
+        "policies": ["a", "b"],
+        "seeds": 2,
+        "comparators": ["best_fixed"],
+    }
     dataset.write_plan(name, {"experiment": experiment, "runs": runs})
     return folder

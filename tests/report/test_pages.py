@@ -28,11 +28,14 @@ def test_faults_are_seen(tmp_path: Path, html: str, says: str) -> None:
 @pytest.mark.parametrize(
     "html",
     [
-        '<img alt="">', '<a href="page.html">x</a>', "<style>@import 'x';</style>",
-        "<script></script><script></script>", "<p>see https://example.org</p>",
+        '<img alt="">',
+        '<a href="page.html">x</a>',
+        "<style>@import 'x';</style>",
+        "<script></script><script></script>",
+        "<p>see https://example.org</p>",
         "<style>p { background: url(//example.org/x.png) }</style>",
     ],
-)  # fmt: skip
+)
 def test_what_is_loaded_is_seen(tmp_path: Path, html: str) -> None:
     path = tmp_path / "page.html"
     path.write_text(html)

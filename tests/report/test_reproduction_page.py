@@ -18,17 +18,28 @@ from tests.report.pages import faults, loaded, read
 def reproduced(tmp_path: Path) -> Path:
     """What gangwise reproduce leaves, made by hand."""
     rows = [
-        {"paper": paper, "artefact": "figure-2", "says": says, "version": "as printed",
-         "the paper": number, "ours": 55.2, "low": 29.1, "high": 81.3, "verdict": verdict,
-         "why": why}
+        {
+            "paper": paper,
+            "artefact": "figure-2",
+            "says": says,
+            "version": "as printed",
+            "the paper": number,
+            "ours": 55.2,
+            "low": 29.1,
+            "high": 81.3,
+            "verdict": verdict,
+            "why": why,
+        }
         for paper, says, number, verdict, why in (
             ("esdp", "A over B, %", 73.0, "agrees", ""),
             ("esdp", "A over C, %", 11.28, "differs", f"not stated {HOSTILE}"),
             ("opm", "A wins", "always", "open", "a misprint"),
         )
-    ]  # fmt: skip
-    artefacts = [{"paper": p, "name": "figure-2", "title": HOSTILE, "experiments": []}
-                 for p in ("esdp", "opm")]  # fmt: skip
+    ]
+    artefacts = [
+        {"paper": p, "name": "figure-2", "title": HOSTILE, "experiments": []}
+        for p in ("esdp", "opm")
+    ]
     about = {"quick": True, "artefacts": artefacts, "left_out": {"opm-figure-1": "needs a trace"}}
     (tmp_path / "reproduction.json").write_text(json.dumps(about))
     (tmp_path / "side-by-side.json").write_text(json.dumps(rows))
@@ -72,11 +83,14 @@ def test_every_artefact_is_counted_and_leads_to_its_section(reproduced: Path) ->
 @pytest.mark.parametrize(
     ("file", "content"),
     [
-        ("reproduction.json", "{}"), ("reproduction.json", '{"quick": tr'),
-        ("side-by-side.json", '[{"paper": "esdp"'), ("side-by-side.json", '[{"paper": "esdp"}]'),
-        ("esdp-figure-2.svg", ""), ("esdp-figure-2.svg", '<svg viewBox="0 0 5 3"><text>hel'),
+        ("reproduction.json", "{}"),
+        ("reproduction.json", '{"quick": tr'),
+        ("side-by-side.json", '[{"paper": "esdp"'),
+        ("side-by-side.json", '[{"paper": "esdp"}]'),
+        ("esdp-figure-2.svg", ""),
+        ("esdp-figure-2.svg", '<svg viewBox="0 0 5 3"><text>hel'),
     ],
-)  # fmt: skip
+)
 def test_torn_files_are_named(reproduced: Path, file: str, content: str) -> None:
     (reproduced / file).write_text(content)
     with pytest.raises(StoreError, match=rf"{file}.*run the same gangwise reproduce again"):

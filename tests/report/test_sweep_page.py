@@ -53,8 +53,11 @@ def test_a_policy_behind_is_told_by_how_much_it_is_beaten(page: tuple[Page, str]
 
 
 def test_sorting_has_the_full_numbers(page: tuple[Page, str]) -> None:
-    values = [given["data-value"] for tag, given in page[0].attributes
-              if tag == "td" and given.get("data-value")]  # fmt: skip
+    values = [
+        given["data-value"]
+        for tag, given in page[0].attributes
+        if tag == "td" and given.get("data-value")
+    ]
     assert "225.0" in values
     assert page[1].count('<button type="button">') > 10
 
@@ -107,8 +110,15 @@ def test_made_from_python_it_says_how_to_get_it_again(tmp_path: Path) -> None:
 def test_a_real_sweep_of_each_kind(
     tmp_path: Path, scenario: str, policies: list[str], comparators: list[str]
 ) -> None:
-    experiment = Experiment(name="real", scenario=scenario, policies=policies, seeds=2, slots=12,
-                            comparators=comparators, optimum_slots=4)  # fmt: skip
+    experiment = Experiment(
+        name="real",
+        scenario=scenario,
+        policies=policies,
+        seeds=2,
+        slots=12,
+        comparators=comparators,
+        optimum_slots=4,
+    )
     results = sweep(experiment, tmp_path, jobs=1)
     path = write_report(tmp_path)
     page = read(path)

@@ -84,13 +84,23 @@ def test_many_policies_are_compared_with_the_best_only() -> None:
 @pytest.mark.parametrize("width", [80, 100])
 def test_terminal_table_is_complete_at_usual_widths(width: int) -> None:
     names = [
-        "ogasched-react", "ogasched-reserve", "ogasched-reserve-leftover", "greedy", "drf",
-        "fairness", "binpacking", "spreading", "random", "ogasched-react:steps=3",
-    ]  # fmt: skip
+        "ogasched-react",
+        "ogasched-reserve",
+        "ogasched-reserve-leftover",
+        "greedy",
+        "drf",
+        "fairness",
+        "binpacking",
+        "spreading",
+        "random",
+        "ogasched-react:steps=3",
+    ]
     rng = np.random.default_rng(0)
     for count in (5, 10):
-        rewards = {name: rng.normal(2000 + 90 * i, 50, (3, 60)).tolist()
-                   for i, name in enumerate(names[:count])}  # fmt: skip
+        rewards = {
+            name: rng.normal(2000 + 90 * i, 50, (3, 60)).tolist()
+            for i, name in enumerate(names[:count])
+        }
         every = list(range(60))
         optimum = {
             name: (every, rng.normal(4000, 50, (3, 60)).tolist())

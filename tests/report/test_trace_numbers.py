@@ -13,8 +13,16 @@ from gangwise.report.trace_numbers import arrivals, lifetimes, load, sizes
 from gangwise.traces.trace import Tables
 
 HOUR = 3600.0
-SERVERS = pl.DataFrame({"row": [1, 2], "name": ["a", "b"], "model": ["T4", ""], "cpu": [8.0, 4.0],
-                        "mem": [16.0, 16.0], "gpu": [2.0, 0.0]})  # fmt: skip
+SERVERS = pl.DataFrame(
+    {
+        "row": [1, 2],
+        "name": ["a", "b"],
+        "model": ["T4", ""],
+        "cpu": [8.0, 4.0],
+        "mem": [16.0, 16.0],
+        "gpu": [2.0, 0.0],
+    }
+)
 
 
 def tables(rows, servers=SERVERS):
@@ -26,8 +34,9 @@ def tables(rows, servers=SERVERS):
 
 
 NUMBERS = st.integers(0, 40)
-ROW = st.tuples(st.integers(0, 500_000), st.integers(0, 100_000), NUMBERS, NUMBERS, NUMBERS,
-                st.integers(1, 5))  # fmt: skip
+ROW = st.tuples(
+    st.integers(0, 500_000), st.integers(0, 100_000), NUMBERS, NUMBERS, NUMBERS, st.integers(1, 5)
+)
 ROWS = st.lists(
     ROW.map(lambda row: (float(row[0]), float(row[0] + row[1]), *row[2:])), min_size=1, max_size=30
 )
@@ -112,8 +121,9 @@ def test_load_is_the_mean_of_what_is_requested(rows, bins):
             continue
         assert found.capacity[name] == total
         for low, high, mean in zip(found.edges, found.edges[1:], found.requested[name]):
-            held = sum(max(0.0, min(high, row[1]) - max(low, row[0])) * row[place] * row[5]
-                       for row in rows)  # fmt: skip
+            held = sum(
+                max(0.0, min(high, row[1]) - max(low, row[0])) * row[place] * row[5] for row in rows
+            )
             assert mean == pytest.approx(held / (high - low), rel=1e-6, abs=1e-3)
 
 
@@ -125,8 +135,17 @@ def test_load_without_servers_has_no_capacity():
 
 def test_pictures_and_their_captions(tmp_path):
     rng = np.random.default_rng(1)
-    rows = [(float(t), float(t + rng.exponential(4000)), float(rng.integers(1, 9)), 2.0,
-             float(rng.integers(0, 2)), 2) for t in rng.integers(0, 4 * 86400, 300)]  # fmt: skip
+    rows = [
+        (
+            float(t),
+            float(t + rng.exponential(4000)),
+            float(rng.integers(1, 9)),
+            2.0,
+            float(rng.integers(0, 2)),
+            2,
+        )
+        for t in rng.integers(0, 4 * 86400, 300)
+    ]
     drawn = draw(tables(rows), tmp_path)
     assert list(drawn.captions) == ["arrivals", "sizes", "lifetimes", "load"]
     assert drawn.left_out == {}

@@ -17,9 +17,10 @@ from tests.report.made_sweep import HOSTILE, played
 from tests.report.pages import faults, loaded, read
 
 KNOBS = (
-    Knob("fraction", (0.01, 1.0), log=True), Knob("steps", (1, 21)),
+    Knob("fraction", (0.01, 1.0), log=True),
+    Knob("steps", (1, 21)),
     Knob("rule", choices=("decay", HOSTILE)),
-)  # fmt: skip
+)
 REWARDS = {  # arguments, mean reward on seeds 0 and 1
     0: (0.1, 11, "decay", (4.0, 6.0)),
     1: (0.011, 1, "decay", (2.0, 3.0)),
@@ -35,8 +36,15 @@ def tuning(**changes: object) -> Tuning:
         for n, (fraction, steps, rule, earned) in REWARDS.items()
     ]
     ranked = tuple(sorted(trials, key=lambda trial: (-trial.value, trial.number)))
-    row = {"policy": "tuned", "over": "default", "seeds": 5, "percent": True, "mean": 12.0,
-           "low": 11.0, "high": 13.0}  # fmt: skip
+    row = {
+        "policy": "tuned",
+        "over": "default",
+        "seeds": 5,
+        "percent": True,
+        "mean": 12.0,
+        "low": 11.0,
+        "high": 13.0,
+    }
     made = Tuning("made", "reward.mean", False, KNOBS, trials[0], ranked, (0, 1), (7, 8), row)
     return replace(made, **changes)  # type: ignore[arg-type]  # fields by name
 
@@ -48,11 +56,26 @@ def folder(tmp_path: Path) -> Path:
         label = "default" if n == 0 else f"trial {n}: {HOSTILE}"
         for seed, mean in enumerate(earned):
             key = f"{n}-{seed}"
-            about = {"scenario": "made-v1", "settings": {}, "seed": seed, "slots": 10,
-                     "version": "0.0.7", "policy": "made.Policy", "configuration": {}}  # fmt: skip
+            about = {
+                "scenario": "made-v1",
+                "settings": {},
+                "seed": seed,
+                "slots": 10,
+                "version": "0.0.7",
+                "policy": "made.Policy",
+                "configuration": {},
+            }
             dataset.write(key, about, played(mean))
-            runs.append({"key": key, "cell": {}, "label": label, "comparator": False, "seed": seed,
-                         "slots": 10})  # fmt: skip
+            runs.append(
+                {
+                    "key": key,
+                    "cell": {},
+                    "label": label,
+                    "comparator": False,
+                    "seed": seed,
+                    "slots": 10,
+                }
+            )
     experiment = {"name": "tuning", "scenario": "made-v1", "policies": ["made"], "seeds": 2}
     dataset.write_plan("tuning", {"experiment": experiment, "runs": runs})
     write_tuning(tmp_path, tuning())

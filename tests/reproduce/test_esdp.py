@@ -27,10 +27,15 @@ SEEDS, SLOTS, FRACTIONS = (3, 4), 40, (0.2, 0.4, 0.8)
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     experiment = Experiment(
-        name="small", scenario="esdp-default-v1", settings={"servers": 10},
-        grid={"fraction": list(FRACTIONS)}, policies=["esdp", "lwtf", "hauf"], seeds=list(SEEDS),
-        slots=SLOTS, comparators=["omniscient", "omniscient_realised"],
-    )  # fmt: skip
+        name="small",
+        scenario="esdp-default-v1",
+        settings={"servers": 10},
+        grid={"fraction": list(FRACTIONS)},
+        policies=["esdp", "lwtf", "hauf"],
+        seeds=list(SEEDS),
+        slots=SLOTS,
+        comparators=["omniscient", "omniscient_realised"],
+    )
     return sweep(experiment, tmp_path_factory.mktemp("runs"), jobs=1)
 
 
@@ -75,12 +80,14 @@ def test_regret_is_that_of_the_offline_module(results):
 def test_leads_and_changes_are_paired(results):
     total = {
         (p, f): np.array([played(p, f, seed).rewards.sum() for seed in SEEDS])
-        for p in ("esdp", "lwtf", "hauf") for f in FRACTIONS
-    }  # fmt: skip
+        for p in ("esdp", "lwtf", "hauf")
+        for f in FRACTIONS
+    }
     leads = {
         (base, f): 100 * (total["esdp", f] / total[base, f] - 1).mean()
-        for base in ("lwtf", "hauf") for f in FRACTIONS
-    }  # fmt: skip
+        for base in ("lwtf", "hauf")
+        for f in FRACTIONS
+    }
     assert measures.lead(results, "esdp", "lwtf", fraction=0.2).mean == pytest.approx(
         leads["lwtf", 0.2]
     )
@@ -140,10 +147,19 @@ def test_the_programme_chooses_as_well_as_branch_and_bound():
 def test_times_are_committed_and_never_compared(tmp_path, monkeypatch):
     monkeypatch.setattr(expected, "_path", lambda quick: tmp_path / "quick.json")
     time, size = (
-        expected.Row("esdp", "figure-5", says, "v", "p", Estimate(1.0, None, None), "open", "",
-                     timed=says == "time")
+        expected.Row(
+            "esdp",
+            "figure-5",
+            says,
+            "v",
+            "p",
+            Estimate(1.0, None, None),
+            "open",
+            "",
+            timed=says == "time",
+        )
         for says in ("time", "size")
-    )  # fmt: skip
+    )
     expected.write([time, size], quick=True)
     assert list(expected.read(quick=True)) == ["esdp figure-5: time [v]", "esdp figure-5: size [v]"]
     other = Estimate(2.0, None, None)

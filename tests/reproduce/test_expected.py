@@ -27,9 +27,10 @@ def test_a_quick_artefact_is_where_it_was_committed(tmp_path, paper):
 def test_every_artefact_without_a_trace_has_committed_results(paper):
     known = {key.split(":")[0] for key in expected.read(quick=True)}
     wanted = {
-        f"{a.paper} {a.name}" for a in artefacts(paper)
+        f"{a.paper} {a.name}"
+        for a in artefacts(paper)
         if not a.trace and any(not claim.timed for claim in a.claims)
-    }  # fmt: skip
+    }
     assert wanted <= known
 
 

@@ -22,10 +22,15 @@ def artefact(name: str, mean: float = 5.0, trace: str = "") -> Artefact:
     """One without an experiment: its numbers are known."""
     found = Estimate(mean, mean - 1, mean + 1)
     return Artefact(
-        "made", name, f"title of {name}", lambda scale: [],
-        lambda results: table([("p", "line", 1.0, found)]), [Panel("p", "x", "y", "points")],
-        [Claim(f"lead of {name}, %", "leads", lambda results: {"v": found}, above(0))], trace,
-    )  # fmt: skip
+        "made",
+        name,
+        f"title of {name}",
+        lambda scale: [],
+        lambda results: table([("p", "line", 1.0, found)]),
+        [Panel("p", "x", "y", "points")],
+        [Claim(f"lead of {name}, %", "leads", lambda results: {"v": found}, above(0))],
+        trace,
+    )
 
 
 def kept(folder: Path) -> dict[str, float]:

@@ -21,15 +21,23 @@ SEEDS, SLOTS, SERVERS = (3, 4), 40, (8, 16)
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     experiment = Experiment(
-        name="small", scenario=study.SCENARIO, settings={"job_types": 4},
+        name="small",
+        scenario=study.SCENARIO,
+        settings={"job_types": 4},
         grid={"servers": list(SERVERS)},
-        policies=["ogasched-react", "fairness", *(
-            study.gradient(who, who, 5.0, 0.9)
-            for who in (study.PRINTED, study.EXACT, study.ONE_STEP)
-        )],
-        seeds=list(SEEDS), slots=SLOTS, comparators=[study.OPTIMUM, study.BEST_FIXED],
+        policies=[
+            "ogasched-react",
+            "fairness",
+            *(
+                study.gradient(who, who, 5.0, 0.9)
+                for who in (study.PRINTED, study.EXACT, study.ONE_STEP)
+            ),
+        ],
+        seeds=list(SEEDS),
+        slots=SLOTS,
+        comparators=[study.OPTIMUM, study.BEST_FIXED],
         optimum_slots=SLOTS,
-    )  # fmt: skip
+    )
     return sweep(experiment, tmp_path_factory.mktemp("runs"), jobs=1)
 
 

@@ -26,12 +26,23 @@ def made(folder, name, runs, settings=None, scenario="opm-default-v1"):
         rows, key = Rows(), f"{name}-{n}"
         for metric, value in metrics.items():
             column = isinstance(value, list)
-            rows.add(metric, np.array(value, dtype=float) if column else float(value),
-                     np.arange(len(value)) if column else None)  # fmt: skip
+            rows.add(
+                metric,
+                np.array(value, dtype=float) if column else float(value),
+                np.arange(len(value)) if column else None,
+            )
         identity = {"scenario": scenario, "settings": {}, "seed": seed, "slots": 10, "version": "0"}
         dataset.write(key, identity, rows)
-        plan.append({"key": key, "cell": cell, "label": policy, "comparator": False,
-                     "seed": seed, "slots": 10})  # fmt: skip
+        plan.append(
+            {
+                "key": key,
+                "cell": cell,
+                "label": policy,
+                "comparator": False,
+                "seed": seed,
+                "slots": 10,
+            }
+        )
     experiment = {"settings": settings or {}, "scenario": scenario}
     dataset.write_plan(name, {"experiment": experiment, "runs": plan})
     return {name: Results.open(folder, name)}
@@ -47,16 +58,21 @@ def claim(artefact, says):
 def test_everything_of_section_vi_and_the_theorems_is_there():
     names = ["figure-1", "table-1", "figure-2", "figure-3"]
     assert set(PAPER) == {
-        "theorem-2", "theorem-3", "corollary-1", *names, *(f"{n}-synthetic" for n in names),
-    }  # fmt: skip
+        "theorem-2",
+        "theorem-3",
+        "corollary-1",
+        *names,
+        *(f"{n}-synthetic" for n in names),
+    }
     assert {n: a.trace for n, a in PAPER.items() if a.trace} == dict.fromkeys(names, "google-2011")
     assert all(a.claims and a.panels for a in PAPER.values())
 
 
 @pytest.mark.parametrize("name", [n for n in PAPER if not PAPER[n].trace])
 def test_full_scale_has_ten_seeds_and_the_quick_one_fewer_runs(name):
-    full, quick = (sum(len(e.runs()) for e in PAPER[name].experiments(Scale(q)))
-                   for q in (False, True))  # fmt: skip
+    full, quick = (
+        sum(len(e.runs()) for e in PAPER[name].experiments(Scale(q))) for q in (False, True)
+    )
     assert all(len(e.chosen_seeds) >= 10 for e in PAPER[name].experiments(Scale()))
     assert quick < full / 3
 
@@ -79,18 +95,27 @@ def test_numbers_of_the_paper():
 
 
 def test_table_1_pairs_seeds(tmp_path):
-    totals = {"fair": (100, 200), "opm": (110, 240), "opm-as-printed": (105, 210),
-              "opm-without-estimation": (100, 200), "deadline-aware": (50, 100)}  # fmt: skip
-    runs = [({"beta": b}, policy, seed, {"reward.total": v, "reward.mean": v / 10})
-            for b in (0.5, 0.6, 0.7) for policy, both in totals.items()
-            for seed, v in enumerate(both)]  # fmt: skip
+    totals = {
+        "fair": (100, 200),
+        "opm": (110, 240),
+        "opm-as-printed": (105, 210),
+        "opm-without-estimation": (100, 200),
+        "deadline-aware": (50, 100),
+    }
+    runs = [
+        ({"beta": b}, policy, seed, {"reward.total": v, "reward.mean": v / 10})
+        for b in (0.5, 0.6, 0.7)
+        for policy, both in totals.items()
+        for seed, v in enumerate(both)
+    ]
     found = made(tmp_path, "opm-table-synthetic", runs)
     (over_fair,) = claim("table-1-synthetic", "OPM over Fair, β = 0.6")
     assert over_fair.ours(found)["opm"].mean == pytest.approx(15.0)  # of 10 and 20 %
     assert over_fair.ours(found)["as printed"] == pytest.approx((5.0, 5.0, 5.0))
     (fair,) = claim("table-1-synthetic", "Fair over Deadline-Aware")
     assert {v: e.mean for v, e in fair.ours(found).items()} == pytest.approx(
-        {"β = 0.5": 100.0, "β = 0.6": 100.0, "β = 0.7": 100.0})  # fmt: skip
+        {"β = 0.5": 100.0, "β = 0.6": 100.0, "β = 0.7": 100.0}
+    )
     numbers = PAPER["table-1-synthetic"].numbers(found)
     printed = numbers.filter((pl.col("line") == "the paper's opm") & (pl.col("x") == "β = 0.7"))
     assert printed["mean"].to_list() == [32.6]
@@ -99,8 +124,14 @@ def test_table_1_pairs_seeds(tmp_path):
 def test_figure_1_counts_jobs(tmp_path):
     def jobs(cost, utility):
         n = len(cost)
-        return {"job.arrival": [0] * n, "job.deadline": [9] * n, "job.budget": [10] * n,
-                "job.cost": cost, "job.work": utility, "job.utility": utility}  # fmt: skip
+        return {
+            "job.arrival": [0] * n,
+            "job.deadline": [9] * n,
+            "job.budget": [10] * n,
+            "job.cost": cost,
+            "job.work": utility,
+            "job.utility": utility,
+        }
 
     # Ratios of fair: 1, 2, 4, infinite (nothing earned); the fifth job costs nothing.
     of = dict.fromkeys(POLICIES, ([1] * 5, [1] * 5)) | {
@@ -148,7 +179,7 @@ def test_theorems_are_held_against_their_bounds(tmp_path):
     results = Results.open(tmp_path / "runs", "opm-theorem-ops")
     fits = results.per_seed("fit.total").filter(
         (pl.col("policy") == "ε = 0") & (pl.col("slots") == 2000)
-    )["value"]  # fmt: skip
+    )["value"]
     share = rows["theorem-2", "Fit over (23) at the largest T", "ε = 0"].ours.mean
     assert share == pytest.approx(fits.item() / (math.log(10) * math.sqrt(budget)))
     assert {p.suffix for p in done.written} == {".csv", ".parquet", ".png", ".svg", ".md", ".json"}

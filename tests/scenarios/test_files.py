@@ -77,7 +77,7 @@ def test_a_built_in_scenario_with_other_settings(tmp_path):
         ("gpu = 4 }", "gpu = 9 }", "'train' fits on no server: it requests 9 gpu"),
         ("gpu = 4 }", "tpu = 4 }", "'tpu'"),
         ('"cpu-node", "gpu-node-1"', '"cpu-nod"', "did you mean cpu-node"),
-        ('requests = { cpu = 32 }', 'requests = { gpu = 1 }', None),
+        ("requests = { cpu = 32 }", "requests = { gpu = 1 }", None),
         ('["cpu-node", "gpu-node-1"]', "[]", "'etl' has no channel"),
         ("arrival = 1.0", "arrival = 1.5", "job_types.1.arrival"),
         ("arrival = 1.0", "arival = 1.0", "job_types.1.ar"),

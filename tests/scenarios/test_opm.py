@@ -31,8 +31,15 @@ def test_realised_prices_are_twice_what_each_machine_does_in_the_run():
 
 
 def test_comparison_of_everything():
-    names = ["opm", "opm-as-printed", "opm-without-estimation", "fair", "deadline-aware",
-             "utility-per-price", "ops"]  # fmt: skip
+    names = [
+        "opm",
+        "opm-as-printed",
+        "opm-without-estimation",
+        "fair",
+        "deadline-aware",
+        "utility-per-price",
+        "ops",
+    ]
     comparison = compare("opm-default-v1:machines=20,slots=400", names, seeds=[0, 1])
     summary = json.loads(json.dumps(comparison.as_dict(), allow_nan=False))
     assert {p["name"] for p in summary["policies"]} == set(names)
@@ -44,8 +51,9 @@ def test_comparison_of_everything():
 
 
 def test_without_comparators():
-    comparison = compare("opm-default-v1:machines=9,slots=60", ["fair", "opm"], seeds=[0, 1],
-                         comparators=())  # fmt: skip
+    comparison = compare(
+        "opm-default-v1:machines=9,slots=60", ["fair", "opm"], seeds=[0, 1], comparators=()
+    )
     summary = comparison.as_dict()
     assert summary["comparators"] == []
     assert all(p["share_of_optimum"] is None for p in summary["policies"])

@@ -21,14 +21,26 @@ def tables(jobs, servers=(), events=None, units=UNITS, digests=None, **columns) 
     )
     frame = frame.with_columns(**{name: pl.Series(values) for name, values in columns.items()})
     there = pl.DataFrame(
-        list(servers), orient="row",
-        schema={"name": pl.String, "model": pl.String, "cpu": pl.Float64, "mem": pl.Float64,
-                "gpu": pl.Float64},
-    ).with_row_index("row", offset=1)  # fmt: skip
+        list(servers),
+        orient="row",
+        schema={
+            "name": pl.String,
+            "model": pl.String,
+            "cpu": pl.Float64,
+            "mem": pl.Float64,
+            "gpu": pl.Float64,
+        },
+    ).with_row_index("row", offset=1)
     log = None
     if events is not None:
         log = pl.DataFrame(events, orient="row", schema=["time", "server", "up"])
     return Tables(
-        "made", there, frame, (Stage("jobs.csv", len(jobs), len(jobs), {}),),
-        digests or {"jobs.csv": "0" * 64}, ("a note",), dict(units), log,
-    )  # fmt: skip
+        "made",
+        there,
+        frame,
+        (Stage("jobs.csv", len(jobs), len(jobs), {}),),
+        digests or {"jobs.csv": "0" * 64},
+        ("a note",),
+        dict(units),
+        log,
+    )

@@ -48,9 +48,11 @@ TASKS = [
 ]
 TAGS = ["1a,b1,V100,fb,nmt", "2a,b1,,fb,", "8a,b3,,,"]
 TABLES = {
-    "pai_machine_spec": MACHINES, "pai_job_table": JOBS, "pai_task_table": TASKS,
+    "pai_machine_spec": MACHINES,
+    "pai_job_table": JOBS,
+    "pai_task_table": TASKS,
     "pai_group_tag_table": TAGS,
-}  # fmt: skip
+}
 # name, cpu, mem, gpu, tasks, models, created, started, deleted
 EXPECTED = [
     ("ps", 6.0, 29.296875, 0.0, 1, "", 0, 50, 500),
@@ -97,37 +99,50 @@ def test_tasks_become_requests(tmp_path):
     assert tables.jobs["user"].to_list() == ["b1"] * 3 + ["b3"] * 4
     assert tables.jobs["workload"].to_list() == ["nmt", "nmt", "", "", "", "", ""]
     assert tables.servers.select("name", "model", "cpu", "mem", "gpu").rows() == [
-        ("aa01", "T4", 96, 512, 2), ("aa02", "", 96, 512, 0), ("aa03", "MISC", 96, 512, 8),
+        ("aa01", "T4", 96, 512, 2),
+        ("aa02", "", 96, 512, 0),
+        ("aa03", "MISC", 96, 512, 8),
         ("aa04", "V100", 96, 384, 8),
-    ]  # fmt: skip
+    ]
 
 
 def test_what_is_left_out_is_counted_with_its_first_row(tmp_path):
     report = AlibabaGpuV2020(write(tmp_path)).fidelity()
     assert [stage.name for stage in report.stages] == [
-        "pai_machine_spec.csv", "pai_job_table.csv", "pai_task_table.csv",
-        "pai_group_tag_table.csv", "tasks",
-    ]  # fmt: skip
-    assert report.stages[-1] == ("tasks", 17, 7, {
-        "status is Failed, not one of those asked for": (1, 4),
-        "status is Running, not one of those asked for": (1, 5),
-        "status is Waiting, not one of those asked for": (1, 6),
-        "its job has no time of submission": (2, 7),
-        "its job has no row in pai_job_table": (1, 8),
-        "it ended before its job was submitted": (1, 11),
-        "it has no end_time": (1, 13),
-        "plan_cpu is empty": (1, 14),
-        "it requests no devices at all": (1, 15),
-    })  # fmt: skip
+        "pai_machine_spec.csv",
+        "pai_job_table.csv",
+        "pai_task_table.csv",
+        "pai_group_tag_table.csv",
+        "tasks",
+    ]
+    assert report.stages[-1] == (
+        "tasks",
+        17,
+        7,
+        {
+            "status is Failed, not one of those asked for": (1, 4),
+            "status is Running, not one of those asked for": (1, 5),
+            "status is Waiting, not one of those asked for": (1, 6),
+            "its job has no time of submission": (2, 7),
+            "its job has no row in pai_job_table": (1, 8),
+            "it ended before its job was submitted": (1, 11),
+            "it has no end_time": (1, 13),
+            "plan_cpu is empty": (1, 14),
+            "it requests no devices at all": (1, 15),
+        },
+    )
     notes = "\n".join(report.notes)
     for said in (
-        "times are the trace's own less 1000000 s", "1 servers with GPUs of type MISC",
-        "1 tasks with GPUs of type MISC", "1 tasks of gpu_type CPU have no plan_gpu",
-        "1 tasks use GPUs and have no gpu_type", "1 tasks have no start_time",
+        "times are the trace's own less 1000000 s",
+        "1 servers with GPUs of type MISC",
+        "1 tasks with GPUs of type MISC",
+        "1 tasks of gpu_type CPU have no plan_gpu",
+        "1 tasks use GPUs and have no gpu_type",
+        "1 tasks have no start_time",
         "1 tasks started before their job was submitted",
-        "1 tasks ran on servers with GPUs and requested none", "GPU models are those that tasks "
-        "ran on",
-    ):  # fmt: skip
+        "1 tasks ran on servers with GPUs and requested none",
+        "GPU models are those that tasks ran on",
+    ):
         assert said in notes
     assert "empty fields" not in notes
 
@@ -135,8 +150,10 @@ def test_what_is_left_out_is_counted_with_its_first_row(tmp_path):
 def test_the_implied_load_counts_every_task_of_a_request(tmp_path):
     report = AlibabaGpuV2020(write(tmp_path)).fidelity()
     assert (report.first, report.last, report.servers, report.jobs) == (0, 900, 4, 7)
-    seconds = [(gpu * tasks * (end - start), models)
-               for _, _, _, gpu, tasks, models, start, _, end in EXPECTED]  # fmt: skip
+    seconds = [
+        (gpu * tasks * (end - start), models)
+        for _, _, _, gpu, tasks, models, start, _, end in EXPECTED
+    ]
     assert report.load["gpu"] == pytest.approx(sum(s for s, _ in seconds) / 900 / 18)
     spread = 200 * 8 / 18  # of "any", 200 GPU-seconds, over all 18 GPUs
     assert report.load["gpu:V100"] == pytest.approx((100 + spread) / 900 / 8)
@@ -175,9 +192,12 @@ def test_models_that_were_asked_for(tmp_path):
 def test_waits_by_hand(tmp_path):
     waits = AlibabaGpuV2020(write(tmp_path)).waits()
     assert waits.rows() == [
-        ("a1", 0.0, 40.0), ("a2", 100.0, 100.0), ("a3", 200.0, 50.0), ("a4", 300.0, 10.0),
+        ("a1", 0.0, 40.0),
+        ("a2", 100.0, 100.0),
+        ("a3", 200.0, 50.0),
+        ("a4", 300.0, 10.0),
         ("a8", 700.0, -100.0),
-    ]  # fmt: skip
+    ]
 
 
 def test_the_shift_gives_back_the_day_of_the_week(tmp_path):
@@ -197,18 +217,29 @@ def test_the_simulators_job_list(tmp_path):
     shape = ["name", "cpu", "mem", "gpu", "tasks", "models", "created", "deleted"]
     tables = AlibabaGpuV2020(tmp_path).scan()
     assert tables.jobs.select(shape).rows() == [
-        ("0", 6.0, 0.0, 0.25, 1, "T4", 0, 100), ("5", 2.0, 0.0, 1.0, 2, "MISC", 200, 205),
-    ]  # fmt: skip
-    assert tables.stages[-1] == ("jobs", 6, 2, {
-        "num_gpu is empty": (1, 3), "num_inst is empty": (1, 4), "submit_time is empty": (1, 5),
-        "duration is negative": (1, 6),
-    })  # fmt: skip
+        ("0", 6.0, 0.0, 0.25, 1, "T4", 0, 100),
+        ("5", 2.0, 0.0, 1.0, 2, "MISC", 200, 205),
+    ]
+    assert tables.stages[-1] == (
+        "jobs",
+        6,
+        2,
+        {
+            "num_gpu is empty": (1, 3),
+            "num_inst is empty": (1, 4),
+            "submit_time is empty": (1, 5),
+            "duration is negative": (1, 6),
+        },
+    )
     filled = AlibabaGpuV2020(tmp_path, missing="fill")
     assert filled.scan().jobs.select(shape).rows() == [
-        ("0", 6.0, 0.0, 0.25, 1, "T4", 499, 599), ("1", 8.0, 0.0, 0.0, 4, "", 399, 599),
-        ("2", 0.0, 0.0, 1.0, 1, "V100", 449, 450), ("3", 2.0, 0.0, 1.0, 1, "MISC", 0, 50),
-        ("4", 2.0, 0.0, 1.0, 2, "", 599, 600), ("5", 2.0, 0.0, 1.0, 2, "MISC", 699, 704),
-    ]  # fmt: skip
+        ("0", 6.0, 0.0, 0.25, 1, "T4", 499, 599),
+        ("1", 8.0, 0.0, 0.0, 4, "", 399, 599),
+        ("2", 0.0, 0.0, 1.0, 1, "V100", 449, 450),
+        ("3", 2.0, 0.0, 1.0, 1, "MISC", 0, 50),
+        ("4", 2.0, 0.0, 1.0, 2, "", 599, 600),
+        ("5", 2.0, 0.0, 1.0, 2, "MISC", 699, 704),
+    ]
     assert "2 durations are not positive and read as 1 s" in filled.fidelity().notes
     assert "1 empty fields of submit_time are read as 1" in filled.fidelity().notes
     assert AlibabaGpuV2020(file).scan().jobs.equals(tables.jobs)
@@ -216,8 +247,10 @@ def test_the_simulators_job_list(tmp_path):
 
 
 def test_the_list_with_estimates_and_the_tables_when_both_are_here(tmp_path):
-    rows = [SIMULATOR[0] + ",wait_time,user_dur,user_gpu_dur,group_dur,group_gpu_dur",
-            SIMULATOR[1] + ",5,1,2,3,4"]  # fmt: skip
+    rows = [
+        SIMULATOR[0] + ",wait_time,user_dur,user_gpu_dur,group_dur,group_gpu_dur",
+        SIMULATOR[1] + ",5,1,2,3,4",
+    ]
     file = simulator(write(tmp_path), rows, "pai_job_duration_estimate_100K.csv")
     assert AlibabaGpuV2020(tmp_path).scan().jobs["name"].to_list() == [e[0] for e in EXPECTED]
     assert "the simulator's job list here is not read" in str(AlibabaGpuV2020(tmp_path).fidelity())

@@ -38,8 +38,16 @@ OPEN = "J9_1_2_3_4_5_6_7_8_10_11_12_13_14_15_16_17_18_100_"
 assert len(CUT) == len(OPEN) == 50
 
 
-def task(name="M1", count="1", job="j_1", status="Terminated", start="100", end="160", cpu="50",
-         mem="0.5") -> str:  # fmt: skip
+def task(
+    name="M1",
+    count="1",
+    job="j_1",
+    status="Terminated",
+    start="100",
+    end="160",
+    cpu="50",
+    mem="0.5",
+) -> str:
     return f"{name},{count},{job},1,{status},{start},{end},{cpu},{mem}"
 
 
@@ -53,18 +61,17 @@ def after(reader) -> dict[str, str]:
 
 
 def dropped(reader) -> dict[str, tuple[int, int]]:
-    return {
-        why: tuple(count)
-        for s in reader.scan().stages for why, count in s.dropped.items()
-    }  # fmt: skip
+    return {why: tuple(count) for s in reader.scan().stages for why, count in s.dropped.items()}
 
 
 def test_machines_are_what_their_last_using_row_says(tmp_path):
     (tmp_path / "machine_meta.csv").write_text(MACHINES)
     tables = tasks_in(tmp_path, task()).scan()
     assert tables.servers.select("row", "name", "cpu", "mem", "gpu").rows() == [
-        (3, "m_1", 64, 80, 0), (5, "m_2", 96, 90, 0), (6, "m_3", 96, 100, 0)
-    ]  # fmt: skip
+        (3, "m_1", 64, 80, 0),
+        (5, "m_2", 96, 90, 0),
+        (6, "m_3", 96, 100, 0),
+    ]
     assert tables.events.rows() == [(60, "m_2", False), (70, "m_3", True), (90, "m_2", True)]
     assert tables.stages[1][1:] == (4, 3, {"never USING": (1, 7)})
     assert tables.units["mem"] == "% of max"
@@ -102,14 +109,15 @@ def test_tasks_by_hand(tmp_path):
 
 def test_a_parent_may_have_the_higher_number_and_letters_mean_nothing(tmp_path):
     assert after(tasks_in(tmp_path, task("X1_7"), task("M7_30"), task("abc30"))) == {
-        "X1_7": "M7_30", "M7_30": "abc30", "abc30": "",
-    }  # fmt: skip
+        "X1_7": "M7_30",
+        "M7_30": "abc30",
+        "abc30": "",
+    }
 
 
 def test_cut_names_lose_the_doubtful_last_parent_only(tmp_path):
     rows = [task(f"M{n}") for n in (*range(1, 9), *range(10, 20), 2000, 100)]
-    reader = tasks_in(tmp_path, *rows, task(CUT), task(OPEN.replace("J9", "J5")),
-                      task("R300_100_"))  # fmt: skip
+    reader = tasks_in(tmp_path, *rows, task(CUT), task(OPEN.replace("J9", "J5")), task("R300_100_"))
     found, notes = after(reader), " / ".join(reader.scan().notes)
     complete = [*range(1, 9), *range(10, 20)]
     assert found[CUT].split("|") == [f"M{n}" for n in complete]  # the last, 2, is in doubt
@@ -124,8 +132,9 @@ def test_cut_names_lose_the_doubtful_last_parent_only(tmp_path):
 
 
 def test_parents_that_are_missing_or_left_out_are_told_apart(tmp_path):
-    reader = tasks_in(tmp_path, task("M1", status="Failed"), task("R2_1"), task("R3_2_8"),
-                      task("M8", job="j_2"))  # fmt: skip
+    reader = tasks_in(
+        tmp_path, task("M1", status="Failed"), task("R2_1"), task("R3_2_8"), task("M8", job="j_2")
+    )
     assert after(reader) == {"R2_1": "", "R3_2_8": "R2_1", "M8": ""}
     notes = reader.scan().notes
     assert "1 parents are not among the tasks of their job" in notes
@@ -134,8 +143,13 @@ def test_parents_that_are_missing_or_left_out_are_told_apart(tmp_path):
 
 
 def test_tasks_on_a_circle_are_left_out_with_job_and_row(tmp_path):
-    rows = [task("M9"), task("M1_2", job="j_7"), task("M2_1", job="j_7"), task("R3_2", job="j_7"),
-            task("M4_4", job="j_8")]  # fmt: skip
+    rows = [
+        task("M9"),
+        task("M1_2", job="j_7"),
+        task("M2_1", job="j_7"),
+        task("R3_2", job="j_7"),
+        task("M4_4", job="j_8"),
+    ]
     reader = tasks_in(tmp_path, *rows)
     assert after(reader) == {"M9": "", "R3_2": ""}
     assert dropped(reader) == {"it waits for itself": (3, 2)}
@@ -147,8 +161,10 @@ def test_tasks_on_a_circle_are_left_out_with_job_and_row(tmp_path):
 
 
 LEFT_OUT = [
-    (task("R2", status="Waiting", count="", start="0", end="0", cpu="", mem=""),
-     "status is Waiting"),
+    (
+        task("R2", status="Waiting", count="", start="0", end="0", cpu="", mem=""),
+        "status is Waiting",
+    ),
     (task("R2", status="Running", end="0"), "status is Running"),
     (task("R2", count=""), "instance_num is empty"),
     (task("R2", cpu=""), "plan_cpu is empty"),
@@ -159,7 +175,7 @@ LEFT_OUT = [
     (task("R2", count="0"), "instance_num is 0"),
     (task("R2", cpu="0", mem="0"), "it requests nothing at all"),
     (task("M1"), "its job has a task of this name already"),
-]  # fmt: skip
+]
 BAD = [
     (task("R2", end="99"), "end_time is before start_time"),
     (task("R2", count="1.5"), "instance_num is not a whole number"),
@@ -221,14 +237,24 @@ def test_measured_load_has_no_invalid_values(tmp_path):
         "m_1,10,41,92,,,43.04,33.08,5\nm_1,20.0,-1,101,3.5,2,0,100,1e6\nm_2,10,7,8,,,1,1,-1\n"
     )
     usage = AlibabaV2018(tmp_path).usage()
-    assert usage.frame.select("time", "server", "cpu_util_percent", "mem_util_percent",
-                              "disk_io_percent", "mem_gps", "mkpi").rows() == [
-        (10, "m_1", 41, 92, 5, None, None), (20, "m_1", None, None, None, 3.5, 2),
+    assert usage.frame.select(
+        "time",
+        "server",
+        "cpu_util_percent",
+        "mem_util_percent",
+        "disk_io_percent",
+        "mem_gps",
+        "mkpi",
+    ).rows() == [
+        (10, "m_1", 41, 92, 5, None, None),
+        (20, "m_1", None, None, None, 3.5, 2),
         (10, "m_2", 7, 8, None, None, None),
-    ]  # fmt: skip
+    ]
     assert usage.invalid == {
-        "cpu_util_percent": (1, 2), "mem_util_percent": (1, 2), "disk_io_percent": (2, 2),
-    }  # fmt: skip
+        "cpu_util_percent": (1, 2),
+        "mem_util_percent": (1, 2),
+        "disk_io_percent": (2, 2),
+    }
     (tmp_path / "container_usage.csv").write_text("c_1,m_1,10,50,101,1.2,,,0.1,0.1,3\n")
     usage = AlibabaV2018(tmp_path).usage("container_usage")
     assert usage.frame.select("container", "server", "mem_util_percent", "cpi").rows() == [
@@ -272,9 +298,10 @@ def test_v2017_is_told_apart_and_read(tmp_path):
     assert tables.servers.select("name", "cpu", "mem").rows() == [("1", 64, 0.69), ("2", 64, 0.69)]
     assert tables.events.rows() == [(500, "2", False)]
     assert dropped(AlibabaV2017(tmp_path)) == {
-        "never added with its size": (1, 4), "end_time is before create_time": (1, 3),
+        "never added with its size": (1, 4),
+        "end_time is before create_time": (1, 3),
         "status is Waiting": (1, 2),
-    }  # fmt: skip
+    }
     named = open_trace(tmp_path, trace="alibaba-v2017", skip=0)
     assert named.fidelity().trace == "alibaba-v2017"
     (tmp_path / "batch_task.csv").write_text("100,160,1,1,2,Failed,1,0.01\n")
@@ -288,15 +315,16 @@ NAME = st.one_of(
     st.builds("R{}_{}".format, st.integers(1, 4), st.integers(1, 4)),
 ).map(lambda name: name[:50])
 HOSTILE = st.builds(
-    task, name=NAME, count=st.sampled_from(["1", "2.0", "", "0", "x"]),
-    job=st.sampled_from(["j_1", "j_2"]), status=st.sampled_from(["Terminated", "Failed", "?"]),
+    task,
+    name=NAME,
+    count=st.sampled_from(["1", "2.0", "", "0", "x"]),
+    job=st.sampled_from(["j_1", "j_2"]),
+    status=st.sampled_from(["Terminated", "Failed", "?"]),
     end=st.sampled_from(["160", "100", "99", "0", ""]),
-)  # fmt: skip
-
-
-@settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(HOSTILE, max_size=12))
 def test_every_row_is_accounted_for_and_no_circle_is_left(tmp_path, rows):
     text = "\n".join([*(task(f"M{n}", job="j_3") for n in range(20)), *rows])
@@ -364,8 +392,9 @@ def test_the_sample_is_read_as_a_plain_reading_says(sample, rows):
     assert jobs["cpu"].to_list() == [float(row["plan_cpu"]) / 100 for row in used]
     between = {
         ((c["job_name"], c["task_name"]), (p["job_name"], p["task_name"])): (c, p)
-        for c, p in plain_edges(rows, doubtful=False) if ended(c) and ended(p)
-    }  # fmt: skip
+        for c, p in plain_edges(rows, doubtful=False)
+        if ended(c) and ended(p)
+    }
     names = jobs.select("job", "name").rows()
     dag = Dag.of_jobs(jobs)
     assert {(names[c], names[p]) for c, p in zip(dag.child, dag.parent)} == set(between)
@@ -375,9 +404,10 @@ def test_the_sample_is_read_as_a_plain_reading_says(sample, rows):
     assert "230 last parents of cut names may be parts of numbers and were left out" in notes
     assert any(note.startswith("650 tasks start and end in the same second") for note in notes)
     assert dict(tables.stages[3].dropped) == {
-        "status is Running": (652, 645), "status is Failed": (36, 651),
+        "status is Running": (652, 645),
+        "status is Failed": (36, 651),
         "status is Waiting": (192, 3163),
-    }  # fmt: skip
+    }
 
 
 def test_the_longest_path_of_the_sample_by_recursion(sample, rows):
@@ -415,8 +445,9 @@ def test_the_machines_of_the_sample(sample):
     assert set(tables.servers["cpu"]) == {96}
     assert set(tables.servers["mem"]) == {100}
     assert sorted(tables.events.rows()) == sorted(
-        (time, name, True) for name, (time, status) in first.items()
+        (time, name, True)
+        for name, (time, status) in first.items()
         if time > 0 and status == "USING"
-    )  # fmt: skip
+    )
     report = AlibabaV2018(sample).fidelity()
     assert (report.first, report.last) == (86207, 691915)

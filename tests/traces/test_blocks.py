@@ -34,18 +34,24 @@ LINES = st.lists(st.sampled_from(["", " ", "a,b", "1,2", "é" * 9, "x" * 40]), m
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    lines=LINES, ending=st.sampled_from(["\n", "\r\n", "\r"]), close=st.booleans(),
-    bom=st.booleans(), size=st.integers(1, 60),
+    lines=LINES,
+    ending=st.sampled_from(["\n", "\r\n", "\r"]),
+    close=st.booleans(),
+    bom=st.booleans(),
+    size=st.integers(1, 60),
     pack=st.sampled_from(["", "gz", "gzs", "tar", "tgz"]),
-)  # fmt: skip
+)
 def test_all_lines_come_out_whole_in_order(tmp_path, lines, ending, close, bom, size, pack):
     text = ending.join(["start", *lines]) + ending * close
     plain = b"\xef\xbb\xbf" * bom + text.encode()
     half = len(plain) // 2
     stored = {
-        "": plain, "gz": gzip.compress(plain), "tar": tar(plain, packed=False), "tgz": tar(plain),
+        "": plain,
+        "gz": gzip.compress(plain),
+        "tar": tar(plain, packed=False),
+        "tgz": tar(plain),
         "gzs": gzip.compress(plain[:half]) + gzip.compress(plain[half:]) + b"\0" * 9,
-    }[pack]  # fmt: skip
+    }[pack]
     file = tmp_path / "x"
     file.write_bytes(stored)
     blocks = Blocks(file, size)
@@ -69,8 +75,9 @@ def test_members_of_an_archive_follow_one_another(tmp_path):
     file = tmp_path / "x.tar.gz"
     file.write_bytes(tar(b"a,b\n1,2", b"a,b\r\n3,4\r\n\r\n"))
     assert [(b.data, b.line, b.opens) for b in Blocks(file)] == [
-        (b"a,b\n1,2\n", 1, True), (b"a,b\n3,4\n", 3, True),
-    ]  # fmt: skip
+        (b"a,b\n1,2\n", 1, True),
+        (b"a,b\n3,4\n", 3, True),
+    ]
     assert first_lines(file) == ["a,b", "1,2"]
 
 

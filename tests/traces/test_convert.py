@@ -32,10 +32,17 @@ EVENTS = Schema(
     ),
     header=False,
 )
-FORM = Format("made-up", "A made-up trace", "", "", (
-    TableFile("nodes", NODES, "nodes"), TableFile("events", EVENTS, "part.*", parts=True),
-    TableFile("absent", Schema("absent", (Column("x"), Column("y")))),
-))  # fmt: skip
+FORM = Format(
+    "made-up",
+    "A made-up trace",
+    "",
+    "",
+    (
+        TableFile("nodes", NODES, "nodes"),
+        TableFile("events", EVENTS, "part.*", parts=True),
+        TableFile("absent", Schema("absent", (Column("x"), Column("y")))),
+    ),
+)
 LAST = 2**63 - 1
 
 
@@ -61,8 +68,9 @@ def small_blocks(monkeypatch):
 
 def contents(folder):
     """Bytes of every file of a folder."""
-    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*"))
-            if f.is_file()}  # fmt: skip
+    return {
+        str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()
+    }
 
 
 def test_a_converted_trace_reads_as_the_published_one(tmp_path, small_blocks):
@@ -94,16 +102,16 @@ def test_a_converted_trace_reads_as_the_published_one(tmp_path, small_blocks):
     assert done[-1] == (total, total)
     assert done == sorted(done)
     assert [(f.name, t.name) for f, t in recognise(tmp_path / "out" / MANIFEST, [FORM])] == [
-        ("made-up", "nodes"), ("made-up", "events"),
-    ]  # fmt: skip
+        ("made-up", "nodes"),
+        ("made-up", "events"),
+    ]
 
 
 def test_whole_numbers_are_exact(tmp_path, small_blocks):
     convert(write(tmp_path / "raw"), tmp_path / "out", FORM, rows=500)
     parts = sorted((tmp_path / "out" / "events").iterdir())
     frame = pl.concat([pl.read_parquet(part) for part in parts])
-    assert frame.schema == {"row": pl.Int64, "time": pl.Int64, "user": pl.String,
-                            "cpu": pl.Float64}  # fmt: skip
+    assert frame.schema == {"row": pl.Int64, "time": pl.Int64, "user": pl.String, "cpu": pl.Float64}
     assert frame["time"].max() == LAST
     assert frame.filter(pl.col("row") == 1002)["time"].to_list() == [2, 2]
 
@@ -137,8 +145,9 @@ def test_killed_and_run_again_the_result_is_the_same(tmp_path, small_blocks):
     convert(raw, tmp_path / "whole", FORM, rows=500)
     out, killed = tmp_path / "out", 0
     for chunks in (1, 20, 60):
-        child = subprocess.Popen([sys.executable, "-c", CHILD, str(raw), str(out)],
-                                 stdout=subprocess.PIPE)  # fmt: skip
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(raw), str(out)], stdout=subprocess.PIPE
+        )
         child.stdout.readline()
         while len(list(out.glob("*/*.parquet"))) < chunks and child.poll() is None:
             time.sleep(0.001)

@@ -90,8 +90,13 @@ def test_a_long_chain_is_one_path():
 
 
 def test_of_jobs_keeps_jobs_apart_and_names_what_a_job_lacks():
-    rows = [(2, "a", "M1", ""), (3, "b", "M1", ""), (4, "b", "R2", "M1"), (5, "a", "J3", "M1|R2"),
-            (6, "a", "R2", "M1")]  # fmt: skip
+    rows = [
+        (2, "a", "M1", ""),
+        (3, "b", "M1", ""),
+        (4, "b", "R2", "M1"),
+        (5, "a", "J3", "M1|R2"),
+        (6, "a", "R2", "M1"),
+    ]
     jobs = pl.DataFrame(rows, schema=["row", "job", "name", "after"], orient="row")
     dag = Dag.of_jobs(jobs)
     assert list(zip(dag.child.tolist(), dag.parent.tolist())) == [(2, 1), (3, 0), (3, 4), (4, 0)]

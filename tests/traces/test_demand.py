@@ -72,8 +72,11 @@ def test_tasks_rank_requests():
 
 def test_without_servers_they_must_be_stated():
     given = tables(JOBS, units=NORMALISED)
-    with pytest.raises(TraceError, match=r"do not say which .*: set machines .* shape, .* in NCU, "
-                       r"NMU, GPUs.* any job is \(0.5, 0.5, 0\)"):  # fmt: skip
+    with pytest.raises(
+        TraceError,
+        match=r"do not say which .*: set machines .* shape, .* in NCU, "
+        r"NMU, GPUs.* any job is \(0.5, 0.5, 0\)",
+    ):
         scenario(given)
     for half in ({"machines": 3}, {"shape": (1, 1, 0)}):
         with pytest.raises(TraceError, match="set machines"):
@@ -99,14 +102,21 @@ def test_stated_servers_replace_those_of_the_trace_and_may_have_a_model():
 
 
 def test_what_is_not_known_is_left_out_and_counted():
-    jobs = [*JOBS, ("e", None, 0.5, 0, 0, 9), ("f", 0.5, None, 0, 0, 9), ("g", 1, 1, 0, None, 9),
-            ("h", 0, 0, 0, 0, 9)]  # fmt: skip
+    jobs = [
+        *JOBS,
+        ("e", None, 0.5, 0, 0, 9),
+        ("f", 0.5, None, 0, 0, 9),
+        ("g", 1, 1, 0, None, 9),
+        ("h", 0, 0, 0, 0, 9),
+    ]
     s = scenario(tables(jobs, TWO))
     assert s.counts.tolist() == scenario(tables(JOBS, TWO)).counts.tolist()
     assert {why: lost for why, lost in dropped(s).items() if "more than" not in why} == {
-        "its request of cpu is not known": (1, 5), "its request of mem is not known": (1, 6),
-        "it is not known when it was created": (1, 7), "it requests nothing": (1, 8),
-    }  # fmt: skip
+        "its request of cpu is not known": (1, 5),
+        "its request of mem is not known": (1, 6),
+        "it is not known when it was created": (1, 7),
+        "it requests nothing": (1, 8),
+    }
     with pytest.raises(TraceError, match=r"can be played: its request of cpu is not known \(1,"):
         scenario(tables(jobs[4:5], TWO))
 

@@ -12,10 +12,16 @@ from gangwise.traces.load import implied_load, of_tables
 from gangwise.traces.trace import Tables
 
 SERVERS = pl.DataFrame(
-    {"row": [1, 2], "name": ["a", "b"], "model": ["T4", ""], "cpu": [8.0, None],
-     "mem": [16.0, 16.0], "gpu": [4.0, 0.0]},
+    {
+        "row": [1, 2],
+        "name": ["a", "b"],
+        "model": ["T4", ""],
+        "cpu": [8.0, None],
+        "mem": [16.0, 16.0],
+        "gpu": [4.0, 0.0],
+    },
     schema_overrides={"cpu": pl.Float64},
-)  # fmt: skip
+)
 JOBS = pl.DataFrame(
     {
         "row": [1, 2, 3, 4],
@@ -85,8 +91,11 @@ def test_nothing_at_all_and_no_known_time():
 
 def test_rows_are_left_out_for_the_first_rule_they_break():
     frame = pl.DataFrame({"row": [3, 5, 8, 9], "x": [1.0, -1.0, None, -2.0]})
-    rules = [("x is not known", pl.col("x").is_null()), ("x is negative", pl.col("x") < 0),
-             ("x is small", pl.col("x") < 1)]  # fmt: skip
+    rules = [
+        ("x is not known", pl.col("x").is_null()),
+        ("x is negative", pl.col("x") < 0),
+        ("x is small", pl.col("x") < 1),
+    ]
     kept, stage = leave_out("xs", frame, rules)
     assert kept.rows() == [(3, 1.0)]
     assert stage == ("xs", 4, 1, {"x is negative": (2, 5), "x is not known": (1, 8)})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
-from gangwise.scenarios.opm_google import GoogleScenario
+from gangwise.scenarios.opm import GoogleScenario
 from gangwise.traces import open_trace
 from gangwise.traces.google_2011 import Google2011
 from gangwise.traces.google_2011_jobs import GoogleJobEvents
@@ -27,20 +27,27 @@ def event(seconds, job, code, missing=""):
 
 # Window of an hour. What each job is for is beside it.
 ROWS = [
-    event(0, 1, SUBMIT), event(0, 1, SCHEDULE),  # there before
-    event(10, 2, SUBMIT), event(11, 2, SCHEDULE),
+    event(0, 1, SUBMIT),
+    event(0, 1, SCHEDULE),  # there before
+    event(10, 2, SUBMIT),
+    event(11, 2, SCHEDULE),
     event(20, 3, SUBMIT),
     event(110, 2, FINISH),  # lasts 100 s
-    event(120, 3, FAIL), event(121, 3, SUBMIT), event(320, 3, KILL),  # submitted again: 300 s
-    event(400, 4, SUBMIT), event(400, 4, LOST),  # no time at all
+    event(120, 3, FAIL),
+    event(121, 3, SUBMIT),
+    event(320, 3, KILL),  # submitted again: 300 s
+    event(400, 4, SUBMIT),
+    event(400, 4, LOST),  # no time at all
     event(500, 5, FINISH),  # never submitted
-    event(600, 6, SUBMIT, missing="2"), event(700, 6, EVICT), event(800, 6, SUBMIT),  # goes on
+    event(600, 6, SUBMIT, missing="2"),
+    event(700, 6, EVICT),
+    event(800, 6, SUBMIT),  # goes on
     event(900, 7, SUBMIT),
     event(3599, 8, SUBMIT),
     event(3601, 9, SUBMIT),  # after the window
     event(3700, 8, FINISH),  # outlasts it
     event(END, 7, FINISH),  # after the trace
-]  # fmt: skip
+]
 
 
 def write(folder, *parts, first=0, pack=False):
@@ -61,8 +68,13 @@ def spans(trace):
 
 
 EXPECTED = {
-    2: (10, 110), 3: (20, 320), 4: (400, 400), 6: (600, 3600), 7: (900, 3600), 8: (3599, 3600),
-}  # fmt: skip
+    2: (10, 110),
+    3: (20, 320),
+    4: (400, 400),
+    6: (600, 3600),
+    7: (900, 3600),
+    8: (3599, 3600),
+}
 
 
 @pytest.mark.parametrize("pack", [False, True])
@@ -72,8 +84,13 @@ def test_lifetimes_by_hand(tmp_path, cut, pack):
     trace = GoogleJobEvents(write(tmp_path, *parts, pack=pack), hours=1)
     assert spans(trace) == EXPECTED
     assert dict(zip(trace.lifetimes().job.tolist(), trace.lifetimes().running.tolist())) == {
-        2: False, 3: False, 4: False, 6: True, 7: True, 8: True
-    }  # fmt: skip
+        2: False,
+        3: False,
+        4: False,
+        6: True,
+        7: True,
+        8: True,
+    }
     jobs = trace.fidelity().stages[-1]
     assert (jobs.name, jobs.read, jobs.kept) == ("jobs", 9, 6)
     by_reason = {why.split(",")[0]: count for why, (count, _) in jobs.dropped.items()}
@@ -181,8 +198,13 @@ def test_the_scenario_plays_it(tmp_path):
     assert scenario.name == "opm-google-v1"
     jobs = scenario.workload.jobs(np.random.default_rng(0))
     assert {job.id: (job.arrival, job.deadline) for job in jobs} == {
-        2: (0, 4), 3: (0, 9), 4: (11, 12), 6: (16, 100), 7: (25, 100), 8: (99, 100)
-    }  # fmt: skip
+        2: (0, 4),
+        3: (0, 9),
+        4: (11, 12),
+        6: (16, 100),
+        7: (25, 100),
+        8: (99, 100),
+    }
     for job in jobs:
         assert 2 * 0.005 <= job.pace <= 100 * 0.005
         assert 1 <= job.utility.v <= 5

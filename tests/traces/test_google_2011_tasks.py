@@ -43,23 +43,35 @@ def write(folder, table, *parts, end="\n", bom=False):
 
 
 ROWS = [
-    task(0, 1, 0, SUBMIT), task(0, 1, 0, SCHEDULE, machine="7"),  # there before
+    task(0, 1, 0, SUBMIT),
+    task(0, 1, 0, SCHEDULE, machine="7"),  # there before
     task(0, 2, 0, SUBMIT, "", "", missing="2"),  # there before, and its request is not known
-    task(10, 3, 0, SUBMIT), task(10, 3, 1, SUBMIT), task(10, 3, 2, SUBMIT, "0.125"),
-    task(20, 3, 0, SCHEDULE, machine="7"), task(21, 3, 1, SCHEDULE, machine="8"),
-    task(50, 3, 0, EVICT, machine="7"), task(51, 3, 0, SUBMIT),  # submitted again
-    task(60, 3, 1, FINISH, machine="8"), task(70, 3, 0, SCHEDULE, machine="9"),
+    task(10, 3, 0, SUBMIT),
+    task(10, 3, 1, SUBMIT),
+    task(10, 3, 2, SUBMIT, "0.125"),
+    task(20, 3, 0, SCHEDULE, machine="7"),
+    task(21, 3, 1, SCHEDULE, machine="8"),
+    task(50, 3, 0, EVICT, machine="7"),
+    task(51, 3, 0, SUBMIT),  # submitted again
+    task(60, 3, 1, FINISH, machine="8"),
+    task(70, 3, 0, SCHEDULE, machine="9"),
     task(80, 3, 2, KILL, "0.125"),  # never ran
     task(90, 3, 0, FINISH, machine="9"),
-    task(100, 4, 0, SUBMIT, "0", "0.01"), task(100, 4, 0, FAIL, "0", "0.01"),  # no cpu, no time
+    task(100, 4, 0, SUBMIT, "0", "0.01"),
+    task(100, 4, 0, FAIL, "0", "0.01"),  # no cpu, no time
     task(110, 5, 0, SUBMIT, "", ""),  # request never given
     task(120, 6, 0, FINISH),  # never submitted
-    task(130, 7, 0, SUBMIT, "", ""), task(131, 7, 0, SCHEDULE, "0.3", "0.2"),  # given later
+    task(130, 7, 0, SUBMIT, "", ""),
+    task(131, 7, 0, SCHEDULE, "0.3", "0.2"),  # given later
     task(140, 7, 0, UPDATE_RUNNING, "0.4", "0.2"),  # changed
-    task(150, 8, 0, SUBMIT), task(160, 8, 0, LOST), task(170, 8, 0, SCHEDULE),  # seen after its end
-    task(200, 9, 0, SUBMIT), task(210, 9, 0, EVICT), task(210, 9, 0, SUBMIT),  # at one microsecond
+    task(150, 8, 0, SUBMIT),
+    task(160, 8, 0, LOST),
+    task(170, 8, 0, SCHEDULE),  # seen after its end
+    task(200, 9, 0, SUBMIT),
+    task(210, 9, 0, EVICT),
+    task(210, 9, 0, SUBMIT),  # at one microsecond
     task(END, 9, 0, FINISH),
-]  # fmt: skip
+]
 # name: [(cpu, mem, tasks, created, started, deleted, status)], the last time in the files is 210
 EXPECTED = {
     "3": [(0.125, 0.25, 1, 10, None, 80, "KILL"), (0.5, 0.25, 2, 10, 20, 90, "FINISH")],
@@ -90,19 +102,22 @@ def test_tasks_by_hand(tmp_path, cut, end, bom):
     assert (stage.name, stage.read, stage.kept) == ("tasks", 11, 7)
     lost = {why.split(",")[0].split(";")[0]: count for why, (count, _) in stage.dropped.items()}
     assert lost == {
-        "there before the trace begins": 2, "its request is empty in every row": 1,
+        "there before the trace begins": 2,
+        "its request is empty in every row": 1,
         "no SUBMIT in the files": 1,
-    }  # fmt: skip
+    }
     tables = reader.scan()
     assert len(tables.servers) == 0
     assert tables.events is None
     assert set(tables.jobs["user"]) == {"u3", "u4", "u7", "u8", "u9"}
     report = str(reader.fidelity())
     for text in (
-        "machine_events is not here", "1 rows were filled in by Google",
-        "2 tasks were submitted more than once", "1 tasks gave another request later",
+        "machine_events is not here",
+        "1 rows were filled in by Google",
+        "2 tasks were submitted more than once",
+        "1 tasks gave another request later",
         "3 tasks are still there at the end",
-    ):  # fmt: skip
+    ):
         assert text in report
     assert tables.units["cpu"] == "NCU"
 
@@ -154,19 +169,27 @@ def test_job_events_alone_say_when_but_not_what(tmp_path):
     assert "tasks" not in jobs.columns
     columns = ("name", "cpu", "mem", "created", "started", "deleted", "status")
     assert jobs.select(columns).rows() == [
-        ("2", None, None, 10, 12, 50, "KILL"), ("3", None, None, 60, None, 60, "")
-    ]  # fmt: skip
+        ("2", None, None, 10, 12, 50, "KILL"),
+        ("3", None, None, 60, None, 60, ""),
+    ]
     assert "task_events is not here" in str(reader.fidelity())
 
 
 MACHINES = [
-    machine(0, 1, ADD), machine(0, 2, ADD, "", ""), machine(0, 3, ADD, "1", "1"),
-    machine(30, 1, REMOVE), machine(40, 2, UPDATE, "0.25", "0.5"),  # capacity given later
-    machine(60, 1, ADD), machine(70, 3, UPDATE, "0.9", "1"), machine(80, 4, REMOVE),  # never added
+    machine(0, 1, ADD),
+    machine(0, 2, ADD, "", ""),
+    machine(0, 3, ADD, "1", "1"),
+    machine(30, 1, REMOVE),
+    machine(40, 2, UPDATE, "0.25", "0.5"),  # capacity given later
+    machine(60, 1, ADD),
+    machine(70, 3, UPDATE, "0.9", "1"),
+    machine(80, 4, REMOVE),  # never added
     machine(90, 5, ADD, "", ""),  # capacity never given
-    machine(100, 3, REMOVE), machine(100, 3, ADD),  # at one microsecond
-    machine(205, 6, ADD, platform="q"), machine(9000, 7, ADD),  # after the tasks
-]  # fmt: skip
+    machine(100, 3, REMOVE),
+    machine(100, 3, ADD),  # at one microsecond
+    machine(205, 6, ADD, platform="q"),
+    machine(9000, 7, ADD),  # after the tasks
+]
 
 
 def test_machines_by_hand(tmp_path):
@@ -174,18 +197,25 @@ def test_machines_by_hand(tmp_path):
     write(tmp_path, "machine_events", MACHINES)
     tables = Google2011(tmp_path).scan()
     assert tables.servers.select("row", "name", "model", "cpu", "mem", "gpu").rows() == [
-        (1, "1", "", 0.5, 0.25, 0.0), (2, "2", "", 0.25, 0.5, 0.0), (3, "3", "", 1.0, 1.0, 0.0),
+        (1, "1", "", 0.5, 0.25, 0.0),
+        (2, "2", "", 0.25, 0.5, 0.0),
+        (3, "3", "", 1.0, 1.0, 0.0),
         (12, "6", "", 0.5, 0.25, 0.0),
-    ]  # fmt: skip
+    ]
     assert tables.events.select("time", "server", "up").rows() == [
-        (0.0, "1", True), (0.0, "2", True), (0.0, "3", True), (30.0, "1", False),
-        (60.0, "1", True), (205.0, "6", True),
-    ]  # fmt: skip
+        (0.0, "1", True),
+        (0.0, "2", True),
+        (0.0, "3", True),
+        (30.0, "1", False),
+        (60.0, "1", True),
+        (205.0, "6", True),
+    ]
     stage = tables.stages[-1]
     assert (stage.name, stage.read, stage.kept) == ("machines", 7, 4)
     assert {why.split(";")[0]: lost for why, lost in stage.dropped.items()} == {
-        "never there during the window": (2, 8), "its capacity is empty in every row": (1, 9),
-    }  # fmt: skip
+        "never there during the window": (2, 8),
+        "its capacity is empty in every row": (1, 9),
+    }
     report = str(Google2011(tmp_path).fidelity())
     assert "2 platforms" in report
     assert "1 machines were given another capacity" in report
@@ -211,10 +241,12 @@ def test_machines_in_a_window(tmp_path):
         (task(15, 77, "first", SUBMIT), "task is not a number"),
         ("5000,,77,0,,0,u,2,9,0.5,0.25,0.1,0", "before the trace begins"),
         (",,77,0,,0,u,2,9,0.5,0.25,0.1,0", "time is empty"),
-        ("time,missing,job,task,machine,event,user,class,priority,cpu,mem,disk,differ",
-         "time is not a number"),
+        (
+            "time,missing,job,task,machine,event,user,class,priority,cpu,mem,disk,differ",
+            "time is not a number",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_rows_are_counted_and_named(tmp_path, row, reason):
     write(tmp_path, "task_events", [*ROWS[:4], row, *ROWS[4:]])
     reader = Google2011(tmp_path)
@@ -228,8 +260,10 @@ def test_bad_rows_are_counted_and_named(tmp_path, row, reason):
 
 
 def test_whole_numbers_may_be_written_with_a_point(tmp_path):
-    rows = [",".join(f"{f}.0" if i in (0, 2, 3) else f for i, f in enumerate(row.split(",")))
-            for row in ROWS[:-1]]  # fmt: skip
+    rows = [
+        ",".join(f"{f}.0" if i in (0, 2, 3) else f for i, f in enumerate(row.split(",")))
+        for row in ROWS[:-1]
+    ]
     assert found(Google2011(write(tmp_path, "task_events", rows))) == EXPECTED
 
 
@@ -248,8 +282,10 @@ def test_a_missing_part_is_named(tmp_path):
 
 def test_a_part_cut_short_in_the_middle_is_refused_and_at_the_end_is_told(tmp_path):
     # Noise, so that the packed file is long enough to lose its end and keep most of its rows.
-    rows = [task(1 + i, 10**6 + i * 7919 % 10**5, i, SUBMIT, f"0.{i * 7907 % 99991}")
-            for i in range(3000)]  # fmt: skip
+    rows = [
+        task(1 + i, 10**6 + i * 7919 % 10**5, i, SUBMIT, f"0.{i * 7907 % 99991}")
+        for i in range(3000)
+    ]
     write(tmp_path, "task_events", rows, [task(4000, 5, 0, SUBMIT)])
     file, last = sorted((tmp_path / "task_events").iterdir())
     file.write_bytes(file.read_bytes()[:-2000])
@@ -288,8 +324,9 @@ HISTORIES = st.lists(
     st.lists(
         st.tuples(st.integers(0, 6), st.sampled_from([0, 1, 2, 4, 5, 8])), min_size=1, max_size=6
     ),
-    min_size=1, max_size=4,
-)  # fmt: skip
+    min_size=1,
+    max_size=4,
+)
 SAME = ("name", "cpu", "mem", "tasks", "created", "started", "deleted", "status", "user")
 
 
@@ -297,8 +334,10 @@ def rows_of(histories):
     """Of tasks (job, index) = (number // 2, number % 2), in order of time."""
     rows = [(10 * s + 1, number, code) for number, one in enumerate(histories) for s, code in one]
     rows += [(1, 100, SUBMIT), (90, 100, FINISH)]  # something can be used, and the end is fixed
-    return [(s, task(s, n // 2, n % 2, code, cpu=f"0.{1 + code}"))
-            for s, n, code in sorted(rows, key=lambda row: row[0])]  # fmt: skip
+    return [
+        (s, task(s, n // 2, n % 2, code, cpu=f"0.{1 + code}"))
+        for s, n, code in sorted(rows, key=lambda row: row[0])
+    ]
 
 
 def by_columns(folder, *parts):
@@ -330,8 +369,10 @@ def test_a_task_that_is_evicted_and_comes_again_is_never_lost(
     histories[which].insert(0, (0, SUBMIT))
     rows = rows_of(histories)
     before = by_columns(tmp_path_factory.mktemp("a"), [row for _, row in rows])
-    more = [(1 + after, task(1 + after, which // 2, which % 2, EVICT)),
-            (1 + after + wait, task(1 + after + wait, which // 2, which % 2, SUBMIT))]  # fmt: skip
+    more = [
+        (1 + after, task(1 + after, which // 2, which % 2, EVICT)),
+        (1 + after + wait, task(1 + after + wait, which // 2, which % 2, SUBMIT)),
+    ]
     rows = sorted(rows + more, key=lambda row: row[0])
     later = by_columns(tmp_path_factory.mktemp("b"), [row for _, row in rows])
     assert [row[:5] for row in later] == [row[:5] for row in before]  # name to created
@@ -375,9 +416,11 @@ def test_the_published_part(traces):
     for name, keys in groups.items():
         runs = [started[key] for key in keys if key in started]
         expected[name] = (
-            len(keys), min(created[key] for key in keys), min(runs, default=None),
+            len(keys),
+            min(created[key] for key in keys),
+            min(runs, default=None),
             max(previous if there[key] else ended[key] for key in keys),
-        )  # fmt: skip
+        )
     reader = Google2011(folder)
     jobs = reader.scan().jobs
     assert len(jobs) == len(expected) == 956

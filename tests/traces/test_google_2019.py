@@ -26,22 +26,47 @@ def stamp(seconds):
 
 
 def collection(seconds, number, code, kind=0, **more):
-    return {"time": stamp(seconds), "type": code, "collection_id": str(number),
-            "scheduling_class": 2, "collection_type": kind, "priority": 200,
-            "alloc_collection_id": "0", "user": f"u{number}", **more}  # fmt: skip
+    return {
+        "time": stamp(seconds),
+        "type": code,
+        "collection_id": str(number),
+        "scheduling_class": 2,
+        "collection_type": kind,
+        "priority": 200,
+        "alloc_collection_id": "0",
+        "user": f"u{number}",
+        **more,
+    }
 
 
 def instance(seconds, number, index, code, cpus=0.5, memory=0.25, kind=0, **more):
     request = {} if cpus is None else {"resource_request": {"cpus": cpus, "memory": memory}}
-    return {"time": stamp(seconds), "type": code, "collection_id": str(number),
-            "scheduling_class": 2, "collection_type": kind, "priority": 200,
-            "alloc_collection_id": "0", "instance_index": index, "machine_id": "0",
-            "alloc_instance_index": "-1", "constraint": [], **request, **more}  # fmt: skip
+    return {
+        "time": stamp(seconds),
+        "type": code,
+        "collection_id": str(number),
+        "scheduling_class": 2,
+        "collection_type": kind,
+        "priority": 200,
+        "alloc_collection_id": "0",
+        "instance_index": index,
+        "machine_id": "0",
+        "alloc_instance_index": "-1",
+        "constraint": [],
+        **request,
+        **more,
+    }
 
 
 def machine(seconds, number, code, **capacity):
-    return {"time": stamp(seconds), "machine_id": str(number), "type": code, "switch_id": "s",
-            "platform_id": "p", "capacity": capacity}  # fmt: skip
+    return {
+        "time": stamp(seconds),
+        "machine_id": str(number),
+        "type": code,
+        "switch_id": "s",
+        "platform_id": "p",
+        "capacity": capacity,
+    }
 
 
 def write(folder, table, *parts, end="\n", bom=False):
@@ -62,18 +87,32 @@ COLLECTIONS = [
     collection(90, 3, FINISH),
 ]
 INSTANCES = [
-    instance(0, 1, 0, SUBMIT), instance(0, 1, 0, SCHEDULE),  # there before
-    instance(5, 20, 0, SUBMIT, 0.9, 0.9, kind=1), instance(6, 20, 0, SCHEDULE, kind=1),  # reserved
-    instance(10, 3, 0, SUBMIT), instance(10, 3, 1, SUBMIT), instance(10, 3, 2, SUBMIT, 0.125),
+    instance(0, 1, 0, SUBMIT),
+    instance(0, 1, 0, SCHEDULE),  # there before
+    instance(5, 20, 0, SUBMIT, 0.9, 0.9, kind=1),
+    instance(6, 20, 0, SCHEDULE, kind=1),  # reserved
+    instance(10, 3, 0, SUBMIT),
+    instance(10, 3, 1, SUBMIT),
+    instance(10, 3, 2, SUBMIT, 0.125),
     instance(11, 4, 0, SUBMIT, alloc_collection_id="20", alloc_instance_index=0),
     instance(12, 5, 0, SUBMIT, constraint=[{"name": "xy", "value": "1", "relation": "EQUAL"}]),
-    instance(20, 3, 0, SCHEDULE, machine_id="7"), instance(21, 3, 1, SCHEDULE, machine_id="-1"),
-    instance(50, 3, 0, EVICT), instance(51, 3, 0, SUBMIT), instance(60, 3, 1, FINISH),
-    instance(70, 3, 0, SCHEDULE), instance(80, 3, 2, KILL, 0.125), instance(90, 3, 0, FINISH),
-    instance(92, 4, 0, QUEUE), instance(93, 4, 0, ENABLE), instance(94, 4, 0, SCHEDULE),
-    instance(95, 4, 0, FAIL), instance(100, 6, 0, SUBMIT, None), instance(120, 7, 0, LOST),
-    instance(150, 5, 0, SCHEDULE), instance(END, 5, 0, FINISH),
-]  # fmt: skip
+    instance(20, 3, 0, SCHEDULE, machine_id="7"),
+    instance(21, 3, 1, SCHEDULE, machine_id="-1"),
+    instance(50, 3, 0, EVICT),
+    instance(51, 3, 0, SUBMIT),
+    instance(60, 3, 1, FINISH),
+    instance(70, 3, 0, SCHEDULE),
+    instance(80, 3, 2, KILL, 0.125),
+    instance(90, 3, 0, FINISH),
+    instance(92, 4, 0, QUEUE),
+    instance(93, 4, 0, ENABLE),
+    instance(94, 4, 0, SCHEDULE),
+    instance(95, 4, 0, FAIL),
+    instance(100, 6, 0, SUBMIT, None),
+    instance(120, 7, 0, LOST),
+    instance(150, 5, 0, SCHEDULE),
+    instance(END, 5, 0, FINISH),
+]
 EXPECTED = {
     "3": [(0.125, 0.25, 1, 10, None, 80, "KILL", ""), (0.5, 0.25, 2, 10, 20, 90, "FINISH", "")],
     "4": [(0.5, 0.25, 1, 11, 94, 95, "FAIL", "3")],
@@ -105,15 +144,19 @@ def test_instances_by_hand(tmp_path, cut, end, bom):
     rows = tables.jobs["name"].to_list()
     parents = Dag.of_jobs(tables.jobs).parents
     assert [sorted(rows[p] for p in parents(n)) for n in range(4)] == [
-        [], [], ["3", "3"], ["3", "3", "4"]
-    ]  # fmt: skip
+        [],
+        [],
+        ["3", "3"],
+        ["3", "3", "4"],
+    ]
     stages = {stage.name: stage for stage in tables.stages}
     assert (stages["tasks"].read, stages["tasks"].kept) == (8, 5)
     lost = {why.split(",")[0].split(";")[0]: n for why, (n, _) in stages["tasks"].dropped.items()}
     assert lost == {
-        "there before the trace begins": 1, "no SUBMIT in the files": 1,
+        "there before the trace begins": 1,
+        "no SUBMIT in the files": 1,
         "its request is empty in every row": 1,
-    }  # fmt: skip
+    }
     of_jobs = stages["instance_events, of jobs"]
     assert (of_jobs.read, of_jobs.kept) == (25, 23)
     ((why, (count, row)),) = of_jobs.dropped.items()
@@ -122,9 +165,11 @@ def test_instances_by_hand(tmp_path, cut, end, bom):
     assert [n for n, _ in stages["collection_events, of jobs"].dropped.values()] == [1]
     report = str(reader.fidelity())
     for text in (
-        "1 jobs run in an alloc set", "1 jobs have constraints",
-        "1 jobs start after a collection that is no job of the window", "machine_events is not",
-    ):  # fmt: skip
+        "1 jobs run in an alloc set",
+        "1 jobs have constraints",
+        "1 jobs start after a collection that is no job of the window",
+        "machine_events is not",
+    ):
         assert text in report
 
 
@@ -139,26 +184,39 @@ def test_collections_alone_say_when_but_not_what(tmp_path):
     reader = Google2019(write(tmp_path, "collection_events", COLLECTIONS))
     rows = reader.scan().jobs.select("name", "cpu", "created", "deleted", "status", "after").rows()
     assert rows == [
-        ("3", None, 10, 90, "FINISH", ""), ("4", None, 11, 90, "", "3"),
+        ("3", None, 10, 90, "FINISH", ""),
+        ("4", None, 11, 90, "", "3"),
         ("5", None, 12, 90, "", "3|4"),
-    ]  # fmt: skip
+    ]
     assert "instance_events is not here" in str(reader.fidelity())
 
 
 def test_machines_by_hand(tmp_path):
     write(tmp_path, "instance_events", INSTANCES)
-    write(tmp_path, "machine_events", [
-        machine(0, 7, ADD, cpus=0.5, memory=0.25), machine(0, 8, ADD, cpus=1, memory=1),
-        machine(30, 7, REMOVE, cpus=0.5, memory=0.25), machine(40, 8, UPDATE, cpus=0.9, memory=1),
-        machine(60, 7, ADD, cpus=0.5, memory=0.25), machine(70, 9, 0), machine(80, 10, ADD),
-    ])  # fmt: skip
+    write(
+        tmp_path,
+        "machine_events",
+        [
+            machine(0, 7, ADD, cpus=0.5, memory=0.25),
+            machine(0, 8, ADD, cpus=1, memory=1),
+            machine(30, 7, REMOVE, cpus=0.5, memory=0.25),
+            machine(40, 8, UPDATE, cpus=0.9, memory=1),
+            machine(60, 7, ADD, cpus=0.5, memory=0.25),
+            machine(70, 9, 0),
+            machine(80, 10, ADD),
+        ],
+    )
     tables = Google2019(tmp_path).scan()
     assert tables.servers.select("name", "model", "cpu", "mem").rows() == [
-        ("7", "", 0.5, 0.25), ("8", "", 1.0, 1.0)
-    ]  # fmt: skip
+        ("7", "", 0.5, 0.25),
+        ("8", "", 1.0, 1.0),
+    ]
     assert tables.events.rows() == [
-        (0.0, "7", True), (0.0, "8", True), (30.0, "7", False), (60.0, "7", True)
-    ]  # fmt: skip
+        (0.0, "7", True),
+        (0.0, "8", True),
+        (30.0, "7", False),
+        (60.0, "7", True),
+    ]
     report = str(Google2019(tmp_path).fidelity())
     for text in ("type is 0, UNKNOWN", "capacity is empty in every row", "another capacity"):
         assert text in report
@@ -184,8 +242,12 @@ def test_bad_rows_are_counted_and_named(tmp_path, row, reason):
     write(tmp_path, "collection_events", COLLECTIONS)
     reader = Google2019(tmp_path)
     assert found(reader) == EXPECTED
-    (lost,) = [lost for stage in reader.scan().stages for why, lost in stage.dropped.items()
-               if reason in why]  # fmt: skip
+    (lost,) = [
+        lost
+        for stage in reader.scan().stages
+        for why, lost in stage.dropped.items()
+        if reason in why
+    ]
     assert lost == (1, 5)
     with pytest.raises(TraceError, match=reason) as error:
         Google2019(tmp_path, strict=True).scan()
@@ -215,8 +277,10 @@ def test_a_missing_part_is_named(tmp_path):
 
 
 def test_a_part_cut_short_in_the_middle_is_refused(tmp_path):
-    rows = [instance(1 + i, 10**6 + i * 7919 % 10**5, i, SUBMIT, i * 7907 % 99991 / 1e5)
-            for i in range(2000)]  # fmt: skip
+    rows = [
+        instance(1 + i, 10**6 + i * 7919 % 10**5, i, SUBMIT, i * 7907 % 99991 / 1e5)
+        for i in range(2000)
+    ]
     write(tmp_path, "instance_events", rows, [instance(4000, 5, 0, SUBMIT)])
     file = tmp_path / "instance_events-000000000000.json.gz"
     file.write_bytes(file.read_bytes()[:-2000])
@@ -239,11 +303,11 @@ def test_one_trace_offered_as_the_other_is_named(tmp_path):
 
 HISTORIES = st.lists(
     st.lists(
-        st.tuples(st.integers(0, 6), st.sampled_from([0, 1, 3, 4, 6, 7, 9])),
-        min_size=1, max_size=6,
+        st.tuples(st.integers(0, 6), st.sampled_from([0, 1, 3, 4, 6, 7, 9])), min_size=1, max_size=6
     ),
-    min_size=1, max_size=4,
-)  # fmt: skip
+    min_size=1,
+    max_size=4,
+)
 
 
 @settings(max_examples=20)
@@ -255,8 +319,9 @@ def test_neither_the_order_of_equal_times_nor_the_parts_matter(
     rows += [(1, 100, SUBMIT), (90, 100, FINISH)]  # something can be used, and the end is fixed
 
     def tables(*parts):
-        made = [[instance(s, n // 2, n % 2, code, 0.1 + code) for s, n, code in part]
-                for part in parts]  # fmt: skip
+        made = [
+            [instance(s, n // 2, n % 2, code, 0.1 + code) for s, n, code in part] for part in parts
+        ]
         folder = write(tmp_path_factory.mktemp("trace"), "instance_events", *made)
         return Google2019(folder).scan().jobs.drop("part", "row").rows()
 

@@ -34,10 +34,26 @@ DAMAGE = st.tuples(
     st.floats(0, 1, exclude_max=True),
     st.one_of(
         st.binary(max_size=8),
-        st.sampled_from([b"\n", b"\r\n", b",", b'"', b"\x00", b"\xff", b"\xef\xbb\xbf", b"-", b"9",
-                         b"e9", b"\n\n", b"a1,1a,b1,Terminated,1,2\n", b"\x1f\x8b", "é".encode()]),
+        st.sampled_from(
+            [
+                b"\n",
+                b"\r\n",
+                b",",
+                b'"',
+                b"\x00",
+                b"\xff",
+                b"\xef\xbb\xbf",
+                b"-",
+                b"9",
+                b"e9",
+                b"\n\n",
+                b"a1,1a,b1,Terminated,1,2\n",
+                b"\x1f\x8b",
+                "é".encode(),
+            ]
+        ),
     ),
-)  # fmt: skip
+)
 
 
 def damaged(content: bytes, damage) -> bytes:
@@ -100,26 +116,25 @@ def check_rows(read, schema, lines, original):
         held = dict(zip(names, fields_of(line)))
         for name in (name for name in columns if name in row):
             value = row[name]
-            assert held[name] == (value or "") if isinstance(value, str | None) else (
-                float(held[name]) == value
-            )  # fmt: skip
+            assert (
+                held[name] == (value or "")
+                if isinstance(value, str | None)
+                else (float(held[name]) == value)
+            )
     if schema.header and lines[0] != original[0]:
         return
     used = Counter(fields_of(line)[0] for line in lines)
     good = {line for line in original[schema.header :] if line}
     assert kept >= {
-        line for line in lines
+        line
+        for line in lines
         if line in good and (not schema.unique or used[fields_of(line)[0]] == 1)
-    }  # fmt: skip
+    }
 
 
-@settings(
-    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("table", READERS)
-@given(
-    damages=st.lists(DAMAGE, min_size=1, max_size=3), packed=st.booleans(), strict=st.booleans(),
-)  # fmt: skip
+@given(damages=st.lists(DAMAGE, min_size=1, max_size=3), packed=st.booleans(), strict=st.booleans())
 def test_an_error_that_names_the_file_or_true_rows(tmp_path, table, damages, packed, strict):
     reader, file, original, schema = lay_out(tmp_path, table)
     content = original
@@ -138,9 +153,7 @@ def test_an_error_that_names_the_file_or_true_rows(tmp_path, table, damages, pac
         assert adds_up(stage.read, stage.kept, stage.dropped)
 
 
-@settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damage=DAMAGE, table=st.sampled_from(list(READERS)))
 def test_a_damaged_gzip_file_gives_no_row_that_is_not_in_the_original(tmp_path, damage, table):
     _, plain, original, schema = lay_out(tmp_path, table)

@@ -74,8 +74,14 @@ def test_files_that_are_no_table_are_listed_with_the_nearest(tmp_path):
     (tmp_path / "archive.zip").write_bytes(b"PK\x03\x04" + bytes(40))
     found = inspect(tmp_path)
     unknown = {file.name: file for file in found.unknown}
-    assert set(unknown) == {"picture.png", "empty.csv", "notes.txt", "more.csv", "tasks.csv",
-                            "archive.zip"}  # fmt: skip
+    assert set(unknown) == {
+        "picture.png",
+        "empty.csv",
+        "notes.txt",
+        "more.csv",
+        "tasks.csv",
+        "archive.zip",
+    }
     assert unknown["picture.png"].starts == "binary data"
     assert unknown["empty.csv"].starts == "an empty file"
     assert "zip" in unknown["archive.zip"].starts

@@ -19,11 +19,22 @@ from gangwise.traces.jobs_workload import JobsTraceScenario
 from . import test_google_2011_tasks as google
 from .made import tables
 
-JOBS = [("a", 1, 1, 0, 0, 30), ("b", 1, 1, 0, 30, 60), ("c", 1, 1, 0, 70, 400),
-        ("d", 1, 1, 0, 130, 190)]  # fmt: skip
+JOBS = [
+    ("a", 1, 1, 0, 0, 30),
+    ("b", 1, 1, 0, 30, 60),
+    ("c", 1, 1, 0, 70, 400),
+    ("d", 1, 1, 0, 130, 190),
+]
 SERVERS = [(f"m{n}", "", 1, 1, 0) for n in range(1, 6)]
-EVENTS = [(25.0, "m1", False), (41.0, "m1", True), (45.0, "m1", True), (50.0, "m2", True),
-          (100.0, "m3", False), (200.0, "m5", False), (5.0, "gone", False)]  # fmt: skip
+EVENTS = [
+    (25.0, "m1", False),
+    (41.0, "m1", True),
+    (45.0, "m1", True),
+    (50.0, "m2", True),
+    (100.0, "m3", False),
+    (200.0, "m5", False),
+    (5.0, "gone", False),
+]
 KNOBS = {"skip": 0, "slots": 13}
 
 
@@ -48,7 +59,11 @@ def test_spans_by_hand():
     assert (s.slots, s.instance(0).problem.M) == (13, 5)
     jobs = s.workload.jobs(np.random.default_rng(3))
     assert [(j.id, j.arrival, j.deadline) for j in jobs] == [
-        ("a", 0, 3), ("b", 3, 6), ("c", 7, 13), ("d", 12, 13)]  # fmt: skip
+        ("a", 0, 3),
+        ("b", 3, 6),
+        ("c", 7, 13),
+        ("d", 12, 13),
+    ]
     assert all(2 * 5 / 1000 <= j.budget / (j.deadline - j.arrival) <= 100 * 5 / 1000 for j in jobs)
     assert simulate(s.instance(0), create_policy("fair"), slots=13, seed=0).slots == 13
 
@@ -103,12 +118,17 @@ def test_machines_that_come_and_go_by_hand():
     assert noted(s, "3 machines are away at times, 3 times in all, 16.9 % of all machine slots")
     assert s.describe() != scenario(tables(JOBS, SERVERS)).describe()
     there = [s.instance(0).available(t).tolist() for t in (0, 2, 5, 12)]
-    assert there == [[True, False, True, True, True], [False, False, True, True, True],
-                     [True] * 5, [True, True, False, True, True]]  # fmt: skip
+    assert there == [
+        [True, False, True, True, True],
+        [False, False, True, True, True],
+        [True] * 5,
+        [True, True, False, True, True],
+    ]
 
 
-@given(st.lists(st.tuples(st.integers(0, 160), st.booleans()), max_size=8),
-       st.sampled_from([0, 0.25]))  # fmt: skip
+@given(
+    st.lists(st.tuples(st.integers(0, 160), st.booleans()), max_size=8), st.sampled_from([0, 0.25])
+)
 def test_a_machine_is_away_in_slots_in_which_it_is_down_for_a_second(log, skip):
     log = sorted(dict(log).items())
     events = [(float(time), "m1", up) for time, up in log] or [(0.0, "m2", True)]
@@ -140,14 +160,25 @@ def test_availability_over_many_outages_is_that_of_each():
 
 
 def test_task_events_of_google_become_jobs_with_machines_that_go(tmp_path):
-    rows = [google.task(10, 3, 0, google.SUBMIT), google.task(20, 3, 1, google.SUBMIT),
-            google.task(60, 3, 0, google.FINISH), google.task(90, 3, 1, google.KILL),
-            google.task(110, 4, 0, google.SUBMIT), google.task(115, 4, 0, google.FAIL)]  # fmt: skip
+    rows = [
+        google.task(10, 3, 0, google.SUBMIT),
+        google.task(20, 3, 1, google.SUBMIT),
+        google.task(60, 3, 0, google.FINISH),
+        google.task(90, 3, 1, google.KILL),
+        google.task(110, 4, 0, google.SUBMIT),
+        google.task(115, 4, 0, google.FAIL),
+    ]
     google.write(tmp_path, "task_events", rows)
-    google.write(tmp_path, "machine_events", [
-        google.machine(0, 7, google.ADD), google.machine(0, 8, google.ADD),
-        google.machine(30, 8, google.REMOVE), google.machine(70, 8, google.ADD),
-    ])  # fmt: skip
+    google.write(
+        tmp_path,
+        "machine_events",
+        [
+            google.machine(0, 7, google.ADD),
+            google.machine(0, 8, google.ADD),
+            google.machine(30, 8, google.REMOVE),
+            google.machine(70, 8, google.ADD),
+        ],
+    )
     s = open_trace(tmp_path, skip=0, slots=10)  # 10 s to 110 s
     assert (s.family, s.name) == ("approximation_jobs", "trace-google-2011-jobs-v1")
     assert spans(s) == {"3": (0, 8), "4": (9, 10)}
@@ -156,12 +187,20 @@ def test_task_events_of_google_become_jobs_with_machines_that_go(tmp_path):
 
 def test_the_google_scenario_is_what_it_was_and_its_description_has_no_path(traces):
     folder = traces / "google-2011"
-    s = create_scenario("opm-google-v1", folder=str(folder), hours=2, machines=50, slots=3000,
-                        present="start", pricing="realised")  # fmt: skip
+    s = create_scenario(
+        "opm-google-v1",
+        folder=str(folder),
+        hours=2,
+        machines=50,
+        slots=3000,
+        present="start",
+        pricing="realised",
+    )
     assert str(folder) not in json.dumps(s.describe())
     assert len(s.describe()["files"]) > 1
     jobs = s.workload.jobs(np.random.default_rng(0))
     assert len(jobs) == 5366  # counted before other traces could be played like this
-    other = open_trace(folder, hours=2, present="start", machines=50, slots=3000,
-                       pricing="realised")  # fmt: skip
+    other = open_trace(
+        folder, hours=2, present="start", machines=50, slots=3000, pricing="realised"
+    )
     assert other.describe() == s.describe()

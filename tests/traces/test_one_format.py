@@ -18,29 +18,42 @@ from . import test_philly as philly
 from . import test_slurm as slurm
 from .csvs import NODE_HEADER, NODES, POD_HEADER, pod
 
-JOB_EVENTS = ["0,,1,0,u,3,n,l", "700000000,,2,0,u,1,n,l", "700000000,2,2,1,u,1,n,l",
-              "760000000,,2,4,u,1,n,l"]  # fmt: skip
+JOB_EVENTS = [
+    "0,,1,0,u,3,n,l",
+    "700000000,,2,0,u,1,n,l",
+    "700000000,2,2,1,u,1,n,l",
+    "760000000,,2,4,u,1,n,l",
+]
 INSTANCE = "ab12,worker,cd34,ef56,1a2b,Terminated,1000.0,1400.0,aa01"
 MINI_BATCH = [",worker,gpu,time,batch_time_norm", "0,0,25,1,500", "1,1,25,1,1000"]
 TABLES = {
     "alibaba-gpu-v2020": {
-        **v2020.TABLES, "simulator": v2020.SIMULATOR, "instances": [INSTANCE] * 2,
+        **v2020.TABLES,
+        "simulator": v2020.SIMULATOR,
+        "instances": [INSTANCE] * 2,
         "mini-batch": MINI_BATCH,
     },
     "alibaba-gpu-v2023": {"nodes": [NODE_HEADER, *NODES], "pods": [POD_HEADER, pod(), pod("q")]},
     "alibaba-v2017": {
-        "batch_task": ["100,160,1,1,2,Terminated,1,0.01", "120,200,1,2,1,Failed,1,0.01",
-                       "130,,1,3,1,Waiting,1,0.01"],
+        "batch_task": [
+            "100,160,1,1,2,Terminated,1,0.01",
+            "120,200,1,2,1,Failed,1,0.01",
+            "130,,1,3,1,Waiting,1,0.01",
+        ],
         "server_event": ["0,1,add,,64,0.69,0.9", "0,2,add,,64,0.69,0.9", "50,1,softerror,disk,,,"],
     },
     "alibaba-v2018": {
-        "machine_meta": v2018.MACHINES.split(), "container_meta": v2018.CONTAINERS.split(),
+        "machine_meta": v2018.MACHINES.split(),
+        "container_meta": v2018.CONTAINERS.split(),
         "batch_task": [v2018.task(), v2018.task("R2_1"), v2018.task("task_abc=", job="j_2")],
-        **{table: v2018.ROWS[table].split() for table in (
-            "machine_usage", "container_usage", "batch_instance")},
+        **{
+            table: v2018.ROWS[table].split()
+            for table in ("machine_usage", "container_usage", "batch_instance")
+        },
     },
     "google-2011": {
-        "task_events": g2011.ROWS, "job_events": JOB_EVENTS,
+        "task_events": g2011.ROWS,
+        "job_events": JOB_EVENTS,
         "machine_events": [g2011.machine(0, 5, 0), g2011.machine(50, 5, 1, "", "")],
     },
     "google-2019": {
@@ -51,7 +64,7 @@ TABLES = {
     "philly": {"job_log": json.dumps(philly.JOBS, indent=4).split("\n")},
     "slurm-sacct": {"sacct": [slurm.HEADER, *slurm.ROWS]},
     "csv": {"mapping": own.MAPPING.split("\n")},
-}  # fmt: skip
+}
 EVERY = [(name, table) for name, tables in TABLES.items() for table in tables]
 
 

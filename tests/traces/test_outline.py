@@ -22,8 +22,10 @@ from .csvs import pod, write
 from .made import tables
 from .test_speeds_workload import mini_batch
 
-PODS = [pod(f"p{i}", gpus=i % 2, milli=500 * (i % 2), created=60 * (i // 2), deleted=60 * i + 90)
-        for i in range(12)]  # fmt: skip
+PODS = [
+    pod(f"p{i}", gpus=i % 2, milli=500 * (i % 2), created=60 * (i // 2), deleted=60 * i + 90)
+    for i in range(12)
+]
 POLICY = {"gain_overhead": "drf", "fluctuating_speeds": "hauf", "approximation_jobs": "fair"}
 KNOBS = {
     "gain_overhead": {"slot": "1m", "skip": 0, "contention": 2, "alpha": (1.0, 1.25)},
@@ -68,8 +70,12 @@ def test_numbers_and_tables_by_hand(tmp_path):
     assert (numbers["slots"], numbers["servers"], numbers["channels"]) == (6, 3, 5)
     assert found.frames["arrivals"].rows()[:2] == [(0, "4cpu-8mem", 1), (0, "4cpu-8mem-0.5gpu", 1)]
     assert sorted(found.frames["channels"].rows()) == [
-        ("4cpu-8mem", "big"), ("4cpu-8mem", "plain"), ("4cpu-8mem", "small"),
-        ("4cpu-8mem-0.5gpu", "big"), ("4cpu-8mem-0.5gpu", "small")]  # fmt: skip
+        ("4cpu-8mem", "big"),
+        ("4cpu-8mem", "plain"),
+        ("4cpu-8mem", "small"),
+        ("4cpu-8mem-0.5gpu", "big"),
+        ("4cpu-8mem-0.5gpu", "small"),
+    ]
     jobs = outline(open_trace(tmp_path, family="approximation_jobs", skip=0, slots=30))
     assert jobs.frames["lifetimes"].rows()[0] == ("p0", 0, 9)  # 300 s in 30 slots: 90 s are 9
     assert jobs.numbers["jobs"] == 12
@@ -88,9 +94,12 @@ def test_recorded_speeds_are_played_again(tmp_path):
 
 def test_tables_are_saved_whole(tmp_path):
     given = tables(
-        [("a", 1, 1, 0, 0, None)], [("m", "T4", 1, 1, 1)], events=[(1.0, "m", False)], tasks=[3],
+        [("a", 1, 1, 0, 0, None)],
+        [("m", "T4", 1, 1, 1)],
+        events=[(1.0, "m", False)],
+        tasks=[3],
         units={"cpu": "NCU", "mem": "NMU", "gpu": "GPUs"},
-    )  # fmt: skip
+    )
     save_tables(given, tmp_path)
     read = load_tables(tmp_path)
     for name in ("servers", "jobs", "events"):
@@ -114,13 +123,32 @@ def test_the_command_prints_and_writes(tmp_path):
     assert done.exit_code == 0
     assert "4cpu-8mem-0.5gpu" in done.stdout
     assert "pods.csv: 12 read, 12 kept" in done.stdout
-    done = invoke("trace", "workload", path, "--family", "approximation_jobs", "--out", out,
-                  "--json", "--set", "slots=30")  # fmt: skip
+    done = invoke(
+        "trace",
+        "workload",
+        path,
+        "--family",
+        "approximation_jobs",
+        "--out",
+        out,
+        "--json",
+        "--set",
+        "slots=30",
+    )
     told = json.loads(done.stdout)
     assert (told["family"], told["numbers"]["slots"]) == ("approximation_jobs", 30)
     assert pl.read_parquet(out / "workload-lifetimes.parquet").height == told["numbers"]["jobs"]
-    done = invoke("compare", out / "scenario.toml", "--policies", "fair", "--slots", 20, "--seeds",
-                  2, "--json")  # fmt: skip
+    done = invoke(
+        "compare",
+        out / "scenario.toml",
+        "--policies",
+        "fair",
+        "--slots",
+        20,
+        "--seeds",
+        2,
+        "--json",
+    )
     assert json.loads(done.stdout)["scenario"] == "trace-alibaba-gpu-v2023-jobs-v1"
 
 
@@ -136,8 +164,9 @@ def test_compare_and_run_take_a_trace_and_a_family(tmp_path):
         mean = [[p["mean_reward"] for p in done["policies"]] for done in (by_option, by_place)]
         assert mean[0] == mean[1]
         assert by_option["scenario"].startswith("trace-alibaba-gpu-v2023-")
-    ran = invoke("run", "--trace", path, "hauf", "--family", "fluctuating_speeds", "--slots", 4,
-                 "--json")  # fmt: skip
+    ran = invoke(
+        "run", "--trace", path, "hauf", "--family", "fluctuating_speeds", "--slots", 4, "--json"
+    )
     assert json.loads(ran.stdout)["slots"] == 4
 
 
@@ -151,7 +180,7 @@ def test_compare_and_run_take_a_trace_and_a_family(tmp_path):
         (["run", "ogasched-default-v1"], "give a policy"),
         (["run", "--trace", "."], "give a policy"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_meant_is_said(arguments, message):
     with pytest.raises(ScenarioError, match=message):
         invoke(*arguments)

@@ -59,8 +59,17 @@ def test_tables_by_hand(tmp_path):
     assert not OwnCsv.recognise(tmp_path)
     tables = OwnCsv(path).scan()
     assert tables.jobs.columns == [
-        "row", "name", "cpu", "mem", "gpu", "models", "created", "deleted", "tasks", "status"
-    ]  # fmt: skip
+        "row",
+        "name",
+        "cpu",
+        "mem",
+        "gpu",
+        "models",
+        "created",
+        "deleted",
+        "tasks",
+        "status",
+    ]
     assert tables.jobs.rows() == TABLE
     assert tables.servers.rows() == [(2, "x", "", 16, 64, 0), (3, "y", "", 32, 64, 0)]
     assert tables.notes == ("servers have no gpu in the mapping; it is 0",)
@@ -97,28 +106,37 @@ def test_every_kind_of_column(tmp_path):
     tables = OwnCsv(path).scan()
     names = ["name", "cpu", "gpu", "models", "created", "deleted", "job", "started", "user"]
     assert tables.jobs.select(names).rows() == [
-        ("a", 0, 1.5, "T4|V100", 0, 4, "j1", None, "me"), ("b", 0, 0.5, "", 2, 3, "j1", 2.5, "me")
-    ]  # fmt: skip
+        ("a", 0, 1.5, "T4|V100", 0, 4, "j1", None, "me"),
+        ("b", 0, 0.5, "", 2, 3, "j1", 2.5, "me"),
+    ]
     assert tables.servers.rows() == [(2, "x", "T4", 0, 0, 4), (3, "y", "", 0, 0, 0)]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"cores"\nmem', '"core"\nmem', r"jobs.columns.cpu is the column 'core', which jobs.csv "
-         r"does not have; did you mean 'cores'\? It has id, cores, ram_mb"),
-        ('cpu = "cores"\nmem', 'cpus = "cores"\nmem',
-         r"jobs.columns.cpus: there is no such entry; did you mean cpu\? There are name, created"),
+        (
+            '"cores"\nmem',
+            '"core"\nmem',
+            r"jobs.columns.cpu is the column 'core', which jobs.csv "
+            r"does not have; did you mean 'cores'\? It has id, cores, ram_mb",
+        ),
+        (
+            'cpu = "cores"\nmem',
+            'cpus = "cores"\nmem',
+            r"jobs.columns.cpus: there is no such entry; did you mean cpu\? There are name, "
+            r"created",
+        ),
         ("[servers]", "[server]", r"server: there is no such entry; did you mean servers\?"),
         ('file = "data/jobs.csv"', "", r"jobs.file: Field required"),
         ("duration", "deleted = 5\nduration", r"jobs.columns: give deleted or duration, one of"),
         ('duration = "run_s"', "", r"jobs.columns: give deleted or duration, one of the two"),
-        ("gpu = 0", "gpu = { column = \"x\", value = 1 }", r"jobs.columns.gpu: give a column"),
+        ("gpu = 0", 'gpu = { column = "x", value = 1 }', r"jobs.columns.gpu: give a column"),
         ("scale = ", "scales = ", r"jobs.columns.mem.scales: there is no such entry; did you mean"),
         ("scale = 0.0009765625", 'time = "%H", scale = 2.0', "has no scale"),
         ('separator = ";"', 'separator = ";;"', "jobs.separator: a separator is one character"),
         ('separator = ";"', "", r"which jobs.csv does not have\. It has id;cores"),
-        ('trace = "csv"', 'trace = "tsv"', 'a mapping has trace = "csv", not \'tsv\''),
+        ('trace = "csv"', 'trace = "tsv"', "a mapping has trace = \"csv\", not 'tsv'"),
         ("[jobs]", "[jobs", "the mapping cannot be read"),
         ("data/jobs.csv", "data/nobody.csv", "jobs.file is 'data/nobody.csv': there is no such"),
         ('tasks = "nodes"', 'tasks = "id"', "the column 'id' is text in one place"),
@@ -131,7 +149,7 @@ def test_every_kind_of_column(tmp_path):
         ('duration = "run_s"', 'deleted = "run_s"', r"created is written out .* and deleted is a"),
         ("%Y-%m-%d %H:%M:%S", "%S", r"jobs.columns.created: '%S' is no way to write a time"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_mapping_is_named(tmp_path, old, new, message):
     assert old in MAPPING
     with pytest.raises(TraceError, match=message):
@@ -180,16 +198,36 @@ def test_without_servers_there_are_none(tmp_path):
 def test_it_plays_from_python_and_the_command_line(tmp_path):
     path = write(tmp_path)
     assert open_trace(path, slot="10m").instance(seed=0).problem.cluster.devices == ("cpu", "mem")
-    out = CliRunner().invoke(app, [
-        "compare", str(path), "--policies", "drf", "--seeds", "1", "--slots", "20",
-        "--comparators", "none", "--set", "slot=1h", "--out", str(tmp_path / "out"),
-    ])  # fmt: skip
+    out = CliRunner().invoke(
+        app,
+        [
+            "compare",
+            str(path),
+            "--policies",
+            "drf",
+            "--seeds",
+            "1",
+            "--slots",
+            "20",
+            "--comparators",
+            "none",
+            "--set",
+            "slot=1h",
+            "--out",
+            str(tmp_path / "out"),
+        ],
+    )
     assert out.exit_code == 0, out.output
     assert (tmp_path / "out").is_dir()
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**5), st.integers(0, 10**6)),
-                min_size=1, max_size=12))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**6), st.integers(0, 10**5), st.integers(0, 10**6)),
+        min_size=1,
+        max_size=12,
+    )
+)
 def test_numbers_read_back(tmp_path_factory, rows):
     lines = [f"j{i},{milli / 1000:.3f},{at},{length}" for i, (milli, at, length) in enumerate(rows)]
     folder = tmp_path_factory.mktemp("own")

@@ -27,22 +27,33 @@ def attempt(start, end, **servers):
 
 
 def job(jobid, submitted, *attempts, status="Pass"):
-    return {"status": status, "vc": "v", "jobid": jobid, "attempts": list(attempts),
-            "submitted_time": submitted, "user": "u"}  # fmt: skip
+    return {
+        "status": status,
+        "vc": "v",
+        "jobid": jobid,
+        "attempts": list(attempts),
+        "submitted_time": submitted,
+        "user": "u",
+    }
 
 
 JOBS = [
     job("one", at("01:00:00"), attempt(at("01:00:30"), at("01:02:00"), m1=2)),
     # restarted: what it holds is what its first attempt held, until the last one ends
-    job("again", at("01:01:00"), attempt(at("01:01:10"), at("01:02:00"), m2=8),
-        attempt(at("01:03:00"), at("01:10:00"), m3=4), status="Failed"),
+    job(
+        "again",
+        at("01:01:00"),
+        attempt(at("01:01:10"), at("01:02:00"), m2=8),
+        attempt(at("01:03:00"), at("01:10:00"), m3=4),
+        status="Failed",
+    ),
     job("uneven", at("01:02:00"), attempt(at("01:02:00"), at("01:04:00"), m1=2, m2=8, m3=8)),
     job("running", at("01:03:00"), attempt(at("01:05:00"), "None", m2=1)),
     job("never", at("01:04:00"), status="Killed"),
     job("no detail", at("01:04:00"), attempt(at("01:04:10"), at("01:04:20"))),
     job("no start", at("01:04:00"), attempt(None, at("01:30:00"), m3=1), status="Killed"),
     job("no submission", "None", attempt(at("01:04:10"), at("01:04:20"), m1=1)),
-]  # fmt: skip
+]
 # row, name, gpu, tasks, created, started, deleted; the last time of the log is 01:30:00
 TABLE = [
     (1, "one", 2, 1, 0, 30, 120),
@@ -70,8 +81,10 @@ def test_tables_by_hand(tmp_path):
     assert set(tables.jobs["models"]) == {""}
     assert tables.jobs.select("cpu", "mem").sum().row(0) == (0, 0)
     assert tables.servers.rows() == [
-        (2, "m1", "12GB", 0, 0, 2), (3, "m2", "24GB", 0, 0, 8), (4, "m3", "24GB", 0, 0, 8)
-    ]  # fmt: skip
+        (2, "m1", "12GB", 0, 0, 2),
+        (3, "m2", "24GB", 0, 0, 8),
+        (4, "m3", "24GB", 0, 0, 8),
+    ]
     machines, log = tables.stages
     assert (machines.read, machines.kept, dict(machines.dropped)) == (3, 3, {})
     assert (log.read, log.kept) == (8, 5)
@@ -136,9 +149,12 @@ BAD = {
     "end_time is not a time": job("x", at("01:00:00"), attempt(at("01:00:00"), "?", m1=1)),
     "ends before it starts": job("x", at("01:00:00"), attempt(at("01:09:00"), at("01:08:00"))),
     "before submitted_time": job("x", at("01:09:00"), attempt(at("01:08:00"), at("01:10:00"))),
-    "detail is not a list": {**JOBS[0], "jobid": "x", "attempts": [
-        {"start_time": None, "end_time": None, "detail": [{"ip": "m1"}]}]},
-}  # fmt: skip
+    "detail is not a list": {
+        **JOBS[0],
+        "jobid": "x",
+        "attempts": [{"start_time": None, "end_time": None, "detail": [{"ip": "m1"}]}],
+    },
+}
 
 
 @pytest.mark.parametrize("reason", BAD)
@@ -205,10 +221,29 @@ def texts():
 
 
 JUNK = st.recursive(
-    texts(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["jobid", "status", "attempts", "detail", "ip", "gpus", "submitted_time",
-                         "start_time", "end_time"]), inner, max_size=6), max_leaves=12,
-)  # fmt: skip
+    texts(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "jobid",
+                    "status",
+                    "attempts",
+                    "detail",
+                    "ip",
+                    "gpus",
+                    "submitted_time",
+                    "start_time",
+                    "end_time",
+                ]
+            ),
+            inner,
+            max_size=6,
+        )
+    ),
+    max_leaves=12,
+)
 
 
 @given(st.lists(JUNK, max_size=4))

@@ -32,10 +32,13 @@ def rows(file):
 def slowly_grouped(pods, largest, job_types):
     """Job type of every pod, by the words of the grouping module, with dicts and loops."""
     requests = [
-        (int(p["cpu_milli"]) / 1000, int(p["memory_mib"]) / 1024,
-         int(p["num_gpu"]) * int(p["gpu_milli"]) / 1000)
+        (
+            int(p["cpu_milli"]) / 1000,
+            int(p["memory_mib"]) / 1024,
+            int(p["num_gpu"]) * int(p["gpu_milli"]) / 1000,
+        )
         for p in pods
-    ]  # fmt: skip
+    ]
     count = Counter(requests)
     ranked = sorted(count, key=lambda r: (-count[r], r[2] > 0, r))
     founders = [next(r for r in ranked if (r[2] > 0) == gpus) for gpus in (False, True)]
@@ -94,10 +97,12 @@ def test_arrivals_and_job_types_match_a_slow_count(folder):
     assert indicator.counts.sum() == len(counted)
     assert indicator.counts.max() == 1
     channels = sum(
-        int(n["cpu_milli"]) >= 1000 * cpu and int(n["memory_mib"]) >= 1024 * mem
+        int(n["cpu_milli"]) >= 1000 * cpu
+        and int(n["memory_mib"]) >= 1024 * mem
         and int(n["gpu"]) >= gpu
-        for n in nodes for cpu, mem, gpu in founders
-    )  # fmt: skip
+        for n in nodes
+        for cpu, mem, gpu in founders
+    )
     assert indicator.mask.sum() == channels
 
 

@@ -23,8 +23,9 @@ COLUMNS = (
     Column("share", least=-1.0, most=1e6, empty=True),
     Column("note", number=False, empty=True),
 )
-CHECK = Check("share is more than count", ("share", "count"),
-              lambda: value("share") > value("count"))  # fmt: skip
+CHECK = Check(
+    "share is more than count", ("share", "count"), lambda: value("share") > value("count")
+)
 
 
 def check(values):
@@ -32,15 +33,52 @@ def check(values):
 
 
 CELLS = [
-    "", " ", "a", "b7", "A", "0", "1", "-1", "+5", "-0", "2.0", "1.5", ".5", "1.", "1e3", "1e400",
-    "nan", "inf", "9007199254740993", "9223372036854775807", "9223372036854775808", "0x1", "1_0",
-    "1 ", " 1", "\t1", "null", "NA", "é", "\xa01", "\x00", "\ufffd", '"a"', '"a""b"', '"', 'a"b',
-    '"1,2"', "true", "٣",
-]  # fmt: skip
+    "",
+    " ",
+    "a",
+    "b7",
+    "A",
+    "0",
+    "1",
+    "-1",
+    "+5",
+    "-0",
+    "2.0",
+    "1.5",
+    ".5",
+    "1.",
+    "1e3",
+    "1e400",
+    "nan",
+    "inf",
+    "9007199254740993",
+    "9223372036854775807",
+    "9223372036854775808",
+    "0x1",
+    "1_0",
+    "1 ",
+    " 1",
+    "\t1",
+    "null",
+    "NA",
+    "é",
+    "\xa01",
+    "\x00",
+    "\ufffd",
+    '"a"',
+    '"a""b"',
+    '"',
+    'a"b',
+    '"1,2"',
+    "true",
+    "٣",
+]
 GOOD = st.tuples(
-    st.sampled_from(["a", "b1", "c22"]), st.sampled_from(["0", "1", "2.0", "9223372036854775807"]),
-    st.sampled_from(["", "0.5", "-1", "0"]), st.sampled_from(["", "x", "é", "x y"]),
-)  # fmt: skip
+    st.sampled_from(["a", "b1", "c22"]),
+    st.sampled_from(["0", "1", "2.0", "9223372036854775807"]),
+    st.sampled_from(["", "0.5", "-1", "0"]),
+    st.sampled_from(["", "x", "é", "x y"]),
+)
 BAD = st.lists(st.sampled_from(CELLS), max_size=6)
 ROWS = st.lists(st.one_of(GOOD, GOOD, GOOD, BAD), max_size=25)
 
@@ -51,21 +89,30 @@ def read(file, schema, size, exact=False):
     return pl.concat(frames, how="vertical_relaxed"), reading.dropped, reading.read
 
 
-@settings(
-    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    rows=ROWS, separator=st.sampled_from([",", "|", "\t", " ", ";"]), header=st.booleans(),
-    unique=st.booleans(), few=st.sampled_from([1, 60, 1 << 16]),
-    size=st.sampled_from([30, 100, 1 << 20]), pack=st.booleans(), exact=st.booleans(),
-)  # fmt: skip
+    rows=ROWS,
+    separator=st.sampled_from([",", "|", "\t", " ", ";"]),
+    header=st.booleans(),
+    unique=st.booleans(),
+    few=st.sampled_from([1, 60, 1 << 16]),
+    size=st.sampled_from([30, 100, 1 << 20]),
+    pack=st.booleans(),
+    exact=st.booleans(),
+)
 @example([("a", "1", "0.5", "x"), ("b", "1", "0.5")], ",", False, False, 1, 100, False, False)
 @example([("a", "2", "1", "x"), ["a"] * 6, ["b"] * 2], ",", False, False, 1, 1000, False, True)
 def test_both_ways_and_a_plain_reader_agree(
     tmp_path, rows, separator, header, unique, few, size, pack, exact
 ):
-    schema = Schema("list", COLUMNS, header=header, unique="name" if unique else "",
-                    checks=(CHECK,), separator=separator)  # fmt: skip
+    schema = Schema(
+        "list",
+        COLUMNS,
+        header=header,
+        unique="name" if unique else "",
+        checks=(CHECK,),
+        separator=separator,
+    )
     first = [c.name for c in COLUMNS] if header else ["z", "1", "0", ""]
     text = "\n".join(separator.join(row) for row in [first, ["z9", "1", "0", "x"], *rows])
     data = gzip.compress(text.encode()) if pack else text.encode()
@@ -100,23 +147,32 @@ def texts(text, separator, results):
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 2**63) | st.floats(-2, 2) | st.sampled_from(CELLS),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner,
-                                                                max_size=2), max_leaves=4,
-)  # fmt: skip
-OBJECTS = st.fixed_dictionaries({}, optional={
-    "name": st.sampled_from(["a", "b2"]) | JSON_VALUES, "count": st.integers(0, 9) | JSON_VALUES,
-    "share": JSON_VALUES, "size": JSON_VALUES | st.fixed_dictionaries({"cpus": st.floats(0, 1)}),
-})  # fmt: skip
-
-
-@settings(
-    max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+    ),
+    max_leaves=4,
 )
+OBJECTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.sampled_from(["a", "b2"]) | JSON_VALUES,
+        "count": st.integers(0, 9) | JSON_VALUES,
+        "share": JSON_VALUES,
+        "size": JSON_VALUES | st.fixed_dictionaries({"cpus": st.floats(0, 1)}),
+    },
+)
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    lines=st.lists(OBJECTS.map(json.dumps) | JSON_VALUES.map(json.dumps)
-                   | st.sampled_from(["", "{", "[1]", "nul"]), max_size=9),
+    lines=st.lists(
+        OBJECTS.map(json.dumps)
+        | JSON_VALUES.map(json.dumps)
+        | st.sampled_from(["", "{", "[1]", "nul"]),
+        max_size=9,
+    ),
     size=st.sampled_from([50, 1 << 20]),
-)  # fmt: skip
+)
 def test_json_lines_agree_with_a_plain_reader(tmp_path, lines, size):
     columns = (*COLUMNS[:3], Column("size.cpus", empty=True))
     schema = Schema("list", columns, header=False, json=True)
@@ -146,7 +202,6 @@ def test_a_bad_row_does_not_make_its_whole_block_slow(tmp_path, monkeypatch):
     file.write_text("\n".join(lines))
     slow = []
     plainly = parsing.Rows._slow
-
 
     def counted(rows, data):
         slow.append(len(data))

@@ -27,21 +27,56 @@ def row(job, state, submit, start, end, req="", alloc="", nodes="1", hosts="n1",
 
 
 ROWS = [
-    row("100", "COMPLETED", "10:00:00", "10:00:30", "10:02:00",
+    row(
+        "100",
+        "COMPLETED",
+        "10:00:00",
+        "10:00:30",
+        "10:02:00",
         "billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2",
-        "billing=48,cpu=48,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=2", "2", "n[1-2]"),
+        "billing=48,cpu=48,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=2",
+        "2",
+        "n[1-2]",
+    ),
     row("100.batch", "COMPLETED", "10:00:30", "10:00:30", "10:02:00", alloc="cpu=24,node=1"),
     row("100.0", "COMPLETED", "10:00:30", "10:00:31", "10:02:00", alloc="cpu=24,node=1"),
-    row("101_7", "CANCELLED by 1000", "10:01:00", "10:01:00", "10:05:00", "cpu=1,mem=512M,node=1",
-        "cpu=2,mem=512M,node=1"),
+    row(
+        "101_7",
+        "CANCELLED by 1000",
+        "10:01:00",
+        "10:01:00",
+        "10:05:00",
+        "cpu=1,mem=512M,node=1",
+        "cpu=2,mem=512M,node=1",
+    ),
     row("102+1", "TIMEOUT", "10:02:00", "10:03:00", "10:04:00", "cpu=4,gres/gpu=1,mem=1T,node=1"),
-    row("103", "CANCELLED", "10:03:00", "None", "10:06:00", "cpu=3,mem=3000M,node=3", "", "3",
-        "None assigned"),
+    row(
+        "103",
+        "CANCELLED",
+        "10:03:00",
+        "None",
+        "10:06:00",
+        "cpu=3,mem=3000M,node=3",
+        "",
+        "3",
+        "None assigned",
+    ),
     row("104", "RUNNING", "10:04:00", "10:10:00", "Unknown", "cpu=1,mem=1G,node=1"),
     row("105_[2-9%4]", "PENDING", "10:05:00", "Unknown", "Unknown", "cpu=1,mem=1G,node=1"),
-]  # fmt: skip
-COLUMNS = ["row", "name", "cpu", "mem", "gpu", "models", "tasks", "created", "started", "deleted",
-           "status"]  # fmt: skip
+]
+COLUMNS = [
+    "row",
+    "name",
+    "cpu",
+    "mem",
+    "gpu",
+    "models",
+    "tasks",
+    "created",
+    "started",
+    "deleted",
+    "status",
+]
 TABLE = [
     (2, "100", 4, 32, 2, "a100", 2, 0, 30, 120, "COMPLETED"),
     (5, "101_7", 1, 0.5, 0, "", 1, 60, 60, 300, "CANCELLED"),
@@ -73,9 +108,7 @@ def test_tables_by_hand(tmp_path):
     stages = {stage.name: stage for stage in tables.stages}
     assert dict(stages["nodes.txt"].dropped) == {"the node has GPUs of several models": (1, 3)}
     assert (stages["jobs.txt"].read, stages["jobs.txt"].kept) == (8, 8)
-    assert dict(stages["allocations"].dropped) == {
-        "a step, whose job has a row of its own": (2, 3)
-    }
+    assert dict(stages["allocations"].dropped) == {"a step, whose job has a row of its own": (2, 3)}
     ((why, found),) = stages["jobs"].dropped.items()
     assert "array that has not started" in why
     assert found == (1, 9)
@@ -134,44 +167,62 @@ def test_old_versions_without_tres_for_memory_and_with_elapsed(tmp_path):
     ]
     tables = SlurmSacct(write(tmp_path, rows, header)).scan()
     assert tables.jobs.select("name", "cpu", "mem", "tasks", "deleted").rows() == [
-        ("1", 4, 4 * 4000 / 1024, 2, 86410), ("2", 2, 16, 4, 90), ("3", 8, 16, 1, 0)
-    ]  # fmt: skip
+        ("1", 4, 4 * 4000 / 1024, 2, 86410),
+        ("2", 2, 16, 4, 90),
+        ("3", 8, 16, 1, 0),
+    ]
     assert dict(tables.stages[-1].dropped) == {"the number of nodes is not known": (1, 5)}
 
 
 JSON_OLD = {
-    "job_id": 100, "array": {"job_id": 0, "task_id": None, "task": None},
-    "het": {"job_id": 0, "job_offset": None}, "user": "ann", "allocation_nodes": 2,
-    "nodes": "n[1-2]", "state": {"current": "COMPLETED", "reason": "None"},
+    "job_id": 100,
+    "array": {"job_id": 0, "task_id": None, "task": None},
+    "het": {"job_id": 0, "job_offset": None},
+    "user": "ann",
+    "allocation_nodes": 2,
+    "nodes": "n[1-2]",
+    "state": {"current": "COMPLETED", "reason": "None"},
     "required": {"CPUs": 8, "memory": 8192},
     "time": {"submission": 1000, "eligible": 1000, "start": 1030, "end": 1120, "limit": 60},
     "steps": [{}, {}],
-    "tres": {"requested": [
-        {"type": "cpu", "name": None, "id": 1, "count": 8},
-        {"type": "mem", "name": None, "id": 2, "count": 65536},
-        {"type": "node", "name": None, "id": 4, "count": 2},
-        {"type": "gres", "name": "gpu", "id": 1001, "count": 4},
-        {"type": "gres", "name": "gpu:a100", "id": 1002, "count": 4}],
-        "allocated": [{"type": "energy", "name": None, "id": 3, "count": None}]},
-}  # fmt: skip
+    "tres": {
+        "requested": [
+            {"type": "cpu", "name": None, "id": 1, "count": 8},
+            {"type": "mem", "name": None, "id": 2, "count": 65536},
+            {"type": "node", "name": None, "id": 4, "count": 2},
+            {"type": "gres", "name": "gpu", "id": 1001, "count": 4},
+            {"type": "gres", "name": "gpu:a100", "id": 1002, "count": 4},
+        ],
+        "allocated": [{"type": "energy", "name": None, "id": 3, "count": None}],
+    },
+}
 NO = {"set": False, "infinite": False, "number": 0}
 JSON_NEW = {
-    **JSON_OLD, "job_id": 205, "state": {"current": ["CANCELLED"], "reason": "None"},
+    **JSON_OLD,
+    "job_id": 205,
+    "state": {"current": ["CANCELLED"], "reason": "None"},
     "array": {"job_id": 200, "task_id": {"set": True, "infinite": False, "number": 5}, "task": ""},
     "het": {"job_id": 0, "job_offset": NO},
     "time": {"submission": 1060, "start": 0, "end": 1300, "limit": {**NO, "infinite": True}},
-    "required": {"CPUs": 1, "memory_per_cpu": NO}, "allocation_nodes": 0, "steps": [],
-    "tres": {"requested": [{"type": "cpu", "name": "", "id": 1, "count": 1},
-                           {"type": "mem", "name": "", "id": 2, "count": 512},
-                           {"type": "node", "name": "", "id": 4, "count": 1}], "allocated": []},
-}  # fmt: skip
+    "required": {"CPUs": 1, "memory_per_cpu": NO},
+    "allocation_nodes": 0,
+    "steps": [],
+    "tres": {
+        "requested": [
+            {"type": "cpu", "name": "", "id": 1, "count": 1},
+            {"type": "mem", "name": "", "id": 2, "count": 512},
+            {"type": "node", "name": "", "id": 4, "count": 1},
+        ],
+        "allocated": [],
+    },
+}
 JSON_HET = {
-    **JSON_OLD, "job_id": 301, "time": {"submission": 1120, "start": 1180, "end": 0},
+    **JSON_OLD,
+    "job_id": 301,
+    "time": {"submission": 1120, "start": 1180, "end": 0},
     "het": {"job_id": 300, "job_offset": {"set": True, "infinite": False, "number": 1}},
-}  # fmt: skip
-JSON_PENDING = {
-    **JSON_NEW, "job_id": 400, "array": {"job_id": 400, "task_id": NO, "task": "2-9%4"},
-}  # fmt: skip
+}
+JSON_PENDING = {**JSON_NEW, "job_id": 400, "array": {"job_id": 400, "task_id": NO, "task": "2-9%4"}}
 
 
 def test_json_of_old_and_new_versions(tmp_path):
@@ -260,8 +311,9 @@ def test_nodes_from_elsewhere_and_in_either_form(tmp_path):
         open_trace(tmp_path)
     servers = SlurmSacct(tmp_path, nodes=nodes).scan().servers
     assert [line[1:] for line in servers.rows()] == [
-        ("n1", "a100", 64, 256, 4), ("n2", "", 32, 128, 0)
-    ]  # fmt: skip
+        ("n1", "a100", 64, 256, 4),
+        ("n2", "", 32, 128, 0),
+    ]
     nodes.write_text("NodeName=n1 CPUTot=many RealMemory=1\nNodeName=n8 CPUTot=2 RealMemory=1024\n")
     tables = SlurmSacct(tmp_path, nodes=nodes).scan()
     assert dict(tables.stages[0].dropped) == {"CPUTot or RealMemory is not a number": (1, 1)}
@@ -319,8 +371,9 @@ def test_expanding_undoes_folding(parts):
     assert expand_nodes(text) == names
 
 
-@pytest.mark.parametrize("text", ["n[1", "n1]", "n[]", "n[3-1]", "n[a]", "n[1-99999999]", "n[[1]]",
-                                  "[1-9999][1-9999]"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text", ["n[1", "n1]", "n[]", "n[3-1]", "n[a]", "n[1-99999999]", "n[[1]]", "[1-9999][1-9999]"]
+)
 def test_node_lists_that_make_no_sense(text):
     with pytest.raises(ValueError, match=r"brackets|no list|backwards|more than"):
         expand_nodes(text)
@@ -336,11 +389,22 @@ def test_a_duration_reads_back(total):
 AMOUNTS = st.integers(0, 10**6)
 
 
-@given(st.permutations(["cpu", "mem", "node", "gres/gpu", "gres/gpu:h100", "billing"]), AMOUNTS,
-       st.integers(1, 64), AMOUNTS, st.sampled_from("MGT"))  # fmt: skip
+@given(
+    st.permutations(["cpu", "mem", "node", "gres/gpu", "gres/gpu:h100", "billing"]),
+    AMOUNTS,
+    st.integers(1, 64),
+    AMOUNTS,
+    st.sampled_from("MGT"),
+)
 def test_a_request_is_in_any_order_and_adds_up(order, cores, nodes, memory, unit):
-    held = {"cpu": f"{cores}", "mem": f"{memory}{unit}", "node": f"{nodes}", "gres/gpu": "3",
-            "gres/gpu:h100": "3", "billing": "1"}  # fmt: skip
+    held = {
+        "cpu": f"{cores}",
+        "mem": f"{memory}{unit}",
+        "node": f"{nodes}",
+        "gres/gpu": "3",
+        "gres/gpu:h100": "3",
+        "billing": "1",
+    }
     text = ",".join(f"{name}={held[name]}" for name in order)
     assert tres(text) == held
     found = request(text)

@@ -16,11 +16,19 @@ from . import test_alibaba_gpu_v2020 as v2020
 from .made import tables
 
 # One type without GPUs, one with a GPU of any model, one with two of P100.
-JOBS = [("a", 4, 8, 0, 0, 30), ("b", 4, 8, 0, 30, 60), ("c", 2, 8, 1, 70, 400),
-        ("d", 2, 8, 2, 130, 190)]  # fmt: skip
+JOBS = [
+    ("a", 4, 8, 0, 0, 30),
+    ("b", 4, 8, 0, 30, 60),
+    ("c", 2, 8, 1, 70, 400),
+    ("d", 2, 8, 2, 130, 190),
+]
 MODELS = ["", "", "", "P100"]
-SERVERS = [("m1", "P100", 32, 64, 4), ("m2", "V100M32", 32, 64, 4), ("m3", "G2", 32, 64, 4),
-           ("m4", "", 32, 64, 0)]  # fmt: skip
+SERVERS = [
+    ("m1", "P100", 32, 64, 4),
+    ("m2", "V100M32", 32, 64, 4),
+    ("m3", "G2", 32, 64, 4),
+    ("m4", "", 32, 64, 0),
+]
 KNOBS = {"slot": "1m", "skip": 0, "keep": 1, "density": 1}
 
 
@@ -60,8 +68,10 @@ def test_drawn_speeds_on_what_fits():
     pairs = set(zip(p.channels.job_type.tolist(), p.channels.server.tolist()))
     assert pairs == {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (2, 0)}
     assert p.cluster.devices == ("cpu", "mem", "gpu:G2", "gpu:P100", "gpu:V100M32")
-    e = {pair: n for n, pair in enumerate(zip(p.channels.job_type.tolist(),
-                                             p.channels.server.tolist()))}  # fmt: skip
+    e = {
+        pair: n
+        for n, pair in enumerate(zip(p.channels.job_type.tolist(), p.channels.server.tolist()))
+    }
     # Shares of the largest server: 32 cores, 64 GiB, 4 GPUs.
     assert p.requests[e[0, 0]].tolist() == [4 / 32, 8 / 64, 0, 0, 0]
     assert p.requests[e[1, 1]].tolist() == [2 / 32, 8 / 64, 0, 0, 1 / 4]
@@ -84,8 +94,10 @@ def test_throughputs_by_model_and_number_of_gpus(tmp_path):
     s = scenario(given, speeds=path)
     instance = s.instance(4)
     p, mean = instance.problem, instance.speeds.mean
-    told = {(int(l), int(r)): mean[e]
-            for e, (l, r) in enumerate(zip(p.channels.job_type, p.channels.server))}  # fmt: skip
+    told = {
+        (int(l), int(r)): mean[e]
+        for e, (l, r) in enumerate(zip(p.channels.job_type, p.channels.server))
+    }
     assert (told[1, 0], told[1, 1], told[2, 0]) == (0.25, 1.0, 1.0)
     assert 0.1 <= told[1, 2] <= 1.0  # G2 is not measured
     assert noted(s, "mean speeds of 3 of the 8 are measured throughputs")
@@ -93,7 +105,14 @@ def test_throughputs_by_model_and_number_of_gpus(tmp_path):
     assert s.fidelity().digests.keys() == {"jobs.csv", "simulation_throughputs.json"}
     fewer = scenario(given, speeds=path, unmeasured="drop").instance(4).problem
     assert sorted(zip(fewer.channels.job_type.tolist(), fewer.channels.server.tolist())) == [
-        (0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (2, 0)]  # fmt: skip
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (0, 3),
+        (1, 0),
+        (1, 1),
+        (2, 0),
+    ]
 
 
 def test_a_job_has_no_channel_where_it_does_not_run(tmp_path):
@@ -106,14 +125,18 @@ def test_a_job_has_no_channel_where_it_does_not_run(tmp_path):
 
 
 def test_of_several_numbers_of_gpus_the_nearest_is_taken(tmp_path):
-    path = gavel(tmp_path, k80={"x1": 1, "x8": 1}, p100={"x1": 1, "x8": 5},
-                 v100={"x1": 10, "x8": 10})  # fmt: skip
+    path = gavel(
+        tmp_path, k80={"x1": 1, "x8": 1}, p100={"x1": 1, "x8": 5}, v100={"x1": 10, "x8": 10}
+    )
     jobs = [("a", 1, 1, 0.5, 0, 9), ("b", 1, 1, 6, 0, 9)]
     big = [("m1", "P100", 32, 64, 8), ("m2", "V100", 32, 64, 8)]
     instance = scenario(tables(jobs, big), speeds=path).instance(0)
     names, channels = instance.problem.job_types, instance.problem.channels
-    on_p100 = {names[l]: instance.speeds.mean[e]
-               for e, (l, r) in enumerate(zip(channels.job_type, channels.server)) if r == 0}
+    on_p100 = {
+        names[l]: instance.speeds.mean[e]
+        for e, (l, r) in enumerate(zip(channels.job_type, channels.server))
+        if r == 0
+    }
     assert on_p100 == {"1cpu-1mem-0.5gpu": 0.1, "1cpu-1mem-6gpu": 0.5}
 
 
@@ -121,8 +144,11 @@ def test_a_whole_v2020_folder_uses_the_recorded_times_that_it_holds(tmp_path):
     v2020.write(tmp_path)
     mini_batch(tmp_path / "mini-batch-time")
     s = open_trace(tmp_path, family="fluctuating_speeds", slot="1m", skip=0, density=1)
-    assert noted(s, "recorded iteration times of 4 workers of 2 jobs; which worker a channel has "
-                    "is drawn, and which job a job type")  # fmt: skip
+    assert noted(
+        s,
+        "recorded iteration times of 4 workers of 2 jobs; which worker a channel has "
+        "is drawn, and which job a job type",
+    )
     instance = s.instance(1)
     p = instance.problem
     records = {(0.5, 0.25), (1.0,), (0.8,)}  # job 1: 250 is fastest; job 2: 800
@@ -180,8 +206,11 @@ def test_descriptions_have_digests_and_no_paths(tmp_path):
 def test_real_throughputs_on_a_real_trace(traces):
     if not (traces / "gavel-throughputs").is_dir():
         pytest.skip("gavel-throughputs is not among the traces here")
-    s = open_trace(traces / "alibaba-gpu-v2023", family="fluctuating_speeds",
-                   speeds=str(traces / "gavel-throughputs"))  # fmt: skip
+    s = open_trace(
+        traces / "alibaba-gpu-v2023",
+        family="fluctuating_speeds",
+        speeds=str(traces / "gavel-throughputs"),
+    )
     assert s.demand.fits.shape == (10, 40)
     earned = {}
     for policy in ("esdp", "random-channels"):

@@ -37,8 +37,11 @@ BAD_ROWS = [
     (pod("c", gpus=1, milli=1001), "gpu_milli is larger than 1000", "'1001'"),
     (pod("c", created="1e13", deleted="1e13"), "creation_time is larger than 1e+12", "'1e13'"),
     (pod("c", deleted=""), "deletion_time is empty", "deletion_time = ''"),
-    (pod("c", created=61, deleted=60), "deletion_time is before creation_time",
-     "creation_time = '61', deletion_time = '60'"),
+    (
+        pod("c", created=61, deleted=60),
+        "deletion_time is before creation_time",
+        "creation_time = '61', deletion_time = '60'",
+    ),
     (pod("c", gpus=1), "num_gpu is positive and gpu_milli is 0", "num_gpu = '1'"),
     (pod("c", milli=5), "gpu_milli is positive and num_gpu is 0", "gpu_milli = '5'"),
     (pod("c", cpu=0, mem=0), "the pod requests no devices at all", "cpu_milli = '0'"),
@@ -49,7 +52,7 @@ BAD_ROWS = [
     ("", "the line is empty", "1 fields"),
     ('"c' + pod(""), "quotes do not match", "see the line"),
     (pod("c\x00d", cpu="\x00"), "cpu_milli is not a number", "cpu_milli"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("row", "reason", "held"), BAD_ROWS)
@@ -96,12 +99,18 @@ def test_no_usable_row_is_an_error_that_says_why(tmp_path):
         (b"\xef\xbb\xbf\r\n\r\n", None, "the file is empty"),
         (NODE_HEADER.encode(), None, "a header and no rows"),
         (NODE_HEADER.encode() + b"\r\n\r\n", None, "a header and no rows"),
-        (b"sn,cpu_mili,memory_mib,gpu,model\na,1,1,0,\n", 1,
-         "needs column 'cpu_milli' (did you mean 'cpu_mili'?)"),
+        (
+            b"sn,cpu_mili,memory_mib,gpu,model\na,1,1,0,\n",
+            1,
+            "needs column 'cpu_milli' (did you mean 'cpu_mili'?)",
+        ),
         (b"SN,CPU Milli,memory_mib,gpu,model\na,1,1,0,\n", 1, "did you mean 'CPU Milli'?"),
         (b"sn,cpu_milli\na,1\n", 1, "needs columns 'memory_mib', 'gpu', 'model'"),
-        (b"sn,cpu_milli,cpu_milli,memory_mib,gpu,model\na,1,1,1,0,\n", 1,
-         "names column 'cpu_milli' twice"),
+        (
+            b"sn,cpu_milli,cpu_milli,memory_mib,gpu,model\na,1,1,1,0,\n",
+            1,
+            "names column 'cpu_milli' twice",
+        ),
         (POD_HEADER.encode() + b"\n", 1, "looks like the alibaba-gpu-v2023 pod list, not the"),
         (b"name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1,1,0,0\n", 1, "pod list without times"),
         (b"sn;cpu_milli;memory_mib;gpu;model\na;1;1;0;\n", 1, "separated by semicolons"),
@@ -110,7 +119,7 @@ def test_no_usable_row_is_an_error_that_says_why(tmp_path):
         ("sn,cpu\n".encode("utf-16"), None, "UTF-16"),
         (b"\x1f\x8bnot gzip", None, "gzip file is damaged"),
     ],
-)  # fmt: skip
+)
 def test_a_file_of_another_kind_is_named_for_what_it_is(tmp_path, content, row, message):
     file = tmp_path / "nodes.csv"
     file.write_bytes(content)
@@ -198,10 +207,31 @@ def test_a_file_without_a_header(tmp_path):
 
 
 CELL = st.one_of(
-    st.sampled_from(["", "0", "1", "1000", "-1", "NaN", "1e9", "1e300", "A", "A|B", "|", '"', " ",
-                     "é", "\x00", "0x10", "1_0", "1,5", "٣"]),
+    st.sampled_from(
+        [
+            "",
+            "0",
+            "1",
+            "1000",
+            "-1",
+            "NaN",
+            "1e9",
+            "1e300",
+            "A",
+            "A|B",
+            "|",
+            '"',
+            " ",
+            "é",
+            "\x00",
+            "0x10",
+            "1_0",
+            "1,5",
+            "٣",
+        ]
+    ),
     st.text(max_size=5),
-)  # fmt: skip
+)
 ROW = st.one_of(
     st.lists(CELL, max_size=13).map(",".join),
     st.builds(pod, name=CELL, cpu=CELL, gpus=CELL, milli=CELL, spec=CELL, created=CELL),
@@ -209,9 +239,7 @@ ROW = st.one_of(
 )
 
 
-@settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(ROW, max_size=8), cut=st.integers(0, 400), packed=st.booleans())
 def test_hostile_files_raise_trace_error_or_are_accounted_for(tmp_path, rows, cut, packed):
     write(tmp_path, [])
@@ -228,9 +256,7 @@ def test_hostile_files_raise_trace_error_or_are_accounted_for(tmp_path, rows, cu
     scenario.instance(0)
 
 
-@settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200))
 def test_arbitrary_bytes_raise_trace_error(tmp_path, content):
     (tmp_path / "x.csv").write_bytes(content)

@@ -80,9 +80,11 @@ def test_nearly_every_request_fits_on_a_machine_of_the_trace(name: str) -> None:
     knobs = {"days": 1.0, "jobs_per_day": 3000.0, "servers": calibration(name).size}
     tables = twin(name, 2, **knobs)
     fit = fits_somewhere(
-        tables.jobs.select("cpu", "mem", "gpu").to_numpy(), tables.jobs["models"].to_list(),
-        tables.servers.select("cpu", "mem", "gpu").to_numpy(), tables.servers["model"].to_list(),
-    )  # fmt: skip
+        tables.jobs.select("cpu", "mem", "gpu").to_numpy(),
+        tables.jobs["models"].to_list(),
+        tables.servers.select("cpu", "mem", "gpu").to_numpy(),
+        tables.servers["model"].to_list(),
+    )
     assert fit.mean() > 0.999
 
 
@@ -122,8 +124,9 @@ def test_constrained_pods_ask_for_a_model_that_holds_them() -> None:
     fit = fits_somewhere(
         jobs.select(cpu=pl.lit(0.0), mem=pl.lit(0.0), gpu="gpu").to_numpy(),
         jobs["models"].to_list(),
-        tables.servers.select("cpu", "mem", "gpu").to_numpy(), tables.servers["model"].to_list(),
-    )  # fmt: skip
+        tables.servers.select("cpu", "mem", "gpu").to_numpy(),
+        tables.servers["model"].to_list(),
+    )
     assert fit.all()
 
 
@@ -296,8 +299,14 @@ def test_google_machines_are_the_published_ones() -> None:
     servers = twin("google-2011", days=0.1).servers
     assert len(servers) == 12_583
     counts = Counter(servers.select("cpu", "mem").rows())
-    shares = {(0.5, 0.5): 53.5, (0.5, 0.25): 30.7, (0.5, 0.75): 7.95, (1.0, 1.0): 6.32,
-              (0.25, 0.25): 1.0, (0.5, 0.12): 0.41}  # fmt: skip
+    shares = {
+        (0.5, 0.5): 53.5,
+        (0.5, 0.25): 30.7,
+        (0.5, 0.75): 7.95,
+        (1.0, 1.0): 6.32,
+        (0.25, 0.25): 1.0,
+        (0.5, 0.12): 0.41,
+    }
     for shape, share in shares.items():
         assert 100 * counts[shape] / len(servers) == pytest.approx(share, abs=0.06)
 
@@ -311,8 +320,11 @@ def real_tables() -> dict[str, Tables]:
 
 
 def real(name: str, traces: Path, cache: dict[str, Tables]) -> Tables:
-    readers = {"alibaba-gpu-v2023": AlibabaGpuV2023, "alibaba-v2018": AlibabaV2018,
-               "google-2011": Google2011}  # fmt: skip
+    readers = {
+        "alibaba-gpu-v2023": AlibabaGpuV2023,
+        "alibaba-v2018": AlibabaV2018,
+        "google-2011": Google2011,
+    }
     if name not in cache:
         cache[name] = readers[name](traces / name).scan()
     return cache[name]

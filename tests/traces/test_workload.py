@@ -79,8 +79,10 @@ def test_without_repeat_the_trace_ends(tmp_path):
 
 
 def test_the_window_skips_the_first_jobs_and_starts_on_a_whole_slot(tmp_path):
-    pods = [pod("early", created=5), *(pod(f"p{i}", created=1000 + 100 * i, deleted=9999)
-                                        for i in range(9))]  # fmt: skip
+    pods = [
+        pod("early", created=5),
+        *(pod(f"p{i}", created=1000 + 100 * i, deleted=9999) for i in range(9)),
+    ]
     s = scenario(tmp_path, pods, skip=0.1)
     assert s.fidelity().first == 960  # 16 whole minutes; the second of ten jobs comes at 1000 s
     assert s.slots == 15  # the last comes at 1800 s: (1800 - 960) / 60 + 1
@@ -113,8 +115,11 @@ def test_equal_units_for_equal_shares(tmp_path):
     assert problem.cluster.units == ("2 cores", "4 GiB", "0.5 GPUs", "0.5 GPUs")
     assert problem.requests.tolist() == [[2, 2, 0, 0], [2, 2, 1, 1], [2, 2, 0, 4]]
     loaded = scenario(tmp_path, contention=3, scale=8)
-    assert loaded.instance(0).base.requests.tolist() == [[3, 3, 0, 0], [3, 3, 1.5, 1.5],
-                                                         [3, 3, 0, 6]]  # fmt: skip
+    assert loaded.instance(0).base.requests.tolist() == [
+        [3, 3, 0, 0],
+        [3, 3, 1.5, 1.5],
+        [3, 3, 0, 6],
+    ]
     assert (loaded.mask == scenario(tmp_path).mask).all()
 
 
@@ -144,10 +149,15 @@ def test_the_implied_load_by_hand(tmp_path):
     ]
     report = AlibabaGpuV2023(write(tmp_path, pods)).fidelity()
     assert report.capacity == {"cpu": 56, "mem": 112, "gpu:A": 8, "gpu:B": 2, "gpu": 10}
-    assert report.load == pytest.approx({
-        "cpu": 14 * 0.5 / 56, "mem": 28 * 0.25 / 112, "gpu:A": (4 * 0.5) / 8,
-        "gpu:B": (1 * 0.5 + 0.5 * 0.25) / 2, "gpu": (5 * 0.5 + 0.5 * 0.25 + 1) / 10,
-    })  # fmt: skip
+    assert report.load == pytest.approx(
+        {
+            "cpu": 14 * 0.5 / 56,
+            "mem": 28 * 0.25 / 112,
+            "gpu:A": (4 * 0.5) / 8,
+            "gpu:B": (1 * 0.5 + 0.5 * 0.25) / 2,
+            "gpu": (5 * 0.5 + 0.5 * 0.25 + 1) / 10,
+        }
+    )
     assert "2 jobs are deleted at the very end of the trace" in report.notes[-1]
     assert (report.first, report.last, report.servers, report.jobs) == (0, 100, 3, 3)
 
@@ -185,7 +195,10 @@ def test_a_sample_of_servers_is_proportional(tmp_path):
 
 def test_slots_are_those_of_the_window_even_where_no_job_of_it_can_be_played(tmp_path):
     assert scenario(tmp_path, [pod("a"), pod("b", cpu=1e9, created=150)]).counts.tolist() == [
-        [1], [0], [0]]  # fmt: skip
+        [1],
+        [0],
+        [0],
+    ]
 
 
 def test_nothing_to_play_says_why(tmp_path):
@@ -210,7 +223,13 @@ def test_settings_that_make_no_sense_are_named(tmp_path):
     with pytest.raises(UnknownName, match="did you mean contention"):
         scenario(tmp_path, contentoin=1)
     assert [seconds(d) for d in ("90s", "15m", "2min", " 1 h ", "1d", 7)] == [
-        90, 900, 120, 3600, 86400, 7]  # fmt: skip
+        90,
+        900,
+        120,
+        3600,
+        86400,
+        7,
+    ]
 
 
 def test_a_scenario_pickles_and_its_runs_repeat(tmp_path):

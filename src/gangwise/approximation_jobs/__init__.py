@@ -3,20 +3,27 @@
 "Machine" is the word that the paper of OPS and OPM uses for a server, and this family keeps it.
 """
 
-from gangwise.approximation_jobs.changing_rates import MarkovRates, MeasuredRates, Removals
-from gangwise.approximation_jobs.deadline_aware import DeadlineAware
+from gangwise.approximation_jobs.baselines import DeadlineAware, Fair, UtilityPerPrice
 from gangwise.approximation_jobs.environment import (
     ApproximationEnvironment,
+    ApproximationFamily,
     ApproximationInstance,
+    Feedback,
     Observation,
+    Results,
 )
-from gangwise.approximation_jobs.execution import Feedback
-from gangwise.approximation_jobs.fair import Fair
-from gangwise.approximation_jobs.family import ApproximationFamily
-from gangwise.approximation_jobs.opm import OPM
+from gangwise.approximation_jobs.opm import OPM, PrimalDual
 from gangwise.approximation_jobs.ops import OPS
-from gangwise.approximation_jobs.primal_dual import PrimalDual
-from gangwise.approximation_jobs.problem import ApproximationProblem, Job
+from gangwise.approximation_jobs.problem import (
+    ApproximationProblem,
+    Job,
+    JobTable,
+    Log,
+    Own,
+    Power,
+    Saturating,
+    Utility,
+)
 from gangwise.approximation_jobs.processes import (
     IidRates,
     JobStream,
@@ -28,10 +35,7 @@ from gangwise.approximation_jobs.processes import (
     ReplayedJobs,
     ReplayedRates,
 )
-from gangwise.approximation_jobs.results import Results
-from gangwise.approximation_jobs.table import JobTable
-from gangwise.approximation_jobs.utilities import Log, Own, Power, Saturating, Utility
-from gangwise.approximation_jobs.utility_per_price import UtilityPerPrice
+from gangwise.approximation_jobs.rates import MarkovRates, MeasuredRates, Removals
 
 __all__ = [
     "OPM",

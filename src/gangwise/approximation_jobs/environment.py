@@ -1,48 +1,297 @@
 """The world of approximation jobs: jobs come and go, tasks run, machines deliver what they can.
 
 Only machines that ran a task tell their rate (semi-bandit feedback), late or never if so wished.
+
+From a decision to the tasks that it asks for, and from tasks to feedback that may come late.
+
+How tasks moved from one slot to the next: what migration costs is counted from this.
+
+What became of each job, kept in compact columns as jobs finish.
+
+The approximation-jobs family, for the tools that serve all families alike.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.approximation_jobs.execution import Feedback, Post, tasks_of
-from gangwise.approximation_jobs.inputs import BLOCK, Inputs, rate_generator, split
-from gangwise.approximation_jobs.moves import Moves
-from gangwise.approximation_jobs.problem import ApproximationProblem, Job
+from gangwise.approximation_jobs import kernels
+from gangwise.approximation_jobs.problem import (
+    OWN,
+    ApproximationProblem,
+    Job,
+    JobTable,
+    Log,
+    Power,
+    Rows,
+    Saturating,
+    Utility,
+)
 from gangwise.approximation_jobs.processes import (
+    BLOCK,
+    IidRates,
+    Inputs,
     JobWorkload,
     Outage,
     RateProcess,
+    Relabelled,
     ReplayedJobs,
+    rate_generator,
+    split,
 )
-from gangwise.approximation_jobs.results import Results
-from gangwise.approximation_jobs.table import JobTable, Rows
-from gangwise.approximation_jobs.utilities import OWN
-from gangwise.core.delivery import Delivery
-from gangwise.core.environment import Comparator, Outcome
-from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.policy import Timing
-from gangwise.core.streams import Streams
-from gangwise.kernels import approximation as kernels
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.contracts import Comparator, Outcome, Timing
+from gangwise.core.errors import InfeasibleDecision, ScenarioError, UnknownName
+from gangwise.core.feedback import Delivery, Mailbox
+from gangwise.core.simulation import Streams
 
-__all__ = [
-    "ApproximationEnvironment",
-    "ApproximationInstance",
-    "Feedback",
-    "Observation",
-    "rate_generator",
-]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What one slot taught about the machines that ran a task.
+
+    Attributes
+    ----------
+    slot : int
+        The slot that it is about, which need not be the last one.
+    machines : ndarray of int64, shape [n]
+        Machines that ran a task, ascending.
+    rates : ndarray of float64, shape [n]
+        Their service rates θ_i^t, in work per task and slot.
+    """
+
+    slot: int
+    machines: Ints
+    rates: Floats
+
+
+def tasks_of(
+    problem: ApproximationProblem, rows: Rows, available: Bools, slot: int, decision: npt.ArrayLike
+) -> tuple[Ints, Ints]:
+    """Table rows and machines of the tasks of a decision, ordered by machine.
+
+    Parameters
+    ----------
+    problem : ApproximationProblem
+    rows : Rows
+        The active jobs.
+    available : ndarray of bool, shape [M]
+    slot : int
+    decision : array of int, shape [M], or of 0 and 1, shape [C, M]
+        A table row or −1 for every machine; the matrix for machines of given capacity.
+
+    Raises
+    ------
+    InfeasibleDecision
+        Names the slot, and the machine or job at fault.
+    """
+    x, C = np.asarray(decision), len(rows.jobs)
+    if problem.capacity is None:
+        if x.shape != (problem.M,) or not np.issubdtype(x.dtype, np.integer):
+            raise InfeasibleDecision(
+                f"slot {slot}: the decision has shape {x.shape} and type {x.dtype}; expected a "
+                f"table row (or -1) for each of {problem.M} machines, as integers"
+            )
+        machine = np.flatnonzero(x != -1)
+        row = x[machine].astype(np.int64)
+    else:
+        if x.shape != (C, problem.M) or not ((x == 0) | (x == 1)).all():
+            raise InfeasibleDecision(
+                f"slot {slot}: the decision has shape {x.shape}; expected 0 or 1 for each of {C} "
+                f"table rows and {problem.M} machines"
+            )
+        machine, row = np.nonzero(x.T)
+    n = kernels.unfit(row, machine, rows.serial, available)
+    if n >= 0:
+        name = problem.machines[machine[n]]
+        if not available[machine[n]]:
+            raise InfeasibleDecision(f"slot {slot}: machine {name!r} is not available")
+        raise InfeasibleDecision(
+            f"slot {slot}, machine {name!r}: no active job has table row {row[n]}"
+        )
+    if problem.capacity is not None:
+        _check_capacity(problem, problem.capacity, rows, slot, row, machine)
+    return row, machine
+
+
+def _check_capacity(
+    problem: ApproximationProblem, capacity: Floats, rows: Rows, slot: int, row: Ints, machine: Ints
+) -> None:
+    demand = np.array([0.0 if job is None else job.demand for job in rows.jobs])
+    taken = np.bincount(machine, weights=demand[row], minlength=problem.M)
+    over = np.flatnonzero(taken > capacity + 1e-9 * (1.0 + capacity))
+    if over.size:
+        i = over[0]
+        raise InfeasibleDecision(
+            f"slot {slot}, machine {problem.machines[i]!r}: tasks take {taken[i]:g} of "
+            f"{capacity[i]:g}, (102)"
+        )
+    for j, tasks in enumerate(np.bincount(row, minlength=len(rows.jobs))):
+        job = rows.jobs[j]
+        if job is not None and job.parallelism is not None and tasks > job.parallelism:
+            raise InfeasibleDecision(
+                f"slot {slot}: job {job.id!r} runs {tasks} tasks; at most {job.parallelism} may "
+                "run in parallel, (103)"
+            )
+
+
+@dataclass(eq=False)
+class Post:
+    """Feedback on its way; what arrives also tells how much work was done for jobs still there."""
+
+    _mailbox: Mailbox[tuple[Feedback, Ints, Floats, Ints]] = field(default_factory=Mailbox)
+    _sums: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def send(
+        self, rows: Rows, delay: int, feedback: Feedback, row: Ints, work: Floats
+    ) -> tuple[Feedback, ...]:
+        """Post the feedback of a slot; returns all that arrives by now.
+
+        Parameters
+        ----------
+        rows : Rows
+            Whose ``told`` work is added to.
+        delay : int
+            In slots; it is lost if negative.
+        feedback : Feedback
+        row, work : ndarray of shape [n]
+            Table row of each task, and the work that it did.
+        """
+        parcel = (feedback, row, work, rows.serial[row])
+        arrived = []
+        for each, row, work, serial in self._mailbox.exchange(feedback.slot, delay, parcel):
+            if self._sums.size < rows.told.size:
+                self._sums = np.zeros(rows.told.size)
+            kernels.tell(row, work, serial, rows.serial, self._sums, rows.told)
+            arrived.append(each)
+        return tuple(arrived)
+
+
+@dataclass(eq=False)
+class Moves:
+    """Compares the tasks of a slot with those of the last one.
+
+    The paper does not say what a migration is. Three counts: ``displaced``, tasks that a job still
+    active lost on a machine; ``swaps``, those whose place another task took; ``net``,
+    Σ_j min(lost, gained), the tasks that must have moved whatever one calls them.
+
+    Parameters
+    ----------
+    machines : int
+        M.
+    several : bool
+        Whether a machine may run several tasks.
+
+    Examples
+    --------
+    >>> moves, active = Moves(3, several=False), np.array([0, 1])
+    >>> moves.count(np.array([0, 1]), np.array([0, 2]), active, rows=2)
+    (0.0, 0.0, 0.0)
+    >>> moves.count(np.array([1, 0]), np.array([0, 1]), active, rows=2)
+    (2.0, 1.0, 2.0)
+    """
+
+    machines: int
+    several: bool
+    _before: Ints = field(init=False)
+    _held: npt.NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._before = np.full(self.machines, -1, np.int64)
+        self._held = np.zeros((0, self.machines), dtype=bool)
+        self._lost, self._gained = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._out = np.zeros(3)
+
+    def forget(self, rows: list[int]) -> None:
+        """These jobs have left: what they had is not lost to anybody still there."""
+        if self.several:
+            self._held[rows] = False
+        else:
+            self._before[np.isin(self._before, rows)] = -1
+
+    def count(
+        self, row: Ints, machine: Ints, active: Ints, rows: int
+    ) -> tuple[float, float, float]:
+        """Displaced, swaps, net, when task n of table row ``row[n]`` ran on ``machine[n]``."""
+        if self.several:
+            return self._count_several(row, machine, rows)
+        if self._lost.size < rows:
+            self._lost, self._gained = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        now = np.full(self.machines, -1, np.int64)
+        now[machine] = row
+        kernels.moves(self._before, now, active, self._lost, self._gained, self._out)
+        self._before = now
+        return float(self._out[0]), float(self._out[1]), float(self._out[2])
+
+    def _count_several(self, row: Ints, machine: Ints, rows: int) -> tuple[float, float, float]:
+        more = np.zeros((rows - len(self._held), self.machines), dtype=bool)
+        before = np.concatenate((self._held, more))
+        self._held = np.zeros_like(before)
+        self._held[row, machine] = True
+        lost, gained = before & ~self._held, self._held & ~before
+        swaps = np.minimum(lost.sum(axis=0), gained.sum(axis=0)).sum()
+        net = np.minimum(lost.sum(axis=1), gained.sum(axis=1)).sum()
+        return float(lost.sum()), float(swaps), float(net)
+
+
+COLUMNS = ("arrival", "deadline", "budget", "cost", "work", "utility")
+
+
+@dataclass(eq=False)
+class Results:
+    """One entry per job, in the order in which they left; 48 bytes each.
+
+    Examples
+    --------
+    >>> results = Results()
+    >>> results.add(Job("a", 0, 4, budget=8.0), cost=6.0, work=4.0)
+    >>> results["utility"], results.budget_use, results.cost_to_utility
+    (array([2.]), array([0.75]), array([3.]))
+    """
+
+    _data: array[float] = field(default_factory=lambda: array("d"))
+
+    def add(self, job: Job | None, cost: float, work: float) -> None:
+        """Enter what became of a job."""
+        assert job is not None
+        utility = job.utility.value(work) if work > 0 else 0.0
+        self._data.extend((job.arrival, job.deadline, job.budget, cost, work, utility))
+
+    def copy(self) -> Results:
+        """The same entries."""
+        return Results(array("d", self._data))
+
+    def __len__(self) -> int:
+        return len(self._data) // len(COLUMNS)
+
+    def __getitem__(self, column: str) -> Floats:
+        """One of ``arrival``, ``deadline``, ``budget``, ``cost``, ``work``, ``utility``."""
+        table = np.array(self._data, dtype=np.float64).reshape(-1, len(COLUMNS))
+        return table[:, COLUMNS.index(column)]
+
+    def columns(self) -> dict[str, Floats]:
+        """All columns by name."""
+        return {column: self[column] for column in COLUMNS}
+
+    @property
+    def budget_use(self) -> Floats:
+        """C_j / B_j of each job (Fig. 1b)."""
+        return self["cost"] / self["budget"]
+
+    @property
+    def cost_to_utility(self) -> Floats:
+        """C_j / f_j(X_j) of each job (Fig. 1a); NaN for a job that nothing was done for."""
+        utility = self["utility"]
+        share: Floats = np.full(utility.size, np.nan)
+        np.divide(self["cost"], utility, out=share, where=utility > 0)
+        return share
+
 
 SLACK = 1e-9  # of a budget, so that one of k prices pays k tasks whatever the rounding
 
@@ -89,9 +338,18 @@ class ApproximationEnvironment:
 
     instance: ApproximationInstance
     metrics: tuple[str, ...] = (
-        "average_utility", "work", "cost", "jobs", "busy", "refused", "displaced", "swaps",
-        "net_moves", "fit", "over",
-    )  # fmt: skip
+        "average_utility",
+        "work",
+        "cost",
+        "jobs",
+        "busy",
+        "refused",
+        "displaced",
+        "swaps",
+        "net_moves",
+        "fit",
+        "over",
+    )
     rows: Rows = field(init=False, repr=False)
     finished: Results = field(init=False, repr=False)
     _observation: Observation | None = field(init=False, repr=False, default=None)
@@ -106,9 +364,12 @@ class ApproximationEnvironment:
         instance, problem = self.instance, self.problem
         rates, fate = split(noise)
         self._inputs = Inputs(
-            problem, instance.rates.stream(rates), instance.jobs.stream(workload),
-            instance.delivery, fate,
-        )  # fmt: skip
+            problem,
+            instance.rates.stream(rates),
+            instance.jobs.stream(workload),
+            instance.delivery,
+            fate,
+        )
         self.rows, self.finished, self._post = Rows(), Results(), Post()
         self._moves = Moves(problem.M, problem.capacity is not None)
         self._leaving = sorted((slot, str(job), job) for job, slot in instance.leave.items())
@@ -171,10 +432,16 @@ class ApproximationEnvironment:
         worked, active = float(self._worked.sum()), rows.active
         gain, average = self._gain()
         metrics = (
-            average, worked, cost, float(active.size), float(told.machines.size), float(refused),
+            average,
+            worked,
+            cost,
+            float(active.size),
+            float(told.machines.size),
+            float(refused),
             *self._moves.count(row, machine, active, len(rows.jobs)),
-            cost - self._pace, self._over() - over,
-        )  # fmt: skip
+            cost - self._pace,
+            self._over() - over,
+        )
         return Outcome(gain, self._post.send(rows, delay, told, row, done), metrics)
 
     def _over(self) -> float:
@@ -193,9 +460,15 @@ class ApproximationEnvironment:
                 gain += f(done + more) - f(done)
                 average += d * (f((done + more) / d) - f(done / d))
         kernels.gains(
-            rows.active, rows.kind, rows.v, rows.shape, rows.life, self._worked, rows.work,
+            rows.active,
+            rows.kind,
+            rows.v,
+            rows.shape,
+            rows.life,
+            self._worked,
+            rows.work,
             self._out,
-        )  # fmt: skip
+        )
         return gain + float(self._out[0]), average + float(self._out[1])
 
     def results(self) -> Results:
@@ -292,3 +565,63 @@ class ApproximationInstance:
     def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
         """A comparator on the slots of a run."""
         raise UnknownName("comparator", name, list(self.comparators))
+
+
+@dataclass(frozen=True)
+class ApproximationFamily:
+    """Fuzzing and relabelling of :class:`ApproximationInstance`."""
+
+    name: str = "approximation_jobs"
+
+    def fuzz(self, rng: np.random.Generator) -> ApproximationInstance:
+        """A small instance: odd prices and utilities, jobs that leave, machines that go, delays."""
+        M = int(rng.integers(1, 9))
+        prices = rng.uniform(0.05, 1.5, M)
+        if rng.random() < 0.3:
+            prices[:] = prices[0]
+        problem = ApproximationProblem(prices, horizon=64, enforce=bool(rng.random() < 0.7))
+        jobs: list[Job] = []
+        at = int(rng.integers(0, 2))
+        while at < 40:
+            for _ in range(int(rng.integers(0, 4))):
+                life = int(rng.integers(1, 10))
+                budget = float(rng.uniform(0.02, 2.0) * prices.sum() * life)
+                jobs.append(Job(len(jobs), at, at + life, budget, self._utility(rng)))
+            at += int(rng.integers(1, 4))
+        leave = {
+            job.id: int(rng.integers(job.arrival, job.deadline + 1))
+            for job in jobs
+            if rng.random() < 0.2
+        }
+        outages = [Outage(i, 2, 6) for i in range(M) if rng.random() < 0.2]
+        delivery = Delivery(float(rng.integers(1, 4))) if rng.random() < 0.3 else Delivery()
+        rates = IidRates(rng.random(M), float(rng.choice([0.0, 4.0])))
+        return ApproximationInstance(
+            problem, rates, ReplayedJobs(jobs), delivery, leave, tuple(outages)
+        )
+
+    def _utility(self, rng: np.random.Generator) -> Utility:
+        v = float(rng.uniform(1, 5))
+        forms: list[Utility] = [
+            Power(v, float(rng.uniform(0.3, 1.0))),
+            Log(v, 2.0),
+            Saturating(v, 4.0),
+        ]
+        return forms[int(rng.integers(3))]
+
+    def relabel_servers(
+        self, instance: ApproximationInstance, order: Ints
+    ) -> ApproximationInstance:
+        """The same instance with machine ``order[i]`` now called ``i``."""
+        base, place = instance.problem, np.argsort(order)
+        capacity = None if base.capacity is None else base.capacity[order]
+        problem = replace(base, prices=base.prices[order], capacity=capacity)
+        outages = tuple(replace(o, machine=int(place[o.machine])) for o in instance.outages)
+        rates = Relabelled(instance.rates, order)
+        return replace(instance, problem=problem, rates=rates, outages=outages)
+
+    def relabel_decision(
+        self, instance: ApproximationInstance, order: Ints, decision: Ints
+    ) -> npt.NDArray[np.float64]:
+        """A decision for ``instance`` as it reads after relabelling."""
+        return np.asarray(decision, dtype=np.float64)[..., order]

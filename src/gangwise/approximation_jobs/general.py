@@ -1,7 +1,33 @@
-r"""OPM for machines that hold several tasks (§V-C): demands r_j, capacities C_i, parallelism u_j.
+"""OPM for machines that hold several tasks (§V-C): demands r_j, capacities C_i, parallelism u_j.
 
 As :class:`~gangwise.approximation_jobs.opm.OPM`, but the shares of a slot are projected onto (102)
 and (103), with capacities that leave room for what rounding adds, and rounded together.
+
+Randomised rounding for machines that hold several tasks (§V-C).
+
+The paper asks for integral x̃ with E[x̃] = x that keeps (102), Σ_j r_j x̃_ji ≤ C_i, and (103),
+Σ_i x̃_ji ≤ u_j, and refers to a general scheme. There is none: for r = (0.6, 0.6) and C = 1 the
+plan x = (5/6, 5/6) keeps (102), but integral points that do have one task at most, and so do their
+means (:data:`IMPOSSIBLE`). What can be had is E[x̃] = x, (103), and loads that exceed the *planned*
+ones by one task at most. So the plan is made for smaller machines: :func:`plan_capacity`.
+
+Projection (P5) of §V-C: machines with capacities, jobs with demands and parallelism limits.
+
+    minimise ½ Σ (z - y)²   over 0 ≤ z ≤ 1,  Σ_j r_j z_ji ≤ C_i,  Σ_i z_ji ≤ u_j.
+
+The optimum is z_ji = clip(y_ji - r_j η_i - ν_j, 0, 1) with prices η_i ≥ 0 of machines and ν_j ≥ 0
+of jobs. Given ν each η_i is the root of a piecewise linear, never increasing function of one
+variable, and the other way round: taking them in turns is exact block-coordinate ascent of the
+concave dual, which converges.
+
+Randomised rounding of a fractional plan by random cycle cancelling.
+
+The plan is a flow: source → job → (job, machine) → slot of the machine → machine → sink → source.
+Amounts are integers in units of 2^-FRACTION, so that nothing drifts. An edge whose amount is not
+whole is *open*. Where a node has one open edge it has two, since what comes in goes out, so walking
+along open edges closes a cycle. Around it the amounts go up or down as far as no edge passes a
+whole number, up with probability (room down) / (room up + room down): the expected amount of every
+edge stays what it was, its floor and ceiling stay its bounds, and an edge at least becomes whole.
 """
 
 from __future__ import annotations
@@ -14,18 +40,397 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs.environment import Feedback, Observation
-from gangwise.approximation_jobs.problem import ApproximationProblem
-from gangwise.approximation_jobs.rounding import plan_capacity, round_dependent
-from gangwise.approximation_jobs.slopes import relative, slopes_at
+from gangwise.approximation_jobs.problem import ApproximationProblem, relative, slopes_at
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.contracts import Timing
 from gangwise.core.errors import ScenarioError
-from gangwise.core.policy import Timing
+from gangwise.core.jit import kernel
 from gangwise.estimators import Estimator, make_estimator
-from gangwise.kernels.general_projection import alternate, entries
 
-__all__ = ["OPMGeneral", "Projection", "project_general"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+@kernel
+def price(
+    y: Floats, weight: Floats, shift: Floats, scale: float, limit: float, start: float
+) -> float:
+    """The smallest p ≥ 0 with Σ_k w_k clip(y_k - scale·shift_k - w_k p, 0, 1) ≤ limit.
+
+    Newton's method from ``start``, kept inside a bracket. All arrays have the same length.
+    """
+    left, high, slope = -limit, 0.0, 0.0
+    for k in range(y.size):
+        z = y[k] - scale * shift[k]
+        if z > 0.0:
+            left += weight[k] * min(z, 1.0)
+            high = max(high, z / weight[k])
+    if left <= 0.0:
+        return 0.0
+    low, p = 0.0, start
+    if not 0.0 < p < high:
+        p = 0.5 * high
+    for _ in range(120):
+        left, slope = -limit, 0.0
+        for k in range(y.size):
+            z = y[k] - scale * shift[k] - weight[k] * p
+            if z >= 1.0:
+                left += weight[k]
+            elif z > 0.0:
+                left += weight[k] * z
+                slope += weight[k] * weight[k]
+        if left > 0.0:
+            low = p
+        else:
+            high = p
+        newton = p + left / slope if slope > 0.0 else -1.0
+        if abs(left) <= 4e-15 * (1.0 + limit) or high - low <= 1e-16 * (1.0 + high):
+            return p
+        p = newton if low < newton < high else 0.5 * (low + high)
+    return high
+
+
+@kernel
+def alternate(
+    y: Floats,
+    turned: Floats,
+    demand: Floats,
+    capacity: Floats,
+    limit: Floats,
+    ones: Floats,
+    eta: Floats,
+    nu: Floats,
+    sweeps: int,
+    tolerance: float,
+) -> int:
+    """Take the prices in turns until no ν moves by more than ``tolerance``; returns the sweeps.
+
+    ``y`` [J, M] and ``turned`` [M, J] hold the same numbers; ``eta`` [M] and ``nu`` [J] hold the
+    prices to begin with and receive those found; ``ones`` [M] is filled with 1.
+    """
+    J, M = y.shape
+    for sweep in range(sweeps):
+        for i in range(M):
+            eta[i] = price(turned[i], demand, nu, 1.0, capacity[i], eta[i])
+        moved = 0.0
+        for j in range(J):
+            before = nu[j]
+            nu[j] = price(y[j], ones, eta, demand[j], limit[j], before)
+            moved = max(moved, abs(nu[j] - before))
+        if moved <= tolerance:
+            return sweep + 1
+    return sweeps + 1
+
+
+@kernel
+def entries(
+    y: Floats,
+    demand: Floats,
+    capacity: Floats,
+    limit: Floats,
+    eta: Floats,
+    nu: Floats,
+    load: Floats,
+    z: Floats,
+) -> float:
+    """Fill ``z`` [J, M] from the prices; what is over by rounding is scaled away.
+
+    Returns the largest excess that there was, relative to the limit. ``load`` [M] is overwritten.
+    """
+    J, M = y.shape
+    worst = 0.0
+    for i in range(M):
+        load[i] = 0.0
+    for j in range(J):
+        total = 0.0
+        for i in range(M):
+            z[j, i] = min(max(y[j, i] - demand[j] * eta[i] - nu[j], 0.0), 1.0)
+            total += z[j, i]
+        if total > limit[j]:
+            worst = max(worst, total - limit[j])
+            for i in range(M):
+                z[j, i] *= limit[j] / total
+        for i in range(M):
+            load[i] += demand[j] * z[j, i]
+    for i in range(M):
+        if load[i] > capacity[i]:
+            worst = max(worst, load[i] - capacity[i])
+            for j in range(J):
+                z[j, i] *= capacity[i] / load[i]
+    return worst
+
+
+FRACTION = 40
+UNIT = 1 << FRACTION
+
+
+@kernel
+def build(
+    amount: Ints,
+    order: Ints,
+    tail: Ints,
+    head: Ints,
+    flow: Ints,
+    total: Ints,
+    held: Ints,
+    pair: Ints,
+    sizes: Ints,
+) -> None:
+    """Make the edges of the open part of a plan.
+
+    ``amount`` [J, M] is the plan in units; ``order`` [J] lists the jobs by falling demand. On each
+    machine their amounts are poured into slots of one unit, one after the other (Shmoys, Tardos).
+    Nodes: source 0, sink 1, jobs from 2, machines from 2 + J, then pairs and slots as they come.
+    Whole entries are left out: their machines' other slots do not need them. ``pair`` receives
+    j M + i of each (job, machine) edge, -1 for others; ``sizes`` the number of edges and nodes.
+    """
+    J, M = amount.shape
+    edges, nodes, whole = 0, 2 + J + M, 0
+    for j in range(J):
+        total[j] = 0
+    for i in range(M):
+        held[i] = 0
+        room, slot, content = 0, -1, 0
+        for n in range(J):
+            j = order[n]
+            x = amount[j, i]
+            if x <= 0 or x >= UNIT:
+                continue
+            total[j] += x
+            held[i] += x
+            middle = nodes
+            nodes += 1
+            tail[edges], head[edges], flow[edges], pair[edges] = 2 + j, middle, x, j * M + i
+            edges += 1
+            while x > 0:
+                if room == 0:
+                    if slot >= 0:
+                        tail[edges], head[edges] = slot, 2 + J + i
+                        flow[edges], pair[edges] = content, -1
+                        edges += 1
+                    slot, room, content = nodes, UNIT, 0
+                    nodes += 1
+                part = min(x, room)
+                tail[edges], head[edges], flow[edges], pair[edges] = middle, slot, part, -1
+                edges += 1
+                x -= part
+                room -= part
+                content += part
+        if slot >= 0:
+            tail[edges], head[edges], flow[edges], pair[edges] = slot, 2 + J + i, content, -1
+            edges += 1
+    for j in range(J):
+        if total[j] > 0:
+            tail[edges], head[edges], flow[edges], pair[edges] = 0, 2 + j, total[j], -1
+            whole += total[j]
+            edges += 1
+    for i in range(M):
+        if held[i] > 0:
+            tail[edges], head[edges], flow[edges], pair[edges] = 2 + J + i, 1, held[i], -1
+            edges += 1
+    tail[edges], head[edges], flow[edges], pair[edges] = 1, 0, whole, -1
+    sizes[0], sizes[1] = edges + 1, nodes
+
+
+@kernel
+def cancel(
+    tail: Ints,
+    head: Ints,
+    flow: Ints,
+    start: Ints,
+    size: Ints,
+    edge: Ints,
+    came: Ints,
+    path: Ints,
+    uniforms: Floats,
+    chances: Floats,
+) -> int:
+    """Cancel cycles until every amount is whole; returns how many there were.
+
+    ``edge`` lists the edges at each node n from ``start[n]`` on, ``size[n]`` of them; both change.
+    ``came`` [nodes] is -1 everywhere, and is left so. Cycle c goes up where ``uniforms[c]`` is
+    below its chance, which is written to ``chances[c]``.
+    """
+    cycles = 0
+    length = 0
+    node = 0
+    origin = 0
+    while True:
+        if length == 0:  # begin somewhere with an open edge
+            while origin < size.size:
+                while size[origin] > 0 and flow[edge[start[origin] + size[origin] - 1]] % UNIT == 0:
+                    size[origin] -= 1
+                if size[origin] > 0:
+                    break
+                origin += 1
+            if origin == size.size:
+                return cycles
+            node = origin
+            came[node] = 0
+        before = path[length - 1] if length > 0 else -1
+        following = -1
+        k = start[node] + size[node] - 1
+        while k >= start[node]:
+            e = edge[k]
+            if flow[e] % UNIT == 0:  # no longer open: the last edge of the node takes its place
+                size[node] -= 1
+                edge[k] = edge[start[node] + size[node]]
+            elif e != before:
+                following = e
+                break
+            k -= 1
+        path[length] = following
+        length += 1
+        node = tail[following] + head[following] - node
+        if came[node] < 0:
+            came[node] = length
+            continue
+        first = came[node]  # the cycle is path[first:length], beginning and ending at this node
+        up, down, at = UNIT, UNIT, node
+        for n in range(first, length):
+            e = path[n]
+            above = flow[e] % UNIT
+            if tail[e] == at:
+                up, down = min(up, UNIT - above), min(down, above)
+            else:
+                up, down = min(up, above), min(down, UNIT - above)
+            at = tail[e] + head[e] - at
+        chances[cycles] = down / (up + down)
+        step = up if uniforms[cycles] < chances[cycles] else -down
+        cycles += 1
+        at = node
+        for n in range(first, length):
+            e = path[n]
+            if tail[e] == at:
+                flow[e] += step
+            else:
+                flow[e] -= step
+            at = tail[e] + head[e] - at
+            if n < length - 1:
+                came[at] = -1
+        # What leads to the cycle is still open, and is walked on from.
+        length = first
+        if length == 0:
+            came[node] = -1
+
+
+IMPOSSIBLE = {"demand": (0.6, 0.6), "capacity": 1.0, "plan": (5 / 6, 5 / 6)}
+"""A plan that keeps (102) and is no mean of integral points that do."""
+
+
+def plan_capacity(capacity: npt.ArrayLike, demand: npt.ArrayLike) -> Floats:
+    """Capacities to plan with, so that rounded plans keep the real ones.
+
+    Of the demands that fit a machine: if they are equal, r ⌊C / r⌋, and nothing is lost; otherwise
+    C less the largest. Jobs that do not fit a machine must not be planned on it.
+
+    Parameters
+    ----------
+    capacity : array of shape [M]
+        C_i.
+    demand : array of shape [J]
+        r_j, positive.
+
+    Returns
+    -------
+    ndarray of shape [M]
+
+    Examples
+    --------
+    >>> plan_capacity([1.7, 1.0], [0.5, 0.5]), plan_capacity([1.7, 1.0], [0.5, 0.3])
+    (array([1.5, 1. ]), array([1.2, 0.5]))
+    """
+    C, r = np.asarray(capacity, dtype=np.float64), np.asarray(demand, dtype=np.float64)
+    if not r.size:
+        return np.zeros_like(C)
+    if not (r > 0).all():
+        raise ScenarioError(f"demands must be positive; the smallest is {r.min()}")
+    sizes = np.unique(r)
+    largest = np.searchsorted(sizes, C * (1 + 1e-12), side="right") - 1
+    fitting = sizes[np.maximum(largest, 0)]
+    equal = np.floor(C / fitting * (1 + 1e-12)) * fitting
+    planned = np.where(largest == 0, np.minimum(equal, C), C - fitting)
+    return np.where(largest < 0, 0.0, np.maximum(planned, 0.0))
+
+
+def round_dependent(
+    plan: npt.ArrayLike, demand: npt.ArrayLike, rng: np.random.Generator
+) -> npt.NDArray[np.bool_]:
+    """Round a fractional plan to tasks.
+
+    Guarantees: E[x̃] = x, up to 2⁻⁴⁰; the number of tasks of a job is ⌊Σ_i x_ji⌋ or ⌈Σ_i x_ji⌉, so
+    (103) holds for whole u_j; the load of a machine exceeds Σ_j r_j x_ji by at most the largest
+    demand on it, and its number of tasks is rounded down or up.
+
+    Parameters
+    ----------
+    plan : array of shape [J, M]
+        x, within [0, 1].
+    demand : array of shape [J]
+        r_j.
+
+    Returns
+    -------
+    ndarray of bool, shape [J, M]
+
+    Raises
+    ------
+    ScenarioError
+        For an entry outside [0, 1].
+
+    Examples
+    --------
+    >>> plan = np.full((2, 3), 0.5)
+    >>> tasks = round_dependent(plan, [1.0, 1.0], np.random.default_rng(0))
+    >>> tasks.sum(axis=0), set(tasks.sum(axis=1).tolist()) <= {1, 2}
+    (array([1, 1, 1]), True)
+    """
+    x = np.asarray(plan, dtype=np.float64)
+    if not ((x >= -1e-9) & (x <= 1 + 1e-9)).all():
+        worst = x.ravel()[np.argmax(np.abs(x - 0.5))]
+        raise ScenarioError(f"a plan to round lies in [0, 1]; found {worst}")
+    tasks, _ = rounded(x, np.asarray(demand, dtype=np.float64), rng)
+    return tasks
+
+
+def rounded(
+    plan: Floats, demand: Floats, uniforms: np.random.Generator | Floats
+) -> tuple[npt.NDArray[np.bool_], Floats]:
+    """The tasks, and the chance with which each cycle went up; ``uniforms`` decide for them."""
+    unit = 1 << FRACTION
+    amount = np.floor(np.clip(plan, 0.0, 1.0) * unit).astype(np.int64)
+    tasks: npt.NDArray[np.bool_] = amount >= unit
+    J, M = amount.shape
+    entries = int(((amount > 0) & (amount < unit)).sum())
+    if not entries:
+        return tasks, np.zeros(0)
+    # A machine has at most one slot more than pairs, and every slot splits one pair at most.
+    most = 4 * entries + J + M + 1
+    tail, head, flow, pair = (np.empty(most, dtype=np.int64) for _ in range(4))
+    total, held, sizes = (np.zeros(n, dtype=np.int64) for n in (J, M, 2))
+    order = np.argsort(-demand, kind="stable")
+    build(amount, order, tail, head, flow, total, held, pair, sizes)
+    edges, nodes = int(sizes[0]), int(sizes[1])
+    ends = np.concatenate((tail[:edges], head[:edges]))
+    edge = np.argsort(ends, kind="stable") % edges
+    size = np.bincount(ends, minlength=nodes)
+    start = np.concatenate(([0], np.cumsum(size)[:-1]))
+    chances = np.zeros(edges)
+    if isinstance(uniforms, np.random.Generator):
+        uniforms = uniforms.random(edges)
+    cycles = cancel(
+        tail,
+        head,
+        flow,
+        start,
+        size,
+        edge,
+        np.full(nodes, -1),
+        np.empty(nodes + 1, np.int64),
+        uniforms,
+        chances,
+    )
+    chosen = pair[:edges][(pair[:edges] >= 0) & (flow[:edges] >= unit)]
+    tasks.ravel()[chosen] = True
+    return tasks, chances[:cycles]
+
 
 TOLERANCE = 1e-10
 SWEEPS = 2000
@@ -111,7 +516,7 @@ class OPMGeneral:
     estimator, objective, pacing, alpha, dual, floor, gamma, kappa, window, tau, rate
         As for OPM.
     headroom : {"plan", "none"}
-        Plan with :func:`~gangwise.approximation_jobs.rounding.plan_capacity`, or with all of C_i
+        Plan with :func:`~gangwise.approximation_jobs.general.plan_capacity`, or with all of C_i
         and drop tasks that do not fit after rounding, smallest demand first, which is biased.
 
     Notes
@@ -152,9 +557,8 @@ class OPMGeneral:
         from gangwise.approximation_jobs.opm import check_choice
 
         check_choice(
-            self, objective=("total", "average"), pacing=("left", "even"),
-            headroom=("plan", "none"),
-        )  # fmt: skip
+            self, objective=("total", "average"), pacing=("left", "even"), headroom=("plan", "none")
+        )
         for name in ("alpha", "floor"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ScenarioError(f"{name} is {getattr(self, name)}; it must be positive")

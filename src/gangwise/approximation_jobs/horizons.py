@@ -1,8 +1,10 @@
-r"""Regret (6) and fit (8) of whole runs, beside what Theorems 2 and 3 and Corollary 1 claim.
+"""Regret (6) and fit (8) of whole runs, beside what Theorems 2 and 3 and Corollary 1 claim.
 
 The theorems leave constants in O(·) open. Here O(A) reads A with the constant 1 in regrets, and the
 constant terms of the fits are left out; so a measured value is below its bound if their claim holds
 with these constants, and it is growth against T that decides whether the claim holds at all.
+
+What the figures of §VI show: distributions over jobs, and how many machines tasks move from.
 """
 
 from __future__ import annotations
@@ -10,18 +12,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.offline import dynamic_regret, offline_optimum
-from gangwise.approximation_jobs.optimum import Optimum
+from gangwise.approximation_jobs.offline import Optimum, dynamic_regret, offline_optimum
 from gangwise.approximation_jobs.problem import Job
-from gangwise.core.policy import Policy
+from gangwise.core.arrays import Floats
+from gangwise.core.contracts import Policy
+from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import simulate
 
-__all__ = ["Measured", "claimed_fit", "claimed_regret", "known_optimum", "measure"]
+if TYPE_CHECKING:
+    from gangwise.core.simulation import Run
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,10 @@ def known_optimum(instance: ApproximationInstance, slots: int, seed: int) -> Opt
 
 
 def measure(
-    instance: ApproximationInstance, policy: Policy[Any, Any, Any], slots: int, seed: int,
+    instance: ApproximationInstance,
+    policy: Policy[Any, Any, Any],
+    slots: int,
+    seed: int,
     optimum: Optimum,
 ) -> Measured:
     """Run a policy over all of its jobs' lives, and hold it against the run's ``known_optimum``.
@@ -69,8 +77,13 @@ def measure(
 
 
 def claimed_regret(
-    jobs: Sequence[Job], machines: int, slots: int, lipschitz: float, optimum: float,
-    delta: float = 0.1, epsilon: float = 0.0,
+    jobs: Sequence[Job],
+    machines: int,
+    slots: int,
+    lipschitz: float,
+    optimum: float,
+    delta: float = 0.1,
+    epsilon: float = 0.0,
 ) -> float:
     """(24) for a single job, (101) for several that share arrival and deadline.
 
@@ -108,3 +121,79 @@ def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float
     paces = np.array([job.pace for job in jobs])
     root = math.sqrt(len(jobs)) * machines
     return first + root * (machines + float(paces.max())) / float(paces.min())
+
+
+def cdf(values: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """The distribution function of some values, for a step plot.
+
+    Parameters
+    ----------
+    values : array of shape [n]
+        NaN counts as infinitely large: it lowers the curve and is not drawn.
+
+    Returns
+    -------
+    points : ndarray
+        The different finite values, ascending.
+    share : ndarray
+        Share of all values that are at most so large.
+
+    Raises
+    ------
+    ScenarioError
+        Without any value.
+
+    Examples
+    --------
+    >>> cdf([2.0, 1.0, 2.0, float("nan")])
+    (array([1., 2.]), array([0.25, 0.75]))
+    """
+    array = np.asarray(values, dtype=np.float64).ravel()
+    if not array.size:
+        raise ScenarioError("there are no values to show the distribution of")
+    points, counts = np.unique(array[np.isfinite(array)], return_counts=True)
+    return points, np.cumsum(counts) / array.size
+
+
+def share_at_most(values: npt.ArrayLike, threshold: float) -> float:
+    """Share of the values that are at most a threshold; NaN never is.
+
+    Examples
+    --------
+    >>> share_at_most([0.5, 0.9, 1.0, float("nan")], 0.9)
+    0.5
+    """
+    array = np.asarray(values, dtype=np.float64).ravel()
+    if not array.size:
+        raise ScenarioError("there are no values to count")
+    return float((array <= threshold).mean())
+
+
+def cost_to_utility_cdf(cost: Floats, utility: Floats) -> tuple[Floats, Floats]:
+    """Fig. 1a: distribution of C_j / f_j(X_j) over the jobs that cost something.
+
+    Parameters
+    ----------
+    cost, utility : ndarray of shape [n]
+        Per job, in units of price and of utility. A job that cost something and earned nothing has
+        an infinite ratio; one that cost nothing has none, and is left out.
+
+    Examples
+    --------
+    >>> cost_to_utility_cdf(np.array([4.0, 0.0, 3.0]), np.array([2.0, 0.0, 0.0]))
+    (array([2.]), array([0.5]))
+    """
+    played = cost > 0
+    ratio = np.full(int(played.sum()), np.nan)
+    np.divide(cost[played], utility[played], out=ratio, where=utility[played] > 0)
+    return cdf(ratio)
+
+
+def migrated_share(run: Run, swaps: bool = False) -> float:
+    """Mean share of the machines, per slot, that a job still active lost its task on.
+
+    The paper does not define a migration. With ``swaps`` only machines that another job got are
+    counted; ``net_moves`` of the run's metrics counts tasks that found a machine elsewhere.
+    """
+    machines = run.instance.problem.M
+    return float(run.metrics["swaps" if swaps else "displaced"].mean() / machines)

@@ -1,4 +1,4 @@
-r"""What everything known in advance would have earned: comparators, dynamic regret, fit.
+"""What everything known in advance would have earned: comparators, dynamic regret, fit.
 
 Two comparators, both bounds on P1 with tasks that may be split (so no real plan earns more):
 
@@ -8,41 +8,508 @@ Two comparators, both bounds on P1 with tasks that may be split (so no real plan
 
 An optimum over whole lifetimes has no reward in a slot: its total is spread evenly over the slots,
 which gives totals and shares their meaning and curves none.
+
+Solving the offline programme, with a certificate.
+
+Slopes w and multipliers λ, whatever they are, give an upper bound (:meth:`Programme.bound`), and
+any plan a lower one. Small exact programmes go to a linear solver with tangents of the utilities,
+until the two meet; the others follow the gradient of the dual, its max softened less and less.
+
+Softened with entropy, the maximum hands money out in proportion to exp(z_j / τ), z_j = w_j ρ − λ_j.
+So a job that overspends s-fold spends its budget when λ_j grows by τ ln s, as far as the others
+stay as they are: a few rounds of that, the scaling of a matrix to given sums, turn a point of the
+dual into a plan that keeps nearly all of its value.
+
+The offline programme: P1 with everything known and tasks that may be split.
+
+    maximise  Σ_j f_j(X_j)   over   Σ_j x_ji^t ≤ 1,   Σ_{i,t} p_i x_ji^t ≤ B_j,   x ≥ 0.
+
+In money: machine i offers p_i money in slot t, worth ρ = θ_i^t / p_i work each. Offers of the same
+ρ in an *epoch*, slots in which the same jobs are active, are interchangeable, so that one number
+stands for all of them. Where there are too many different ρ they are sorted into cells:
+
+- every offer of a cell split between the cell's two ends, keeping its money and its work, is a
+  mean-preserving spread, so the optimum can only grow: an upper bound;
+- a plan for the split offers is a real plan for the cells that they were split from: it pays the
+  same, and gets their mean ρ for it.
+
+The difference is of second order in the width of the cells, and none where cells are points.
+
+Utilities as the dual sees them: f*(w) = max over 0 ≤ X ≤ cap of f(X) - w X, for many jobs.
+
+The objective is either the overall utility f(X), or the (d - a) f(X / (d - a)) of regret (6): both
+are ``worth · f(X / span)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.inputs import BLOCK, rate_generator
-from gangwise.approximation_jobs.optimum import Optimum, optimise
-from gangwise.approximation_jobs.problem import Job
-from gangwise.approximation_jobs.programme import Programme
-from gangwise.core.environment import Comparator
+from gangwise.approximation_jobs.problem import LOG, OWN, POWER, SATURATING, Job
+from gangwise.approximation_jobs.processes import BLOCK, rate_generator
+from gangwise.core.arrays import Floats
+from gangwise.core.contracts import Comparator
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.streams import Streams
+from gangwise.core.simulation import Streams
+from gangwise.gain_overhead.offline import collect, hull, soft_hull
 
 if TYPE_CHECKING:
-    from gangwise.approximation_jobs.results import Results
-    from gangwise.core.run import Run
+    from gangwise.approximation_jobs.environment import Results
+    from gangwise.core.simulation import Run
 
-__all__ = [
-    "COMPARATORS",
-    "ComparedInstance",
-    "Known",
-    "dynamic_regret",
-    "fit",
-    "offline_comparator",
-    "offline_optimum",
-]
 
-Floats = npt.NDArray[np.float64]
+BISECTIONS = 200
+
+
+class Worth:
+    """What work is worth to each of N jobs.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+    average : bool
+        The objective of (6) rather than the overall utility.
+
+    Examples
+    --------
+    >>> from gangwise.approximation_jobs.problem import Power
+    >>> worth = Worth([Job(0, 0, 4, 1.0, Power(2.0, 0.5))], average=True)
+    >>> worth.value(np.array([16.0])), worth.best(np.array([0.5]), np.array([100.0]))
+    (array([16.]), array([16.]))
+    """
+
+    def __init__(self, jobs: Sequence[Job], average: bool = False):
+        self.jobs = tuple(jobs)
+        codes = np.array([job.utility.code for job in jobs], dtype=np.float64).reshape(-1, 3)
+        self.kind, self.v, self.shape = codes.T
+        self.span = np.array([float(job.lifetime) if average else 1.0 for job in jobs])
+
+    def value(self, work: Floats) -> Floats:
+        """Objective of each job, shape [N]."""
+        x, v, s = work / self.span, self.v, self.shape
+        each = np.select(
+            [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
+            [v * x**s, v * np.log1p(x / s), -v * np.expm1(-x / s)],
+        )
+        for j in np.flatnonzero(self.kind == OWN):
+            each[j] = self.jobs[j].utility.value(float(x[j])) if x[j] > 0 else 0.0
+        return np.asarray(each * self.span)
+
+    def slope(self, work: Floats) -> Floats:
+        """Its derivative; ``work`` must be positive. Shape [N]."""
+        x, v, s = work / self.span, self.v, self.shape
+        each = np.select(
+            [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
+            [v * s * x ** (s - 1.0), v / (s + x), v / s * np.exp(-x / s)],
+        )
+        for j in np.flatnonzero(self.kind == OWN):
+            each[j] = self.jobs[j].utility.slope(float(x[j]))
+        return np.asarray(each)
+
+    def best(self, w: Floats, cap: Floats) -> Floats:
+        """The work at which the slope falls to w, within [0, cap]; shape [N]."""
+        v, s = self.v, self.shape
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            x = np.select(
+                [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
+                [
+                    np.where(
+                        s < 1,
+                        np.exp(np.log(v * s / w) / np.maximum(1.0 - s, 1e-300)),
+                        np.where(v > w, np.inf, 0.0),
+                    ),
+                    v / w - s,
+                    s * np.log(v / (s * w)),
+                ],
+            )
+        work = np.clip(np.nan_to_num(x, nan=0.0, posinf=np.inf) * self.span, 0.0, cap)
+        for j in np.flatnonzero(self.kind == OWN):
+            low, high, slope = 0.0, float(cap[j]), self.jobs[j].utility.slope
+            for _ in range(BISECTIONS):
+                middle = 0.5 * (low + high)
+                if not low < middle < high:
+                    break
+                low, high = (middle, high) if slope(middle / self.span[j]) > w[j] else (low, middle)
+            work[j] = low
+        return np.asarray(work)
+
+    def conjugate(self, w: Floats, cap: Floats) -> Floats:
+        """f*(w), shape [N]; for a utility of one's own exact up to the rounding of a bisection."""
+        work = self.best(w, cap)
+        at_ends = np.maximum(self.value(cap) - w * cap, 0.0)
+        return np.asarray(np.maximum(self.value(work) - w * work, at_ends))
+
+
+CELLS = (16, 200)
+"""Fewest and most cells of ρ, when there are more different ρ than :data:`POINTS`; in between, as
+many as make :data:`WORK` pairs of a cell and a job active in its epoch."""
+WORK = 1_000_000
+POINTS = 400
+ENOUGH = 200_000
+"""How many rates are looked at to place cells."""
+
+
+@dataclass(frozen=True, eq=False)
+class Offers:
+    """Money on offer by epoch and end of a cell, arrays of shape [E, G].
+
+    ``money``, the ρ that it is put at, and ``real``, the mean ρ of the cells that it is from.
+    """
+
+    money: Floats
+    rho: Floats
+    real: Floats
+
+
+class Programme:
+    """The programme of some jobs and rates.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        Those active in at least one slot.
+    prices : ndarray of shape [M]
+        Positive.
+    blocks : iterable of ndarray of shape [slots, M]
+        Rates, slot after slot.
+    slots : int
+        How many slots there are; jobs are cut there.
+    average : bool
+        The objective of (6) rather than the overall utility.
+    ends : sequence of int, optional
+        The slot that each job ends before, where it is not the deadline.
+
+    Attributes
+    ----------
+    offers : Offers
+        Every cell split between its ends.
+    exact : bool
+        Whether cells are points, so that ``rho`` and ``real`` are the same.
+
+    Raises
+    ------
+    ScenarioError
+        For a free machine: its offers have no ρ.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        prices: Floats,
+        blocks: Iterable[Floats],
+        slots: int,
+        average: bool = False,
+        ends: Sequence[int] | None = None,
+    ):
+        if not (prices > 0).all():
+            raise ScenarioError(
+                f"machine {int(np.argmin(prices))} is free; offline comparators need prices above 0"
+            )
+        self.jobs, self.prices = tuple(jobs), np.ascontiguousarray(prices, dtype=np.float64)
+        self.worth = Worth(self.jobs, average)
+        self.budget = np.array([job.budget for job in jobs])
+        self._epochs(slots, [job.deadline for job in jobs] if ends is None else ends)
+        self._offers(blocks)
+        reach = np.zeros(len(jobs))
+        most = (self.offers.money * self.offers.rho).sum(axis=1)
+        np.add.at(reach, self.member, np.repeat(most, np.diff(self.start)))
+        self.cap = np.maximum(np.minimum(reach, self.budget * self.offers.rho.max()), 1e-300)
+
+    def _epochs(self, slots: int, ends: Sequence[int]) -> None:
+        arrival = np.array([job.arrival for job in self.jobs], dtype=np.int64)
+        deadline = np.minimum(np.array(ends, dtype=np.int64), slots)
+        if not len(self.jobs) or (arrival >= deadline).any():
+            raise ScenarioError("the offline programme needs jobs that are active in some slot")
+        begins = np.unique(np.concatenate((arrival, deadline)))
+        first, last = np.searchsorted(begins, arrival), np.searchsorted(begins, deadline)
+        E = begins.size - 1
+        counts = np.zeros(E + 1, dtype=np.int64)
+        np.add.at(counts, first, 1)
+        np.add.at(counts, last, -1)
+        self.start = np.concatenate(([0], np.cumsum(np.cumsum(counts)[:E])))
+        self.member = np.empty(self.start[-1], dtype=np.int64)
+        free = self.start[:-1].copy()
+        for j in range(len(self.jobs)):
+            places = free[first[j] : last[j]]
+            self.member[places] = j
+            places += 1
+        busy = np.diff(self.start) > 0
+        of_slot = np.searchsorted(begins, np.arange(slots), side="right") - 1
+        inside = (of_slot >= 0) & (of_slot < E)
+        self.epoch = np.where(inside & busy[np.clip(of_slot, 0, E - 1)], of_slot, -1)
+
+    def _offers(self, blocks: Iterable[Floats]) -> None:
+        E, at = self.start.size - 1, 0
+        if self.epoch.size * self.prices.size <= ENOUGH:
+            blocks = [np.concatenate(list(blocks))]
+        nodes = np.zeros(0)
+        for block in blocks:
+            rates = np.ascontiguousarray(block, dtype=np.float64)
+            if not nodes.size:
+                whole = len(rates) >= self.epoch.size
+                cells = int(np.clip(WORK // max(self.member.size, 1), *CELLS))
+                nodes = _nodes(rates, self.prices, whole, cells)
+                money, work = (np.zeros((E, nodes.size - 1)) for _ in range(2))
+            epoch = self.epoch[at : at + len(rates)]
+            collect(rates[: epoch.size], self.prices, epoch, nodes, money, work)
+            at += len(rates)
+        mean = np.divide(work, money, out=np.zeros_like(work), where=money > 0)
+        mean = np.clip(mean, nodes[:-1], nodes[1:])
+        close = mean - nodes[:-1] <= 1e-13 * nodes[1:]  # as far as the rounding of sums moves it
+        mean = np.where(close, nodes[:-1], mean)
+        share = (mean - nodes[:-1]) / np.diff(nodes)
+        ends, work = np.zeros((2, E, nodes.size))
+        for first, part in ((0, 1.0 - share), (1, share)):
+            ends[:, first : first + mean.shape[1]] += money * part
+            work[:, first : first + mean.shape[1]] += money * part * mean
+        self.exact = not (money * share * (1.0 - share)).any()
+        used = (ends > 0).any(axis=0)
+        ends, spread = ends[:, used], np.tile(nodes[used], (E, 1))
+        real = np.divide(work[:, used], ends, out=spread.copy(), where=ends > 0)
+        self.offers = Offers(ends, spread, real)
+
+    def bound(self, w: Floats, lam: Floats) -> float:
+        """No plan is worth more, whatever the slopes ``w`` > 0 and multipliers ``lam`` ≥ 0 [N]."""
+        offers = hull(w, lam, self.start, self.member, self.offers.money, self.offers.rho)
+        return float(self.worth.conjugate(w, self.cap).sum() + lam @ self.budget + offers)
+
+    def soft(
+        self, w: Floats, lam: Floats, tau: float, real: bool = False
+    ) -> tuple[float, Floats, Floats]:
+        """The last sum at temperature τ, and the money and work it gives each job, shape [N].
+
+        The work is that at the ends of the cells, or the ``real`` one.
+        """
+        N, offers = len(self.jobs), self.offers
+        G, most = offers.money.shape[1], int(np.diff(self.start).max())
+        spent, done = np.zeros((2, N))
+        space, part, kept = np.zeros((2, G)), np.zeros((most, G)), np.zeros(most, np.int64)
+        total = soft_hull(
+            w,
+            lam,
+            tau,
+            self.start,
+            self.member,
+            offers.money,
+            offers.rho,
+            offers.real if real else offers.rho,
+            spent,
+            done,
+            space,
+            part,
+            kept,
+        )
+        return total, spent, done
+
+    def attained(self, spent: Floats, done: Floats) -> tuple[float, Floats, Floats]:
+        """What a plan is worth after jobs that overspend are cut to their budgets: value, X, C."""
+        share = np.minimum(1.0, self.budget / np.maximum(spent, 1e-300))
+        work = share * done
+        return float(self.worth.value(work).sum()), work, share * spent
+
+
+def _nodes(rates: Floats, prices: Floats, whole: bool, cells: int) -> Floats:
+    """Ends of the cells: all different ρ if they are few, else quantiles."""
+    step = 1 if whole else max(1, rates.size // ENOUGH)
+    rho = np.sort((rates / prices).ravel()[::step])
+    top = 1.0 / float(prices.min())
+    points = np.unique(rho)
+    if not ((whole and points.size <= POINTS) or points.size <= cells):
+        points = rho[np.linspace(0, rho.size - 1, cells).astype(np.int64)]
+    # The last cell is for offers of the largest ρ alone.
+    return np.unique(np.concatenate(([0.0], points, [top, top * (1.0 + 1e-6)])))
+
+
+SMALL = 30_000
+"""Variables up to which tangents are tried."""
+ROUNDS = 30
+EXACT = 1e-6
+TEMPERATURES = (0.03, 0.01, 0.005, 0.0025, 0.001)
+"""τ, as shares of the median value of what a unit of money buys."""
+SCALINGS = 4
+LEAST = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """An answer to the offline programme.
+
+    Attributes
+    ----------
+    value : float
+        What the plan found is worth.
+    bound : float
+        No plan is worth more.
+    work, cost : ndarray of shape [N]
+        X_j and C_j of the plan.
+    slope, multiplier : ndarray of shape [N]
+        w and λ of the bound: anybody can check it with :meth:`Programme.bound`.
+    """
+
+    value: float
+    bound: float
+    work: Floats
+    cost: Floats
+    slope: Floats
+    multiplier: Floats
+
+    @property
+    def gap(self) -> float:
+        """What the plan may fall short of the optimum, at most."""
+        return max(self.bound - self.value, 0.0)
+
+
+def optimise(programme: Programme, tolerance: float = 1e-6, iterations: int = 25) -> Optimum:
+    """Solve a programme.
+
+    Parameters
+    ----------
+    tolerance : float
+        Stop when the gap is at most this, relative to the value. Programmes that are small enough
+        for tangents are solved to 1e-6 in any case.
+    iterations : int
+        Steps of the dual per temperature, where the programme is too large for tangents.
+
+    Examples
+    --------
+    One job, a machine of rate 1 and price 1, a budget for 4 of its 9 slots:
+
+    >>> from gangwise.approximation_jobs.problem import Job
+    >>> programme = Programme([Job(0, 0, 9, 4.0)], np.ones(1), [np.ones((9, 1))], 9)
+    >>> answer = optimise(programme)
+    >>> round(answer.value, 6), round(answer.bound, 6), answer.cost.round(6)
+    (2.0, 2.0, array([4.]))
+    """
+    if programme.exact and programme.member.size * programme.offers.money.shape[1] <= SMALL:
+        return _tangents(programme, min(tolerance, EXACT))
+    return _descend(programme, tolerance, iterations)
+
+
+def _better(best: Optimum | None, new: Optimum) -> Optimum:
+    """The larger value and the smaller bound of two answers."""
+    if best is None:
+        return new
+    plan, dual = new if new.value > best.value else best, new if new.bound < best.bound else best
+    return Optimum(plan.value, dual.bound, plan.work, plan.cost, dual.slope, dual.multiplier)
+
+
+def _start(programme: Programme) -> tuple[Floats, Floats]:
+    """Slopes and multipliers to begin with: as if each job spent its budget on a mean offer."""
+    money, rho = programme.offers.money, programme.offers.rho
+    mean = float((money * rho).sum() / money.sum())
+    offered = np.zeros(len(programme.jobs))
+    each = np.repeat(
+        money.sum(axis=1) / np.maximum(np.diff(programme.start), 1), np.diff(programme.start)
+    )
+    np.add.at(offered, programme.member, each)
+    work = np.maximum(np.minimum(programme.budget, offered) * mean, 1e-9 * programme.cap)
+    w = programme.worth.slope(np.minimum(work, programme.cap))
+    return np.clip(w, 1e-12 * w.max(), None), np.where(offered > programme.budget, w * mean, 0.0)
+
+
+def _descend(programme: Programme, tolerance: float, iterations: int) -> Optimum:
+    """The dual in λ_j and bids b_j = w_j ρ − λ_j at the largest ρ, scaled by its curvature.
+
+    Without scaling it takes several times as many steps: budgets differ by orders of magnitude.
+    """
+    from scipy.optimize import minimize
+
+    w, lam = _start(programme)
+    N, money, rho = w.size, programme.offers.money, programme.offers.rho
+    mean, top = float((money * rho).sum() / money.sum()), float(rho.max())
+    total = float(programme.worth.value(programme.cap).sum())
+    best: Optimum | None = None
+
+    def dual(x: Floats, unit: Floats, tau: float) -> tuple[float, Floats]:
+        bid, lam = unit * x.reshape(2, N)
+        w = np.maximum((bid + lam) / top, LEAST)
+        hull, spent, done = programme.soft(w, lam, tau)
+        work = programme.worth.best(w, programme.cap)
+        f = float(programme.worth.conjugate(w, programme.cap).sum() + lam @ programme.budget + hull)
+        by_w = (done - work) / top
+        return f / total, (unit * (by_w, by_w + programme.budget - spent)).ravel() / total
+
+    for tau in float(np.median(w)) * mean * np.array(TEMPERATURES):
+        work = np.maximum(programme.worth.best(w, programme.cap), 1e-9 * programme.cap)
+        cost = np.minimum(programme.budget, work / mean)
+        curved = np.array(
+            [cost / tau, 2.0 * work / (w * top**2) + cost * ((1.0 - mean / top) ** 2 + 0.02) / tau]
+        )
+        unit = np.sqrt(total / curved)
+        found = minimize(
+            dual,
+            (np.array([w * top - lam, lam]) / unit).ravel(),
+            args=(unit, tau),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(LEAST, None)] * N + [(0.0, None)] * N,
+            options={"maxiter": iterations, "maxcor": 10, "ftol": 1e-9, "gtol": 1e-12},
+        )
+        bid, lam = unit * found.x.reshape(2, N)
+        w = np.maximum((bid + lam) / top, LEAST)
+        for _ in range(SCALINGS):
+            _, spent, done = programme.soft(w, lam, tau, real=True)
+            value, work, cost = programme.attained(spent, done)
+            best = _better(best, Optimum(value, programme.bound(w, lam), work, cost, w, lam))
+            if best.gap <= tolerance * abs(best.value):
+                return best
+            lam = np.maximum(lam + tau * np.log(np.maximum(spent / programme.budget, LEAST)), 0.0)
+    assert best is not None
+    return best
+
+
+def _tangents(programme: Programme, tolerance: float) -> Optimum:
+    """Linear programmes with more and more tangents of the utilities (Kelley's method)."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_matrix, vstack
+
+    N, cap, worth = len(programme.jobs), programme.cap, programme.worth
+    E, G = programme.offers.money.shape
+    sizes = np.diff(programme.start)
+    epoch = np.repeat(np.arange(E), sizes)
+    # Variables: money [member, cell], then the utilities [N].
+    member = np.repeat(programme.member, G)
+    cell = (epoch[:, None] * G + np.arange(G)).ravel()
+    n = member.size
+    column = np.arange(n)
+    rho = programme.offers.rho.ravel()[cell]
+    money = csr_matrix((np.ones(n), (cell, column)), shape=(E * G, n + N))
+    budget = csr_matrix((np.ones(n), (member, column)), shape=(N, n + N))
+    work = csr_matrix((rho, (member, column)), shape=(N, n + N))
+    unit = csr_matrix((np.ones(N), (np.arange(N), n + np.arange(N))), shape=(N, n + N))
+    objective = np.concatenate((np.zeros(n), -np.ones(N)))
+    fixed = np.concatenate((programme.offers.money.ravel(), programme.budget))
+    cuts = [np.full(N, share) * cap for share in (1e-4, 1e-2, 0.1, 0.3, 1.0)]
+    best: Optimum | None = None
+    for _ in range(ROUNDS):
+        slopes = [worth.slope(at) for at in cuts]
+        rows = [unit - work.multiply(s[:, None]).tocsr() for s in slopes]
+        right = [worth.value(at) - s * at for at, s in zip(cuts, slopes)]
+        answer = linprog(
+            objective,
+            vstack([money, budget, *rows]),
+            np.concatenate([fixed, *right]),
+            bounds=(0, None),
+            method="highs",
+        )
+        spent, done = budget @ answer.x, work @ answer.x
+        value, at, cost = programme.attained(spent, done)
+        dual = -answer.ineqlin.marginals
+        lam = np.maximum(dual[E * G : E * G + N], 0.0)
+        weight = dual[E * G + N :].reshape(len(cuts), N)
+        w = np.maximum((weight * np.array(slopes)).sum(axis=0), 1e-12 * slopes[0])
+        best = _better(best, Optimum(value, programme.bound(w, lam), at, cost, w, lam))
+        if best.gap <= tolerance * abs(best.value):
+            break
+        cuts.append(np.maximum(done, 1e-9 * cap))
+    assert best is not None
+    return best
+
 
 Known = Literal["rates", "means"]
 COMPARATORS = ("known_means", "known_rates")
@@ -74,7 +541,7 @@ def offline_optimum(
     average : bool
         The objective of (6), Σ (d - a) f(X / (d - a)), rather than the overall utility Σ f(X).
     tolerance, iterations
-        See :func:`~gangwise.approximation_jobs.optimum.optimise`.
+        See :func:`~gangwise.approximation_jobs.offline.optimise`.
 
     Raises
     ------
@@ -162,7 +629,7 @@ def fit(results: Results) -> tuple[float, float]:
 
     Examples
     --------
-    >>> from gangwise.approximation_jobs.results import Results
+    >>> from gangwise.approximation_jobs.environment import Results
     >>> results = Results()
     >>> results.add(Job("a", 0, 4, budget=8.0), cost=9.0, work=4.0)
     >>> results.add(Job("b", 0, 4, budget=8.0), cost=5.0, work=4.0)
@@ -173,9 +640,7 @@ def fit(results: Results) -> tuple[float, float]:
     return float(over.sum()), float(np.maximum(over, 0.0).sum())
 
 
-def _jobs(
-    instance: ApproximationInstance, slots: int, seed: int
-) -> tuple[list[Job], list[int]]:
+def _jobs(instance: ApproximationInstance, slots: int, seed: int) -> tuple[list[Job], list[int]]:
     """The jobs of a run, and the slots that they end before: deadlines, or when they leave."""
     source, left = instance.jobs.stream(Streams.of(seed).workload), slots
     found: list[Job] = []

@@ -9,6 +9,16 @@ these is an option, and the defaults are the ones that earn more: estimates that
 at the projected total work, a budget spread anew over the slots that are left, and draws coupled
 to those of the last slot, which moves a fifth of the tasks or fewer where fresh draws move nine
 tenths. Coupling needs the re-paced budget, since its spending wanders off the shares.
+
+The shares x and multipliers λ that OPS and OPM move, slot by slot: (18)–(21), (69)–(73).
+
+Jobs have places 0, …, n − 1 here, without holes, so that one pass over the matrix is one pass over
+the active jobs; a leaving job's place goes to the last one.
+
+The multiplier update is carried as ω(t) = λ(t) − μ g(x(t−1)) of (25): ω ← max{−μ g, ω + μ g} and
+λ = ω + μ g, which needs g of one slot only, and starts every job at λ = 0.
+
+What the baselines share: how many machines each job gets, and keeping tasks where they are.
 """
 
 from __future__ import annotations
@@ -18,21 +28,164 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from gangwise.approximation_jobs import kernels
 from gangwise.approximation_jobs.environment import Feedback, Observation
-from gangwise.approximation_jobs.primal_dual import PrimalDual
-from gangwise.approximation_jobs.problem import ApproximationProblem
-from gangwise.approximation_jobs.slopes import relative, slopes_at
-from gangwise.approximation_jobs.table import JobTable
+from gangwise.approximation_jobs.kernels import assign
+from gangwise.approximation_jobs.problem import ApproximationProblem, JobTable, relative, slopes_at
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.contracts import Timing
 from gangwise.core.errors import ScenarioError
-from gangwise.core.policy import Timing
 from gangwise.estimators import Estimator, make_estimator
 
-__all__ = ["OPM", "check_choice"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+@dataclass(eq=False)
+class PrimalDual:
+    """Shares of every machine among the active jobs, and what budgets make a task cost.
+
+    Parameters
+    ----------
+    prices : ndarray of shape [M]
+        p_i.
+    exact : bool
+        Project by variable fixing instead of Newton's method; the same to 1e-12.
+
+    Attributes
+    ----------
+    rows : ndarray of int64, shape [J]
+        Table row of the job in each place; the first ``n`` count.
+    shares : ndarray of shape [J, M]
+        x_j^i(t).
+    omega, spend : ndarray of shape [J]
+        ω_j(t), and Σ_i p_i x_j^i(t) in units of price per slot.
+    holder : ndarray of int64, shape [M]
+        Place of the job that each machine was last drawn for, −1 for none.
+    """
+
+    prices: Floats
+    exact: bool = False
+    n: int = 0
+    rows: Ints = field(init=False)
+    shares: Floats = field(init=False)
+    omega: Floats = field(init=False)
+    spend: Floats = field(init=False)
+    holder: Ints = field(init=False)
+    _place: dict[int, int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.prices = np.array(self.prices, dtype=np.float64)  # one kind of array for the kernels
+        M = self.prices.size
+        self.rows = np.zeros(0, np.int64)
+        self.shares, self._before = np.zeros((0, M)), np.zeros((0, M))
+        self.omega, self.spend = np.zeros(0), np.zeros(0)
+        self.total, self._total_before = np.zeros(M), np.zeros(M)
+        self.tau, self.holder = np.zeros(M), np.full(M, -1, np.int64)
+        self._column = np.zeros(kernels.STRIPE)
+        self._u = np.zeros((2, M))
+        self._grow(2 * kernels.FOUR)  # and twice as many whenever there are too few
+
+    def _grow(self, more: int) -> None:
+        J, M = len(self.rows) + more, self.prices.size
+        self.rows = np.concatenate((self.rows, np.zeros(more, np.int64)))
+        self.shares = np.concatenate((self.shares, np.zeros((more, M))))
+        self.omega = np.concatenate((self.omega, np.zeros(more)))
+        self.spend = np.concatenate((self.spend, np.zeros(more)))
+        self._before = np.zeros((J, M))
+        self._stripe = np.zeros(J * kernels.STRIPE)
+        self._part, self._y = np.zeros((J, kernels.STRIPE)), np.zeros(J)
+        self._free, self._fixed = np.full(J, np.inf), np.zeros(J, np.int64)
+
+    def add(self, row: int, share: float | Floats = 0.0) -> None:
+        """A job comes; its share of every machine begins at ``share``, usually 0."""
+        if self.n == len(self.rows):
+            self._grow(self.n)
+        k = self.n
+        self.n += 1
+        self.rows[k], self._place[row] = row, k
+        self.shares[k] = share
+        self.omega[k], self.spend[k] = 0.0, float(self.prices @ self.shares[k])
+        self.total += self.shares[k]
+
+    def remove(self, row: int) -> None:
+        """A job goes; what it had becomes idle."""
+        k = self._place.pop(row, None)
+        if k is None:
+            return
+        self.n -= 1
+        last = self.n
+        kernels.drop(self.shares, k, last, self.total, self.holder)
+        if k != last:
+            self.rows[k], self._place[int(self.rows[last])] = self.rows[last], k
+            self.omega[k], self.spend[k] = self.omega[last], self.spend[last]
+
+    def multipliers(self, target: Floats, mu: float) -> Floats:
+        """λ_j(t) by (20) and (73), shape [n], from g_j(x_j(t−1)) = spend − ``target`` [n]."""
+        g = mu * (self.spend[: self.n] - target)
+        omega = np.maximum(-g, self.omega[: self.n] + g)
+        self.omega[: self.n] = omega
+        multipliers: Floats = omega + g
+        return multipliers
+
+    def climb(
+        self, slopes: Floats, multipliers: Floats, rates: Floats, alpha: float, there: Bools
+    ) -> None:
+        """x(t) by (18)/(69) and the projection (19)/(P4); machines that are away get 0.
+
+        Raises
+        ------
+        ScenarioError
+            For slopes, multipliers or rates that are not finite, which have no projection.
+        """
+        for what, numbers in (("slopes", slopes), ("multipliers", multipliers), ("rates", rates)):
+            if not np.isfinite(numbers).all():
+                raise ScenarioError(
+                    f"{what} must be finite numbers; found {numbers[~np.isfinite(numbers)][0]}"
+                )
+        self.shares, self._before = self._before, self.shares
+        self.total, self._total_before = self._total_before, self.total
+        prices = self.prices
+        if not there.all():  # nothing pushes or pulls there, and nothing is left to start from
+            rates, prices = np.where(there, rates, 0.0), np.where(there, prices, 0.0)
+            self._before[:, ~there] = 0.0
+            self._total_before[~there] = 0.0
+            self.holder[~there] = -1
+        kernels.step(
+            self._before,
+            self.n,
+            alpha * slopes,
+            alpha * multipliers,
+            rates,
+            prices,
+            self.exact,
+            self.shares,
+            self.tau,
+            self.total,
+            self.spend,
+            self._column,
+            self._stripe,
+            self._part,
+            self._y,
+            self._free,
+            self._fixed,
+        )
+
+    def draw(self, rng: np.random.Generator, couple: bool) -> Ints:
+        """Table row for every machine, −1 for none: E = x either way, (21) and (72), shape [M]."""
+        u = rng.random(out=self._u)
+        if couple:
+            kernels.coupled(
+                self._before,
+                self._total_before,
+                self.shares,
+                self.total,
+                self.n,
+                u[0],
+                u[1],
+                self.holder,
+            )
+        else:
+            kernels.fresh(self.shares, self.n, u[0], self._column, self.holder)
+        return np.where(self.holder >= 0, self.rows[self.holder], -1)
 
 
 def check_choice(policy: object, **choices: tuple[str, ...]) -> None:
@@ -50,7 +203,7 @@ class OPM:
     Parameters
     ----------
     estimator : str or Estimator
-        One of :data:`~gangwise.estimators.named.ESTIMATORS`, or one's own.
+        One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, or one's own.
     objective : {"total", "average"}
         Where the slope of f_j is taken: at the work projected for the whole lifetime, or at the
         average work per slot so far, as (9) has it.
@@ -116,10 +269,13 @@ class OPM:
 
     def __post_init__(self) -> None:
         check_choice(
-            self, objective=("total", "average"), pacing=("left", "even"),
-            rounding=("coupled", "fresh"), history=("executed", "expected"),
+            self,
+            objective=("total", "average"),
+            pacing=("left", "even"),
+            rounding=("coupled", "fresh"),
+            history=("executed", "expected"),
             unit=("utility", "largest"),
-        )  # fmt: skip
+        )
         for name in ("alpha", "floor"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ScenarioError(f"{name} is {getattr(self, name)}; it must be positive")
@@ -134,9 +290,7 @@ class OPM:
         self._estimator(1.0)
 
     def _estimator(self, gamma: float) -> Estimator:
-        return make_estimator(
-            self.estimator, gamma, self.kappa, self.window, self.tau, self.rate
-        )
+        return make_estimator(self.estimator, gamma, self.kappa, self.window, self.tau, self.rate)
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
         """Forget everything."""
@@ -215,3 +369,85 @@ class OPM:
         """Take in the rates of the machines that ran a task."""
         for each in feedback:
             self._rates.learn(each.slot, each.machines, each.rates)
+
+
+def max_min_shares(total: float, most: Floats) -> Floats:
+    """Split ``total`` equally, but give nobody more than ``most``, shape [n].
+
+    Examples
+    --------
+    >>> max_min_shares(10.0, np.array([1.0, 9.0, 9.0]))
+    array([1. , 4.5, 4.5])
+    """
+    if most.sum() <= total:
+        return most.copy()
+    order = np.argsort(most, kind="stable")
+    ordered = most[order]
+    below = np.concatenate(([0.0], np.cumsum(ordered)[:-1]))
+    level = (total - below) / np.arange(most.size, 0, -1)
+    k = int(np.argmax(ordered >= level))  # the first that would be capped by the level
+    shares: Floats = np.minimum(most, level[k])
+    return shares
+
+
+def systematic(shares: Floats, u: float) -> Ints:
+    """Whole numbers with these means that add up to the floor or ceiling of their sum, shape [n].
+
+    One uniform number ``u`` serves all: job k gets the integers that its part of the line covers.
+
+    Examples
+    --------
+    >>> systematic(np.array([0.5, 0.5, 1.5]), u=0.5)
+    array([1, 0, 2])
+    """
+    ends = np.floor(np.cumsum(shares) + u + 1e-9)
+    return np.diff(ends, prepend=math.floor(u + 1e-9)).astype(np.int64)
+
+
+@dataclass
+class CountingPolicy:
+    """Base of policies that count first and place second. Not a policy by itself.
+
+    Machines are handed out in an order drawn once per run, and jobs keep machines that they have.
+    """
+
+    family = "approximation_jobs"
+    randomised = True
+    timing: Timing = field(init=False, repr=False, default="react")
+
+    def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
+        """Forget everything."""
+        self._problem, self._rng = problem, rng
+        self._order = rng.permutation(problem.M).astype(np.int64)
+        self._holder = np.full(problem.M, -1, np.int64)
+        self._place = np.empty(0, np.int64)
+
+    def most(self, observation: Observation) -> Floats:
+        """How many machines each active job can pay in this slot, shape [n], as a real number."""
+        jobs, prices = observation.jobs, self._problem.prices[observation.available]
+        most = np.full(jobs.rows.size, float(prices.size))
+        if self._problem.enforce and prices.size:
+            left = (jobs.budget * (1.0 + 1e-9) - jobs.cost)[jobs.rows]
+            price = float(prices.mean())
+            if price > 0:
+                most = np.minimum(most, np.floor(left / price))
+            most[(most < 1.0) & (left >= prices.min())] = 1.0
+        return most
+
+    def hand_out(
+        self, observation: Observation, rows: Ints, want: Ints, machines: Ints | None = None
+    ) -> Ints:
+        """Place ``want[k]`` tasks of the job in table row ``rows[k]``, earlier ones first."""
+        if self._place.size < observation.jobs.size:
+            self._place = np.full(observation.jobs.size, -1, np.int64)
+        self._holder[np.isin(self._holder, observation.departed)] = -1
+        listed = self._order if machines is None else machines
+        if machines is not None:
+            unlisted = np.ones(self._problem.M, dtype=bool)
+            unlisted[machines] = False
+            self._holder[unlisted] = -1
+        assign(want, rows, listed, observation.available, self._place, self._holder)
+        return self._holder
+
+    def learn(self, feedback: tuple[Feedback, ...]) -> None:
+        """Nothing is learned."""

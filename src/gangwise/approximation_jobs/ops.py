@@ -16,15 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs.environment import Feedback, Observation
-from gangwise.approximation_jobs.opm import check_choice
-from gangwise.approximation_jobs.primal_dual import PrimalDual
-from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.approximation_jobs.slopes import slopes_at
+from gangwise.approximation_jobs.opm import PrimalDual, check_choice
+from gangwise.approximation_jobs.problem import ApproximationProblem, Job, slopes_at
+from gangwise.core.contracts import Timing
 from gangwise.core.errors import ScenarioError
-from gangwise.core.policy import Timing
 from gangwise.estimators import Estimator, make_estimator
-
-__all__ = ["OPS"]
 
 Ints = npt.NDArray[np.int64]
 

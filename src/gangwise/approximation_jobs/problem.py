@@ -3,23 +3,180 @@
 "Machine" is the paper's word for a server. The paper counts slots from 1 and gangwise from 0: the
 paper's slot t is our slot t − 1. A job is active in the paper's slots a_j + 1, …, d_j, which are
 our slots ``range(arrival, deadline)``; its lifetime is d_j − a_j slots in both.
+
+Concave utilities f_j(X) of the work done for a job (§III).
+
+A utility is worth 0 without any work. The slope of v X^β is infinite there, so that it is not
+Lipschitz and Theorems 2 and 3 do not cover it; whoever follows slopes takes them at a floor.
+
+Slopes of the utilities of several jobs at once.
+
+The jobs that are active now, in rows that they keep while they last.
+
+Memory grows with the most jobs that were ever active at once, not with how many came and went.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.approximation_jobs.utilities import Power, Utility
+from gangwise.approximation_jobs import kernels
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError
 
-__all__ = ["ApproximationProblem", "Job"]
+POWER, LOG, SATURATING, OWN = 0, 1, 2, 3
+"""How kernels tell the forms apart; ``OWN`` is evaluated in Python."""
 
-Floats = npt.NDArray[np.float64]
+
+class Utility(Protocol):
+    """Worth of work: increasing, concave, 0 at 0."""
+
+    @property
+    def code(self) -> tuple[int, float, float]:
+        """Form, scale v and shape, for kernels."""
+
+    def value(self, work: float) -> float:
+        """f(X) in units of utility, X in units of work (a machine of rate 1 for one slot)."""
+
+    def slope(self, work: float) -> float:
+        """f'(X), utility per unit of work."""
+
+
+def _positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not (math.isfinite(number) and number > 0):
+            raise ScenarioError(f"utility: {name} is {number}; it must be finite and positive")
+
+
+@dataclass(frozen=True)
+class Power:
+    """f(X) = v X^β, 0 < β ≤ 1: the utility of §VI.
+
+    Examples
+    --------
+    >>> Power(3.0, 0.5).value(4.0), Power(3.0, 0.5).slope(4.0)
+    (6.0, 0.75)
+    """
+
+    v: float = 1.0
+    beta: float = 0.5
+
+    def __post_init__(self) -> None:
+        _positive(v=self.v, beta=self.beta)
+        if self.beta > 1:
+            raise ScenarioError(f"utility: beta is {self.beta}; above 1 it is not concave")
+
+    @property
+    def code(self) -> tuple[int, float, float]:
+        """Form, v and β."""
+        return POWER, self.v, self.beta
+
+    def value(self, work: float) -> float:
+        """Worth v X^β."""
+        return self.v * math.pow(work, self.beta)
+
+    def slope(self, work: float) -> float:
+        """Slope β v X^(β−1), infinite at 0 unless β = 1."""
+        if work <= 0.0:
+            return self.v if self.beta == 1 else math.inf
+        return self.beta * self.v * math.pow(work, self.beta - 1.0)
+
+
+@dataclass(frozen=True)
+class Log:
+    """f(X) = v log(1 + X / s).
+
+    Examples
+    --------
+    >>> Log(2.0, 10.0).slope(0.0)
+    0.2
+    """
+
+    v: float = 1.0
+    s: float = 1.0
+
+    def __post_init__(self) -> None:
+        _positive(v=self.v, s=self.s)
+
+    @property
+    def code(self) -> tuple[int, float, float]:
+        """Form, v and s."""
+        return LOG, self.v, self.s
+
+    def value(self, work: float) -> float:
+        """Worth v log(1 + X / s)."""
+        return self.v * math.log1p(work / self.s)
+
+    def slope(self, work: float) -> float:
+        """Slope v / (s + X)."""
+        return self.v / (self.s + work)
+
+
+@dataclass(frozen=True)
+class Saturating:
+    """f(X) = v (1 − exp(−X / s)): accuracy that approaches v.
+
+    Examples
+    --------
+    >>> round(Saturating(1.0, 10.0).value(10.0), 3)
+    0.632
+    """
+
+    v: float = 1.0
+    s: float = 1.0
+
+    def __post_init__(self) -> None:
+        _positive(v=self.v, s=self.s)
+
+    @property
+    def code(self) -> tuple[int, float, float]:
+        """Form, v and s."""
+        return SATURATING, self.v, self.s
+
+    def value(self, work: float) -> float:
+        """Worth v (1 − exp(−X / s))."""
+        return -self.v * math.expm1(-work / self.s)
+
+    def slope(self, work: float) -> float:
+        """Slope (v / s) exp(−X / s)."""
+        return self.v / self.s * math.exp(-work / self.s)
+
+
+@dataclass(frozen=True)
+class Own:
+    """A utility of your own: its value and its slope, as functions of the work done.
+
+    Use module-level functions, so that runs can be saved.
+
+    Examples
+    --------
+    >>> Own(math.sqrt, lambda work: 0.5 / math.sqrt(work)).value(9.0)
+    3.0
+    """
+
+    of: Callable[[float], float]
+    slope_of: Callable[[float], float]
+
+    @property
+    def code(self) -> tuple[int, float, float]:
+        """Form; nothing else, since kernels cannot call it."""
+        return OWN, 0.0, 1.0
+
+    def value(self, work: float) -> float:
+        """f(X) − f(0), so that a job that never runs is worth nothing."""
+        return float(self.of(work)) - float(self.of(0.0))
+
+    def slope(self, work: float) -> float:
+        """f'(X)."""
+        return float(self.slope_of(work))
 
 
 @dataclass(frozen=True)
@@ -191,3 +348,191 @@ class ApproximationProblem:
                 f"job {job.id!r}: a task demands {job.demand:g}; the largest machine, "
                 f"{self.machines[int(self.capacity.argmax())]!r}, has {self.capacity.max():g}"
             )
+
+
+Number = TypeVar("Number", np.int64, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class JobTable:
+    """Active jobs as policies see them; entries of rows that are not in ``rows`` mean nothing.
+
+    Attributes
+    ----------
+    rows : ndarray of int64, shape [n]
+        Table rows of the n active jobs, ascending. A job keeps its row while it is active; the row
+        may then go to another job.
+    jobs : sequence of Job or None, length C
+        The job in each row.
+    arrival, deadline : ndarray of int64, shape [C]
+        a_j and d_j.
+    budget : ndarray of shape [C]
+        B_j.
+    cost : ndarray of shape [C]
+        What each job's tasks have cost so far.
+    work : ndarray of shape [C]
+        X_j so far, as far as feedback has told it.
+    kind : ndarray of int64, shape [C]
+        Form of the utility; with ``v`` and ``shape`` [C] what kernels need (:mod:`.utilities`).
+    """
+
+    rows: Ints
+    jobs: tuple[Job | None, ...]
+    arrival: Ints
+    deadline: Ints
+    budget: Floats
+    cost: Floats
+    work: Floats
+    kind: Ints
+    v: Floats
+    shape: Floats
+
+    @property
+    def size(self) -> int:
+        """C, the number of rows."""
+        return len(self.jobs)
+
+
+@dataclass(eq=False)
+class Rows:
+    """Keeps the rows; the environment's side of :class:`JobTable`.
+
+    ``work`` is what was really done, ``told`` what feedback has delivered of it; ``serial`` tells
+    apart the jobs that have used a row.
+    """
+
+    jobs: list[Job | None] = field(default_factory=list)
+    active: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    _row: dict[str | int, int] = field(default_factory=dict)
+    _free: list[int] = field(default_factory=list)
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("arrival", "deadline", "kind", "serial"):
+            setattr(self, name, np.zeros(0, np.int64))
+        for name in ("life", "budget", "v", "shape", "cost", "work", "told"):
+            setattr(self, name, np.zeros(0))
+
+    arrival: Ints = field(init=False)
+    deadline: Ints = field(init=False)
+    kind: Ints = field(init=False)
+    serial: Ints = field(init=False)
+    life: Floats = field(init=False)
+    budget: Floats = field(init=False)
+    v: Floats = field(init=False)
+    shape: Floats = field(init=False)
+    cost: Floats = field(init=False)
+    work: Floats = field(init=False)
+    told: Floats = field(init=False)
+
+    def _grow(self) -> None:
+        before = len(self.jobs)
+        more = max(16, before)
+        for name, column in vars(self).items():
+            if isinstance(column, np.ndarray) and name != "active":
+                setattr(self, name, np.concatenate((column, np.zeros(more, column.dtype))))
+        self.jobs.extend([None] * more)
+        self._free.extend(range(before, before + more))
+        heapq.heapify(self._free)
+
+    def row_of(self, job: str | int) -> int | None:
+        """Row of an active job."""
+        return self._row.get(job)
+
+    def add(self, job: Job) -> int:
+        """Give a job the lowest free row."""
+        if job.id in self._row:
+            raise ScenarioError(
+                f"job {job.id!r} arrives in slot {job.arrival} while a job of the same id is still "
+                "active; ids of jobs that run at the same time must differ"
+            )
+        if not self._free:
+            self._grow()
+        j = heapq.heappop(self._free)
+        self._row[job.id], self.jobs[j] = j, job
+        self._count += 1
+        self.arrival[j], self.deadline[j], self.serial[j] = job.arrival, job.deadline, self._count
+        self.life[j], self.budget[j] = job.lifetime, job.budget
+        self.kind[j], self.v[j], self.shape[j] = job.utility.code
+        self.cost[j] = self.work[j] = self.told[j] = 0.0
+        return j
+
+    def remove(self, j: int) -> Job:
+        """Free a row."""
+        job = self.jobs[j]
+        assert job is not None
+        del self._row[job.id]
+        self.jobs[j], self.serial[j] = None, 0
+        heapq.heappush(self._free, j)
+        return job
+
+    def refresh(self) -> None:
+        """List the active rows again, after jobs came or went."""
+        self.active = np.array(sorted(self._row.values()), dtype=np.int64)
+
+    def view(self) -> JobTable:
+        """What policies see: read-only, without copying."""
+        return JobTable(
+            _look(self.active),
+            tuple(self.jobs),
+            _look(self.arrival),
+            _look(self.deadline),
+            _look(self.budget),
+            _look(self.cost),
+            _look(self.told),
+            _look(self.kind),
+            _look(self.v),
+            _look(self.shape),
+        )
+
+
+def _look(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+def slopes_at(jobs: JobTable, rows: Ints, work: Floats) -> Floats:
+    """f_j'(X_j) of the jobs in some table rows.
+
+    Parameters
+    ----------
+    jobs : JobTable
+    rows : ndarray of int64, shape [n]
+    work : ndarray of shape [n]
+        X_j, positive, in units of work.
+
+    Returns
+    -------
+    ndarray of shape [n]
+        Utility per unit of work.
+
+    Raises
+    ------
+    ScenarioError
+        For a utility of your own whose slope is not a number, zero or larger; names the job.
+    """
+    slopes = np.empty(rows.size)
+    kernels.slopes(rows, jobs.kind, jobs.v, jobs.shape, work, slopes)
+    for k in np.flatnonzero(jobs.kind[rows] == OWN):
+        job = jobs.jobs[rows[k]]
+        assert job is not None
+        slopes[k] = slope = job.utility.slope(float(work[k]))
+        if not 0 <= slope < np.inf:
+            raise ScenarioError(
+                f"job {job.id!r}: the slope of its utility at work {work[k]:g} is {slope}; it must "
+                "be a finite number, zero or larger"
+            )
+    return slopes
+
+
+def relative(slopes: Floats) -> Floats:
+    """Slopes as shares of the largest; all zero where nobody gains from more work.
+
+    Examples
+    --------
+    >>> relative(np.array([1.0, 4.0])), relative(np.zeros(2))
+    (array([0.25, 1.  ]), array([0., 0.]))
+    """
+    largest = float(slopes.max(initial=0.0))
+    return slopes / largest if largest > 0 else slopes

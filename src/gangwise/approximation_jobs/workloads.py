@@ -1,4 +1,4 @@
-r"""Synthetic jobs in the manner of §VI, and prices of machines.
+"""Synthetic jobs in the manner of §VI, and prices of machines.
 
 The paper takes arrivals and deadlines from a trace; here they are drawn. Budgets and values are the
 paper's: B_j = q_j (d_j - a_j) with q_j uniform in [2, 100] for 1000 machines (in proportion for
@@ -14,24 +14,11 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.approximation_jobs.problem import Job
+from gangwise.approximation_jobs.problem import Job, Power
 from gangwise.approximation_jobs.processes import JobStream, ReplayedJobs
 from gangwise.approximation_jobs.rates import Rates
-from gangwise.approximation_jobs.utilities import Power
+from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError
-
-__all__ = [
-    "PAPER_MACHINES",
-    "Pricing",
-    "SyntheticJobs",
-    "bounded_pareto",
-    "load_of",
-    "paper_jobs",
-    "price_machines",
-]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 Pricing = Literal["population", "realised"]
 PAPER_MACHINES = 1000

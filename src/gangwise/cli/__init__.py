@@ -13,13 +13,10 @@ import typer
 
 import gangwise
 from gangwise.cli.compare import compare_command, run_command
+from gangwise.cli.experiments import report_command, reproduce_command, sweep_command, tune_command
 from gangwise.cli.listing import list_command
 from gangwise.cli.options import say
-from gangwise.cli.report import report_command
-from gangwise.cli.reproduce import reproduce_command
-from gangwise.cli.sweep import sweep_command
 from gangwise.cli.trace import trace_app
-from gangwise.cli.tune import tune_command
 from gangwise.core.errors import GangwiseError
 
 __all__ = ["app", "main"]

@@ -17,19 +17,18 @@ from gangwise.cli.options import (
     Slots,
     Target,
     TraceOption,
+    command_line,
     comparator_names,
     open_target,
     policy_names,
+    progress,
     say,
     seed_list,
 )
-from gangwise.cli.progress import command_line, progress
 from gangwise.core.errors import ScenarioError, StoreError
 
 if TYPE_CHECKING:
-    from gangwise.core.run import Run
-
-__all__ = ["compare_command", "run_command"]
+    from gangwise.core.simulation import Run
 
 
 def compare_command(
@@ -44,9 +43,7 @@ def compare_command(
         ),
     ] = None,
     slots: Slots = None,
-    seeds: Annotated[
-        str, typer.Option(help="How many (5 means 0 to 4), or a list: 3,7,9.")
-    ] = "5",
+    seeds: Annotated[str, typer.Option(help="How many (5 means 0 to 4), or a list: 3,7,9.")] = "5",
     out: Annotated[
         Path | None, typer.Option(help="Folder for rewards.parquet, figures and report.html.")
     ] = None,
@@ -70,9 +67,15 @@ def compare_command(
     checkpoints = None if out is None else _checkpoints(out, resume)
     with progress(_after_stop(out)) as tell:
         comparison = compare(
-            scenario, names, slots, seed_list(seeds), comparator_names(comparators), optimum_slots,
-            checkpoints, tell,
-        )  # fmt: skip
+            scenario,
+            names,
+            slots,
+            seed_list(seeds),
+            comparator_names(comparators),
+            optimum_slots,
+            checkpoints,
+            tell,
+        )
     if as_json:
         print(json.dumps(comparison.as_dict(), indent=2, allow_nan=False))
     else:

@@ -6,8 +6,6 @@ import json
 
 from gangwise.cli.options import Json
 
-__all__ = ["list_command"]
-
 
 def list_command(as_json: Json = False) -> None:
     """List families, scenarios, policies and trace formats."""
@@ -20,8 +18,12 @@ def list_command(as_json: Json = False) -> None:
         ]
         for kind in GROUPS
     }
-    plural = {"policy": "policies", "scenario": "scenarios", "trace": "traces",
-              "family": "families"}  # fmt: skip
+    plural = {
+        "policy": "policies",
+        "scenario": "scenarios",
+        "trace": "traces",
+        "family": "families",
+    }
     if as_json:
         print(json.dumps({plural[kind]: rows for kind, rows in found.items()}, indent=2))
         return

@@ -11,14 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.environment import Instance
-from gangwise.core.family import Family
-from gangwise.core.policy import Policy, clone, configuration
+from gangwise.core.contracts import Family, Instance, Policy, clone, configuration
 from gangwise.core.registry import create
-from gangwise.core.simulation import Simulation
-from gangwise.core.streams import Streams
-
-__all__ = ["PolicyCheckFailed", "check_policy"]
+from gangwise.core.simulation import Simulation, Streams
 
 
 class PolicyCheckFailed(AssertionError):  # noqa: N818 - the name says what it is
@@ -103,9 +98,7 @@ def _play(
     return rewards, decisions
 
 
-def _used(
-    instance: Instance, policy: Policy[Any, Any, Any], slots: int
-) -> Policy[Any, Any, Any]:
+def _used(instance: Instance, policy: Policy[Any, Any, Any], slots: int) -> Policy[Any, Any, Any]:
     used = clone(policy)
     Simulation(instance, used, slots, seed=987).run()
     return used

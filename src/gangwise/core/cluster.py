@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from gangwise.core.errors import ScenarioError, UnknownName
 
-__all__ = ["Channels", "Cluster", "DeviceType", "JobType", "Server", "request_matrix"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 

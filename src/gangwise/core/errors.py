@@ -16,15 +16,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = [
-    "GangwiseError",
-    "InfeasibleDecision",
-    "ScenarioError",
-    "StoreError",
-    "TraceError",
-    "UnknownName",
-]
-
 
 class GangwiseError(Exception):
     """Base of every error that gangwise raises on purpose."""

@@ -19,8 +19,6 @@ from typing import Any, Literal
 
 from gangwise.core.errors import ScenarioError, UnknownName
 
-__all__ = ["Entry", "create", "entries", "parse", "register"]
-
 Kind = Literal["policy", "scenario", "trace", "family"]
 
 GROUPS: Mapping[Kind, str] = {

@@ -8,8 +8,6 @@ from typing import Any
 
 from gangwise.core.errors import ScenarioError
 
-__all__ = ["read_toml"]
-
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file.

@@ -5,14 +5,24 @@ estimator is a way to make an estimate (:mod:`.bounds`, :mod:`.sampling`, :mod:`
 memory (:mod:`.memory`) that forgets or does not.
 """
 
-from gangwise.estimators.bounds import UCB, UCB1, confidence_radius, upper_bound
-from gangwise.estimators.change_point import ChangePoint
-from gangwise.estimators.decay import Decay
-from gangwise.estimators.estimator import Estimator, Mean, OfMemory
-from gangwise.estimators.given import Constant, Oracle
-from gangwise.estimators.memory import Discounted, Memory, SlidingWindow
-from gangwise.estimators.named import ESTIMATORS, make_estimator, make_memory
-from gangwise.estimators.sampling import BetaSampling, GaussianSampling
+from gangwise.estimators.estimators import (
+    ESTIMATORS,
+    UCB,
+    UCB1,
+    BetaSampling,
+    Constant,
+    Decay,
+    Estimator,
+    GaussianSampling,
+    Mean,
+    OfMemory,
+    Oracle,
+    confidence_radius,
+    make_estimator,
+    make_memory,
+    upper_bound,
+)
+from gangwise.estimators.memory import ChangePoint, Discounted, Memory, SlidingWindow
 
 __all__ = [
     "ESTIMATORS",

@@ -17,8 +17,6 @@ from typing import Any, Literal, TypeVar
 
 from gangwise.core.errors import ScenarioError, StoreError
 
-__all__ = ["Backend", "WorkersLost", "parallel"]
-
 Backend = Literal["loky", "dask", "ray"]
 T = TypeVar("T")
 

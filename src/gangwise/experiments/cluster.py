@@ -11,8 +11,6 @@ from typing import Any
 
 from joblib.parallel import ParallelBackendBase
 
-__all__ = ["ClusterBackend"]
-
 
 class ClusterBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib ships no types
     """Tasks go to a cluster.

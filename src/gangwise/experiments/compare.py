@@ -8,17 +8,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from gangwise.core.environment import Comparator, Instance, Scenario
+from gangwise.core.contracts import Comparator, Instance, Policy, Scenario
 from gangwise.core.errors import ScenarioError
-from gangwise.core.policy import Policy
 from gangwise.core.registry import create
-from gangwise.core.run import Run
-from gangwise.core.simulation import Simulation
+from gangwise.core.simulation import Run, Simulation
 from gangwise.experiments.comparison import Comparison
 from gangwise.experiments.progress import Progress, silent
 from gangwise.experiments.store import RunStore
-
-__all__ = ["compare"]
 
 
 def compare(

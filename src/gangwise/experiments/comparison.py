@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import gangwise
-from gangwise.core.environment import Comparator, Scenario
+from gangwise.core.contracts import Comparator, Scenario
 from gangwise.core.errors import StoreError
-from gangwise.core.run import Run
+from gangwise.core.simulation import Run
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = ["Comparison", "Row"]
 
 
 @dataclass(frozen=True)
@@ -107,9 +105,14 @@ class Comparison:
             for name in runs[0].metrics
         }
         return Row(
-            policy, mean_and_interval(self._rewards[policy]), over, share, regret, metrics,
+            policy,
+            mean_and_interval(self._rewards[policy]),
+            over,
+            share,
+            regret,
+            metrics,
             float(np.mean([run.us_per_slot for run in runs])),
-        )  # fmt: skip
+        )
 
     def comparator_reward(self, name: str) -> Estimate:
         """Average reward per slot of a comparator."""
@@ -202,12 +205,7 @@ class Comparison:
             report = write_html(self, directory / "report.html", figures, command)
         except OSError as error:
             raise StoreError(f"cannot write results to {directory}: {error}") from error
-        return [
-            directory / "rewards.parquet",
-            directory / "summary.json",
-            *figures,
-            report,
-        ]
+        return [directory / "rewards.parquet", directory / "summary.json", *figures, report]
 
 
 def _finite(value: float) -> float | None:

@@ -22,7 +22,6 @@ from gangwise.experiments.measure import Rows
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Dataset"]
 
 FORMAT = "gangwise-run-1"
 
@@ -47,11 +46,13 @@ class Dataset:
         """Store a finished run, all or nothing."""
         import polars as pl
 
-        frame = pl.DataFrame({
-            "metric": [name for name, n in rows.metrics for _ in range(n)],
-            "at": np.concatenate(rows.at),
-            "value": np.concatenate(rows.values),
-        })  # fmt: skip
+        frame = pl.DataFrame(
+            {
+                "metric": [name for name, n in rows.metrics for _ in range(n)],
+                "at": np.concatenate(rows.at),
+                "value": np.concatenate(rows.values),
+            }
+        )
         about = {
             "key": key,
             "scenario": identity["scenario"],
@@ -64,8 +65,9 @@ class Dataset:
             "version": identity["version"],
         }
         text = {name for name, value in about.items() if not isinstance(value, int)}
-        columns = [pl.lit(v, pl.String if n in text else pl.Int64).alias(n)
-                   for n, v in about.items()]  # fmt: skip
+        columns = [
+            pl.lit(v, pl.String if n in text else pl.Int64).alias(n) for n, v in about.items()
+        ]
         at = pl.when(pl.col("at") >= 0).then(pl.col("at"))
         frame = frame.select(*columns, "metric", at, "value")
         path = self.path(key)

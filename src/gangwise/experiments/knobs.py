@@ -12,8 +12,6 @@ from gangwise.core.errors import ScenarioError
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-__all__ = ["Knob"]
-
 
 @dataclass(frozen=True)
 class Knob:

@@ -29,12 +29,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.environment import Comparator
-from gangwise.core.policy import Policy, clone
+from gangwise.core.contracts import Comparator, Policy, clone
 from gangwise.core.simulation import Simulation
 from gangwise.experiments.runs import RunSpec
-
-__all__ = ["TIMINGS", "Rows", "checkpoint_slots", "measure"]
 
 TIMINGS = ("us_per_slot", "seconds")
 """The metrics that differ from one execution of a run to the next."""
@@ -98,9 +95,7 @@ def _of_policy(spec: RunSpec, policy: Policy[Any, Any, Any]) -> Rows:
 
 def _of_comparator(spec: RunSpec) -> Rows:
     instance, rows = spec.source.instance(spec.seed), Rows()
-    found: Comparator = instance.comparator(
-        spec.label, spec.slots, spec.seed, spec.optimum_slots
-    )
+    found: Comparator = instance.comparator(spec.label, spec.slots, spec.seed, spec.optimum_slots)
     if found.slots.size == spec.slots:
         played = checkpoint_slots(spec.slots, spec.points)
         _series(rows, {"reward": found.rewards}, played)

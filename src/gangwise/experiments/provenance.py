@@ -11,8 +11,6 @@ from pathlib import Path
 import gangwise
 from gangwise.core.errors import StoreError
 
-__all__ = ["Provenance", "read_provenance", "versions", "write_provenance"]
-
 
 @dataclass(frozen=True)
 class Provenance:
@@ -63,5 +61,6 @@ def read_provenance(folder: Path, name: str) -> Provenance | None:
     try:
         return Provenance(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise StoreError(f"cannot read {path}: {error}; delete it, or run the command again") \
-            from error  # fmt: skip
+        raise StoreError(
+            f"cannot read {path}: {error}; delete it, or run the command again"
+        ) from error

@@ -19,8 +19,6 @@ from gangwise.experiments.statistics import Interval, estimate
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Results"]
-
 
 @dataclass(frozen=True, eq=False)
 class Results:
@@ -87,14 +85,16 @@ class Results:
 
         if not self.runs:
             raise StoreError(f"no run in {self.dataset.folder} is finished; sweep first")
-        plan = pl.DataFrame({
-            **{key: _column([run["cell"].get(key) for run in self.runs]) for key in self.cells},
-            "policy": [run["label"] for run in self.runs],
-            "comparator": [run["comparator"] for run in self.runs],
-            "seed": [run["seed"] for run in self.runs],
-            "slots": [run["slots"] for run in self.runs],
-            "key": [run["key"] for run in self.runs],
-        })  # fmt: skip
+        plan = pl.DataFrame(
+            {
+                **{key: _column([run["cell"].get(key) for run in self.runs]) for key in self.cells},
+                "policy": [run["label"] for run in self.runs],
+                "comparator": [run["comparator"] for run in self.runs],
+                "seed": [run["seed"] for run in self.runs],
+                "slots": [run["slots"] for run in self.runs],
+                "key": [run["key"] for run in self.runs],
+            }
+        )
         paths = [self.dataset.path(key) for key in dict.fromkeys(plan["key"])]
         found = pl.scan_parquet(paths).select("key", "metric", "at", "value")
         if not timings:
@@ -140,8 +140,11 @@ class Results:
             for group, part in self.per_seed(metric).group_by(by, maintain_order=True):
                 found = estimate(part["value"].to_numpy(), interval)
                 row = groups.setdefault(group, {**dict(zip(by, group)), "seeds": part.height})
-                row |= {metric: found.mean, f"{metric}.low": found.low,
-                        f"{metric}.high": found.high}  # fmt: skip
+                row |= {
+                    metric: found.mean,
+                    f"{metric}.low": found.low,
+                    f"{metric}.high": found.high,
+                }
         cell = {group[:-1]: i for i, group in reversed(list(enumerate(groups)))}
         order = sorted(groups, key=lambda g: (cell[g[:-1]], -groups[g]["reward.mean"]))
         return pl.DataFrame([groups[group] for group in order], infer_schema_length=None)
@@ -170,8 +173,17 @@ class Results:
             percent = bool((b > 0).all())
             of = estimate(100 * (a / b - 1) if percent else a - b, interval)
             named = dict(zip([*self.cells, "policy"], group))
-            rows.append({**named, "over": over, "seeds": part.height, "percent": percent,
-                         "mean": of.mean, "low": of.low, "high": of.high})  # fmt: skip
+            rows.append(
+                {
+                    **named,
+                    "over": over,
+                    "seeds": part.height,
+                    "percent": percent,
+                    "mean": of.mean,
+                    "low": of.low,
+                    "high": of.high,
+                }
+            )
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def against(self, comparator: str) -> pl.DataFrame:
@@ -193,24 +205,31 @@ class Results:
         theirs = theirs.filter(slot | ~pl.col("sampled"))
         joined = ours.join(
             theirs.select(*on, "metric", "at", "sampled", pl.col("value").alias("best")),
-            on=[*on, "metric", "at"], nulls_equal=True, maintain_order="left",
-        )  # fmt: skip
+            on=[*on, "metric", "at"],
+            nulls_equal=True,
+            maintain_order="left",
+        )
         n = theirs.group_by(on).len("wanted")
-        sums = joined.group_by([*on, "policy", "slots", "sampled"], maintain_order=True).agg(
-            pl.col("value").sum(), pl.col("best").sum(), pl.len().alias("n")
-        ).join(n, on=on, nulls_equal=True, maintain_order="left")  # fmt: skip
-        if (sums["n"] < sums["wanted"]).any() or sums.height < ours.select(pl.struct(
-            *on, "policy").n_unique()).item():  # fmt: skip
+        sums = (
+            joined.group_by([*on, "policy", "slots", "sampled"], maintain_order=True)
+            .agg(pl.col("value").sum(), pl.col("best").sum(), pl.len().alias("n"))
+            .join(n, on=on, nulls_equal=True, maintain_order="left")
+        )
+        if (sums["n"] < sums["wanted"]).any() or sums.height < ours.select(
+            pl.struct(*on, "policy").n_unique()
+        ).item():
             raise StoreError(
                 f"{comparator} was evaluated on other slots than the rewards of the runs were "
                 "recorded for; sweep with a larger optimum_slots"
             )
         scale = pl.when(pl.col("sampled")).then(pl.col("slots") / pl.col("n")).otherwise(1.0)
         return sums.select(
-            *self.cells, "policy", "seed",
+            *self.cells,
+            "policy",
+            "seed",
             pl.when(pl.col("best") > 0).then(pl.col("value") / pl.col("best")).alias("share"),
             ((pl.col("best") - pl.col("value")) * scale).alias("regret"),
-        )  # fmt: skip
+        )
 
     def curves(self, metric: str = "reward", interval: Interval = "t") -> pl.DataFrame:
         """Cumulative curves of policies and comparators.
@@ -267,8 +286,11 @@ class Results:
             best, other = part["policy"][:2]
             for row in over(other).iter_rows(named=True):
                 if row["policy"] == best and tuple(row[c] for c in self.cells) == tuple(group):
-                    where = ", ".join(f"{key} = {value}" for key, value in zip(self.cells, group)
-                                      if value is not None)  # fmt: skip
+                    where = ", ".join(
+                        f"{key} = {value}"
+                        for key, value in zip(self.cells, group)
+                        if value is not None
+                    )
                     said.append((f"{where}: " if where else "") + verdict(row))
         return said
 
@@ -289,8 +311,11 @@ def _column(values: list[Any]) -> Any:
 
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float}:
-        return pl.Series(np.array([np.nan if v is None else v for v in values])).fill_nan(None) \
-            if float in kinds or None in values else pl.Series(values, dtype=pl.Int64)
+        return (
+            pl.Series(np.array([np.nan if v is None else v for v in values])).fill_nan(None)
+            if float in kinds or None in values
+            else pl.Series(values, dtype=pl.Int64)
+        )
     if len(kinds) == 1 and kinds <= {bool, str}:
         return pl.Series(values)
     return pl.Series([v if v is None or isinstance(v, str) else json.dumps(v) for v in values])

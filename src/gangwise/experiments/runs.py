@@ -13,12 +13,9 @@ from typing import Any
 import numpy as np
 
 import gangwise
-from gangwise.core.environment import Instance, Scenario
+from gangwise.core.contracts import Instance, Policy, Scenario, configuration
 from gangwise.core.errors import ScenarioError
-from gangwise.core.policy import Policy, configuration
 from gangwise.core.registry import create
-
-__all__ = ["RunSpec", "Source", "plain"]
 
 PATHS = ("folder", "path")
 """Settings that say where the files of a trace are; their digests say which they are."""
@@ -108,13 +105,20 @@ class RunSpec:
                     f"policy {self.label!r} is for the family {family}; scenario "
                     f"{scenario.name!r} is of the family {scenario.family}"
                 )
-            what = {"policy": f"{kind.__module__}.{kind.__qualname__}",
-                    "configuration": plain(configuration(self.policy))}  # fmt: skip
+            what = {
+                "policy": f"{kind.__module__}.{kind.__qualname__}",
+                "configuration": plain(configuration(self.policy)),
+            }
         return {
-            "version": gangwise.__version__, "scenario": scenario.name,
-            "settings": plain(described), "slots": self.slots, "seed": self.seed,
-            "optimum_slots": self.optimum_slots, "points": self.points, **what,
-        }  # fmt: skip
+            "version": gangwise.__version__,
+            "scenario": scenario.name,
+            "settings": plain(described),
+            "slots": self.slots,
+            "seed": self.seed,
+            "optimum_slots": self.optimum_slots,
+            "points": self.points,
+            **what,
+        }
 
     def key(self) -> str:
         """Content hash of what defines the run."""

@@ -47,18 +47,29 @@ from pydantic import (
     model_validator,
 )
 
+from gangwise.core.contracts import Policy
 from gangwise.core.errors import ScenarioError
-from gangwise.core.policy import Policy
 from gangwise.core.registry import create
 from gangwise.core.toml import read_toml
 from gangwise.experiments.runs import RunSpec, Source
 
-__all__ = ["Experiment", "PolicyTable", "schema"]
-
 COLUMNS = (
-    "policy", "comparator", "seed", "seeds", "metric", "at", "value", "key", "mean", "low", "high",
-    "over", "percent", "share", "regret",
-)  # fmt: skip
+    "policy",
+    "comparator",
+    "seed",
+    "seeds",
+    "metric",
+    "at",
+    "value",
+    "key",
+    "mean",
+    "low",
+    "high",
+    "over",
+    "percent",
+    "share",
+    "regret",
+)
 """Columns of results, after which no setting that varies can be called."""
 
 
@@ -104,16 +115,24 @@ class Experiment(_Strict):
     Examples
     --------
     >>> experiment = Experiment(
-    ...     name="small", scenario="ogasched-default-v1", policies=["drf", "fairness"],
-    ...     settings={"servers": 16}, grid={"contention": [1, 5]}, slots=20, seeds=3,
+    ...     name="small",
+    ...     scenario="ogasched-default-v1",
+    ...     policies=["drf", "fairness"],
+    ...     settings={"servers": 16},
+    ...     grid={"contention": [1, 5]},
+    ...     slots=20,
+    ...     seeds=3,
     ... )
     >>> len(experiment.runs())
     12
     """
 
     name: str = Field(pattern=r"^[\w.-]+$", description="names the files of its results")
-    scenario: str = Field("", description="a registered scenario, with settings after a colon if "
-                          "wanted, or a scenario file (.toml)")  # fmt: skip
+    scenario: str = Field(
+        "",
+        description="a registered scenario, with settings after a colon if "
+        "wanted, or a scenario file (.toml)",
+    )
     trace: str = Field("", description="the file or folder of a trace, instead of a scenario")
     settings: Settings = Field({}, description="settings of the scenario or trace in every cell")
     grid: Grid = Field({}, description="settings to vary: every combination is a cell")
@@ -130,9 +149,10 @@ class Experiment(_Strict):
         200, description="comparators that solve a programme per slot do so on so many slots"
     )
     points: PositiveInt = Field(
-        150, description="slots, at most, at which cumulative curves are recorded: half of them "
+        150,
+        description="slots, at most, at which cumulative curves are recorded: half of them "
         "evenly spaced, half of them evenly spaced on a logarithmic axis",
-    )  # fmt: skip
+    )
     metrics: list[str] = Field([], description="metrics that tables show beside the reward")
 
     @field_validator("seeds", "cases", "comparators")
@@ -240,8 +260,9 @@ class Experiment(_Strict):
         policies = self.labelled()
         found = []
         for cell in self.cells:
-            source = Source.of(self.scenario or self.trace, bool(self.trace),
-                               {**self.settings, **cell})  # fmt: skip
+            source = Source.of(
+                self.scenario or self.trace, bool(self.trace), {**self.settings, **cell}
+            )
             slots = self.slots or source.scenario().slots
             if cell.get("slots", slots) != slots:
                 raise ScenarioError(

@@ -7,8 +7,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Estimate", "Interval", "bootstrap", "estimate", "mean_and_interval"]
-
 Interval = Literal["t", "bootstrap"]
 
 RESAMPLES = 10_000

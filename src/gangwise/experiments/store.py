@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import gangwise
-from gangwise.core.environment import Instance, Scenario
+from gangwise.core.contracts import Instance, Policy, Scenario, configuration
 from gangwise.core.errors import StoreError
-from gangwise.core.policy import Policy, configuration
-from gangwise.core.run import Run
+from gangwise.core.simulation import Run
 from gangwise.experiments.runs import plain
-
-__all__ = ["RunStore"]
 
 
 @dataclass(frozen=True)
@@ -43,12 +40,17 @@ class RunStore:
         kind = type(policy)
         identity = json.dumps(
             [
-                gangwise.__version__, self.scenario.name, plain(self.scenario.describe()),
-                self.slots, seed, name, f"{kind.__module__}.{kind.__qualname__}",
+                gangwise.__version__,
+                self.scenario.name,
+                plain(self.scenario.describe()),
+                self.slots,
+                seed,
+                name,
+                f"{kind.__module__}.{kind.__qualname__}",
                 plain(configuration(policy)),
             ],
             sort_keys=True,
-        )  # fmt: skip
+        )
         return hashlib.sha256(identity.encode()).hexdigest()[:24]
 
     def finished(self, key: str, instance: Instance) -> Run | None:

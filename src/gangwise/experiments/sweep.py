@@ -23,8 +23,6 @@ from gangwise.experiments.results import Results
 from gangwise.experiments.runs import RunSpec
 from gangwise.experiments.specification import Experiment
 
-__all__ = ["sweep"]
-
 ATTEMPTS = 4
 """How often the rest is started again after workers died, while nothing at all gets finished."""
 
@@ -67,7 +65,10 @@ def sweep(
     --------
     >>> import tempfile
     >>> small = Experiment(
-    ...     name="small", scenario="ogasched-default-v1:servers=16,job_types=4", slots=20, seeds=2,
+    ...     name="small",
+    ...     scenario="ogasched-default-v1:servers=16,job_types=4",
+    ...     slots=20,
+    ...     seeds=2,
     ...     policies=["drf", "fairness"],
     ... )
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -164,8 +165,14 @@ def _plan(experiment: Experiment, specs: list[RunSpec], keys: list[str]) -> dict
     return {
         "experiment": experiment.model_dump(mode="json"),
         "runs": [
-            {"key": key, "cell": dict(spec.cell), "label": spec.label,
-             "comparator": spec.policy is None, "seed": spec.seed, "slots": spec.slots}
+            {
+                "key": key,
+                "cell": dict(spec.cell),
+                "label": spec.label,
+                "comparator": spec.policy is None,
+                "seed": spec.seed,
+                "slots": spec.slots,
+            }
             for key, spec in zip(keys, specs)
         ],
-    }  # fmt: skip
+    }

@@ -8,8 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["experiment_toml"]
-
 
 def experiment_toml(experiment: Mapping[str, Any]) -> str:
     """The text of an experiment file; what is as by default is left out.

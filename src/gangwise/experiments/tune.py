@@ -17,8 +17,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import gangwise
+from gangwise.core.contracts import configuration
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
-from gangwise.core.policy import configuration
 from gangwise.core.registry import create
 from gangwise.experiments.knobs import Knob
 from gangwise.experiments.progress import Progress, silent
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["tune"]
 
 Choices = Mapping[str, Mapping[str, Any]]
 """Arguments by label."""
@@ -110,20 +109,29 @@ def tune(
     _check(policy, ranges, trials, seeds, validation)
     out, tell = Path(out), progress or silent
     common = {
-        "scenario": scenario, "settings": dict(settings or {}), "slots": slots,
-        "optimum_slots": 1, "points": 50,
-    }  # fmt: skip
+        "scenario": scenario,
+        "settings": dict(settings or {}),
+        "slots": slots,
+        "optimum_slots": 1,
+        "points": 50,
+    }
     definition = {
-        **common, "policy": policy, "knobs": [str(knob) for knob in ranges],
-        "seeds": list(seeds), "metric": metric, "minimise": minimise,
+        **common,
+        "policy": policy,
+        "knobs": [str(knob) for knob in ranges],
+        "seeds": list(seeds),
+        "metric": metric,
+        "minimise": minimise,
         "version": gangwise.__version__,
-    }  # fmt: skip
+    }
     plain = configuration(create("policy", policy))
     default = {knob.name: plain[knob.name] for knob in ranges}
 
     def experiment(name: str, choices: Choices, on: Sequence[int]) -> Experiment:
-        tables = [PolicyTable(name=policy, label=label, arguments=dict(arguments), grid={})
-                  for label, arguments in choices.items()]  # fmt: skip
+        tables = [
+            PolicyTable(name=policy, label=label, arguments=dict(arguments), grid={})
+            for label, arguments in choices.items()
+        ]
         return Experiment.of({"name": name, "policies": tables, "seeds": list(on), **common}, name)
 
     def play(name: str, choices: Choices, on: Sequence[int]) -> Results:
@@ -149,14 +157,21 @@ def tune(
             trial = study.ask()
             study.tell(trial, value({knob.name: knob.suggest(trial) for knob in ranges}))
         tell("tuning", trials, trials)
-        found = [Trial(i, dict(each.params), float(each.value or 0.0))
-                 for i, each in enumerate(_finished(study))]  # fmt: skip
+        found = [
+            Trial(i, dict(each.params), float(each.value or 0.0))
+            for i, each in enumerate(_finished(study))
+        ]
     base = next((t for t in found if t.arguments == default), None)
     base = base or Trial(-1, default, value(default))
     ranked = tuple(sorted(found, key=lambda trial: (-sign * trial.value, trial.number)))
-    play(TUNING, {DEFAULT: default} | {
-        f"trial {t.number}: {said(t.arguments)}": t.arguments for t in _distinct(found, default)
-    }, seeds)  # fmt: skip
+    play(
+        TUNING,
+        {DEFAULT: default}
+        | {
+            f"trial {t.number}: {said(t.arguments)}": t.arguments for t in _distinct(found, default)
+        },
+        seeds,
+    )
     row = None
     if sign * ranked[0].value > sign * base.value:
         row = _compare(play, ranked[0].arguments, default, validation, metric, sign)
@@ -168,15 +183,22 @@ def tune(
 
 
 def _compare(
-    play: Callable[..., Results], best: Mapping[str, Any], default: Mapping[str, Any],
-    validation: Sequence[int], metric: str, sign: float,
-) -> dict[str, Any]:  # fmt: skip
+    play: Callable[..., Results],
+    best: Mapping[str, Any],
+    default: Mapping[str, Any],
+    validation: Sequence[int],
+    metric: str,
+    sign: float,
+) -> dict[str, Any]:
     results = play("validation", {DEFAULT: default, "tuned": best}, validation)
     row = dict(results.improvements(DEFAULT, metric).row(0, named=True))
     if sign < 0:
         low, high = row["low"], row["high"]
-        row |= {"mean": -row["mean"], "low": None if high is None else -high,
-                "high": None if low is None else -low}  # fmt: skip
+        row |= {
+            "mean": -row["mean"],
+            "low": None if high is None else -high,
+            "high": None if low is None else -low,
+        }
     return row
 
 

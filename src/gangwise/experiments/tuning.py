@@ -11,18 +11,6 @@ from typing import Any
 from gangwise.core.errors import StoreError
 from gangwise.experiments.knobs import Knob
 
-__all__ = [
-    "DEFAULT",
-    "STUDY",
-    "TUNING",
-    "Trial",
-    "Tuning",
-    "read_tuning",
-    "said",
-    "tuning_file",
-    "write_tuning",
-]
-
 DEFAULT = "default"
 """Label of the policy as it is."""
 
@@ -92,14 +80,18 @@ class Tuning:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
-            "policy": self.policy, "metric": self.metric, "minimise": self.minimise,
-            "knobs": [vars(knob) for knob in self.knobs], "seeds": list(self.seeds),
+            "policy": self.policy,
+            "metric": self.metric,
+            "minimise": self.minimise,
+            "knobs": [vars(knob) for knob in self.knobs],
+            "seeds": list(self.seeds),
             "validation_seeds": list(self.validation),
-            "default": vars(self.default), "best": vars(self.best),
+            "default": vars(self.default),
+            "best": vars(self.best),
             "trials": [vars(trial) for trial in self.trials],
             "validation": None if self.row is None else dict(self.row),
             "sentence": self.sentence,
-        }  # fmt: skip
+        }
 
 
 def tuning_file(folder: Path) -> Path:
@@ -142,12 +134,19 @@ def read_tuning(folder: Path) -> Tuning | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return Tuning(
-            found["policy"], found["metric"], found["minimise"],
-            tuple(Knob(k["name"], k["ends"] and tuple(k["ends"]), k["log"], tuple(k["choices"]))
-                  for k in found["knobs"]),
-            Trial(**found["default"]), tuple(Trial(**trial) for trial in found["trials"]),
-            tuple(found["seeds"]), tuple(found["validation_seeds"]), found["validation"],
-        )  # fmt: skip
+            found["policy"],
+            found["metric"],
+            found["minimise"],
+            tuple(
+                Knob(k["name"], k["ends"] and tuple(k["ends"]), k["log"], tuple(k["choices"]))
+                for k in found["knobs"]
+            ),
+            Trial(**found["default"]),
+            tuple(Trial(**trial) for trial in found["trials"]),
+            tuple(found["seeds"]),
+            tuple(found["validation_seeds"]),
+            found["validation"],
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"cannot read {path}: {error!r}; start the same gangwise tune again to mend it, trials "
@@ -161,8 +160,9 @@ def said(arguments: Mapping[str, Any]) -> str:
     >>> said({"fraction": 0.123456, "steps": 5})
     'fraction = 0.1235, steps = 5'
     """
-    return ", ".join(f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}"
-                     for k, v in arguments.items())  # fmt: skip
+    return ", ".join(
+        f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}" for k, v in arguments.items()
+    )
 
 
 def _seeds(seeds: Sequence[int]) -> str:

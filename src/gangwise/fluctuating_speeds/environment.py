@@ -1,25 +1,231 @@
 """The world of fluctuating speeds: arrivals are seen, channels are switched on, utilities are felt.
 
 Only channels that were on tell their utility (semi-bandit feedback), late or never if so wished.
+
+What channels and gangs at fluctuating speeds share: what is drawn, seen and told in a slot.
+
+Utilities are drawn for all channels. Only channels that were used tell theirs (semi-bandit
+feedback), late or never if so wished.
+
+The fluctuating-speeds family, for the tools that serve all families alike.
+
+Which channels' feedback is still to come: a learner takes in no other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.environment import Comparator, Outcome
-from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
-from gangwise.fluctuating_speeds.world import (
-    Feedback,
-    Observation,
-    SpeedsEnvironment,
-    SpeedsInstance,
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.cluster import Channels
+from gangwise.core.contracts import Comparator, Outcome, Timing
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.feedback import Delivery, Mailbox
+from gangwise.core.simulation import Streams
+from gangwise.core.workload import BLOCK, BernoulliArrivals, OnOffArrivals, Workload, first_slots
+from gangwise.fluctuating_speeds import kernels
+from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale
+from gangwise.fluctuating_speeds.speeds import (
+    BetaSpeeds,
+    NormalSpeeds,
+    PiecewiseSpeeds,
+    Speeds,
+    SpeedsInOrder,
+    WavingSpeeds,
 )
 
-__all__ = ["Feedback", "FluctuatingSpeedsEnvironment", "FluctuatingSpeedsInstance", "Observation"]
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a policy sees before it decides.
+
+    Attributes
+    ----------
+    slot : int
+    arrivals : ndarray of int64, shape [L]
+        𝟙_l(t): 1 where a job of the type arrived.
+    """
+
+    slot: int
+    arrivals: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What one slot taught about the channels that were used.
+
+    Attributes
+    ----------
+    slot : int
+        The slot that it is about, which need not be the last one.
+    channels : ndarray of int64, shape [n]
+        Channels that were used.
+    utilities : ndarray of float64, shape [n]
+        Z̃ of these channels, net of supply cost and normalised into [0, 1].
+    """
+
+    slot: int
+    channels: Ints
+    utilities: Floats
+
+
+class Channelled(Protocol):
+    """A problem, as far as it is needed here."""
+
+    @property
+    def L(self) -> int:
+        """Number of job types."""
+
+    @property
+    def E(self) -> int:
+        """Number of channels."""
+
+    @property
+    def cost(self) -> Floats:
+        """Supply cost of each channel, shape [E]."""
+
+    @property
+    def job_types(self) -> tuple[str, ...]:
+        """Names, length L."""
+
+
+@dataclass(frozen=True, eq=False)
+class SpeedsInstance(ABC):
+    """A problem, its workload, and what policies are not told.
+
+    Parameters
+    ----------
+    problem : FluctuatingSpeedsProblem or GangSpeedsProblem
+    workload : Workload
+        At most one job of a type in a slot (§2.2).
+    speeds : Speeds
+        Distribution of Z for each channel, before supply cost.
+    scale : Scale
+        Normalisation of the net utility into [0, 1].
+    delivery : Delivery
+        Delay and loss of feedback.
+
+    Raises
+    ------
+    ScenarioError
+        When speeds or workload do not match the problem, or several jobs of a type may come.
+    """
+
+    problem: Channelled
+    workload: Workload
+    speeds: Speeds
+    scale: Scale = field(default_factory=Scale)
+    delivery: Delivery = field(default_factory=Delivery)
+    comparators = ("omniscient", "omniscient_realised")
+
+    def __post_init__(self) -> None:
+        p, most = self.problem, np.asarray(self.workload.most)
+        if self.speeds.size != p.E:
+            raise ScenarioError(
+                f"speeds are given for {self.speeds.size} channels; there are {p.E}"
+            )
+        if most.size != p.L:
+            raise ScenarioError(f"the workload brings {most.size} job types; the problem has {p.L}")
+        if (most > 1).any():
+            l = int(np.argmax(most > 1))
+            raise ScenarioError(
+                f"up to {most[l]} jobs of type {p.job_types[l]!r} arrive in one slot; this family "
+                "has at most one, §2.2: list the type several times under different names, or "
+                "shorten the slots"
+            )
+
+    def means(self, slot: int) -> Floats:
+        """ṽ(t): the mean of Z̃ for each channel, shape [E]; not for policies."""
+        return self.scale.mean(self.speeds, self.problem.cost, slot)
+
+    def history(self, slots: int, seed: int) -> tuple[Ints, Floats]:
+        """Arrivals [slots, L] and Z̃ [slots, E] of a run: what its policies meet, drawn again."""
+        streams = Streams.of(seed)
+        arrivals = first_slots(self.workload.stream(streams.workload), slots)
+        raw = self.speeds.draw(0, slots, streams.noise.spawn(2)[0])
+        return arrivals, self.scale.apply(raw, self.problem.cost)
+
+    @cached_property
+    def _evaluated(self) -> dict[tuple[int, int, int | None], tuple[Comparator, Comparator]]:
+        return {}
+
+    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
+        """``omniscient`` or ``omniscient_realised`` on the slots of a run (see :mod:`.offline`)."""
+        if name not in self.comparators:
+            raise UnknownName("comparator", name, list(self.comparators))
+        key = (slots, seed, sample)
+        if key not in self._evaluated:
+            self._evaluated[key] = self._omniscient(slots, seed, sample)
+        return self._evaluated[key][self.comparators.index(name)]
+
+    @abstractmethod
+    def _omniscient(
+        self, slots: int, seed: int, sample: int | None
+    ) -> tuple[Comparator, Comparator]:
+        """Both comparators, in the order of their names."""
+
+
+@dataclass(eq=False)
+class SpeedsEnvironment(ABC):
+    """Plays a workload and speeds; what is done with a decision is each family's own."""
+
+    instance: SpeedsInstance
+    _arrivals: Ints = field(init=False, repr=False)
+    _utilities: Floats = field(init=False, repr=False)
+    _due: Ints = field(init=False, repr=False)
+    _first: int = field(init=False, repr=False, default=0)
+
+    def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
+        """Begin a run; utilities and delays have generators of their own."""
+        self._stream = self.instance.workload.stream(workload)
+        self._noise, self._fate = noise.spawn(2)
+        self._arrivals = np.empty((0, self.instance.problem.L), dtype=np.int64)
+        self._first = 0
+        self._mailbox = Mailbox[Feedback]()
+        self._regime: int | None = None
+        self._means = np.empty(0)
+
+    def _row(self, slot: int) -> int:
+        """Where the slot is in what was drawn; slots are asked for in order."""
+        while slot >= self._first + len(self._arrivals):
+            self._first += len(self._arrivals)
+            self._arrivals = np.array(self._stream.draw(BLOCK), dtype=np.int64)
+            self._arrivals.setflags(write=False)
+            slots = len(self._arrivals)
+            self._utilities = self.instance.speeds.draw(self._first, slots, self._noise)
+            self._due = self.instance.delivery.draw(slots, self._fate)
+        return slot - self._first
+
+    def observe(self, slot: int, timing: Timing) -> Observation:
+        """The slot's arrivals; Algorithm 1 sees them before it decides."""
+        if timing == "reserve":
+            raise ScenarioError(
+                "policies of this family see the arrivals before they decide; set timing to react"
+            )
+        row = self._row(slot)  # first: it may draw the next block
+        return Observation(slot, self._arrivals[row])
+
+    def means(self, slot: int) -> Floats:
+        """ṽ(t), shape [E]; not for policies."""
+        regime = self.instance.speeds.regime(slot)
+        if regime != self._regime:
+            self._regime, self._means = regime, self.instance.means(slot)
+        return self._means
+
+    def _told(self, slot: int, channels: Ints, utilities: Floats) -> tuple[Feedback, ...]:
+        """Post what the channels of this slot have to tell; what is known by now."""
+        due = int(self._due[slot - self._first])
+        return self._mailbox.exchange(slot, due, Feedback(slot, channels, utilities))
+
+    @abstractmethod
+    def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
+        """Play a decision; say what is known by now."""
 
 
 @dataclass(eq=False)
@@ -62,7 +268,7 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
 class FluctuatingSpeedsInstance(SpeedsInstance):
     """A problem, its workload, and what policies are not told.
 
-    Parameters are those of :class:`~gangwise.fluctuating_speeds.world.SpeedsInstance`.
+    Parameters are those of :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance`.
 
     Examples
     --------
@@ -85,3 +291,145 @@ class FluctuatingSpeedsInstance(SpeedsInstance):
         from gangwise.fluctuating_speeds.offline import omniscient
 
         return omniscient(self, slots, seed, sample)
+
+
+@dataclass(frozen=True)
+class FluctuatingSpeedsFamily:
+    """Fuzzing and relabelling of :class:`FluctuatingSpeedsInstance`."""
+
+    name: str = "fluctuating_speeds"
+
+    def fuzz(self, rng: np.random.Generator) -> FluctuatingSpeedsInstance:
+        """A small instance: channels that never fit, absent job types, late or lost feedback.
+
+        Requests and costs are drawn from continuous distributions, so that no two channels are
+        alike before anything is known of their speed.
+        """
+        L, R, K = rng.integers(1, 6), rng.integers(1, 8), rng.integers(1, 4)
+        mask = rng.random((L, R)) < 0.5
+        mask[np.arange(L), rng.integers(0, R, L)] = True
+        channels = Channels.of_mask(mask)
+        E = len(channels)
+        requests = rng.uniform(0.5, 2.5, (E, K)) * (rng.random((E, K)) < 0.9)
+        requests[:, 0] = np.maximum(requests[:, 0], rng.uniform(0.1, 0.5, E))
+        capacity = requests.sum(axis=0) * rng.choice([0.2, 0.5, 1.1], K)
+        problem = FluctuatingSpeedsProblem(
+            Pool(
+                capacity,
+                tuple(f"device-{k}" for k in range(K)),
+                tuple(f"server-{r}" for r in range(R)),
+            ),
+            requests,
+            channels,
+            rng.uniform(0.0, 0.15, E),
+        )
+        mean = rng.uniform(0.1, 0.9, E)
+        kinds: list[Speeds] = [
+            NormalSpeeds(mean),
+            BetaSpeeds(mean),
+            PiecewiseSpeeds(np.stack([mean, mean[::-1]]), np.array([0, 5])),
+            WavingSpeeds(mean, rng.random(E), period=7),
+        ]
+        speeds = kinds[int(rng.integers(4))]
+        scale = Scale.of(str(rng.choice(["clip", "affine"])), speeds, problem.cost)
+        deliveries = [Delivery(), Delivery(2), Delivery(1.5, "geometric", loss=0.2)]
+        p = rng.choice([0.3, 0.7, 1.0], L)
+        workload: Workload = BernoulliArrivals(p) if rng.random() < 0.7 else OnOffArrivals(p, 3, 2)
+        return FluctuatingSpeedsInstance(
+            problem, workload, speeds, scale, deliveries[int(rng.integers(3))]
+        )
+
+    def relabel_servers(
+        self, instance: FluctuatingSpeedsInstance, order: Ints
+    ) -> FluctuatingSpeedsInstance:
+        """The same instance with server ``order[i]`` now called ``i``; noise moves with it."""
+        problem = instance.problem
+        rows, place = self._rows(problem, order)
+        channels = Channels(
+            problem.channels.job_type, place[problem.channels.server], problem.channels.shape
+        )
+        relabelled = replace(
+            problem, channels=channels, requests=problem.requests[rows], cost=problem.cost[rows]
+        )
+        return replace(instance, problem=relabelled, speeds=SpeedsInOrder(instance.speeds, rows))
+
+    def relabel_decision(
+        self, instance: FluctuatingSpeedsInstance, order: Ints, decision: npt.ArrayLike
+    ) -> Floats:
+        """A decision for ``instance`` as it reads after relabelling."""
+        return np.asarray(decision, dtype=np.float64)[self._rows(instance.problem, order)[0]]
+
+    def _rows(self, problem: FluctuatingSpeedsProblem, order: Ints) -> tuple[Ints, Ints]:
+        place = np.argsort(order)
+        channels = problem.channels
+        return np.lexsort((channels.job_type, place[channels.server])), place
+
+
+class Named(Protocol):
+    """A problem, as far as it is needed here: its channels have names."""
+
+    @property
+    def E(self) -> int:
+        """Number of channels."""
+
+    def name(self, e: int) -> str:
+        """How messages call a channel."""
+
+
+class Awaited:
+    """Uses of each channel that have not been told yet.
+
+    Feedback may come in any order and with any delay, for each use of a channel once.
+    """
+
+    def __init__(self, problem: Named):
+        self._problem = problem
+        self._awaited, self._seen = np.zeros(problem.E, np.int64), np.zeros(problem.E, np.int64)
+        self.slot = -1
+
+    def decided(self, slot: int, x: Bools) -> None:
+        """These channels are switched on in this slot: their feedback is awaited from now on."""
+        self._awaited += x
+        self.slot = slot
+
+    def take(self, feedback: Feedback) -> tuple[Ints, Floats]:
+        """Channels and utilities of a slot's feedback, awaited no more.
+
+        Raises
+        ------
+        ScenarioError
+            For a channel that was not on (or told already), a utility outside [0, 1] or NaN, or a
+            slot still to come; names the channel and the slot. Nothing has changed then.
+        """
+        slot = feedback.slot
+        channels = np.ascontiguousarray(feedback.channels, dtype=np.int64)
+        utilities = np.ascontiguousarray(feedback.utilities, dtype=np.float64)
+        where = f"feedback of slot {slot}"
+        if channels.ndim != 1 or channels.shape != utilities.shape:
+            raise ScenarioError(
+                f"{where}: {channels.shape} channels and {utilities.shape} utilities; one utility "
+                "for each channel is needed"
+            )
+        if not 0 <= slot <= self.slot:
+            raise ScenarioError(f"{where}: the last slot decided is {self.slot}")
+        found = kernels.take(channels, utilities, self._awaited, self._seen)
+        if found != kernels.FINE:
+            self._refuse(where, channels, utilities, *divmod(found, 8))
+        return channels, utilities
+
+    def _refuse(
+        self, where: str, channels: Ints, utilities: Floats, place: int, verdict: int
+    ) -> None:
+        e, u = int(channels[place]), utilities[place]
+        if verdict == kernels.NO_SUCH_CHANNEL:
+            raise ScenarioError(f"{where}: there is no channel {e}; there are {self._problem.E}")
+        name = self._problem.name(e)
+        raise ScenarioError(
+            {
+                kernels.TWICE: f"{where}: {name} is told twice",
+                kernels.NOT_AWAITED: f"{where}: {name} was not on, or was told already",
+                kernels.OUT_OF_RANGE: f"{where}: {name} has utility {u}; net utilities are "
+                f"normalised "
+                "into [0, 1]",
+            }[verdict]
+        )

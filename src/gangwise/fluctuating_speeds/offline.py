@@ -7,23 +7,31 @@ decisions credited with what they would have brought in these very slots; polici
 noise, so that it cancels wherever both use the same channel. It is the one to quote in tables of
 realised rewards; where not even that noise is wanted, :func:`pseudo_regret` compares means with
 means.
+
+The preprint's form: utilities of jobs and of the cluster, and payments between them.
+
+Payments π_l enter the utility of a job and that of the cluster under the same condition, and cancel
+in the social welfare Σ x (Z − Σ_k f_k): no payment rule can change the schedule. So they are a
+matter of reporting.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.environment import Comparator, evenly_spaced
+from gangwise.core.arrays import Floats
+from gangwise.core.contracts import Comparator, evenly_spaced
+from gangwise.core.errors import ScenarioError
+from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.solvers import P3Solver
 
 if TYPE_CHECKING:
-    from gangwise.core.run import Run
+    from gangwise.core.simulation import Run
     from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 
-__all__ = ["omniscient", "pseudo_regret"]
 
 PROGRAMMES_PER_SAMPLE = 50
 """One programme takes well under a millisecond at the usual sizes, some fifty times less than in
@@ -91,3 +99,44 @@ def pseudo_regret(run: Run, sample: int | None = None) -> npt.NDArray[np.float64
     """
     versus = run.comparator("omniscient", sample)
     return np.cumsum(versus.rewards - run.metrics["mean_utility"][versus.slots])
+
+
+class Welfare(NamedTuple):
+    """Who gained what in one slot, in units of utility before normalisation."""
+
+    jobs: Floats
+    cluster: float
+    social: float
+
+
+def welfare(
+    problem: FluctuatingSpeedsProblem, decision: npt.ArrayLike, utilities: Floats, payments: Floats
+) -> Welfare:
+    """U_l, U_c and social welfare of a decision.
+
+    Parameters
+    ----------
+    decision : array of shape [E]
+    utilities : ndarray of shape [E]
+        Z(t), before cost and normalisation.
+    payments : ndarray of shape [L]
+        π_l(t), what a job pays if it is served at all.
+
+    Returns
+    -------
+    Welfare
+        ``jobs`` [L] is Σ_r x Z − 𝟙{served} π_l; ``cluster`` is Σ_l 𝟙{served} π_l − Σ x Σ_k f_k;
+        ``social`` is their sum.
+    """
+    x = np.asarray(decision, dtype=np.float64)
+    payments = np.asarray(payments, dtype=np.float64)
+    if payments.shape != (problem.L,) or not np.isfinite(payments).all():
+        raise ScenarioError(f"payments must be {problem.L} finite numbers; got {payments}")
+    job_type = problem.channels.job_type
+    served = np.bincount(job_type, x, minlength=problem.L) >= 1
+    paid = np.where(served, payments, 0.0)
+    jobs: Floats = np.asarray(
+        np.bincount(job_type, x * utilities, minlength=problem.L) - paid, dtype=np.float64
+    )
+    cluster = float(paid.sum() - (x * problem.cost).sum())
+    return Welfare(jobs, cluster, float(jobs.sum()) + cluster)

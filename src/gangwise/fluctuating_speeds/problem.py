@@ -1,25 +1,132 @@
 """The problem of ESDP §2: channels on or off, cluster-wide capacities, what supply costs.
 
 Policies are told all of this. They are not told the mean utility of any channel.
+
+Supply cost Σ_k f_k(a_k^(l,r)) of each channel, (3); no shape of f_k is assumed.
+
+A cluster whose capacity is counted over all servers together (ESDP §2.2).
+
+From Z − cost to the net utility Z̃ in [0, 1] that ESDP §3.1 assumes.
+
+The paper normalises "by carefully tuning the parameters in f_k"; with its own numbers (three costs
+around 0.5 against a mean utility of 0.55) every net utility would be negative. So the map is
+stated:
+
+    Z̃ = clip((Z − cost − low) / (high − low), 0, 1).
+
+``clip`` has low = 0 and high the largest net utility within reach: a channel that loses counts as
+nothing, and zero stays zero. ``affine`` has low the smallest net utility within reach: nothing is
+lost, but every channel that is on gains a constant, which rewards switching on many of them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Channels
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.fluctuating_speeds.pool import Pool
+from gangwise.fluctuating_speeds.speeds import Speeds
 
-__all__ = ["FluctuatingSpeedsProblem"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+def linear_cost(requests: Floats, price: npt.ArrayLike) -> Floats:
+    """f_k(a) = price_k · a, so that supply is paid by the device.
+
+    Parameters
+    ----------
+    requests : ndarray of shape [E, K]
+    price : array of shape [K]
+        Utility per device.
+
+    Examples
+    --------
+    >>> linear_cost(np.array([[1.0, 2.0], [2.0, 2.0]]), [0.1, 0.2])
+    array([0.5, 0.6])
+    """
+    price = np.asarray(price, dtype=np.float64)
+    if price.shape != (requests.shape[1],):
+        raise ScenarioError(
+            f"prices have shape {price.shape}; expected one for each of {requests.shape[1]} "
+            "device types"
+        )
+    return np.asarray(requests @ price)
+
+
+def functional_cost(requests: Floats, functions: Sequence[Callable[[float], float]]) -> Floats:
+    """f_k as given: any functions at all, one for each device type.
+
+    Examples
+    --------
+    A fixed part, and a discount from the second device on:
+
+    >>> functional_cost(np.array([[1.0], [3.0]]), [lambda a: 0.1 + 0.2 * a**0.5]).round(3)
+    array([0.3  , 0.446])
+    """
+    if len(functions) != requests.shape[1]:
+        raise ScenarioError(
+            f"{len(functions)} cost functions are given for {requests.shape[1]} device types"
+        )
+    return np.array([sum(float(f(float(a))) for f, a in zip(functions, row)) for row in requests])
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Servers that draw on shared devices.
+
+    Parameters
+    ----------
+    capacity : ndarray of shape [K]
+        c_k: devices of each type in the whole cluster.
+    devices : tuple of str
+        Device type names, length K.
+    servers : tuple of str
+        Server names, length R.
+
+    Raises
+    ------
+    ScenarioError
+        For a capacity that is negative or not finite, or names that do not match.
+
+    Examples
+    --------
+    >>> Pool(np.array([8.0, 64.0]), ("gpu", "cpu"), ("a", "b")).capacity
+    array([ 8., 64.])
+    """
+
+    capacity: npt.NDArray[np.float64]
+    devices: tuple[str, ...]
+    servers: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        capacity = np.array(self.capacity, dtype=np.float64, order="C")
+        if capacity.ndim != 1 or not capacity.size or capacity.size != len(self.devices):
+            raise ScenarioError(
+                f"capacity has shape {capacity.shape}; expected one number for each of "
+                f"{len(self.devices)} device types, for the whole cluster"
+            )
+        for kind, given in (("server", self.servers), ("device type", self.devices)):
+            if not given:
+                raise ScenarioError(f"a cluster needs at least one {kind}")
+            name, count = Counter(given).most_common(1)[0]
+            if count > 1:
+                raise ScenarioError(f"{kind} name {name!r} is used twice")
+        bad = np.flatnonzero(~(np.isfinite(capacity) & (capacity >= 0)))
+        if bad.size:
+            raise ScenarioError(
+                f"capacity of device type {self.devices[bad[0]]!r} is {capacity[bad[0]]}; it must "
+                "be a finite number, zero or larger"
+            )
+        capacity.setflags(write=False)
+        object.__setattr__(self, "capacity", capacity)
+        object.__setattr__(self, "devices", tuple(self.devices))
+        object.__setattr__(self, "servers", tuple(self.servers))
+
 
 TOLERANCE = 1e-9
 """A capacity counts as kept when it is exceeded by no more than this, relative to 1 + its size."""
@@ -87,8 +194,9 @@ class FluctuatingSpeedsProblem:
                 f"requests have shape {requests.shape}; expected {E} channels by {K} device types"
             )
         if cost.shape != (E,):
-            raise ScenarioError(f"cost has shape {cost.shape}; expected one number for each of "
-                                f"{E} channels")  # fmt: skip
+            raise ScenarioError(
+                f"cost has shape {cost.shape}; expected one number for each of {E} channels"
+            )
         bad = np.argwhere(~(np.isfinite(requests) & (requests >= 0)))
         if len(bad):
             e, k = bad[0]
@@ -174,3 +282,61 @@ class FluctuatingSpeedsProblem:
                 f"{listed}{', …' if users.size > 4 else ''}"
             )
         return on
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The net utilities that become 0 and 1.
+
+    Examples
+    --------
+    >>> Scale(0.0, 0.5).apply(np.array([0.9, 0.4, 0.1]), np.array([0.2, 0.2, 0.2]))
+    array([1. , 0.4, 0. ])
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+            raise ScenarioError(
+                f"net utilities from {self.low} to {self.high} cannot be mapped to [0, 1]"
+            )
+
+    @classmethod
+    def of(cls, kind: str, speeds: Speeds, cost: Floats) -> Scale:
+        """``clip`` or ``affine`` for utilities and costs; ``none`` takes them as they are.
+
+        Raises
+        ------
+        ScenarioError
+            When no channel is ever worth its cost, or ``none`` is asked for where a net utility
+            can leave [0, 1].
+        """
+        low, high = speeds.reach()
+        smallest, largest = float((low - cost).min()), float((high - cost).max())
+        if kind == "none":
+            if smallest < 0 or largest > 1:
+                raise ScenarioError(
+                    f"net utilities range from {smallest:g} to {largest:g}; without a "
+                    "normalisation they must lie in [0, 1]: choose clip or affine"
+                )
+            return cls()
+        if kind not in ("clip", "affine"):
+            raise ScenarioError(f"normalise is clip, affine or none, not {kind!r}")
+        if kind == "clip" and largest <= 0:
+            raise ScenarioError(
+                f"every channel costs more than it can bring (the best nets {largest:g}), so doing "
+                "nothing is optimal; lower the costs or choose affine"
+            )
+        return cls(0.0 if kind == "clip" else smallest, largest)
+
+    def apply(self, utilities: Floats, cost: Floats) -> Floats:
+        """Z̃ of raw utilities; the last axis is over channels."""
+        net: Floats = (utilities - cost - self.low) / (self.high - self.low)
+        return np.clip(net, 0.0, 1.0)
+
+    def mean(self, speeds: Speeds, cost: Floats, slot: int) -> Floats:
+        """E[Z̃] of each channel in a slot, exactly, shape [E]: ṽ of (7)."""
+        low, width = cost + self.low, self.high - self.low
+        return np.asarray((speeds.clipped_mean(slot, low, low + width) - low) / width)

@@ -4,25 +4,37 @@ Jobs hold devices on many servers for one slot. More devices on a server add gai
 returns; the device type that dominates a job's communication costs overhead. Arrivals are unknown.
 """
 
-from gangwise.gain_overhead.ascent import project, project_as_printed
-from gangwise.gain_overhead.drf import DRF, dominant_shares
+from gangwise.gain_overhead.ascent import diameter, gradient_bound, project, project_as_printed
+from gangwise.gain_overhead.baselines import (
+    DRF,
+    BinPacking,
+    Fairness,
+    Greedy,
+    RandomOrder,
+    Spreading,
+    dominant_shares,
+    fill,
+    proportional_shares,
+)
 from gangwise.gain_overhead.environment import (
     Feedback,
     GainOverheadEnvironment,
+    GainOverheadFamily,
     GainOverheadInstance,
     Observation,
 )
-from gangwise.gain_overhead.fairness import Fairness, proportional_shares
-from gangwise.gain_overhead.family import GainOverheadFamily
-from gangwise.gain_overhead.greedy import Greedy, fill
-from gangwise.gain_overhead.interior_point import solve
-from gangwise.gain_overhead.offline import best_fixed, per_slot_optimum, regret_bound
+from gangwise.gain_overhead.offline import best_fixed, per_slot_optimum, regret_bound, solve
 from gangwise.gain_overhead.ogasched import OGASchedAsPrinted, OGASchedReact, OGASchedReserve
-from gangwise.gain_overhead.packing import BinPacking, Spreading
-from gangwise.gain_overhead.problem import GainOverheadProblem, Reward
-from gangwise.gain_overhead.random_order import RandomOrder
-from gangwise.gain_overhead.steps import diameter, gradient_bound
-from gangwise.gain_overhead.utilities import LINEAR, LOG, POLY, RECIPROCAL, Utilities, Utility
+from gangwise.gain_overhead.problem import (
+    LINEAR,
+    LOG,
+    POLY,
+    RECIPROCAL,
+    GainOverheadProblem,
+    Reward,
+    Utilities,
+    Utility,
+)
 
 __all__ = [
     "DRF",

@@ -3,24 +3,460 @@
 Both are one concave programme (see :mod:`.interior_point`) with weights n_l: the number of slots in
 which job type l arrived for the best fixed decision, since the rewards of a fixed decision add up,
 or x_l(t) for one slot.
+
+The concave programme behind the offline comparators, solved and certified.
+
+    maximise  Σ_l n_l [ Σ_{r,k} f_r^k(y) - max_k β_k Σ_r y ]   over the decisions (3)–(4).
+
+A primal-dual interior-point method that knows the structure: one capacity row per server and device
+type is eliminated in closed form, and what remains is a system of L (K + 1) unknowns.
+
+Every answer carries a certificate that does not trust the solver: for weights w_l on the simplex,
+max_k ≥ Σ_k w_lk makes the objective at most a smooth concave function, which lies below its tangent
+at y; maximising the tangent is a fractional knapsack per server and device type.
+
+Inner loops of the interior-point method for the offline comparators.
+
+The Newton system couples the channels of a server through its capacity and the channels of a job
+type through its overhead. Eliminating the capacities in closed form leaves one small matrix per
+device type; see :mod:`gangwise.gain_overhead.offline`.
+
+The Lagrangian dual of the offline programme of approximation jobs.
+
+A machine of price p and rate θ in a slot is an offer of p money at ρ = θ/p work per money; a job of
+slope w_j that values its money at λ_j earns (w_j ρ - λ_j)⁺ per money there. So the dual needs, for
+every epoch e (slots with the same active jobs) and cell g, the money and ρ only:
+
+    Σ_{e,g} W_eg max_{j ∈ J_e} (w_j ρ_eg - λ_j)⁺.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.environment import Comparator, evenly_spaced
-from gangwise.gain_overhead.interior_point import reward_by_job_type, solve
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.contracts import Comparator, evenly_spaced
+from gangwise.core.jit import kernel
+from gangwise.gain_overhead.ascent import diameter, gradient_bound
+from gangwise.gain_overhead.kernels import curvature, gradient
 from gangwise.gain_overhead.problem import GainOverheadProblem
-from gangwise.gain_overhead.steps import diameter, gradient_bound
 
-__all__ = ["best_fixed", "optimum_of_each_slot", "per_slot_optimum", "regret_bound"]
 
-Ints = npt.NDArray[np.int64]
+@kernel
+def reduce(
+    diagonal: Floats,
+    kappa: Floats,
+    g: Floats,
+    used: Ints,
+    position: Ints,
+    starts: Ints,
+    job_type: Ints,
+    phi: Floats,
+    matrix: Floats,
+    vector: Floats,
+) -> None:
+    """Per device type, N = B M⁻¹ Bᵀ into ``matrix`` [K, n, n] and p = B M⁻¹ g into ``vector``.
+
+    M = diag(``diagonal``) + κ 1 1ᵀ on every server and device type, B sums over the channels of a
+    job type, whose row is ``position`` [L]. ``matrix`` and ``vector`` begin with zeros; ``phi``
+    [R, K] receives κ / (1 + κ Σ 1/D).
+    """
+    K = diagonal.shape[1]
+    for r in range(starts.shape[0] - 1):
+        for k in range(K):
+            inverse_sum, g_sum = 0.0, 0.0
+            for e in range(starts[r], starts[r + 1]):
+                if used[e, k] != 0:
+                    inverse_sum += 1.0 / diagonal[e, k]
+                    g_sum += g[e, k] / diagonal[e, k]
+            f = kappa[r, k] / (1.0 + kappa[r, k] * inverse_sum)
+            phi[r, k] = f
+            for e in range(starts[r], starts[r + 1]):
+                if used[e, k] == 0:
+                    continue
+                i = position[job_type[e]]
+                d = 1.0 / diagonal[e, k]
+                matrix[k, i, i] += d
+                vector[k, i] += d * (g[e, k] - f * g_sum)
+                for other in range(starts[r], starts[r + 1]):
+                    if used[other, k] != 0:
+                        j = position[job_type[other]]
+                        matrix[k, i, j] -= f * d / diagonal[other, k]
+
+
+@kernel
+def expand(
+    diagonal: Floats,
+    phi: Floats,
+    g: Floats,
+    q: Floats,
+    used: Ints,
+    position: Ints,
+    starts: Ints,
+    job_type: Ints,
+    dy: Floats,
+    block: Floats,
+) -> None:
+    """Δy = M⁻¹ (g - Bᵀ q) into ``dy`` [E, K], and its sums over job types into ``block`` [R, K]."""
+    K = diagonal.shape[1]
+    for r in range(starts.shape[0] - 1):
+        for k in range(K):
+            whole = 0.0
+            for e in range(starts[r], starts[r + 1]):
+                if used[e, k] != 0:
+                    v = (g[e, k] - q[k, position[job_type[e]]]) / diagonal[e, k]
+                    dy[e, k] = v
+                    whole += v
+                else:
+                    dy[e, k] = 0.0
+            correction = phi[r, k] * whole
+            moved = 0.0
+            for e in range(starts[r], starts[r + 1]):
+                if used[e, k] != 0:
+                    dy[e, k] -= correction / diagonal[e, k]
+                    moved += dy[e, k]
+            block[r, k] = moved
+
+
+@kernel
+def best_response(g: Floats, upper: Floats, capacity: Floats, starts: Ints, order: Ints) -> float:
+    """Largest Σ g y over the feasible decisions (3)–(4).
+
+    A fractional knapsack on every server and device type: highest g first, while positive.
+    ``order`` [L] is work space.
+    """
+    K = g.shape[1]
+    best = 0.0
+    for r in range(starts.shape[0] - 1):
+        for k in range(K):
+            n = 0
+            for e in range(starts[r], starts[r + 1]):
+                if g[e, k] > 0.0 and upper[e, k] > 0.0:
+                    i = n  # insertion into descending order
+                    while i > 0 and g[order[i - 1], k] < g[e, k]:
+                        order[i] = order[i - 1]
+                        i -= 1
+                    order[i] = e
+                    n += 1
+            left = capacity[r, k]
+            for i in range(n):
+                v = min(left, upper[order[i], k])
+                best += g[order[i], k] * v
+                left -= v
+    return best
+
+
+PROXIMAL = 1e-5
+"""Added to every curvature, which damps the moves that linear utilities leave undetermined. The
+optimum is unchanged, since it only shortens steps; without it rounding ends the path earlier."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A solved programme.
+
+    Attributes
+    ----------
+    decision : ndarray of shape [E, K]
+        A feasible decision.
+    value : float
+        Its objective.
+    bound : float
+        No decision has a larger objective.
+    iterations : int
+    """
+
+    decision: Floats
+    value: float
+    bound: float
+    iterations: int
+
+    @property
+    def gap(self) -> float:
+        """What the decision may fall short of the optimum, at most."""
+        return max(self.bound - self.value, 0.0)
+
+
+def solve(
+    problem: GainOverheadProblem,
+    weight: npt.ArrayLike,
+    tolerance: float = 1e-6,
+    iterations: int = 100,
+) -> Solution:
+    """Maximise Σ_l n_l q_l(y) over the feasible decisions.
+
+    Parameters
+    ----------
+    weight : array of shape [L]
+        n_l, zero or larger.
+    tolerance : float
+        Stop when the certified gap is at most this, relative to the value.
+    iterations : int
+        Give up after so many; the certificate then says how far off the answer may be.
+
+    Returns
+    -------
+    Solution
+
+    Examples
+    --------
+    One job type with log utility, α = 1, β = 1/4: the optimum is where 1 / (y + 1) = β.
+
+    >>> from gangwise import Channels, Cluster
+    >>> from gangwise.gain_overhead import GainOverheadProblem, Utilities
+    >>> problem = GainOverheadProblem(
+    ...     Cluster(np.array([[10.0]]), ("gpu",)),
+    ...     np.array([[10.0]]),
+    ...     Channels.of_mask(np.ones((1, 1), dtype=bool)),
+    ...     Utilities.of("log", [[1.0]]),
+    ...     np.array([0.25]),
+    ... )
+    >>> solution = solve(problem, [1])
+    >>> round(float(solution.decision[0, 0]), 3), round(solution.value, 6)
+    (3.0, 0.636294)
+    """
+    n = np.asarray(weight, dtype=np.float64)
+    largest = float(n.max(initial=0.0))
+    if not ((n > 0)[problem.channels.job_type, None] & (problem.upper > 0)).any():
+        return Solution(np.zeros(problem.shape), 0.0, 0.0, 0)
+    programme = _Programme(problem, n / largest)
+    best, bound = programme.certificate()
+    decision, worse, count = programme.y.copy(), 0, 0
+    while bound - best > tolerance * abs(best) and worse < 4 and count < iterations:
+        count += 1
+        if not programme.newton():
+            break
+        if programme.surrogate > 0.01 * (1.0 + abs(best)):
+            continue
+        value, above = programme.certificate()
+        worse = 0 if value > best or above < bound else worse + 1
+        bound = min(bound, above)
+        if value > best:
+            best, decision = value, programme.y.copy()
+    return Solution(decision, largest * best, largest * bound, count)
+
+
+class _Programme:
+    """Primal-dual interior-point state.
+
+    Stationarity     n f'(y) - ω β - ρ + λ - μ = 0,   Σ_k ω_lk = n_l
+    Complementarity  λ y = μ (a - y) = ρ (c - Σ_l y) = ω (u_l - β Σ_r y) = τ
+
+    The primal point is feasible from the start and stays so.
+    """
+
+    def __init__(self, problem: GainOverheadProblem, weight: Floats):
+        self.problem, self.weight = problem, weight
+        self.rows = np.flatnonzero(weight > 0)
+        self.position = np.full(problem.L, -1)
+        self.position[self.rows] = np.arange(self.rows.size)
+        job_type, server = problem.channels.job_type, problem.channels.server
+        used = (weight[job_type, None] > 0) & (problem.upper > 0)
+        self.used, self.mask = used, used.astype(np.int64)
+        self.beta = problem.overhead
+        R, K = problem.cluster.capacity.shape
+        crowd = np.zeros((R, K))
+        np.add.at(crowd, server, used.astype(np.float64))
+        fair = problem.cluster.capacity[server] / np.maximum(crowd[server], 1.0)
+        self.y = np.where(used, 0.5 * np.minimum(problem.upper, fair), 0.0)
+        self.crowded = crowd > 0
+        u = 1.1 * (self.beta * self._by_job_type(self.y)).max(axis=1) + 1e-3
+        self._zero_price = np.zeros((problem.L, K))
+        self._g, self._h, self._dy = (np.zeros(problem.shape) for _ in range(3))
+        self._phi, self._block = np.zeros((R, K)), np.zeros((R, K))
+        self._order = np.zeros(problem.L, dtype=np.int64)
+        # Distances to the constraints, 1 where there is none. They are carried along rather than
+        # recomputed, because a difference of large numbers cannot tell a small distance from none.
+        self.y_slack = np.where(used, self.y, 1.0)
+        self.a_slack = np.where(used, problem.upper - self.y, 1.0)
+        held = np.zeros((R, K))
+        np.add.at(held, server, self.y)
+        self.c_slack = np.where(self.crowded, problem.cluster.capacity - held, 1.0)
+        self.t = u[:, None] - self.beta * self._by_job_type(self.y)
+        tau = 0.1 * float((self._slope() * self.y)[used].mean()) + 1e-9
+        self.lam = np.where(used, tau / self.y_slack, 0.0)
+        self.mu = np.where(used, tau / self.a_slack, 0.0)
+        self.rho = np.where(self.crowded, tau / self.c_slack, 0.0)
+        self.omega = np.repeat(weight[self.rows, None] / K, K, axis=1)
+        self.constraints = 2 * int(used.sum()) + int(self.crowded.sum()) + self.t.size
+        self.surrogate = np.inf
+
+    def _by_job_type(self, y: Floats) -> Floats:
+        """Σ_r y of the job types with weight, shape [n, K]."""
+        K = y.shape[1]
+        total = np.stack(
+            [
+                np.bincount(self.problem.channels.job_type, y[:, k], minlength=self.problem.L)
+                for k in range(K)
+            ],
+            axis=1,
+        )
+        return np.asarray(total[self.rows])
+
+    def _slope(self) -> Floats:
+        """Slopes n f'(y), shape [E, K]."""
+        p = self.problem
+        gradient(
+            self.y.ravel(),
+            self.weight,
+            self._zero_price,
+            p.slope_terms,
+            p.channels.job_type,
+            p.own_index,
+            p.own("slope", self.y),
+            self._g.ravel(),
+        )
+        return self._g
+
+    def _curvature(self) -> Floats:
+        """Curvatures n f''(y), shape [E, K]; central differences for utilities of your own."""
+        p = self.problem
+        curvature(self.y.ravel(), p.slope_terms, self._h.ravel())
+        if p.own_index.size:
+            width = 1e-5 * (1.0 + self.y)
+            low = np.maximum(self.y - width, 0.0)
+            rise = p.own("slope", self.y + width) - p.own("slope", low)
+            run = (self.y + width - low).ravel()[p.own_index]
+            self._h.ravel()[p.own_index] = np.minimum(rise / run, 0.0)
+        return self._h * self.weight[p.channels.job_type, None]
+
+    def newton(self) -> bool:
+        """One step towards the point of the central path with a tenth of the current gap.
+
+        Returns whether there was any room to move; rounding ends the path somewhere.
+        """
+        channels = self.problem.channels
+        y_slack, a_slack, c_slack, t = self.y_slack, self.a_slack, self.c_slack, self.t
+        gap = (
+            (self.lam * y_slack).sum()
+            + (self.mu * a_slack).sum()
+            + (self.rho * c_slack).sum()
+            + (self.omega * t).sum()
+        )
+        tau = 0.1 * float(gap) / self.constraints
+        W = self.omega / t
+        diagonal = PROXIMAL - self._curvature() + self.lam / y_slack + self.mu / a_slack
+        price = np.zeros((self.problem.L, self.beta.size))
+        price[self.rows] = self.beta * tau / t
+        g = (
+            self._slope()
+            + tau / y_slack
+            - tau / a_slack
+            - (tau / c_slack)[channels.server]
+            - price[channels.job_type]
+        )
+        n, K = self.rows.size, self.beta.size
+        matrix, vector = np.zeros((K, n, n)), np.zeros((K, n))
+        kappa = np.where(self.crowded, self.rho / c_slack, 0.0)
+        reduce(
+            diagonal,
+            kappa,
+            g,
+            self.mask,
+            self.position,
+            channels.starts,
+            channels.job_type,
+            self._phi,
+            matrix,
+            vector,
+        )
+        # x_k = q_k / β_k solves (β² N_k + diag(1/W_k)) x_k + Δu = β p_k with Σ_k x_k = -h. One
+        # pivoted factorisation keeps the second equation exact where the first is ill-conditioned
+        # (linear utilities on full servers); eliminating Δu by inverses does not.
+        system = np.zeros((n * (K + 1), n * (K + 1)))
+        right = np.empty(n * (K + 1))
+        diagonal_of_n = np.arange(n)
+        for k in range(K):
+            rows = slice(n * k, n * k + n)
+            system[rows, rows] = self.beta[k] ** 2 * matrix[k]
+            system[n * k + diagonal_of_n, n * k + diagonal_of_n] += 1.0 / W[:, k]
+            system[n * k + diagonal_of_n, n * K + diagonal_of_n] = 1.0
+            system[n * K + diagonal_of_n, n * k + diagonal_of_n] = 1.0
+            right[rows] = self.beta[k] * vector[k]
+        right[n * K :] = self.weight[self.rows] - tau * (1.0 / t).sum(axis=1)
+        x = np.linalg.solve(system, right)
+        du = x[n * K :]
+        q = self.beta[:, None] * x[: n * K].reshape(K, n)
+        dy, block = self._dy, self._block
+        expand(
+            diagonal,
+            self._phi,
+            g,
+            q,
+            self.mask,
+            self.position,
+            channels.starts,
+            channels.job_type,
+            dy,
+            block,
+        )
+        dt = du[:, None] - self.beta * self._by_job_type(dy)
+        slacks = (
+            (y_slack, dy),
+            (a_slack, -dy),
+            (c_slack, np.where(self.crowded, -block, 0.0)),
+            (t, dt),
+        )
+        dlam = np.where(self.used, (tau - self.lam * dy) / y_slack - self.lam, 0.0)
+        dmu = np.where(self.used, (tau + self.mu * dy) / a_slack - self.mu, 0.0)
+        drho = np.where(self.crowded, (tau + self.rho * block) / c_slack - self.rho, 0.0)
+        domega = (tau - self.omega * dt) / t - self.omega
+        duals = ((self.lam, dlam), (self.mu, dmu), (self.rho, drho), (self.omega, domega))
+        primal, dual = _longest(slacks), _longest(duals)
+        self.y += primal * dy
+        for slack, change in slacks:
+            slack += primal * change
+        for multiplier, change in duals:
+            multiplier += dual * change
+        self.surrogate = float(gap)
+        return primal > 1e-6 and dual > 1e-6
+
+    def value(self) -> float:
+        """Objective of y."""
+        return float(self.weight @ reward_by_job_type(self.problem, self.y))
+
+    def certificate(self) -> tuple[float, float]:
+        """Objective of y, and an upper bound on every decision's objective."""
+        p = self.problem
+        job_type = p.channels.job_type
+        slope = self._slope()
+        n = self.weight[self.rows]
+        weighted = self.beta * self._by_job_type(self.y)
+        share = self.omega / self.omega.sum(axis=1, keepdims=True)
+        value = self.value()
+        smooth = value + float((n * (weighted.max(axis=1) - (share * weighted).sum(axis=1))).sum())
+        price = np.zeros((p.L, self.beta.size))
+        price[self.rows] = n[:, None] * share * self.beta
+        tangent = np.where(self.used, slope - price[job_type], 0.0)
+        most = best_response(tangent, p.upper, p.cluster.capacity, p.channels.starts, self._order)
+        return value, smooth + most - float((tangent * self.y).sum())
+
+
+def _longest(moves: tuple[tuple[Floats, Floats], ...]) -> float:
+    """The longest step, at most 1, that keeps every array positive, with a margin."""
+    shrink = max(
+        float(np.divide(-change, value, out=np.zeros_like(value), where=value > 0).max(initial=0.0))
+        for value, change in moves
+    )
+    return min(1.0, 0.99 / shrink) if shrink > 0 else 1.0
+
+
+def reward_by_job_type(problem: GainOverheadProblem, y: Floats) -> Floats:
+    """q_l(1, y) of (5), shape [L]."""
+    job_type, server = problem.channels.job_type, problem.channels.server
+    values = problem.utilities.each(
+        "value", y, problem.utilities.kind[server], problem.utilities.alpha[server]
+    )
+    total = np.zeros_like(problem.requests)
+    np.add.at(total, job_type, y)
+    gain = np.bincount(job_type, values.sum(axis=1), minlength=problem.L)
+    return np.asarray(gain - (problem.overhead * total).max(axis=1))
 
 
 class _Solved(Protocol):
@@ -96,3 +532,108 @@ def optimum_of_each_slot(
 def regret_bound(problem: GainOverheadProblem, slots: int) -> float:
     """The bound (14) on the regret of the reserve mode with the step (26) over ``slots`` slots."""
     return diameter(problem, as_printed=True) * gradient_bound(problem) * float(np.sqrt(slots))
+
+
+@kernel
+def collect(
+    rates: Floats, prices: Floats, epoch: Ints, nodes: Floats, money: Floats, work: Floats
+) -> None:
+    """Add the offers of some slots, ``rates`` [slots, M], to the cells of their epochs.
+
+    Cell g of ``money`` and ``work`` [E, G - 1] holds offers with nodes[g] ≤ ρ ≤ nodes[g + 1]; slots
+    of a negative epoch are passed over.
+    """
+    T, M = rates.shape
+    last = nodes.size - 2
+    for t in range(T):
+        e = epoch[t]
+        if e < 0:
+            continue
+        for i in range(M):
+            rho = rates[t, i] / prices[i]
+            low, high = 0, last
+            while low < high:
+                middle = (low + high + 1) // 2
+                if rho >= nodes[middle]:
+                    low = middle
+                else:
+                    high = middle - 1
+            money[e, low] += prices[i]
+            work[e, low] += rates[t, i]
+
+
+@kernel
+def hull(w: Floats, lam: Floats, start: Ints, member: Ints, money: Floats, rho: Floats) -> float:
+    """The sum above; jobs of epoch e are ``member[start[e]:start[e + 1]]``."""
+    total = 0.0
+    for e in range(start.size - 1):
+        for g in range(money.shape[1]):
+            if money[e, g] <= 0.0:
+                continue
+            most, r = 0.0, rho[e, g]
+            for n in range(start[e], start[e + 1]):
+                j = member[n]
+                most = max(most, w[j] * r - lam[j])
+            total += money[e, g] * most
+    return total
+
+
+@kernel
+def soft_hull(
+    w: Floats,
+    lam: Floats,
+    tau: float,
+    start: Ints,
+    member: Ints,
+    money: Floats,
+    rho: Floats,
+    real: Floats,
+    spent: Floats,
+    done: Floats,
+    space: Floats,
+    part: Floats,
+    kept: Ints,
+) -> float:
+    """The sum with max softened at temperature τ, and whom its gradient gives the money to.
+
+    Adds the money of each job, and its work at ``real`` [E, G] per money, to ``spent`` and ``done``
+    [N]. Jobs that come near the maximum nowhere are passed over. Work space: ``space`` [2, G];
+    ``part`` [J, G] and ``kept`` [J] for the J jobs of the largest epoch.
+    """
+    total, G = 0.0, money.shape[1]
+    most, whole, reach = space[0], space[1], -18.0 * tau
+    for e in range(start.size - 1):
+        r, n = rho[e], 0
+        for g in range(G):
+            most[g] = 0.0
+        for k in range(start[e], start[e + 1]):
+            a, b = w[member[k]], lam[member[k]]
+            for g in range(G):
+                most[g] = max(most[g], a * r[g] - b)
+        for g in range(G):
+            whole[g] = math.exp(-most[g] / tau)
+        for k in range(start[e], start[e + 1]):
+            a, b, near = w[member[k]], lam[member[k]], 0
+            for g in range(G):
+                part[n, g] = a * r[g] - b - most[g]
+                near += 1 if part[n, g] > reach else 0
+            if near > 0:
+                kept[n] = member[k]
+                for g in range(G):
+                    if part[n, g] > reach:
+                        part[n, g] = math.exp(part[n, g] / tau)
+                        whole[g] += part[n, g]
+                    else:
+                        part[n, g] = 0.0
+                n += 1
+        for g in range(G):
+            total += money[e, g] * (most[g] + tau * math.log(whole[g]))
+            whole[g] = money[e, g] / whole[g]
+        for m in range(n):
+            s, x = 0.0, 0.0
+            for g in range(G):
+                s += whole[g] * part[m, g]
+                x += whole[g] * part[m, g] * real[e, g]
+            spent[kept[m]] += s
+            done[kept[m]] += x
+    return total

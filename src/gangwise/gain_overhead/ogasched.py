@@ -13,16 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.contracts import Timing
 from gangwise.core.errors import ScenarioError
-from gangwise.core.policy import Timing
-from gangwise.gain_overhead.ascent import Ascent, project, project_as_printed
+from gangwise.gain_overhead.ascent import Ascent, Step, make_step, project, project_as_printed
+from gangwise.gain_overhead.baselines import fill, proportional_shares
 from gangwise.gain_overhead.environment import Feedback, Observation
-from gangwise.gain_overhead.fairness import proportional_shares
-from gangwise.gain_overhead.greedy import fill
 from gangwise.gain_overhead.problem import GainOverheadProblem
-from gangwise.gain_overhead.steps import Step, make_step
-
-__all__ = ["OGASchedAsPrinted", "OGASchedReact", "OGASchedReserve"]
 
 Floats = npt.NDArray[np.float64]
 

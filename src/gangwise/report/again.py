@@ -9,8 +9,6 @@ from pathlib import Path
 from gangwise.experiments.provenance import read_provenance, versions
 from gangwise.report.page import plain_table, section
 
-__all__ = ["again"]
-
 
 def again(
     folder: Path, name: str, file: str = "", more: Mapping[str, str] | None = None, keys: str = ""

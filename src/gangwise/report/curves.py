@@ -9,17 +9,6 @@ import numpy.typing as npt
 
 from gangwise.experiments.comparison import Comparison
 
-__all__ = [
-    "POINTS",
-    "Curve",
-    "average_reward",
-    "comparator_average",
-    "cumulative_reward",
-    "ratio",
-    "regret",
-    "thin",
-]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 

@@ -7,8 +7,6 @@ from html import escape
 
 from gangwise.report.palette import COLOURS, GRID, INK, MUTED
 
-__all__ = ["colour_variables", "embed_svg"]
-
 _LARGEST, _SMALLEST = 1.47, 0.93
 """Pixels of the page per point of a drawing: letters neither grow with wide windows, nor shrink out
 of sight with narrow ones."""
@@ -48,9 +46,7 @@ def embed_svg(svg: str, prefix: str, title: str) -> str:
     label = escape(title)
     wide = float(box.split()[2])
     size = f"max-width: {wide * _LARGEST:.0f}px; min-width: {wide * _SMALLEST:.0f}px"
-    return (
-        f'<svg viewBox="{box}" style="{size}" role="img" aria-label="{label}">{body.rstrip()}'
-    )
+    return f'<svg viewBox="{box}" style="{size}" role="img" aria-label="{label}">{body.rstrip()}'
 
 
 def _tag(tag: str, prefix: str) -> str:

@@ -24,8 +24,6 @@ from gangwise.report.numbers import number, scale_for
 from gangwise.report.palette import GRID, INK, MUTED, Style, styles
 from gangwise.report.sentences import figure_title, seeds_text
 
-__all__ = ["draw"]
-
 _SETTINGS = {
     "svg.hashsalt": "gangwise",
     "svg.fonttype": "none",
@@ -80,14 +78,18 @@ def _figures(comparison: Comparison) -> dict[str, Figure]:
     over = {p: curve for p, curve in over.items() if np.isfinite(curve.mean[-1])}
     found = {
         "average-reward": _figure(
-            comparison, "average-reward", average, looks, "average reward per slot",
+            comparison,
+            "average-reward",
+            average,
+            looks,
+            "average reward per slot",
             {name: curves.comparator_average(comparison, name) for name in names},
             settle=True,
         ),
         "cumulative-reward": _figure(
             comparison, "cumulative-reward", total, looks, "reward, summed over slots"
         ),
-    }  # fmt: skip
+    }
     if over:
         found["ratio"] = _figure(
             comparison, "ratio", over, looks, f"{best} ÷ other policy", level=1.0, settle=True
@@ -133,17 +135,26 @@ def _figure(
     for name, curve in lines.items():
         look_of = looks[name]
         line = Line2D(
-            curve.slots, curve.mean, color=look_of.colour, linewidth=look_of.width,
-            zorder=look_of.order, solid_capstyle="round",
-        )  # fmt: skip
+            curve.slots,
+            curve.mean,
+            color=look_of.colour,
+            linewidth=look_of.width,
+            zorder=look_of.order,
+            solid_capstyle="round",
+        )
         if look_of.dashes:
             line.set_dashes(look_of.dashes)
         axes.add_line(line)
         if curve.half is not None:
             axes.fill_between(
-                curve.slots, curve.mean - curve.half, curve.mean + curve.half,
-                color=look_of.colour, alpha=0.12 if len(lines) < 6 else 0.05, linewidth=0, zorder=2,
-            )  # fmt: skip
+                curve.slots,
+                curve.mean - curve.half,
+                curve.mean + curve.half,
+                color=look_of.colour,
+                alpha=0.12 if len(lines) < 6 else 0.05,
+                linewidth=0,
+                zorder=2,
+            )
         end = float(curve.mean[-1])
         labels.append(Label(end, name, look_of.colour, look_of.width, look_of.dashes))
     shown = [*lines.values(), *(references or {}).values()]
@@ -162,9 +173,14 @@ def _dress(figure: Figure, axes: Axes, comparison: Comparison, stem: str, unit: 
     unit = f"{unit}, {scale_name}" if scale_name else unit
     left, top = 0.02, axes.get_position().y1
     figure.text(
-        left, 0.94, figure_title(comparison, stem), color=INK, parse_math=False, fontsize=11.5,
+        left,
+        0.94,
+        figure_title(comparison, stem),
+        color=INK,
+        parse_math=False,
+        fontsize=11.5,
         weight="bold",
-    )  # fmt: skip
+    )
     figure.text(left, 0.885, f"{comparison.scenario.name}; {band}", color=MUTED, parse_math=False)
     figure.text(left, top + 0.03, unit, color=INK, parse_math=False)
     axes.set_xlabel("slot", color=INK)

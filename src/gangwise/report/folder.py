@@ -7,8 +7,6 @@ from pathlib import Path
 from gangwise.core.errors import StoreError
 from gangwise.report.page import write_page
 
-__all__ = ["PAGE", "write_report"]
-
 PAGE = "report.html"
 
 

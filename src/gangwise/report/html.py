@@ -30,8 +30,6 @@ from gangwise.report.sentences import (
 )
 from gangwise.report.tables import html_table, sheets
 
-__all__ = ["write_html"]
-
 
 def write_html(
     comparison: Comparison, path: Path | str, figures: Sequence[Path] = (), command: str = ""
@@ -140,6 +138,9 @@ def _again(comparison: Comparison, command: str) -> str:
         "arguments, as given on this page, define every reward in it.</p>"
     )
     return section(
-        "How to get this again", how, plain_table({"slots": comparison.slots, "seeds": seeds}),
-        "<p>Versions used:</p>", plain_table(versions()),
-    )  # fmt: skip
+        "How to get this again",
+        how,
+        plain_table({"slots": comparison.slots, "seeds": seeds}),
+        "<p>Versions used:</p>",
+        plain_table(versions()),
+    )

@@ -12,8 +12,6 @@ from matplotlib.lines import Line2D
 
 from gangwise.report.palette import GRID, INK
 
-__all__ = ["Label", "apart", "place_labels"]
-
 _LONGEST = 26
 _LEADER, _SAMPLE, _TEXT = 0.035, 0.105, 0.12
 """Where leader, line sample and text end or begin, right of the axes, in widths of the axes."""
@@ -87,9 +85,15 @@ def place_labels(figure: Figure, axes: Axes, labels: Sequence[Label]) -> None:
             line.set_clip_on(False)
             axes.add_line(line)
         axes.text(
-            1 + _TEXT, place, _short(label.text), transform=axes.transAxes, color=INK,
-            fontsize=size, va="center", parse_math=False,
-        )  # fmt: skip
+            1 + _TEXT,
+            place,
+            _short(label.text),
+            transform=axes.transAxes,
+            color=INK,
+            fontsize=size,
+            va="center",
+            parse_math=False,
+        )
 
 
 def _short(text: str) -> str:

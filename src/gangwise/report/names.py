@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from html import escape
 
-__all__ = ["folded", "html_name", "pieces"]
-
 
 def pieces(name: str) -> list[str]:
     """A name cut after its separators.

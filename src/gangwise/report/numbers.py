@@ -8,8 +8,6 @@ from statistics import median
 
 from gangwise.experiments.statistics import Estimate
 
-__all__ = ["NOTHING", "decimals_for", "estimate_text", "number", "scale_for", "small_share"]
-
 NOTHING = "–"
 """Stands where a number would say nothing."""
 

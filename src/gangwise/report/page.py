@@ -14,18 +14,6 @@ from gangwise.report.embed import colour_variables, embed_svg
 from gangwise.report.names import html_name
 from gangwise.report.palette import Style
 
-__all__ = [
-    "document",
-    "drawing",
-    "fold",
-    "plain_table",
-    "prose",
-    "section",
-    "setting_text",
-    "swatch",
-    "write_page",
-]
-
 
 def document(title: str, parts: Sequence[str], styles: str = "") -> str:
     """A whole page that loads nothing from outside.

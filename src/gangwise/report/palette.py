@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from gangwise.experiments.comparison import Comparison
 
-__all__ = ["COLOURS", "GRID", "INK", "MUTED", "Style", "plain_styles", "styles"]
-
 INK, MUTED, GRID = "#1b1b1d", "#6b6b70", "#e3e1dc"
 """Text, secondary text and rules on white; a page may put its own in their place."""
 
@@ -30,12 +28,7 @@ COLOURS = (
 )
 """Pairs: on white, on black."""
 
-_LINES = (
-    (2.4, ()),
-    (1.9, (6.0, 2.0)),
-    (1.8, (4.5, 1.6, 1.0, 1.6)),
-    (1.9, (1.2, 1.6)),
-)
+_LINES = ((2.4, ()), (1.9, (6.0, 2.0)), (1.8, (4.5, 1.6, 1.0, 1.6)), (1.9, (1.2, 1.6)))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLUMNS", "Panel", "draw", "dress", "name_lines", "save", "svg_text"]
 
 COLUMNS = ("panel", "line", "x", "mean", "low", "high")
 
@@ -86,8 +85,7 @@ def draw(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figure:
     across = 2 if len(panels) == 4 else min(len(panels), MOST_IN_A_ROW)
     down = -(-len(panels) // across)
     width = across * WIDTH if across > 1 else 1.6 * WIDTH
-    figure = Figure(figsize=(width, down * HEIGHT + 0.9), facecolor="white",
-                    layout="constrained")  # fmt: skip
+    figure = Figure(figsize=(width, down * HEIGHT + 0.9), facecolor="white", layout="constrained")
     grid = figure.subplots(down, across, squeeze=False).ravel()
     lines = numbers["line"].unique(maintain_order=True).to_list()
     for axes, panel in zip(grid, panels):
@@ -106,8 +104,9 @@ def draw(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figure:
 
 def name_lines(figure: Figure, title: str, shown: Iterable[Axes]) -> None:
     """Put a title above a picture and a legend below it, which makes it taller where it is long."""
-    figure.suptitle(title, x=0.01, ha="left", color=INK, fontsize=11.5, weight="bold",
-                    parse_math=False)  # fmt: skip
+    figure.suptitle(
+        title, x=0.01, ha="left", color=INK, fontsize=11.5, weight="bold", parse_math=False
+    )
     named: dict[str, Artist] = {}
     for axes in shown:
         for handle, label in zip(*axes.get_legend_handles_labels()):
@@ -117,9 +116,13 @@ def name_lines(figure: Figure, title: str, shown: Iterable[Axes]) -> None:
     further = max(0, -(-len(named) // columns) - LEGEND_ROWS)
     figure.set_size_inches(width, height + LEGEND_ROW * further)
     figure.legend(
-        handles=list(named.values()), labels=list(named), loc="outside lower left",
-        frameon=False, fontsize=9, ncols=columns,
-    )  # fmt: skip
+        handles=list(named.values()),
+        labels=list(named),
+        loc="outside lower left",
+        frameon=False,
+        fontsize=9,
+        ncols=columns,
+    )
 
 
 def _column(names: Iterable[str]) -> float:
@@ -140,16 +143,32 @@ def _lines(axes: Axes, part: pl.DataFrame, lines: Sequence[str], panel: Panel) -
         dashes = "solid" if i < len(COLOURS) else "dashed"
         if panel.kind == "points":
             known = np.isfinite(low.astype(np.float64))
-            axes.plot(x, mean, marker="o", color=colour, markersize=3.5, linewidth=1.3, label=name,
-                      linestyle=dashes)  # fmt: skip
+            axes.plot(
+                x,
+                mean,
+                marker="o",
+                color=colour,
+                markersize=3.5,
+                linewidth=1.3,
+                label=name,
+                linestyle=dashes,
+            )
             axes.vlines(x[known], low[known], high[known], color=colour, linewidth=1.0)
             continue
         style = "steps-post" if panel.kind == "steps" else "default"
-        axes.plot(x, mean, color=colour, linewidth=1.7, label=name, drawstyle=style,
-                  linestyle=dashes)  # fmt: skip
+        axes.plot(
+            x, mean, color=colour, linewidth=1.7, label=name, drawstyle=style, linestyle=dashes
+        )
         if np.isfinite(low.astype(np.float64)).all():
-            axes.fill_between(x, low, high, color=colour, alpha=0.09, linewidth=0,
-                              step="post" if panel.kind == "steps" else None)  # fmt: skip
+            axes.fill_between(
+                x,
+                low,
+                high,
+                color=colour,
+                alpha=0.09,
+                linewidth=0,
+                step="post" if panel.kind == "steps" else None,
+            )
 
 
 def _bars(axes: Axes, part: pl.DataFrame, lines: Sequence[str]) -> None:
@@ -164,8 +183,16 @@ def _bars(axes: Axes, part: pl.DataFrame, lines: Sequence[str]) -> None:
         mean = line["mean"].to_numpy()
         i = lines.index(name)
         hatch = "" if i < len(COLOURS) else "////"
-        axes.bar(at, mean, width * 0.92, color=COLOURS[i % len(COLOURS)][0], label=name,
-                 hatch=hatch, edgecolor="white", linewidth=0)  # fmt: skip
+        axes.bar(
+            at,
+            mean,
+            width * 0.92,
+            color=COLOURS[i % len(COLOURS)][0],
+            label=name,
+            hatch=hatch,
+            edgecolor="white",
+            linewidth=0,
+        )
         for place, low, high in zip(at, line["low"], line["high"]):
             if low is not None and high is not None:
                 axes.vlines(place, low, high, color=INK, linewidth=1.0)

@@ -9,8 +9,6 @@ from typing import Any
 
 from gangwise.core.errors import StoreError
 
-__all__ = ["Reproduced", "Shown", "read_picture", "read_reproduction"]
-
 ROW = {"paper", "artefact", "says", "version", "the paper", "ours", "low", "high", "verdict", "why"}
 """What a row of the side-by-side table has."""
 
@@ -69,8 +67,10 @@ def read_reproduction(folder: Path) -> Reproduced:
     about = _read(path)
     try:
         quick, left_out = bool(about["quick"]), dict(about["left_out"])
-        artefacts = [Shown(a["paper"], a["name"], a["title"], tuple(a["experiments"]))
-                     for a in about["artefacts"]]  # fmt: skip
+        artefacts = [
+            Shown(a["paper"], a["name"], a["title"], tuple(a["experiments"]))
+            for a in about["artefacts"]
+        ]
         seeds, version = about.get("seeds"), str(about.get("version", ""))
         own = None if seeds is None else tuple(map(int, seeds))
     except (KeyError, TypeError, ValueError) as error:

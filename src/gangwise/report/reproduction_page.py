@@ -18,8 +18,6 @@ from gangwise.report.page import document, drawing, fold, prose, section
 from gangwise.report.reproduction_files import Shown, read_picture, read_reproduction
 from gangwise.report.tables import Cell, Sheet, html_table
 
-__all__ = ["reproduction_page"]
-
 VERDICTS = ("agrees", "differs", "open")
 
 
@@ -28,8 +26,7 @@ def reproduction_page(folder: Path) -> str:
     found = read_reproduction(folder)
     artefacts, rows = found.artefacts, found.rows
     papers = list(dict.fromkeys(a.paper for a in artefacts))
-    scale = "quick: fewer slots, seeds and cells than the papers" if found.quick else \
-        "full scale"  # fmt: skip
+    scale = "quick: fewer slots, seeds and cells than the papers" if found.quick else "full scale"
     byline = f"{', '.join(papers)}; {scale}; gangwise {gangwise.__version__}"
     parts = [
         "<header><h1>The papers' numbers beside ours</h1>"
@@ -41,7 +38,7 @@ def reproduction_page(folder: Path) -> str:
         *(_artefact(folder, artefact, rows) for artefact in artefacts),
         _timings(folder, artefacts),
         again(folder, "reproduction"),
-    ]  # fmt: skip
+    ]
     return document("gangwise reproduce", parts, _filters(papers))
 
 
@@ -71,23 +68,31 @@ def _overview(artefacts: Sequence[Shown], rows: Sequence[dict[str, Any]]) -> str
     if len(artefacts) < 2:
         return ""
     sheet = Sheet(
-        "Artefacts", ("what it shows", *VERDICTS),
+        "Artefacts",
+        ("what it shows", *VERDICTS),
         tuple(
-            (f"{a.paper} {a.name}",
-             (Cell(a.title, words=True), *(_count(a, verdict, rows) for verdict in VERDICTS)))
+            (
+                f"{a.paper} {a.name}",
+                (Cell(a.title, words=True), *(_count(a, verdict, rows) for verdict in VERDICTS)),
+            )
             for a in artefacts
         ),
-        ("How many comparisons of the paper's numbers and statements with ours came out so; open: "
-         "the interval is too wide to tell.",),
+        (
+            "How many comparisons of the paper's numbers and statements with ours came out so; "
+            "open: "
+            "the interval is too wide to tell.",
+        ),
         "artefact",
-    )  # fmt: skip
+    )
     return section("What was reproduced", html_table(sheet, link=lambda i: artefacts[i].stem))
 
 
 def _count(artefact: Shown, verdict: str, rows: Sequence[dict[str, Any]]) -> Cell:
     """How many comparisons of an artefact came out so."""
-    n = sum(row["verdict"] == verdict and f"{row['paper']}-{row['artefact']}" == artefact.stem
-            for row in rows)  # fmt: skip
+    n = sum(
+        row["verdict"] == verdict and f"{row['paper']}-{row['artefact']}" == artefact.stem
+        for row in rows
+    )
     return Cell(str(n), n)
 
 
@@ -95,29 +100,40 @@ def _side_by_side(rows: Sequence[dict[str, Any]], papers: Sequence[str]) -> str:
     if not rows:
         return ""
     sheet = Sheet(
-        "Every claim", ("where", "the paper", "version", "ours", "verdict"),
+        "Every claim",
+        ("where", "the paper", "version", "ours", "verdict"),
         tuple(
-            (row["says"],
-             (Cell(f"{row['paper']} {row['artefact']}", words=True, mark="short"), _paper(row),
-              Cell(row["version"], words=True), _ours(row),
-              Cell(row["verdict"], words=True, mark=row["verdict"])))
+            (
+                row["says"],
+                (
+                    Cell(f"{row['paper']} {row['artefact']}", words=True, mark="short"),
+                    _paper(row),
+                    Cell(row["version"], words=True),
+                    _ours(row),
+                    Cell(row["verdict"], words=True, mark=row["verdict"]),
+                ),
+            )
             for row in rows
         ),
-        ("± is half the 95 % confidence interval over seeds. A number of a paper agrees when our "
-         "mean is near it, a statement when all of our interval is on its side; it is open when "
-         "the interval reaches both ways. Why each differs, or may, is said with its artefact "
-         "below. As printed: the paper's algorithm to the letter; other versions are corrected.",),
+        (
+            "± is half the 95 % confidence interval over seeds. A number of a paper agrees when "
+            "our "
+            "mean is near it, a statement when all of our interval is on its side; it is open when "
+            "the interval reaches both ways. Why each differs, or may, is said with its artefact "
+            "below. As printed: the paper's algorithm to the letter; other versions are corrected.",
+        ),
         "claim",
-    )  # fmt: skip
+    )
     return section(
         "Side by side",
         _choice("verdict", ["agrees", "differs", "open"]),
         _choice("paper", papers) if len(papers) > 1 else "",
         html_table(
-            sheet, link=lambda i: f"{rows[i]['paper']}-{rows[i]['artefact']}",
+            sheet,
+            link=lambda i: f"{rows[i]['paper']}-{rows[i]['artefact']}",
             row=lambda i: f' data-paper="{rows[i]["paper"]}" data-verdict="{rows[i]["verdict"]}"',
         ),
-    )  # fmt: skip
+    )
 
 
 def _choice(of: str, values: Sequence[str]) -> str:
@@ -133,7 +149,7 @@ def _choice(of: str, values: Sequence[str]) -> str:
 def _filters(papers: Sequence[str]) -> str:
     """CSS that hides the rows that were not chosen."""
     return "".join(
-        f"section:has(#{of}-{value}:checked) tr[data-{of}]:not([data-{of}=\"{value}\"]) "
+        f'section:has(#{of}-{value}:checked) tr[data-{of}]:not([data-{of}="{value}"]) '
         "{ display: none; }\n"
         for of, values in (("verdict", VERDICTS), ("paper", papers))
         for value in values
@@ -155,13 +171,20 @@ def _artefact(folder: Path, artefact: Shown, every: Sequence[dict[str, Any]]) ->
             "What the paper says, and what we found",
             ("the paper", "version", "ours", "verdict"),
             tuple(
-                (row["says"],
-                 (_paper(row), Cell(row["version"], words=True), _ours(row),
-                  Cell(row["verdict"], words=True, mark=row["verdict"])))
+                (
+                    row["says"],
+                    (
+                        _paper(row),
+                        Cell(row["version"], words=True),
+                        _ours(row),
+                        Cell(row["verdict"], words=True, mark=row["verdict"]),
+                    ),
+                )
                 for row in rows
             ),
-            (), "claim",
-        )  # fmt: skip
+            (),
+            "claim",
+        )
         content.append(html_table(sheet))
         why = {each: {r["why"] for r in rows if r["says"] == each and r["why"]} for each in says}
         reasons: dict[str, list[str]] = {}
@@ -184,8 +207,9 @@ def _paper(row: dict[str, Any]) -> Cell:
 
 
 def _ours(row: dict[str, Any]) -> Cell:
-    found = Estimate(*(math.nan if row[k] is None and k == "ours" else row[k]
-                       for k in ("ours", "low", "high")))  # fmt: skip
+    found = Estimate(
+        *(math.nan if row[k] is None and k == "ours" else row[k] for k in ("ours", "low", "high"))
+    )
     return Cell(estimate_text(found, decimals_for([found])), found.mean)
 
 
@@ -205,17 +229,27 @@ def _timings(folder: Path, artefacts: Sequence[Shown]) -> str:
         if not results.runs:
             continue
         seconds = run_times(SweepNumbers(results))
-        rows.append((name, (
-            Cell(", ".join(a.stem for a in artefacts if name in a.experiments), words=True),
-            Cell(number(len(results.runs)), len(results.runs)),
-            Cell(number(seconds, 1), seconds),
-        )))  # fmt: skip
+        rows.append(
+            (
+                name,
+                (
+                    Cell(", ".join(a.stem for a in artefacts if name in a.experiments), words=True),
+                    Cell(number(len(results.runs)), len(results.runs)),
+                    Cell(number(seconds, 1), seconds),
+                ),
+            )
+        )
     if not rows:
         return section("Timings", *unread) if unread else ""
     sheet = Sheet(
-        "Experiments", ("for", "runs", "seconds"), tuple(rows),
-        ("Seconds of all runs one after the other, on the machines that ran them. A run that "
-         "several experiments share is counted with each and was done once.",), "experiment",
-    )  # fmt: skip
+        "Experiments",
+        ("for", "runs", "seconds"),
+        tuple(rows),
+        (
+            "Seconds of all runs one after the other, on the machines that ran them. A run that "
+            "several experiments share is counted with each and was done once.",
+        ),
+        "experiment",
+    )
     title = "1 experiment" if len(rows) == 1 else f"{len(rows)} experiments"
     return section("Timings", fold(title, html_table(sheet)), *unread)

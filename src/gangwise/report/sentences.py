@@ -5,17 +5,6 @@ from __future__ import annotations
 from gangwise.experiments.comparison import Comparison, Row
 from gangwise.report.numbers import decimals_for, estimate_text, number, small_share
 
-__all__ = [
-    "about_comparator",
-    "about_interval",
-    "figure_caption",
-    "figure_title",
-    "has_share",
-    "plain",
-    "seeds_text",
-    "summary",
-]
-
 _PLAIN = {
     "best_fixed": "best fixed decision",
     "per_slot_optimum": "per-slot optimum",

@@ -10,8 +10,6 @@ from gangwise.report.picture import Panel, draw, svg_text
 from gangwise.report.sentences import plain
 from gangwise.report.sweep_numbers import SweepNumbers, cell_text
 
-__all__ = ["Drawn", "figures"]
-
 MOST = 9
 """Panels of a figure."""
 
@@ -38,8 +36,11 @@ def _by_setting(numbers: SweepNumbers) -> Drawn | None:
     names, cells = numbers.results.cells, numbers.cells
     if len(cells) < 2:
         return None
-    numeric = [i for i in range(len(names))
-               if all(isinstance(c[i], int | float) and not isinstance(c[i], bool) for c in cells)]
+    numeric = [
+        i
+        for i in range(len(names))
+        if all(isinstance(c[i], int | float) and not isinstance(c[i], bool) for c in cells)
+    ]
     values = {i: len({c[i] for c in cells}) for i in numeric}
     along = max(values, key=lambda i: values[i]) if values else None
     if along is not None and values[along] < 2:
@@ -64,10 +65,16 @@ def _by_setting(numbers: SweepNumbers) -> Drawn | None:
     label = "" if along is None else names[along]
     kind = "bars" if along is None else "points"
     return _drawn(
-        numbers, "Reward per slot" + (f" by {label}" if label else " in each cell"), rows,
-        [Panel(name, label, "reward per slot", "bars" if kind == "bars" else "points")
-         for name in shown], more, _mean(numbers, "Mean"),
-    )  # fmt: skip
+        numbers,
+        "Reward per slot" + (f" by {label}" if label else " in each cell"),
+        rows,
+        [
+            Panel(name, label, "reward per slot", "bars" if kind == "bars" else "points")
+            for name in shown
+        ],
+        more,
+        _mean(numbers, "Mean"),
+    )
 
 
 def _average(numbers: SweepNumbers) -> Drawn:
@@ -98,9 +105,11 @@ def _regret(numbers: SweepNumbers, comparator: str) -> Drawn | None:
     if best.is_empty():
         return None
     ours = found.filter(~pl.col("comparator")).join(
-        best.select(*on, pl.col("value").alias("best")), on=on, nulls_equal=True,
+        best.select(*on, pl.col("value").alias("best")),
+        on=on,
+        nulls_equal=True,
         maintain_order="left",
-    )  # fmt: skip
+    )
     rows, cells = [], numbers.cells[:MOST]
     ours = ours.filter(pl.col("policy").is_in(numbers.drawn))
     by = [*results.cells, "policy", "at"]
@@ -110,8 +119,9 @@ def _regret(numbers: SweepNumbers, comparator: str) -> Drawn | None:
             rows.append((cell_text(results.cells, group[:-2]), group[-2], group[-1], *of))
     order = {name: i for i, name in enumerate(numbers.drawn)}
     rows.sort(key=lambda row: order[str(row[1])])
-    panels = [Panel(cell_text(results.cells, cell), "slot", "regret, summed", level=0.0)
-              for cell in cells]  # fmt: skip
+    panels = [
+        Panel(cell_text(results.cells, cell), "slot", "regret, summed", level=0.0) for cell in cells
+    ]
     says = (
         f"Reward of the {plain(comparator)} so far minus the policy's; below 0 is better. "
         + _mean(numbers, "Means")
@@ -131,9 +141,13 @@ def _mean(numbers: SweepNumbers, what: str) -> str:
 
 
 def _drawn(
-    numbers: SweepNumbers, title: str, rows: Sequence[tuple[object, ...]],
-    panels: Sequence[Panel], more: int, caption: str,
-) -> Drawn:  # fmt: skip
+    numbers: SweepNumbers,
+    title: str,
+    rows: Sequence[tuple[object, ...]],
+    panels: Sequence[Panel],
+    more: int,
+    caption: str,
+) -> Drawn:
     import polars as pl
 
     columns = ("panel", "line", "x", "mean", "low", "high")

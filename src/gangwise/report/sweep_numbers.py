@@ -13,8 +13,6 @@ from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate, estimate
 from gangwise.report.palette import COLOURS
 
-__all__ = ["Cell", "SweepNumbers", "cell_text"]
-
 Cell = tuple[Any, ...]
 """Values of the settings that vary, in the order of ``Results.cells``."""
 
@@ -82,8 +80,9 @@ class SweepNumbers:
 
     def ranking(self, cell: Cell) -> list[str]:
         """Policies of a cell, best first."""
-        of = {policy: e.mean for (at, policy), e in self.of("reward.mean", True).items()
-              if at == cell}  # fmt: skip
+        of = {
+            policy: e.mean for (at, policy), e in self.of("reward.mean", True).items() if at == cell
+        }
         return sorted(of, key=lambda policy: -of[policy])
 
     @cached_property
@@ -107,8 +106,10 @@ class SweepNumbers:
     def over(self, base: str) -> dict[tuple[Cell, str], Mapping[str, Any]]:
         """Rows of :meth:`Results.improvements` over a policy, by cell and policy."""
         frame = self.results.improvements(base)
-        return {(tuple(row[name] for name in self.results.cells), row["policy"]): row
-                for row in frame.iter_rows(named=True)}  # fmt: skip
+        return {
+            (tuple(row[name] for name in self.results.cells), row["policy"]): row
+            for row in frame.iter_rows(named=True)
+        }
 
     @cache  # noqa: B019 - lives as long as one report
     def against(self, comparator: str) -> tuple[Of, Of]:
@@ -155,8 +156,10 @@ class SweepNumbers:
         if "slots" in settings:  # what was played counts
             played = sorted({run["slots"] for run in self.results.runs})
             settings["slots"] = played[0] if len(played) == 1 else played
-        varied = {name: list(dict.fromkeys(cell[i] for cell in self.cells))
-                  for i, name in enumerate(self.results.cells)}  # fmt: skip
+        varied = {
+            name: list(dict.fromkeys(cell[i] for cell in self.cells))
+            for i, name in enumerate(self.results.cells)
+        }
         return str(about["scenario"]), {
             key: f"varies: {', '.join(map(str, varied[key]))}" if key in varied else value
             for key, value in settings.items()

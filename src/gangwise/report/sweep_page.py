@@ -13,15 +13,7 @@ from gangwise.experiments.toml import experiment_toml
 from gangwise.experiments.tuning import TUNING, Tuning, read_tuning
 from gangwise.report.again import again
 from gangwise.report.numbers import NOTHING
-from gangwise.report.page import (
-    document,
-    drawing,
-    fold,
-    plain_table,
-    prose,
-    section,
-    swatch,
-)
+from gangwise.report.page import document, drawing, fold, plain_table, prose, section, swatch
 from gangwise.report.palette import Style, plain_styles
 from gangwise.report.sweep_figures import figures
 from gangwise.report.sweep_numbers import SweepNumbers, cell_text
@@ -35,8 +27,6 @@ from gangwise.report.sweep_tables import (
 )
 from gangwise.report.tables import Sheet, html_table
 from gangwise.report.tuning_page import tuning_byline, tuning_parts
-
-__all__ = ["sweep_page"]
 
 KEYS = 500
 """More runs than this, and their keys are not listed."""
@@ -60,14 +50,13 @@ def sweep_page(folder: Path, names: Sequence[str]) -> str:
     if not any(results.runs for results in every):
         raise StoreError(f"no run in {folder} is finished; start the sweep again")
     found = "" if tuning is None else f'<p class="lead">{prose(_sentence(tuning))}</p>'
-    each = [_experiment(results, f"e{i}", len(every) == 1, tuning)
-            for i, results in enumerate(every)]  # fmt: skip
+    each = [
+        _experiment(results, f"e{i}", len(every) == 1, tuning) for i, results in enumerate(every)
+    ]
     if len(every) == 1:
         (parts,) = each
         return document(f"{names[0]}: results", [*parts[:1], found, *parts[1:]])
-    links = "".join(
-        f'<li><a href="#e{i}">{escape(name)}</a></li>' for i, name in enumerate(names)
-    )
+    links = "".join(f'<li><a href="#e{i}">{escape(name)}</a></li>' for i, name in enumerate(names))
     title = folder.resolve().name
     header = (
         f'<header><h1>{escape(title)}</h1><p class="byline">{len(names)} experiments, gangwise '
@@ -95,8 +84,13 @@ def _experiment(results: Results, anchor: str, alone: bool, tuning: Tuning | Non
     says = byline(numbers) if tuned is None else tuning_byline(tuned, numbers)
     heading += f'<p class="byline">{escape(says)}</p></header>'
     if tuned is not None:
-        return [heading, _note(missing(results)), *tuning_parts(tuned, numbers),
-                _scenario(numbers), _again(numbers)]  # fmt: skip
+        return [
+            heading,
+            _note(missing(results)),
+            *tuning_parts(tuned, numbers),
+            _scenario(numbers),
+            _again(numbers),
+        ]
     rest = [policy for policy in results.policies if policy not in numbers.drawn]
     looks = plain_styles([*numbers.drawn, *results.comparators, *rest])
     anchors = {policy: f"{anchor}-policy-{i}" for i, policy in enumerate(results.policies)}
@@ -106,25 +100,27 @@ def _experiment(results: Results, anchor: str, alone: bool, tuning: Tuning | Non
         _note(missing(results)),
         _verdicts(results),
         section("Results", _table(result_sheet(numbers), looks, anchors)),
-        section("Figures", *(
-            drawing(each.svg, f"{anchor}f{i}", each.title, each.caption)
-            for i, each in enumerate(figures(numbers)))),
+        section(
+            "Figures",
+            *(
+                drawing(each.svg, f"{anchor}f{i}", each.title, each.caption)
+                for i, each in enumerate(figures(numbers))
+            ),
+        ),
         _regrets(numbers, looks, anchors),
-        section("Policies", *(_policy(numbers, p, looks[p], anchors[p])
-                              for p in results.policies)),
+        section("Policies", *(_policy(numbers, p, looks[p], anchors[p]) for p in results.policies)),
         section("Timings", _table(time_sheet(numbers), looks, anchors)),
         _scenario(numbers),
         _again(numbers),
-    ]  # fmt: skip
+    ]
     return [part for part in parts if part]
 
 
 def _table(sheet: Sheet, looks: Mapping[str, Style], anchors: Mapping[str, str]) -> str:
     """A table of policies, each with a sample of its line and a link to all about it."""
     return html_table(
-        sheet, lambda policy: swatch(looks[policy]),
-        lambda i: anchors.get(sheet.rows[i][0], ""),
-    )  # fmt: skip
+        sheet, lambda policy: swatch(looks[policy]), lambda i: anchors.get(sheet.rows[i][0], "")
+    )
 
 
 def _note(text: str) -> str:
@@ -136,8 +132,11 @@ def _verdicts(results: Results) -> str:
     if len(said) < 2:
         return ""
     listed = "<ul>" + "".join(f"<li>{prose(each)}</li>" for each in said) + "</ul>"
-    return fold(f"The best policy of each cell against the next: {len(said)} cells", listed) \
-        if len(said) > SAID else listed  # fmt: skip
+    return (
+        fold(f"The best policy of each cell against the next: {len(said)} cells", listed)
+        if len(said) > SAID
+        else listed
+    )
 
 
 def _regrets(numbers: SweepNumbers, looks: dict[str, Style], anchors: dict[str, str]) -> str:
@@ -197,11 +196,16 @@ def _again(numbers: SweepNumbers) -> str:
             + f"seed {run['seed']}"
             for run in results.runs
         )
-        keys = fold(f"Keys of the {len(results.runs)} runs",
-                    "<p>A run is stored under a hash of all that defines it, in "
-                    "<code>runs/KEY.parquet</code>.</p>",
-                    f"<pre><code>{escape(listed)}</code></pre>")  # fmt: skip
+        keys = fold(
+            f"Keys of the {len(results.runs)} runs",
+            "<p>A run is stored under a hash of all that defines it, in "
+            "<code>runs/KEY.parquet</code>.</p>",
+            f"<pre><code>{escape(listed)}</code></pre>",
+        )
     return again(
-        results.dataset.folder, name, experiment_toml(results.experiment),
-        {"gangwise of the runs": ", ".join(numbers.run_versions) or NOTHING}, keys,
-    )  # fmt: skip
+        results.dataset.folder,
+        name,
+        experiment_toml(results.experiment),
+        {"gangwise of the runs": ", ".join(numbers.run_versions) or NOTHING},
+        keys,
+    )

@@ -11,8 +11,6 @@ from gangwise.report.sentences import plain
 from gangwise.report.sweep_numbers import Cell, SweepNumbers
 from gangwise.report.verdicts import verdict
 
-__all__ = ["against_best", "byline", "lead", "missing", "proof"]
-
 
 def byline(numbers: SweepNumbers) -> str:
     """What was run: scenario, how much of what, version."""
@@ -20,14 +18,16 @@ def byline(numbers: SweepNumbers) -> str:
     seeds = {run["seed"] for run in results.runs}
     slots = sorted({run["slots"] for run in results.runs})
     scenario, _ = numbers.scenario()
-    return ", ".join([
-        scenario,
-        _count(len(results.policies), "policy", "policies"),
-        _count(len(numbers.cells), "cell"),
-        _count(len(seeds), "seed"),
-        f"{slots[0]:,} slots" if len(slots) == 1 else f"{slots[0]:,} to {slots[-1]:,} slots",
-        f"gangwise {', '.join(numbers.run_versions)}",
-    ])  # fmt: skip
+    return ", ".join(
+        [
+            scenario,
+            _count(len(results.policies), "policy", "policies"),
+            _count(len(numbers.cells), "cell"),
+            _count(len(seeds), "seed"),
+            f"{slots[0]:,} slots" if len(slots) == 1 else f"{slots[0]:,} to {slots[-1]:,} slots",
+            f"gangwise {', '.join(numbers.run_versions)}",
+        ]
+    )
 
 
 def _count(n: int, one: str, many: str = "") -> str:
@@ -85,8 +85,11 @@ def proof(numbers: SweepNumbers, comparator: str) -> str:
     """How well the comparator's reward is proved."""
     gap, total = numbers.of("gap"), numbers.of("reward.mean")
     slots = max(run["slots"] for run in numbers.results.runs)
-    shares = [gap[at].mean / abs(total[at].mean * slots) for at in gap
-              if at[1] == comparator and total[at].mean]  # fmt: skip
+    shares = [
+        gap[at].mean / abs(total[at].mean * slots)
+        for at in gap
+        if at[1] == comparator and total[at].mean
+    ]
     if not shares or max(shares) <= 0:
         return f"{comparator} is the {plain(comparator)}, computed exactly."
     return (

@@ -13,9 +13,6 @@ from gangwise.report.sweep_numbers import Cell as Place
 from gangwise.report.sweep_numbers import SweepNumbers, cell_text
 from gangwise.report.tables import Cell, Sheet, estimate_cells, rescaled
 
-__all__ = ["NONE", "metric_sheet", "policy_sheet", "regret_sheet", "result_sheet", "run_times",
-           "time_cell", "time_sheet"]  # fmt: skip
-
 NONE = Estimate(math.nan, None, None)
 """Where there is nothing to show."""
 
@@ -60,8 +57,12 @@ def regret_sheet(numbers: SweepNumbers, comparator: str, only: str = "") -> Shee
     for name, of in bounds.items():
         bound = [rescaled(of.get((cell, comparator), NONE), 1 / scale) for cell, _ in at]
         used = [100 * regret[a].mean / (b.mean * scale) for a, b in zip(at, bound)]
-        columns.append((f"bound{inside}", [Cell(number(b.mean, 0 if b.mean >= 10 else 2), b.mean)
-                                           for b in bound]))  # fmt: skip
+        columns.append(
+            (
+                f"bound{inside}",
+                [Cell(number(b.mean, 0 if b.mean >= 10 else 2), b.mean) for b in bound],
+            )
+        )
         columns.append((f"of bound\n{name}, %", [_used(each) for each in used]))
     title = f"Regret against {comparator}"
     if only:
@@ -99,16 +100,21 @@ def time_sheet(numbers: SweepNumbers) -> Sheet:
         "Time of computation",
         ("µs per slot,\nleast cell", "µs per slot,\nmost cell", "seconds\nper run", "runs"),
         tuple(rows),
-        ("Time that passed on the machines that ran it, with whatever else they were doing; these "
-         "numbers, and no others here, differ when the same runs are made again.",),
-    )  # fmt: skip
+        (
+            "Time that passed on the machines that ran it, with whatever else they were doing; "
+            "these "
+            "numbers, and no others here, differ when the same runs are made again.",
+        ),
+    )
 
 
 def run_times(numbers: SweepNumbers) -> float:
     """Seconds of all runs, one after the other."""
     whole, cells = numbers.of("seconds"), numbers.results.cells
-    at = ((tuple(run["cell"].get(name) for name in cells), run["label"])
-          for run in numbers.results.runs)  # fmt: skip
+    at = (
+        (tuple(run["cell"].get(name) for name in cells), run["label"])
+        for run in numbers.results.runs
+    )
     return sum(whole[each].mean for each in at if each in whole)
 
 
@@ -187,9 +193,12 @@ def _setting(value: Any) -> Cell:
 
 
 def _sheet(
-    title: str, numbers: SweepNumbers, at: Sequence[tuple[Place, str]],
-    columns: Sequence[tuple[str, list[Cell]]], captions: tuple[str, ...],
-) -> Sheet:  # fmt: skip
+    title: str,
+    numbers: SweepNumbers,
+    at: Sequence[tuple[Place, str]],
+    columns: Sequence[tuple[str, list[Cell]]],
+    captions: tuple[str, ...],
+) -> Sheet:
     """Policies with the settings of their cells before the columns."""
     names = numbers.results.cells
     rows = tuple(
@@ -200,9 +209,11 @@ def _sheet(
 
 
 def _by_cell(
-    title: str, names: Sequence[str], cells: Sequence[Place],
+    title: str,
+    names: Sequence[str],
+    cells: Sequence[Place],
     columns: Sequence[tuple[str, list[Cell]]],
-) -> Sheet:  # fmt: skip
+) -> Sheet:
     """A row for each cell."""
     rows = tuple(
         (cell_text(names, cell), tuple(column[i] for _, column in columns))

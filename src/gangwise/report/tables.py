@@ -15,27 +15,11 @@ from gangwise.experiments.comparison import Comparison
 from gangwise.experiments.statistics import Estimate
 from gangwise.report.names import folded, html_name
 from gangwise.report.numbers import NOTHING, decimals_for, estimate_text, number, scale_for
-from gangwise.report.sentences import (
-    about_comparator,
-    about_interval,
-    has_share,
-    plain,
-    seeds_text,
-)
+from gangwise.report.sentences import about_comparator, about_interval, has_share, plain, seeds_text
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-__all__ = [
-    "Cell",
-    "Sheet",
-    "estimate_cells",
-    "html_table",
-    "improvement_sheet",
-    "rescaled",
-    "rich_table",
-    "sheets",
-]
 
 _MATRIX = 5
 """More policies than this, and only the best policy is compared with each other one."""
@@ -174,9 +158,12 @@ def rich_table(comparison: Comparison) -> Group:
     parts: list[RenderableType] = []
     for sheet in sheets(comparison):
         table = Table(
-            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
             header_style="none",
-        )  # fmt: skip
+        )
         table.add_column("policy", vertical="top")
         for heading in sheet.columns:
             text = Text(folded(heading, 12))

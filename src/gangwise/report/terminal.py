@@ -10,8 +10,6 @@ from rich.text import Text
 
 from gangwise.report.names import folded, pieces
 
-__all__ = ["Breakable"]
-
 
 @dataclass(frozen=True)
 class Breakable:

@@ -20,17 +20,26 @@ from gangwise.report.trace_numbers import Distribution, arrivals, lifetimes, loa
 from gangwise.traces.fidelity import period
 from gangwise.traces.trace import Tables
 
-__all__ = ["Drawn", "draw"]
-
 _SETTINGS = {
-    "svg.hashsalt": "gangwise", "svg.fonttype": "none", "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"], "font.size": 9.5, "axes.unicode_minus": True,
-}  # fmt: skip
+    "svg.hashsalt": "gangwise",
+    "svg.fonttype": "none",
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "axes.unicode_minus": True,
+}
 _DPI, _PANEL, _HEIGHT = 150, 4.3, 3.3
 _COLOUR = {"cpu": COLOURS[0][0], "mem": COLOURS[1][0], "gpu": COLOURS[2][0]}
 _WORD = {"cpu": "CPU", "mem": "memory", "gpu": "GPUs"}
-_NAMES = {1.0: "second", 10.0: "10 seconds", 60.0: "minute", 300.0: "5 minutes", 3600.0: "hour",
-          86400.0: "day", 604800.0: "week"}  # fmt: skip
+_NAMES = {
+    1.0: "second",
+    10.0: "10 seconds",
+    60.0: "minute",
+    300.0: "5 minutes",
+    3600.0: "hour",
+    86400.0: "day",
+    604800.0: "week",
+}
 
 
 @dataclass(frozen=True)
@@ -111,8 +120,9 @@ def _sizes(tables: Tables) -> tuple[Figure, str] | str:
         f"Share of {_requests(tables)} of which a task asks for at most so much; a request counts "
         "once, however many tasks it has."
     )
-    unknown = [f"{d.unknown:,} do not say how much {_WORD[n]}" for n, d in found.items()
-               if d.unknown]  # fmt: skip
+    unknown = [
+        f"{d.unknown:,} do not say how much {_WORD[n]}" for n, d in found.items() if d.unknown
+    ]
     if unknown:
         caption += f" Left out: {_and(unknown)}."
     figure, panels = _figure(f"{tables.trace}: request sizes", len(found), caption)
@@ -120,8 +130,14 @@ def _sizes(tables: Tables) -> tuple[Figure, str] | str:
         _steps(axes, distribution, _COLOUR[name])
         _dress(axes, f"{_WORD[name]} of a task ({tables.units[name]})", "share of requests")
         if distribution.zeros:
-            axes.text(0.98, 0.04, f"{100 * distribution.zeros:.3g} % ask for none", color=MUTED,
-                      transform=axes.transAxes, ha="right")  # fmt: skip
+            axes.text(
+                0.98,
+                0.04,
+                f"{100 * distribution.zeros:.3g} % ask for none",
+                color=MUTED,
+                transform=axes.transAxes,
+                ha="right",
+            )
     return figure, caption
 
 
@@ -144,8 +160,14 @@ def _lifetimes(tables: Tables) -> tuple[Figure, str] | str:
         _steps(axes, found, _COLOUR["cpu"], always_log=True)
     middle = float(found.values[np.searchsorted(found.share, 0.5)])
     _dress(axes, "lifetime in seconds", "share of requests")
-    axes.text(0.98, 0.04, f"half last at most {period(middle)}", color=MUTED, ha="right",
-              transform=axes.transAxes)  # fmt: skip
+    axes.text(
+        0.98,
+        0.04,
+        f"half last at most {period(middle)}",
+        color=MUTED,
+        ha="right",
+        transform=axes.transAxes,
+    )
     return figure, caption
 
 
@@ -162,8 +184,9 @@ def _load(tables: Tables) -> tuple[Figure, str] | str:
     )
     without = [_WORD[name] for name in found.requested if name not in found.capacity]
     if found.capacity:
-        totals = [f"{total:,.7g} {tables.units[n]} ({_WORD[n]})"
-                  for n, total in found.capacity.items()]  # fmt: skip
+        totals = [
+            f"{total:,.7g} {tables.units[n]} ({_WORD[n]})" for n, total in found.capacity.items()
+        ]
         caption += f" Capacity is that of all {len(tables.servers):,} servers: {_and(totals)}."
     if without:
         caption += f" Capacity of {_and(without)} is not known here: amounts, not shares."
@@ -192,10 +215,18 @@ def _figure(title: str, panels: int, caption: str, wide: bool = False) -> tuple[
     engine.set(rect=(0, below / height, 1, 1 - (below + 0.35) / height))  # type: ignore[call-arg]  # of the constrained layout that was asked for
     ratios = [2.2, 1] if wide and panels == 2 else [1] * panels
     axes = figure.subplots(1, panels, squeeze=False, width_ratios=ratios)[0]
-    figure.text(0.012, 1 - 0.25 / height, title, color=INK, fontsize=11.5, weight="bold",
-                parse_math=False)  # fmt: skip
-    figure.text(0.012, 0.08 / height, "\n".join(lines), color=MUTED, fontsize=8.2, va="bottom",
-                parse_math=False)  # fmt: skip
+    figure.text(
+        0.012, 1 - 0.25 / height, title, color=INK, fontsize=11.5, weight="bold", parse_math=False
+    )
+    figure.text(
+        0.012,
+        0.08 / height,
+        "\n".join(lines),
+        color=MUTED,
+        fontsize=8.2,
+        va="bottom",
+        parse_math=False,
+    )
     return figure, list(axes)
 
 
@@ -208,8 +239,13 @@ def _steps(axes: Axes, found: Distribution, colour: str, always_log: bool = Fals
         edge = values[0] / 1.3
     else:
         edge = 0.0
-    axes.step([edge, *values, values[-1] * 1.05], [low, *share, share[-1]], where="post",
-              color=colour, linewidth=1.6)  # fmt: skip
+    axes.step(
+        [edge, *values, values[-1] * 1.05],
+        [low, *share, share[-1]],
+        where="post",
+        color=colour,
+        linewidth=1.6,
+    )
     if axes.get_xscale() == "linear":
         axes.set_xlim(0, None)
     axes.set_ylim(0, 1.02)
@@ -229,8 +265,16 @@ def _dress(axes: Axes, x: str, y: str) -> None:
 
 def _clock(end: float) -> tuple[float, str]:
     """Seconds of a unit in which a time reads well, and its name."""
-    return next((size, name) for size, name in ((86400.0, "days"), (3600.0, "hours"),
-                (60.0, "minutes"), (1.0, "seconds")) if end >= 2 * size or size == 1)  # fmt: skip
+    return next(
+        (size, name)
+        for size, name in (
+            (86400.0, "days"),
+            (3600.0, "hours"),
+            (60.0, "minutes"),
+            (1.0, "seconds"),
+        )
+        if end >= 2 * size or size == 1
+    )
 
 
 def _requests(tables: Tables) -> str:

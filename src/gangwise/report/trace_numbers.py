@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from gangwise.traces.trace import Tables
 
-__all__ = ["Arrivals", "Distribution", "Load", "arrivals", "lifetimes", "load", "sizes"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Any
 from gangwise.experiments.knobs import Knob
 from gangwise.experiments.tuning import Trial, Tuning
 from gangwise.report.palette import COLOURS, MUTED
-from gangwise.report.picture import (
-    HEIGHT,
-    MOST_IN_A_ROW,
-    WIDTH,
-    Panel,
-    dress,
-    name_lines,
-    svg_text,
-)
+from gangwise.report.picture import HEIGHT, MOST_IN_A_ROW, WIDTH, Panel, dress, name_lines, svg_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["tuning_figure"]
 
 BEST, AS_IS = COLOURS[1][0], COLOURS[0][0]
 
@@ -32,8 +23,11 @@ def tuning_figure(tuning: Tuning, title: str) -> str:
 
     across = min(len(tuning.knobs), MOST_IN_A_ROW)
     down = -(-len(tuning.knobs) // across)
-    figure = Figure(figsize=(max(across * WIDTH, 1.6 * WIDTH), down * HEIGHT + 0.9),
-                    facecolor="white", layout="constrained")  # fmt: skip
+    figure = Figure(
+        figsize=(max(across * WIDTH, 1.6 * WIDTH), down * HEIGHT + 0.9),
+        facecolor="white",
+        layout="constrained",
+    )
     grid = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
     for i, (axes, knob) in enumerate(zip(grid, tuning.knobs)):
         unit = tuning.metric if i % across == 0 else ""

@@ -16,8 +16,6 @@ from gangwise.report.sweep_tables import NONE, time_cell
 from gangwise.report.tables import Cell, Sheet, estimate_cells, html_table
 from gangwise.report.tuning_figure import tuning_figure
 
-__all__ = ["tuning_byline", "tuning_parts"]
-
 EDGE = 0.05
 """Values in this part of a range, at either end, are at its edge."""
 
@@ -28,12 +26,16 @@ PARTS = 3
 def tuning_byline(tuning: Tuning, numbers: SweepNumbers) -> str:
     """What was tuned, and how much was played."""
     n, k = len(tuning.trials), len(tuning.knobs)
-    return ", ".join([
-        f"{tuning.policy} on {numbers.scenario()[0]}", "1 trial" if n == 1 else f"{n} trials",
-        "1 knob" if k == 1 else f"{k} knobs", _seeds(tuning),
-        f"{numbers.results.runs[0]['slots']:,} slots",
-        f"gangwise {', '.join(numbers.run_versions)}",
-    ])  # fmt: skip
+    return ", ".join(
+        [
+            f"{tuning.policy} on {numbers.scenario()[0]}",
+            "1 trial" if n == 1 else f"{n} trials",
+            "1 knob" if k == 1 else f"{k} knobs",
+            _seeds(tuning),
+            f"{numbers.results.runs[0]['slots']:,} slots",
+            f"gangwise {', '.join(numbers.run_versions)}",
+        ]
+    )
 
 
 def tuning_parts(tuning: Tuning, numbers: SweepNumbers) -> list[str]:
@@ -50,13 +52,18 @@ def tuning_parts(tuning: Tuning, numbers: SweepNumbers) -> list[str]:
         f"A dot is the mean of a trial over {_seeds(tuning)}. Trials differ in the other knobs too."
     )
     return [
-        section("Best arguments", *(f"<p>{prose(each)}</p>" for each in edges(tuning)),
-                html_table(arguments_sheet(tuning))),
-        section(f"How {tuning.metric} moves with each knob",
-                drawing(tuning_figure(tuning, title), "tuning", title, caption),
-                html_table(knobs_sheet(tuning))),
+        section(
+            "Best arguments",
+            *(f"<p>{prose(each)}</p>" for each in edges(tuning)),
+            html_table(arguments_sheet(tuning)),
+        ),
+        section(
+            f"How {tuning.metric} moves with each knob",
+            drawing(tuning_figure(tuning, title), "tuning", title, caption),
+            html_table(knobs_sheet(tuning)),
+        ),
         section("Trials", html_table(trials_sheet(tuning, numbers))),
-    ]  # fmt: skip
+    ]
 
 
 def _seeds(tuning: Tuning) -> str:
@@ -88,15 +95,26 @@ def arguments_sheet(tuning: Tuning) -> Sheet:
         if knob.ends:
             edge = _edge(knob, value)
             edge = f"at the {edge} end" if edge else "inside its range"
-        rows.append((knob.name, (
-            Cell(_range(knob), words=True), Cell(_value(tuning.default.arguments[knob.name]).text),
-            Cell(_value(value).text), Cell(_span(knob, best)), Cell(edge or NOTHING, words=True),
-        )))  # fmt: skip
+        rows.append(
+            (
+                knob.name,
+                (
+                    Cell(_range(knob), words=True),
+                    Cell(_value(tuning.default.arguments[knob.name]).text),
+                    Cell(_value(value).text),
+                    Cell(_span(knob, best)),
+                    Cell(edge or NOTHING, words=True),
+                ),
+            )
+        )
     of = "trial" if len(best) == 1 else f"{len(best)} trials"
     return Sheet(
         "Arguments of the default and of the best trial",
-        ("range", "default", "best trial", f"best {of}", "the best is"), tuple(rows), (), "knob",
-    )  # fmt: skip
+        ("range", "default", "best trial", f"best {of}", "the best is"),
+        tuple(rows),
+        (),
+        "knob",
+    )
 
 
 def knobs_sheet(tuning: Tuning) -> Sheet:
@@ -111,12 +129,16 @@ def knobs_sheet(tuning: Tuning) -> Sheet:
         for (knob, part), mean, top in zip(parts, means, tops)
     )
     return Sheet(
-        f"{tuning.metric} in each part of each range", ("values tried", "trials", "mean", "best"),
+        f"{tuning.metric} in each part of each range",
+        ("values tried", "trials", "mean", "best"),
         rows,
-        ("Trials differ in the other knobs too, and more are tried where earlier ones did well: "
-         "a difference is a hint, not a comparison. " +
-         ("Less is better." if tuning.minimise else "More is better."),), "knob",
-    )  # fmt: skip
+        (
+            "Trials differ in the other knobs too, and more are tried where earlier ones did well: "
+            "a difference is a hint, not a comparison. "
+            + ("Less is better." if tuning.minimise else "More is better."),
+        ),
+        "knob",
+    )
 
 
 def trials_sheet(tuning: Tuning, numbers: SweepNumbers) -> Sheet:
@@ -129,29 +151,43 @@ def trials_sheet(tuning: Tuning, numbers: SweepNumbers) -> Sheet:
     labels = _labels(tuning, numbers.results.policies)
     rows = [over.get(labels.get(trial.number, "")) for trial in shown]
     percent = any(row and row["percent"] for row in rows)
-    changes = [Estimate(row["mean"], row["low"], row["high"])
-               if row and row["percent"] == percent else NONE for row in rows]  # fmt: skip
-    times = [numbers.of("us_per_slot").get(((), labels.get(trial.number, "")), NONE)
-             for trial in shown]  # fmt: skip
+    changes = [
+        Estimate(row["mean"], row["low"], row["high"])
+        if row and row["percent"] == percent
+        else NONE
+        for row in rows
+    ]
+    times = [
+        numbers.of("us_per_slot").get(((), labels.get(trial.number, "")), NONE) for trial in shown
+    ]
     than = "% more than\ndefault" if percent else "more than\ndefault"
     columns = [
-        *((knob.name, [_value(trial.arguments[knob.name]) for trial in shown])
-          for knob in tuning.knobs),
+        *(
+            (knob.name, [_value(trial.arguments[knob.name]) for trial in shown])
+            for knob in tuning.knobs
+        ),
         (tuning.metric, estimate_cells([Estimate(t.value, None, None) for t in shown])),
         (than, estimate_cells(changes, sign=True, least=1)),
         ("µs per\nslot", [time_cell(each) for each in times]),
-    ]  # fmt: skip
+    ]
     name = {trial.number: str(trial.number) for trial in shown}
     name[tuning.default.number] = (
         "default" if tuning.default.number < 0 else f"{tuning.default.number}, the default"
     )
     return Sheet(
-        f"{len(tuning.trials)} trials, best first", tuple(heading for heading, _ in columns),
-        tuple((name[trial.number], tuple(cells[i] for _, cells in columns))
-              for i, trial in enumerate(shown)),
-        ("Changes from the default are paired by seed; ± is half their 95 % confidence interval. "
-         "The best of many trials looks better here than it is: these seeds chose it.",), "trial",
-    )  # fmt: skip
+        f"{len(tuning.trials)} trials, best first",
+        tuple(heading for heading, _ in columns),
+        tuple(
+            (name[trial.number], tuple(cells[i] for _, cells in columns))
+            for i, trial in enumerate(shown)
+        ),
+        (
+            "Changes from the default are paired by seed; ± is half their 95 % confidence "
+            "interval. "
+            "The best of many trials looks better here than it is: these seeds chose it.",
+        ),
+        "trial",
+    )
 
 
 def _labels(tuning: Tuning, policies: Sequence[str]) -> Mapping[int, str]:
@@ -184,11 +220,15 @@ def _edge(knob: Knob, value: Any) -> str:
 def _parts(knob: Knob, trials: Sequence[Trial]) -> list[list[Trial]]:
     """Trials by part of the range, or by choice; parts that were not tried are left out."""
     if knob.ends is None:
-        by = {i: [t for t in trials if repr(t.arguments[knob.name]) == repr(choice)]
-              for i, choice in enumerate(knob.choices)}  # fmt: skip
+        by = {
+            i: [t for t in trials if repr(t.arguments[knob.name]) == repr(choice)]
+            for i, choice in enumerate(knob.choices)
+        }
     else:
-        place = {t.number: min(int(PARTS * _place(knob, t.arguments[knob.name])), PARTS - 1)
-                 for t in trials}  # fmt: skip
+        place = {
+            t.number: min(int(PARTS * _place(knob, t.arguments[knob.name])), PARTS - 1)
+            for t in trials
+        }
         by = {i: [t for t in trials if place[t.number] == i] for i in range(PARTS)}
     return [part for part in by.values() if part]
 

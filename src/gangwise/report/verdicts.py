@@ -8,14 +8,19 @@ from typing import Any
 from gangwise.experiments.statistics import Estimate
 from gangwise.report.numbers import decimals_for, estimate_text
 
-__all__ = ["verdict"]
-
 
 def verdict(row: Mapping[str, Any]) -> str:
     """A row of :meth:`~gangwise.experiments.results.Results.improvements` in words.
 
-    >>> row = {"policy": "A", "over": "B", "seeds": 20, "percent": True,
-    ...        "mean": 12.1, "low": 11.3, "high": 12.9}
+    >>> row = {
+    ...     "policy": "A",
+    ...     "over": "B",
+    ...     "seeds": 20,
+    ...     "percent": True,
+    ...     "mean": 12.1,
+    ...     "low": 11.3,
+    ...     "high": 12.9,
+    ... }
     >>> verdict(row)
     'A beats B by 12.1 % ± 0.8 (20 seeds)'
     >>> verdict({**row, "low": -0.5, "high": 24.7})

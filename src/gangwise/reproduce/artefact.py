@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gangwise.experiments.results import Results
     from gangwise.experiments.specification import Experiment
 
-__all__ = ["Artefact", "Claim", "Found", "Scale", "Verdict", "above", "below", "near", "over"]
 
 Found = Mapping[str, "Results"]
 """Results by the name of their experiment."""

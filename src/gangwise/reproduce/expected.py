@@ -13,8 +13,6 @@ from gangwise.core.errors import StoreError
 from gangwise.experiments.statistics import Estimate
 from gangwise.reproduce.artefact import Artefact, Verdict
 
-__all__ = ["Row", "differences", "read", "rows", "write"]
-
 
 @dataclass(frozen=True)
 class Row:
@@ -51,17 +49,30 @@ class Row:
     def of(cls, plain: Mapping[str, Any]) -> Row:
         """A row from the values of :meth:`as_dict`."""
         return cls(
-            plain["paper"], plain["artefact"], plain["says"], plain["version"], plain["the paper"],
-            Estimate(plain["ours"], plain["low"], plain["high"]), plain["verdict"], plain["why"],
-        )  # fmt: skip
+            plain["paper"],
+            plain["artefact"],
+            plain["says"],
+            plain["version"],
+            plain["the paper"],
+            Estimate(plain["ours"], plain["low"], plain["high"]),
+            plain["verdict"],
+            plain["why"],
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON and tables."""
         return {
-            "paper": self.paper, "artefact": self.artefact, "says": self.says,
-            "version": self.version, "the paper": self.number, "ours": self.ours.mean,
-            "low": self.ours.low, "high": self.ours.high, "verdict": self.verdict, "why": self.why,
-        }  # fmt: skip
+            "paper": self.paper,
+            "artefact": self.artefact,
+            "says": self.says,
+            "version": self.version,
+            "the paper": self.number,
+            "ours": self.ours.mean,
+            "low": self.ours.low,
+            "high": self.ours.high,
+            "verdict": self.verdict,
+            "why": self.why,
+        }
 
 
 def _path(quick: bool) -> Path:
@@ -85,10 +96,20 @@ def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
         for claim in artefact.claims:
             start = f"{artefact.paper} {artefact.name}: {claim.says} ["
             found += [
-                Row(artefact.paper, artefact.name, claim.says, key[len(start) : -1], claim.paper,
-                    ours, claim.judge(ours), claim.why, claim.timed)
-                for key, ours in known.items() if key.startswith(start)
-            ]  # fmt: skip
+                Row(
+                    artefact.paper,
+                    artefact.name,
+                    claim.says,
+                    key[len(start) : -1],
+                    claim.paper,
+                    ours,
+                    claim.judge(ours),
+                    claim.why,
+                    claim.timed,
+                )
+                for key, ours in known.items()
+                if key.startswith(start)
+            ]
     return found
 
 

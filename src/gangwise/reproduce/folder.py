@@ -14,8 +14,6 @@ from gangwise.reproduce.artefact import Artefact, Found, Scale
 from gangwise.reproduce.expected import Row
 from gangwise.reproduce.side_by_side import markdown, table
 
-__all__ = ["earlier_artefacts", "write_about", "write_artefact", "write_rows"]
-
 
 def earlier_artefacts(out: Path, scale: Scale, redone: Iterable[Artefact]) -> Reproduced:
     """What is in a folder and stays: artefacts at the same scale that are not done again.
@@ -37,8 +35,9 @@ def earlier_artefacts(out: Path, scale: Scale, redone: Iterable[Artefact]) -> Re
         {stem: why for stem, why in found.left_out.items() if stem not in again},
         [artefact for artefact in found.artefacts if artefact.stem not in again],
         [row for row in found.rows if f"{row['paper']}-{row['artefact']}" not in again],
-        found.seeds, found.version,
-    )  # fmt: skip
+        found.seeds,
+        found.version,
+    )
 
 
 def write_artefact(artefact: Artefact, found: Found, out: Path) -> list[Path]:
@@ -57,23 +56,33 @@ def write_artefact(artefact: Artefact, found: Found, out: Path) -> list[Path]:
 
 
 def write_about(
-    earlier: Reproduced, chosen: Mapping[Artefact, Sequence[Experiment]],
-    left_out: Mapping[str, str], scale: Scale, out: Path,
-) -> Path:  # fmt: skip
+    earlier: Reproduced,
+    chosen: Mapping[Artefact, Sequence[Experiment]],
+    left_out: Mapping[str, str],
+    scale: Scale,
+    out: Path,
+) -> Path:
     """Write what the folder holds, for ``gangwise report``."""
     there = {artefact.stem for artefact in earlier.artefacts}
     told = {**earlier.left_out, **left_out}
     about = {
-        "version": gangwise.__version__, "quick": scale.quick,
+        "version": gangwise.__version__,
+        "quick": scale.quick,
         "seeds": None if scale.seeds is None else list(scale.seeds),
         "artefacts": [
             *(vars(artefact) for artefact in earlier.artefacts),
-            *({"paper": a.paper, "name": a.name, "title": a.title,
-               "experiments": [e.name for e in experiments]}
-              for a, experiments in chosen.items()),
+            *(
+                {
+                    "paper": a.paper,
+                    "name": a.name,
+                    "title": a.title,
+                    "experiments": [e.name for e in experiments],
+                }
+                for a, experiments in chosen.items()
+            ),
         ],
         "left_out": {stem: why for stem, why in told.items() if stem not in there},
-    }  # fmt: skip
+    }
     path = out / "reproduction.json"
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -21,10 +21,6 @@ from gangwise.experiments.statistics import Estimate, mean_and_interval
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "NAMES", "change", "curve", "from_optimum", "lead", "least", "per_slot", "recorded",
-    "smallest_lead", "smallest_step", "so_far", "table", "values",
-]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,9 +42,9 @@ def _cumulative(results: Results, metric: str) -> dict[tuple[Any, ...], tuple[Fl
     return found
 
 
-def curve(results: Results, who: str, metric: str, cell: Mapping[str, Any]) -> tuple[
-    Floats, Floats
-]:  # fmt: skip
+def curve(
+    results: Results, who: str, metric: str, cell: Mapping[str, Any]
+) -> tuple[Floats, Floats]:
     """Slots, shape [n], and sums over so many of them, shape [seeds, n]."""
     known = _cumulative(results, metric)
     key = (*(cell[name] for name in results.cells), who)
@@ -85,9 +81,7 @@ def per_slot(
     return (end - so_far(results, who, first, metric, **cell)) / (last - first)
 
 
-def lead(
-    results: Results, who: str, base: str, at: float | None = None, **cell: Any
-) -> Estimate:
+def lead(results: Results, who: str, base: str, at: float | None = None, **cell: Any) -> Estimate:
     """How much more ``who`` has earned than ``base``, in per cent."""
     a, b = so_far(results, who, at, **cell), so_far(results, base, at, **cell)
     return mean_and_interval(100 * (a / b - 1))
@@ -124,9 +118,7 @@ def smallest_step(
     return least(change(results, who, key, a, b) for a, b in pairwise(steps))
 
 
-def smallest_lead(
-    results: Results, who: str, key: str, over: Iterable[str]
-) -> Estimate:
+def smallest_lead(results: Results, who: str, key: str, over: Iterable[str]) -> Estimate:
     """The smallest lead over any of some policies at any value of a setting, in per cent."""
     return least(
         lead(results, who, base, **{key: value}) for value in values(results, key) for base in over
@@ -139,6 +131,7 @@ def table(rows: Sequence[tuple[str, str, float | str, Estimate]]) -> pl.DataFram
 
     return pl.DataFrame(
         [(panel, NAMES.get(line, line), x, *estimate) for panel, line, x, estimate in rows],
-        schema=["panel", "line", "x", "mean", "low", "high"], orient="row",
+        schema=["panel", "line", "x", "mean", "low", "high"],
+        orient="row",
         infer_schema_length=None,
-    )  # fmt: skip
+    )

@@ -13,14 +13,7 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.sweep import sweep
 from gangwise.reproduce.artefact import Artefact, Scale
 from gangwise.reproduce.expected import Row
-from gangwise.reproduce.folder import (
-    earlier_artefacts,
-    write_about,
-    write_artefact,
-    write_rows,
-)
-
-__all__ = ["Reproduction", "reproduce"]
+from gangwise.reproduce.folder import earlier_artefacts, write_about, write_artefact, write_rows
 
 
 @dataclass(frozen=True)
@@ -78,7 +71,8 @@ def reproduce(
         folder = None if scale.traces is None else scale.traces / artefact.trace
         if artefact.trace and (folder is None or not folder.is_dir()):
             left_out[artefact.stem] = f"needs the trace {artefact.trace}: " + (
-                "give the folder that holds it with --traces" if folder is None
+                "give the folder that holds it with --traces"
+                if folder is None
                 else f"there is no folder {folder}"
             )
             continue
@@ -102,10 +96,19 @@ def reproduce(
         written += write_artefact(artefact, found, out)
         for claim in artefact.claims:
             rows += [
-                Row(artefact.paper, artefact.name, claim.says, version, claim.paper, ours,
-                    claim.judge(ours), claim.why, claim.timed)
+                Row(
+                    artefact.paper,
+                    artefact.name,
+                    claim.says,
+                    version,
+                    claim.paper,
+                    ours,
+                    claim.judge(ours),
+                    claim.why,
+                    claim.timed,
+                )
                 for version, ours in claim.ours(found).items()
-            ]  # fmt: skip
+            ]
     earlier = earlier_artefacts(out, scale, chosen)
     written += write_rows(earlier, rows, out)
     written.append(write_about(earlier, chosen, left_out, scale, out))

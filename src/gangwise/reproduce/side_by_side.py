@@ -13,8 +13,6 @@ from gangwise.reproduce.expected import Row
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["fill", "markdown", "table"]
-
 
 def table(rows: Sequence[Row]) -> pl.DataFrame:
     """Tidy: a row per claim and version."""

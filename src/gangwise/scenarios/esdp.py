@@ -5,7 +5,19 @@ its numbers cannot be taken at their word. Capacities of 1 or 2 for the whole cl
 or two of some 32 channels on, which contradicts α = 0.5: they are a fraction of the total request
 here (``capacity`` has the other readings). Three costs around 0.5 for each channel exceed what any
 channel brings: they are scaled by one factor, and the net utility is normalised
-(see :mod:`gangwise.fluctuating_speeds.normalisation`).
+(see :mod:`gangwise.fluctuating_speeds.problem`).
+
+Gang scenarios for ESDP §3.4, drawn from a generator that states every distribution.
+
+The paper states the model and runs no experiment with it. Sizes, mean utilities and their noise are
+those of its §4: 40 servers, 8 job types, 3 device types, Z ~ N(μ, μ/2) with μ ~ U(0.1, 1). Its
+supply costs exceed its utilities, so here they are 0.3 of the mean utility on average, and what is
+left is clipped to [0, 1]. Servers, tasks and contention are our choice.
+
+ESDP on measured speeds: throughputs of jobs on GPU models, and iteration times of real workers.
+
+Both need a folder with the public files (see the modules under ``gangwise.traces``); what the files
+do not say is drawn, as the settings state.
 """
 
 from __future__ import annotations
@@ -14,25 +26,37 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from gangwise.core.cluster import Channels
-from gangwise.core.delivery import Delivery
-from gangwise.core.streams import Streams
+from gangwise.core.arrays import Floats
+from gangwise.core.cluster import Channels, Cluster
+from gangwise.core.errors import ScenarioError
+from gangwise.core.feedback import Delivery
+from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, OnOffArrivals, Workload
-from gangwise.fluctuating_speeds.costs import linear_cost
-from gangwise.fluctuating_speeds.drifting import PiecewiseSpeeds, WavingSpeeds
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
-from gangwise.fluctuating_speeds.normalisation import Scale
-from gangwise.fluctuating_speeds.pool import Pool
-from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
-from gangwise.fluctuating_speeds.speeds import BernoulliSpeeds, BetaSpeeds, NormalSpeeds, Speeds
-from gangwise.scenarios.drawn import DrawnScenario, checked, device_names, require_range
-
-__all__ = ["VARIATIONS", "ESDPScenario", "Settings"]
-
-Floats = npt.NDArray[np.float64]
+from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
+from gangwise.fluctuating_speeds.speeds import (
+    BernoulliSpeeds,
+    BetaSpeeds,
+    NormalSpeeds,
+    PiecewiseSpeeds,
+    ReplayedSpeeds,
+    Speeds,
+    WavingSpeeds,
+)
+from gangwise.gangs.environment import GangSpeedsInstance
+from gangwise.gangs.problem import GangSpeedsProblem
+from gangwise.scenarios.drawing import (
+    DrawnScenario,
+    checked,
+    device_names,
+    draw_gangs,
+    require_range,
+)
+from gangwise.traces.gavel_throughputs import GavelThroughputs
+from gangwise.traces.measured_speeds import pooled_instance, relative_throughput, scarce, some_of
+from gangwise.traces.mini_batch_time import MiniBatchTime
 
 DEVICES = ("cpu", "mem", "gpu")
 
@@ -57,39 +81,47 @@ class Settings(BaseModel):
     servers: PositiveInt = Field(40, description="|R|")
     devices: PositiveInt = Field(3, description="K")
     density: float = Field(
-        0.1, gt=0, le=1, description="probability that a (job type, server) is a channel; a job "
+        0.1,
+        gt=0,
+        le=1,
+        description="probability that a (job type, server) is a channel; a job "
         "type without any gets one server, uniform",
-    )  # fmt: skip
+    )
     requests: tuple[PositiveInt, PositiveInt] = Field(
         (1, 2), description="devices of each type that a channel holds: uniform integer"
     )
     capacity: Literal["fraction", "normalised", "literal"] = Field(
-        "fraction", description="fraction: c_k = fraction · Σ_e a_k, rounded, at least the largest "
+        "fraction",
+        description="fraction: c_k = fraction · Σ_e a_k, rounded, at least the largest "
         "request; normalised: U(1, 2) · |E| / 2, rounded; literal: 1 or 2 with equal chances",
-    )  # fmt: skip
+    )
     fraction: float = Field(0.5, gt=0, description="for capacity = fraction")
     rho: float = Field(0.9, ge=0, le=1, description="probability that a job of a type arrives")
     arrivals: Literal["bernoulli", "bursts"] = Field(
-        "bernoulli", description="bursts: Bernoulli(ρ) while on, geometric on and off periods of "
-        "mean 20 slots",
-    )  # fmt: skip
+        "bernoulli",
+        description="bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
+    )
     speeds: Literal["normal", "bernoulli", "beta", "jumping", "waving"] = Field(
-        "normal", description="law of Z: normal with σ = spread · μ; Bernoulli; beta with "
+        "normal",
+        description="law of Z: normal with σ = spread · μ; Bernoulli; beta with "
         "a + b = 4; jumping: normal, with all means drawn anew every period slots; waving: normal, "
         "means times 1 + amplitude · sin, with a uniform phase for each channel",
-    )  # fmt: skip
+    )
     mean: tuple[float, float] = Field((0.1, 1.0), description="μ of each channel: uniform")
     spread: float = Field(0.5, ge=0, description="σ / μ")
     period: PositiveInt = Field(1000, description="for jumping and waving, in slots")
     amplitude: float = Field(0.5, ge=0, le=1, description="for waving")
     cost: Literal["linear", "per-channel"] = Field(
-        "linear", description="f_k(a) = p_k a with p_k ~ N(0.5, 0.1) for each device type; or "
+        "linear",
+        description="f_k(a) = p_k a with p_k ~ N(0.5, 0.1) for each device type; or "
         "f_k ~ N(0.5, 0.1) for each channel and device type; negative draws count 0",
-    )  # fmt: skip
+    )
     cost_share: float | None = Field(
-        0.3, ge=0, description="costs are scaled so that their mean is this share of the mean μ; "
+        0.3,
+        ge=0,
+        description="costs are scaled so that their mean is this share of the mean μ; "
         "None leaves them as drawn",
-    )  # fmt: skip
+    )
     normalise: Literal["clip", "affine", "none"] = Field(
         "clip", description="how the net utility gets into [0, 1]"
     )
@@ -144,26 +176,30 @@ class ESDPScenario(DrawnScenario[Settings]):
         requests = rng.integers(s.requests[0], s.requests[1] + 1, (E, K)).astype(np.float64)
         unit = rng.uniform(1.0, 2.0, K)
         capacity = {
-            "fraction": np.maximum((s.fraction * requests.sum(axis=0)).round(),
-                                   requests.max(axis=0)),
+            "fraction": np.maximum(
+                (s.fraction * requests.sum(axis=0)).round(), requests.max(axis=0)
+            ),
             "normalised": (unit * 0.5 * E).round(),
             "literal": np.floor(unit + 0.5),
-        }[s.capacity]  # fmt: skip
+        }[s.capacity]
         mean = rng.uniform(*s.mean, E)
         cost = self._cost(rng, requests, float(mean.mean()))
         speeds = self._speeds(rng, mean)
         servers = tuple(f"server-{r}" for r in range(R))
         problem = FluctuatingSpeedsProblem(
             Pool(capacity, device_names(DEVICES, K), servers), requests, channels, cost
-        )  # fmt: skip
+        )
         rho = np.full(L, s.rho)
         workload: Workload = (
             OnOffArrivals(rho) if s.arrivals == "bursts" else BernoulliArrivals(rho)
         )
         return FluctuatingSpeedsInstance(
-            problem, workload, speeds, Scale.of(s.normalise, speeds, cost),
+            problem,
+            workload,
+            speeds,
+            Scale.of(s.normalise, speeds, cost),
             Delivery(s.delay, s.delay_kind, s.loss),
-        )  # fmt: skip
+        )
 
     def _cost(self, rng: np.random.Generator, requests: Floats, mean: float) -> Floats:
         s = self.settings
@@ -187,3 +223,294 @@ class ESDPScenario(DrawnScenario[Settings]):
         if s.speeds == "waving":
             return WavingSpeeds(mean, rng.random(mean.size), s.amplitude, s.period, s.spread)
         return NormalSpeeds(mean, s.spread)
+
+
+class ESDPGangSettings(BaseModel):
+    """Parameters of the generator, with the distribution of everything it draws."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job_types: PositiveInt = Field(8, description="|L|")
+    servers: PositiveInt = Field(40, description="|R|")
+    most: tuple[PositiveInt, ...] = Field(
+        (24, 48, 16),
+        min_length=1,
+        description="capacity of a server of device type k: uniform "
+        "integer in 0..most[k], at least 1 of the first",
+    )
+    tasks: tuple[PositiveInt, PositiveInt] = Field(
+        (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
+    )
+    share: tuple[float, float] = Field(
+        (0.3, 0.9),
+        description="request of a task: for each device type, a uniform part of its "
+        "model server's capacity, rounded down, at least 1 of the first; the model server is "
+        "uniform among those that the job type connects to",
+    )
+    equal: float = Field(
+        0.5, ge=0, le=1, description="probability that all tasks of a job type are alike"
+    )
+    channels: PositiveInt = Field(
+        10,
+        description="servers that each job type connects to (or all, if the pool is smaller), "
+        "uniform without replacement from the pool",
+    )
+    contention: float = Field(
+        4.0,
+        gt=0,
+        description="job types that want the same server, on average: the pool is "
+        "job_types · channels / contention servers (no fewer than channels, no more than there "
+        "are), uniform among all",
+    )
+    mean: tuple[float, float] = Field((0.1, 1.0), description="μ of each channel: uniform")
+    spread: float = Field(0.5, ge=0, description="standard deviation of Z over μ")
+    cost: float = Field(
+        0.3,
+        ge=0,
+        description="mean supply cost over mean μ; the cost of a channel is the sum "
+        "over device types of N(1, 0.2²), cut off at 0, and so scaled",
+    )
+    rho: float = Field(0.7, ge=0, le=1, description="probability that a job of a type arrives")
+    time_limit: float = Field(
+        20.0, gt=0, description="seconds that a comparator may think about one programme"
+    )
+    slots: PositiveInt = Field(2000, description="T unless told otherwise")
+
+    @model_validator(mode="after")
+    def _ranges(self) -> ESDPGangSettings:
+        require_range("mean", self.mean, positive=True)
+        for name in ("share", "tasks"):
+            require_range(name, getattr(self, name))
+        if self.share[1] > 1:
+            raise ValueError("share must not exceed 1, or tasks would fit on no server")
+        return self
+
+
+class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
+    """Draws instances as :class:`ESDPGangSettings` says.
+
+    Parameters
+    ----------
+    **settings
+        Fields of :class:`ESDPGangSettings`.
+
+    Raises
+    ------
+    ScenarioError
+        Names the setting at fault.
+
+    Examples
+    --------
+    >>> instance = ESDPGangScenario(servers=12, job_types=5).instance(seed=0)
+    >>> instance.problem.cluster.capacity.shape, instance.problem.L
+    ((12, 3), 5)
+    """
+
+    family = "fluctuating_speeds_gang"
+
+    def __init__(self, *, name: str = "esdp-gang-v1", **settings: Any):
+        super().__init__(name, checked(ESDPGangSettings, name, settings))
+
+    def instance(self, seed: int) -> GangSpeedsInstance:
+        """Draw the instance of a seed."""
+        s, rng = self.settings, Streams.of(seed).instance
+        L, K = s.job_types, len(s.most)
+        gangs = draw_gangs(s, rng)
+        minimum = rng.integers(1, gangs.tasks + 1)
+        channels = Channels.of_mask(gangs.mask)
+        speeds = NormalSpeeds(rng.uniform(*s.mean, len(channels)), s.spread)
+        cost = np.maximum(rng.normal(1.0, 0.2, (len(channels), K)), 0.0).sum(axis=1)
+        cost *= s.cost * speeds.mean.mean() / max(float(cost.mean()), 1e-12)
+        problem = GangSpeedsProblem(
+            Cluster(gangs.capacity, device_names(DEVICES, K)),
+            gangs.job_type,
+            gangs.requests,
+            minimum,
+            channels,
+            cost,
+        )
+        return GangSpeedsInstance(
+            problem,
+            BernoulliArrivals(np.full(L, s.rho)),
+            speeds,
+            Scale.of("clip", speeds, cost),
+            time_limit=s.time_limit,
+        )
+
+
+def small_scenario(**settings: Any) -> ESDPGangScenario:
+    """``esdp-gang-small-v1``: a size at which every slot's optimum is found in no time."""
+    small = {
+        "job_types": 5,
+        "servers": 8,
+        "channels": 6,
+        "tasks": (2, 4),
+        "share": (0.2, 0.6),
+        "contention": 4.0,
+    }
+    return ESDPGangScenario(name="esdp-gang-small-v1", **{**small, **settings})
+
+
+class _Common(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    folder: str = Field("", description="where the files of the trace are")
+    fraction: float = Field(
+        0.5, gt=0, description="c_k = fraction · Σ_e a_k, at least the largest request"
+    )
+    rho: float = Field(0.9, ge=0, le=1, description="probability that a job of a type arrives")
+    cost_share: float = Field(
+        0.3,
+        ge=0,
+        description="supply costs the same per GPU; the mean cost of a channel is this "
+        "share of the mean utility",
+    )
+    slots: PositiveInt = Field(2000, description="T unless told otherwise")
+
+
+class GavelSettings(_Common):
+    """Parameters, with the distribution of everything that is drawn."""
+
+    job_types: PositiveInt = Field(8, description="jobs of the table, uniform without replacement")
+    servers: PositiveInt = Field(
+        40, description="each of one GPU model, as many of each as possible, in random order"
+    )
+    density: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="probability that a (job type, server) on which the job runs "
+        "is a channel; a job type without any gets one of these servers, uniform",
+    )
+    spread: float = Field(
+        0.25,
+        ge=0,
+        description="σ / μ of a channel: normal; the table has no variances, so this is our choice",
+    )
+
+
+class MiniBatchSettings(_Common):
+    """Parameters, with the distribution of everything that is drawn."""
+
+    blocks: PositiveInt = Field(
+        1,
+        description="1: a speed is drawn from all that was recorded of a worker; more: the "
+        "slots walk through so many blocks of the record, which keeps its drift",
+    )
+
+
+def _described(files: Mapping[str, str], settings: _Common) -> dict[str, Any]:
+    """Which files, by their contents: where they are is not a part of a scenario."""
+    return {"files": dict(files), **settings.model_dump(mode="json", exclude={"folder"})}
+
+
+def _folder(name: str, settings: _Common, what: str) -> str:
+    if not settings.folder:
+        raise ScenarioError(f"scenario {name!r} needs folder=, a folder with {what}")
+    return settings.folder
+
+
+class GavelScenario(DrawnScenario[GavelSettings]):
+    """Measured throughputs: job types are jobs of Gavel's table, servers are of a GPU model.
+
+    The mean utility of a channel is the job's throughput on the server's model relative to its best
+    model. Device types are the GPU models; a channel holds as many GPUs as its job was measured on.
+
+    Parameters
+    ----------
+    folder : path
+        With ``simulation_throughputs.json``, plain or gzipped.
+    **settings
+        Fields of :class:`GavelSettings`.
+    """
+
+    family = "fluctuating_speeds"
+
+    def __init__(self, *, name: str = "esdp-gavel-v1", **settings: Any):
+        super().__init__(name, checked(GavelSettings, name, settings))
+        self.table = GavelThroughputs(_folder(name, self.settings, "simulation_throughputs.json"))
+        if self.settings.job_types > len(self.table.jobs):
+            raise ScenarioError(
+                f"scenario {name!r}: the table has {len(self.table.jobs)} jobs that run somewhere; "
+                f"{self.settings.job_types} job types were asked for"
+            )
+
+    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
+        """Draw the instance of a seed."""
+        s, table, rng = self.settings, self.table, Streams.of(seed).instance
+        L, R, models = s.job_types, s.servers, self.table.models
+        jobs = [table.jobs[i] for i in rng.permutation(len(table.jobs))[:L]]
+        model = rng.permutation(np.arange(R) % len(models))
+        speed = relative_throughput(table, jobs)[:, model]
+        for l in np.flatnonzero(~(speed > 0).any(axis=1)):
+            raise ScenarioError(
+                f"job {jobs[l]} runs on none of the {R} servers; have {len(models)} or more"
+            )
+        mask = some_of(speed > 0, s.density, rng)
+        channels = Channels.of_mask(mask)
+        requests = np.zeros((len(channels), len(models)))
+        gpus = np.array([float(job.gpus) for job in jobs])
+        requests[np.arange(len(channels)), model[channels.server]] = gpus[channels.job_type]
+        mean = speed[channels.job_type, channels.server]
+        servers = tuple(f"{models[m]}-{r}" for r, m in enumerate(model))
+        names = tuple(f"{job.name} x {job.gpus}" for job in jobs)
+        return pooled_instance(
+            Pool(scarce(requests, s.fraction), models, servers),
+            requests,
+            channels,
+            names,
+            NormalSpeeds(mean, s.spread),
+            float(mean.mean()),
+            s.cost_share,
+            BernoulliArrivals(np.full(L, s.rho)),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and the file that they were applied to."""
+        return _described({self.table.file.name: self.table.digest}, self.settings)
+
+
+class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
+    """Recorded iteration times: job types are jobs, servers are their workers' places.
+
+    Each worker is a server of its own with one channel, from its job. The utility of a channel is
+    the worker's recorded speed relative to the fastest iteration of its job; it holds what the
+    worker requested of a GPU.
+
+    Parameters
+    ----------
+    folder : path
+        With ``job_1_norm.csv`` and so on, plain or gzipped.
+    **settings
+        Fields of :class:`MiniBatchSettings`.
+    """
+
+    family = "fluctuating_speeds"
+
+    def __init__(self, *, name: str = "esdp-mini-batch-v1", **settings: Any):
+        super().__init__(name, checked(MiniBatchSettings, name, settings))
+        self.trace = MiniBatchTime(_folder(name, self.settings, "job_1_norm.csv and so on"))
+
+    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
+        """The recorded workers; only arrivals and draws depend on the seed."""
+        s, workers = self.settings, self.trace.workers
+        jobs = tuple(dict.fromkeys(w.job for w in workers))
+        mask = np.array([[w.job == job for w in workers] for job in jobs])
+        speeds = ReplayedSpeeds([w.speed for w in workers], s.blocks, s.slots)
+        mean = float(np.mean([w.speed.mean() for w in workers]))
+        requests = np.array([[w.gpus] for w in workers])
+        pool = Pool(scarce(requests, s.fraction), ("gpu",), tuple(w.name for w in workers))
+        return pooled_instance(
+            pool,
+            requests,
+            Channels.of_mask(mask),
+            jobs,
+            speeds,
+            mean,
+            s.cost_share,
+            BernoulliArrivals(np.full(len(jobs), s.rho)),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and the files that they were applied to."""
+        return _described(self.trace.digests, self.settings)

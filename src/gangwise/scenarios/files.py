@@ -53,16 +53,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from gangwise.core.cluster import Channels, Cluster, JobType, Server, request_matrix
-from gangwise.core.environment import Scenario
+from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import create
 from gangwise.core.toml import read_toml
 from gangwise.core.workload import BinomialArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
-from gangwise.gain_overhead.problem import GainOverheadProblem
-from gangwise.gain_overhead.utilities import Utilities
-
-__all__ = ["ClusterFile", "FixedScenario", "read_scenario"]
+from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 
 
 class _Strict(BaseModel):
@@ -145,8 +142,9 @@ def _problem(file: ClusterFile) -> GainOverheadProblem:
     servers = [Server(name, group.devices) for group in file.servers for name in group.names()]
     cluster = Cluster.of(servers)
     names = tuple(j.name for j in file.job_types)
-    requests = request_matrix([JobType(j.name, j.requests) for j in file.job_types],
-                              cluster.devices)  # fmt: skip
+    requests = request_matrix(
+        [JobType(j.name, j.requests) for j in file.job_types], cluster.devices
+    )
     fits = Channels.by_fit(cluster, requests, names)
     mask = np.zeros(fits.shape, dtype=bool)
     mask[fits.job_type, fits.server] = True
@@ -238,6 +236,5 @@ def _of_trace(path: Path, content: dict[str, Any], settings: dict[str, Any]) -> 
     given = {**content.get("settings", {}), **settings}
     family = given.pop("family", content.get("family", ""))
     return open_trace(
-        path.parent / content["trace"], trace=content.get("format", ""), family=family,
-        **given,
-    )  # fmt: skip
+        path.parent / content["trace"], trace=content.get("format", ""), family=family, **given
+    )

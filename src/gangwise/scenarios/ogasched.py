@@ -5,6 +5,13 @@ those come from a selection of trace rows that is not published. Here they are u
 device type; the ranges are our choice (``ogasched-default-v1``), picked so that device types are
 comparable and the baselines earn what Table 2 reports, or those of the authors' early code
 (``ogasched-authors-v1``), where memory, up to 512 units, dominates everything.
+
+Gang scenarios for OGASched §3.5, drawn from a generator that states every distribution.
+
+The paper defines gangs but runs no experiment with them, so everything here is our choice. Servers,
+utilities, overhead and arrivals are those of ``ogasched-default-v1``. A task's request is a part of
+a *model server*, drawn among those that its job type connects to, so that it fits there at least.
+Contention is set by how many job types want the same servers.
 """
 
 from __future__ import annotations
@@ -15,14 +22,19 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.streams import Streams
+from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, OnOffArrivals, Workload
 from gangwise.gain_overhead.environment import GainOverheadInstance
-from gangwise.gain_overhead.problem import GainOverheadProblem
-from gangwise.gain_overhead.utilities import Utilities
-from gangwise.scenarios.drawn import DrawnScenario, checked, device_names, require_range
-
-__all__ = ["OGASchedScenario", "Settings", "authors_scenario"]
+from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
+from gangwise.gangs.environment import GangInstance
+from gangwise.gangs.problem import GangProblem
+from gangwise.scenarios.drawing import (
+    DrawnScenario,
+    checked,
+    device_names,
+    draw_gangs,
+    require_range,
+)
 
 DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
 KINDS = ("linear", "log", "reciprocal", "poly")
@@ -38,25 +50,31 @@ class Settings(BaseModel):
     job_types: PositiveInt = Field(10, description="|L|")
     servers: PositiveInt = Field(128, description="|R|")
     most: tuple[PositiveInt, ...] = Field(
-        OUR_MOST, min_length=1, description="capacity of a server, and request of a job before "
+        OUR_MOST,
+        min_length=1,
+        description="capacity of a server, and request of a job before "
         "contention, of device type k: uniform integer in 0..most[k]",
-    )  # fmt: skip
+    )
     contention: float = Field(10.0, gt=0, description="multiplies every request")
-    alpha: tuple[float, float] = Field((1.0, 1.5), description="α of each server and device type: "
-                                       "uniform")  # fmt: skip
+    alpha: tuple[float, float] = Field(
+        (1.0, 1.5), description="α of each server and device type: uniform"
+    )
     beta: tuple[float, float] = Field((0.3, 0.5), description="β of each device type: uniform")
     utility: Literal["mixed", "linear", "log", "reciprocal", "poly"] = Field(
         "mixed", description="mixed: uniform among the four, per server and device type"
     )
     density: float = Field(
-        2.5, gt=0, description="mean channels per server: each (job type, server) is a channel "
+        2.5,
+        gt=0,
+        description="mean channels per server: each (job type, server) is a channel "
         "with probability density/|L|; a job type without any gets one server, uniform",
-    )  # fmt: skip
+    )
     rho: float = Field(0.7, ge=0, le=1, description="probability that a job of a type arrives")
     arrivals: Literal["bernoulli", "multiple", "bursts"] = Field(
-        "bernoulli", description="bernoulli: one job at most; multiple: binomial(most_jobs, ρ) "
+        "bernoulli",
+        description="bernoulli: one job at most; multiple: binomial(most_jobs, ρ) "
         "jobs; bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
-    )  # fmt: skip
+    )
     most_jobs: PositiveInt = Field(3, description="J_l for arrivals = multiple")
     slots: PositiveInt = Field(2000, description="T unless told otherwise")
 
@@ -130,3 +148,122 @@ class OGASchedScenario(DrawnScenario[Settings]):
 def authors_scenario(**settings: Any) -> OGASchedScenario:
     """``ogasched-authors-v1``: the device ranges of the authors' early code."""
     return OGASchedScenario(name="ogasched-authors-v1", **{"most": AUTHORS_MOST, **settings})
+
+
+class GangSettings(BaseModel):
+    """Parameters of the generator, with the distribution of everything it draws."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job_types: PositiveInt = Field(10, description="|L|")
+    servers: PositiveInt = Field(128, description="|R|")
+    most: tuple[PositiveInt, ...] = Field(
+        OUR_MOST,
+        min_length=1,
+        description="capacity of a server of device type k: uniform "
+        "integer in 0..most[k], at least 1 of the first",
+    )
+    tasks: tuple[PositiveInt, PositiveInt] = Field(
+        (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
+    )
+    share: tuple[float, float] = Field(
+        (0.2, 0.8),
+        description="request of a task: for each device type, a uniform part of its "
+        "model server's capacity, rounded down to whole devices, at least 1 of the first; the "
+        "model server is uniform among those that the job type connects to",
+    )
+    equal: float = Field(
+        0.5, ge=0, le=1, description="probability that all tasks of a job type are alike"
+    )
+    channels: PositiveInt = Field(
+        16,
+        description="servers that each job type connects to: so many (or all, if the pool is "
+        "smaller), uniform without replacement from the pool",
+    )
+    contention: float = Field(
+        5.0,
+        gt=0,
+        description="job types that want the same server, on average: the pool is "
+        "job_types · channels / contention servers (but no fewer than channels and no more than "
+        "there are), uniform among all; the others serve nobody",
+    )
+    alpha: tuple[float, float] = Field(
+        (1.0, 1.5), description="α of each server and device type: uniform"
+    )
+    beta: tuple[float, float] = Field((0.3, 0.5), description="β of each device type: uniform")
+    utility: Literal["mixed", "linear", "log", "reciprocal", "poly"] = Field(
+        "mixed", description="mixed: uniform among the four, per server and device type"
+    )
+    rho: float = Field(0.7, ge=0, le=1, description="probability that a job of a type arrives")
+    arrivals: Literal["bernoulli", "bursts"] = Field(
+        "bernoulli",
+        description="bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
+    )
+    time_limit: float = Field(
+        60.0, gt=0, description="seconds that a comparator may think about one programme"
+    )
+    slots: PositiveInt = Field(300, description="T unless told otherwise")
+
+    @model_validator(mode="after")
+    def _ranges(self) -> GangSettings:
+        require_range("alpha", self.alpha, positive=True)
+        for name in ("beta", "share", "tasks"):
+            require_range(name, getattr(self, name))
+        if self.share[1] > 1:
+            raise ValueError("share must not exceed 1, or tasks would fit on no server")
+        return self
+
+
+class GangScenario(DrawnScenario[GangSettings]):
+    """Draws instances as :class:`GangSettings` says.
+
+    Parameters
+    ----------
+    **settings
+        Fields of :class:`GangSettings`.
+
+    Raises
+    ------
+    ScenarioError
+        Names the setting at fault.
+
+    Examples
+    --------
+    >>> instance = GangScenario(servers=12, job_types=5).instance(seed=0)
+    >>> instance.problem.cluster.capacity.shape, instance.problem.L
+    ((12, 6), 5)
+    """
+
+    family = "gain_overhead_gang"
+
+    def __init__(self, *, name: str = "ogasched-gang-v1", **settings: Any):
+        super().__init__(name, checked(GangSettings, name, settings))
+
+    def instance(self, seed: int) -> GangInstance:
+        """Draw the instance of a seed."""
+        s, rng = self.settings, Streams.of(seed).instance
+        L, R, K = s.job_types, s.servers, len(s.most)
+        gangs = draw_gangs(s, rng)
+        kind = (
+            rng.integers(0, len(KINDS), (R, K))
+            if s.utility == "mixed"
+            else np.full((R, K), KINDS.index(s.utility))
+        )
+        problem = GangProblem(
+            Cluster(gangs.capacity, device_names(DEVICES, K)),
+            gangs.job_type,
+            gangs.requests,
+            rng.integers(1, gangs.tasks + 1),
+            Channels.of_mask(gangs.mask),
+            Utilities(kind, rng.uniform(*s.alpha, (R, K))),
+            rng.uniform(*s.beta, K),
+        )
+        rho = np.full(L, s.rho)
+        workload = OnOffArrivals(rho) if s.arrivals == "bursts" else BernoulliArrivals(rho)
+        return GangInstance(problem, workload, s.time_limit)
+
+
+def small_scenario(**settings: Any) -> GangScenario:
+    """``ogasched-gang-small-v1``: a size at which every slot's optimum is found in no time."""
+    small = {"job_types": 5, "servers": 12, "most": OUR_MOST[:3], "channels": 6}
+    return GangScenario(name="ogasched-gang-small-v1", **{**small, **settings})

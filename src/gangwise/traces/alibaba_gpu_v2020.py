@@ -46,11 +46,13 @@ from gangwise.traces.trace import Reader, Tables, server_table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AlibabaGpuV2020"]
 
 JOBS, TASKS, TAGS, MACHINES = (
-    "pai_job_table", "pai_task_table", "pai_group_tag_table", "pai_machine_spec",
-)  # fmt: skip
+    "pai_job_table",
+    "pai_task_table",
+    "pai_group_tag_table",
+    "pai_machine_spec",
+)
 SIMULATOR = "simulator_jobs"
 MODELS, MISSING = ("assigned", "requested"), ("drop", "fill")
 
@@ -118,9 +120,10 @@ class AlibabaGpuV2020(Reader):
         self.statuses = named(statuses)
         self.models, self.missing = models, missing
         chosen: list[tuple[str, str, tuple[str, ...]]] = [
-            ("models", models, MODELS), ("missing", missing, MISSING),
+            ("models", models, MODELS),
+            ("missing", missing, MISSING),
             *(("statuses", status, STATUSES) for status in self.statuses or ("",)),
-        ]  # fmt: skip
+        ]
         for knob, value, allowed in chosen:
             if value not in allowed:
                 raise TraceError(f"{knob} is {value!r}; choose among {', '.join(allowed)}")
@@ -176,7 +179,7 @@ class AlibabaGpuV2020(Reader):
                 "iteration times need no jobs in the family fluctuating_speeds, and the machines "
                 "alone are read by servers() and fidelity()",
                 self.source.path,
-            )  # fmt: skip
+            )
         machines = self._machines()
         notes = list(machines.notes)
         if SIMULATOR in self.named or not (self.source.has(JOBS) and self.source.has(TASKS)):
@@ -184,18 +187,25 @@ class AlibabaGpuV2020(Reader):
         else:
             tagged = self.models == "requested" or self.source.has(TAGS)
             found = of_tasks(
-                self._table(JOBS), self._table(TASKS), self._table(TAGS) if tagged else None,
-                self.statuses, self.models, self.missing,
-            )  # fmt: skip
+                self._table(JOBS),
+                self._table(TASKS),
+                self._table(TAGS) if tagged else None,
+                self.statuses,
+                self.models,
+                self.missing,
+            )
             if self.source.has(SIMULATOR):
                 notes.append("the simulator's job list here is not read: ask for it by simulator=")
         if found.frame.is_empty():
             why = reasons(found.stages[-1].dropped)
             raise TraceError(f"no job can be used: {why}", self.source.path)
         return replace(
-            machines, jobs=found.frame, stages=(*machines.stages, *found.stages),
-            digests={**machines.digests, **found.digests}, notes=(*notes, *found.notes),
-        )  # fmt: skip
+            machines,
+            jobs=found.frame,
+            stages=(*machines.stages, *found.stages),
+            digests={**machines.digests, **found.digests},
+            notes=(*notes, *found.notes),
+        )
 
     def _table(self, table: str, *only: str) -> Read:
         """Read a table, or some columns, if its columns agree with the header file beside it."""
@@ -210,11 +220,17 @@ class AlibabaGpuV2020(Reader):
                 if name != expected:
                     raise TraceError(
                         f"column {n} is called {name!r}, and {expected!r} is read: these are not "
-                        f"the columns of the {FORMAT.table(table).schema.name} known here", file, 1,
-                    )  # fmt: skip
+                        f"the columns of the {FORMAT.table(table).schema.name} known here",
+                        file,
+                        1,
+                    )
             if len(names) != len(columns):
-                raise TraceError(f"{len(names)} columns are named, and {len(columns)} are read: "
-                                 f"{', '.join(columns)}", file, 1)  # fmt: skip
+                raise TraceError(
+                    f"{len(names)} columns are named, and {len(columns)} are read: "
+                    f"{', '.join(columns)}",
+                    file,
+                    1,
+                )
         return self.source.read(table, only or None)
 
     def _machines(self) -> Tables:
@@ -226,11 +242,18 @@ class AlibabaGpuV2020(Reader):
         read = self._table(MACHINES)
         model = pl.when(pl.col("gpu_type") != "CPU").then("gpu_type").otherwise(pl.lit(""))
         servers = read.frame.select(
-            "row", pl.col("machine").alias("name"), model.alias("model"),
-            pl.col("cap_cpu").alias("cpu"), pl.col("cap_mem").alias("mem"),
+            "row",
+            pl.col("machine").alias("name"),
+            model.alias("model"),
+            pl.col("cap_cpu").alias("cpu"),
+            pl.col("cap_mem").alias("mem"),
             pl.col("cap_gpu").alias("gpu"),
-        )  # fmt: skip
+        )
         return Tables(
-            FORMAT.name, servers, no_jobs, read.stages, read.digests,
+            FORMAT.name,
+            servers,
+            no_jobs,
+            read.stages,
+            read.digests,
             tuple(counted(servers, pl.col("model") == "MISC", f"servers {MISC}")),
-        )  # fmt: skip
+        )

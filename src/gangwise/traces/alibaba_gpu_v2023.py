@@ -26,8 +26,6 @@ from gangwise.traces.schema import Check, Column, Schema, value
 from gangwise.traces.text import header_of
 from gangwise.traces.trace import Reader, Tables
 
-__all__ = ["AlibabaGpuV2023"]
-
 NAME = "alibaba-gpu-v2023"
 TIMES = ("creation_time", "deletion_time")
 
@@ -43,12 +41,18 @@ NODES = Schema(
     ),
     unique="sn",
     checks=(
-        Check("gpu is positive and model is empty", ("gpu", "model"),
-              lambda: (value("gpu") > 0) & (value("model") == "")),
-        Check("the node has no devices at all", ("cpu_milli", "memory_mib", "gpu"),
-              lambda: value("cpu_milli") + value("memory_mib") + value("gpu") == 0),
+        Check(
+            "gpu is positive and model is empty",
+            ("gpu", "model"),
+            lambda: (value("gpu") > 0) & (value("model") == ""),
+        ),
+        Check(
+            "the node has no devices at all",
+            ("cpu_milli", "memory_mib", "gpu"),
+            lambda: value("cpu_milli") + value("memory_mib") + value("gpu") == 0,
+        ),
     ),
-)  # fmt: skip
+)
 _REQUESTS = (
     Column("name", number=False),
     Column("cpu_milli"),
@@ -66,16 +70,28 @@ PODS = Schema(
     ),
     unique="name",
     checks=(
-        Check("deletion_time is before creation_time", ("creation_time", "deletion_time"),
-              lambda: value("deletion_time") < value("creation_time")),
-        Check("num_gpu is positive and gpu_milli is 0", ("num_gpu", "gpu_milli"),
-              lambda: (value("num_gpu") > 0) & (value("gpu_milli") == 0)),
-        Check("gpu_milli is positive and num_gpu is 0", ("num_gpu", "gpu_milli"),
-              lambda: (value("num_gpu") == 0) & (value("gpu_milli") > 0)),
-        Check("the pod requests no devices at all", ("cpu_milli", "memory_mib", "num_gpu"),
-              lambda: value("cpu_milli") + value("memory_mib") + value("num_gpu") == 0),
+        Check(
+            "deletion_time is before creation_time",
+            ("creation_time", "deletion_time"),
+            lambda: value("deletion_time") < value("creation_time"),
+        ),
+        Check(
+            "num_gpu is positive and gpu_milli is 0",
+            ("num_gpu", "gpu_milli"),
+            lambda: (value("num_gpu") > 0) & (value("gpu_milli") == 0),
+        ),
+        Check(
+            "gpu_milli is positive and num_gpu is 0",
+            ("num_gpu", "gpu_milli"),
+            lambda: (value("num_gpu") == 0) & (value("gpu_milli") > 0),
+        ),
+        Check(
+            "the pod requests no devices at all",
+            ("cpu_milli", "memory_mib", "num_gpu"),
+            lambda: value("cpu_milli") + value("memory_mib") + value("num_gpu") == 0,
+        ),
     ),
-)  # fmt: skip
+)
 UNTIMED = Schema(f"{NAME} pod list without times", _REQUESTS, absent=TIMES)
 FORMAT = Format(
     NAME,
@@ -85,8 +101,13 @@ FORMAT = Format(
     (
         TableFile("nodes", NODES, "openb_node_list_all_node", needed=True, gives="servers"),
         TableFile("pods", PODS, "openb_pod_list_default", needed=True, gives="jobs"),
-        TableFile("pods_without_times", UNTIMED, r"openb_pod_list_multigpu\d+", parts=True,
-                  gives="requests without times, which nothing uses yet"),
+        TableFile(
+            "pods_without_times",
+            UNTIMED,
+            r"openb_pod_list_multigpu\d+",
+            parts=True,
+            gives="requests without times, which nothing uses yet",
+        ),
     ),
     span="149 days",
 )
@@ -142,9 +163,11 @@ class AlibabaGpuV2023(Reader):
             raise TraceError("there is no such file or directory", folder)
         given = {"nodes": nodes, "pods": pods}
         made = NamedFiles(
-            folder, FORMAT, named={name: Path(f) for name, f in given.items() if f is not None},
+            folder,
+            FORMAT,
+            named={name: Path(f) for name, f in given.items() if f is not None},
             strict=strict,
-        )  # fmt: skip
+        )
         if made.converted is not None:
             self.nodes, self.pods = (_one(folder, name, made.files(name)) for name in given)
             self.source = made
@@ -167,25 +190,33 @@ class AlibabaGpuV2023(Reader):
             raise TraceError(
                 "this pod list has no creation_time and deletion_time (as published, the four "
                 "multigpu lists have none), so when its jobs arrive is not known; choose a pod "
-                "list with times, such as openb_pod_list_default.csv", self.pods, 1,
-            )  # fmt: skip
+                "list with times, such as openb_pod_list_default.csv",
+                self.pods,
+                1,
+            )
         nodes, pods = self.source.read("nodes"), self.source.read("pods")
         spec = pl.col("gpu_spec").str.split("|")
         spec = spec.list.eval(pl.element().str.strip_chars()).list.unique().list.sort()
         jobs = pods.frame.select(
-            "row", "name", pl.col("cpu_milli") / 1000, pl.col("memory_mib") / 1024,
+            "row",
+            "name",
+            pl.col("cpu_milli") / 1000,
+            pl.col("memory_mib") / 1024,
             pl.col("num_gpu") * pl.col("gpu_milli") / 1000,
-            pl.when(pl.col("num_gpu") > 0).then(spec.list.join("|").str.strip_chars("|"))
+            pl.when(pl.col("num_gpu") > 0)
+            .then(spec.list.join("|").str.strip_chars("|"))
             .otherwise(pl.lit("")),
             *TIMES,
-        )  # fmt: skip
+        )
         jobs.columns = ["row", "name", "cpu", "mem", "gpu", "models", "created", "deleted"]
         servers = nodes.frame.select(
-            "row", pl.col("sn").alias("name"),
+            "row",
+            pl.col("sn").alias("name"),
             pl.when(pl.col("gpu") > 0).then("model").otherwise(pl.lit("")).alias("model"),
-            (pl.col("cpu_milli") / 1000).alias("cpu"), (pl.col("memory_mib") / 1024).alias("mem"),
+            (pl.col("cpu_milli") / 1000).alias("cpu"),
+            (pl.col("memory_mib") / 1024).alias("mem"),
             "gpu",
-        )  # fmt: skip
+        )
         return Tables(
             NAME, servers, jobs, (*nodes.stages, *pods.stages), {**nodes.digests, **pods.digests}
         )
@@ -214,13 +245,15 @@ def _one(folder: Path, name: str, fit: list[Path]) -> Path:
     if len(fit) > 1:
         raise TraceError(
             f"{len(fit)} files could be the {schema.name}: {', '.join(f.name for f in fit)}; "
-            f"choose one with {name}=", folder,
-        )  # fmt: skip
+            f"choose one with {name}=",
+            folder,
+        )
     if not fit:
         raise TraceError(
             f"no {schema.name} here: no file has the columns "
             f"{', '.join(c.name for c in schema.columns)}; found "
             f"{', '.join(f.name for f in files_of(folder)) or 'no .csv or .csv.gz file'}; "
-            f"name the file with {name}=", folder,
-        )  # fmt: skip
+            f"name the file with {name}=",
+            folder,
+        )
     return fit[0]

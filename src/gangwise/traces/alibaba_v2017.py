@@ -33,7 +33,6 @@ from gangwise.traces.trace import Reader, Tables, server_table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AlibabaV2017"]
 
 NAME = "alibaba-v2017"
 EVENTS = ("add", "softerror", "harderror")
@@ -66,10 +65,13 @@ BATCH_TASK = Schema(
     ),
     header=False,
     checks=(
-        Check("end_time is before create_time", ("create_time", "end_time"),
-              lambda: (value("end_time") > 0) & (value("end_time") < value("create_time"))),
+        Check(
+            "end_time is before create_time",
+            ("create_time", "end_time"),
+            lambda: (value("end_time") > 0) & (value("end_time") < value("create_time")),
+        ),
     ),
-)  # fmt: skip
+)
 FORMAT = Format(
     NAME,
     "Alibaba cluster trace 2017",
@@ -80,9 +82,7 @@ FORMAT = Format(
         TableFile("batch_task", BATCH_TASK, "batch_task", needed=True, gives="batch jobs"),
     ),
     span="24 hours",
-    sha256={
-        "trace_201708.tgz": "6d5fade2d54faef3fcb6b2d3f41e73d18a14c7d1b28d4aa3c6579ba76dce2958",
-    },
+    sha256={"trace_201708.tgz": "6d5fade2d54faef3fcb6b2d3f41e73d18a14c7d1b28d4aa3c6579ba76dce2958"},
     checksums="SHA256SUM of the repository, of the whole archive",
 )
 
@@ -115,9 +115,12 @@ class AlibabaV2017(Reader):
     FORMAT = FORMAT
 
     def __init__(
-        self, path: Path | str, *, statuses: Sequence[str] | str = ("Terminated",),
+        self,
+        path: Path | str,
+        *,
+        statuses: Sequence[str] | str = ("Terminated",),
         strict: bool = False,
-    ):  # fmt: skip
+    ):
         super().__init__(path, strict=strict)
         self.statuses = named(statuses)
 
@@ -133,10 +136,18 @@ class AlibabaV2017(Reader):
                 f"no batch task can be used: {reasons(left.dropped)}", self.source.path
             )
         jobs = kept.select(
-            "row", name="task_id", cpu="cpus", mem="mem", gpu=pl.lit(0.0), tasks="instances",
-            models=pl.lit(""), created="create_time", deleted="end_time", job="job_id",
+            "row",
+            name="task_id",
+            cpu="cpus",
+            mem="mem",
+            gpu=pl.lit(0.0),
+            tasks="instances",
+            models=pl.lit(""),
+            created="create_time",
+            deleted="end_time",
+            job="job_id",
             status="status",
-        )  # fmt: skip
+        )
         stages = [*read.stages, left]
         servers, events, digests = server_table(), None, dict(read.digests)
         if self.source.has("server_event"):
@@ -144,8 +155,9 @@ class AlibabaV2017(Reader):
             servers, events, stage = _machines(log)
             stages = [*log.stages, stage, *stages]
             digests |= log.digests
-        notes = ("memory is normalised by the publisher; which tasks wait for which is not "
-                 "published",)  # fmt: skip
+        notes = (
+            "memory is normalised by the publisher; which tasks wait for which is not published",
+        )
         return Tables(NAME, servers, jobs, tuple(stages), digests, notes, UNITS, events)
 
 
@@ -156,8 +168,9 @@ def _machines(log: Read) -> tuple[pl.DataFrame, pl.DataFrame, Stage]:
     rows = log.frame.sort("timestamp", "part", "row").with_columns(up=pl.col("event") == "add")
     sized = rows.filter(pl.col("up") & (pl.col("cpus") > 0) & pl.col("memory").is_not_null())
     last = sized.group_by("machine", maintain_order=True).last().sort("row")
-    servers = last.select("row", name="machine", model=pl.lit(""), cpu="cpus", mem="memory",
-                          gpu=pl.lit(0.0))  # fmt: skip
+    servers = last.select(
+        "row", name="machine", model=pl.lit(""), cpu="cpus", mem="memory", gpu=pl.lit(0.0)
+    )
     known = rows.filter(pl.col("machine").is_in(last["machine"].to_list()))
     before = pl.col("up").shift(1).over("machine", order_by=pl.int_range(pl.len()))
     before = pl.coalesce(before, pl.col("timestamp") == 0)

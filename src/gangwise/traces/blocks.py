@@ -26,7 +26,6 @@ inflate: Any = zlib
 with suppress(ImportError):  # unpacks more than twice as fast, where it is installed
     inflate = import_module("isal.isal_zlib")
 
-__all__ = ["BLOCK", "Block", "Blocks"]
 
 BLOCK = 8 << 20
 """Bytes of a block, unpacked."""
@@ -247,8 +246,10 @@ class Blocks:
             if len(carried) > LONGEST_LINE:
                 raise TraceError(
                     f"the line is longer than {LONGEST_LINE >> 20} MiB: this is not a table in "
-                    "text", self.path, self._line,
-                )  # fmt: skip
+                    "text",
+                    self.path,
+                    self._line,
+                )
         if self.damage and carried.strip():
             self.torn = self._line + carried.rstrip().count(b"\n")
 

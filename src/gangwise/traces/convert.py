@@ -30,7 +30,6 @@ from gangwise.traces.tables import Dropped
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Conversion", "convert"]
 
 CHUNK_ROWS = 1_000_000
 CHUNK_BYTES = 256 << 20
@@ -64,12 +63,18 @@ class Conversion:
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
         tables = {
-            table: [{**stage._asdict(), "dropped": reasons_plain(stage.dropped)}
-                    for stage in stages]
+            table: [
+                {**stage._asdict(), "dropped": reasons_plain(stage.dropped)} for stage in stages
+            ]
             for table, stages in self.stages.items()
-        }  # fmt: skip
-        return {"folder": str(self.folder), "format": self.format, "resumed": self.resumed,
-                "copied": list(self.copied), "tables": tables}  # fmt: skip
+        }
+        return {
+            "folder": str(self.folder),
+            "format": self.format,
+            "resumed": self.resumed,
+            "copied": list(self.copied),
+            "tables": tables,
+        }
 
     def __str__(self) -> str:
         lines = [f"{self.format}, converted into {self.folder}"]
@@ -197,12 +202,23 @@ def _convert_file(
     def finish() -> None:
         nonlocal first, last
         name = f"part-{first:05d}.parquet"
-        last = Chunk(name, sum(map(len, batches)), reading.line, blocks.count, blocks.unpacked,
-                     blocks.stored, blocks.digest())  # fmt: skip
+        last = Chunk(
+            name,
+            sum(map(len, batches)),
+            reading.line,
+            blocks.count,
+            blocks.unpacked,
+            blocks.stored,
+            blocks.digest(),
+        )
         frame = pl.concat(batches, how="vertical_relaxed")
         batches.clear()
-        write_whole(out / table / name, lambda file: frame.write_parquet(
-            file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP))  # fmt: skip
+        write_whole(
+            out / table / name,
+            lambda file: frame.write_parquet(
+                file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP
+            ),
+        )
         record.chunks.append(last)
         first += 1
         account()
@@ -236,11 +252,15 @@ def _begun(out: Path, form: Format, files: dict[str, list[Path]], rows: int) -> 
             for left in (out / table).glob("*.unfinished"):
                 left.unlink()
         if not (out / MANIFEST).is_file():
-            strange = [item.name for item in out.iterdir() if item.name not in now
-                       and not item.name.startswith(MANIFEST)]  # fmt: skip
+            strange = [
+                item.name
+                for item in out.iterdir()
+                if item.name not in now and not item.name.startswith(MANIFEST)
+            ]
             if strange:
-                raise StoreError(f"{out} holds something else ({strange[0]}); choose an empty "
-                                 "folder")  # fmt: skip
+                raise StoreError(
+                    f"{out} holds something else ({strange[0]}); choose an empty folder"
+                )
             manifest = Manifest(form.name, now, cut.BLOCK, rows)
             manifest.save(out)
             return manifest
@@ -287,8 +307,10 @@ def _format(path: Path, trace: str) -> Format:
         raise TraceError(f"this is {kind}: there is nothing to convert", path)
     form: Format | None = getattr(reader_of(path, trace), "FORMAT", None)
     if form is None:
-        raise TraceError("files of your own, with a mapping, are read as they are; there is "
-                         "nothing to convert", path)  # fmt: skip
+        raise TraceError(
+            "files of your own, with a mapping, are read as they are; there is nothing to convert",
+            path,
+        )
     return form
 
 
@@ -300,8 +322,9 @@ def _others(path: Path, form: Format) -> list[Path]:
             if table.fits(file):
                 raise TraceError(
                     f"this is the {table.name} of {form.name}, which is read whole: there is "
-                    "nothing to convert, read it as it is", file,
-                )  # fmt: skip
+                    "nothing to convert, read it as it is",
+                    file,
+                )
     folder = path if path.is_dir() else path.parent
     beside = [file for file in all_files(folder) if file.parent == folder] if tables else []
     return [file for file in beside if any(t.fits(file) for t in tables)]

@@ -15,8 +15,6 @@ from gangwise.traces.tables import Dropped
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Converted", "converted", "stages_of"]
-
 
 class Converted:
     """The tables of a converted trace.
@@ -38,11 +36,14 @@ class Converted:
     def __init__(self, folder: Path, manifest: Manifest, form: Format, only: str = ""):
         self.folder, self.manifest, self.form, self.only = folder, manifest, form, only
         if manifest.format != form.name:
-            raise TraceError(f"this is a converted trace of {manifest.format}, not {form.name}",
-                             folder)  # fmt: skip
+            raise TraceError(
+                f"this is a converted trace of {manifest.format}, not {form.name}", folder
+            )
         if not manifest.complete:
-            raise TraceError("the conversion is not complete; run it again, it goes on from where "
-                             "it stopped", folder)  # fmt: skip
+            raise TraceError(
+                "the conversion is not complete; run it again, it goes on from where it stopped",
+                folder,
+            )
 
     def files(self, table: str) -> list[Path]:
         """The published files of a table, as names in the folder of the table."""
@@ -62,8 +63,10 @@ class Converted:
                 if strict:
                     raise TraceError(
                         f"{why}; correct the row and convert the trace again, or read without "
-                        "strict to leave such rows out", path, row,
-                    )  # fmt: skip
+                        "strict to leave such rows out",
+                        path,
+                        row,
+                    )
         return stages, {file.name: file.sha256 for file in self._of(table)}
 
     def batches(self, table: str, columns: Sequence[str] | None) -> Iterator[pl.DataFrame]:
@@ -75,9 +78,11 @@ class Converted:
                     scan = scan.select(n for n in columns if n in scan.collect_schema())
                 frame = scan.collect()
                 if len(frame) != chunk.rows:
-                    raise TraceError(f"{len(frame)} rows are here, and {chunk.rows} were written; "
-                                     "convert the trace again",
-                                     self.folder / table / chunk.name)  # fmt: skip
+                    raise TraceError(
+                        f"{len(frame)} rows are here, and {chunk.rows} were written; "
+                        "convert the trace again",
+                        self.folder / table / chunk.name,
+                    )
                 yield frame
 
     def _of(self, table: str) -> list[SourceFile]:
@@ -114,9 +119,14 @@ def converted(path: Path, form: Format) -> Converted | None:
 def stages_of(files: list[SourceFile]) -> list[Stage]:
     """The account of each file."""
     return [
-        Stage(file.name, file.read, file.kept,
-              {why: Dropped(*count) for why, count in file.dropped.items()}) for file in files
-    ]  # fmt: skip
+        Stage(
+            file.name,
+            file.read,
+            file.kept,
+            {why: Dropped(*count) for why, count in file.dropped.items()},
+        )
+        for file in files
+    ]
 
 
 def _escaped(name: str) -> str:

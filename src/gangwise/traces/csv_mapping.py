@@ -12,17 +12,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 
 from gangwise.core.errors import TraceError
 
-__all__ = [
-    "NAME",
-    "NUMBERS",
-    "JobFile",
-    "Mapped",
-    "MappingFile",
-    "ServerFile",
-    "is_mapping",
-    "read_mapping",
-]
-
 NAME = "csv"
 TIMES = ("created", "deleted", "started")
 NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", *TIMES)
@@ -82,8 +71,10 @@ class _Columns(_Strict):
         written = [name for name in TIMES if name in given and given[name].time]
         plain = [name for name in TIMES if name in given and not given[name].time]
         if written and plain:
-            raise ValueError(f"{written[0]} is written out (time =) and {plain[0]} is a number of "
-                             "seconds: write both in the same way")  # fmt: skip
+            raise ValueError(
+                f"{written[0]} is written out (time =) and {plain[0]} is a number of "
+                "seconds: write both in the same way"
+            )
 
 
 class JobColumns(_Columns):

@@ -18,7 +18,6 @@ from gangwise.core.errors import TraceError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Dag"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -16,7 +16,6 @@ from gangwise.traces.grouping import Grouping
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Demand"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -21,7 +21,6 @@ from gangwise.traces.grouping import Grouping
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["QUANTITIES", "in_units", "rivalry"]
 
 Floats = npt.NDArray[np.float64]
 

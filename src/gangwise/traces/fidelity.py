@@ -12,18 +12,6 @@ from gangwise.core.errors import TraceError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "UNITS",
-    "Fidelity",
-    "Stage",
-    "first_reason",
-    "leave_out",
-    "period",
-    "reason_lines",
-    "reasons",
-    "reasons_plain",
-    "refuse",
-]
 
 UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 
@@ -52,9 +40,7 @@ def reasons(*dropped: Mapping[str, tuple[int, int]]) -> str:
 
 def reason_lines(dropped: Mapping[str, tuple[int, int]]) -> list[str]:
     """Why rows were left out, in lines of a report."""
-    return [
-        f"    {count:8d}  {why} (first in row {row})" for why, (count, row) in dropped.items()
-    ]
+    return [f"    {count:8d}  {why} (first in row {row})" for why, (count, row) in dropped.items()]
 
 
 def reasons_plain(dropped: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, int]]:
@@ -89,8 +75,16 @@ class Fidelity:
 
     Examples
     --------
-    >>> report = Fidelity("my-trace", (Stage("pods.csv", 3, 2, {"cpu is negative": (1, 4)}),),
-    ...                   0.0, 7200.0, 1, 2, {"cpu": 8.0}, {"cpu": 0.25})
+    >>> report = Fidelity(
+    ...     "my-trace",
+    ...     (Stage("pods.csv", 3, 2, {"cpu is negative": (1, 4)}),),
+    ...     0.0,
+    ...     7200.0,
+    ...     1,
+    ...     2,
+    ...     {"cpu": 8.0},
+    ...     {"cpu": 0.25},
+    ... )
     >>> print(report)
     my-trace: 1 servers, 2 jobs, 0 s to 7200 s (2 h)
       pods.csv: 3 read, 2 kept
@@ -222,5 +216,7 @@ def refuse(file: Path, frame: pl.DataFrame, rules: Sequence[tuple[str, pl.Expr]]
         row, name, reason = bad.row(0)
         raise TraceError(
             f"{reason} (name = {name!r}); correct the row, or read without strict to leave such "
-            "rows out", file, row,
-        )  # fmt: skip
+            "rows out",
+            file,
+            row,
+        )

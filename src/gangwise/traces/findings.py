@@ -9,8 +9,6 @@ from typing import Any
 
 from gangwise.traces.fidelity import Fidelity, reason_lines, reasons_plain
 
-__all__ = ["FoundFile", "FoundTrace", "Inspection", "MissingTable", "UnknownFile"]
-
 
 @dataclass(frozen=True)
 class FoundFile:
@@ -62,9 +60,11 @@ class FoundFile:
         found += [f"    not {other}" for other in self.unlike]
         if self.as_published is not None:
             found.append(
-                "    its SHA-256 is the published one" if self.as_published else
-                "    its SHA-256 is NOT the published one: download it again, or it was packed anew"
-            )  # fmt: skip
+                "    its SHA-256 is the published one"
+                if self.as_published
+                else "    its SHA-256 is NOT the published one: download it again, or it was "
+                "packed anew"
+            )
         return [*found, f"    cannot be read: {self.problem}"] if self.problem else found
 
 

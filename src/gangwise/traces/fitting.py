@@ -11,8 +11,6 @@ import numpy.typing as npt
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.trace import Tables
 
-__all__ = ["fits", "fits_somewhere", "sample_servers", "stated_servers"]
-
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
@@ -36,8 +34,12 @@ def fits(requests: Floats, allowed: Sequence[str], capacity: Floats, model: Sequ
 
     Examples
     --------
-    >>> fits(np.array([[1.0, 1, 1], [1, 1, 0]]), ["A|B", ""],
-    ...      np.array([[2.0, 2, 2], [2, 2, 2], [2, 2, 0]]), ["A", "C", ""])
+    >>> fits(
+    ...     np.array([[1.0, 1, 1], [1, 1, 0]]),
+    ...     ["A|B", ""],
+    ...     np.array([[2.0, 2, 2], [2, 2, 2], [2, 2, 0]]),
+    ...     ["A", "C", ""],
+    ... )
     array([[ True, False, False],
            [ True,  True,  True]])
     """
@@ -113,9 +115,10 @@ def stated_servers(
         largest = tables.jobs.select("cpu", "mem", "gpu").max().fill_null(0.0).row(0)
         most = ", ".join(f"{size:.3g}" for size in largest)
         why = (
-            "the files here do not say which servers there are" if tables.servers.is_empty()
+            "the files here do not say which servers there are"
+            if tables.servers.is_empty()
             else "servers of your own need both a number and a shape"
-        )  # fmt: skip
+        )
         raise TraceError(
             f"{why}: set machines (how many) and shape, (cpu, mem, gpu) of each in {units}, as in "
             f"machines=100 and shape=(1,1,0); the largest request of any job is ({most})"
@@ -124,10 +127,12 @@ def stated_servers(
             + "".join(f"; {note}" for note in tables.notes if note.startswith("no servers"))
         )
     width = len(str(machines - 1))
-    servers = pl.DataFrame({
-        "row": range(1, machines + 1),
-        "name": [f"machine-{r:0{width}d}" for r in range(machines)],
-        "model": [(model or "gpu") if shape[2] > 0 else ""] * machines,
-        **{name: [float(size)] * machines for name, size in zip(("cpu", "mem", "gpu"), shape)},
-    })  # fmt: skip
+    servers = pl.DataFrame(
+        {
+            "row": range(1, machines + 1),
+            "name": [f"machine-{r:0{width}d}" for r in range(machines)],
+            "model": [(model or "gpu") if shape[2] > 0 else ""] * machines,
+            **{name: [float(size)] * machines for name, size in zip(("cpu", "mem", "gpu"), shape)},
+        }
+    )
     return replace(tables, servers=servers, events=None)

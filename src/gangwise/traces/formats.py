@@ -17,17 +17,6 @@ from gangwise.traces.manifest import MANIFEST, Manifest
 from gangwise.traces.schema import Column, Schema
 from gangwise.traces.text import first_lines, split_line
 
-__all__ = [
-    "Format",
-    "TableFile",
-    "all_files",
-    "files_of",
-    "has_usual_name",
-    "holds",
-    "reads_as",
-    "recognise",
-]
-
 ENDINGS = (".csv", ".csv.gz", ".tar.gz", ".json", ".json.gz", ".jsonl", ".txt", ".gz")
 
 
@@ -129,13 +118,19 @@ def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, Table
     """
     if path.name == MANIFEST:  # of a converted trace: whatever was converted
         manifest = Manifest.load(path.parent)
-        return [(form, form.table(table)) for form in formats if form.name == manifest.format
-                for table in manifest.tables]  # fmt: skip
+        return [
+            (form, form.table(table))
+            for form in formats
+            if form.name == manifest.format
+            for table in manifest.tables
+        ]
     lines = first_lines(path)
     found = [
-        (form, table) for form in formats for table in form.tables
+        (form, table)
+        for form in formats
+        for table in form.tables
         if lines and reads_as(table.schema, lines)
-    ]  # fmt: skip
+    ]
     usual = [(form, table) for form, table in found if has_usual_name(path, table)]
     sure = [(form, table) for form, table in found if table.schema.header]
     return usual or sure or found
@@ -178,8 +173,10 @@ def _reads_as_json(schema: Schema, lines: list[str]) -> bool:
     for line in lines:
         names = [column.name for column in schema.columns]
         texts, why = texts_of(line, [*names, *schema.absent])
-        good += why is None and not any(texts[len(names) :]) and all(
-            holds(column, text.strip()) for column, text in zip(schema.columns, texts)
+        good += (
+            why is None
+            and not any(texts[len(names) :])
+            and all(holds(column, text.strip()) for column, text in zip(schema.columns, texts))
         )
     return 2 * good > len(lines)
 

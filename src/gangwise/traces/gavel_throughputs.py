@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.traces.text import read_text
 
-__all__ = ["GavelThroughputs", "Job"]
-
 MODELS = ("k80", "p100", "v100")
 """GPU models, oldest first. The ``…_unconsolidated`` tables are of workers spread over servers."""
 
@@ -69,10 +67,15 @@ class GavelThroughputs:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "simulation_throughputs.json")
-    ...     size = file.write_text(json.dumps({
-    ...         "k80": {"('LM', 1)": {"null": 2.0}, "('LM', 2)": {"null": 0.0}},
-    ...         "p100": {"('LM', 1)": {"null": 5.0}, "('LM', 2)": {"null": 8.0}},
-    ...         "v100": {"('LM', 1)": {"null": 4.0}, "('LM', 2)": {"null": 9.0}}}))
+    ...     size = file.write_text(
+    ...         json.dumps(
+    ...             {
+    ...                 "k80": {"('LM', 1)": {"null": 2.0}, "('LM', 2)": {"null": 0.0}},
+    ...                 "p100": {"('LM', 1)": {"null": 5.0}, "('LM', 2)": {"null": 8.0}},
+    ...                 "v100": {"('LM', 1)": {"null": 4.0}, "('LM', 2)": {"null": 9.0}},
+    ...             }
+    ...         )
+    ...     )
     ...     table = GavelThroughputs(folder)
     >>> table.throughput["v100", Job("LM", 2)], table.zeros
     (9.0, (('k80', Job(name='LM', gpus=2)),))
@@ -115,9 +118,12 @@ class GavelThroughputs:
         except (ValueError, SyntaxError):
             key = None
         if not (
-            isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str)
-            and isinstance(key[1], int) and key[1] > 0
-        ):  # fmt: skip
+            isinstance(key, tuple)
+            and len(key) == 2
+            and isinstance(key[0], str)
+            and isinstance(key[1], int)
+            and key[1] > 0
+        ):
             raise TraceError(f"{where}this is not a tuple of a job and its GPUs", self.file)
         if not isinstance(entry, dict) or "null" not in entry:
             raise TraceError(f"{where}there is no throughput alone, under 'null'", self.file)

@@ -35,10 +35,9 @@ from gangwise.traces.schema import Check, Column, Schema, value
 if TYPE_CHECKING:
     import polars as pl
 
-    from gangwise.scenarios.opm_google import GoogleScenario
+    from gangwise.scenarios.opm import GoogleScenario
     from gangwise.traces.jobs_workload import JobsTraceScenario
 
-__all__ = ["FORMAT", "JOB_EVENTS", "NAME", "Google2011"]
 
 NAME = "google-2011"
 ENDS = {2: "EVICT", 3: "FAIL", 4: "FINISH", 5: "KILL", 6: "LOST"}
@@ -46,13 +45,11 @@ ID = 2.0**53
 """Larger numbers are not exact as Float64; those of the trace are far below."""
 
 _BEGINS = Check(
-    "time is after 0 and before the trace begins, at 600 s", ("time",),
+    "time is after 0 and before the trace begins, at 600 s",
+    ("time",),
     lambda: (value("time") > 0) & (value("time") < OFFSET),
-)  # fmt: skip
-_KNOWN = (
-    Check("event is not a code from 0 to 8", ("event",), lambda: value("event") > 8),
-    _BEGINS,
-)  # fmt: skip
+)
+_KNOWN = (Check("event is not a code from 0 to 8", ("event",), lambda: value("event") > 8), _BEGINS)
 _TIME = Column("time", whole=True, most=2.0**63)
 _MISSING = Column("missing_info", number=False, empty=True, pattern="[0-2]")
 _JOB = Column("job", whole=True, most=ID)
@@ -62,53 +59,82 @@ _CLASS = Column("class", number=False, empty=True)
 JOB_EVENTS = Schema(
     f"{NAME} job events",
     (
-        _TIME, _MISSING, _JOB, Column("event", whole=True), _USER, _CLASS,
+        _TIME,
+        _MISSING,
+        _JOB,
+        Column("event", whole=True),
+        _USER,
+        _CLASS,
         Column("name", number=False, empty=True),
         Column("logical_name", number=False, empty=True),
     ),
     header=False,
     checks=_KNOWN,
-)  # fmt: skip
+)
 TASK_EVENTS = Schema(
     f"{NAME} task events",
     (
-        _TIME, _MISSING, _JOB, Column("task", whole=True),
-        Column("machine", whole=True, most=ID, empty=True), Column("event", whole=True),
-        _USER, _CLASS, Column("priority", whole=True, empty=True),
-        Column("cpu", empty=True), Column("mem", empty=True), Column("disk", empty=True),
+        _TIME,
+        _MISSING,
+        _JOB,
+        Column("task", whole=True),
+        Column("machine", whole=True, most=ID, empty=True),
+        Column("event", whole=True),
+        _USER,
+        _CLASS,
+        Column("priority", whole=True, empty=True),
+        Column("cpu", empty=True),
+        Column("mem", empty=True),
+        Column("disk", empty=True),
         Column("different_machines", number=False, empty=True, pattern="[01]"),
     ),
     header=False,
     checks=_KNOWN,
-)  # fmt: skip
+)
 MACHINE_EVENTS = Schema(
     f"{NAME} machine events",
     (
-        _TIME, Column("machine", whole=True, most=ID), Column("event", whole=True),
+        _TIME,
+        Column("machine", whole=True, most=ID),
+        Column("event", whole=True),
         Column("platform", number=False, empty=True),
-        Column("cpu", empty=True), Column("mem", empty=True),
+        Column("cpu", empty=True),
+        Column("mem", empty=True),
     ),
     header=False,
     checks=(
-        Check("event is not a code from 0 to 2", ("event",), lambda: value("event") > 2), _BEGINS,
+        Check("event is not a code from 0 to 2", ("event",), lambda: value("event") > 2),
+        _BEGINS,
     ),
-)  # fmt: skip
+)
 
 FORMAT = Format(
-    NAME, "Google ClusterData 2011, version 2.1",
-    "https://github.com/google/cluster-data/blob/master/ClusterData2011_2.md", "CC-BY-4.0",
+    NAME,
+    "Google ClusterData 2011, version 2.1",
+    "https://github.com/google/cluster-data/blob/master/ClusterData2011_2.md",
+    "CC-BY-4.0",
     (
-        TableFile("task_events", TASK_EVENTS, "task_events", parts=True, needed=True,
-                  gives="what jobs request, and of how many tasks they are"),
-        TableFile("job_events", JOB_EVENTS, "job_events", parts=True,
-                  gives="when jobs begin and end, without requests"),
-        TableFile("machine_events", MACHINE_EVENTS, "machine_events", parts=True,
-                  gives="servers"),
+        TableFile(
+            "task_events",
+            TASK_EVENTS,
+            "task_events",
+            parts=True,
+            needed=True,
+            gives="what jobs request, and of how many tasks they are",
+        ),
+        TableFile(
+            "job_events",
+            JOB_EVENTS,
+            "job_events",
+            parts=True,
+            gives="when jobs begin and end, without requests",
+        ),
+        TableFile("machine_events", MACHINE_EVENTS, "machine_events", parts=True, gives="servers"),
     ),
     span="29 days of May 2011",
     size="41 GB packed, all tables",
     checksums="SHA256SUM in the bucket clusterdata-2011-2",
-)  # fmt: skip
+)
 
 
 class Google2011(GoogleReader):
@@ -124,7 +150,8 @@ class Google2011(GoogleReader):
     >>> size = Path(folder.name, "part-00000-of-00500.csv").write_text(
     ...     "700000000,,2,0,,0,u,1,9,0.5,0.25,,0\n700000000,,2,1,,0,u,1,9,0.5,0.25,,0\n"
     ...     "710000000,,2,0,7,1,u,1,9,0.5,0.25,,0\n760000000,,2,0,7,4,u,1,9,0.5,0.25,,0\n"
-    ...     "790000000,,2,1,,5,u,1,9,0.5,0.25,,0\n")
+    ...     "790000000,,2,1,,5,u,1,9,0.5,0.25,,0\n"
+    ... )
     >>> jobs = Google2011(folder.name).scan().jobs
     >>> jobs.select("name", "tasks", "cpu", "created", "started", "deleted", "status").rows()
     [('2', 2, 0.5, 100.0, 110.0, 190.0, 'KILL')]
@@ -142,7 +169,7 @@ class Google2011(GoogleReader):
 
         Of task events alone it is what is built of any other trace.
         """
-        from gangwise.scenarios.opm_google import GoogleScenario
+        from gangwise.scenarios.opm import GoogleScenario
         from gangwise.traces.google_2011_jobs import GoogleJobEvents
         from gangwise.traces.jobs_workload import JobsTraceScenario
 
@@ -154,17 +181,27 @@ class Google2011(GoogleReader):
                 trace.source.path,
             )
         jobs = GoogleJobEvents(
-            trace.source.path, hours=10.0 if trace.hours is None else trace.hours,
-            present=trace.present, strict=trace.source.strict,
-        )  # fmt: skip
+            trace.source.path,
+            hours=10.0 if trace.hours is None else trace.hours,
+            present=trace.present,
+            strict=trace.source.strict,
+        )
         return GoogleScenario(trace=jobs, **settings)
 
     def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         import polars as pl
 
         requests = ["task", "cpu", "mem"] if table == self.TASKS else []
-        return frame.select("part", "row", "time", "event", "job", "user", *requests,
-                            filled=pl.col("missing_info") != "")  # fmt: skip
+        return frame.select(
+            "part",
+            "row",
+            "time",
+            "event",
+            "job",
+            "user",
+            *requests,
+            filled=pl.col("missing_info") != "",
+        )
 
     def _machines(self, end: int) -> Machines:
         import polars as pl

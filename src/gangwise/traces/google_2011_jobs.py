@@ -18,8 +18,6 @@ from gangwise.traces.fidelity import Fidelity
 from gangwise.traces.google_2011 import NAME, Google2011
 from gangwise.traces.google_events import OFFSET
 
-__all__ = ["GoogleJobEvents", "Lifetimes"]
-
 
 @dataclass(frozen=True, eq=False)
 class Lifetimes:
@@ -68,7 +66,8 @@ class GoogleJobEvents:
     >>> folder = tempfile.TemporaryDirectory()
     >>> size = Path(folder.name, "part-00000-of-00500.csv").write_text(
     ...     "0,,1,0,u,3,n,l\n700000000,,2,0,u,1,n,l\n700000000,,2,1,u,1,n,l\n"
-    ...     "760000000,,2,4,u,1,n,l\n4300000000,,1,5,u,3,n,l\n")
+    ...     "760000000,,2,4,u,1,n,l\n4300000000,,1,5,u,3,n,l\n"
+    ... )
     >>> found = GoogleJobEvents(folder.name, hours=1).lifetimes()
     >>> found.job.tolist(), found.arrival.tolist(), found.end.tolist()
     ([2], [100.0], [160.0])
@@ -104,6 +103,14 @@ class GoogleJobEvents:
             np.isinf(ended),
         )
         return found, Fidelity(
-            NAME, tuple(reader.stages), first, last, 0, len(jobs), {}, {}, tuple(reader.notes),
+            NAME,
+            tuple(reader.stages),
+            first,
+            last,
+            0,
+            len(jobs),
+            {},
+            {},
+            tuple(reader.notes),
             dict(reader.digests),
-        )  # fmt: skip
+        )

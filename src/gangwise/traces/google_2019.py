@@ -17,7 +17,6 @@ from gangwise.traces.google_reader import GoogleReader
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Google2019"]
 
 ENDS = {4: "EVICT", 5: "FAIL", 6: "FINISH", 7: "KILL", 8: "LOST"}
 ALLOC_SET = 1
@@ -37,9 +36,14 @@ class Google2019(GoogleReader):
     TASKS, JOBS = "instance_events", "collection_events"
 
     def __init__(
-        self, path: Path | str, *, hours: float | None = None, begin: float = 0.0,
-        present: str = "drop", strict: bool = False,
-    ):  # fmt: skip
+        self,
+        path: Path | str,
+        *,
+        hours: float | None = None,
+        begin: float = 0.0,
+        present: str = "drop",
+        strict: bool = False,
+    ):
         super().__init__(path, hours=hours, begin=begin, present=present, strict=strict)
         self._after: dict[int, set[int]] = {}
         self._bound: set[int] = set()
@@ -59,15 +63,25 @@ class Google2019(GoogleReader):
         )
         inside = frame.filter(pl.col("alloc_collection_id") > 0)
         self._inside.update(int(job) for job in inside["collection_id"].unique())
-        requests = {
-            "task": "instance_index", "cpu": "resource_request.cpus",
-            "mem": "resource_request.memory",
-        } if tasks else {}  # fmt: skip
+        requests = (
+            {
+                "task": "instance_index",
+                "cpu": "resource_request.cpus",
+                "mem": "resource_request.memory",
+            }
+            if tasks
+            else {}
+        )
         return frame.select(
-            "part", "row", "time", event="type", job="collection_id",
+            "part",
+            "row",
+            "time",
+            event="type",
+            job="collection_id",
             user=pl.lit("") if tasks else pl.col("user"),
-            filled=pl.col("missing_type").fill_null(0) > 0, **requests,
-        )  # fmt: skip
+            filled=pl.col("missing_type").fill_null(0) > 0,
+            **requests,
+        )
 
     def _without(
         self, table: str, frame: pl.DataFrame, reason: str, broken: pl.Expr
@@ -106,11 +120,14 @@ class Google2019(GoogleReader):
                 order.add(frame)
                 self._name(self._events(frame, self.JOBS))
         elif tasks:
-            self.notes.append("collection_events is not here: users, and what jobs must start "
-                               "after, are not known")  # fmt: skip
+            self.notes.append(
+                "collection_events is not here: users, and what jobs must start "
+                "after, are not known"
+            )
         if self._untyped:
-            self.notes.append(f"{self._untyped} rows have no collection_type; they are taken as "
-                               "of jobs")  # fmt: skip
+            self.notes.append(
+                f"{self._untyped} rows have no collection_type; they are taken as of jobs"
+            )
         for table, lost in self._lost.items():
             dropped = {
                 f"{reason}; the row is of {self.files[part].name}": (count, row)
@@ -131,10 +148,14 @@ class Google2019(GoogleReader):
         whole = _together(sorted(here, key=int), after)
         for count, text in (
             (absent, "start after a collection that is no job of the window; that is left out"),
-            (len(here & set(map(str, self._inside))),
-             "run in an alloc set, which reserved what they request before"),
-            (len(here & set(map(str, self._bound))),
-             "have constraints on the attributes of machines; they are not used"),
+            (
+                len(here & set(map(str, self._inside))),
+                "run in an alloc set, which reserved what they request before",
+            ),
+            (
+                len(here & set(map(str, self._bound))),
+                "have constraints on the attributes of machines; they are not used",
+            ),
         ):
             if count:
                 self.notes.append(f"{count} jobs {text}")
@@ -146,10 +167,15 @@ class Google2019(GoogleReader):
     def _machines(self, end: int) -> Machines:
         import polars as pl
 
-        events = pl.concat(list(self._batches("machine_events", lambda: False))).rename({
-            "machine_id": "machine", "type": "event", "capacity.cpus": "cpu",
-            "capacity.memory": "mem", "platform_id": "platform",
-        })  # fmt: skip
+        events = pl.concat(list(self._batches("machine_events", lambda: False))).rename(
+            {
+                "machine_id": "machine",
+                "type": "event",
+                "capacity.cpus": "cpu",
+                "capacity.memory": "mem",
+                "platform_id": "platform",
+            }
+        )
         return machines_of(events, 1, 2, self.first, end, [f.name for f in self.files])
 
     def _other(self) -> Format:

@@ -25,8 +25,6 @@ from __future__ import annotations
 from gangwise.traces.formats import Format, TableFile
 from gangwise.traces.schema import Check, Column, Schema, value
 
-__all__ = ["FIRST", "FORMAT", "NAME"]
-
 NAME = "google-2019"
 ID = 2.0**53
 """Larger numbers are not exact as Float64; those of the trace are far below."""
@@ -44,41 +42,59 @@ def _text(name: str) -> Column:
 
 _TIME = Column("time", whole=True, most=2.0**63)
 _ALL = (
-    _TIME, Column("type", whole=True), Column("collection_id", whole=True, most=ID),
-    _maybe("scheduling_class", 3), _maybe("missing_type"), _maybe("collection_type", 1),
-    _maybe("priority"), _maybe("alloc_collection_id"),
-)  # fmt: skip
+    _TIME,
+    Column("type", whole=True),
+    Column("collection_id", whole=True, most=ID),
+    _maybe("scheduling_class", 3),
+    _maybe("missing_type"),
+    _maybe("collection_type", 1),
+    _maybe("priority"),
+    _maybe("alloc_collection_id"),
+)
 _KNOWN = Check("type is not a code from 0 to 10", ("type",), lambda: value("type") > 10)
 
 COLLECTION_EVENTS = Schema(
     f"{NAME} collection events",
     (
-        *_ALL, Column("user", number=False, empty=True), _text("collection_name"),
-        _text("collection_logical_name"), _maybe("parent_collection_id"),
-        _text("start_after_collection_ids"), _maybe("max_per_machine"), _maybe("max_per_switch"),
-        _maybe("vertical_scaling"), _maybe("scheduler"),
+        *_ALL,
+        Column("user", number=False, empty=True),
+        _text("collection_name"),
+        _text("collection_logical_name"),
+        _maybe("parent_collection_id"),
+        _text("start_after_collection_ids"),
+        _maybe("max_per_machine"),
+        _maybe("max_per_switch"),
+        _maybe("vertical_scaling"),
+        _maybe("scheduler"),
     ),
     json=True,
     absent=("instance_index",),
     checks=(_KNOWN,),
-)  # fmt: skip
+)
 INSTANCE_EVENTS = Schema(
     f"{NAME} instance events",
     (
-        *_ALL, Column("instance_index", whole=True), _maybe("machine_id", least=-1),
+        *_ALL,
+        Column("instance_index", whole=True),
+        _maybe("machine_id", least=-1),
         _maybe("alloc_instance_index", least=-1),
         Column("resource_request.cpus", empty=True, needed=False),
-        Column("resource_request.memory", empty=True, needed=False), _text("constraint"),
+        Column("resource_request.memory", empty=True, needed=False),
+        _text("constraint"),
     ),
     json=True,
     checks=(_KNOWN,),
-)  # fmt: skip
+)
 MACHINE_EVENTS = Schema(
     f"{NAME} machine events",
     (
-        _TIME, Column("machine_id", whole=True, most=ID), Column("type", whole=True),
-        _text("switch_id"), Column("capacity.cpus", empty=True, needed=False),
-        Column("capacity.memory", empty=True, needed=False), _text("platform_id"),
+        _TIME,
+        Column("machine_id", whole=True, most=ID),
+        Column("type", whole=True),
+        _text("switch_id"),
+        Column("capacity.cpus", empty=True, needed=False),
+        Column("capacity.memory", empty=True, needed=False),
+        _text("platform_id"),
         _text("missing_data_reason"),
     ),
     json=True,
@@ -87,18 +103,32 @@ MACHINE_EVENTS = Schema(
         Check("type is not a code from 0 to 3", ("type",), lambda: value("type") > 3),
         Check("type is 0, UNKNOWN", ("type",), lambda: value("type") == 0),
     ),
-)  # fmt: skip
+)
 
 FORMAT = Format(
-    NAME, "Google ClusterData 2019, version 3",
-    "https://github.com/google/cluster-data/blob/master/ClusterData2019.md", "CC-BY-4.0",
+    NAME,
+    "Google ClusterData 2019, version 3",
+    "https://github.com/google/cluster-data/blob/master/ClusterData2019.md",
+    "CC-BY-4.0",
     (
-        TableFile("instance_events", INSTANCE_EVENTS, r"instance_events(-\d+)?", parts=True,
-                  needed=True, gives="what jobs request, and of how many tasks they are"),
-        TableFile("collection_events", COLLECTION_EVENTS, r"collection_events(-\d+)?", parts=True,
-                  gives="when jobs begin and end, without requests, and which wait for which"),
-        TableFile("machine_events", MACHINE_EVENTS, r"machine_events(-\d+)?", parts=True,
-                  gives="servers"),
+        TableFile(
+            "instance_events",
+            INSTANCE_EVENTS,
+            r"instance_events(-\d+)?",
+            parts=True,
+            needed=True,
+            gives="what jobs request, and of how many tasks they are",
+        ),
+        TableFile(
+            "collection_events",
+            COLLECTION_EVENTS,
+            r"collection_events(-\d+)?",
+            parts=True,
+            gives="when jobs begin and end, without requests, and which wait for which",
+        ),
+        TableFile(
+            "machine_events", MACHINE_EVENTS, r"machine_events(-\d+)?", parts=True, gives="servers"
+        ),
     ),
     span="May 2019, 8 cells",
-)  # fmt: skip
+)

@@ -21,7 +21,6 @@ from gangwise.traces.fidelity import Stage, leave_out
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["NEVER", "OFFSET", "ROWS", "Codes", "Lives", "Order", "leave_out_of"]
 
 OFFSET = 600_000_000
 """Microseconds at which both traces begin; time 0 is before."""
@@ -140,11 +139,22 @@ class Lives:
             | (pl.col("seen") > ended)
             | ((pl.col("submitted") == ended) & (pl.col("balance") > 0))
         ).fill_null(False)
-        return self._stack[0].select(
-            *self.keys, "place", "created", "submits", "started",
-            deleted=pl.when(~there).then(ended), code=pl.when(~there).then(pl.col("ended") % CODES),
-            cpu="cpu", mem="mem", changed="changed",
-        ).sort(*self.keys)  # fmt: skip
+        return (
+            self._stack[0]
+            .select(
+                *self.keys,
+                "place",
+                "created",
+                "submits",
+                "started",
+                deleted=pl.when(~there).then(ended),
+                code=pl.when(~there).then(pl.col("ended") % CODES),
+                cpu="cpu",
+                mem="mem",
+                changed="changed",
+            )
+            .sort(*self.keys)
+        )
 
     def _merge(self) -> None:
         import polars as pl
@@ -196,10 +206,15 @@ def _combine(summaries: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     cpu, mem = pl.col("cpu"), pl.col("mem")
     differ = (cpu.min() != cpu.max()) | (mem.min() != mem.max())
     ordered = summaries.sort("asked", "cpu", "mem", nulls_last=True)
-    return ordered.group_by(*keys, maintain_order=True).agg(
-        pl.col("place", "created", "started", "asked").min(),
-        pl.col("submitted", "seen", "ended").max(),
-        pl.col("submits", "balance").sum(),
-        cpu.first(), mem.first(),
-        changed=pl.col("changed").any() | differ.fill_null(False),
-    ).select(summaries.columns)  # fmt: skip
+    return (
+        ordered.group_by(*keys, maintain_order=True)
+        .agg(
+            pl.col("place", "created", "started", "asked").min(),
+            pl.col("submitted", "seen", "ended").max(),
+            pl.col("submits", "balance").sum(),
+            cpu.first(),
+            mem.first(),
+            changed=pl.col("changed").any() | differ.fill_null(False),
+        )
+        .select(summaries.columns)
+    )

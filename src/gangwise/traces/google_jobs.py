@@ -11,7 +11,6 @@ from gangwise.traces.google_events import OFFSET, ROWS, Codes, leave_out_of
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Window", "job_rows", "usable"]
 
 THERE = 31
 """Instead of the code of an end, of what has not ended."""
@@ -60,26 +59,36 @@ def usable(
     if late:
         why.append(("ended before the window", pl.col("deleted") < begin))
     if window.present == "drop":
-        why.append((f"there before the {'window' if late else 'trace'} begins, so its arrival is "
-                    f"not {'in it' if late else 'known'}", created < begin))  # fmt: skip
+        why.append(
+            (
+                f"there before the {'window' if late else 'trace'} begins, so its arrival is "
+                f"not {'in it' if late else 'known'}",
+                created < begin,
+            )
+        )
     if what == "tasks":
         why.append(("its request is empty in every row", pl.col("cpu").is_null()))
     kept, stage = leave_out_of(what, lives, why, files)
     notes = [
         f"{count} {what} {text}"
         for count, text in (
-            (int((kept["created"] < begin).sum()),
-             "were there before the window begins; they are let arrive at its start"),
-            (int((kept["submits"] > 1).sum()),
-             "were submitted more than once; each lasts from the first SUBMIT to the last end, "
-             "waits in between included"),
-            (int(kept["changed"].sum()),
-             "gave another request later; the first one given is used"),
-            (int(kept["deleted"].is_null().sum()),
-             "are still there at the end of the window; they end with it (status is empty)"),
+            (
+                int((kept["created"] < begin).sum()),
+                "were there before the window begins; they are let arrive at its start",
+            ),
+            (
+                int((kept["submits"] > 1).sum()),
+                "were submitted more than once; each lasts from the first SUBMIT to the last end, "
+                "waits in between included",
+            ),
+            (int(kept["changed"].sum()), "gave another request later; the first one given is used"),
+            (
+                int(kept["deleted"].is_null().sum()),
+                "are still there at the end of the window; they end with it (status is empty)",
+            ),
         )
         if count
-    ]  # fmt: skip
+    ]
     return kept, stage, notes
 
 
@@ -98,18 +107,28 @@ def job_rows(
 
     width = THERE + 1
     stamp = pl.col("deleted").fill_null(window.end) * width + pl.col("code").fill_null(THERE)
-    rows = lives.group_by("job", "cpu", "mem").agg(
-        pl.col("place", "created", "started").min(), tasks=pl.len(), stamp=stamp.max(),
-    ).join(users, on="job", how="left")  # fmt: skip
+    rows = (
+        lives.group_by("job", "cpu", "mem")
+        .agg(pl.col("place", "created", "started").min(), tasks=pl.len(), stamp=stamp.max())
+        .join(users, on="job", how="left")
+    )
     name = pl.col("job").cast(pl.String)
     jobs = rows.sort("created", "job", "cpu", "mem").select(
-        row=pl.col("place") % ROWS, part=pl.col("place") // ROWS,
-        name=name, job=name, cpu="cpu", mem="mem", gpu=pl.lit(0.0),
-        tasks=pl.col("tasks").cast(pl.Int64), models=pl.lit(""),
-        created=seconds(pl.col("created")), started=seconds(pl.col("started")),
+        row=pl.col("place") % ROWS,
+        part=pl.col("place") // ROWS,
+        name=name,
+        job=name,
+        cpu="cpu",
+        mem="mem",
+        gpu=pl.lit(0.0),
+        tasks=pl.col("tasks").cast(pl.Int64),
+        models=pl.lit(""),
+        created=seconds(pl.col("created")),
+        started=seconds(pl.col("started")),
         deleted=seconds(pl.col("stamp") // width),
-        status=(pl.col("stamp") % width)
-        .replace_strict({THERE: "", **codes.ends}, return_dtype=pl.String),
+        status=(pl.col("stamp") % width).replace_strict(
+            {THERE: "", **codes.ends}, return_dtype=pl.String
+        ),
         user=pl.col("user").fill_null(""),
-    )  # fmt: skip
+    )
     return jobs if "task" in lives.columns else jobs.drop("tasks")

@@ -12,8 +12,6 @@ from gangwise.traces.trace import server_table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Machines", "machines_of", "no_machines"]
-
 
 class Machines(NamedTuple):
     """What :class:`~gangwise.traces.trace.Tables` holds of machines."""
@@ -54,40 +52,64 @@ def machines_of(
     cpu, mem, event = pl.col("cpu"), pl.col("mem"), pl.col("event")
     given = cpu.is_not_null() & mem.is_not_null()
     rows = events.with_columns(
-        pl.col("time").clip(upper_bound=NEVER).cast(pl.Int64), pl.col("machine").cast(pl.Int64),
+        pl.col("time").clip(upper_bound=NEVER).cast(pl.Int64),
+        pl.col("machine").cast(pl.Int64),
         place=pl.col("part") * ROWS + pl.col("row"),
         step=(event == add).cast(pl.Int64) - (event == remove).cast(pl.Int64),
-        cpu=pl.when(given).then(cpu), mem=pl.when(given).then(mem),
-    ).sort("time", "cpu", "mem", nulls_last=True)  # fmt: skip
+        cpu=pl.when(given).then(cpu),
+        mem=pl.when(given).then(mem),
+    ).sort("time", "cpu", "mem", nulls_last=True)
     moves = (
         rows.filter(pl.col("time") <= end)
-        .group_by("machine", "time", maintain_order=True).agg(pl.col("step").sum())
+        .group_by("machine", "time", maintain_order=True)
+        .agg(pl.col("step").sum())
         .filter(pl.col("step") != 0)
         .with_columns(at=pl.max_horizontal("time", pl.lit(begin)))
-        .group_by("machine", "at", maintain_order=True).agg(up=pl.col("step").last() > 0)
+        .group_by("machine", "at", maintain_order=True)
+        .agg(up=pl.col("step").last() > 0)
         .filter(pl.col("up") != pl.col("up").shift(1, fill_value=False).over("machine"))
-    )  # fmt: skip
-    about = rows.group_by("machine").agg(
-        pl.col("place").min(), cpu.drop_nulls().first(), mem.drop_nulls().first(),
-        changed=(cpu.min() != cpu.max()) | (mem.min() != mem.max()),
-    ).sort("machine")  # fmt: skip
+    )
+    about = (
+        rows.group_by("machine")
+        .agg(
+            pl.col("place").min(),
+            cpu.drop_nulls().first(),
+            mem.drop_nulls().first(),
+            changed=(cpu.min() != cpu.max()) | (mem.min() != mem.max()),
+        )
+        .sort("machine")
+    )
     there = pl.col("machine").is_in(moves["machine"].unique().to_list())
-    kept, stage = leave_out_of("machines", about, (
-        ("never there during the window", ~there),
-        ("its capacity is empty in every row", cpu.is_null()),
-    ), files)  # fmt: skip
+    kept, stage = leave_out_of(
+        "machines",
+        about,
+        (
+            ("never there during the window", ~there),
+            ("its capacity is empty in every row", cpu.is_null()),
+        ),
+        files,
+    )
     servers = kept.select(
-        row=pl.col("place") % ROWS, name=pl.col("machine").cast(pl.String), model=pl.lit(""),
-        cpu="cpu", mem="mem", gpu=pl.lit(0.0),
-    )  # fmt: skip
-    moves = moves.join(kept, on="machine", how="semi").sort("at", "machine").select(
-        time=(pl.col("at") - begin) / 1e6, server=pl.col("machine").cast(pl.String), up="up"
-    )  # fmt: skip
+        row=pl.col("place") % ROWS,
+        name=pl.col("machine").cast(pl.String),
+        model=pl.lit(""),
+        cpu="cpu",
+        mem="mem",
+        gpu=pl.lit(0.0),
+    )
+    moves = (
+        moves.join(kept, on="machine", how="semi")
+        .sort("at", "machine")
+        .select(
+            time=(pl.col("at") - begin) / 1e6, server=pl.col("machine").cast(pl.String), up="up"
+        )
+    )
     platforms = rows.filter(pl.col("platform") != "")["platform"].n_unique()
     notes = [
-        f"machines are of {platforms} platforms; a platform is no GPU model, so model is empty",
-    ]  # fmt: skip
+        f"machines are of {platforms} platforms; a platform is no GPU model, so model is empty"
+    ]
     if changed := int(kept["changed"].sum()):
-        notes.append(f"{changed} machines were given another capacity later; the first one given "
-                     "is used")  # fmt: skip
+        notes.append(
+            f"{changed} machines were given another capacity later; the first one given is used"
+        )
     return Machines(servers, moves, (stage,), tuple(notes))

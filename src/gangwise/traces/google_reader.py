@@ -20,7 +20,6 @@ from gangwise.traces.trace import Reader, Tables
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["UNITS", "GoogleReader"]
 
 UNITS = {"cpu": "NCU", "mem": "NMU", "gpu": "GPUs"}
 NORMALISED = (
@@ -67,9 +66,14 @@ class GoogleReader(Reader):
     JOBS: ClassVar[str]
 
     def __init__(
-        self, path: Path | str, *, hours: float | None = None, begin: float = 0.0,
-        present: str = "drop", strict: bool = False,
-    ):  # fmt: skip
+        self,
+        path: Path | str,
+        *,
+        hours: float | None = None,
+        begin: float = 0.0,
+        present: str = "drop",
+        strict: bool = False,
+    ):
         if hours is not None and not (_finite(hours) and hours > 0):
             raise TraceError(f"hours is {hours!r}; the window needs a positive length")
         if not (_finite(begin) and begin >= 0):
@@ -125,9 +129,15 @@ class GoogleReader(Reader):
         if self.source.has("machine_events"):
             found = self._machines(window.end)
         return Tables(
-            self.FORMAT.name, found.servers, jobs, (*self.stages, *found.stages),
-            dict(self.digests), (*self.notes, *found.notes), dict(UNITS), found.events,
-        )  # fmt: skip
+            self.FORMAT.name,
+            found.servers,
+            jobs,
+            (*self.stages, *found.stages),
+            dict(self.digests),
+            (*self.notes, *found.notes),
+            dict(UNITS),
+            found.events,
+        )
 
     def lives_of(self, table: str) -> tuple[pl.DataFrame, Window]:
         """Tasks or jobs of which a workload can be made, out of the events of a table.
@@ -170,8 +180,9 @@ class GoogleReader(Reader):
             if number and int(number[1]) != wanted:
                 raise TraceError(
                     f"part {wanted:05d} is missing, before {file.name}: tasks submitted in it "
-                    "would be absent, and others would never end; download it", file.parent,
-                )  # fmt: skip
+                    "would be absent, and others would never end; download it",
+                    file.parent,
+                )
         self.files += files
         batches = self.source.batches(table)
         for frame in batches:
@@ -186,8 +197,9 @@ class GoogleReader(Reader):
                     raise TraceError(
                         "the file is cut short, and there are parts after it: tasks submitted in "
                         "what is missing would be absent, and others would never end; download it "
-                        "again", file,
-                    )  # fmt: skip
+                        "again",
+                        file,
+                    )
             yield frame.with_columns(pl.col("part") + before)
         self.stages += batches.stages[: part + 1]
         read = {file.name for file in files[: part + 1]}
@@ -221,7 +233,7 @@ class GoogleReader(Reader):
                 f"window of {self.hours:g} h ends {period(last)} into it: download the parts that "
                 f"follow, or choose hours up to {usable_hours:g}",
                 self.source.path,
-            )  # fmt: skip
+            )
         if filled:
             self.notes.append(f"{filled} rows were filled in by Google; they are used")
         if lives.order.late:
@@ -240,8 +252,9 @@ class GoogleReader(Reader):
                 raise TraceError(
                     f"this looks like {found[0][1].name} of {other.name}, not like "
                     f"{self.FORMAT.name}, whose event codes differ; read it with "
-                    f"trace={other.name!r}", file,
-                )  # fmt: skip
+                    f"trace={other.name!r}",
+                    file,
+                )
         listed = ", ".join(f.name for f in files[:8]) or "nothing that can be read"
         raise TraceError(
             f"neither {self.TASKS} nor {self.JOBS} of {self.FORMAT.name} here; found {listed}",

@@ -10,13 +10,7 @@ from gangwise.core.errors import TraceError
 from gangwise.traces.blocks import Blocks
 from gangwise.traces.converted import Converted, stages_of
 from gangwise.traces.fidelity import Fidelity
-from gangwise.traces.findings import (
-    FoundFile,
-    FoundTrace,
-    Inspection,
-    MissingTable,
-    UnknownFile,
-)
+from gangwise.traces.findings import FoundFile, FoundTrace, Inspection, MissingTable, UnknownFile
 from gangwise.traces.formats import Format, TableFile, all_files, recognise
 from gangwise.traces.known import WITHOUT_SCHEMA, KnownTrace, known_traces
 from gangwise.traces.likeness import likeness, looks_like, nearest
@@ -25,8 +19,6 @@ from gangwise.traces.manifest import MANIFEST, Manifest, manifest_of
 from gangwise.traces.opening import open_reader, open_tables, without_reader
 from gangwise.traces.source import Source
 from gangwise.traces.text import first_lines
-
-__all__ = ["inspect"]
 
 LARGE = 128 << 20
 """Bytes of files, as they are stored, above which a sample is read."""
@@ -81,7 +73,8 @@ def inspect(
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     size = Path(folder, "tasks.csv").write_text(
-    ...         "100,160,1,1,2,Terminated,1,0.01\n120,90,1,2,1,Failed,1,0.01\n")
+    ...         "100,160,1,1,2,Terminated,1,0.01\n120,90,1,2,1,Failed,1,0.01\n"
+    ...     )
     ...     found = inspect(folder)
     >>> [file] = found.traces[0].files
     >>> found.traces[0].name, file.table, file.read, *file.dropped
@@ -102,8 +95,9 @@ def inspect(
     if manifest is not None:
         trace = next((t for t in known if t.name == manifest.format), None)
         if trace is None or trace.form is None:
-            raise TraceError(f"a converted trace of {manifest.format}, which is not known here",
-                             folder)  # fmt: skip
+            raise TraceError(
+                f"a converted trace of {manifest.format}, which is not known here", folder
+            )
         found = _converted(folder, manifest, trace, strict, everything, knobs)
         return Inspection(path, "a converted trace", True, (found,), ())
     files = all_files(path)
@@ -128,9 +122,14 @@ class _Report:
     """Reads the files of traces, and reports."""
 
     def __init__(
-        self, path: Path, strict: bool, everything: bool, total: int, progress: Progress | None,
+        self,
+        path: Path,
+        strict: bool,
+        everything: bool,
+        total: int,
+        progress: Progress | None,
         knobs: dict[str, Any],
-    ):  # fmt: skip
+    ):
         self.path, self.strict, self.everything, self.knobs = path, strict, everything, knobs
         self.total, self.progress, self.done = total, progress, 0
 
@@ -140,12 +139,14 @@ class _Report:
         form = trace.form
         missing = [
             MissingTable(table.name, table.needed, table.gives)
-            for table in (form.tables if form else ()) if table.name not in here
-        ]  # fmt: skip
+            for table in (form.tables if form else ())
+            if table.name not in here
+        ]
         missing += [
-            MissingTable(table.name, table.needed, table.gives) for table in WITHOUT_SCHEMA
+            MissingTable(table.name, table.needed, table.gives)
+            for table in WITHOUT_SCHEMA
             if table.trace == trace.name and table.name not in {*here, *(m.name for m in missing)}
-        ]  # fmt: skip
+        ]
         fidelity, problem = None, "only a sample was read, which says nothing of servers and load"
         if self.everything:
             alone = found[0].file if trace.form is None else self.path
@@ -179,16 +180,21 @@ class _Report:
         digest = blocks.digest() if whole else ""
         wanted = trace.form.sha256.get(item.file.name)
         return FoundFile(
-            name, item.name, stored, 1.0 if whole or not stored else blocks.stored / stored,
-            reading.read, kept, dict(reading.dropped), digest,
+            name,
+            item.name,
+            stored,
+            1.0 if whole or not stored else blocks.stored / stored,
+            reading.read,
+            kept,
+            dict(reading.dropped),
+            digest,
             None if not digest or wanted is None else wanted == digest,
-            tuple(_unlike(item, trace.form)), problem,
-        )  # fmt: skip
+            tuple(_unlike(item, trace.form)),
+            problem,
+        )
 
 
-def _tables_of(
-    file: Path, known: Sequence[KnownTrace]
-) -> list[tuple[str, TableFile | None, str]]:
+def _tables_of(file: Path, known: Sequence[KnownTrace]) -> list[tuple[str, TableFile | None, str]]:
     """What a file could be: trace, table and its name."""
     for other in WITHOUT_SCHEMA:
         if other.fits(file):
@@ -239,30 +245,53 @@ def _fidelity(
 
 
 def _converted(
-    folder: Path, manifest: Manifest, trace: KnownTrace, strict: bool, everything: bool,
+    folder: Path,
+    manifest: Manifest,
+    trace: KnownTrace,
+    strict: bool,
+    everything: bool,
     knobs: dict[str, Any],
-) -> FoundTrace:  # fmt: skip
+) -> FoundTrace:
     form, files = trace.form, []
     assert form is not None  # it was converted
     for table, found in manifest.tables.items():
         for file, stage in zip(found, stages_of(found)):
-            files.append(FoundFile(
-                f"{table}/{file.name}", table, file.size, 1.0 if file.sha256 else
-                (file.chunks[-1].stored / file.size if file.chunks else 0.0),
-                stage.read, stage.kept, dict(stage.dropped), file.sha256,
-                file.sha256 == form.sha256[file.name]
-                if file.sha256 and file.name in form.sha256 else None,
-            ))  # fmt: skip
-    missing = [MissingTable(t.name, t.needed, t.gives) for t in form.tables
-               if t.name not in manifest.tables]  # fmt: skip
+            files.append(
+                FoundFile(
+                    f"{table}/{file.name}",
+                    table,
+                    file.size,
+                    1.0
+                    if file.sha256
+                    else (file.chunks[-1].stored / file.size if file.chunks else 0.0),
+                    stage.read,
+                    stage.kept,
+                    dict(stage.dropped),
+                    file.sha256,
+                    file.sha256 == form.sha256[file.name]
+                    if file.sha256 and file.name in form.sha256
+                    else None,
+                )
+            )
+    missing = [
+        MissingTable(t.name, t.needed, t.gives)
+        for t in form.tables
+        if t.name not in manifest.tables
+    ]
     rows = sum(file.kept or 0 for file in files)
-    fidelity, problem = None, (
-        f"{rows:,} rows are many to read; the account above is complete, --all adds servers and "
-        "load"
+    fidelity, problem = (
+        None,
+        (
+            f"{rows:,} rows are many to read; the account above is complete, --all adds servers "
+            f"and "
+            "load"
+        ),
     )
     if not manifest.complete:
-        problem = ("the conversion is not complete; run gangwise trace convert again, it goes on "
-                   "from where it stopped")  # fmt: skip
+        problem = (
+            "the conversion is not complete; run gangwise trace convert again, it goes on "
+            "from where it stopped"
+        )
     elif everything or rows <= MANY:
         if strict:
             for table in manifest.tables:
@@ -281,6 +310,12 @@ def _found(
     form = trace.form
     title = form.title if form else trace.summary
     return FoundTrace(
-        trace.name, title, form.published if form else "nowhere: your own files",
-        form.licence if form else "your own", tuple(files), tuple(missing), fidelity, problem,
-    )  # fmt: skip
+        trace.name,
+        title,
+        form.published if form else "nowhere: your own files",
+        form.licence if form else "your own",
+        tuple(files),
+        tuple(missing),
+        fidelity,
+        problem,
+    )

@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator,
 
 from gangwise.traces.settings import seconds
 
-__all__ = ["JobsSettings", "MachineSettings"]
-
 
 class MachineSettings(BaseModel):
     """What is drawn, since no trace tells it: budgets, utilities, rates and prices."""
@@ -25,9 +23,10 @@ class MachineSettings(BaseModel):
     )
     value: tuple[float, float] = Field((1.0, 5.0), description="v of each job: uniform")
     pricing: Literal["population", "realised"] = Field(
-        "population", description="p = 2 · mean rate: of the law of the rates, the same for all "
+        "population",
+        description="p = 2 · mean rate: of the law of the rates, the same for all "
         "machines; or of each machine over the run, which makes all of them equally good value",
-    )  # fmt: skip
+    )
     time_scale: float = Field(
         1.0, gt=0, description="slots per unit of time of the Gamma periods; the paper has no unit"
     )
@@ -52,9 +51,12 @@ class JobsSettings(MachineSettings):
         None, gt=0, description="length of the window; None: until the last creation"
     )
     skip: float = Field(
-        0.01, ge=0, lt=1, description="the window starts where this share of the jobs has been "
+        0.01,
+        ge=0,
+        lt=1,
+        description="the window starts where this share of the jobs has been "
         "created; traces tend to start with a few jobs that were there before",
-    )  # fmt: skip
+    )
     slots: PositiveInt = Field(5000, description="T: the window is cut into so many slots")
     slot: str | float | None = Field(
         None, description="length of a slot, 90s, 15m, 1h, instead of how many there are"

@@ -27,23 +27,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.approximation_jobs.environment import ApproximationInstance, rate_generator
+from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.offline import ComparedInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.approximation_jobs.processes import JobStream, Outage, ReplayedJobs
+from gangwise.approximation_jobs.processes import JobStream, Outage, ReplayedJobs, rate_generator
 from gangwise.approximation_jobs.rates import GammaPeriods
 from gangwise.approximation_jobs.workloads import load_of, paper_jobs, price_machines
 from gangwise.core.errors import TraceError
-from gangwise.core.streams import Streams
-from gangwise.scenarios.drawn import checked
+from gangwise.core.simulation import Streams
+from gangwise.scenarios.drawing import checked
 from gangwise.traces.fidelity import Fidelity, Stage
 from gangwise.traces.jobs_settings import JobsSettings, MachineSettings
 from gangwise.traces.lifetimes import Window, lifetimes_of, outages_of
 from gangwise.traces.saved import fingerprint
 from gangwise.traces.settings import seconds
 from gangwise.traces.trace import Tables, Trace
-
-__all__ = ["JobsTraceScenario", "ReplayedLifetimes"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -99,9 +97,8 @@ class ReplayedLifetimes:
         """These jobs on machines whose rates are drawn."""
         s = self.settings
         rates = GammaPeriods(
-            self.machines, time_scale=s.time_scale, stationary=s.stationary,
-            per_period=s.per_period,
-        )  # fmt: skip
+            self.machines, time_scale=s.time_scale, stationary=s.stationary, per_period=s.per_period
+        )
         prices = price_machines(rates, s.pricing, self.slots, rate_generator(seed))
         problem = ApproximationProblem(prices, horizon=self.slots)
         kind = ComparedInstance if s.comparators else ApproximationInstance

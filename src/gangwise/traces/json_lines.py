@@ -6,8 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["NOT_UTF8", "texts_of"]
-
 NOT_UTF8 = "the text is not UTF-8"
 NOT_AN_OBJECT = "the line is not a JSON object"
 DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
@@ -20,8 +18,10 @@ def texts_of(line: str, names: Sequence[str]) -> tuple[list[str], str | None]:
     Field ``b`` of object ``a`` is named ``a.b``. What is absent or null is empty; truth values are
     ``true`` and ``false``; a list or an object is its JSON.
 
-    >>> texts_of('{"time": 1e3, "size": {"cpus": "0.5"}, "after": [1, 2], "alloc": true}',
-    ...          ["time", "size.cpus", "size.memory", "after", "alloc"])
+    >>> texts_of(
+    ...     '{"time": 1e3, "size": {"cpus": "0.5"}, "after": [1, 2], "alloc": true}',
+    ...     ["time", "size.cpus", "size.memory", "after", "alloc"],
+    ... )
     (['1e3', '0.5', '', '[1,2]', 'true'], None)
     >>> texts_of("[1]", ["time"])
     ([''], 'the line is not a JSON object')

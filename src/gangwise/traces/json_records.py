@@ -16,8 +16,6 @@ from gangwise.traces.blocks import Blocks
 from gangwise.traces.fidelity import Stage, reasons
 from gangwise.traces.text import ENOUGH_FOR_A_HEADER, read_text
 
-__all__ = ["Account", "Records", "beginning", "read_records"]
-
 
 @dataclass(frozen=True)
 class Records:
@@ -106,8 +104,9 @@ class Account:
             shown = f" ({held!r:.80})" if held != "" else ""
             raise TraceError(
                 f"{reason}{shown}; correct it, or read without strict to leave such out",
-                self.file, row,
-            )  # fmt: skip
+                self.file,
+                row,
+            )
         self.leave_out(row, reason)
 
     def leave_out(self, row: int, reason: str) -> None:

@@ -12,8 +12,6 @@ from gangwise.traces.philly import is_job_log
 from gangwise.traces.slurm_json import is_sacct_json
 from gangwise.traces.slurm_nodes import is_node_list
 
-__all__ = ["WITHOUT_SCHEMA", "KnownTrace", "described", "known_traces"]
-
 
 class KnownTrace(NamedTuple):
     """A registered trace; ``form`` is None for one that has no format of its own."""
@@ -60,16 +58,31 @@ def described() -> list[dict[str, Any]]:
     for name, summary, _, known in known_traces():
         form = known or Format(name, summary, "nowhere: your own files", "your own", ())
         tables = [
-            {"name": t.name, "gives": t.gives, "needed": t.needed, "parts": t.parts,
-             "columns": [column.name for column in t.schema.columns]} for t in form.tables
+            {
+                "name": t.name,
+                "gives": t.gives,
+                "needed": t.needed,
+                "parts": t.parts,
+                "columns": [column.name for column in t.schema.columns],
+            }
+            for t in form.tables
         ] + [
             {"name": t.name, "gives": t.gives, "needed": t.needed, "parts": False, "columns": []}
             for t in WITHOUT_SCHEMA
             if t.trace == name and t.name not in [table.name for table in form.tables]
-        ]  # fmt: skip
-        found.append({
-            "name": name, "title": form.title, "summary": summary, "published": form.published,
-            "licence": form.licence, "span": form.span, "size": form.size,
-            "sha256": dict(form.sha256), "checksums": form.checksums, "tables": tables,
-        })  # fmt: skip
+        ]
+        found.append(
+            {
+                "name": name,
+                "title": form.title,
+                "summary": summary,
+                "published": form.published,
+                "licence": form.licence,
+                "span": form.span,
+                "size": form.size,
+                "sha256": dict(form.sha256),
+                "checksums": form.checksums,
+                "tables": tables,
+            }
+        )
     return found

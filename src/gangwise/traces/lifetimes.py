@@ -14,8 +14,6 @@ from gangwise.traces.fidelity import Fidelity, leave_out, period
 from gangwise.traces.load import of_tables
 from gangwise.traces.trace import Tables
 
-__all__ = ["Found", "Window", "lifetimes_of", "outages_of"]
-
 Floats = npt.NDArray[np.float64]
 
 MOST_SLOTS = 1_000_000
@@ -75,14 +73,24 @@ def lifetimes_of(tables: Tables, window: Window) -> Found:
     rows = tables.jobs
     named = "job" if "job" in rows.columns else "name"
     whole = pl.col("job") if named == "job" else pl.int_range(pl.len())
-    jobs = rows.group_by(whole.alias("id"), maintain_order=True).agg(
-        pl.col("row", "created").min(), pl.col("deleted").max(), pl.col(named).first().alias("as"),
-        lacks=pl.col("created").is_null().any() | pl.col("deleted").is_null().any(),
-    ).sort("created", "row", maintain_order=True)  # fmt: skip
-    timed, unknown = leave_out("jobs", jobs, [
-        ("one of its times is not known", pl.col("lacks")),
-        ("it is deleted before it is created", pl.col("deleted") < pl.col("created")),
-    ])  # fmt: skip
+    jobs = (
+        rows.group_by(whole.alias("id"), maintain_order=True)
+        .agg(
+            pl.col("row", "created").min(),
+            pl.col("deleted").max(),
+            pl.col(named).first().alias("as"),
+            lacks=pl.col("created").is_null().any() | pl.col("deleted").is_null().any(),
+        )
+        .sort("created", "row", maintain_order=True)
+    )
+    timed, unknown = leave_out(
+        "jobs",
+        jobs,
+        [
+            ("one of its times is not known", pl.col("lacks")),
+            ("it is deleted before it is created", pl.col("deleted") < pl.col("created")),
+        ],
+    )
     if timed.is_empty():
         raise TraceError("no job of the trace can be played: none has both of its times")
     created = timed["created"].to_numpy()
@@ -99,10 +107,17 @@ def lifetimes_of(tables: Tables, window: Window) -> Found:
             f"the window of {period(length)} would have more than {MOST_SLOTS} slots: choose "
             "fewer slots, a longer slot, or a shorter window (hours)"
         )
-    kept, outside = leave_out("window", timed, [
-        (f"created before the window, {start:.0f} s", pl.col("created") < start),
-        (f"created after the window, {start + length:.0f} s", pl.col("created") > start + length),
-    ])  # fmt: skip
+    kept, outside = leave_out(
+        "window",
+        timed,
+        [
+            (f"created before the window, {start:.0f} s", pl.col("created") < start),
+            (
+                f"created after the window, {start + length:.0f} s",
+                pl.col("created") > start + length,
+            ),
+        ],
+    )
     end = np.minimum(kept["deleted"].to_numpy(), start + length) - start
     outlast = int((kept["deleted"] > start + length).sum())
     names: tuple[str | int, ...] = tuple(kept["as"].to_list())
@@ -114,19 +129,25 @@ def lifetimes_of(tables: Tables, window: Window) -> Found:
     ]
     if named == "job" and len(rows) > len(jobs):
         waits = ", whatever waits for what" if "after" in rows.columns else ""
-        notes.append(f"{len(rows)} rows are of {len(jobs)} jobs, each there from its first "
-                     f"creation to its last deletion{waits}")  # fmt: skip
+        notes.append(
+            f"{len(rows)} rows are of {len(jobs)} jobs, each there from its first "
+            f"creation to its last deletion{waits}"
+        )
     if len(set(names)) < len(names):
         names = tuple(range(len(names)))
         notes.append("names of jobs are not unique; jobs are numbered by arrival")
     stages = [*base.stages, *([unknown] if unknown.dropped else []), outside]
     fidelity = replace(
-        base, stages=tuple(stages), first=start, last=start + length, jobs=len(kept),
-        notes=(*base.notes, *notes), capacity={}, load={},
-    )  # fmt: skip
-    return Found(
-        names, kept["created"].to_numpy() - start, end, start, length, slots, fidelity
+        base,
+        stages=tuple(stages),
+        first=start,
+        last=start + length,
+        jobs=len(kept),
+        notes=(*base.notes, *notes),
+        capacity={},
+        load={},
     )
+    return Found(names, kept["created"].to_numpy() - start, end, start, length, slots, fidelity)
 
 
 def outages_of(

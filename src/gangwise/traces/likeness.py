@@ -11,8 +11,6 @@ from gangwise.traces.json_lines import texts_of
 from gangwise.traces.schema import Column, Schema
 from gangwise.traces.text import split_line
 
-__all__ = ["Likeness", "likeness", "looks_like", "nearest"]
-
 NEAR = 0.5
 """A table is near when at least this share of its columns is there."""
 
@@ -41,8 +39,15 @@ def nearest(
 def likeness(schema: Schema, lines: Sequence[str]) -> Likeness:
     r"""Compare lines from the start of a file with a schema they are not of.
 
-    >>> batch = Schema("batch_task", (Column("task", number=False), Column("instances"),
-    ...                               Column("job", number=False, pattern=r"j_\d+")), header=False)
+    >>> batch = Schema(
+    ...     "batch_task",
+    ...     (
+    ...         Column("task", number=False),
+    ...         Column("instances"),
+    ...         Column("job", number=False, pattern=r"j_\d+"),
+    ...     ),
+    ...     header=False,
+    ... )
     >>> print(likeness(batch, ["M1,2,17,Terminated"]).why)
     its rows have 3 fields, these have 4; field 3, job, is '17' here and should be like j_\d+
     >>> nodes = Schema("nodes", (Column("sn", number=False), Column("gpu"), Column("cpu")))
@@ -83,9 +88,10 @@ def _of_rows(schema: Schema, rows: Sequence[Sequence[str]]) -> Likeness:
     """The first field that is wrong in most of the rows speaks against it."""
     columns, width = schema.columns, len(rows[0])
     wrong = [
-        (place, column) for place, column in enumerate(columns)
+        (place, column)
+        for place, column in enumerate(columns)
         if 2 * sum(place < len(row) and holds(column, row[place]) for row in rows) <= len(rows)
-    ]  # fmt: skip
+    ]
     share = (len(columns) - len(wrong)) / max(len(columns), width)
     said = []
     if width != len(columns):

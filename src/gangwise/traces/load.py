@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from gangwise.traces.trace import Tables
 
-__all__ = ["device_totals", "implied_load", "of_tables"]
-
 
 def device_totals(tables: Tables) -> dict[str, float]:
     """Capacity of each device type: ``cpu``, ``mem``, ``gpu:MODEL`` sorted, and all GPUs.
@@ -112,14 +110,21 @@ def of_tables(tables: Tables) -> Fidelity:
                     "counts it as none"
                 )
     return Fidelity(
-        tables.trace, tables.stages, first, last, len(tables.servers), len(tables.jobs),
-        device_totals(tables), implied_load(tables, first, last), (*tables.notes, *notes),
-        tables.digests, tables.units,
-    )  # fmt: skip
+        tables.trace,
+        tables.stages,
+        first,
+        last,
+        len(tables.servers),
+        len(tables.jobs),
+        device_totals(tables),
+        implied_load(tables, first, last),
+        (*tables.notes, *notes),
+        tables.digests,
+        tables.units,
+    )
 
 
 def _timed() -> pl.Expr:
     import polars as pl
 
     return pl.col("created").is_not_null() & pl.col("deleted").is_not_null()
-

@@ -16,8 +16,6 @@ from typing import IO
 
 from gangwise.core.errors import StoreError, TraceError
 
-__all__ = ["MANIFEST", "Chunk", "Manifest", "SourceFile", "manifest_of", "write_whole"]
-
 MANIFEST = "gangwise-trace.json"
 VERSION = 1
 
@@ -123,10 +121,14 @@ class Manifest:
             version = plain.pop("gangwise_trace")
             tables = plain.pop("tables")
             if version != VERSION:
-                raise TraceError("another version of gangwise converted this trace; convert it "
-                                 "again into an empty folder", file)  # fmt: skip
-            return cls(tables={name: [_file(f) for f in files] for name, files in tables.items()},
-                       **plain)  # fmt: skip
+                raise TraceError(
+                    "another version of gangwise converted this trace; convert it "
+                    "again into an empty folder",
+                    file,
+                )
+            return cls(
+                tables={name: [_file(f) for f in files] for name, files in tables.items()}, **plain
+            )
         except OSError as error:
             raise TraceError(f"the manifest cannot be read ({error.strerror})", file) from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -134,8 +136,9 @@ class Manifest:
                 raise
             raise TraceError(
                 f"this is not the manifest of a converted trace ({error!r}); convert the trace "
-                "again into an empty folder", file,
-            ) from error  # fmt: skip
+                "again into an empty folder",
+                file,
+            ) from error
 
 
 def manifest_of(path: Path) -> Manifest | None:

@@ -14,28 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.cluster import Channels
-from gangwise.core.delivery import Delivery
 from gangwise.core.errors import TraceError
+from gangwise.core.feedback import Delivery
 from gangwise.core.workload import Workload
-from gangwise.fluctuating_speeds.costs import linear_cost
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
-from gangwise.fluctuating_speeds.normalisation import Scale
-from gangwise.fluctuating_speeds.pool import Pool
-from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
+from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import Speeds
 from gangwise.traces.gavel_throughputs import GavelThroughputs, Job
 from gangwise.traces.mini_batch_time import MiniBatchTime
 from gangwise.traces.trace import Tables, Trace
-
-__all__ = [
-    "Measured",
-    "digests_of",
-    "measured",
-    "pooled_instance",
-    "relative_throughput",
-    "scarce",
-    "some_of",
-]
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -68,8 +55,9 @@ def measured(trace: Trace | Tables, where: str) -> Measured | None:
     if not folder.is_dir():
         raise TraceError(
             "recorded iteration times are read from the published files, not from a converted "
-            "trace: give their folder as speeds=PATH, or speeds=drawn", source.path,
-        )  # fmt: skip
+            "trace: give their folder as speeds=PATH, or speeds=drawn",
+            source.path,
+        )
     return MiniBatchTime(folder)
 
 
@@ -119,9 +107,16 @@ def scarce(requests: Floats, fraction: float) -> Floats:
 
 
 def pooled_instance(
-    pool: Pool, requests: Floats, channels: Channels, job_types: tuple[str, ...], speeds: Speeds,
-    mean: float, cost_share: float, workload: Workload, delivery: Delivery | None = None,
-) -> FluctuatingSpeedsInstance:  # fmt: skip
+    pool: Pool,
+    requests: Floats,
+    channels: Channels,
+    job_types: tuple[str, ...],
+    speeds: Speeds,
+    mean: float,
+    cost_share: float,
+    workload: Workload,
+    delivery: Delivery | None = None,
+) -> FluctuatingSpeedsInstance:
     """An instance in which supply costs the same per device.
 
     Parameters

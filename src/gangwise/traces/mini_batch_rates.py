@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gangwise.approximation_jobs.changing_rates import MeasuredRates
+from gangwise.approximation_jobs.rates import MeasuredRates
 from gangwise.core.errors import UnknownName
 from gangwise.traces.mini_batch_time import MiniBatchTime
-
-__all__ = ["mini_batch_rates"]
 
 
 def mini_batch_rates(

@@ -25,8 +25,6 @@ from gangwise.traces.formats import TableFile
 from gangwise.traces.schema import Check, Column, Schema, value
 from gangwise.traces.tables import Table, read_table
 
-__all__ = ["SCHEMA", "TABLE", "VARIATION", "MiniBatchTime", "Worker"]
-
 SCHEMA = Schema(
     "mini-batch-time job",
     (
@@ -40,8 +38,13 @@ SCHEMA = Schema(
         Check("gpu is 0", ("gpu",), lambda: value("gpu") == 0),
     ),
 )
-TABLE = TableFile("mini_batch_times", SCHEMA, usual=r"job_\d+_norm", parts=True,
-                  gives="how fast real workers were")
+TABLE = TableFile(
+    "mini_batch_times",
+    SCHEMA,
+    usual=r"job_\d+_norm",
+    parts=True,
+    gives="how fast real workers were",
+)
 VARIATION = TableFile(
     "mini_batch_variation",
     Schema(
@@ -103,7 +106,8 @@ class MiniBatchTime:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     size = Path(folder, "job_1_norm.csv").write_text(
-    ...         ",worker,gpu,time,batch_time_norm\n0,0,25,1,500\n1,1,25,1,1000\n2,0,25,11,250\n")
+    ...         ",worker,gpu,time,batch_time_norm\n0,0,25,1,500\n1,1,25,1,1000\n2,0,25,11,250\n"
+    ...     )
     ...     trace = MiniBatchTime(folder)
     >>> [(w.name, w.gpus, w.speed.tolist()) for w in trace.workers]
     [('job-1/worker-0', 0.25, [0.5, 1.0]), ('job-1/worker-1', 0.25, [0.25])]
@@ -144,8 +148,10 @@ def _workers(job: str, table: Table) -> list[Worker]:
             row = int(part["row"].to_numpy()[np.flatnonzero(gpus != gpus[0])[0]])
             raise TraceError(
                 f"worker {number} requested {gpus[0]:g} % of a GPU before, and now another share; "
-                "a worker has one request", table.file, row,
-            )  # fmt: skip
+                "a worker has one request",
+                table.file,
+                row,
+            )
         speed = fastest / part["batch_time_norm"].to_numpy()
         workers.append(Worker(job, f"{job}/worker-{number}", float(gpus[0]) / 100.0, speed))
     return workers

@@ -9,8 +9,6 @@ from gangwise.core.errors import TraceError
 from gangwise.traces.formats import Format
 from gangwise.traces.source import Source
 
-__all__ = ["NamedFiles"]
-
 
 class NamedFiles(Source):
     """A source in which the file of a table may be named, and is then read whatever is in it.

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gangwise.core.environment import Scenario
+    from gangwise.core.contracts import Scenario
     from gangwise.traces.trace import Tables, Trace
 
-__all__ = ["FAMILIES", "open_reader", "open_tables", "open_trace", "reader_of", "without_reader"]
 
 FAMILIES: Mapping[str, str] = {
     "gain_overhead": "gangwise.traces.workload:TraceScenario",
@@ -24,9 +23,7 @@ TWIN = "twin:"
 """How the name of a synthetic twin begins, where a path is expected."""
 
 
-def open_trace(
-    path: Path | str, *, trace: str = "", family: str = "", **knobs: Any
-) -> Scenario:
+def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: Any) -> Scenario:
     r"""A scenario from the files of a trace, whose format is recognised.
 
     A reader may say what it builds by a function ``scenario(reader, **settings)`` of its own, in
@@ -213,5 +210,6 @@ def reader_of(path: Path, trace: str = "") -> Any:
     what = "files" if path.is_dir() else "first line"
     raise TraceError(
         f"no known trace format; looked for {', '.join(known) or 'none (none is registered)'}; "
-        f"{what} found: {found}", path,
-    )  # fmt: skip
+        f"{what} found: {found}",
+        path,
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangwise.core.errors import ScenarioError
-from gangwise.scenarios.opm_google import GoogleScenario
+from gangwise.scenarios.opm import GoogleScenario
 from gangwise.traces.jobs_workload import JobsTraceScenario, ReplayedLifetimes
 from gangwise.traces.saved import save_tables
 from gangwise.traces.speeds_workload import SpeedsTraceScenario
@@ -19,9 +19,7 @@ from gangwise.traces.workload import TraceScenario
 if TYPE_CHECKING:
     import polars as pl
 
-    from gangwise.core.environment import Scenario
-
-__all__ = ["Outline", "outline", "write_outline"]
+    from gangwise.core.contracts import Scenario
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,12 @@ class Outline:
     def to_dict(self) -> dict[str, Any]:
         """All but the frames, ready for JSON."""
         return {
-            "scenario": self.scenario, "family": self.family, "numbers": self.numbers,
-            "job_types": self.job_types, "fidelity": self.fidelity,
-        }  # fmt: skip
+            "scenario": self.scenario,
+            "family": self.family,
+            "numbers": self.numbers,
+            "job_types": self.job_types,
+            "fidelity": self.fidelity,
+        }
 
 
 def outline(scenario: Scenario) -> Outline:
@@ -84,19 +85,21 @@ def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Outline:
     names, servers = np.array(demand.names), np.array(base.cluster.servers)
     frames = {
         "job_types": pl.DataFrame(types),
-        "channels": pl.DataFrame({
-            "job_type": names[channels.job_type], "server": servers[channels.server],
-        }),
-        "arrivals": pl.DataFrame({
-            "slot": slot, "job_type": names[job_type], "jobs": demand.counts[slot, job_type],
-        }),
-    }  # fmt: skip
+        "channels": pl.DataFrame(
+            {"job_type": names[channels.job_type], "server": servers[channels.server]}
+        ),
+        "arrivals": pl.DataFrame(
+            {"slot": slot, "job_type": names[job_type], "jobs": demand.counts[slot, job_type]}
+        ),
+    }
     numbers = {
-        "slots": scenario.slots, "servers": len(servers), "job_types": len(types),
+        "slots": scenario.slots,
+        "servers": len(servers),
+        "job_types": len(types),
         "channels": len(channels),
         "arrivals_per_slot": float(sum(row["arrivals_per_slot"] for row in rows)),
         **{f"load_{device}": load for device, load in scenario.fidelity().load.items()},
-    }  # fmt: skip
+    }
     return Outline(
         scenario.name, scenario.family, numbers, types, frames, scenario.fidelity().to_dict()
     )
@@ -109,18 +112,22 @@ def _with_lifetimes(scenario: JobsTraceScenario | GoogleScenario) -> Outline:
     a, d = workload.span
     away = scenario.outages if isinstance(scenario, JobsTraceScenario) else ()
     frames = {
-        "lifetimes": pl.DataFrame({
-            "job": [str(name) for name in workload.names], "arrival": a, "deadline": d,
-        }),
+        "lifetimes": pl.DataFrame(
+            {"job": [str(name) for name in workload.names], "arrival": a, "deadline": d}
+        ),
         "outages": pl.DataFrame(
-            [(o.machine, o.first, o.back) for o in away], orient="row",
+            [(o.machine, o.first, o.back) for o in away],
+            orient="row",
             schema={"machine": pl.Int64, "first": pl.Int64, "back": pl.Int64},
         ),
-    }  # fmt: skip
+    }
     numbers = {
-        "slots": scenario.slots, "slot_s": workload.length / workload.slots,
-        "machines": workload.machines, "outages": len(away), **workload.summary(),
-    }  # fmt: skip
+        "slots": scenario.slots,
+        "slot_s": workload.length / workload.slots,
+        "machines": workload.machines,
+        "outages": len(away),
+        **workload.summary(),
+    }
     return Outline(
         scenario.name, scenario.family, numbers, [], frames, scenario.fidelity().to_dict()
     )

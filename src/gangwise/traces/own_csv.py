@@ -51,9 +51,6 @@ from gangwise.traces.trace import Tables, server_table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["OwnCsv"]
-
-
 
 class OwnCsv:
     r"""Reader of CSV files that a mapping describes.
@@ -78,7 +75,8 @@ class OwnCsv:
     ...     mapping = Path(folder, "mapping.toml")
     ...     size = mapping.write_text(
     ...         'trace = "csv"\n[jobs]\nfile = "jobs.csv"\n[jobs.columns]\n'
-    ...         'name = "id"\ncpu = "cores"\ncreated = "submit"\nduration = "run_s"\n')
+    ...         'name = "id"\ncpu = "cores"\ncreated = "submit"\nduration = "run_s"\n'
+    ...     )
     ...     OwnCsv(mapping).scan().jobs.select("name", "cpu", "created", "deleted").rows()
     [('a', 4.0, 0.0, 60.0)]
     """
@@ -116,9 +114,7 @@ class OwnCsv:
             absent = [d for d in ("cpu", "mem", "gpu") if table and d not in table.columns.given()]
             if absent:
                 notes.append(f"{what} have no {' and no '.join(absent)} in the mapping; it is 0")
-        return Tables(
-            NAME, servers, _job_table(jobs), stages, digests, tuple(notes)
-        )
+        return Tables(NAME, servers, _job_table(jobs), stages, digests, tuple(notes))
 
     def _table(
         self, what: str, spec: JobFile | ServerFile
@@ -135,8 +131,9 @@ class OwnCsv:
                 hint = f"; did you mean {close[0]!r}?" if close else "."
                 raise TraceError(
                     f"{what}.columns.{key} is the column {held.column!r}, which {file.name} does "
-                    f"not have{hint} It has {', '.join(header) or 'no columns'}", self.path,
-                )  # fmt: skip
+                    f"not have{hint} It has {', '.join(header) or 'no columns'}",
+                    self.path,
+                )
         table = read_table(file, _schema(what, spec), strict=self.strict)
         frame = self._valued(table.frame, what, given)
         bad = _rules(what, frame, given)
@@ -163,8 +160,9 @@ class OwnCsv:
                 except pl.exceptions.PolarsError as error:
                     raise TraceError(
                         f"{what}.columns.{key}: {held.time!r} is no way to write a time "
-                        f"({str(error).splitlines()[0]})", self.path,
-                    ) from error  # fmt: skip
+                        f"({str(error).splitlines()[0]})",
+                        self.path,
+                    ) from error
         return frame.select(fields)
 
 
@@ -179,8 +177,10 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
     for key, held in spec.columns.given().items():
         number, name = key in NUMBERS and not held.time, _stored(held)
         if name in columns and columns[name].number != number:
-            raise TraceError(f"{what}.columns.{key}: the column {held.column!r} is text in one "
-                             "place of the mapping and a number in another")  # fmt: skip
+            raise TraceError(
+                f"{what}.columns.{key}: the column {held.column!r} is text in one "
+                "place of the mapping and a number in another"
+            )
         if held.column:
             empty = key in ("models", "model", "started", "status", "user")
             columns[name] = Column(name, number=number, empty=empty, also=(held.column,))
@@ -213,8 +213,9 @@ def _rules(
 
     rules = [
         (f"{key} is not a time as in {held.time!r}", pl.col(key).is_null())
-        for key, held in given.items() if held.time and key != "started"
-    ]  # fmt: skip
+        for key, held in given.items()
+        if held.time and key != "started"
+    ]
     for key in ("deleted", "started"):
         if key in given:
             rules.append((f"{key} is before created", pl.col(key) < pl.col("created")))
@@ -222,8 +223,9 @@ def _rules(
         whole = (pl.col("tasks") >= 1) & (pl.col("tasks") == pl.col("tasks").floor())
         rules.append(("tasks is not a whole number of at least 1", ~whole))
     if what == "servers" and "model" in given and "gpu" in given:
-        rules.append(("gpu is positive and model is empty",
-                      (pl.col("gpu") > 0) & (pl.col("model") == "")))  # fmt: skip
+        rules.append(
+            ("gpu is positive and model is empty", (pl.col("gpu") > 0) & (pl.col("model") == ""))
+        )
     return rules
 
 

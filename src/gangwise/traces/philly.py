@@ -39,7 +39,6 @@ from gangwise.traces.trace import Reader, Tables, server_table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Philly", "is_job_log"]
 
 NAME = "philly"
 
@@ -89,7 +88,8 @@ class Philly(Reader):
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> size = Path(folder.name, "cluster_machine_list").write_text(
-    ...     "machineId, number of GPUs, single GPU mem\nm1,2, 12GB\n")
+    ...     "machineId, number of GPUs, single GPU mem\nm1,2, 12GB\n"
+    ... )
     >>> size = Path(folder.name, "cluster_job_log").write_text('''[{"jobid": "a", "user": "u",
     ...     "status": "Pass", "vc": "v", "submitted_time": "2017-10-07 01:00:00", "attempts": [
     ...     {"start_time": "2017-10-07 01:00:30", "end_time": "2017-10-07 01:02:00",
@@ -198,5 +198,6 @@ def _only(path: Path, fits: Callable[[Path], bool], what: str) -> Path:
     names = ", ".join(file.name for file in all_files(path)[:12]) or "nothing"
     raise TraceError(
         f"no {NAME} {what} here (published as cluster_job_log and cluster_machine_list, in "
-        f"trace-data.tar.gz, which must be unpacked first); found {names}", path,
-    )  # fmt: skip
+        f"trace-data.tar.gz, which must be unpacked first); found {names}",
+        path,
+    )

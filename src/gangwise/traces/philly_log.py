@@ -13,7 +13,6 @@ from gangwise.traces.json_records import Account
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Jobs"]
 
 TIME = "%Y-%m-%d %H:%M:%S"
 STATUSES = ("Pass", "Killed", "Failed")
@@ -84,10 +83,20 @@ class Jobs:
         last = pl.max_horizontal(pl.col(times).max())
         jobs = jobs.with_columns(pl.col("deleted").fill_null(last))
         return jobs.with_columns(pl.col(times) - pl.col("created").min()).select(
-            "row", "name", cpu=pl.lit(0.0), mem=pl.lit(0.0), gpu="gpu", tasks="tasks",
-            models=pl.lit(""), created="created", deleted="deleted", job="name",
-            started="started", status="status", user="user",
-        )  # fmt: skip
+            "row",
+            "name",
+            cpu=pl.lit(0.0),
+            mem=pl.lit(0.0),
+            gpu="gpu",
+            tasks="tasks",
+            models=pl.lit(""),
+            created="created",
+            deleted="deleted",
+            job="name",
+            started="started",
+            status="status",
+            user="user",
+        )
 
 
 class _BadError(Exception):

@@ -16,8 +16,6 @@ from gangwise.traces.mini_batch_time import MiniBatchTime
 from gangwise.traces.settings import Steps
 from gangwise.traces.trace import Tables, Trace
 
-__all__ = ["recorded_demand", "tables_of"]
-
 
 def tables_of(trace: Trace | Tables, recorded: bool) -> Tables:
     """What was read; the servers alone, where the speeds of jobs are recorded and nothing else."""
@@ -65,7 +63,12 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
     capacity, model = tables.servers.select(QUANTITIES).to_numpy(), tables.servers["model"]
     base = of_tables(tables)
     return Demand(
-        tables.servers, grouping, jobs, fits(requests, grouping.models, capacity, model.to_list()),
-        np.zeros((0, L), dtype=np.int64), np.full(L, np.nan), tables.units,
+        tables.servers,
+        grouping,
+        jobs,
+        fits(requests, grouping.models, capacity, model.to_list()),
+        np.zeros((0, L), dtype=np.int64),
+        np.full(L, np.nan),
+        tables.units,
         replace(base, notes=(*dict.fromkeys(base.notes), *notes)),
-    )  # fmt: skip
+    )

@@ -21,7 +21,6 @@ from gangwise.traces.text import split_line
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Layout", "Rows"]
 
 FEW = 1 << 16
 """Bytes of lines that are not halved further."""
@@ -71,30 +70,33 @@ class Rows:
         import polars as pl
 
         whole = [
-            name for name in self._whole
+            name
+            for name in self._whole
             if frame[_integer(name)].null_count() == frame[name].null_count()
-        ]  # fmt: skip
+        ]
         return frame.select(
             "row",
-            *(pl.col(_integer(c.name) if c.name in whole else c.name).alias(c.name)
-              for c in self.columns),
-        )  # fmt: skip
+            *(
+                pl.col(_integer(c.name) if c.name in whole else c.name).alias(c.name)
+                for c in self.columns
+            ),
+        )
 
     def fields(self, text: str) -> list[str] | None:
         """Fields of a line, for a message."""
         return None if self.schema.json else split_line(text, self.schema.separator)
 
-    def _judged(
-        self, data: bytes, rows: int, line: int
-    ) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
+    def _judged(self, data: bytes, rows: int, line: int) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
         """Good rows, and ``row reason`` of the others, of part after part."""
         frame = None if self.schema.json else self._fast(data, rows)
         if frame is None and not self.schema.json and len(data) > FEW:
             middle = data.rfind(b"\n", 0, len(data) // 2) + 1
             if middle:
                 above = data.count(b"\n", 0, middle)
-                return [*self._judged(data[:middle], above, line),
-                        *self._judged(data[middle:], rows - above, line + above)]  # fmt: skip
+                return [
+                    *self._judged(data[:middle], above, line),
+                    *self._judged(data[middle:], rows - above, line + above),
+                ]
         return [self._rules.judge(self._slow(data) if frame is None else frame, line)]
 
     def _fast(self, data: bytes, rows: int) -> pl.DataFrame | None:
@@ -135,17 +137,22 @@ class Rows:
             types[place[column.name]] = pl.Int64 if column.name in whole else pl.Float64
         try:
             frame = pl.read_csv(
-                data, has_header=False, schema=types, quote_char=None,
+                data,
+                has_header=False,
+                schema=types,
+                quote_char=None,
                 separator=self.schema.separator,
-            )  # fmt: skip
+            )
         except pl.exceptions.PolarsError:
             return None
         return frame.select(
-            *(pl.col(place[c.name]).cast(pl.Float64 if c.number else pl.String).alias(c.name)
-              for c in self.columns),
+            *(
+                pl.col(place[c.name]).cast(pl.Float64 if c.number else pl.String).alias(c.name)
+                for c in self.columns
+            ),
             pl.col(str(self.layout.width - 1)).alias(LAST),
             *(pl.col(place[name]).alias(_integer(name)) for name in whole),
-        )  # fmt: skip
+        )
 
     def _slow(self, data: bytes) -> pl.DataFrame:
         """The columns, typed, and ``broken``: why a line cannot be taken apart, else null."""
@@ -155,11 +162,12 @@ class Rows:
         frame = self._of_json(lines) if self.schema.json else self._of_fields(lines)
         numbers = [c for c in self.columns if c.number]
         read = {c.name: pl.col(c.name).cast(pl.Float64, strict=False) for c in numbers}
-        fault = first_reason([
-            (name, (pl.col(name) != "") & number.is_null()) for name, number in read.items()
-        ]).alias("fault")  # fmt: skip
-        whole = [pl.col(name).cast(pl.Int64, strict=False).alias(_integer(name))
-                 for name in self._whole]  # fmt: skip
+        fault = first_reason(
+            [(name, (pl.col(name) != "") & number.is_null()) for name, number in read.items()]
+        ).alias("fault")
+        whole = [
+            pl.col(name).cast(pl.Int64, strict=False).alias(_integer(name)) for name in self._whole
+        ]
         frame = frame.with_columns(fault, *whole).with_columns(read.values())
         return _with_integers(frame, self._whole)
 
@@ -175,24 +183,33 @@ class Rows:
         broken = [
             ("quotes do not match", each.is_null()),
             (NOT_UTF8, each.list.join("").str.contains("\ufffd", literal=True)),
-            ("the line is empty",
-             (each.list.len() == 1) & (each.list.first().str.strip_chars() == "")),
-            ("the number of fields is not that of the columns",
-             each.list.len() != self.layout.width),
-        ]  # fmt: skip
+            (
+                "the line is empty",
+                (each.list.len() == 1) & (each.list.first().str.strip_chars() == ""),
+            ),
+            (
+                "the number of fields is not that of the columns",
+                each.list.len() != self.layout.width,
+            ),
+        ]
         return fields.to_frame().select(
             first_reason(broken).alias("broken"),
-            *(each.list.get(self.layout.at[c.name], null_on_oob=True).str.strip_chars()
-              .alias(c.name) for c in self.columns),
-        )  # fmt: skip
+            *(
+                each.list.get(self.layout.at[c.name], null_on_oob=True)
+                .str.strip_chars()
+                .alias(c.name)
+                for c in self.columns
+            ),
+        )
 
     def _of_json(self, lines: list[str]) -> pl.DataFrame:
         import polars as pl
 
         names = [column.name for column in self.columns]
         found = [texts_of(line, names) for line in lines]
-        texts = pl.DataFrame([t for t, _ in found], schema=dict.fromkeys(names, pl.String),
-                             orient="row")  # fmt: skip
+        texts = pl.DataFrame(
+            [t for t, _ in found], schema=dict.fromkeys(names, pl.String), orient="row"
+        )
         broken = pl.Series("broken", [why for _, why in found], dtype=pl.String)
         return texts.with_columns(pl.all().str.strip_chars()).with_columns(broken)
 

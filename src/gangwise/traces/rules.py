@@ -11,8 +11,6 @@ from gangwise.traces.schema import Check, Column
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Rules"]
-
 
 class Rules:
     """The rules of some columns of a schema, for frames in which a number is Float64.
@@ -61,9 +59,11 @@ class Rules:
             elif c.pattern:
                 fits = value.str.contains(f"^(?:{c.pattern})$")
                 rules.append((f"{c.name} does not look like one", ~fits & ~blank))
-        return rules + _number_rules(self.columns) + [
-            (check.reason, check.broken()) for check in self.checks
-        ]  # fmt: skip
+        return (
+            rules
+            + _number_rules(self.columns)
+            + [(check.reason, check.broken()) for check in self.checks]
+        )
 
     def _sound(self, frame: pl.DataFrame) -> pl.Expr:
         """Whether no row at all breaks a rule, by as few passes as will do."""

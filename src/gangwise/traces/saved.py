@@ -16,7 +16,6 @@ from gangwise.traces.trace import Tables
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["MANIFEST", "fingerprint", "load_tables", "save_tables"]
 
 MANIFEST = "tables.json"
 VERSION = 1
@@ -57,12 +56,16 @@ def save_tables(tables: Tables, folder: Path) -> list[Path]:
         "files": dict(tables.digests),
         "tables": [path.name for path in written],
         "stages": [
-            [stage.name, stage.read, stage.kept,
-             {why: list(lost) for why, lost in stage.dropped.items()}]
+            [
+                stage.name,
+                stage.read,
+                stage.kept,
+                {why: list(lost) for why, lost in stage.dropped.items()},
+            ]
             for stage in tables.stages
         ],
         "notes": list(tables.notes),
-    }  # fmt: skip
+    }
     written.append(folder / MANIFEST)
     written[-1].write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return written
@@ -82,24 +85,31 @@ def load_tables(folder: Path) -> Tables:
         if manifest["version"] != VERSION:
             raise TraceError(
                 f"these tables are of version {manifest['version']}, and {VERSION} is read: write "
-                "them again with gangwise trace workload", path,
-            )  # fmt: skip
+                "them again with gangwise trace workload",
+                path,
+            )
         stages = tuple(
             Stage(name, read, kept, {why: (lost[0], lost[1]) for why, lost in dropped.items()})
             for name, read, kept, dropped in manifest["stages"]
         )
         return Tables(
-            manifest["trace"], _read(folder / "servers.parquet"), _read(folder / "jobs.parquet"),
-            stages, manifest["files"], tuple(manifest["notes"]), manifest["units"],
+            manifest["trace"],
+            _read(folder / "servers.parquet"),
+            _read(folder / "jobs.parquet"),
+            stages,
+            manifest["files"],
+            tuple(manifest["notes"]),
+            manifest["units"],
             _read(folder / "events.parquet") if "events.parquet" in manifest["tables"] else None,
-        )  # fmt: skip
+        )
     except (OSError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, TraceError):
             raise
         raise TraceError(
             f"this manifest of tables cannot be read ({type(error).__name__}: {error}); write them "
-            "again with gangwise trace workload", path,
-        ) from error  # fmt: skip
+            "again with gangwise trace workload",
+            path,
+        ) from error
 
 
 def _read(path: Path) -> pl.DataFrame:

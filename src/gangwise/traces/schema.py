@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Check", "Column", "Schema", "value"]
-
 
 def value(column: str) -> pl.Expr:
     """The value of a column, for the rule of a :class:`Check`."""

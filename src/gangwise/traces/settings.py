@@ -7,8 +7,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
-__all__ = ["Settings", "SpeedsSettings", "Steps", "seconds"]
-
 SIZES = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -36,31 +34,39 @@ class Steps(BaseModel):
         10, description="|L| at most: requests are grouped into so many job types"
     )
     servers: PositiveInt | None = Field(
-        None, description="None: all; otherwise a sample of so many, in which each kind of server "
+        None,
+        description="None: all; otherwise a sample of so many, in which each kind of server "
         "(GPU model and shape) has its share",
-    )  # fmt: skip
+    )
     machines: PositiveInt | None = Field(
-        None, description="so many equal servers of this shape instead of those of the trace; "
+        None,
+        description="so many equal servers of this shape instead of those of the trace; "
         "needed where the files do not say which servers there are",
-    )  # fmt: skip
+    )
     shape: tuple[float, float, float] | None = Field(
         None, description="cpu, mem and gpu of each of the machines, in the units of the trace"
     )
     model: str = Field("", description="GPU model of the machines, where job types ask for one")
     tasks: Literal["one", "each"] = Field(
-        "one", description="a row that asks for several equal tasks is one job, which requests "
+        "one",
+        description="a row that asks for several equal tasks is one job, which requests "
         "what one task does; or each of its tasks is a job",
-    )  # fmt: skip
+    )
     slot: str | float = Field("1h", description="length of a slot: 90s, 15m, 1h, 1d, or seconds")
     skip: float = Field(
-        0.01, ge=0, lt=1, description="the window starts where this share of the jobs has been "
+        0.01,
+        ge=0,
+        lt=1,
+        description="the window starts where this share of the jobs has been "
         "created; traces tend to start with a few jobs that were there before",
-    )  # fmt: skip
-    keep: float = Field(0.7, ge=0, le=1, description="ρ: the probability that an arrival of the "
-                        "trace is kept")  # fmt: skip
+    )
+    keep: float = Field(
+        0.7, ge=0, le=1, description="ρ: the probability that an arrival of the trace is kept"
+    )
     repeat: bool = Field(True, description="begin again after the last slot of the trace")
-    contention: float = Field(1.0, gt=0, description="multiplies every request; channels are by "
-                              "the requests of the trace")  # fmt: skip
+    contention: float = Field(
+        1.0, gt=0, description="multiplies every request; channels are by the requests of the trace"
+    )
 
     @field_validator("slot")
     @classmethod
@@ -82,17 +88,20 @@ class Settings(Steps):
     """Every step from the tables of a trace to a gain-minus-overhead problem and its workload."""
 
     arrivals: Literal["indicator", "multiple"] = Field(
-        "indicator", description="indicator: a job type arrives in a slot or does not, OGASched "
+        "indicator",
+        description="indicator: a job type arrives in a slot or does not, OGASched "
         "(1); multiple: up to most_jobs jobs of it, §3.4",
-    )  # fmt: skip
+    )
     most_jobs: PositiveInt = Field(4, description="J_l for arrivals = multiple")
     units: Literal["share", "raw"] = Field(
-        "share", description="share: cores and memory in shares of the largest server's, GPUs of "
+        "share",
+        description="share: cores and memory in shares of the largest server's, GPUs of "
         "all models in shares of the most GPUs on a server, times scale; raw: as in the trace",
-    )  # fmt: skip
+    )
     scale: float = Field(16.0, gt=0, description="what the largest server has in units = share")
-    alpha: tuple[float, float] = Field((1.0, 1.5), description="α of each server and device type: "
-                                       "uniform")  # fmt: skip
+    alpha: tuple[float, float] = Field(
+        (1.0, 1.5), description="α of each server and device type: uniform"
+    )
     beta: tuple[float, float] = Field((0.3, 0.5), description="β of each device type: uniform")
     utility: Literal["mixed", "linear", "log", "reciprocal", "poly"] = Field(
         "mixed", description="mixed: uniform among the four, per server and device type"
@@ -117,37 +126,48 @@ class SpeedsSettings(Steps):
     """Every step from the tables of a trace to fluctuating speeds."""
 
     servers: PositiveInt | None = Field(
-        40, description="a sample of so many, in which each kind of server (GPU model and shape) "
+        40,
+        description="a sample of so many, in which each kind of server (GPU model and shape) "
         "has its share; all when there are fewer, or None",
-    )  # fmt: skip
+    )
     density: float = Field(
-        0.1, gt=0, le=1, description="probability that a (job type, server) that fits is a "
+        0.1,
+        gt=0,
+        le=1,
+        description="probability that a (job type, server) that fits is a "
         "channel; a job type without any gets one of these servers, uniform",
-    )  # fmt: skip
+    )
     speeds: str = Field(
-        "", description="where measured speeds are: a file of throughputs or a folder of recorded "
+        "",
+        description="where measured speeds are: a file of throughputs or a folder of recorded "
         "iteration times; empty: those that the trace holds, if any; drawn: none",
-    )  # fmt: skip
+    )
     unmeasured: Literal["draw", "drop"] = Field(
-        "draw", description="what becomes of GPU models without a measured throughput: speeds "
+        "draw",
+        description="what becomes of GPU models without a measured throughput: speeds "
         "there are drawn, or job types that request GPUs have no channel there",
-    )  # fmt: skip
+    )
     mean: tuple[float, float] = Field(
         (0.1, 1.0), description="μ of a channel whose speed is drawn: uniform"
     )
     spread: float = Field(0.5, ge=0, description="σ / μ: normal, unless recorded")
     blocks: PositiveInt = Field(
-        1, description="recorded times: 1 draws from the whole record of a worker; with more, the "
+        1,
+        description="recorded times: 1 draws from the whole record of a worker; with more, the "
         "slots walk through so many blocks of it, which keeps its drift",
-    )  # fmt: skip
+    )
     fraction: float | None = Field(
-        0.5, gt=0, description="c_k = fraction · Σ_e a_k, at least the largest request; None: what "
+        0.5,
+        gt=0,
+        description="c_k = fraction · Σ_e a_k, at least the largest request; None: what "
         "the servers have",
-    )  # fmt: skip
+    )
     cost_share: float = Field(
-        0.3, ge=0, description="supply costs the same per device, in shares of the largest "
+        0.3,
+        ge=0,
+        description="supply costs the same per device, in shares of the largest "
         "server's; the mean cost of a channel is this share of the mean utility",
-    )  # fmt: skip
+    )
     delay: float = Field(0.0, ge=0, description="slots until feedback comes")
     delay_kind: Literal["constant", "geometric"] = Field("constant")
     loss: float = Field(0.0, ge=0, le=1, description="probability that feedback never comes")

@@ -36,9 +36,6 @@ from gangwise.traces.trace import Reader, Tables, server_table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["SlurmSacct"]
-
-
 
 class SlurmSacct(Reader):
     r"""Reader of ``sacct`` output, with the nodes of ``scontrol show node`` where they are given.
@@ -70,7 +67,8 @@ class SlurmSacct(Reader):
     ...         "JobID|Submit|Start|End|State|ReqTRES\n"
     ...         "7|2024-01-01T00:00:00|2024-01-01T00:00:30|2024-01-01T00:02:00|COMPLETED|"
     ...         "cpu=8,gres/gpu=2,mem=16G,node=2\n"
-    ...         "7.batch|2024-01-01T00:00:30|2024-01-01T00:00:30|2024-01-01T00:02:00|COMPLETED|\n")
+    ...         "7.batch|2024-01-01T00:00:30|2024-01-01T00:00:30|2024-01-01T00:02:00|COMPLETED|\n"
+    ...     )
     ...     jobs = SlurmSacct(file).scan().jobs
     >>> jobs.select("name", "cpu", "mem", "gpu", "tasks", "started", "deleted").rows()
     [('7', 4.0, 8.0, 1.0, 2, 30.0, 120.0)]
@@ -103,27 +101,33 @@ class SlurmSacct(Reader):
         if self.source.converted is not None:
             [file] = self.source.files("jobs")
         else:
-            file = self._only([f for f in _files(self.source.path)
-                               if is_sacct_json(f) or is_listing(f)], "sacct output")  # fmt: skip
+            file = self._only(
+                [f for f in _files(self.source.path) if is_sacct_json(f) or is_listing(f)],
+                "sacct output",
+            )
         strict = self.source.strict
         if is_sacct_json(file):
             raw, stages, digests, notes = read_sacct_json(file, strict)
         else:
             raw, stages, digests = read_listing(file, strict)
-            notes = ["times are local times of the cluster; some that are compared across a change "
-                     "of the clocks are an hour off (SLURM_TIME_FORMAT=%s avoids it)"]  # fmt: skip
+            notes = [
+                "times are local times of the cluster; some that are compared across a change "
+                "of the clocks are an hour off (SLURM_TIME_FORMAT=%s avoids it)"
+            ]
         raw, stage = _usable(raw, file, strict)
         jobs, asked, more = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)
         jobs, timing = _relative(jobs)
         return Tables(
-            NAME, servers, jobs, (*node_stages, *stages, stage, asked),
-            {**node_digests, **digests}, (*notes, *timing, *more, *about),
-        )  # fmt: skip
+            NAME,
+            servers,
+            jobs,
+            (*node_stages, *stages, stage, asked),
+            {**node_digests, **digests},
+            (*notes, *timing, *more, *about),
+        )
 
-    def _requests(
-        self, raw: pl.DataFrame, file: Path
-    ) -> tuple[pl.DataFrame, Stage, list[str]]:
+    def _requests(self, raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, Stage, list[str]]:
         """What each job asks for, each way of asking looked at once."""
         import polars as pl
 
@@ -132,8 +136,7 @@ class SlurmSacct(Reader):
             asked=pl.when(pl.col(first) != "").then(first).otherwise(second),
             other=(pl.col(first) == "") & (pl.col(second) != ""),
             nodes=pl.coalesce(
-                "nodes",
-                pl.col("hosts").map_elements(_count_nodes, return_dtype=pl.Int64),
+                "nodes", pl.col("hosts").map_elements(_count_nodes, return_dtype=pl.Int64)
             ),
         )
         key = ["asked", "nodes", "memory"]
@@ -149,15 +152,19 @@ class SlurmSacct(Reader):
             refuse(file, jobs, rules)
         jobs, stage = leave_out("requests", jobs, rules)
         if jobs.is_empty():
-            raise TraceError(f"no job says what it asks for: {reasons(stage.dropped)}; "
-                             f"run {COMMAND}", file)  # fmt: skip
+            raise TraceError(
+                f"no job says what it asks for: {reasons(stage.dropped)}; run {COMMAND}", file
+            )
         notes = []
         if jobs["other"].sum():
-            notes.append(f"{jobs['other'].sum()} jobs have an empty {NAMES[first]}; what they ask "
-                         f"for is their {NAMES[second]}")  # fmt: skip
+            notes.append(
+                f"{jobs['other'].sum()} jobs have an empty {NAMES[first]}; what they ask "
+                f"for is their {NAMES[second]}"
+            )
         if (jobs["mem"] == 0).sum():
-            notes.append(f"{(jobs['mem'] == 0).sum()} jobs do not say how much memory they ask "
-                         "for; it is 0")  # fmt: skip
+            notes.append(
+                f"{(jobs['mem'] == 0).sum()} jobs do not say how much memory they ask for; it is 0"
+            )
         return jobs, stage, notes
 
     def _nodes(
@@ -170,8 +177,10 @@ class SlurmSacct(Reader):
             found = [f for f in _files(folder) if is_node_list(f)]
             file = self._only(found, "node list", "nodes=") if found else None
         if file is None:
-            note = ("no servers: sacct does not list nodes; give the output of scontrol show node "
-                    "-o as nodes=PATH")  # fmt: skip
+            note = (
+                "no servers: sacct does not list nodes; give the output of scontrol show node "
+                "-o as nodes=PATH"
+            )
             return server_table(), (), {}, [note]
         servers, stage, digest = read_nodes(file, self.source.strict)
         named = {name for text in jobs["hosts"].unique() for name in _nodes_of(text)}
@@ -185,12 +194,14 @@ class SlurmSacct(Reader):
         if found:
             names = ", ".join(f.name for f in found)
             hint = f"choose one with {argument}" if argument else "keep one, or name the file"
-            raise TraceError(f"{len(found)} files could be the {what}: {names}; {hint}",
-                             self.source.path)  # fmt: skip
+            raise TraceError(
+                f"{len(found)} files could be the {what}: {names}; {hint}", self.source.path
+            )
         here = _files(self.source.path)
         names = ", ".join(f.name for f in here[:12]) or "nothing"
-        raise TraceError(f"no {what} here; make it with {COMMAND} > jobs.txt; found {names}",
-                         self.source.path)  # fmt: skip
+        raise TraceError(
+            f"no {what} here; make it with {COMMAND} > jobs.txt; found {names}", self.source.path
+        )
 
 
 NAMES = {"req": "ReqTRES", "alloc": "AllocTRES", "hosts": "NodeList"}
@@ -215,8 +226,10 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
     ]
     if strict:
         refuse(file, raw, bad)
-    array = ("a part of an array that has not started: one record of several jobs",
-             pl.col("name").str.contains("[", literal=True))  # fmt: skip
+    array = (
+        "a part of an array that has not started: one record of several jobs",
+        pl.col("name").str.contains("[", literal=True),
+    )
     kept, stage = leave_out("jobs", raw, [array, *bad])
     if kept.is_empty():
         said = reasons(stage.dropped) or "there are steps only"
@@ -239,9 +252,19 @@ def _relative(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     jobs = jobs.with_columns(pl.col("end").fill_null(last))
     jobs = jobs.with_columns(pl.col(times) - pl.col("submit").min())
     return jobs.select(
-        "row", "name", "cpu", "mem", "gpu", "tasks", "models", created="submit", deleted="end",
-        started="start", status="status", user="user",
-    ), notes  # fmt: skip
+        "row",
+        "name",
+        "cpu",
+        "mem",
+        "gpu",
+        "tasks",
+        "models",
+        created="submit",
+        deleted="end",
+        started="start",
+        status="status",
+        user="user",
+    ), notes
 
 
 def _request(text: str, nodes: int | None, memory: str) -> tuple[object, ...]:

@@ -16,8 +16,6 @@ from gangwise.traces.json_records import Account, beginning, read_records
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["is_sacct_json", "read_sacct_json"]
-
 
 def is_sacct_json(file: Path) -> bool:
     """Whether a file begins as the JSON of sacct does; that of squeue has no submission."""
@@ -49,9 +47,11 @@ def read_sacct_json(
     account.require(len(rows), "job")
     texts = ["name", "user", "status", "req", "alloc", "memory", "hosts"]
     schema = {
-        "row": pl.Int64, "nodes": pl.Int64, **dict.fromkeys(["submit", "start", "end"], pl.Float64),
+        "row": pl.Int64,
+        "nodes": pl.Int64,
+        **dict.fromkeys(["submit", "start", "end"], pl.Float64),
         **dict.fromkeys(texts, pl.String),
-    }  # fmt: skip
+    }
     notes = [f"{steps} steps are inside their jobs, and not read"] if steps else []
     stage = account.stage(file.name, len(found.records))
     return pl.DataFrame(rows, schema=schema), (stage,), {file.name: found.digest}, notes

@@ -17,7 +17,6 @@ from gangwise.traces.text import split_line
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["COMMAND", "FORMAT", "NAME", "SACCT", "is_listing", "read_listing"]
 
 NAME = "slurm-sacct"
 COMMAND = (
@@ -35,8 +34,12 @@ def _text(name: str, pattern: str = "", *also: str, needed: bool = False) -> Col
 SACCT = Schema(
     "sacct listing",
     (
-        Column("JobID", number=False, pattern=r"\d+(?:_(?:\d+|\[.*\]?))?(?:\+\d+)?(?:\..+)?",
-               also=("JobIDRaw",)),
+        Column(
+            "JobID",
+            number=False,
+            pattern=r"\d+(?:_(?:\d+|\[.*\]?))?(?:\+\d+)?(?:\..+)?",
+            also=("JobIDRaw",),
+        ),
         Column("Submit", number=False, pattern=TIME),
         _text("Start", f"{TIME}|{NEVER}", needed=True),
         _text("End", f"{TIME}|{NEVER}"),
@@ -51,11 +54,14 @@ SACCT = Schema(
     ),
     separator="|",
     unique="JobID",
-)  # fmt: skip
+)
 FORMAT = Format(
-    NAME, "Slurm accounting", "https://slurm.schedmd.com/sacct.html", "your own",
+    NAME,
+    "Slurm accounting",
+    "https://slurm.schedmd.com/sacct.html",
+    "your own",
     (TableFile("jobs", SACCT, needed=True, gives="jobs, as a listing or as JSON"),),
-)  # fmt: skip
+)
 
 
 def is_listing(file: Path) -> bool:
@@ -76,26 +82,46 @@ def read_listing(
     if source.converted is None:
         _check(file)
     read = source.read("jobs")
-    blank = [pl.lit("").alias(c.name) for c in SACCT.columns
-             if not c.number and c.name not in read.frame.columns]  # fmt: skip
+    blank = [
+        pl.lit("").alias(c.name)
+        for c in SACCT.columns
+        if not c.number and c.name not in read.frame.columns
+    ]
     frame = read.frame.with_columns(blank)
     if "NNodes" not in frame.columns:
         frame = frame.with_columns(NNodes=pl.lit(None, pl.Float64))
-    frame, steps = leave_out("allocations", frame, [
-        ("a step, whose job has a row of its own", pl.col("JobID").str.contains(".", literal=True)),
-    ])  # fmt: skip
+    frame, steps = leave_out(
+        "allocations",
+        frame,
+        [
+            (
+                "a step, whose job has a row of its own",
+                pl.col("JobID").str.contains(".", literal=True),
+            )
+        ],
+    )
     end = pl.coalesce(
         _seconds("End"),
-        _seconds("Start") + pl.when(pl.col("End") == "").then(
-            pl.col("Elapsed").map_elements(_elapsed, return_dtype=pl.Float64)),
-    )  # fmt: skip
+        _seconds("Start")
+        + pl.when(pl.col("End") == "").then(
+            pl.col("Elapsed").map_elements(_elapsed, return_dtype=pl.Float64)
+        ),
+    )
     nodes = pl.col("NNodes").cast(pl.Int64)
     frame = frame.select(
-        "row", name="JobID", user="User", status=pl.col("State").str.split(" ").list.first(),
-        submit=_seconds("Submit"), start=_seconds("Start"), end=end,
-        req="ReqTRES", alloc="AllocTRES", memory="ReqMem",
-        nodes=pl.when(nodes > 0).then(nodes), hosts="NodeList",
-    )  # fmt: skip
+        "row",
+        name="JobID",
+        user="User",
+        status=pl.col("State").str.split(" ").list.first(),
+        submit=_seconds("Submit"),
+        start=_seconds("Start"),
+        end=end,
+        req="ReqTRES",
+        alloc="AllocTRES",
+        memory="ReqMem",
+        nodes=pl.when(nodes > 0).then(nodes),
+        hosts="NodeList",
+    )
     return frame, (*read.stages, steps), read.digests
 
 
@@ -108,8 +134,9 @@ def _check(file: Path) -> None:
     if not {"ReqTRES", "AllocTRES"} & set(header):
         missing.append("ReqTRES")
     if missing:
-        raise TraceError(f"the sacct listing has no {' and no '.join(missing)}; run {COMMAND}",
-                         file, 1)  # fmt: skip
+        raise TraceError(
+            f"the sacct listing has no {' and no '.join(missing)}; run {COMMAND}", file, 1
+        )
 
 
 def _seconds(column: str) -> pl.Expr:

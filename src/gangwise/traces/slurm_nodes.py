@@ -20,8 +20,6 @@ from gangwise.traces.trace import server_table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["gpus", "is_node_list", "read_nodes"]
-
 
 def is_node_list(file: Path) -> bool:
     """Whether a file begins with a node."""
@@ -39,8 +37,10 @@ def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
             nodes[-1] = (nodes[-1][0], f"{nodes[-1][1]} {line}")
     account, names, rows = Account(file, strict), set(), []
     for row, node in nodes:
-        held = {key: re.search(rf"(?:^|\s){key}=(\S+)", node)
-                for key in ("NodeName", "CPUTot", "RealMemory", "Gres")}  # fmt: skip
+        held = {
+            key: re.search(rf"(?:^|\s){key}=(\S+)", node)
+            for key in ("NodeName", "CPUTot", "RealMemory", "Gres")
+        }
         name, cores, memory = (held[key] for key in ("NodeName", "CPUTot", "RealMemory"))
         if name is None or cores is None or memory is None:
             account.refuse(row, "NodeName, CPUTot or RealMemory is missing", node)
@@ -60,8 +60,9 @@ def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
                 continue
             model, count = next(iter(kinds.items()), ("", 0))
             model = model or "gpu" * bool(count)
-            rows.append((row, name[1], model, float(cores[1]), float(memory[1]) / 1024,
-                         float(count)))  # fmt: skip
+            rows.append(
+                (row, name[1], model, float(cores[1]), float(memory[1]) / 1024, float(count))
+            )
     account.require(len(rows), "node")
     return server_table(rows), account.stage(file.name, len(nodes)), digest
 

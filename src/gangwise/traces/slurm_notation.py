@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["Request", "expand_nodes", "gib", "request", "seconds_of", "tres"]
-
 MOST_NODES = 1 << 16
 GIB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2}
 """GiB in a unit; without one, memory is in MiB."""

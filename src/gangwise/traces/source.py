@@ -23,7 +23,6 @@ from gangwise.traces.text import first_lines
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Batches", "Read", "Source"]
 
 PART = re.compile(r"part-(\d+)-of-(\d+)\.")
 
@@ -183,12 +182,14 @@ class Source:
         files = self.files(table)
         if not files:
             here = ", ".join(f.name for f in files_of(self.path)[:12]) or "nothing that can be read"
-            raise TraceError(f"no file of the table {table} of {self.form.name} here; found {here}",
-                             self.path)  # fmt: skip
+            raise TraceError(
+                f"no file of the table {table} of {self.form.name} here; found {here}", self.path
+            )
         wanted = None if columns is None else ["row", *columns, "part"]
         if self.converted is not None:
-            return Batches(self.converted.batches(table, wanted),
-                           *self.converted.account(table, self.strict))  # fmt: skip
+            return Batches(
+                self.converted.batches(table, wanted), *self.converted.account(table, self.strict)
+            )
         account = Batches(iter(()), [], {})
         account.frames = self._published(table, files, account)
         if wanted is not None:
@@ -217,8 +218,9 @@ class Source:
     def _too_large(self, than: str) -> NoReturn:
         raise TraceError(
             f"the table is larger than {than}; convert the trace first, which takes little memory, "
-            f"and read the result: gangwise trace convert {self.path} FOLDER", self.path,
-        )  # fmt: skip
+            f"and read the result: gangwise trace convert {self.path} FOLDER",
+            self.path,
+        )
 
     def _is(self, file: Path, table: TableFile) -> bool:
         lines = first_lines(file)
@@ -239,14 +241,16 @@ def _in_parts(files: list[Path]) -> list[Path]:
         if number in numbered:
             raise TraceError(
                 f"part {number:05d} is here twice, as {numbered[number].name} and {file.name}; "
-                "keep one", file.parent,
-            )  # fmt: skip
+                "keep one",
+                file.parent,
+            )
         numbered[number] = file
     order = sorted(numbered)
     for before, after in pairwise(order):
         if after != before + 1:
             raise TraceError(
                 f"part {before + 1:05d} is missing, before {numbered[after].name}; download it, "
-                "or keep only the parts before it", numbered[after].parent,
-            )  # fmt: skip
+                "or keep only the parts before it",
+                numbered[after].parent,
+            )
     return [numbered[n] for n in order]

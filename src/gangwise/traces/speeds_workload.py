@@ -26,15 +26,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.cluster import Channels
-from gangwise.core.delivery import Delivery
 from gangwise.core.errors import ScenarioError
-from gangwise.core.streams import Streams
+from gangwise.core.feedback import Delivery
+from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
-from gangwise.fluctuating_speeds.pool import Pool
-from gangwise.fluctuating_speeds.replayed import ReplayedSpeeds
-from gangwise.fluctuating_speeds.speeds import NormalSpeeds, Speeds
-from gangwise.scenarios.drawn import checked
+from gangwise.fluctuating_speeds.problem import Pool
+from gangwise.fluctuating_speeds.speeds import NormalSpeeds, ReplayedSpeeds, Speeds
+from gangwise.scenarios.drawing import checked
 from gangwise.traces.devices import in_units
 from gangwise.traces.fidelity import Fidelity
 from gangwise.traces.gavel_throughputs import GavelThroughputs
@@ -52,8 +51,6 @@ from gangwise.traces.saved import fingerprint
 from gangwise.traces.settings import SpeedsSettings
 from gangwise.traces.steps import demand_of
 from gangwise.traces.trace import Tables, Trace, name_of
-
-__all__ = ["SpeedsTraceScenario"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -111,9 +108,10 @@ class SpeedsTraceScenario:
         self._models = [m.lower() for m in self.demand.servers["model"].to_list()]
         fidelity = self.demand.fidelity
         self._fidelity = replace(
-            fidelity, notes=(*fidelity.notes, *self._tell()),
+            fidelity,
+            notes=(*fidelity.notes, *self._tell()),
             digests={**fidelity.digests, **digests_of(self.measured)},
-        )  # fmt: skip
+        )
 
     @property
     def measured_at(self) -> Path | None:
@@ -168,10 +166,16 @@ class SpeedsTraceScenario:
         capacity = total if s.fraction is None else scarce(requests, s.fraction)
         devices = tuple(name for name, use in zip(self._cluster.devices, used) if use)
         return pooled_instance(
-            Pool(capacity, devices, self._cluster.servers), requests, channels, demand.names,
-            speeds, _mean(speeds), s.cost_share, self._workload(),
+            Pool(capacity, devices, self._cluster.servers),
+            requests,
+            channels,
+            demand.names,
+            speeds,
+            _mean(speeds),
+            s.cost_share,
+            self._workload(),
             Delivery(s.delay, s.delay_kind, s.loss),
-        )  # fmt: skip
+        )
 
     @property
     def _with_gpus(self) -> Mask:
@@ -185,10 +189,12 @@ class SpeedsTraceScenario:
 
     def _columns(self, table: GavelThroughputs) -> Ints:
         """Column of the table for each server, -1 where its model was not measured."""
-        return np.array([
-            next((k for k, model in enumerate(table.models) if own.startswith(model)), -1)
-            for own in self._models
-        ])  # fmt: skip
+        return np.array(
+            [
+                next((k for k, model in enumerate(table.models) if own.startswith(model)), -1)
+                for own in self._models
+            ]
+        )
 
     def _throughputs(self, rng: np.random.Generator) -> Floats:
         """Measured mean speeds, shape [L, R]; nan where there are none."""
@@ -231,12 +237,14 @@ class SpeedsTraceScenario:
         notes = [
             f"{fit} (job type, server) fit; each is a channel with probability {s.density:g}, by "
             "the seed (density)",
-            "capacities are those of the servers together" if s.fraction is None else
-            f"capacities are {s.fraction:g} of what all channels request together (fraction), not "
+            "capacities are those of the servers together"
+            if s.fraction is None
+            else f"capacities are {s.fraction:g} of what all channels request together "
+            f"(fraction), not "
             "what the servers have",
             f"supply cost is {s.cost_share:g} of the mean utility in the mean, by the device "
             "(cost_share); the trace has no cost",
-        ]  # fmt: skip
+        ]
         law = f"drawn: mean uniform in {s.mean}, normal with σ = {s.spread:g} of it"
         gpus = self._with_gpus
         if isinstance(self.measured, MiniBatchTime):
@@ -251,8 +259,9 @@ class SpeedsTraceScenario:
                 notes.append(f"speeds of {int((~gpus).sum())} job types without GPUs are {law}")
         elif isinstance(self.measured, GavelThroughputs):
             here = demand.fits & (self._columns(self.measured) >= 0) & gpus[:, None]
-            named = sorted({m for m, k in zip(self._models, self._columns(self.measured))
-                            if m and k < 0})  # fmt: skip
+            named = sorted(
+                {m for m, k in zip(self._models, self._columns(self.measured)) if m and k < 0}
+            )
             left = "left out" if s.unmeasured == "drop" else law
             notes += [
                 f"mean speeds of {int(here.sum())} of the {fit} are measured throughputs, relative "

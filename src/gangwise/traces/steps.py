@@ -35,8 +35,6 @@ from gangwise.traces.settings import Steps, seconds
 from gangwise.traces.trace import Tables
 from gangwise.traces.usable_jobs import jobs_per_row, known_jobs
 
-__all__ = ["demand_of"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -88,22 +86,33 @@ class _Steps:
             "window", created >= start, f"created before the window, {start:.0f} s", rows, weight
         )
         chosen &= self._leave_out(
-            "fit", fits_somewhere(requests, models, capacity, model), "fits on no server", rows,
-            weight, chosen,
-        )  # fmt: skip
+            "fit",
+            fits_somewhere(requests, models, capacity, model),
+            "fits on no server",
+            rows,
+            weight,
+            chosen,
+        )
         if not chosen.any():
             self._refuse(requests, capacity)
         index = np.flatnonzero(chosen)
         grouping = group_jobs(
-            requests[index], [models[i] for i in index], capacity.max(axis=0),
-            self.settings.job_types, weight[index],
-        )  # fmt: skip
+            requests[index],
+            [models[i] for i in index],
+            capacity.max(axis=0),
+            self.settings.job_types,
+            weight[index],
+        )
         typed = np.zeros_like(chosen)
         typed[index] = grouping.job_type >= 0
         chosen &= self._leave_out(
-            "job types", typed, "no job type for its choice of GPU models; raise job_types", rows,
-            weight, chosen,
-        )  # fmt: skip
+            "job types",
+            typed,
+            "no job type for its choice of GPU models; raise job_types",
+            rows,
+            weight,
+            chosen,
+        )
         grouping = grouping.of_typed()
         self._tell_grouping(requests[chosen], grouping, weight[chosen])
         counts = self._arrivals(
@@ -112,16 +121,27 @@ class _Steps:
         end = start + len(counts) * seconds(self.settings.slot)
         load = implied_load(replace(everything, servers=tables.servers), start, end)
         fidelity = replace(
-            base, stages=(*base.stages, *self.stages), first=start, last=end,
-            servers=len(capacity), jobs=int(counts.sum()), capacity=device_totals(tables),
-            load=load, notes=(*base.notes, *self.notes),
-        )  # fmt: skip
+            base,
+            stages=(*base.stages, *self.stages),
+            first=start,
+            last=end,
+            servers=len(capacity),
+            jobs=int(counts.sum()),
+            capacity=device_totals(tables),
+            load=load,
+            notes=(*base.notes, *self.notes),
+        )
         lasted = (jobs["deleted"] - jobs["created"]).fill_null(np.nan).to_numpy()[chosen]
         return Demand(
-            tables.servers, grouping, grouping.names,
-            fits(grouping.requests, grouping.models, capacity, model), counts,
-            _medians(lasted, grouping), tables.units, fidelity,
-        )  # fmt: skip
+            tables.servers,
+            grouping,
+            grouping.names,
+            fits(grouping.requests, grouping.models, capacity, model),
+            counts,
+            _medians(lasted, grouping),
+            tables.units,
+            fidelity,
+        )
 
     def _servers(self, tables: Tables) -> Tables:
         s, number = self.settings, len(tables.servers)
@@ -163,8 +183,11 @@ class _Steps:
 
     def _refuse(self, requests: Floats, capacity: Floats) -> None:
         why = [reasons(stage.dropped) for stage in self.stages if stage.dropped]
-        none = [name for k, name in enumerate(QUANTITIES)
-                if not capacity[:, k].any() and requests[:, k].any()]  # fmt: skip
+        none = [
+            name
+            for k, name in enumerate(QUANTITIES)
+            if not capacity[:, k].any() and requests[:, k].any()
+        ]
         if none:
             why.append(f"the servers have no {' and no '.join(none)}, which jobs request")
         raise TraceError(f"no job of the trace can be played: {'; '.join(why)}")

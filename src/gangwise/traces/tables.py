@@ -24,8 +24,6 @@ from gangwise.traces.text import complain, split_line
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Dropped", "Reading", "Table", "read_table"]
-
 
 class Dropped(NamedTuple):
     """Rows left out for one reason: how many, and the first of them."""
@@ -134,8 +132,9 @@ class Reading:
                 yield self._batch(rows)
         damage = self.blocks.damage
         if self._rows is None:
-            raise TraceError(f"{damage}; download it again" if damage else "the file is empty",
-                             self.path)  # fmt: skip
+            raise TraceError(
+                f"{damage}; download it again" if damage else "the file is empty", self.path
+            )
         if damage:
             self._cut_short(damage)
         elif self.read == 0:
@@ -162,8 +161,10 @@ class Reading:
         elif layout != self._rows.layout:
             raise TraceError(
                 "the members of this archive have different columns; unpack it and keep the files "
-                "of one table", self.path, line,
-            )  # fmt: skip
+                "of one table",
+                self.path,
+                line,
+            )
         if schema.json or not (schema.header or schema.matches(first)):
             return block
         return Block(data[end:], block.rows - 1, line + 1, False)
@@ -210,13 +211,17 @@ class Reading:
         if self.strict:
             raise TraceError(
                 f"{damage}, after row {self.line}; what follows is missing: download it again, "
-                "or read without strict to use the rows before", self.path, self.line + 1,
-            )  # fmt: skip
+                "or read without strict to use the rows before",
+                self.path,
+                self.line + 1,
+            )
         self.read += bool(torn)
         self._drop(
             f"CUT SHORT after row {self.line}: {damage}; all later rows are missing, download "
-            "it again", int(bool(torn)), self.line + 1,
-        )  # fmt: skip
+            "it again",
+            int(bool(torn)),
+            self.line + 1,
+        )
 
     def _refuse(self, row: int, reason: str, fields: list[str] | None) -> NoReturn:
         """Raise for one bad row, showing what it holds."""
@@ -230,8 +235,9 @@ class Reading:
             held = f"{len(fields)} fields: {fields!r:.80}" if fields is not None else "see the line"
         raise TraceError(
             f"{reason} ({held}); correct the row, or read without strict to leave such rows out",
-            self.path, row,
-        )  # fmt: skip
+            self.path,
+            row,
+        )
 
 
 def read_table(
@@ -290,9 +296,7 @@ def read_table(
     return Table(reading.path, reading.blocks.digest(), frame, reading.read, reading.dropped)
 
 
-def _columns(
-    path: Path, schema: Schema, first: list[str], others: Sequence[Schema]
-) -> Layout:
+def _columns(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> Layout:
     """Where the columns are, and how many fields a row has."""
     if schema.json:
         return Layout({column.name: i for i, column in enumerate(schema.columns)}, 0)

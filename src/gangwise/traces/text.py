@@ -15,16 +15,6 @@ from gangwise.traces.blocks import Blocks
 if TYPE_CHECKING:
     from gangwise.traces.schema import Schema
 
-__all__ = [
-    "ENOUGH_FOR_A_HEADER",
-    "complain",
-    "first_lines",
-    "header_of",
-    "named",
-    "read_text",
-    "split_line",
-    "split_lines",
-]
 
 ENOUGH_FOR_A_HEADER = 1 << 16
 
@@ -107,19 +97,23 @@ def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Sche
     if not schema.header:
         raise TraceError(
             f"this is not the {schema.name}, whose rows have {len(schema.columns)} fields and no "
-            f"header: {listing}", path, 1,
-        )  # fmt: skip
+            f"header: {listing}",
+            path,
+            1,
+        )
     for other in others:
         if other.matches(first):
-            raise TraceError(f"this looks like the {other.name}, not the {schema.name}: {listing}",
-                             path, 1)  # fmt: skip
+            raise TraceError(
+                f"this looks like the {other.name}, not the {schema.name}: {listing}", path, 1
+            )
     if len(first) == 1:
         for character, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
             if character in first[0]:
                 raise TraceError(f"the columns are separated by {name}; commas are read", path, 1)
     if any(_number(field) for field in first):
-        raise TraceError(f"the first line holds data where column names should be: {listing}",
-                         path, 1)  # fmt: skip
+        raise TraceError(
+            f"the first line holds data where column names should be: {listing}", path, 1
+        )
     missing = [name for name in wanted if name not in schema.place(first)]
     spare = [name for name in first if name not in wanted]
     hints = []

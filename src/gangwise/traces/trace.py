@@ -17,8 +17,6 @@ from gangwise.traces.source import Source
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Reader", "Tables", "Trace", "name_of", "server_table"]
-
 
 @dataclass(frozen=True)
 class Tables:
@@ -72,8 +70,14 @@ def server_table(rows: Iterable[tuple[Any, ...]] = ()) -> pl.DataFrame:
     import polars as pl
 
     text, number = pl.String, pl.Float64
-    columns = {"row": pl.Int64, "name": text, "model": text, "cpu": number, "mem": number,
-               "gpu": number}  # fmt: skip
+    columns = {
+        "row": pl.Int64,
+        "name": text,
+        "model": text,
+        "cpu": number,
+        "mem": number,
+        "gpu": number,
+    }
     return pl.DataFrame(list(rows), schema=columns, orient="row")
 
 

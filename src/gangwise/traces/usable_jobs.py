@@ -15,7 +15,6 @@ from gangwise.traces.trace import Tables
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["jobs_per_row", "known_jobs"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -39,12 +38,18 @@ def known_jobs(tables: Tables) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """
     import polars as pl
 
-    unknown = [(f"its request of {name} is not known", pl.col(name).is_null())
-               for name in QUANTITIES]  # fmt: skip
-    kept, stage = leave_out("requests", tables.jobs, [
-        ("it is not known when it was created", pl.col("created").is_null()), *unknown,
-        ("it requests nothing", pl.sum_horizontal(QUANTITIES) == 0),
-    ])  # fmt: skip
+    unknown = [
+        (f"its request of {name} is not known", pl.col(name).is_null()) for name in QUANTITIES
+    ]
+    kept, stage = leave_out(
+        "requests",
+        tables.jobs,
+        [
+            ("it is not known when it was created", pl.col("created").is_null()),
+            *unknown,
+            ("it requests nothing", pl.sum_horizontal(QUANTITIES) == 0),
+        ],
+    )
     if kept.is_empty():
         why = reasons(stage.dropped) or "there are none"
         raise TraceError(f"no job of the trace can be played: {why}")

@@ -13,20 +13,17 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.cluster import Channels
-from gangwise.core.streams import Streams
+from gangwise.core.simulation import Streams
 from gangwise.core.workload import ReplayedArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
-from gangwise.gain_overhead.problem import GainOverheadProblem
-from gangwise.gain_overhead.utilities import Utilities
-from gangwise.scenarios.drawn import checked
+from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
+from gangwise.scenarios.drawing import checked
 from gangwise.traces.devices import in_units, rivalry
 from gangwise.traces.fidelity import Fidelity
 from gangwise.traces.saved import fingerprint
 from gangwise.traces.settings import Settings
 from gangwise.traces.steps import demand_of
 from gangwise.traces.trace import Tables, Trace
-
-__all__ = ["TraceScenario"]
 
 KINDS = ("linear", "log", "reciprocal", "poly")
 
@@ -93,9 +90,7 @@ class TraceScenario:
         return {
             "trace": self._fidelity.trace,
             "files": dict(self._fidelity.digests),
-            "workload": fingerprint(
-                self._cluster.capacity, self._requests, self.mask, self.counts
-            ),
+            "workload": fingerprint(self._cluster.capacity, self._requests, self.mask, self.counts),
             **self.settings.model_dump(mode="json"),
         }
 

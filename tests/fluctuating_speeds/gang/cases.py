@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gangwise import Channels, Cluster
-from gangwise.fluctuating_speeds.gang import GangSpeedsFamily, GangSpeedsProblem
+from gangwise.gangs import GangSpeedsFamily, GangSpeedsProblem
 
 
 def problem(

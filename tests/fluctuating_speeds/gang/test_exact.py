@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, create_scenario
-from gangwise.fluctuating_speeds.gang import ExactGangs, FastGangs, GangSolver
-from gangwise.gain_overhead.gang.placement import Placement
-from gangwise.kernels.gang_prices import answer
+from gangwise.gangs import ExactGangs, FastGangs, GangSolver
+from gangwise.gangs.placement import Placement
+from gangwise.gangs.search import answer
 from tests.fluctuating_speeds.gang.cases import fuzzed, problem
 from tests.reference.gang import feasible
 from tests.reference.gang_speeds import brute_force, priced, worth

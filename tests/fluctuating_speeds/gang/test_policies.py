@@ -13,7 +13,7 @@ from gangwise import (
 )
 from gangwise.core.registry import entries
 from gangwise.fluctuating_speeds.environment import Feedback, Observation
-from gangwise.fluctuating_speeds.gang import GangSpeedsFamily, pseudo_regret
+from gangwise.gangs import GangSpeedsFamily, pseudo_regret
 from tests.fluctuating_speeds.gang.cases import fuzzed, problem
 from tests.reference.gang import feasible
 from tests.reference.gang_speeds import Plain, brute_force
@@ -21,9 +21,12 @@ from tests.reference.gang_speeds import Plain, brute_force
 FAMILY = "fluctuating_speeds_gang"
 POLICIES = sorted(n for n, e in entries("policy").items() if e.family == FAMILY)
 VARIANTS = [
-    "gang-esdp:solver=fast", "gang-esdp:solver=exact,kappa=1", "gang-esdp:memory=discounted",
-    "gang-cucb:solver=fast", "gang-volcano:score=least-requested",
-]  # fmt: skip
+    "gang-esdp:solver=fast",
+    "gang-esdp:solver=exact,kappa=1",
+    "gang-esdp:memory=discounted",
+    "gang-cucb:solver=fast",
+    "gang-volcano:score=least-requested",
+]
 
 
 def decide(policy, p, arrivals) -> np.ndarray:
@@ -34,8 +37,13 @@ def decide(policy, p, arrivals) -> np.ndarray:
 
 def test_all_policies_are_registered():
     assert POLICIES == [
-        "gang-best-fit", "gang-cucb", "gang-esdp", "gang-first-fit", "gang-means", "gang-volcano",
-    ]  # fmt: skip
+        "gang-best-fit",
+        "gang-cucb",
+        "gang-esdp",
+        "gang-first-fit",
+        "gang-means",
+        "gang-volcano",
+    ]
 
 
 @pytest.mark.parametrize("name", POLICIES + VARIANTS)
@@ -194,15 +202,21 @@ def test_volcano_shares_by_drf_and_goes_by_priority_first():
 
 
 def test_wrong_settings_are_refused():
-    for name in ("gang-esdp:kappa=-1", "gang-esdp:solver=quick", "gang-means:passes=-1",
-                 "gang-cucb:coefficient=-2", "gang-volcano:score=best"):  # fmt: skip
+    for name in (
+        "gang-esdp:kappa=-1",
+        "gang-esdp:solver=quick",
+        "gang-means:passes=-1",
+        "gang-cucb:coefficient=-2",
+        "gang-volcano:score=best",
+    ):
         with pytest.raises(ScenarioError):
             create_policy(name)
     with pytest.raises(ScenarioError, match="priority of job type 'job A' is 'high'"):
         create_policy("gang-volcano", priority={"job A": "high"})
     with pytest.raises(UnknownName, match="did you mean job A"):
-        decide(create_policy("gang-volcano", priority={"jobA": 1}), problem([[1.0]], [[[1]]], [1]),
-               [1])  # fmt: skip
+        decide(
+            create_policy("gang-volcano", priority={"jobA": 1}), problem([[1.0]], [[[1]]], [1]), [1]
+        )
 
 
 @pytest.mark.parametrize("name", ["esdp-gang-v1", "esdp-gang-small-v1"])

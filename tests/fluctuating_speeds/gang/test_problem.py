@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangwise import InfeasibleDecision, ScenarioError
-from gangwise.core.delivery import Delivery
+from gangwise.core.feedback import Delivery
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
-from gangwise.fluctuating_speeds.gang import GangSpeedsFamily, GangSpeedsInstance
-from gangwise.fluctuating_speeds.gang.problem import server_order
-from gangwise.fluctuating_speeds.normalisation import Scale
+from gangwise.fluctuating_speeds.problem import Scale
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds
+from gangwise.gangs import GangSpeedsFamily, GangSpeedsInstance
+from gangwise.gangs.problem import server_order
 from tests.fluctuating_speeds.gang.cases import fuzzed, problem
 from tests.reference.gang import feasible
 
@@ -39,11 +39,14 @@ def test_feasible_is_what_the_rules_say(seed, data):
     [
         ([0, -1, -1], "slot 3: job type 'job A' has 1 of its tasks placed and needs at least 2"),
         ([0, 0, -1], "slot 3: server 'server 0' has 4 of device type 'a', and 6 were handed out"),
-        ([-1, -1, 0], "slot 3: task 0 of job type 'job B' is placed on server 'server 0', to "
-                      "which its job type has no channel"),
+        (
+            [-1, -1, 0],
+            "slot 3: task 0 of job type 'job B' is placed on server 'server 0', to "
+            "which its job type has no channel",
+        ),
         ([0, 7, -1], "task 1 of job type 'job A' is placed on server number 7"),
     ],
-)  # fmt: skip
+)
 def test_infeasible_decisions_are_named(where, message):
     p = problem([[4.0], [4.0]], [[[3], [3]], [[1]]], [2, 1], mask=[[1, 1], [0, 1]])
     with pytest.raises(InfeasibleDecision, match=message):
@@ -63,11 +66,13 @@ def test_a_job_that_did_not_come_cannot_run():
         (([[4.0]], [[[1]]], [2]), "job type 'job A' needs at least 2 of its 1 tasks"),
         (([[-4.0]], [[[1]]], [1]), "server 'server 0': capacity of device type 'a' is -4"),
         (([[4.0, 1.0]], [[[1, -1]]], [1]), "'job A': request of device type 'b' is -1"),
-        (([[4.0], [4.0]], [[[1]]], [1], None, [0.1, np.inf]),
-         "channel \\('job A' on 'server 1'\\): supply cost is inf"),
+        (
+            ([[4.0], [4.0]], [[[1]]], [1], None, [0.1, np.inf]),
+            "channel \\('job A' on 'server 1'\\): supply cost is inf",
+        ),
         (([[4.0], [4.0]], [[[1]]], [1], None, [0.1]), "one number for each of 2 channels"),
     ],
-)  # fmt: skip
+)
 def test_bad_problems_are_named(arguments, message):
     with pytest.raises(ScenarioError, match=message):
         problem(*arguments)
@@ -97,21 +102,31 @@ def test_a_slot_by_hand():
     assert (told.slot, told.channels.tolist()) == (0, [0, 1])  # once, with two tasks on channel 0
     assert told.utilities == pytest.approx([1.0, 0.6])
     metrics = dict(zip(environment.metrics, outcome.metrics))
-    assert metrics == pytest.approx({
-        "mean_utility": 2.6, "gain": 2.0, "cost": 0.7, "jobs": 1, "launched": 1, "tasks": 3,
-        "utilisation": 0.75,
-    })  # fmt: skip
+    assert metrics == pytest.approx(
+        {
+            "mean_utility": 2.6,
+            "gain": 2.0,
+            "cost": 0.7,
+            "jobs": 1,
+            "launched": 1,
+            "tasks": 3,
+            "utilisation": 0.75,
+        }
+    )
 
 
 def test_arrivals_and_noise_do_not_depend_on_decisions_and_feedback_is_tagged():
     p = problem([[2.0], [2.0]], [[[1]], [[1]]], [1, 1])
     instance = GangSpeedsInstance(
-        p, BernoulliArrivals(np.full(2, 0.5)), NormalSpeeds(np.full(4, 0.5)), Scale(-1.0, 2.0),
+        p,
+        BernoulliArrivals(np.full(2, 0.5)),
+        NormalSpeeds(np.full(4, 0.5)),
+        Scale(-1.0, 2.0),
         Delivery(2),
-    )  # fmt: skip
+    )
     arrivals, utilities = instance.history(300, 9)
     for server in (0, 1):
-        from gangwise.core.streams import Streams
+        from gangwise.core.simulation import Streams
 
         streams, environment, told = Streams.of(9), instance.environment(), []
         environment.start(streams.workload, streams.noise)

@@ -8,11 +8,15 @@ import numpy as np
 
 from gangwise import Channels, Cluster
 from gangwise.gain_overhead import Utilities
-from gangwise.gain_overhead.gang import GangFamily, GangProblem
+from gangwise.gangs import GangFamily, GangProblem
 
 
 def problem(
-    capacity: Any, jobs: list[Any], minimum: list[int], mask: Any = None, beta: Any = 0.0,
+    capacity: Any,
+    jobs: list[Any],
+    minimum: list[int],
+    mask: Any = None,
+    beta: Any = 0.0,
     utilities: Utilities | None = None,
 ) -> GangProblem:
     """``jobs`` holds the task requests of each job type."""

@@ -3,7 +3,8 @@ import pytest
 
 from gangwise import ScenarioError, create_scenario
 from gangwise.gain_overhead import Utilities, Utility
-from gangwise.gain_overhead.gang import best_fixed, per_slot_optimum, programme, solve
+from gangwise.gangs import best_fixed, per_slot_optimum, solve
+from gangwise.gangs import milp as programme
 from tests.gain_overhead.gang.cases import fuzzed, problem
 from tests.reference.gang import brute_force, feasible
 
@@ -50,8 +51,13 @@ def test_tangents_are_added_until_the_gain_is_true(monkeypatch):
     for seed in range(12):
         rng = np.random.default_rng(seed)
         requests = rng.uniform(0.2, 1.0, (4, 1))
-        p = problem([[2.0], [1.5]], [requests[:2], requests[2:]], [1, 2], beta=0.2,
-                    utilities=Utilities.of(own, np.ones((2, 1))))  # fmt: skip
+        p = problem(
+            [[2.0], [1.5]],
+            [requests[:2], requests[2:]],
+            [1, 2],
+            beta=0.2,
+            utilities=Utilities.of(own, np.ones((2, 1))),
+        )
         solution = solve(p, [1, 1])
         rounds.append(solution.rounds)
         worth = [

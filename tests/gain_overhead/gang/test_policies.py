@@ -8,7 +8,7 @@ from gangwise.core.registry import entries
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
 from gangwise.gain_overhead import Utilities
 from gangwise.gain_overhead.environment import Observation
-from gangwise.gain_overhead.gang import GangFamily, GangInstance, solve
+from gangwise.gangs import GangFamily, GangInstance, solve
 from tests.gain_overhead.gang.cases import fuzzed, problem
 from tests.reference.gang import feasible
 
@@ -29,9 +29,14 @@ def decide(name: str, p, arrivals) -> np.ndarray:
 
 def test_all_gang_policies_are_registered():
     assert POLICIES == [
-        "gang-binpacking", "gang-drf", "gang-fairness", "gang-greedy", "gang-ogasched",
-        "gang-random", "gang-spreading",
-    ]  # fmt: skip
+        "gang-binpacking",
+        "gang-drf",
+        "gang-fairness",
+        "gang-greedy",
+        "gang-ogasched",
+        "gang-random",
+        "gang-spreading",
+    ]
 
 
 @pytest.mark.parametrize("name", POLICIES + VARIANTS)
@@ -79,8 +84,13 @@ def test_weighing_gains_leaves_out_what_loses_and_baselines_do_not():
 def test_rebuilding_a_pair_lets_one_job_have_the_servers_of_another():
     # A gains 6 on server 0 and 4 on server 1; B gains 4.5 and may use server 0 only. Greedy gives
     # server 0 to A and leaves B out; 4 + 4.5 is better, and no job alone can change it.
-    p = problem([[2.0], [2.0]], [[[2]], [[1.5]]], [1, 1], mask=[[1, 1], [1, 0]],
-                utilities=Utilities.of("linear", [[3.0], [2.0]]))  # fmt: skip
+    p = problem(
+        [[2.0], [2.0]],
+        [[[2]], [[1.5]]],
+        [1, 1],
+        mask=[[1, 1], [1, 0]],
+        utilities=Utilities.of("linear", [[3.0], [2.0]]),
+    )
     assert decide("gang-greedy", p, [1, 1]).tolist() == [0, -1]
     assert decide("gang-greedy:passes=1", p, [1, 1]).tolist() == [1, 0]
     assert decide("gang-ogasched:passes=1", p, [1, 1]).tolist() == [1, 0]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gangwise import InfeasibleDecision, ScenarioError
 from gangwise.gain_overhead import Utilities, Utility
-from gangwise.gain_overhead.gang.gains import gain_table
+from gangwise.gangs.problem import gain_table
 from tests.gain_overhead.gang.cases import fuzzed, problem
 from tests.reference import gang as reference
 
@@ -14,9 +14,12 @@ def test_reward_by_hand():
     # Two servers with devices a and b. Job A holds (1, 2) on server 0 and (3, 1) on server 1;
     # job B holds (2, 0) on server 0. Linear with alpha 2 on server 0, log with alpha 1 on server 1.
     p = problem(
-        [[4, 4], [4, 4]], [[[1, 2], [3, 1]], [[2, 0]]], [2, 1], beta=[0.5, 1.0],
+        [[4, 4], [4, 4]],
+        [[[1, 2], [3, 1]], [[2, 0]]],
+        [2, 1],
+        beta=[0.5, 1.0],
         utilities=Utilities.of([["linear"] * 2, ["log"] * 2], [[2.0, 2.0], [1.0, 1.0]]),
-    )  # fmt: skip
+    )
     result = p.reward([1, 1], np.array([0, 1, 0]))
     gain = 2 * 1 + 2 * 2 + np.log(4) + np.log(2) + 2 * 2
     overhead = max(0.5 * 4, 1.0 * 3) + max(0.5 * 2, 0)
@@ -73,7 +76,7 @@ def test_feasible_is_what_the_rules_say(seed, data):
         ([0, 0], [1, 1], ["slot 7", "shape (2,)"]),
         ([0.0, 0.0, -1.0], [1, 1], ["slot 7", "float64"]),
     ],
-)  # fmt: skip
+)
 def test_infeasible_decisions_are_named(where, arrived, words):
     p = problem([[4], [4]], [[[1], [2]], [[2]]], [2, 1], mask=[[1, 0], [1, 1]])
     with pytest.raises(InfeasibleDecision) as error:

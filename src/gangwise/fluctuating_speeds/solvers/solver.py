@@ -1,4 +1,4 @@
-r"""P3, the problem of a slot: maximise v·x + √(s·x) subject to A x ≤ c, x binary.
+"""P3, the problem of a slot: maximise v·x + √(s·x) subject to A x ≤ c, x binary.
 
 ``v`` are the estimated worths of the channels, ``s`` their variances, each row of ``A`` the devices
 that a channel takes, ``c`` the cluster-wide capacity. Methods:
@@ -17,29 +17,157 @@ An unplayed channel has s = +inf, and one such channel outweighs everything else
 as fit are taken first (of several ways one that takes few devices), then P3 is solved for the
 played ones on the capacity that is left. Whether more unplayed ones would fit is searched for
 in the nodes of ``auto``, 20,000 at most; should that not settle it, the solution is not ``proved``.
+
+What a solver of P3 answers, and what it hands on to the next slot.
+
+Requests, capacities, statistics and masks are looked at before anything is solved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.arrays import Bools, Floats
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.fluctuating_speeds.solvers.branch_and_bound import BranchAndBound
-from gangwise.fluctuating_speeds.solvers.checks import (
-    checked_statistics,
-    mask_of,
-    requests_and_capacity,
-)
-from gangwise.fluctuating_speeds.solvers.solution import Solution, Warm
+from gangwise.fluctuating_speeds.solvers.exact import BranchAndBound
 
-__all__ = ["Method", "P3Solver", "solve"]
 
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+@dataclass(frozen=True, eq=False, slots=True)
+class Warm:
+    """Where the next slot's search starts. It changes how long a solve takes and which of several
+    equally good choices is found, never what is feasible or proved. It saves little: a root takes
+    some dozens of evaluations from anywhere.
+
+    Attributes
+    ----------
+    point : ndarray of shape [K + 1]
+        Prices u of the device types, then ln q.
+    x : ndarray of bool, shape [E]
+        A choice; what is feasible of it is tried.
+    """
+
+    point: Floats
+    x: Bools
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Solution:
+    """An answer to P3: max v·x + √(s·x), A x ≤ c, x binary.
+
+    Attributes
+    ----------
+    x : ndarray of bool, shape [E]
+        The chosen channels; they fit.
+    value : float
+        v·x + √(s·x), with the sum under the root over channels with finite s.
+    bound : float
+        No x has a larger value; with unplayed channels (s = +inf), no x that contains the unplayed
+        channels of this one.
+    proved : bool
+        The gap asked for was reached and, with unplayed channels, no x contains more of them.
+    nodes : int
+        How many nodes were searched, the root not counted.
+    warm : Warm or None
+        For the next slot.
+    unplayed : int
+        How many channels with s = +inf are in x.
+    """
+
+    x: Bools
+    value: float
+    bound: float
+    proved: bool
+    nodes: int
+    warm: Warm | None = None
+    unplayed: int = 0
+
+    @property
+    def gap(self) -> float:
+        """What the choice may fall short of the optimum, at most."""
+        return max(self.bound - self.value, 0.0)
+
+
+def requests_and_capacity(
+    A: npt.ArrayLike,
+    c: npt.ArrayLike,
+    channels: Sequence[str] | None,
+    devices: Sequence[str] | None,
+) -> tuple[Floats, Floats]:
+    """Copies of requests [E, K] and capacities [K].
+
+    Raises
+    ------
+    ScenarioError
+        When they do not fit together, or for a number that is negative or not finite.
+    """
+    requests = np.array(A, dtype=np.float64, order="C")
+    capacity = np.array(c, dtype=np.float64)
+    if requests.ndim != 2 or capacity.shape != requests.shape[1:] or not capacity.size:
+        raise ScenarioError(
+            f"requests must be an array [channels, device types] and capacities one number for "
+            f"each device type; got shapes {requests.shape} and {capacity.shape}"
+        )
+
+    def name(kind: str, names: Sequence[str] | None, i: int) -> str:
+        return f"{kind} {i}" if names is None else f"{kind} {names[i]!r}"
+
+    for e, k in np.argwhere(~(np.isfinite(requests) & (requests >= 0)))[:1].tolist():
+        raise ScenarioError(
+            f"{name('channel', channels, e)}: the request of {name('device type', devices, k)} is "
+            f"{requests[e, k]}; it must be a finite number, zero or larger"
+        )
+    for (k,) in np.argwhere(~(np.isfinite(capacity) & (capacity >= 0)))[:1].tolist():
+        raise ScenarioError(
+            f"{name('device type', devices, k)}: the capacity is {capacity[k]}; it must be a "
+            f"finite number, zero or larger"
+        )
+    return requests, capacity
+
+
+def mask_of(available: npt.ArrayLike, everyone: Bools) -> Bools:
+    """A mask [E] from a mask or from channel numbers.
+
+    Raises
+    ------
+    ScenarioError
+        For a mask of wrong length, or a channel that there is not.
+    """
+    given = np.asarray(available)
+    if given.dtype == np.bool_:
+        if given.shape != everyone.shape:
+            raise ScenarioError(
+                f"available has shape {given.shape}; there are {everyone.size} channels"
+            )
+        return given
+    mask = np.zeros_like(everyone)
+    if given.size:
+        if given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= mask.size:
+            raise ScenarioError(
+                f"available must be a mask, or numbers of channels from 0 to {mask.size - 1}"
+            )
+        mask[given] = True
+    return mask
+
+
+def checked_statistics(v: Floats, s: Floats, mask: Bools) -> None:
+    """Look at v and s of the channels in ``mask``.
+
+    Raises
+    ------
+    ScenarioError
+        When a v is not finite, or an s negative or NaN; names the channel.
+    """
+    for e in np.flatnonzero(mask & ~(np.isfinite(v) & (s >= 0)))[:1]:
+        raise ScenarioError(
+            f"channel {e}: v must be finite and s zero or larger; got v = {v[e]}, s = {s[e]}"
+        )
+
+
 Method = Literal["auto", "dp", "exact", "lagrangian", "milp"]
 _Part = tuple[float, float, bool, int, Floats | None]
 
@@ -84,9 +212,12 @@ class P3Solver:
     """
 
     def __init__(
-        self, A: npt.ArrayLike, c: npt.ArrayLike,
-        channels: Sequence[str] | None = None, devices: Sequence[str] | None = None,
-    ):  # fmt: skip
+        self,
+        A: npt.ArrayLike,
+        c: npt.ArrayLike,
+        channels: Sequence[str] | None = None,
+        devices: Sequence[str] | None = None,
+    ):
         self.requests, self.capacity = requests_and_capacity(A, c, channels, devices)
         # Sums of requests such as 0.1 + 0.2 may be a rounding error above the capacity.
         self._room = self.capacity * (1 + 1e-12)
@@ -97,10 +228,18 @@ class P3Solver:
         return P3Solver, (self.requests, self.capacity)
 
     def solve(
-        self, v: npt.ArrayLike, s: npt.ArrayLike, available: npt.ArrayLike | None = None, *,
-        method: Method = "auto", gap: float = 1e-9, nodes: int | None = None,
-        time_limit: float | None = None, warm: Warm | None = None, delta: float | None = None,
-    ) -> Solution:  # fmt: skip
+        self,
+        v: npt.ArrayLike,
+        s: npt.ArrayLike,
+        available: npt.ArrayLike | None = None,
+        *,
+        method: Method = "auto",
+        gap: float = 1e-9,
+        nodes: int | None = None,
+        time_limit: float | None = None,
+        warm: Warm | None = None,
+        delta: float | None = None,
+    ) -> Solution:
         """Solve P3 for the available channels.
 
         Parameters
@@ -169,9 +308,14 @@ class P3Solver:
         )
         x |= part
         return Solution(
-            x, first + value, first + bound, certain and proved, looked + more,
-            None if point is None else Warm(point, x), unplayed,
-        )  # fmt: skip
+            x,
+            first + value,
+            first + bound,
+            certain and proved,
+            looked + more,
+            None if point is None else Warm(point, x),
+            unplayed,
+        )
 
     def most_channels(self, available: npt.ArrayLike | None = None) -> int:
         """The largest number of channels that fit at once: m of (11), (18), (19).
@@ -189,7 +333,7 @@ class P3Solver:
         tree.go_on(0.0, WHOLE, min(COUNT_NODES, self._limit(None)))
         return int((tree.value if tree.finished else tree.bound) + 0.25 + 1e-9)
 
-    def _equal(self, mask: Flags) -> Floats:
+    def _equal(self, mask: Bools) -> Floats:
         """A worth of 1 for each channel, less a little for the devices it takes, shape [E].
 
         All in all at most 1/4 less, so that the largest worth has the largest number of channels.
@@ -198,7 +342,7 @@ class P3Solver:
         share = np.where(mask, (self.requests / scale).sum(axis=1), 0.0)
         return np.asarray(1.0 - 0.25 * share / max(float(share.sum()), 1e-300))
 
-    def _gap(self, method: str, gap: float, mask: Flags) -> float:
+    def _gap(self, method: str, gap: float, mask: Bools) -> float:
         """The relative gap to search for."""
         many = method == "auto" and mask.size > EXACT_UP_TO and int(mask.sum()) > EXACT_UP_TO
         return max(gap, AUTO_GAP if many else LEAST_GAP)
@@ -211,8 +355,8 @@ class P3Solver:
         return 200_000 if n <= EXACT_UP_TO else max(2_000, 10_000_000 // n)
 
     def _search(
-        self, x: Flags, method: str, gap: float, nodes: int | None, time_limit: float | None
-    ) -> _Part:  # fmt: skip
+        self, x: Bools, method: str, gap: float, nodes: int | None, time_limit: float | None
+    ) -> _Part:
         """Finish what was started."""
         tree = self._tree
         if not tree.finished and method != "lagrangian":
@@ -225,9 +369,15 @@ class P3Solver:
         return value, bound, proved, tree.nodes, point if point[-1] == point[-1] else None
 
     def _unplayed(
-        self, v: Floats, s: Floats, mask: Flags, x: Flags, method: str, nodes: int | None,
+        self,
+        v: Floats,
+        s: Floats,
+        mask: Bools,
+        x: Bools,
+        method: str,
+        nodes: int | None,
         time_limit: float | None,
-    ) -> tuple[int, bool, int]:  # fmt: skip
+    ) -> tuple[int, bool, int]:
         """Take as many unplayed channels as fit; how many, whether no more fit, and nodes."""
         new = mask & (s == np.inf)
         checked_statistics(v, s, new)
@@ -248,9 +398,19 @@ class P3Solver:
         return int(x.sum()), self._tree.finished, self._tree.nodes
 
     def _played(
-        self, v: Floats, s: Floats, mask: Flags, room: Floats, x: Flags, method: str, gap: float,
-        nodes: int | None, time_limit: float | None, warm: Warm | None, delta: float | None,
-    ) -> _Part:  # fmt: skip
+        self,
+        v: Floats,
+        s: Floats,
+        mask: Bools,
+        room: Floats,
+        x: Bools,
+        method: str,
+        gap: float,
+        nodes: int | None,
+        time_limit: float | None,
+        warm: Warm | None,
+        delta: float | None,
+    ) -> _Part:
         """P3 for channels with finite s."""
         x[:] = False
         if method in ("dp", "milp"):
@@ -258,12 +418,12 @@ class P3Solver:
             some = np.flatnonzero(mask & (self.requests <= room).all(axis=1))
             part = v[some], s[some], self.requests[some], room
             if method == "milp":
-                from gangwise.fluctuating_speeds.solvers.milp import solve_milp
+                from gangwise.fluctuating_speeds.solvers.exact import solve_milp
 
                 taken, value, bound, looked = solve_milp(*part, gap, time_limit)
                 slack = 1e-8 * abs(value) + 1e-9  # HiGHS has tolerances of its own
             else:
-                from gangwise.fluctuating_speeds.solvers.dynamic_programme import solve_rounded
+                from gangwise.fluctuating_speeds.solvers.programme import solve_rounded
 
                 most = 0 if delta is None else self.most_channels(some)
                 taken, value, bound = solve_rounded(*part, most, delta)
@@ -277,10 +437,18 @@ class P3Solver:
 
 
 def solve(
-    v: npt.ArrayLike, s: npt.ArrayLike, A: npt.ArrayLike, c: npt.ArrayLike, *,
-    method: Method = "auto", gap: float = 1e-9, nodes: int | None = None,
-    time_limit: float | None = None, warm: Warm | None = None, delta: float | None = None,
-) -> Solution:  # fmt: skip
+    v: npt.ArrayLike,
+    s: npt.ArrayLike,
+    A: npt.ArrayLike,
+    c: npt.ArrayLike,
+    *,
+    method: Method = "auto",
+    gap: float = 1e-9,
+    nodes: int | None = None,
+    time_limit: float | None = None,
+    warm: Warm | None = None,
+    delta: float | None = None,
+) -> Solution:
     """Solve P3 once; see :class:`P3Solver`, which to keep for many slots.
 
     Examples

@@ -14,6 +14,7 @@ __all__ = ["ARTEFACTS"]
 _FIGURES = (*VERIFICATION, FIGURE_5, *SENSITIVITY, *SEQUENCES, *SCALES, FIGURE_13)
 
 ARTEFACTS = (
-    *sorted(_FIGURES, key=lambda figure: int(figure.name.removeprefix("figure-"))), *THEOREMS,
-)  # fmt: skip
+    *sorted(_FIGURES, key=lambda figure: int(figure.name.removeprefix("figure-"))),
+    *THEOREMS,
+)
 """In the paper's order."""

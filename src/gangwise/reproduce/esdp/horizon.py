@@ -29,7 +29,6 @@ from gangwise.reproduce.measures import from_optimum, lead, least, recorded, so_
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FIGURE_13"]
 
 CASES: Mapping[str, Mapping[str, Any]] = {
     "c = 1/4": {"fraction": 0.25},
@@ -45,12 +44,16 @@ PARTS = (16, 8, 4, 2, 1)
 def _experiments(scale: Scale) -> Sequence[Experiment]:
     return [
         Experiment(
-            name=f"esdp-horizon-{i}", scenario="esdp-default-v1", settings=dict(settings),
-            policies=list(POLICIES), slots=scale.pick(1000, 8000),
-            seeds=scale.first_seeds(3, 10), comparators=[OPTIMUM],
+            name=f"esdp-horizon-{i}",
+            scenario="esdp-default-v1",
+            settings=dict(settings),
+            policies=list(POLICIES),
+            slots=scale.pick(1000, 8000),
+            seeds=scale.first_seeds(3, 10),
+            comparators=[OPTIMUM],
         )
         for i, settings in enumerate(CASES.values())
-    ]  # fmt: skip
+    ]
 
 
 def _cases(found: Found) -> dict[str, Results]:
@@ -62,12 +65,14 @@ def _horizons(results: Results) -> list[float]:
 
 
 def _numbers(found: Found) -> pl.DataFrame:
-    return table([
-        (case, who, at, from_optimum(*(so_far(results, each, at) for each in (who, OPTIMUM))))
-        for case, results in _cases(found).items()
-        for who in PLAYED
-        for at in _horizons(results)
-    ])  # fmt: skip
+    return table(
+        [
+            (case, who, at, from_optimum(*(so_far(results, each, at) for each in (who, OPTIMUM))))
+            for case, results in _cases(found).items()
+            for who in PLAYED
+            for at in _horizons(results)
+        ]
+    )
 
 
 def _smallest_leads(over: Sequence[str], found: Found) -> dict[str, Estimate]:
@@ -91,17 +96,33 @@ def _better_with_time(found: Found) -> dict[str, Estimate]:
 
 
 FIGURE_13 = Artefact(
-    "esdp", "figure-13", f"AOU against the horizon T {DISTANCE}", _experiments, _numbers,
-    [Panel(case, "T", AOU, "points", log_x=True, log_y=True)
-     for case in CASES],
+    "esdp",
+    "figure-13",
+    f"AOU against the horizon T {DISTANCE}",
+    _experiments,
+    _numbers,
+    [Panel(case, "T", AOU, "points", log_x=True, log_y=True) for case in CASES],
     [
-        Claim("smallest lead of ESDP over a baseline at any T from T/16 on, %",
-              "always performs the best",
-              lambda found: _smallest_leads(list(BASELINES.values()), found), above(0), CAPACITY),
-        Claim("smallest lead of ESDP over HAUF that ranks channels, at any T from T/16 on, %",
-              NOT_COMPARED, lambda found: _smallest_leads([CHANNEL], found), above(0),
-              "the same greedy over channels instead of job types"),
-        Claim("AOU per slot with T over that with T/16, %", "positive correlation with T",
-              _better_with_time, above(0), CAPACITY),
+        Claim(
+            "smallest lead of ESDP over a baseline at any T from T/16 on, %",
+            "always performs the best",
+            lambda found: _smallest_leads(list(BASELINES.values()), found),
+            above(0),
+            CAPACITY,
+        ),
+        Claim(
+            "smallest lead of ESDP over HAUF that ranks channels, at any T from T/16 on, %",
+            NOT_COMPARED,
+            lambda found: _smallest_leads([CHANNEL], found),
+            above(0),
+            "the same greedy over channels instead of job types",
+        ),
+        Claim(
+            "AOU per slot with T over that with T/16, %",
+            "positive correlation with T",
+            _better_with_time,
+            above(0),
+            CAPACITY,
+        ),
     ],
-)  # fmt: skip
+)

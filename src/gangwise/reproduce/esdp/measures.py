@@ -20,7 +20,6 @@ from gangwise.reproduce.measures import curve, from_optimum, so_far, table, valu
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AOU", "DISTANCE", "curves", "points", "regret", "share", "smallest_lead"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,15 +62,18 @@ def curves(
     return table(rows)
 
 
-def points(
-    panels: Mapping[str, Results], key: str, lines: Sequence[str] = PLAYED
-) -> pl.DataFrame:
+def points(panels: Mapping[str, Results], key: str, lines: Sequence[str] = PLAYED) -> pl.DataFrame:
     """What was earned in all, against a setting."""
-    return table([
-        (panel, who, float(x), from_optimum(*(
-            so_far(results, each, **{key: x}) for each in (who, OPTIMUM)
-        )))
-        for panel, results in panels.items()
-        for who in lines
-        for x in values(results, key)
-    ])  # fmt: skip
+    return table(
+        [
+            (
+                panel,
+                who,
+                float(x),
+                from_optimum(*(so_far(results, each, **{key: x}) for each in (who, OPTIMUM))),
+            )
+            for panel, results in panels.items()
+            for who in lines
+            for x in values(results, key)
+        ]
+    )

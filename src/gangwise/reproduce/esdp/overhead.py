@@ -24,13 +24,15 @@ from gangwise.reproduce.measures import table, values
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FIGURE_5", "ESDPByProgramme", "microseconds"]
 
 Floats = npt.NDArray[np.float64]
 
 PROGRAMME = "esdp-by-programme"
-NAMES = {OURS: "esdp", PRINTED: "as printed, branch and bound",
-         PROGRAMME: "as printed, dynamic programme"}  # fmt: skip
+NAMES = {
+    OURS: "esdp",
+    PRINTED: "as printed, branch and bound",
+    PROGRAMME: "as printed, dynamic programme",
+}
 
 
 @dataclass
@@ -48,9 +50,13 @@ def _experiments(scale: Scale) -> Sequence[Experiment]:
     name = "esdp-overhead"
     return [
         Experiment(
-            name=f"{name}-{study}", scenario="esdp-default-v1", slots=scale.pick(slots // 5, slots),
-            settings={"fraction": 0.25, "devices": devices}, grid={"servers": servers},
-            policies=policies, seeds=seeds,
+            name=f"{name}-{study}",
+            scenario="esdp-default-v1",
+            slots=scale.pick(slots // 5, slots),
+            settings={"fraction": 0.25, "devices": devices},
+            grid={"servers": servers},
+            policies=policies,
+            seeds=seeds,
         )
         for study, devices, slots, servers, policies in (
             ("one", 1, 1000, [20, 40, 80, 160] if full else [20, 40], [OURS, PRINTED]),
@@ -58,7 +64,7 @@ def _experiments(scale: Scale) -> Sequence[Experiment]:
             ("three", 3, 1000, [20, 40, 80, 160] if full else [20, 40], [OURS, PRINTED]),
             ("three-programme", 3, 50, [10, 20, 40] if full else [10, 20], [PROGRAMME]),
         )
-    ]  # fmt: skip
+    ]
 
 
 def microseconds(results: Results, policy: str, servers: int) -> Floats:
@@ -80,12 +86,18 @@ def _panels(found: Found) -> list[tuple[str, Results, str]]:
 
 
 def _numbers(found: Found) -> pl.DataFrame:
-    return table([
-        (panel, NAMES[policy], float(servers),
-         mean_and_interval(microseconds(results, policy, servers)))
-        for panel, results, policy in _panels(found)
-        for servers in values(results, "servers")
-    ])  # fmt: skip
+    return table(
+        [
+            (
+                panel,
+                NAMES[policy],
+                float(servers),
+                mean_and_interval(microseconds(results, policy, servers)),
+            )
+            for panel, results, policy in _panels(found)
+            for servers in values(results, "servers")
+        ]
+    )
 
 
 def _exponent(results: Results, policy: str) -> Estimate:
@@ -112,15 +124,32 @@ def _programme_over_ours(found: Found) -> dict[str, Estimate]:
 
 
 FIGURE_5 = Artefact(
-    "esdp", "figure-5", "computation time of a slot", _experiments, _numbers,
-    [Panel(name, "servers |R|", "µs per slot", "points", log_x=True, log_y=True)
-     for name in ("one device type", "three device types")],
+    "esdp",
+    "figure-5",
+    "computation time of a slot",
+    _experiments,
+    _numbers,
     [
-        Claim("exponent of the time of a slot in |R|", "polynomial: |E| |S| Π c, that is 3 + K",
-              _exponents, below(6.0),
-              "with |S| and c in proportion to |E|, or |E|² for |S|, the printed complexity is of "
-              "degree 3 + K", timed=True),
-        Claim("time of the dynamic programme over that of the exact ESDP", "no other solver",
-              _programme_over_ours, above(1.0), "branch and bound answers the same", timed=True),
+        Panel(name, "servers |R|", "µs per slot", "points", log_x=True, log_y=True)
+        for name in ("one device type", "three device types")
     ],
-)  # fmt: skip
+    [
+        Claim(
+            "exponent of the time of a slot in |R|",
+            "polynomial: |E| |S| Π c, that is 3 + K",
+            _exponents,
+            below(6.0),
+            "with |S| and c in proportion to |E|, or |E|² for |S|, the printed complexity is of "
+            "degree 3 + K",
+            timed=True,
+        ),
+        Claim(
+            "time of the dynamic programme over that of the exact ESDP",
+            "no other solver",
+            _programme_over_ours,
+            above(1.0),
+            "branch and bound answers the same",
+            timed=True,
+        ),
+    ],
+)

@@ -13,7 +13,7 @@ from gangwise.core.registry import create
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import Estimate, mean_and_interval
-from gangwise.fluctuating_speeds.sequences import DELTAS
+from gangwise.fluctuating_speeds.esdp import DELTAS
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
 from gangwise.reproduce.esdp.measures import AOU, DISTANCE
@@ -33,7 +33,6 @@ from gangwise.reproduce.measures import from_optimum, lead, least, so_far, table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["SEQUENCES"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,8 +46,9 @@ GS = {"ln + 4m lnln": "default", "4m lnln": "loglog", "ln": "log"}
 def _deltas(scale: Scale) -> Sequence[Experiment]:
     with_delta = [
         PolicyTable(name=PRINTED, label=f"{delta}, g={g}", arguments={"delta": delta, "g": g})
-        for g in ("default", "log") for delta in SHOWN_DELTAS.values()
-    ]  # fmt: skip
+        for g in ("default", "log")
+        for delta in SHOWN_DELTAS.values()
+    ]
     exact = PolicyTable(name=OURS, label="exact")
     return studies("delta", QUARTER_AND_HALF, scale, SLOTS, SEEDS, [*with_delta, exact])
 
@@ -87,15 +87,18 @@ def _delta_numbers(found: Found) -> pl.DataFrame:
         results = found[name_of("delta", reading)]
         for text, delta in SHOWN_DELTAS.items():
             rows += [
-                (reading, f"as printed, g {g}", text,
-                 _earned(results, f"{delta}, g={g}"))
+                (reading, f"as printed, g {g}", text, _earned(results, f"{delta}, g={g}"))
                 for g in ("default", "log")
-            ]  # fmt: skip
-        rows += [(reading, who, "exact", _earned(results, run))
-                 for who, run in (("esdp, not rounded", "exact"), (OPTIMUM, OPTIMUM))]  # fmt: skip
+            ]
+        rows += [
+            (reading, who, "exact", _earned(results, run))
+            for who, run in (("esdp, not rounded", "exact"), (OPTIMUM, OPTIMUM))
+        ]
     results = found[name_of("delta", QUARTER_AND_HALF[0])]
-    rows += [("effort", "numbers s, last slot", text, mean_and_interval(_sizes(results, delta)))
-             for text, delta in SHOWN_DELTAS.items()]  # fmt: skip
+    rows += [
+        ("effort", "numbers s, last slot", text, mean_and_interval(_sizes(results, delta)))
+        for text, delta in SHOWN_DELTAS.items()
+    ]
     return table(rows)
 
 
@@ -106,9 +109,13 @@ def _spread(g: str) -> Claim:
         most, fewest = earned[int(np.argmax(means))], earned[int(np.argmin(means))]
         return mean_and_interval(100 * (most / fewest - 1))
 
-    return Claim(f"AOU with the best δ(t) over that with the worst, g {g}, %", "little effect",
-                 in_readings("delta", QUARTER_AND_HALF, measure, {"as printed": PRINTED}),
-                 below(2.0), "little is less than 2 % here")  # fmt: skip
+    return Claim(
+        f"AOU with the best δ(t) over that with the worst, g {g}, %",
+        "little effect",
+        in_readings("delta", QUARTER_AND_HALF, measure, {"as printed": PRINTED}),
+        below(2.0),
+        "little is less than 2 % here",
+    )
 
 
 def _size_ratio(found: Found) -> dict[str, Estimate]:
@@ -130,27 +137,43 @@ def _time_ratio(results: Results, policy: str) -> Estimate:
 
 
 FIGURE_7 = Artefact(
-    "esdp", "figure-7", f"AOU with δ(t) {DISTANCE}", _deltas, _delta_numbers,
-    [*(Panel(reading, "δ(t)", AOU, "bars") for reading in QUARTER_AND_HALF),
-     Panel("effort", "δ(t)", "numbers s of (19), last slot", "bars")],
+    "esdp",
+    "figure-7",
+    f"AOU with δ(t) {DISTANCE}",
+    _deltas,
+    _delta_numbers,
+    [
+        *(Panel(reading, "δ(t)", AOU, "bars") for reading in QUARTER_AND_HALF),
+        Panel("effort", "δ(t)", "numbers s of (19), last slot", "bars"),
+    ],
     [
         _spread("default"),
         _spread("log"),
-        Claim("numbers s at the last slot, most over fewest of the three δ(t)", "strong effect",
-              _size_ratio, above(2.0), "strong is more than twice here"),
-        Claim("time of a slot by branch and bound, slowest over fastest of the three δ(t)",
-              "strong effect",
-              in_readings("delta", QUARTER_AND_HALF, _time_ratio, {"as printed": PRINTED}),
-              above(2.0), "branch and bound does not go through the numbers s", timed=True),
+        Claim(
+            "numbers s at the last slot, most over fewest of the three δ(t)",
+            "strong effect",
+            _size_ratio,
+            above(2.0),
+            "strong is more than twice here",
+        ),
+        Claim(
+            "time of a slot by branch and bound, slowest over fastest of the three δ(t)",
+            "strong effect",
+            in_readings("delta", QUARTER_AND_HALF, _time_ratio, {"as printed": PRINTED}),
+            above(2.0),
+            "branch and bound does not go through the numbers s",
+            timed=True,
+        ),
     ],
-)  # fmt: skip
+)
 
 
 def _gs(scale: Scale) -> Sequence[Experiment]:
     with_g = [
         PolicyTable(name=policy, label=f"{policy}, g={g}", arguments={"g": g})
-        for policy in (PRINTED, OURS) for g in GS.values()
-    ]  # fmt: skip
+        for policy in (PRINTED, OURS)
+        for g in GS.values()
+    ]
     less = PolicyTable(name=OURS, label="quarter", arguments={"kappa": 0.25})
     return studies("g", tuple(READINGS), scale, SLOTS, SEEDS, [*with_g, less])
 
@@ -182,16 +205,28 @@ def _quarter(results: Results, policy: str) -> Estimate:
 
 
 FIGURE_8 = Artefact(
-    "esdp", "figure-8", f"AOU with g(t) {DISTANCE}", _gs, _g_numbers,
+    "esdp",
+    "figure-8",
+    f"AOU with g(t) {DISTANCE}",
+    _gs,
+    _g_numbers,
     [Panel(reading, "g(t), m = α|E|", AOU, "bars") for reading in READINGS],
     [
-        Claim("AOU with g = ln(t+1) over that with the better of the other two, %",
-              "overwhelming advantage", in_readings("g", tuple(READINGS), _advantage), above(10.0),
-              f"{CAPACITY}; overwhelming is more than 10 % here"),
-        Claim("AOU with g = ¼ ln(t+1) over that with ln(t+1), %",
-              "a smaller g(t) exploits more",
-              in_readings("g", tuple(READINGS), _quarter, {"esdp": OURS}), above(0), CAPACITY),
+        Claim(
+            "AOU with g = ln(t+1) over that with the better of the other two, %",
+            "overwhelming advantage",
+            in_readings("g", tuple(READINGS), _advantage),
+            above(10.0),
+            f"{CAPACITY}; overwhelming is more than 10 % here",
+        ),
+        Claim(
+            "AOU with g = ¼ ln(t+1) over that with ln(t+1), %",
+            "a smaller g(t) exploits more",
+            in_readings("g", tuple(READINGS), _quarter, {"esdp": OURS}),
+            above(0),
+            CAPACITY,
+        ),
     ],
-)  # fmt: skip
+)
 
 SEQUENCES = (FIGURE_7, FIGURE_8)

@@ -28,12 +28,16 @@ from gangwise.scenarios.esdp import VARIATIONS
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["SCALES", "SENSITIVITY"]
 
 SLOTS, SEEDS = (300, 2000), (3, 10)
 EVERYONE = {**VERSIONS, **BASELINES}
-QUICK = {"fig-6": (0.1, 0.8), "fig-9": (0.3, 0.8, 1.0), "fig-10": (0.05, 0.2), "fig-11": (4, 10),
-         "fig-12": (20, 60, 80)}  # fmt: skip
+QUICK = {
+    "fig-6": (0.1, 0.8),
+    "fig-9": (0.3, 0.8, 1.0),
+    "fig-10": (0.05, 0.2),
+    "fig-11": (4, 10),
+    "fig-12": (20, 60, 80),
+}
 
 
 def _experiments(
@@ -61,17 +65,19 @@ def _panels(label: str) -> list[Panel]:
 
 def _steps(
     figure: str, says: str, paper: str, why: str = "", among: Sequence[Any] | None = None
-) -> Claim:  # fmt: skip
+) -> Claim:
     key, _ = VARIATIONS[figure]
 
     def measure(results: Results, policy: str) -> Estimate:
         tried = values(results, key)
-        return smallest_step(results, policy, key,
-                             [v for v in tried if among is None or v in among])  # fmt: skip
+        return smallest_step(
+            results, policy, key, [v for v in tried if among is None or v in among]
+        )
 
     ours = in_readings(figure, QUARTER_AND_HALF, measure, EVERYONE)
-    return Claim(f"smallest change of AOU from one {says} to the next, %", paper, ours,
-                 above(0), why)  # fmt: skip
+    return Claim(
+        f"smallest change of AOU from one {says} to the next, %", paper, ours, above(0), why
+    )
 
 
 def _leading(figure: str, says: str) -> list[Claim]:
@@ -84,12 +90,21 @@ def _leading(figure: str, says: str) -> list[Claim]:
         return smallest_lead(results, policy, key, [CHANNEL])
 
     return [
-        Claim(f"smallest lead of ESDP over a baseline at any {says}, %", "takes the lead",
-              in_readings(figure, QUARTER_AND_HALF, over_baselines), above(0), CAPACITY),
-        Claim(f"smallest lead of ESDP over HAUF that ranks channels, at any {says}, %",
-              NOT_COMPARED, in_readings(figure, QUARTER_AND_HALF, over_channels), above(0),
-              "the same greedy over channels instead of job types"),
-    ]  # fmt: skip
+        Claim(
+            f"smallest lead of ESDP over a baseline at any {says}, %",
+            "takes the lead",
+            in_readings(figure, QUARTER_AND_HALF, over_baselines),
+            above(0),
+            CAPACITY,
+        ),
+        Claim(
+            f"smallest lead of ESDP over HAUF that ranks channels, at any {says}, %",
+            NOT_COMPARED,
+            in_readings(figure, QUARTER_AND_HALF, over_channels),
+            above(0),
+            "the same greedy over channels instead of job types",
+        ),
+    ]
 
 
 def _growth(found: Found) -> dict[str, Estimate]:
@@ -116,10 +131,11 @@ def _gain(found: Found) -> dict[str, Estimate]:
         return so_far(results, policy, fraction=last) - so_far(results, policy, fraction=first)
 
     return {
-        version: least(mean_and_interval(100 * (gain(policy) / gain(base) - 1))
-                       for base in BASELINES.values())
+        version: least(
+            mean_and_interval(100 * (gain(policy) / gain(base) - 1)) for base in BASELINES.values()
+        )
         for version, policy in VERSIONS.items()
-    }  # fmt: skip
+    }
 
 
 def _size(scale: Scale) -> Sequence[Experiment]:
@@ -130,23 +146,41 @@ def _size(scale: Scale) -> Sequence[Experiment]:
 X_AXIS = "the paper's axis ‖A⁻¹x‖₂ is not defined, A has no inverse; ours is c over all requests"
 
 FIGURE_6 = Artefact(
-    "esdp", "figure-6", f"AOU against capacity {DISTANCE}", _size,
+    "esdp",
+    "figure-6",
+    f"AOU against capacity {DISTANCE}",
+    _size,
     lambda found: points({"AOU": found["esdp-fig-6"]}, "fraction"),
     [Panel("AOU", "capacity as a share of all requests", AOU, "points")],
     [
-        Claim("smallest change of AOU from one capacity to the next, %", "increases for all",
-              lambda found: {
-                  version: smallest_step(found["esdp-fig-6"], policy, "fraction")
-                  for version, policy in EVERYONE.items()
-              }, above(0), X_AXIS),
-        Claim("growth of ESDP less that of the steepest baseline, points of a per cent",
-              "the highest growth", _growth, above(0),
-              f"{X_AXIS}; ESDP has the highest AOU where capacity is scarce, so less is left "
-              "to grow by"),
-        Claim("AOU gained from the smallest to the largest capacity, over that of the baseline "
-              "that gains most, %", "the highest growth", _gain, above(0), X_AXIS),
+        Claim(
+            "smallest change of AOU from one capacity to the next, %",
+            "increases for all",
+            lambda found: {
+                version: smallest_step(found["esdp-fig-6"], policy, "fraction")
+                for version, policy in EVERYONE.items()
+            },
+            above(0),
+            X_AXIS,
+        ),
+        Claim(
+            "growth of ESDP less that of the steepest baseline, points of a per cent",
+            "the highest growth",
+            _growth,
+            above(0),
+            f"{X_AXIS}; ESDP has the highest AOU where capacity is scarce, so less is left "
+            "to grow by",
+        ),
+        Claim(
+            "AOU gained from the smallest to the largest capacity, over that of the baseline "
+            "that gains most, %",
+            "the highest growth",
+            _gain,
+            above(0),
+            X_AXIS,
+        ),
     ],
-)  # fmt: skip
+)
 
 
 def _drop(results: Results, policy: str) -> Estimate:
@@ -154,17 +188,30 @@ def _drop(results: Results, policy: str) -> Estimate:
 
 
 FIGURE_9 = Artefact(
-    "esdp", "figure-9", f"AOU against the arrival rate ρ {DISTANCE}", _experiments("fig-9"),
-    _numbers("fig-9"), _panels("arrival rate ρ"),
+    "esdp",
+    "figure-9",
+    f"AOU against the arrival rate ρ {DISTANCE}",
+    _experiments("fig-9"),
+    _numbers("fig-9"),
+    _panels("arrival rate ρ"),
     [
-        _steps("fig-9", "ρ up to 0.8", "goes up for nearly all",
-               CAPACITY, among=(0.3, 0.5, 0.7, 0.8)),
-        Claim("AOU at ρ = 1 over that at ρ = 0.8, %", "falls",
-              in_readings("fig-9", QUARTER_AND_HALF, _drop,
-                          {**VERSIONS, "HAUF": "hauf", "HAUF of channels": CHANNEL}), below(0),
-              "more jobs are more choice, and the best choice only gains by it"),
+        _steps(
+            "fig-9", "ρ up to 0.8", "goes up for nearly all", CAPACITY, among=(0.3, 0.5, 0.7, 0.8)
+        ),
+        Claim(
+            "AOU at ρ = 1 over that at ρ = 0.8, %",
+            "falls",
+            in_readings(
+                "fig-9",
+                QUARTER_AND_HALF,
+                _drop,
+                {**VERSIONS, "HAUF": "hauf", "HAUF of channels": CHANNEL},
+            ),
+            below(0),
+            "more jobs are more choice, and the best choice only gains by it",
+        ),
     ],
-)  # fmt: skip
+)
 
 
 def _harder(results: Results, policy: str) -> Estimate:
@@ -174,23 +221,32 @@ def _harder(results: Results, policy: str) -> Estimate:
 
 
 FIGURE_10 = Artefact(
-    "esdp", "figure-10", f"AOU against the density of the graph {DISTANCE}", _experiments("fig-10"),
-    _numbers("fig-10"), _panels("probability of a channel"),
+    "esdp",
+    "figure-10",
+    f"AOU against the density of the graph {DISTANCE}",
+    _experiments("fig-10"),
+    _numbers("fig-10"),
+    _panels("probability of a channel"),
     [
-        Claim("share of the optimum, densest less sparsest graph, points of a per cent",
-              "harder to search", in_readings("fig-10", QUARTER_AND_HALF, _harder), below(0),
-              "more channels to learn"),
+        Claim(
+            "share of the optimum, densest less sparsest graph, points of a per cent",
+            "harder to search",
+            in_readings("fig-10", QUARTER_AND_HALF, _harder),
+            below(0),
+            "more channels to learn",
+        )
     ],
-)  # fmt: skip
+)
 
 FIGURE_11 = Artefact(
-    "esdp", "figure-11", f"AOU against the number of job types {DISTANCE}", _experiments("fig-11"),
-    _numbers("fig-11"), _panels("job types |L|"),
-    [
-        *_leading("fig-11", "|L|"),
-        _steps("fig-11", "|L|", "similar to |R|: larger", CAPACITY),
-    ],
-)  # fmt: skip
+    "esdp",
+    "figure-11",
+    f"AOU against the number of job types {DISTANCE}",
+    _experiments("fig-11"),
+    _numbers("fig-11"),
+    _panels("job types |L|"),
+    [*_leading("fig-11", "|L|"), _steps("fig-11", "|L|", "similar to |R|: larger", CAPACITY)],
+)
 
 
 def _at_80(results: Results, policy: str) -> Estimate:
@@ -202,18 +258,30 @@ def _channels_at_80(results: Results, policy: str) -> Estimate:
 
 
 FIGURE_12 = Artefact(
-    "esdp", "figure-12", f"AOU against the number of servers {DISTANCE}", _experiments("fig-12"),
-    _numbers("fig-12"), _panels("servers |R|"),
+    "esdp",
+    "figure-12",
+    f"AOU against the number of servers {DISTANCE}",
+    _experiments("fig-12"),
+    _numbers("fig-12"),
+    _panels("servers |R|"),
     [
         *_leading("fig-12", "|R|"),
         _steps("fig-12", "|R|", "larger for all", CAPACITY),
-        Claim("ESDP over HAUF at |R| = 80, %", "HAUF is ahead",
-              in_readings("fig-12", QUARTER_AND_HALF, _at_80), below(0),
-              "contradicts the lead that the paper states beside it; a single run, perhaps"),
-        Claim("ESDP over HAUF that ranks channels, at |R| = 80, %", "HAUF is ahead",
-              in_readings("fig-12", QUARTER_AND_HALF, _channels_at_80), below(0),
-              "if the paper's HAUF ranked channels after all, its other numbers would not hold"),
+        Claim(
+            "ESDP over HAUF at |R| = 80, %",
+            "HAUF is ahead",
+            in_readings("fig-12", QUARTER_AND_HALF, _at_80),
+            below(0),
+            "contradicts the lead that the paper states beside it; a single run, perhaps",
+        ),
+        Claim(
+            "ESDP over HAUF that ranks channels, at |R| = 80, %",
+            "HAUF is ahead",
+            in_readings("fig-12", QUARTER_AND_HALF, _channels_at_80),
+            below(0),
+            "if the paper's HAUF ranked channels after all, its other numbers would not hold",
+        ),
     ],
-)  # fmt: skip
+)
 
 SENSITIVITY, SCALES = (FIGURE_6, FIGURE_9, FIGURE_10), (FIGURE_11, FIGURE_12)

@@ -15,11 +15,6 @@ from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import Estimate
 from gangwise.reproduce.artefact import Found, Scale
 
-__all__ = [
-    "BASELINES", "CAPACITY", "CHANNEL", "NOT_COMPARED", "OPTIMUM", "OURS", "PLAYED", "POLICIES",
-    "PRINTED", "QUARTER_AND_HALF", "READINGS", "VERSIONS", "in_readings", "name_of", "studies",
-]  # fmt: skip
-
 PRINTED, OURS, CHANNEL = "esdp-as-printed", "esdp", "hauf-channel"
 VERSIONS: Mapping[str, str] = {"as printed": PRINTED, "esdp": OURS}
 BASELINES: Mapping[str, str] = {"LWTF": "lwtf", "LCF": "lcf", "HAUF": "hauf"}
@@ -60,13 +55,17 @@ def studies(
     """One experiment for each reading; ``slots`` and ``seeds`` are quick and full."""
     return [
         Experiment(
-            name=name_of(study, reading), scenario="esdp-default-v1",
-            settings=dict(READINGS[reading]), policies=list(policies),
-            slots=scale.pick(*slots), seeds=scale.first_seeds(*seeds),
-            comparators=list(comparators), **more,
+            name=name_of(study, reading),
+            scenario="esdp-default-v1",
+            settings=dict(READINGS[reading]),
+            policies=list(policies),
+            slots=scale.pick(*slots),
+            seeds=scale.first_seeds(*seeds),
+            comparators=list(comparators),
+            **more,
         )
         for reading in readings
-    ]  # fmt: skip
+    ]
 
 
 def in_readings(

@@ -38,7 +38,6 @@ from gangwise.reproduce.measures import per_slot, recorded, table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["THEOREMS", "smallest_gap"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -84,20 +83,32 @@ def _late_share(results: Results, policy: str) -> Estimate:
 PRINTED_CHANCE = math.exp(-((JOB_TYPES * (1 - SHARE_OF_ALL)) ** 2) / 3)
 
 THEOREM_1 = Artefact(
-    "esdp", "theorem-1", "share of what the best choice earns", _experiments, _shares,
-    [Panel(reading, "slot", "% of x*(t), since the point before", log_x=True, level=100.0)
-     for reading in QUARTER_AND_HALF],
+    "esdp",
+    "theorem-1",
+    "share of what the best choice earns",
+    _experiments,
+    _shares,
     [
-        Claim("mean utility in the second half of the slots, % of x*(t)", "asymptotically optimal",
-              in_readings("regret", QUARTER_AND_HALF, _late_share, JUDGED), above(99.0),
-              f"{ABSENT}; agrees from 99 % on"),
-        Claim("chance that every job type has a job, so that nothing is switched off",
-              f"at most {PRINTED_CHANCE:.2f}, (35)",
-              lambda found: {"ρ = 0.9, |L| = 8": Estimate(SHARE_OF_ALL**JOB_TYPES, None, None)},
-              below(PRINTED_CHANCE),
-              "a bound from above on the good case is no guarantee; over Ω(t) no chance is needed"),
+        Panel(reading, "slot", "% of x*(t), since the point before", log_x=True, level=100.0)
+        for reading in QUARTER_AND_HALF
     ],
-)  # fmt: skip
+    [
+        Claim(
+            "mean utility in the second half of the slots, % of x*(t)",
+            "asymptotically optimal",
+            in_readings("regret", QUARTER_AND_HALF, _late_share, JUDGED),
+            above(99.0),
+            f"{ABSENT}; agrees from 99 % on",
+        ),
+        Claim(
+            "chance that every job type has a job, so that nothing is switched off",
+            f"at most {PRINTED_CHANCE:.2f}, (35)",
+            lambda found: {"ρ = 0.9, |L| = 8": Estimate(SHARE_OF_ALL**JOB_TYPES, None, None)},
+            below(PRINTED_CHANCE),
+            "a bound from above on the good case is no guarantee; over Ω(t) no chance is needed",
+        ),
+    ],
+)
 
 
 def smallest_gap(instance: FluctuatingSpeedsInstance) -> float:
@@ -141,9 +152,9 @@ def _regrets(found: Found) -> pl.DataFrame:
     return table(rows)
 
 
-def _decades(measure: Callable[[Floats, Floats, Floats], Floats]) -> Callable[
-    [Results, str], Estimate
-]:  # fmt: skip
+def _decades(
+    measure: Callable[[Floats, Floats, Floats], Floats],
+) -> Callable[[Results, str], Estimate]:
     """An estimate from the regret at T/100, T/10 and T."""
 
     def ours(results: Results, policy: str) -> Estimate:
@@ -163,28 +174,49 @@ def _slope_in_units(results: Results, policy: str) -> Estimate:
 
 def _claim(
     says: str, paper: str, measure: Callable[[Results, str], Estimate], level: float, why: str
-) -> Claim:  # fmt: skip
-    return Claim(says, paper, in_readings("regret", QUARTER_AND_HALF, measure, JUDGED),
-                 below(level), why)  # fmt: skip
+) -> Claim:
+    return Claim(
+        says, paper, in_readings("regret", QUARTER_AND_HALF, measure, JUDGED), below(level), why
+    )
 
 
 THEOREM_2 = Artefact(
-    "esdp", "theorem-2", "pseudo-regret against slots", _experiments, _regrets,
-    [panel for reading in QUARTER_AND_HALF for panel in (
-        Panel(f"{reading}, both logarithmic", "slot", "pseudo-regret", log_x=True, log_y=True),
-        Panel(f"{reading}, against ln t", "slot", "pseudo-regret", log_x=True))],
+    "esdp",
+    "theorem-2",
+    "pseudo-regret against slots",
+    _experiments,
+    _regrets,
     [
-        _claim("regret added in the last decade of slots over that of the decade before",
-               "logarithmic: 1 (√T: 3.2, linear: 10)",
-               _decades(lambda a, b, c: (c - b) / (b - a)), math.sqrt(10),
-               f"{ABSENT}; agrees where it is less than of √T"),
-        _claim("exponent of t in the regret, last decade of slots", "logarithmic: towards 0",
-               _decades(lambda a, b, c: np.log10(c / b)), 0.5,
-               f"{ABSENT}; agrees below 1/2"),
-        _claim("slope of the regret against ln t, last decade, in units of |E| (ln m)² / Δ",
-               "at most a constant, not stated", _slope_in_units, 1.0,
-               "so wide that at these horizons a linear regret is within it, too"),
+        panel
+        for reading in QUARTER_AND_HALF
+        for panel in (
+            Panel(f"{reading}, both logarithmic", "slot", "pseudo-regret", log_x=True, log_y=True),
+            Panel(f"{reading}, against ln t", "slot", "pseudo-regret", log_x=True),
+        )
     ],
-)  # fmt: skip
+    [
+        _claim(
+            "regret added in the last decade of slots over that of the decade before",
+            "logarithmic: 1 (√T: 3.2, linear: 10)",
+            _decades(lambda a, b, c: (c - b) / (b - a)),
+            math.sqrt(10),
+            f"{ABSENT}; agrees where it is less than of √T",
+        ),
+        _claim(
+            "exponent of t in the regret, last decade of slots",
+            "logarithmic: towards 0",
+            _decades(lambda a, b, c: np.log10(c / b)),
+            0.5,
+            f"{ABSENT}; agrees below 1/2",
+        ),
+        _claim(
+            "slope of the regret against ln t, last decade, in units of |E| (ln m)² / Δ",
+            "at most a constant, not stated",
+            _slope_in_units,
+            1.0,
+            "so wide that at these horizons a linear regret is within it, too",
+        ),
+    ],
+)
 
 THEOREMS = (THEOREM_1, THEOREM_2)

@@ -31,7 +31,6 @@ from gangwise.reproduce.measures import lead, least, per_slot, recorded, so_far,
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["VERIFICATION"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -57,17 +56,26 @@ def _lead(base: str) -> Claim:
     def measure(results: Results, policy: str) -> Estimate:
         return lead(results, policy, BASELINES[base])
 
-    return Claim(f"ESDP over {base} at the last slot, %", UP_TO[base],
-                 in_readings(STUDY, ALL, measure), near(UP_TO[base]), ORDER)  # fmt: skip
+    return Claim(
+        f"ESDP over {base} at the last slot, %",
+        UP_TO[base],
+        in_readings(STUDY, ALL, measure),
+        near(UP_TO[base]),
+        ORDER,
+    )
 
 
 def _lead_of_preprint(base: str) -> Claim:
     def measure(results: Results, policy: str) -> Estimate:
         return lead(results, policy, BASELINES[base], _end(results) / 4)
 
-    return Claim(f"ESDP over {base} after a quarter of the slots (the preprint's 2000), %",
-                 UP_TO[base], in_readings(STUDY, ["c = 1/4"], measure), near(UP_TO[base]),
-                 f"{ORDER}; the journal has 8000 slots for the same numbers")  # fmt: skip
+    return Claim(
+        f"ESDP over {base} after a quarter of the slots (the preprint's 2000), %",
+        UP_TO[base],
+        in_readings(STUDY, ["c = 1/4"], measure),
+        near(UP_TO[base]),
+        f"{ORDER}; the journal has 8000 slots for the same numbers",
+    )
 
 
 def _at_first(results: Results, policy: str) -> Estimate:
@@ -85,24 +93,40 @@ def _over_channels(results: Results, policy: str) -> Estimate:
 
 
 FIGURE_2 = Artefact(
-    "esdp", "figure-2", f"AOU against time slots {DISTANCE}", _experiments,
+    "esdp",
+    "figure-2",
+    f"AOU against time slots {DISTANCE}",
+    _experiments,
     lambda found: curves(_panels(found)),
     [Panel(reading, "slot", AOU) for reading in ALL],
     [
         *(_lead(base) for base in BASELINES),
         *(_lead_of_preprint(base) for base in BASELINES),
-        Claim(f"ESDP over HAUF at slot {EARLY}, %", "behind at first",
-              in_readings(STUDY, ALL, _at_first), below(0),
-              "a choice over channels beats a ranking of job types from the first slots on, unless "
-              "very few channels can be on"),
-        Claim("ESDP over HAUF in the second half of the slots, %", "the gap keeps widening",
-              in_readings(STUDY, ALL, _later), above(0), CAPACITY),
-        Claim("ESDP over HAUF that ranks channels, at the last slot, %", NOT_COMPARED,
-              in_readings(STUDY, ALL, _over_channels), above(0),
-              "the same greedy over channels instead of job types; most of the printed gains come "
-              "from that difference"),
+        Claim(
+            f"ESDP over HAUF at slot {EARLY}, %",
+            "behind at first",
+            in_readings(STUDY, ALL, _at_first),
+            below(0),
+            "a choice over channels beats a ranking of job types from the first slots on, unless "
+            "very few channels can be on",
+        ),
+        Claim(
+            "ESDP over HAUF in the second half of the slots, %",
+            "the gap keeps widening",
+            in_readings(STUDY, ALL, _later),
+            above(0),
+            CAPACITY,
+        ),
+        Claim(
+            "ESDP over HAUF that ranks channels, at the last slot, %",
+            NOT_COMPARED,
+            in_readings(STUDY, ALL, _over_channels),
+            above(0),
+            "the same greedy over channels instead of job types; most of the printed gains come "
+            "from that difference",
+        ),
     ],
-)  # fmt: skip
+)
 
 
 def _ratios(found: Found) -> pl.DataFrame:
@@ -126,18 +150,28 @@ def _rises(base: str) -> Claim:
         return mean_and_interval(100 * (last - first))
 
     name = next(key for key, value in BASELINES.items() if value == base)
-    return Claim(f"AOU over that of {name}: last slot less slot T/8, points of a per cent",
-                 "increases significantly", in_readings(STUDY, ALL, measure), above(0),
-                 "with g = ln(t + 1) there is little left to gain after the first slots"
-                 )  # fmt: skip
+    return Claim(
+        f"AOU over that of {name}: last slot less slot T/8, points of a per cent",
+        "increases significantly",
+        in_readings(STUDY, ALL, measure),
+        above(0),
+        "with g = ln(t + 1) there is little left to gain after the first slots",
+    )
 
 
 FIGURE_3 = Artefact(
-    "esdp", "figure-3", "ratio of AOU to that of each baseline", _experiments, _ratios,
-    [Panel(f"{version}, {reading}", "slot", "ESDP / baseline", log_x=True, level=1.0)
-     for version in VERSIONS for reading in ALL],
+    "esdp",
+    "figure-3",
+    "ratio of AOU to that of each baseline",
+    _experiments,
+    _ratios,
+    [
+        Panel(f"{version}, {reading}", "slot", "ESDP / baseline", log_x=True, level=1.0)
+        for version in VERSIONS
+        for reading in ALL
+    ],
     [_rises(base) for base in BASELINES.values()],
-)  # fmt: skip
+)
 
 
 def _average(results: Results, who: str, at: float) -> Floats:
@@ -176,24 +210,43 @@ def _swing(results: Results, policy: str) -> Estimate:
 
 
 FIGURE_4 = Artefact(
-    "esdp", "figure-4", f"average AOU against time slots {DISTANCE}", _experiments,
+    "esdp",
+    "figure-4",
+    f"average AOU against time slots {DISTANCE}",
+    _experiments,
     lambda found: curves(_panels(found), average=True),
     [Panel(reading, "slot", "AOU per slot", log_x=True) for reading in ALL],
     [
-        Claim("rise of the average AOU from slot T/80 on, less that of the steepest baseline, "
-              "points of a per cent", "steep, unlike the baselines",
-              in_readings(STUDY, ALL, _steeper), above(0),
-              "with g = ln(t + 1) the rise is over before slot T/80"),
-        Claim("rise of the average AOU up to T/2 less that after it, % of its end", "flattens",
-              in_readings(STUDY, ALL, _flattens), above(0), CAPACITY),
-        Claim("AOU in the second half of the slots, % of the optimum", "converges to the oracle",
-              in_readings(STUDY, ALL, _of_optimum), above(99.0),
-              "what is given to absent job types is lost in every slot; agrees from 99 % on"),
-        Claim("swing of the average AOU over slots 1 to 50, % of its end",
-              "oscillates at the beginning",
-              in_readings(STUDY, ALL, _swing, {**VERSIONS, "HAUF": "hauf"}), above(0),
-              "an average over few slots; of the baselines as well"),
+        Claim(
+            "rise of the average AOU from slot T/80 on, less that of the steepest baseline, "
+            "points of a per cent",
+            "steep, unlike the baselines",
+            in_readings(STUDY, ALL, _steeper),
+            above(0),
+            "with g = ln(t + 1) the rise is over before slot T/80",
+        ),
+        Claim(
+            "rise of the average AOU up to T/2 less that after it, % of its end",
+            "flattens",
+            in_readings(STUDY, ALL, _flattens),
+            above(0),
+            CAPACITY,
+        ),
+        Claim(
+            "AOU in the second half of the slots, % of the optimum",
+            "converges to the oracle",
+            in_readings(STUDY, ALL, _of_optimum),
+            above(99.0),
+            "what is given to absent job types is lost in every slot; agrees from 99 % on",
+        ),
+        Claim(
+            "swing of the average AOU over slots 1 to 50, % of its end",
+            "oscillates at the beginning",
+            in_readings(STUDY, ALL, _swing, {**VERSIONS, "HAUF": "hauf"}),
+            above(0),
+            "an average over few slots; of the baselines as well",
+        ),
     ],
-)  # fmt: skip
+)
 
 VERIFICATION = (FIGURE_2, FIGURE_3, FIGURE_4)

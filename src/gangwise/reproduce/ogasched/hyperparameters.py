@@ -26,7 +26,6 @@ from gangwise.reproduce.ogasched.study import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FIGURE_4"]
 
 NAME = "ogasched-rates"
 FAIR = BASELINES["FAIRNESS"]
@@ -45,15 +44,22 @@ def _experiments(scale: Scale) -> Sequence[Experiment]:
     rates += [(PAPER[0], decay) for decay in DECAYS if decay != PAPER[1]]
     return [
         Experiment(
-            name=NAME, scenario=SCENARIO, slots=scale.pick(200, 2000),
+            name=NAME,
+            scenario=SCENARIO,
+            slots=scale.pick(200, 2000),
             seeds=scale.first_seeds(2, 10),
             policies=[
-                *(gradient(who, _label(version, *rate), *rate)
-                  for version, who in SWEPT.items() for rate in rates),
-                OURS, RESERVE, FAIR,
+                *(
+                    gradient(who, _label(version, *rate), *rate)
+                    for version, who in SWEPT.items()
+                    for rate in rates
+                ),
+                OURS,
+                RESERVE,
+                FAIR,
             ],
         )
-    ]  # fmt: skip
+    ]
 
 
 def _numbers(found: Found) -> pl.DataFrame:
@@ -111,24 +117,46 @@ def _over_tuned(results: Results, version: str, ours: str) -> Estimate:
 
 
 FIGURE_4 = Artefact(
-    "ogasched", "figure-4", "learning rates (± of the difference to FAIRNESS)", _experiments,
+    "ogasched",
+    "figure-4",
+    "learning rates (± of the difference to FAIRNESS)",
+    _experiments,
     _numbers,
-    [Panel("initial learning rate", "η₀, decay 0.9999", "accumulated reward", "bars"),
-     Panel("decay", "decay, η₀ = 25", "accumulated reward", "bars")],
     [
-        Claim("decay 0.9999 over 1.0001, %", "better", _slower_than_faster, above(0),
-              "the two differ by a fifth of the step or less over the first 1000 slots"),
-        Claim("best decay in [0.995, 0.9999] over the best outside, %", "the best range",
-              _inside, above(0),
-              "a decay only repairs an η₀ that is too large for the cluster at hand"),
-        Claim("smallest average reward over all rates", "may be negative", _worst, below(0),
-              "decisions stay feasible whatever the step, and our devices' overheads do not "
-              "outweigh gains"),
-        Claim("a step without tuning over the best rate tried, %", "not compared",
-              lambda found: {
-                  "ogasched-reserve over exact projection": _over_tuned(
-                      found[NAME], EXACT, RESERVE),
-                  "ogasched-react over one step": _over_tuned(found[NAME], ONE_STEP, OURS),
-              }, above(0)),
+        Panel("initial learning rate", "η₀, decay 0.9999", "accumulated reward", "bars"),
+        Panel("decay", "decay, η₀ = 25", "accumulated reward", "bars"),
     ],
-)  # fmt: skip
+    [
+        Claim(
+            "decay 0.9999 over 1.0001, %",
+            "better",
+            _slower_than_faster,
+            above(0),
+            "the two differ by a fifth of the step or less over the first 1000 slots",
+        ),
+        Claim(
+            "best decay in [0.995, 0.9999] over the best outside, %",
+            "the best range",
+            _inside,
+            above(0),
+            "a decay only repairs an η₀ that is too large for the cluster at hand",
+        ),
+        Claim(
+            "smallest average reward over all rates",
+            "may be negative",
+            _worst,
+            below(0),
+            "decisions stay feasible whatever the step, and our devices' overheads do not "
+            "outweigh gains",
+        ),
+        Claim(
+            "a step without tuning over the best rate tried, %",
+            "not compared",
+            lambda found: {
+                "ogasched-reserve over exact projection": _over_tuned(found[NAME], EXACT, RESERVE),
+                "ogasched-react over one step": _over_tuned(found[NAME], ONE_STEP, OURS),
+            },
+            above(0),
+        ),
+    ],
+)

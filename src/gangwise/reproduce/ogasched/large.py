@@ -31,7 +31,6 @@ from gangwise.reproduce.ogasched.study import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FIGURE_5"]
 
 NAME = "ogasched-large"
 FAIR = BASELINES["FAIRNESS"]
@@ -40,9 +39,10 @@ FAIR = BASELINES["FAIRNESS"]
 def _experiments(scale: Scale) -> Sequence[Experiment]:
     settings = {"job_types": 100, "servers": 1024, "beta": [0.01, 0.015], "contention": 5}
     return [
-        study("large", scale, slots=(20, 2000), seeds=(2, 3), optimum_slots=(2, 5),
-              settings=settings)
-    ]  # fmt: skip
+        study(
+            "large", scale, slots=(20, 2000), seeds=(2, 3), optimum_slots=(2, 5), settings=settings
+        )
+    ]
 
 
 def _numbers(found: Found) -> pl.DataFrame:
@@ -73,21 +73,46 @@ def _smallest(results: Results, who: str) -> Estimate:
 
 
 FIGURE_5 = Artefact(
-    "ogasched", "figure-5", "100 job types, 1024 servers (± of the difference to FAIRNESS)",
-    _experiments, _numbers,
-    [Panel("average", "slot", "average reward until slot"),
-     Panel("accumulated", "slot", "accumulated reward")],
+    "ogasched",
+    "figure-5",
+    "100 job types, 1024 servers (± of the difference to FAIRNESS)",
+    _experiments,
+    _numbers,
     [
-        Claim("smallest lead of OGASched over any baseline, %", "superiority is preserved",
-              lambda found: per_version(found[NAME], _smallest), above(0), READING),
-        Claim("OGASched over the marginal-reward greedy, %", "not compared",
-              lambda found: per_version(found[NAME], lambda r, who: lead(r, who, GREEDY)), above(0),
-              "a greedy that knows the rewards and remembers nothing"),
-        Claim("OGASched's share of the per-slot optimum, %", "not compared",
-              lambda found: per_version(found[NAME], lambda r, who: mean_and_interval(
-                  100 * so_far(r, who) / optimum(r))), near(100, 0.05), DEVICES),
-        Claim("hours for 10,000 slots", "15 hours",
-              lambda found: per_version(found[NAME], _hours), below(15.0),
-              "on one core here, on 48 there", timed=True),
+        Panel("average", "slot", "average reward until slot"),
+        Panel("accumulated", "slot", "accumulated reward"),
     ],
-)  # fmt: skip
+    [
+        Claim(
+            "smallest lead of OGASched over any baseline, %",
+            "superiority is preserved",
+            lambda found: per_version(found[NAME], _smallest),
+            above(0),
+            READING,
+        ),
+        Claim(
+            "OGASched over the marginal-reward greedy, %",
+            "not compared",
+            lambda found: per_version(found[NAME], lambda r, who: lead(r, who, GREEDY)),
+            above(0),
+            "a greedy that knows the rewards and remembers nothing",
+        ),
+        Claim(
+            "OGASched's share of the per-slot optimum, %",
+            "not compared",
+            lambda found: per_version(
+                found[NAME], lambda r, who: mean_and_interval(100 * so_far(r, who) / optimum(r))
+            ),
+            near(100, 0.05),
+            DEVICES,
+        ),
+        Claim(
+            "hours for 10,000 slots",
+            "15 hours",
+            lambda found: per_version(found[NAME], _hours),
+            below(15.0),
+            "on one core here, on 48 there",
+            timed=True,
+        ),
+    ],
+)

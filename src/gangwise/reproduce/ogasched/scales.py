@@ -12,14 +12,7 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, below
-from gangwise.reproduce.measures import (
-    change,
-    smallest_lead,
-    smallest_step,
-    so_far,
-    table,
-    values,
-)
+from gangwise.reproduce.measures import change, smallest_lead, smallest_step, so_far, table, values
 from gangwise.reproduce.ogasched.study import (
     BASELINES,
     DEVICES,
@@ -34,7 +27,6 @@ from gangwise.reproduce.ogasched.study import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FIGURE_3", "FIGURE_6", "lead_moves"]
 
 SERVERS, TYPES, CONTENTION = (f"ogasched-{n}" for n in ("servers", "job-types", "contention"))
 KEYS = {SERVERS: "servers", TYPES: "job_types", CONTENTION: "contention"}
@@ -48,12 +40,20 @@ def _contention(scale: Scale) -> Experiment:
 
 def _scales(scale: Scale) -> Sequence[Experiment]:
     return [
-        study("servers", scale, optimum_slots=(3, 20),
-              grid={"servers": [32, 128, 512] if scale.quick else [32, 64, 128, 256, 512]}),
-        study("job-types", scale, optimum_slots=(3, 20),
-              grid={"job_types": [5, 10, 40] if scale.quick else [5, 10, 20, 40]}),
+        study(
+            "servers",
+            scale,
+            optimum_slots=(3, 20),
+            grid={"servers": [32, 128, 512] if scale.quick else [32, 64, 128, 256, 512]},
+        ),
+        study(
+            "job-types",
+            scale,
+            optimum_slots=(3, 20),
+            grid={"job_types": [5, 10, 40] if scale.quick else [5, 10, 20, 40]},
+        ),
         _contention(scale),
-    ]  # fmt: skip
+    ]
 
 
 def _smallest_leads(found: Found) -> dict[str, Estimate]:
@@ -61,7 +61,7 @@ def _smallest_leads(found: Found) -> dict[str, Estimate]:
         f"{version}, {key}": smallest_lead(found[name], who, key, EVERY)
         for name, key in KEYS.items()
         for version, who in VERSIONS.items()
-    }  # fmt: skip
+    }
 
 
 def lead_moves(name: str, first: float, last: float) -> Callable[[Found], dict[str, Estimate]]:
@@ -82,7 +82,7 @@ def _moves(name: str, first: float, last: float) -> Callable[[Found], dict[str, 
         return {
             who: change(found[name], who, KEYS[name], first, last)
             for who in (*VERSIONS.values(), *EVERY)
-        }  # fmt: skip
+        }
 
     return ours
 
@@ -104,51 +104,95 @@ def _weaker(found: Found) -> dict[str, Estimate]:
 
 
 FIGURE_3 = Artefact(
-    "ogasched", "figure-3", "accumulated reward and scale (± of the difference to FAIRNESS)",
+    "ogasched",
+    "figure-3",
+    "accumulated reward and scale (± of the difference to FAIRNESS)",
     _scales,
-    lambda found: table([
-        row for name, key in reversed(KEYS.items())
-        for row in against_setting(key, found[name], key)
-    ]),
-    [Panel("servers", "servers |R|", "accumulated reward", "points", log_x=True, log_y=True),
-     Panel("job_types", "job types |L|", "accumulated reward", "points", log_x=True),
-     Panel("contention", "contention level", "accumulated reward", "points", log_x=True)],
+    lambda found: table(
+        [
+            row
+            for name, key in reversed(KEYS.items())
+            for row in against_setting(key, found[name], key)
+        ]
+    ),
     [
-        Claim("smallest lead of OGASched over any baseline, %", "always performs the best",
-              _smallest_leads, above(0), READING),
-        Claim("smallest change of OGASched's reward with twice the servers or more, %", "increases",
-              lambda found: per_version(
-                  found[SERVERS], lambda r, who: smallest_step(r, who, "servers")), above(0)),
-        Claim("OGASched's lead over FAIRNESS from 32 to 128 servers, % points", "first increases",
-              lead_moves(SERVERS, 32, 128), above(0),
-              "density is fixed, so job types per server do not change; " + DEVICES),
-        Claim("OGASched's lead over FAIRNESS from 128 to 512 servers, % points", "then decreases",
-              lead_moves(SERVERS, 128, 512), below(0),
-              "density is fixed, so job types per server do not change; " + DEVICES),
-        Claim("exponent of the reward in servers less that in job types",
-              "job types have a weaker impact",
-              _weaker, above(0)),
-        Claim("reward from contention 0.1 to 1, %", "increases", _moves(CONTENTION, 0.1, 1),
-              above(0)),
-        Claim("reward from contention 1 to 20, %", "decreases", _moves(CONTENTION, 1, 20), below(0),
-              "a request is an upper limit: a larger one takes nothing from the optimum; " +
-              DEVICES),
-        Claim("OGASched's lead over FAIRNESS from contention 1 to 20, % points", "decreases",
-              lead_moves(CONTENTION, 1, 20), below(0), DEVICES),
+        Panel("servers", "servers |R|", "accumulated reward", "points", log_x=True, log_y=True),
+        Panel("job_types", "job types |L|", "accumulated reward", "points", log_x=True),
+        Panel("contention", "contention level", "accumulated reward", "points", log_x=True),
     ],
-)  # fmt: skip
+    [
+        Claim(
+            "smallest lead of OGASched over any baseline, %",
+            "always performs the best",
+            _smallest_leads,
+            above(0),
+            READING,
+        ),
+        Claim(
+            "smallest change of OGASched's reward with twice the servers or more, %",
+            "increases",
+            lambda found: per_version(
+                found[SERVERS], lambda r, who: smallest_step(r, who, "servers")
+            ),
+            above(0),
+        ),
+        Claim(
+            "OGASched's lead over FAIRNESS from 32 to 128 servers, % points",
+            "first increases",
+            lead_moves(SERVERS, 32, 128),
+            above(0),
+            "density is fixed, so job types per server do not change; " + DEVICES,
+        ),
+        Claim(
+            "OGASched's lead over FAIRNESS from 128 to 512 servers, % points",
+            "then decreases",
+            lead_moves(SERVERS, 128, 512),
+            below(0),
+            "density is fixed, so job types per server do not change; " + DEVICES,
+        ),
+        Claim(
+            "exponent of the reward in servers less that in job types",
+            "job types have a weaker impact",
+            _weaker,
+            above(0),
+        ),
+        Claim(
+            "reward from contention 0.1 to 1, %", "increases", _moves(CONTENTION, 0.1, 1), above(0)
+        ),
+        Claim(
+            "reward from contention 1 to 20, %",
+            "decreases",
+            _moves(CONTENTION, 1, 20),
+            below(0),
+            "a request is an upper limit: a larger one takes nothing from the optimum; " + DEVICES,
+        ),
+        Claim(
+            "OGASched's lead over FAIRNESS from contention 1 to 20, % points",
+            "decreases",
+            lead_moves(CONTENTION, 1, 20),
+            below(0),
+            DEVICES,
+        ),
+    ],
+)
 
 
 def _gain_and_overhead(found: Found) -> pl.DataFrame:
     results = found[CONTENTION]
     slots = float(results.runs[0]["slots"])
-    return table([
-        (metric, who, float(x), mean_and_interval(
-            so_far(results, who, None, metric, contention=x) / slots))
-        for metric in ("gain", "overhead")
-        for who in PLAYED
-        for x in values(results, "contention")
-    ])  # fmt: skip
+    return table(
+        [
+            (
+                metric,
+                who,
+                float(x),
+                mean_and_interval(so_far(results, who, None, metric, contention=x) / slots),
+            )
+            for metric in ("gain", "overhead")
+            for who in PLAYED
+            for x in values(results, "contention")
+        ]
+    )
 
 
 def _grows(
@@ -169,18 +213,35 @@ def _grows(
 
 
 FIGURE_6 = Artefact(
-    "ogasched", "figure-6", "computation gain and communication overhead of a slot",
-    lambda scale: [_contention(scale)], _gain_and_overhead,
-    [Panel(name, "contention level", f"{name} of a slot", "points", log_x=True)
-     for name in ("gain", "overhead")],
+    "ogasched",
+    "figure-6",
+    "computation gain and communication overhead of a slot",
+    lambda scale: [_contention(scale)],
+    _gain_and_overhead,
     [
-        Claim("exponent of the overhead in the contention level, from 0.1 to 20", "increases",
-              _grows("overhead", among=(0.1, 0.3, 1, 3, 10, 20)), above(0)),
-        Claim("exponent of the overhead in the contention level, from 1 to 20",
-              "increases slowly: above 0", _grows("overhead"), above(0),
-              "beyond contention 1 servers are full, and what is handed out hardly grows"),
-        Claim("exponent of the overhead in the contention level, from 0.1 to 1",
-              "slowly: below 1/2", _grows("overhead", among=(0.1, 0.3, 1)), below(0.5),
-              "as long as servers are not full, allocation and overhead grow with requests"),
+        Panel(name, "contention level", f"{name} of a slot", "points", log_x=True)
+        for name in ("gain", "overhead")
     ],
-)  # fmt: skip
+    [
+        Claim(
+            "exponent of the overhead in the contention level, from 0.1 to 20",
+            "increases",
+            _grows("overhead", among=(0.1, 0.3, 1, 3, 10, 20)),
+            above(0),
+        ),
+        Claim(
+            "exponent of the overhead in the contention level, from 1 to 20",
+            "increases slowly: above 0",
+            _grows("overhead"),
+            above(0),
+            "beyond contention 1 servers are full, and what is handed out hardly grows",
+        ),
+        Claim(
+            "exponent of the overhead in the contention level, from 0.1 to 1",
+            "slowly: below 1/2",
+            _grows("overhead", among=(0.1, 0.3, 1)),
+            below(0.5),
+            "as long as servers are not full, allocation and overhead grow with requests",
+        ),
+    ],
+)

@@ -23,26 +23,25 @@ from gangwise.reproduce.measures import from_optimum, so_far, values
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "BASELINES", "BEST_FIXED", "DEVICES", "EXACT", "GREEDY", "ONE_STEP", "OPTIMUM", "OURS", "PAPER",
-    "PLAYED", "PRINTED", "READING", "RESERVE", "SCENARIO", "VERSIONS", "against_setting",
-    "gradient", "optimum", "per_version", "study",
-]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 
 SCENARIO = "ogasched-default-v1"
 OURS, PRINTED, RESERVE, GREEDY = (
-    "ogasched-react", "ogasched-as-printed", "ogasched-reserve", "greedy"
-)  # fmt: skip
+    "ogasched-react",
+    "ogasched-as-printed",
+    "ogasched-reserve",
+    "greedy",
+)
 EXACT, ONE_STEP = "Algorithm 1, exact projection", "one step after the arrivals"
 OPTIMUM, BEST_FIXED = "per_slot_optimum", "best_fixed"
 BASELINES: Mapping[str, str] = {
-    "DRF": "drf", "FAIRNESS": "fairness", "BINPACKING": "binpacking", "SPREADING": "spreading",
-}  # fmt: skip
-VERSIONS: Mapping[str, str] = {
-    "as printed": PRINTED, EXACT: EXACT, ONE_STEP: ONE_STEP, OURS: OURS
-}  # fmt: skip
+    "DRF": "drf",
+    "FAIRNESS": "fairness",
+    "BINPACKING": "binpacking",
+    "SPREADING": "spreading",
+}
+VERSIONS: Mapping[str, str] = {"as printed": PRINTED, EXACT: EXACT, ONE_STEP: ONE_STEP, OURS: OURS}
 """Versions of OGASched: as printed; its projection corrected; also shown the arrivals first, as the
 paper's experiments must have been; also with a step that does not vanish."""
 
@@ -82,12 +81,17 @@ def study(
     """All policies in one experiment; pairs are for the quick scale and the full one."""
     policies: list[str | PolicyTable] = [
         gradient(who, who, *PAPER) if who in (EXACT, ONE_STEP, PRINTED) else who for who in PLAYED
-    ]  # fmt: skip
+    ]
     return Experiment(
-        name=f"ogasched-{name}", scenario=scenario, policies=[*policies, *more],
-        slots=scale.pick(*slots), seeds=scale.first_seeds(*seeds), comparators=list(comparators),
-        optimum_slots=scale.pick(*optimum_slots), **fields,
-    )  # fmt: skip
+        name=f"ogasched-{name}",
+        scenario=scenario,
+        policies=[*policies, *more],
+        slots=scale.pick(*slots),
+        seeds=scale.first_seeds(*seeds),
+        comparators=list(comparators),
+        optimum_slots=scale.pick(*optimum_slots),
+        **fields,
+    )
 
 
 @lru_cache(maxsize=32)
@@ -134,6 +138,6 @@ def against_setting(
         rows += [
             (panel, who, at, from_optimum(so_far(results, who, **cell) / slots, fair))
             for who in PLAYED
-        ]  # fmt: skip
+        ]
         rows.append((panel, OPTIMUM, at, from_optimum(optimum(results, **cell) / slots, fair)))
     return rows

@@ -40,19 +40,26 @@ from gangwise.reproduce.ogasched.study import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["HORIZON", "TABLE_2", "at_horizon"]
 
 FAIR = BASELINES["FAIRNESS"]
 PARTS = (10, 5, 2, 1)
 """T = 1000, 2000, 5000 and 10,000 as parts of the last."""
 
 PAPERS: Mapping[str, Mapping[float, tuple[float, float]]] = {
-    "horizon": {10: (2578.53, 2532.24), 5: (2886.33, 2582.80), 2: (2911.37, 2552.41),
-                1: (3104.98, 2436.22)},
-    "rho": {0.3: (1904.87, 1295.53), 0.5: (2154.18, 1997.19), 0.7: (3117.29, 2628.02),
-            0.9: (2938.22, 2873.84)},
+    "horizon": {
+        10: (2578.53, 2532.24),
+        5: (2886.33, 2582.80),
+        2: (2911.37, 2552.41),
+        1: (3104.98, 2436.22),
+    },
+    "rho": {
+        0.3: (1904.87, 1295.53),
+        0.5: (2154.18, 1997.19),
+        0.7: (3117.29, 2628.02),
+        0.9: (2938.22, 2873.84),
+    },
     "density": {2.0: (2816.18, 2501.54), 2.5: (2904.51, 2857.60), 3.0: (3127.47, 2918.98)},
-}  # fmt: skip
+}
 """Average rewards of OGASched and of FAIRNESS."""
 
 CONTRADICTS = (
@@ -63,9 +70,7 @@ CONTRADICTS = (
 
 def HORIZON(scale: Scale) -> Experiment:
     """The default settings up to T = 10,000."""
-    return study(
-        "horizon", scale, slots=(1000, 10_000), comparators=[OPTIMUM, BEST_FIXED]
-    )
+    return study("horizon", scale, slots=(1000, 10_000), comparators=[OPTIMUM, BEST_FIXED])
 
 
 def at_horizon(results: Results, part: int) -> float:
@@ -118,20 +123,32 @@ def _columns() -> list[Claim]:
                 where = f"1/{x:g} of the horizon (T = {10_000 // int(x)})"
             paper = round(100 * (ours / fair - 1), 2)
             claims.append(
-                Claim(f"OGASched over FAIRNESS at {where}, %", paper, _column(name, x), near(paper),
-                      CONTRADICTS + DEVICES)
-            )  # fmt: skip
+                Claim(
+                    f"OGASched over FAIRNESS at {where}, %",
+                    paper,
+                    _column(name, x),
+                    near(paper),
+                    CONTRADICTS + DEVICES,
+                )
+            )
     return claims
 
 
 def _always_best(found: Found) -> dict[str, Estimate]:
     def measure(results: Results, who: str) -> Estimate:
-        return least([
-            *(lead(results, who, base, at_horizon(results, part))
-              for base in BASELINES.values() for part in PARTS),
-            *(smallest_lead(found[f"ogasched-{key}"], who, key, list(BASELINES.values()))
-              for key in ("rho", "density")),
-        ])  # fmt: skip
+        return least(
+            [
+                *(
+                    lead(results, who, base, at_horizon(results, part))
+                    for base in BASELINES.values()
+                    for part in PARTS
+                ),
+                *(
+                    smallest_lead(found[f"ogasched-{key}"], who, key, list(BASELINES.values()))
+                    for key in ("rho", "density")
+                ),
+            ]
+        )
 
     return per_version(found["ogasched-horizon"], measure)
 
@@ -148,25 +165,53 @@ def _moves(key: str, first: float, last: float) -> Callable[[Found], dict[str, E
 
 
 TABLE_2 = Artefact(
-    "ogasched", "table-2", "average reward (± of the difference to FAIRNESS)", _experiments,
+    "ogasched",
+    "table-2",
+    "average reward (± of the difference to FAIRNESS)",
+    _experiments,
     _numbers,
-    [Panel("horizon T", "T", "average reward", "points", log_x=True),
-     Panel("arrival probability ρ", "ρ", "average reward", "points"),
-     Panel("density", "mean channels per server", "average reward", "points")],
+    [
+        Panel("horizon T", "T", "average reward", "points", log_x=True),
+        Panel("arrival probability ρ", "ρ", "average reward", "points"),
+        Panel("density", "mean channels per server", "average reward", "points"),
+    ],
     [
         *_columns(),
-        Claim("smallest lead of OGASched over any baseline in any column, %",
-              "always performs the best", _always_best, above(0), READING),
-        Claim("smallest change of OGASched's average from one T to the next, %",
-              "positive correlation with T",
-              lambda found: per_version(found["ogasched-horizon"], _longer), above(0),
-              "a step that is right from the start leaves nothing to grow"),
-        Claim("OGASched's reward from ρ = 0.3 to 0.7, %", "increases", _moves("rho", 0.3, 0.7),
-              above(0), DEVICES),
-        Claim("OGASched's reward from ρ = 0.7 to 0.9, %", "decreases", _moves("rho", 0.7, 0.9),
-              below(0), "more jobs can only add to what may be earned: those in excess can be "
-              "given nothing; " + DEVICES),
-        Claim("OGASched's reward from density 2 to 3, %", "increases", _moves("density", 2.0, 3.0),
-              above(0), DEVICES),
+        Claim(
+            "smallest lead of OGASched over any baseline in any column, %",
+            "always performs the best",
+            _always_best,
+            above(0),
+            READING,
+        ),
+        Claim(
+            "smallest change of OGASched's average from one T to the next, %",
+            "positive correlation with T",
+            lambda found: per_version(found["ogasched-horizon"], _longer),
+            above(0),
+            "a step that is right from the start leaves nothing to grow",
+        ),
+        Claim(
+            "OGASched's reward from ρ = 0.3 to 0.7, %",
+            "increases",
+            _moves("rho", 0.3, 0.7),
+            above(0),
+            DEVICES,
+        ),
+        Claim(
+            "OGASched's reward from ρ = 0.7 to 0.9, %",
+            "decreases",
+            _moves("rho", 0.7, 0.9),
+            below(0),
+            "more jobs can only add to what may be earned: those in excess can be "
+            "given nothing; " + DEVICES,
+        ),
+        Claim(
+            "OGASched's reward from density 2 to 3, %",
+            "increases",
+            _moves("density", 2.0, 3.0),
+            above(0),
+            DEVICES,
+        ),
     ],
-)  # fmt: skip
+)

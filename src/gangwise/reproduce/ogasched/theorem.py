@@ -33,7 +33,6 @@ from gangwise.reproduce.ogasched.study import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["THEOREM_1", "regret"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,25 +46,40 @@ LOOSE = (
 
 
 def _policies(slots: int) -> list[str | PolicyTable]:
-    stepped = PolicyTable(name=RESERVE, label=STEP,
-                          arguments={"rule": "theoretical", "horizon": slots})  # fmt: skip
+    stepped = PolicyTable(
+        name=RESERVE, label=STEP, arguments={"rule": "theoretical", "horizon": slots}
+    )
     return [stepped, gradient(EXACT, EXACT, *PAPER), RESERVE, OURS]
 
 
 def _experiments(scale: Scale) -> Sequence[Experiment]:
     horizons = (250, 1000) if scale.quick else (500, 1000, 2000, 4000, 8000, 16_000)
     common: dict[str, Any] = {
-        "scenario": SCENARIO, "seeds": scale.first_seeds(2, 10), "comparators": [BEST_FIXED],
-    }  # fmt: skip
+        "scenario": SCENARIO,
+        "seeds": scale.first_seeds(2, 10),
+        "comparators": [BEST_FIXED],
+    }
     slots = scale.pick(250, 2000)
     return [
-        *(Experiment(name=f"ogasched-regret-{n}", slots=n, policies=_policies(n), **common)
-          for n in horizons),
-        Experiment(name="ogasched-regret-types", slots=slots, policies=_policies(slots),
-                   grid={"job_types": [5, 10, 20, 40]}, **common),
-        Experiment(name="ogasched-regret-servers", slots=slots, policies=_policies(slots),
-                   grid={"servers": [32, 64, 128, 256]}, **common),
-    ]  # fmt: skip
+        *(
+            Experiment(name=f"ogasched-regret-{n}", slots=n, policies=_policies(n), **common)
+            for n in horizons
+        ),
+        Experiment(
+            name="ogasched-regret-types",
+            slots=slots,
+            policies=_policies(slots),
+            grid={"job_types": [5, 10, 20, 40]},
+            **common,
+        ),
+        Experiment(
+            name="ogasched-regret-servers",
+            slots=slots,
+            policies=_policies(slots),
+            grid={"servers": [32, 64, 128, 256]},
+            **common,
+        ),
+    ]
 
 
 def _horizons(found: Found) -> dict[int, Results]:
@@ -161,28 +175,57 @@ def _in_setting(name: str, key: str) -> Callable[[Found], dict[str, Estimate]]:
 
 
 THEOREM_1 = Artefact(
-    "ogasched", "theorem-1", "regret against the best fixed decision", _experiments, _numbers,
-    [Panel("regret / √T", "T", "regret / √T", "points", log_x=True, log_y=True),
-     Panel("regret / T", "T", "regret / T", "points", log_x=True, level=0.0),
-     Panel("job types", "job types |L|", "regret", "points", log_x=True, log_y=True),
-     Panel("servers", "servers |R|", "regret", "points", log_x=True, log_y=True)],
+    "ogasched",
+    "theorem-1",
+    "regret against the best fixed decision",
+    _experiments,
+    _numbers,
     [
-        Claim("regret over (14) at the largest T", "≤ 1",
-              _last(lambda r, who: regret(r, who) / regret(r, BOUND)), below(1.0)),
-        Claim("(14) over the reward of the best fixed decision at the largest T",
-              "less than 1 if it says anything",
-              _last(lambda r, who: regret(r, BOUND) / so_far(r, BEST_FIXED), {"the bound": BOUND}),
-              below(1.0), LOOSE),
-        Claim("exponent of the regret in T", "sublinear: below 1", _in_horizon, below(1.0)),
-        Claim("exponent of the regret in T, against that of (14)", "1/2 at most", _in_horizon,
-              below(0.5),
-              "η₀ = 25 with its slow decay is not the step of the theorem, and too large"),
-        Claim("exponent of the regret in the number of job types", "sublinear: below 1",
-              _in_setting("ogasched-regret-types", "job_types"), below(1.0)),
-        Claim("exponent of the regret in the number of servers", "linear: 1",
-              _in_setting("ogasched-regret-servers", "servers"), near(1.0, 0.15)),
-        Claim("regret of ogasched-react / T, which sees arrivals", "not compared",
-              _last(lambda r, who: regret(r, who) / float(r.runs[0]["slots"]), {OURS: OURS}),
-              below(0.0), "one that sees the arrivals may earn more than any fixed decision"),
+        Panel("regret / √T", "T", "regret / √T", "points", log_x=True, log_y=True),
+        Panel("regret / T", "T", "regret / T", "points", log_x=True, level=0.0),
+        Panel("job types", "job types |L|", "regret", "points", log_x=True, log_y=True),
+        Panel("servers", "servers |R|", "regret", "points", log_x=True, log_y=True),
     ],
-)  # fmt: skip
+    [
+        Claim(
+            "regret over (14) at the largest T",
+            "≤ 1",
+            _last(lambda r, who: regret(r, who) / regret(r, BOUND)),
+            below(1.0),
+        ),
+        Claim(
+            "(14) over the reward of the best fixed decision at the largest T",
+            "less than 1 if it says anything",
+            _last(lambda r, who: regret(r, BOUND) / so_far(r, BEST_FIXED), {"the bound": BOUND}),
+            below(1.0),
+            LOOSE,
+        ),
+        Claim("exponent of the regret in T", "sublinear: below 1", _in_horizon, below(1.0)),
+        Claim(
+            "exponent of the regret in T, against that of (14)",
+            "1/2 at most",
+            _in_horizon,
+            below(0.5),
+            "η₀ = 25 with its slow decay is not the step of the theorem, and too large",
+        ),
+        Claim(
+            "exponent of the regret in the number of job types",
+            "sublinear: below 1",
+            _in_setting("ogasched-regret-types", "job_types"),
+            below(1.0),
+        ),
+        Claim(
+            "exponent of the regret in the number of servers",
+            "linear: 1",
+            _in_setting("ogasched-regret-servers", "servers"),
+            near(1.0, 0.15),
+        ),
+        Claim(
+            "regret of ogasched-react / T, which sees arrivals",
+            "not compared",
+            _last(lambda r, who: regret(r, who) / float(r.runs[0]["slots"]), {OURS: OURS}),
+            below(0.0),
+            "one that sees the arrivals may earn more than any fixed decision",
+        ),
+    ],
+)

@@ -19,8 +19,6 @@ from gangwise.reproduce.ogasched.study import (
     study,
 )
 
-__all__ = ["FIGURE_7"]
-
 UTILITIES, AUTHORS = (f"ogasched-{name}" for name in ("utilities", "authors"))
 EVERY = list(BASELINES.values())
 
@@ -61,8 +59,10 @@ def _less_than_linear(found: Found) -> dict[str, Estimate]:
     def measure(results: Results, who: str) -> Estimate:
         linear = so_far(results, who, utility="linear")
         others = (so_far(results, who, utility=u) for u in ("poly", "log", "reciprocal"))
-        return max((mean_and_interval(100 * other / linear) for other in others),
-                   key=lambda estimate: estimate.mean)  # fmt: skip
+        return max(
+            (mean_and_interval(100 * other / linear) for other in others),
+            key=lambda estimate: estimate.mean,
+        )
 
     return {
         version + where: estimate
@@ -72,25 +72,46 @@ def _less_than_linear(found: Found) -> dict[str, Estimate]:
 
 
 FIGURE_7 = Artefact(
-    "ogasched", "figure-7", "accumulated reward and utilities (± of the difference to FAIRNESS)",
+    "ogasched",
+    "figure-7",
+    "accumulated reward and utilities (± of the difference to FAIRNESS)",
     _utilities,
-    lambda found: table([
-        *against_setting("our ranges", found[UTILITIES], "utility"),
-        *against_setting("authors' ranges", found[AUTHORS], "utility"),
-    ]),
-    [Panel(name, "utility", "accumulated reward", "bars")
-     for name in ("our ranges", "authors' ranges")],
+    lambda found: table(
+        [
+            *against_setting("our ranges", found[UTILITIES], "utility"),
+            *against_setting("authors' ranges", found[AUTHORS], "utility"),
+        ]
+    ),
     [
-        Claim("largest reward with poly, log or reciprocal, % of that with linear",
-              "significantly less", _less_than_linear, below(50)),
-        Claim("smallest difference of OGASched and a baseline per slot, any utility",
-              "superiority does not change", _differences(EVERY), above(0),
-              "with linear utilities every baseline is within a per cent of the optimum; "
-              + READING),
-        Claim("smallest difference of OGASched and a baseline per slot, utilities not linear",
-              "superiority does not change",
-              _differences(EVERY, ["poly", "log", "reciprocal", "mixed"]), above(0), READING),
-        Claim("difference of OGASched and FAIRNESS per slot, all reciprocal", "has its advantages",
-              _differences([BASELINES["FAIRNESS"]], ["reciprocal"]), above(0)),
+        Panel(name, "utility", "accumulated reward", "bars")
+        for name in ("our ranges", "authors' ranges")
     ],
-)  # fmt: skip
+    [
+        Claim(
+            "largest reward with poly, log or reciprocal, % of that with linear",
+            "significantly less",
+            _less_than_linear,
+            below(50),
+        ),
+        Claim(
+            "smallest difference of OGASched and a baseline per slot, any utility",
+            "superiority does not change",
+            _differences(EVERY),
+            above(0),
+            "with linear utilities every baseline is within a per cent of the optimum; " + READING,
+        ),
+        Claim(
+            "smallest difference of OGASched and a baseline per slot, utilities not linear",
+            "superiority does not change",
+            _differences(EVERY, ["poly", "log", "reciprocal", "mixed"]),
+            above(0),
+            READING,
+        ),
+        Claim(
+            "difference of OGASched and FAIRNESS per slot, all reciprocal",
+            "has its advantages",
+            _differences([BASELINES["FAIRNESS"]], ["reciprocal"]),
+            above(0),
+        ),
+    ],
+)

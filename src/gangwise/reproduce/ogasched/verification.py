@@ -32,7 +32,6 @@ from gangwise.reproduce.ogasched.table import HORIZON, at_horizon
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FIGURE_2"]
 
 NAME = "ogasched-verification"
 CONNECTED = "fairness, shares of all connected"
@@ -44,8 +43,14 @@ def _experiments(scale: Scale) -> Sequence[Experiment]:
     connected = PolicyTable(name="fairness", label=CONNECTED, arguments={"share": "all"})
     caption = {"beta": [0.4, 0.6], "contention": 11}
     return [
-        study("verification", scale, slots=(1000, 8000), settings=caption, more=[connected],
-              comparators=[OPTIMUM, BEST_FIXED]),
+        study(
+            "verification",
+            scale,
+            slots=(1000, 8000),
+            settings=caption,
+            more=[connected],
+            comparators=[OPTIMUM, BEST_FIXED],
+        ),
         HORIZON(scale),
     ]
 
@@ -64,11 +69,15 @@ def _numbers(found: Found) -> pl.DataFrame:
     rows += [("average", OPTIMUM, at, level) for at in (slots[0], T)]
     for who in (OURS, ONE_STEP, PRINTED):
         rows += [
-            (f"ratio of {who}", base, at,
-             mean_and_interval(so_far(results, who, at) / so_far(results, base, at)))
+            (
+                f"ratio of {who}",
+                base,
+                at,
+                mean_and_interval(so_far(results, who, at) / so_far(results, base, at)),
+            )
             for base in BASELINES.values()
             for at in slots
-        ]  # fmt: skip
+        ]
     return table(rows)
 
 
@@ -124,36 +133,81 @@ def _seconds(results: Results, who: str) -> Estimate:
 
 
 FIGURE_2 = Artefact(
-    "ogasched", "figure-2", "reward over time (± of the difference to FAIRNESS)", _experiments,
+    "ogasched",
+    "figure-2",
+    "reward over time (± of the difference to FAIRNESS)",
+    _experiments,
     _numbers,
-    [Panel("average", "slot", "average reward until slot"),
-     Panel("accumulated", "slot", "accumulated reward"),
-     *(Panel(f"ratio of {who}", "slot", f"reward of {name} / baseline", level=1.0)
-       for who, name in ((OURS, "react"), (ONE_STEP, "one step"), (PRINTED, "as printed")))],
     [
-        *(Claim(f"OGASched over {name}, %", HEADLINE[name], _lead(base), near(HEADLINE[name]),
-                READING) for name, base in BASELINES.items()),
-        Claim("FAIRNESS over the best of the other baselines, %", "the best of the baselines",
-              _fairness_first, above(0),
-              "as printed, shares are of all connected job types, and those of the absent ones "
-              "stay unused; the paper's picture needs shares of the arrived"),
-        Claim("best fixed decision over FAIRNESS, %", "not compared", _best_fixed, above(0),
-              "what any algorithm that decides before the arrivals can learn"),
-        Claim("OGASched's ratio to FAIRNESS at T less that at T/8, % points", "increases with time",
-              lambda found: per_version(found[NAME], _ratio_grows), above(0),
-              "what grows is the effect of the decaying step; a step that is right from the start "
-              "leaves nothing to grow"),
-        Claim("OGASched over FAIRNESS or DRF in the first hundredth of the slots, %",
-              "FAIRNESS and DRF have a slight edge",
-              lambda found: per_version(found[NAME], _at_first), below(0),
-              "OGASched starts from FAIRNESS's own shares and steps after the arrivals"),
-        Claim("OGASched over the marginal-reward greedy, %", "not compared",
-              lambda found: per_version(found[NAME], lambda r, who: lead(r, who, GREEDY)), above(0),
-              "a greedy that knows the rewards and remembers nothing"),
-        Claim("OGASched's share of the per-slot optimum, %", "not compared",
-              lambda found: per_version(found[NAME], _share), near(100, 0.05), READING),
-        Claim("seconds for 8000 slots", "one hour",
-              lambda found: per_version(found[NAME], _seconds), below(3600.0),
-              "on one core here, on 48 there", timed=True),
+        Panel("average", "slot", "average reward until slot"),
+        Panel("accumulated", "slot", "accumulated reward"),
+        *(
+            Panel(f"ratio of {who}", "slot", f"reward of {name} / baseline", level=1.0)
+            for who, name in ((OURS, "react"), (ONE_STEP, "one step"), (PRINTED, "as printed"))
+        ),
     ],
-)  # fmt: skip
+    [
+        *(
+            Claim(
+                f"OGASched over {name}, %",
+                HEADLINE[name],
+                _lead(base),
+                near(HEADLINE[name]),
+                READING,
+            )
+            for name, base in BASELINES.items()
+        ),
+        Claim(
+            "FAIRNESS over the best of the other baselines, %",
+            "the best of the baselines",
+            _fairness_first,
+            above(0),
+            "as printed, shares are of all connected job types, and those of the absent ones "
+            "stay unused; the paper's picture needs shares of the arrived",
+        ),
+        Claim(
+            "best fixed decision over FAIRNESS, %",
+            "not compared",
+            _best_fixed,
+            above(0),
+            "what any algorithm that decides before the arrivals can learn",
+        ),
+        Claim(
+            "OGASched's ratio to FAIRNESS at T less that at T/8, % points",
+            "increases with time",
+            lambda found: per_version(found[NAME], _ratio_grows),
+            above(0),
+            "what grows is the effect of the decaying step; a step that is right from the start "
+            "leaves nothing to grow",
+        ),
+        Claim(
+            "OGASched over FAIRNESS or DRF in the first hundredth of the slots, %",
+            "FAIRNESS and DRF have a slight edge",
+            lambda found: per_version(found[NAME], _at_first),
+            below(0),
+            "OGASched starts from FAIRNESS's own shares and steps after the arrivals",
+        ),
+        Claim(
+            "OGASched over the marginal-reward greedy, %",
+            "not compared",
+            lambda found: per_version(found[NAME], lambda r, who: lead(r, who, GREEDY)),
+            above(0),
+            "a greedy that knows the rewards and remembers nothing",
+        ),
+        Claim(
+            "OGASched's share of the per-slot optimum, %",
+            "not compared",
+            lambda found: per_version(found[NAME], _share),
+            near(100, 0.05),
+            READING,
+        ),
+        Claim(
+            "seconds for 8000 slots",
+            "one hour",
+            lambda found: per_version(found[NAME], _seconds),
+            below(3600.0),
+            "on one core here, on 48 there",
+            timed=True,
+        ),
+    ],
+)

@@ -15,7 +15,12 @@ from gangwise.reproduce.opm.utility import figure_2, table_1
 __all__ = ["ARTEFACTS"]
 
 ARTEFACTS = (
-    THEOREM_2, THEOREM_3, COROLLARY_1,
-    *(make(jobs) for make in (figure_1, table_1, figure_2, figure_3)
-      for jobs in (GOOGLE, SYNTHETIC)),
-)  # fmt: skip
+    THEOREM_2,
+    THEOREM_3,
+    COROLLARY_1,
+    *(
+        make(jobs)
+        for make in (figure_1, table_1, figure_2, figure_3)
+        for jobs in (GOOGLE, SYNTHETIC)
+    ),
+)

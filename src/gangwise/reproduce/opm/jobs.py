@@ -9,15 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gangwise.approximation_jobs.distributions import share_at_most
+from gangwise.approximation_jobs.horizons import share_at_most
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, Verdict, near
 from gangwise.reproduce.opm.section_vi import BLIND, POLICIES, VERSIONS, JobSource
-
-__all__ = ["figure_1"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,34 +39,55 @@ def figure_1(jobs: JobSource) -> Artefact:
     name = f"opm-jobs-{jobs.name}"
 
     def experiments(scale: Scale) -> list[Experiment]:
-        return [jobs.experiment("jobs", scale, 10, settings={**jobs.heavy, "beta": 0.5},
-                                policies=list(POLICIES))]  # fmt: skip
+        return [
+            jobs.experiment(
+                "jobs", scale, 10, settings={**jobs.heavy, "beta": 0.5}, policies=list(POLICIES)
+            )
+        ]
 
     def numbers(found: Found) -> pl.DataFrame:
         ratios, uses = _values(found[name])
         widest = max(float(np.nanquantile(v[np.isfinite(v)], 0.9)) for v in ratios.values())
         at = np.linspace(0, max(widest, 2 * THRESHOLD if jobs.is_trace else 0.0), POINTS)
-        return pl.DataFrame([
-            *_curve("a: cost to utility", ratios, at),
-            *_curve("b: cost to budget", uses, np.linspace(0, 1.0, POINTS)),
-        ], infer_schema_length=None)  # fmt: skip
+        return pl.DataFrame(
+            [
+                *_curve("a: cost to utility", ratios, at),
+                *_curve("b: cost to budget", uses, np.linspace(0, 1.0, POINTS)),
+            ],
+            infer_schema_length=None,
+        )
 
     def shares(
         values: dict[tuple[str, int], Floats], level: Callable[[int], float]
     ) -> dict[str, Estimate]:
-        named = {**VERSIONS, "no estimation": BLIND, "fair": "fair",
-                 "deadline-aware": "deadline-aware"}  # fmt: skip
-        return {version: mean_and_interval([
-            100 * share_at_most(v, level(seed)) for (p, seed), v in values.items() if p == policy
-        ]) for version, policy in named.items()}  # fmt: skip
+        named = {
+            **VERSIONS,
+            "no estimation": BLIND,
+            "fair": "fair",
+            "deadline-aware": "deadline-aware",
+        }
+        return {
+            version: mean_and_interval(
+                [
+                    100 * share_at_most(v, level(seed))
+                    for (p, seed), v in values.items()
+                    if p == policy
+                ]
+            )
+            for version, policy in named.items()
+        }
 
     def below_50(found: Found) -> dict[str, Estimate]:
         return shares(_values(found[name])[0], lambda seed: THRESHOLD)
 
     def below_fairs(found: Found) -> dict[str, Estimate]:
         ratios = _values(found[name])[0]
-        return shares(ratios, lambda seed: float(
-            np.nanquantile(ratios["fair", seed], FAIRS_SHARE, method="inverted_cdf")))  # fmt: skip
+        return shares(
+            ratios,
+            lambda seed: float(
+                np.nanquantile(ratios["fair", seed], FAIRS_SHARE, method="inverted_cdf")
+            ),
+        )
 
     def sparing(found: Found) -> dict[str, Estimate]:
         return shares(_values(found[name])[1], lambda seed: SPARED - 1e-9)
@@ -82,12 +101,18 @@ def figure_1(jobs: JobSource) -> Artefact:
     if jobs.is_trace:
         claims = _each("jobs below a cost to utility of 50, %", at_least, below_50, UNITS) + claims
     return Artefact(
-        "opm", f"figure-1{jobs.suffix}", f"jobs at β = 0.5, {jobs.name} jobs", experiments,
+        "opm",
+        f"figure-1{jobs.suffix}",
+        f"jobs at β = 0.5, {jobs.name} jobs",
+        experiments,
         numbers,
-        (Panel("a: cost to utility", "cost / utility", "share of jobs"),
-         Panel("b: cost to budget", "cost / budget", "share of jobs")),
-        tuple(claims), jobs.trace,
-    )  # fmt: skip
+        (
+            Panel("a: cost to utility", "cost / utility", "share of jobs"),
+            Panel("b: cost to budget", "cost / budget", "share of jobs"),
+        ),
+        tuple(claims),
+        jobs.trace,
+    )
 
 
 @lru_cache(maxsize=2)
@@ -109,12 +134,22 @@ def _curve(
     rows: list[dict[str, object]] = []
     for policy in dict.fromkeys(policy for policy, _ in values):
         for x in at:
-            of = mean_and_interval([share_at_most(v, float(x)) for (p, _), v in values.items()
-                                    if p == policy])  # fmt: skip
-            low, high = (None if end is None else min(max(end, 0.0), 1.0)
-                         for end in (of.low, of.high))  # fmt: skip
-            rows.append({"panel": panel, "line": policy, "x": float(x), "mean": of.mean,
-                         "low": low, "high": high})  # fmt: skip
+            of = mean_and_interval(
+                [share_at_most(v, float(x)) for (p, _), v in values.items() if p == policy]
+            )
+            low, high = (
+                None if end is None else min(max(end, 0.0), 1.0) for end in (of.low, of.high)
+            )
+            rows.append(
+                {
+                    "panel": panel,
+                    "line": policy,
+                    "x": float(x),
+                    "mean": of.mean,
+                    "low": low,
+                    "high": high,
+                }
+            )
     return rows
 
 
@@ -124,9 +159,13 @@ def _each(
     """A claim for each of the paper's curves; the rival stands beside OPM's."""
 
     def claim(curve: str, number: float) -> Claim:
-        return Claim(f"{curve}: {says}", number,
-                     lambda found: {v: ours(found)[v] for v in CURVES[curve]},
-                     _within(number), why)  # fmt: skip
+        return Claim(
+            f"{curve}: {says}",
+            number,
+            lambda found: {v: ours(found)[v] for v in CURVES[curve]},
+            _within(number),
+            why,
+        )
 
     return [claim(curve, number) for curve, number in paper.items()]
 

@@ -19,14 +19,14 @@ from gangwise.report.picture import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, above, near, over
 from gangwise.reproduce.opm.section_vi import OURS, PRINTED, JobSource, by_seed, of_difference
 
-__all__ = ["figure_3"]
-
 SMALL, LARGE = 0.6, 6.0
 MOVES = {"displaced": "displaced", "swaps": "swaps", "net moves": "net_moves"}
 FIXED = "fixed μ"
 MU = 0.02  # what the default α of opm-as-printed comes with, for 100 machines
-UNIT = "which α the tenfold is of is not stated but for 6 at its end; α has a unit that depends "\
-       "on the length of a slot"  # fmt: skip
+UNIT = (
+    "which α the tenfold is of is not stated but for 6 at its end; α has a unit that depends "
+    "on the length of a slot"
+)
 MIGRATION = "what counts as a migration is not stated"
 
 
@@ -45,8 +45,15 @@ def figure_3(jobs: JobSource) -> Artefact:
         tables = [PolicyTable(name=policy, grid=grid) for policy in (PRINTED, OURS)]
         if not jobs.is_trace:
             tables.append(PolicyTable(name=PRINTED, label=FIXED, arguments={"mu": MU}, grid=grid))
-        return [jobs.experiment("alpha", scale, jobs.seeds, settings={**jobs.heavy, "beta": 0.8},
-                                policies=["fair", *tables])]  # fmt: skip
+        return [
+            jobs.experiment(
+                "alpha",
+                scale,
+                jobs.seeds,
+                settings={**jobs.heavy, "beta": 0.8},
+                policies=["fair", *tables],
+            )
+        ]
 
     def numbers(found: Found) -> pl.DataFrame:
         results, rows = found[name], []
@@ -57,10 +64,16 @@ def figure_3(jobs: JobSource) -> Artefact:
             shown = {"a: utility": over(results, label, "fair")}
             shown |= {f"b: {reading}": _moved(results, label, reading) for reading in MOVES}
             rows += [
-                {"panel": panel, "line": policy, "x": float(alpha), "mean": of.mean,
-                 "low": of.low, "high": of.high}
+                {
+                    "panel": panel,
+                    "line": policy,
+                    "x": float(alpha),
+                    "mean": of.mean,
+                    "low": of.low,
+                    "high": of.high,
+                }
                 for panel, of in shown.items()
-            ]  # fmt: skip
+            ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def lines(found: Found) -> dict[str, str]:
@@ -68,55 +81,87 @@ def figure_3(jobs: JobSource) -> Artefact:
         return {v: p for v, p in named.items() if f"{p}:alpha={SMALL}" in found[name].policies}
 
     def readings(found: Found) -> list[tuple[str, str, str]]:
-        return [(v, p, reading) for v, p in lines(found).items() for reading in MOVES
-                if reading != "swaps" or p == PRINTED]  # fmt: skip
+        return [
+            (v, p, reading)
+            for v, p in lines(found).items()
+            for reading in MOVES
+            if reading != "swaps" or p == PRINTED
+        ]
 
     def gain(alpha: float) -> Claim:
         paper = 40.0 if alpha == SMALL else 17.0
         return Claim(
-            f"OPM over Fair at α = {alpha:g}, %", paper,
-            lambda found: {v: over(found[name], f"{p}:alpha={alpha}", "fair")
-                           for v, p in lines(found).items()},
-            near(paper), UNIT,
-        )  # fmt: skip
+            f"OPM over Fair at α = {alpha:g}, %",
+            paper,
+            lambda found: {
+                v: over(found[name], f"{p}:alpha={alpha}", "fair") for v, p in lines(found).items()
+            },
+            near(paper),
+            UNIT,
+        )
 
     def moved(alpha: float) -> Claim:
         paper = 20.0 if alpha == SMALL else 3.0
         return Claim(
-            f"machines with a migration per slot at α = {alpha:g}, %", paper,
-            lambda found: {f"{v}, {reading}": _moved(found[name], f"{p}:alpha={alpha}", reading)
-                           for v, p, reading in readings(found)},
-            near(paper, 0.5), MIGRATION,
-        )  # fmt: skip
+            f"machines with a migration per slot at α = {alpha:g}, %",
+            paper,
+            lambda found: {
+                f"{v}, {reading}": _moved(found[name], f"{p}:alpha={alpha}", reading)
+                for v, p, reading in readings(found)
+            },
+            near(paper, 0.5),
+            MIGRATION,
+        )
 
     def less_utility(found: Found) -> dict[str, Estimate]:
         def gains(label: str) -> dict[int, float]:
             mine, fair = (by_seed(found[name], "reward.total", p) for p in (label, "fair"))
             return {seed: 100 * (mine[seed] / fair[seed] - 1) for seed in mine}
 
-        return {v: of_difference(gains(f"{p}:alpha={SMALL}"), gains(f"{p}:alpha={LARGE}"))
-                for v, p in lines(found).items()}  # fmt: skip
+        return {
+            v: of_difference(gains(f"{p}:alpha={SMALL}"), gains(f"{p}:alpha={LARGE}"))
+            for v, p in lines(found).items()
+        }
 
     def fewer_moves(found: Found) -> dict[str, Estimate]:
-        return {f"{v}, {reading}": of_difference(
-            _moves(found[name], f"{p}:alpha={SMALL}", reading),
-            _moves(found[name], f"{p}:alpha={LARGE}", reading),
-        ) for v, p, reading in readings(found)}  # fmt: skip
+        return {
+            f"{v}, {reading}": of_difference(
+                _moves(found[name], f"{p}:alpha={SMALL}", reading),
+                _moves(found[name], f"{p}:alpha={LARGE}", reading),
+            )
+            for v, p, reading in readings(found)
+        }
 
     return Artefact(
-        "opm", f"figure-3{jobs.suffix}", f"step size and migration, {jobs.name} jobs",
-        experiments, numbers,
-        (Panel("a: utility", "α", "overall utility over Fair's, %", "points", log_x=True),
-         *(Panel(f"b: {reading}", "α", "machines per slot, %", "points", log_x=True)
-           for reading in MOVES)),
-        (gain(SMALL), gain(LARGE),
-         Claim("lead over Fair, α = 0.6 less α = 6, points", 23.0, less_utility, above(), UNIT),
-         moved(SMALL), moved(LARGE),
-         Claim("machines with a migration, α = 0.6 less α = 6, points", 17.0, fewer_moves, above(),
-               "with draws that are coupled from slot to slot a small step moves little; with "
-               "fresh draws a large one leaves little to chance")),
+        "opm",
+        f"figure-3{jobs.suffix}",
+        f"step size and migration, {jobs.name} jobs",
+        experiments,
+        numbers,
+        (
+            Panel("a: utility", "α", "overall utility over Fair's, %", "points", log_x=True),
+            *(
+                Panel(f"b: {reading}", "α", "machines per slot, %", "points", log_x=True)
+                for reading in MOVES
+            ),
+        ),
+        (
+            gain(SMALL),
+            gain(LARGE),
+            Claim("lead over Fair, α = 0.6 less α = 6, points", 23.0, less_utility, above(), UNIT),
+            moved(SMALL),
+            moved(LARGE),
+            Claim(
+                "machines with a migration, α = 0.6 less α = 6, points",
+                17.0,
+                fewer_moves,
+                above(),
+                "with draws that are coupled from slot to slot a small step moves little; with "
+                "fresh draws a large one leaves little to chance",
+            ),
+        ),
         jobs.trace,
-    )  # fmt: skip
+    )
 
 
 def _moves(results: Results, label: str, reading: str) -> dict[int, float]:

@@ -19,12 +19,6 @@ from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.reproduce.artefact import Scale
 
-__all__ = [
-    "BASELINES", "BLIND", "GOOGLE", "OURS", "POLICIES", "PRINTED", "RIVAL", "SYNTHETIC",
-    "VERSIONS", "WITHOUT", "JobSource", "by_seed", "load_experiment", "of_difference",
-    "table_experiment",
-]  # fmt: skip
-
 OURS, PRINTED, RIVAL = "opm", "opm-as-printed", "utility-per-price"
 BLIND = "opm-without-estimation"
 BASELINES = (BLIND, "fair", "deadline-aware")
@@ -81,37 +75,60 @@ class JobSource:
         fields["settings"] = {**self.settings(scale), **fields.get("settings", {})}
         quick = 2 if self.is_trace else 3
         return Experiment(
-            name=f"opm-{what}-{self.name}", scenario=self.scenario, points=1, optimum_slots=1,
-            seeds=scale.first_seeds(quick, seeds), **fields,
-        )  # fmt: skip
+            name=f"opm-{what}-{self.name}",
+            scenario=self.scenario,
+            points=1,
+            optimum_slots=1,
+            seeds=scale.first_seeds(quick, seeds),
+            **fields,
+        )
 
 
 GOOGLE = JobSource(
-    "google", "", "google-2011", "opm-google-v1", {"keep": 1.0}, {"keep": 0.5},
-    {"machines": 100, "hours": 1.0, "slots": 5000}, 5,
-)  # fmt: skip
+    "google",
+    "",
+    "google-2011",
+    "opm-google-v1",
+    {"keep": 1.0},
+    {"keep": 0.5},
+    {"machines": 100, "hours": 1.0, "slots": 5000},
+    5,
+)
 SYNTHETIC = JobSource(
-    "synthetic", "-synthetic", "", "opm-default-v1", {"load": 1.5}, {"load": 0.75},
-    {"slots": 2000}, 10,
-)  # fmt: skip
+    "synthetic",
+    "-synthetic",
+    "",
+    "opm-default-v1",
+    {"load": 1.5},
+    {"load": 0.75},
+    {"slots": 2000},
+    10,
+)
 
 
 def table_experiment(jobs: JobSource, scale: Scale) -> Experiment:
     """Table I: all policies under heavy load; on synthetic jobs, ``opm`` without estimates too."""
     return jobs.experiment(
-        "table", scale, 10, settings=dict(jobs.heavy), grid={"beta": [0.5, 0.6, 0.7]},
+        "table",
+        scale,
+        10,
+        settings=dict(jobs.heavy),
+        grid={"beta": [0.5, 0.6, 0.7]},
         policies=[*POLICIES, *([] if jobs.is_trace else [WITHOUT])],
-    )  # fmt: skip
+    )
 
 
 def load_experiment(jobs: JobSource, scale: Scale) -> Experiment:
     """Fig. 2: heavy and light load. The rival is left out on the trace, for the sake of time."""
     policies: list[str | PolicyTable] = [OURS, PRINTED, *BASELINES]
     return jobs.experiment(
-        "load", scale, jobs.seeds, cases=[dict(jobs.heavy), dict(jobs.light)],
+        "load",
+        scale,
+        jobs.seeds,
+        cases=[dict(jobs.heavy), dict(jobs.light)],
         grid={"beta": [0.5, 0.9] if scale.quick else [0.5, 0.6, 0.7, 0.8, 0.9]},
         policies=policies if jobs.is_trace else [*policies, RIVAL],
-    )  # fmt: skip
+    )
 
 
 def by_seed(results: Results, metric: str, policy: str, **cell: object) -> dict[int, float]:

@@ -17,8 +17,6 @@ from gangwise.traces.source import Read
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["batch_jobs", "unusable"]
-
 
 def batch_jobs(
     read: Read, statuses: Sequence[str], file: Path, strict: bool
@@ -58,10 +56,20 @@ def batch_jobs(
         why = reasons(*(stage.dropped for stage in stages))
         raise TraceError(f"no batch task can be used: {why}", file)
     jobs = kept.select(
-        "row", name="task_name", cpu=pl.col("plan_cpu") / 100, mem="plan_mem", gpu=pl.lit(0.0),
-        tasks="instance_num", models=pl.lit(""), created="start_time", deleted="end_time",
-        job="job_name", after=after(kept["task_name"], dag), started="start_time", status="status",
-    )  # fmt: skip
+        "row",
+        name="task_name",
+        cpu=pl.col("plan_cpu") / 100,
+        mem="plan_mem",
+        gpu=pl.lit(0.0),
+        tasks="instance_num",
+        models=pl.lit(""),
+        created="start_time",
+        deleted="end_time",
+        job="job_name",
+        after=after(kept["task_name"], dag),
+        started="start_time",
+        status="status",
+    )
     return jobs, stages, notes + _notes(jobs, dag, counts)
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from gangwise.traces.dag import Dag
 
-__all__ = ["LONGEST", "after", "edges_of"]
 
 LONGEST = 50
 NAME = r"^[A-Za-z]+(\d{1,18})(?:_\d{1,18})*_?$"
@@ -53,18 +52,22 @@ def edges_of(tasks: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int]]:
 
     name, used = pl.col("name"), pl.col("used")
     named = tasks.select(
-        "job", "name", "used",
+        "job",
+        "name",
+        "used",
         index=pl.when(used).then(used.cum_sum().cast(pl.Int64) - 1),
         id=name.str.extract(NAME, 1).cast(pl.Int64),
         cut=(name.str.len_chars() >= LONGEST) | name.str.ends_with("_"),
-    )  # fmt: skip
+    )
     dag = named.filter(pl.col("id").is_not_null())
     mine = dag.filter("used")
     tokens = name.str.split("_").list.slice(1)
     said = mine.select(
-        "job", child="index", doubtful=pl.col("cut") & ~name.str.ends_with("_"),
+        "job",
+        child="index",
+        doubtful=pl.col("cut") & ~name.str.ends_with("_"),
         id=pl.when("cut").then(tokens.list.head(tokens.list.len() - 1)).otherwise(tokens),
-    )  # fmt: skip
+    )
     waits = said.explode("id").filter(pl.col("id").is_not_null())
     waits = waits.select("job", "child", pl.col("id").cast(pl.Int64)).unique()
     known = dag.select("job", "id", "used", parent="index")

@@ -35,10 +35,12 @@ from gangwise.traces.trace import Reader, Tables, server_table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AlibabaV2018", "Usage"]
 
-WORKLOADS = {"batch": ("batch_task",), "containers": ("container_meta",),
-             "both": ("batch_task", "container_meta")}  # fmt: skip
+WORKLOADS = {
+    "batch": ("batch_task",),
+    "containers": ("container_meta",),
+    "both": ("batch_task", "container_meta"),
+}
 UNITS = {"cpu": "cores", "mem": "% of max", "gpu": "GPUs"}
 
 
@@ -95,9 +97,13 @@ class AlibabaV2018(Reader):
     FORMAT = FORMAT
 
     def __init__(
-        self, path: Path | str, *, workload: str = "batch",
-        statuses: Sequence[str] | str = ("Terminated",), strict: bool = False,
-    ):  # fmt: skip
+        self,
+        path: Path | str,
+        *,
+        workload: str = "batch",
+        statuses: Sequence[str] | str = ("Terminated",),
+        strict: bool = False,
+    ):
         super().__init__(path, strict=strict)
         if workload not in WORKLOADS:
             raise TraceError(f"workload is {workload!r}; it must be one of {', '.join(WORKLOADS)}")
@@ -149,9 +155,15 @@ class AlibabaV2018(Reader):
             digests |= read.digests
         notes.append("memory is in the publisher's units: 100 is that of the largest machine")
         return Tables(
-            FORMAT.name, servers, pl.concat(jobs), tuple(stages), digests, tuple(notes), UNITS,
+            FORMAT.name,
+            servers,
+            pl.concat(jobs),
+            tuple(stages),
+            digests,
+            tuple(notes),
+            UNITS,
             events,
-        )  # fmt: skip
+        )
 
     def _refuse_v2017(self) -> None:
         from gangwise.traces.alibaba_v2017 import AlibabaV2017
@@ -161,8 +173,9 @@ class AlibabaV2018(Reader):
             raise TraceError(
                 "this is Alibaba cluster-trace-v2017 (batch_task of 8 columns, integer ids), not "
                 "v2018 (9 columns, jobs j_1, j_2, ...); read it as the trace alibaba-v2017, or "
-                "give the folder of v2018", self.source.path,
-            )  # fmt: skip
+                "give the folder of v2018",
+                self.source.path,
+            )
 
 
 def _machines(read: Read) -> tuple[pl.DataFrame, pl.DataFrame, Stage]:
@@ -172,8 +185,9 @@ def _machines(read: Read) -> tuple[pl.DataFrame, pl.DataFrame, Stage]:
     up = pl.col("status") == "USING"
     log = read.frame.sort("time_stamp", "part", "row").with_columns(up=up)
     last = log.filter("up").group_by("machine_id", maintain_order=True).last().sort("row")
-    servers = last.select("row", name="machine_id", model=pl.lit(""), cpu="cpu_num",
-                          mem="mem_size", gpu=pl.lit(0.0))  # fmt: skip
+    servers = last.select(
+        "row", name="machine_id", model=pl.lit(""), cpu="cpu_num", mem="mem_size", gpu=pl.lit(0.0)
+    )
     before = pl.col("up").shift(1).over("machine_id", order_by=pl.int_range(pl.len()))
     known = pl.coalesce(before, pl.when(pl.col("time_stamp") > 0).then(pl.lit(False)), "up")
     events = log.filter(up != known).select(time="time_stamp", server="machine_id", up="up")
@@ -189,20 +203,35 @@ def _containers(read: Read) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     log = read.frame.sort("time_stamp", "part", "row")
     end = pl.lit(float(log["time_stamp"].to_numpy().max()))
     asked = pl.struct("cpu_request", "mem_size")
-    jobs = log.group_by("container_id", maintain_order=True).agg(
-        pl.col("row", "app_du", "cpu_request", "mem_size").first(),
-        created=pl.col("time_stamp").first(), last=pl.col("time_stamp").last(),
-        status=pl.col("status").last(), changed=asked.n_unique() > 1,
-    ).sort("row")  # fmt: skip
+    jobs = (
+        log.group_by("container_id", maintain_order=True)
+        .agg(
+            pl.col("row", "app_du", "cpu_request", "mem_size").first(),
+            created=pl.col("time_stamp").first(),
+            last=pl.col("time_stamp").last(),
+            status=pl.col("status").last(),
+            changed=asked.n_unique() > 1,
+        )
+        .sort("row")
+    )
     nothing = pl.col("cpu_request") + pl.col("mem_size") == 0
     used, stage = leave_out("containers", jobs, [("it requests nothing at all", nothing)])
     stopped = pl.col("status") == "stopped"
     made = used.select(
-        "row", name="container_id", cpu=pl.col("cpu_request") / 100, mem="mem_size",
-        gpu=pl.lit(0.0), tasks=pl.lit(1.0), models=pl.lit(""), created="created",
-        deleted=pl.when(stopped).then("last").otherwise(end), job="container_id",
-        after=pl.lit(""), started="created", status="status",
-    )  # fmt: skip
+        "row",
+        name="container_id",
+        cpu=pl.col("cpu_request") / 100,
+        mem="mem_size",
+        gpu=pl.lit(0.0),
+        tasks=pl.lit(1.0),
+        models=pl.lit(""),
+        created="created",
+        deleted=pl.when(stopped).then("last").otherwise(end),
+        job="container_id",
+        after=pl.lit(""),
+        started="created",
+        status="status",
+    )
     notes = [
         f"{int((used['created'] == 0).sum())} of {len(used)} containers are there from time 0 on; "
         f"{int((used['status'] != 'stopped').sum())} do not end as stopped and are taken to stay "

@@ -5,12 +5,15 @@ from __future__ import annotations
 from gangwise.traces.formats import Format, TableFile
 from gangwise.traces.schema import Check, Column, Schema, value
 
-__all__ = ["FORMAT", "PERCENTAGES"]
-
 NAME = "alibaba-v2018"
 PERCENTAGES = (
-    "cpu_util_percent", "mem_util_percent", "mem_gps", "net_in", "net_out", "disk_io_percent",
-)  # fmt: skip
+    "cpu_util_percent",
+    "mem_util_percent",
+    "mem_gps",
+    "net_in",
+    "net_out",
+    "disk_io_percent",
+)
 """Measurements from 0 to 100; what is outside is invalid (the publisher writes -1 or 101)."""
 
 _MACHINE = Column("machine_id", number=False, pattern=r"m_\d+")
@@ -45,10 +48,21 @@ MACHINE_META = Schema(
 )
 MACHINE_USAGE = Schema(
     f"{NAME} machine_usage",
-    (_MACHINE, _TIME, *_measured("cpu_util_percent", "mem_util_percent", "mem_gps", "mkpi",
-                                 "net_in", "net_out", "disk_io_percent")),
+    (
+        _MACHINE,
+        _TIME,
+        *_measured(
+            "cpu_util_percent",
+            "mem_util_percent",
+            "mem_gps",
+            "mkpi",
+            "net_in",
+            "net_out",
+            "disk_io_percent",
+        ),
+    ),
     header=False,
-)  # fmt: skip
+)
 CONTAINER_META = Schema(
     f"{NAME} container_meta",
     (
@@ -65,11 +79,23 @@ CONTAINER_META = Schema(
 )
 CONTAINER_USAGE = Schema(
     f"{NAME} container_usage",
-    (_CONTAINER, _MACHINE, _TIME, *_measured("cpu_util_percent", "mem_util_percent", "cpi",
-                                             "mem_gps", "mpki", "net_in", "net_out",
-                                             "disk_io_percent")),
+    (
+        _CONTAINER,
+        _MACHINE,
+        _TIME,
+        *_measured(
+            "cpu_util_percent",
+            "mem_util_percent",
+            "cpi",
+            "mem_gps",
+            "mpki",
+            "net_in",
+            "net_out",
+            "disk_io_percent",
+        ),
+    ),
     header=False,
-)  # fmt: skip
+)
 BATCH_TASK = Schema(
     f"{NAME} batch_task",
     (
@@ -82,10 +108,13 @@ BATCH_TASK = Schema(
     ),
     header=False,
     checks=(
-        Check("end_time is before start_time", ("start_time", "end_time"),
-              lambda: (value("end_time") > 0) & (value("end_time") < value("start_time"))),
+        Check(
+            "end_time is before start_time",
+            ("start_time", "end_time"),
+            lambda: (value("end_time") > 0) & (value("end_time") < value("start_time")),
+        ),
     ),
-)  # fmt: skip
+)
 BATCH_INSTANCE = Schema(
     f"{NAME} batch_instance",
     (
@@ -107,14 +136,23 @@ FORMAT = Format(
     "for research and study, on the publisher's terms",
     (
         TableFile("machine_meta", MACHINE_META, "machine_meta", gives="servers"),
-        TableFile("machine_usage", MACHINE_USAGE, "machine_usage",
-                  gives="measured load of servers"),
+        TableFile(
+            "machine_usage", MACHINE_USAGE, "machine_usage", gives="measured load of servers"
+        ),
         TableFile("container_meta", CONTAINER_META, "container_meta", gives="containers"),
-        TableFile("container_usage", CONTAINER_USAGE, "container_usage",
-                  gives="measured load of containers"),
+        TableFile(
+            "container_usage",
+            CONTAINER_USAGE,
+            "container_usage",
+            gives="measured load of containers",
+        ),
         TableFile("batch_task", BATCH_TASK, "batch_task", needed=True, gives="batch jobs"),
-        TableFile("batch_instance", BATCH_INSTANCE, "batch_instance",
-                  gives="single instances, which nothing uses yet"),
+        TableFile(
+            "batch_instance",
+            BATCH_INSTANCE,
+            "batch_instance",
+            gives="single instances, which nothing uses yet",
+        ),
     ),
     span="8 days",
     size="48 GB packed, 280 GB unpacked",
@@ -122,8 +160,9 @@ FORMAT = Format(
         "batch_instance.tar.gz": "e73e5a9326669aa079ba20048ddd759383cabe1fe3e58620aa75bd034e2450c6",
         "batch_task.tar.gz": "7c4b32361bd1ec2083647a8f52a6854a03bc125ca5c202652316c499fbf978c6",
         "container_meta.tar.gz": "febd75e693d1f208a8941395e7faa7e466e50d21c256eff12a815b7e2fa2053f",
-        "container_usage.tar.gz":
-            "b4bd3b1b82f5407c1b0dd47fe736ff5152c4b016a9c30cb26f988e2d1c5e5031",
+        "container_usage.tar.gz": (
+            "b4bd3b1b82f5407c1b0dd47fe736ff5152c4b016a9c30cb26f988e2d1c5e5031"
+        ),
         "machine_meta.tar.gz": "b5b1b786b22cd413a3674b8f2ebfb2f02fac991c95df537f363ef2797c8f6d55",
         "machine_usage.tar.gz": "3e6ee87fd204bb85b9e234c5c75a5096580fdabc8f085b224033080090753a7a",
     },

@@ -30,14 +30,17 @@ from gangwise.traces.twins.calibration import Arrivals, Calibration, Floats, Kin
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["CALIBRATION", "NAME"]
 
 NAME = "alibaba-gpu-v2020"
 MACHINES = (
-    Kind(798, "P100", 64, 512, 2), Kind(497, "T4", 96, 512, 2), Kind(280, "MISC", 96, 512, 8),
-    Kind(135, "V100M32", 96, 384, 8), Kind(83, "", 96, 512), Kind(59, "V100", 96, 512, 8),
+    Kind(798, "P100", 64, 512, 2),
+    Kind(497, "T4", 96, 512, 2),
+    Kind(280, "MISC", 96, 512, 8),
+    Kind(135, "V100M32", 96, 384, 8),
+    Kind(83, "", 96, 512),
+    Kind(59, "V100", 96, 512, 8),
     Kind(45, "V100", 96, 384, 8),
-)  # fmt: skip
+)
 TASKS_PER_DAY = 1.2e6 / 62
 ONE = 0.15 * 7.5 / 1.2
 """Share of the tasks with one instance: the 15 % of the instances that are in no gang, 6.25 of
@@ -46,12 +49,17 @@ GANG = (4.276, 0.57)
 """Mean and standard deviation of the logarithm of the instances of a gang. Log-normal is our
 choice; then 85 instances on average, (6.25 - ONE) / (1 - ONE), and 20 % of all instances in gangs
 of more than 100 GPUs leave no other."""
-CORES = {
-    1.0: 0.02, 2.0: 0.08, 4.0: 0.2, 6.0: 0.3, 8.0: 0.18, 12.0: 0.175, 24.0: 0.035, 64.0: 0.01,
-}  # fmt: skip
+CORES = {1.0: 0.02, 2.0: 0.08, 4.0: 0.2, 6.0: 0.3, 8.0: 0.18, 12.0: 0.175, 24.0: 0.035, 64.0: 0.01}
 GIB = {
-    2.0: 0.02, 8.0: 0.13, 15.0: 0.15, 29.3: 0.3, 40.0: 0.15, 59.0: 0.205, 120.0: 0.035, 300.0: 0.01,
-}  # fmt: skip
+    2.0: 0.02,
+    8.0: 0.13,
+    15.0: 0.15,
+    29.3: 0.3,
+    40.0: 0.15,
+    59.0: 0.205,
+    120.0: 0.035,
+    300.0: 0.01,
+}
 """Medians of 6 and 29.3, and 95 % at most 12 and 59, are published; the rest is our choice."""
 GPUS = {0.25: 0.27, 0.5: 0.38, 1.0: 0.31, 2.0: 0.02, 4.0: 0.01, 8.0: 0.01}
 """Median 0.5 and 95 % at most 1 are published; the shares are our choice."""
@@ -86,12 +94,19 @@ def requests(rng: np.random.Generator, created: Floats) -> pl.DataFrame:
     wait = median * np.exp(np.log(most / median) / Z90 * rng.standard_normal(n))
     wait = np.minimum(wait, LONGEST_WAIT).round()
     cores = np.array([kind.cpu for kind in kinds])[on]
-    return pl.DataFrame({
-        "at": np.arange(n), "created": created, "wait": wait,
-        "lifetime": wait + np.ceil(np.exp(rng.normal(*LIFETIME, n))),
-        "cpu": np.minimum(_among(rng, CORES, n), cores), "mem": _among(rng, GIB, n), "gpu": gpu,
-        "tasks": np.where(rng.random(n) < ONE, 1.0, np.maximum(gang, 2.0)), "models": model,
-    })  # fmt: skip
+    return pl.DataFrame(
+        {
+            "at": np.arange(n),
+            "created": created,
+            "wait": wait,
+            "lifetime": wait + np.ceil(np.exp(rng.normal(*LIFETIME, n))),
+            "cpu": np.minimum(_among(rng, CORES, n), cores),
+            "mem": _among(rng, GIB, n),
+            "gpu": gpu,
+            "tasks": np.where(rng.random(n) < ONE, 1.0, np.maximum(gang, 2.0)),
+            "models": model,
+        }
+    )
 
 
 def _among(rng: np.random.Generator, shares: dict[float, float], n: int) -> Floats:
@@ -112,4 +127,4 @@ CALIBRATION = Calibration(
     leaves_out="the hours of the day and days of the week (arrivals are Poisson), jobs of "
     "several tasks and tasks without GPUs, users, failures, any dependence between quantities",
     within={"machines": 0.0},
-)  # fmt: skip
+)

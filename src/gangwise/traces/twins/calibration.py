@@ -12,7 +12,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Arrivals", "Calibration", "Cdf", "Kind", "Shape", "choose", "servers_of", "typical"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

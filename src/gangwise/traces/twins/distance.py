@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from gangwise.traces.trace import Tables
 
-__all__ = ["Apart", "Distance", "distance", "kolmogorov_smirnov", "total_variation"]
 
 Floats = npt.NDArray[np.float64]
 HOUR, DAY = 3600.0, 86400.0
@@ -126,10 +125,7 @@ def total_variation(first: dict[str, float], second: dict[str, float]) -> float:
 def _of_numbers(first: Floats, second: Floats) -> Apart:
     ratios = [
         float(one / other) if other else float("nan")
-        for one, other in (
-            (np.mean(first), np.mean(second)),
-            (np.median(first), np.median(second)),
-        )
+        for one, other in ((np.mean(first), np.mean(second)), (np.median(first), np.median(second)))
     ]
     return Apart("KS", kolmogorov_smirnov(first, second), *ratios)
 
@@ -152,9 +148,11 @@ def _numbers(tables: Tables, skip: float) -> dict[str, Floats]:
     if jobs.is_empty():
         return {}
     asked = {
-        "cpu": pl.col("cpu"), "mem": pl.col("mem"), "gpu": pl.col("gpu"),
+        "cpu": pl.col("cpu"),
+        "mem": pl.col("mem"),
+        "gpu": pl.col("gpu"),
         "lifetime": pl.col("deleted") - pl.col("created"),
-    }  # fmt: skip
+    }
     if "tasks" in jobs.columns:
         asked["tasks"] = pl.col("tasks")
     if "started" in jobs.columns:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.streams import Streams
+from gangwise.core.simulation import Streams
 from gangwise.traces.fidelity import Stage
 from gangwise.traces.trace import Tables
 from gangwise.traces.twins.calibration import DAY, Calibration, servers_of
@@ -19,12 +19,23 @@ from gangwise.traces.twins.calibration import DAY, Calibration, servers_of
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["NAMES", "calibration", "digest", "twin"]
 
 NAMES = ("alibaba-gpu-v2020", "alibaba-gpu-v2023", "alibaba-v2018", "google-2011")
 MOST_JOBS = 20_000_000
-COLUMNS = ("row", "name", "job", "cpu", "mem", "gpu", "tasks", "models", "created", "deleted",
-           "started", "after")  # fmt: skip
+COLUMNS = (
+    "row",
+    "name",
+    "job",
+    "cpu",
+    "mem",
+    "gpu",
+    "tasks",
+    "models",
+    "created",
+    "deleted",
+    "started",
+    "after",
+)
 
 
 def calibration(name: str) -> Calibration:
@@ -97,8 +108,10 @@ def twin(
     rng = Streams.of(seed).workload
     created = made.arrivals.draw(rng, jobs_per_day, days)
     if not len(created):
-        raise ScenarioError(f"the twin of {name} has no job in {days:g} days at {jobs_per_day:g} "
-                            "jobs per day: make it longer or the rate higher")  # fmt: skip
+        raise ScenarioError(
+            f"the twin of {name} has no job in {days:g} days at {jobs_per_day:g} "
+            "jobs per day: make it longer or the rate higher"
+        )
     jobs = _finish(made.requests(rng, created, **options), days * DAY, made.whole)
     label = f"twin of {name}, seed {seed}"
     notes = (
@@ -106,9 +119,14 @@ def twin(
         _distances(made),
     )
     tables = Tables(
-        f"twin-{name}", servers_of(made.machines, servers), jobs,
-        (Stage(label, len(jobs), len(jobs), {}),), {}, notes, dict(made.units),
-    )  # fmt: skip
+        f"twin-{name}",
+        servers_of(made.machines, servers),
+        jobs,
+        (Stage(label, len(jobs), len(jobs), {}),),
+        {},
+        notes,
+        dict(made.units),
+    )
     return replace(tables, digests={label: digest(tables)})
 
 
@@ -117,9 +135,12 @@ def _sensible(name: str, seed: int, servers: int, days: float, jobs_per_day: flo
         ("seed", seed, isinstance(seed, int) and seed >= 0),
         ("servers", servers, isinstance(servers, int) and 1 <= servers <= 1_000_000),
         ("days", days, isinstance(days, int | float) and 0 < days <= 3660),
-        ("jobs_per_day", jobs_per_day,
-         isinstance(jobs_per_day, int | float) and 0 < jobs_per_day < math.inf),
-    ):  # fmt: skip
+        (
+            "jobs_per_day",
+            jobs_per_day,
+            isinstance(jobs_per_day, int | float) and 0 < jobs_per_day < math.inf,
+        ),
+    ):
         if not sense:
             raise ScenarioError(f"the twin of {name}: {what} is {value!r}, which makes no sense")
     if days * jobs_per_day > MOST_JOBS:

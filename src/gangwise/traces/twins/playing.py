@@ -11,8 +11,6 @@ from gangwise.traces.fidelity import Stage
 from gangwise.traces.trace import Tables, name_of
 from gangwise.traces.twins.drawing import calibration, digest, twin
 
-__all__ = ["arguments", "completed", "completed_from", "open_twin"]
-
 
 def completed(
     tables: Tables, *, servers: bool = False, jobs: bool = False, seed: int = 0, **knobs: Any
@@ -43,12 +41,12 @@ def completed(
     >>> len(whole.servers), whole.notes[-1][:35]
     (12583, 'the servers are those of a syntheti')
     """
-    for wanted, there, what in (
-        (servers, tables.servers, "servers"), (jobs, tables.jobs, "jobs"),
-    ):  # fmt: skip
+    for wanted, there, what in ((servers, tables.servers, "servers"), (jobs, tables.jobs, "jobs")):
         if wanted and not there.is_empty():
-            raise TraceError(f"the files of {tables.trace} have {what} of their own, "
-                             "and none are taken from its twin")  # fmt: skip
+            raise TraceError(
+                f"the files of {tables.trace} have {what} of their own, "
+                "and none are taken from its twin"
+            )
     if not (servers or jobs):
         return tables
     made = twin(tables.trace, seed, **knobs)

@@ -1,0 +1,475 @@
+"""Inner loops of OPS and OPM: the primal step with its projection (P4), and the random rounding.
+
+Matrices are [J, M], job by machine: the innermost loops run over machines, so that they are
+elementwise, become vector instructions, and add in the same order everywhere. Each is a function of
+few arrays: the compiler checks at run time that these do not overlap, and gives up on many.
+Machines are taken in stripes of ``STRIPE`` so that a stripe of all jobs stays in the cache; there
+the jobs lie one after the other, ``STRIPE`` numbers each, and passes that sum over jobs take
+``FOUR`` at once: with distances known to the compiler one read and one write of the sums serve all.
+Only the first n rows are used.
+
+(P4) for one machine is x_j = (y_j − τ)⁺ with the smallest τ ≥ 0 for which Σ_j x_j ≤ 1. The sum is
+convex and falls in τ, so Newton's method reaches the root from the left without overshooting, and a
+step from the right lands left of it. It starts from the last slot's τ; columns that have not got
+there after ``ITERATIONS`` steps are left to variable fixing, the projection of ``.projection``.
+
+Inner loops of the approximation-jobs environment: utilities, execution, moves.
+
+The forms of utility are numbered as in ``approximation_jobs.utilities``: 0 power, 1 logarithm,
+2 saturating; a user's own form (3) is worth 0 here and is evaluated in Python.
+
+Inner loop of the policies that decide how many machines a job gets, and then which.
+
+Inner loop of the machines' periods: which are over, and how long the next ones are.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.jit import kernel
+from gangwise.gain_overhead.kernels import threshold_by_fixing
+
+STRIPE = 128
+FOUR = 4  # jobs that are added up in one pass
+ITERATIONS = 12
+CLOSE = 1e-12  # of Σ x = 1
+
+
+@kernel
+def simplex(y: Floats, n: int, one: Floats, fixed: Ints) -> float:
+    """τ of (P4) for one machine with unprojected values y[:n]; ``one`` [n] is all infinite."""
+    held = 0.0
+    for j in range(n):
+        held += max(y[j], 0.0)
+    if held <= 1.0:
+        return 0.0
+    return max(threshold_by_fixing(y, one, n, 1.0, fixed), 0.0)
+
+
+@kernel
+def _climb(x: Floats, rate: Floats, price: Floats, g: float, q: float, y: Floats) -> None:
+    """Put y = x + g θ̂ − q p."""
+    for w in range(x.size):
+        y[w] = x[w] + g * rate[w] - q * price[w]
+
+
+@kernel
+def _above(y: Floats, tau: Floats, held: Floats, count: Floats) -> None:
+    """Add (y − τ)⁺, and how many of them are positive, of ``FOUR`` jobs one after the other."""
+    for w in range(tau.size):
+        a = max(y[w] - tau[w], 0.0)
+        b = max(y[w + STRIPE] - tau[w], 0.0)
+        c = max(y[w + 2 * STRIPE] - tau[w], 0.0)
+        d = max(y[w + 3 * STRIPE] - tau[w], 0.0)
+        held[w] = held[w] + a + b + c + d
+        some = (1.0 if a > 0.0 else 0.0) + (1.0 if b > 0.0 else 0.0)
+        count[w] += some + (1.0 if c > 0.0 else 0.0) + (1.0 if d > 0.0 else 0.0)
+
+
+@kernel
+def _clear(a: Floats, b: Floats) -> None:
+    for w in range(a.size):
+        a[w] = 0.0
+        b[w] = 0.0
+
+
+@kernel
+def _newton(held: Floats, count: Floats, tau: Floats) -> int:
+    """One step of Newton's method in every column; returns how many were not there yet."""
+    open_columns = 0
+    for w in range(held.size):
+        before = tau[w]
+        done = (abs(held[w] - 1.0) <= CLOSE) | ((before == 0.0) & (held[w] <= 1.0))
+        after = max(before + (held[w] - 1.0) / max(count[w], 1.0), 0.0)
+        tau[w] = before if done else after
+        open_columns += 0 if done else 1
+    return open_columns
+
+
+@kernel
+def _shrink(y: Floats, tau: Floats, price: Floats, x: Floats, part: Floats) -> None:
+    """Put x = (y − τ)⁺, and add p x to ``part``."""
+    for w in range(x.size):
+        share = max(y[w] - tau[w], 0.0)
+        x[w] = share
+        part[w] += price[w] * share
+
+
+@kernel
+def step(
+    old: Floats,
+    n: int,
+    gain: Floats,
+    toll: Floats,
+    rate: Floats,
+    price: Floats,
+    exact: bool,
+    new: Floats,
+    tau: Floats,
+    total: Floats,
+    spend: Floats,
+    count: Floats,
+    stripe: Floats,
+    part: Floats,
+    y: Floats,
+    free: Floats,
+    fixed: Ints,
+) -> int:
+    """Get x(t) from x(t−1): y_j = x_j + gain_j θ̂_i − toll_j p_i (69), then (P4).
+
+    ``gain`` [n] = α f_j' and ``toll`` [n] = α λ_j.
+    Writes ``new`` [n, M], ``total`` [M] = Σ_j x_j and ``spend`` [n] = Σ_i p_i x_j^i; ``tau`` [M] is
+    the last slot's τ and becomes this one's. ``exact`` asks for variable fixing throughout. Returns
+    how many columns were left to it. Work space: ``stripe`` [J STRIPE], the unprojected values of
+    a stripe, for J a multiple of ``FOUR``; ``count`` [STRIPE], ``part`` [J, STRIPE], ``y``,
+    ``free`` (all infinite), ``fixed`` [J].
+    """
+    M, left = old.shape[1], 0
+    several = FOUR * STRIPE
+    end = (n + FOUR - 1) // FOUR * several
+    for w in range(n * STRIPE, end):  # jobs that make up the last four and hold nothing
+        stripe[w] = 0.0
+    for j in range(n):
+        _clear(part[j], part[j])
+    for a in range(0, M, STRIPE):
+        b = min(a + STRIPE, M)
+        held, count_, tau_ = total[a:b], count[: b - a], tau[a:b]
+        rate_, price_ = rate[a:b], price[a:b]
+        for j in range(n):
+            _climb(old[j, a:b], rate_, price_, gain[j], toll[j], stripe[j * STRIPE :])
+        _clear(held, count_)
+        for first in range(0, end, several):
+            _above(stripe[first : first + several], tau_, held, count_)
+        for _ in range(0 if exact else ITERATIONS):
+            if _newton(held, count_, tau_) == 0:
+                break
+            _clear(held, count_)
+            for first in range(0, end, several):
+                _above(stripe[first : first + several], tau_, held, count_)
+        for w in range(b - a):
+            done = abs(held[w] - 1.0) <= CLOSE or (tau_[w] == 0.0 and held[w] <= 1.0)
+            if exact or not done:
+                for j in range(n):
+                    y[j] = stripe[j * STRIPE + w]
+                tau_[w] = simplex(y, n, free, fixed)
+                held[w] = 0.0
+                for j in range(n):
+                    held[w] += max(y[j] - tau_[w], 0.0)
+                left += 1
+        for j in range(n):
+            _shrink(stripe[j * STRIPE :], tau_, price_, new[j, a:b], part[j])
+    for j in range(n):
+        spend[j] = 0.0
+        for w in range(STRIPE):
+            spend[j] += part[j, w]
+    return left
+
+
+@kernel
+def fresh(x: Floats, n: int, u: Floats, whole: Floats, holder: Ints) -> None:
+    """One categorical draw per machine: P(holder_i = j) = x_j^i, −1 (idle) with the rest, (72).
+
+    ``u`` [M] is uniform; ``whole`` [STRIPE] is work space.
+    """
+    M = x.shape[1]
+    for first in range(0, M, STRIPE):
+        width = min(STRIPE, M - first)
+        for w in range(width):
+            whole[w] = 0.0
+            holder[first + w] = 0
+        for j in range(n):
+            for w in range(width):
+                whole[w] += x[j, first + w]
+                holder[first + w] += 1 if whole[w] <= u[first + w] else 0
+        for w in range(width):
+            if holder[first + w] == n:
+                holder[first + w] = -1
+
+
+@kernel
+def coupled(
+    old: Floats,
+    old_total: Floats,
+    x: Floats,
+    total: Floats,
+    n: int,
+    u: Floats,
+    again: Floats,
+    holder: Ints,
+) -> None:
+    """Maximal coupling with the last slot's draw: the law of :func:`fresh`, least change.
+
+    ``holder`` [M] drawn from ``old`` becomes one drawn from ``x``: a job stays with probability
+    min(1, x_j / old_j), and otherwise the machine goes to a job whose share grew, in proportion to
+    (x_j − old_j)⁺. Idle counts as a job of share 1 − ``total``. ``u`` [M] decides who stays,
+    ``again`` [M] who follows.
+    """
+    for i in range(x.shape[1]):
+        h = holder[i]
+        before = old[h, i] if h >= 0 else 1.0 - old_total[i]
+        now = x[h, i] if h >= 0 else 1.0 - total[i]
+        if u[i] * before >= now:
+            grown = max(old_total[i] - total[i], 0.0)
+            for j in range(n):
+                grown += max(x[j, i] - old[j, i], 0.0)
+            mark, so_far, h = again[i] * grown, 0.0, -1
+            for j in range(n):
+                so_far += max(x[j, i] - old[j, i], 0.0)
+                if so_far > mark:
+                    h = j
+                    break
+            holder[i] = h
+
+
+@kernel
+def drop(x: Floats, j: int, last: int, total: Floats, holder: Ints) -> None:
+    """Take job j out: its share becomes idle and row ``last`` moves into its place.
+
+    Machines that it held become idle; ``holder`` entries of ``last`` are renumbered.
+    """
+    for i in range(x.shape[1]):
+        total[i] = max(total[i] - x[j, i], 0.0)
+        x[j, i] = x[last, i]
+        x[last, i] = 0.0
+        if holder[i] == j:
+            holder[i] = -1
+        elif holder[i] == last:
+            holder[i] = j
+
+
+@kernel
+def value(kind: int, v: float, shape: float, work: float) -> float:
+    """f(X)."""
+    if kind == 0:
+        if shape == 0.5:
+            return v * math.sqrt(work)
+        return float(v * work**shape)
+    if kind == 1:
+        return v * math.log1p(work / shape)
+    if kind == 2:
+        return -v * math.expm1(-work / shape)
+    return 0.0
+
+
+@kernel
+def slope(kind: int, v: float, shape: float, work: float) -> float:
+    """f'(X); the caller keeps X off 0."""
+    if kind == 0:
+        if shape == 0.5:
+            return 0.5 * v / math.sqrt(work)
+        return float(shape * v * work ** (shape - 1.0))
+    if kind == 1:
+        return v / (shape + work)
+    if kind == 2:
+        return v / shape * math.exp(-work / shape)
+    return 0.0
+
+
+@kernel
+def slopes(rows: Ints, kind: Ints, v: Floats, shape: Floats, at: Floats, out: Floats) -> None:
+    """out[n] = f'(at[n]) for the job in table row rows[n]."""
+    for n in range(rows.size):
+        j = rows[n]
+        out[n] = slope(kind[j], v[j], shape[j], at[n])
+
+
+@kernel
+def unfit(row: Ints, machine: Ints, serial: Ints, available: Bools) -> int:
+    """First task of a row without a job or on a machine that is away; −1 if there is none."""
+    for n in range(row.size):
+        j = row[n]
+        if j < 0 or j >= serial.size or serial[j] == 0 or not available[machine[n]]:
+            return n
+    return -1
+
+
+@kernel
+def execute(
+    row: Ints,
+    machine: Ints,
+    price: Floats,
+    rate: Floats,
+    limit: Floats,
+    cost: Floats,
+    worked: Floats,
+    kept: Bools,
+) -> tuple[float, int]:
+    """Run the tasks that budgets can pay, in the order given (Algorithm 1, lines 7–12).
+
+    Task n of table row ``row[n]`` runs on ``machine[n]`` unless the row's cost would exceed its
+    ``limit``; ``kept[n]`` says whether it ran. ``cost`` and ``worked`` [rows] are added to.
+    Returns what all of it cost, and how many tasks did not run.
+    """
+    spent, refused = 0.0, 0
+    for n in range(row.size):
+        j, p = row[n], price[machine[n]]
+        kept[n] = cost[j] + p <= limit[j]
+        if kept[n]:
+            cost[j] += p
+            worked[j] += rate[machine[n]]
+            spent += p
+        else:
+            refused += 1
+    return spent, refused
+
+
+@kernel
+def tell(row: Ints, work: Floats, serial: Ints, now: Ints, sums: Floats, told: Floats) -> None:
+    """Add the work of each task to what its job has been told, if its row is still the job's.
+
+    ``serial`` [n] says whose the rows were, ``now`` [rows] whose they are. ``sums`` [rows] is work
+    space, all zeros before and after.
+    """
+    for n in range(row.size):
+        if now[row[n]] == serial[n]:
+            sums[row[n]] += work[n]
+    for j in range(sums.size):
+        told[j] += sums[j]
+        sums[j] = 0.0
+
+
+@kernel
+def gains(
+    rows: Ints,
+    kind: Ints,
+    v: Floats,
+    shape: Floats,
+    life: Floats,
+    worked: Floats,
+    work: Floats,
+    out: Floats,
+) -> None:
+    """Add ``worked`` to ``work``; out[0] = Σ f(after) − f(before), out[1] the same for the
+
+    utility per slot that (6) has, (d − a) f(X / (d − a)). ``worked`` is left at zero.
+    """
+    out[0] = 0.0
+    out[1] = 0.0
+    for n in range(rows.size):
+        j = rows[n]
+        if worked[j] > 0.0:
+            before, after, d = work[j], work[j] + worked[j], life[j]
+            out[0] += value(kind[j], v[j], shape[j], after) - value(kind[j], v[j], shape[j], before)
+            out[1] += d * (
+                value(kind[j], v[j], shape[j], after / d)
+                - value(kind[j], v[j], shape[j], before / d)
+            )
+            work[j] = after
+        worked[j] = 0.0
+
+
+@kernel
+def moves(before: Ints, now: Ints, rows: Ints, lost: Ints, gained: Ints, out: Floats) -> None:
+    """How tasks moved between two slots; ``before`` and ``now`` [M] name each machine's job.
+
+    Jobs that left are −1 in ``before``. out[0] counts machines that a job still active lost, out[1]
+    those of them that another job got, out[2] = Σ_j min(lost_j, gained_j). ``lost`` and ``gained``
+    [rows] are work space, all zeros before and after.
+    """
+    displaced, swaps, net = 0, 0, 0
+    for i in range(now.size):
+        b, n = before[i], now[i]
+        if b != n:
+            if b >= 0:
+                displaced += 1
+                lost[b] += 1
+                if n >= 0:
+                    swaps += 1
+            if n >= 0:
+                gained[n] += 1
+    for k in range(rows.size):
+        j = rows[k]
+        net += min(lost[j], gained[j])
+        lost[j] = 0
+        gained[j] = 0
+    out[0] = displaced
+    out[1] = swaps
+    out[2] = net
+
+
+@kernel
+def assign(want: Ints, rows: Ints, machines: Ints, there: Bools, place: Ints, holder: Ints) -> None:
+    """Give each job its number of machines, moving as few tasks as can be.
+
+    Only the ``machines`` listed are given out, in that order. ``holder`` [M] names the table row
+    that each machine ran last (−1: none) and becomes the decision: a job keeps machines that it
+    held, up to ``want[k]`` for the job in table row ``rows[k]``; then free machines go to the jobs
+    in the order of ``rows``. ``place`` [C] is work space, all −1 before and after. ``want`` is used
+    up.
+    """
+    for k in range(rows.size):
+        place[rows[k]] = k
+    for n in range(machines.size):
+        i = machines[n]
+        h = holder[i]
+        k = place[h] if h >= 0 else -1
+        if k >= 0 and want[k] > 0 and there[i]:
+            want[k] -= 1
+        else:
+            holder[i] = -1
+    k = 0
+    for n in range(machines.size):
+        i = machines[n]
+        if holder[i] < 0 and there[i]:
+            while k < rows.size and want[k] <= 0:
+                k += 1
+            if k < rows.size:
+                holder[i] = rows[k]
+                want[k] -= 1
+    for k in range(rows.size):
+        place[rows[k]] = -1
+
+
+@kernel
+def periods(
+    rng: np.random.Generator,
+    left: Floats,
+    up: Bools,
+    share: Floats,
+    length: Floats,
+    scale: Floats,
+    per_period: bool,
+    over: Ints,
+    ups: Bools,
+    shares: Floats,
+) -> None:
+    """Go through the slots of a block.
+
+    ``left`` [M] is what is left of each machine's period, ``up`` [M] whether it is available, and
+    ``share`` [M] where its rate lies in its range, drawn anew with every period if ``per_period``.
+    ``length`` and ``scale`` [2] are the shapes and scales of periods down and up. Writes ``ups``
+    and, if ``per_period``, ``shares`` [slots, M]. ``over`` [M] is work space. Random numbers are
+    taken in rounds: lengths of all periods that begin, then their shares; again for those that
+    were over at once.
+    """
+    for t in range(ups.shape[0]):
+        many = 0
+        for i in range(left.size):
+            if left[i] <= 0.0:
+                over[many] = i
+                many += 1
+        while many > 0:
+            for k in range(many):
+                i = over[k]
+                up[i] = not up[i]
+                now = 1 if up[i] else 0
+                left[i] += rng.standard_gamma(length[now]) * scale[now]
+            again = 0
+            for k in range(many):
+                i = over[k]
+                if per_period:
+                    share[i] = rng.random()
+                if left[i] <= 0.0:
+                    over[again] = i
+                    again += 1
+            many = again
+        for i in range(left.size):
+            ups[t, i] = up[i]
+            left[i] -= 1.0
+        if per_period:
+            for i in range(left.size):
+                shares[t, i] = share[i]

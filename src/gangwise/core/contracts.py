@@ -1,0 +1,216 @@
+"""The Policy contract.
+
+A policy's constructor arguments are its whole configuration, so policies are dataclasses whose
+``init`` fields are the configuration and whose other fields are state. ``start`` binds a policy to
+a problem and forgets everything; ``decide`` returns a feasible decision; ``learn`` receives the
+feedback of a slot, which may come late or never and therefore carries its slot.
+
+The Environment contract, and the instance that makes one.
+
+An :class:`Instance` is one drawn problem together with its workload. It makes environments (fresh
+ones, so that every policy starts alike) and comparators (what regret is measured against).
+
+What a problem family offers to the tools that serve all families alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.errors import ScenarioError
+
+Timing = Literal["reserve", "react"]
+"""When a policy decides: before the slot's arrivals are seen (``reserve``) or after (``react``)."""
+
+ObservationT = TypeVar("ObservationT", contravariant=True)
+DecisionT = TypeVar("DecisionT", covariant=True)
+FeedbackT = TypeVar("FeedbackT", contravariant=True)
+
+
+class Policy(Protocol[ObservationT, DecisionT, FeedbackT]):
+    """What every policy offers."""
+
+    @property
+    def timing(self) -> Timing:
+        """When the policy decides; a ``reserve`` policy is never shown the slot's arrivals."""
+
+    def start(self, problem: Any, rng: np.random.Generator) -> None:
+        """Bind to a problem and forget everything."""
+
+    def decide(self, observation: ObservationT) -> DecisionT:
+        """Return a feasible decision for this slot. It may be reused by the next call."""
+
+    def learn(self, feedback: FeedbackT) -> None:
+        """Take in what a slot taught."""
+
+
+def configuration(policy: object) -> dict[str, Any]:
+    """Constructor arguments of a policy.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass
+    ... class Half:
+    ...     share: float = 0.5
+    >>> configuration(Half())
+    {'share': 0.5}
+    """
+    if not dataclasses.is_dataclass(policy):
+        raise TypeError(
+            f"{type(policy).__name__} is not a dataclass; a policy is one, so that its constructor "
+            "arguments are its whole configuration"
+        )
+    return {f.name: getattr(policy, f.name) for f in dataclasses.fields(policy) if f.init}
+
+
+PolicyT = TypeVar("PolicyT")
+
+
+def clone(policy: PolicyT) -> PolicyT:
+    """A fresh policy with the same configuration and no memory."""
+    return type(policy)(**configuration(policy))
+
+
+ToldT = TypeVar("ToldT", covariant=True)
+
+
+@dataclass(slots=True)
+class Outcome(Generic[ToldT]):
+    """What a slot brought: its reward, what the policy may learn, and named measurements."""
+
+    reward: float
+    feedback: ToldT
+    metrics: tuple[float, ...] = ()
+
+
+class Environment(Protocol):
+    """The world a policy acts in."""
+
+    @property
+    def problem(self) -> Any:
+        """What a policy is told at the start; never the hidden truth."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of what every outcome measures."""
+
+    def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
+        """Begin a run, with separate generators for arrivals and noise."""
+
+    def observe(self, slot: int, timing: Timing) -> Any:
+        """What a policy of this timing may see before it decides."""
+
+    def step(self, slot: int, decision: Any) -> Outcome[Any]:
+        """Apply a decision; raise InfeasibleDecision when it breaks a constraint."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparator:
+    """What a comparator would have earned on the very same slots.
+
+    Attributes
+    ----------
+    name : str
+        ``best_fixed``, ``per_slot_optimum``, ``omniscient`` …
+    slots : ndarray of int64, shape [n]
+        The slots it was evaluated on (all of them, unless it was sampled).
+    rewards : ndarray of float64, shape [n]
+        Its reward in each of these slots.
+    gap : float
+        The total over these slots is proved to be within this of the true optimum.
+    bounds : mapping
+        Named theoretical bounds on the total regret against it.
+    """
+
+    name: str
+    slots: npt.NDArray[np.int64]
+    rewards: npt.NDArray[np.float64]
+    gap: float = 0.0
+    bounds: Mapping[str, float] = field(default_factory=dict)
+
+
+def evenly_spaced(slots: int, sample: int | None) -> npt.NDArray[np.int64]:
+    """The slots that a comparator is evaluated on: all, or ``sample`` of them, ends included.
+
+    Examples
+    --------
+    >>> evenly_spaced(10, 4), evenly_spaced(3, None)
+    (array([0, 3, 6, 9]), array([0, 1, 2]))
+    """
+    if sample is not None and sample < 1:
+        raise ScenarioError(f"a sample of {sample} slots was asked for; it has at least one")
+    if sample is None or sample >= slots:
+        return np.arange(slots)
+    return np.unique(np.linspace(0, slots - 1, sample).round().astype(np.int64))
+
+
+class Instance(Protocol):
+    """One drawn problem with its workload."""
+
+    @property
+    def family(self) -> str:
+        """The problem family, such as ``gain_overhead``."""
+
+    @property
+    def problem(self) -> Any:
+        """What policies are told."""
+
+    @property
+    def comparators(self) -> tuple[str, ...]:
+        """Names of the comparators of this family, the primary one first."""
+
+    def environment(self) -> Environment:
+        """A fresh environment."""
+
+    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
+        """Evaluate a comparator on the slots of the run with this seed.
+
+        ``sample`` bounds the number of slots that an expensive comparator is evaluated on.
+        """
+
+
+class Scenario(Protocol):
+    """A generator of instances: the same seed draws the same instance."""
+
+    @property
+    def name(self) -> str:
+        """A versioned id, so that a published number stays bound to a behaviour."""
+
+    @property
+    def family(self) -> str:
+        """The problem family of its instances."""
+
+    @property
+    def slots(self) -> int:
+        """How many slots a run has unless told otherwise."""
+
+    def instance(self, seed: int) -> Instance:
+        """Draw one instance."""
+
+    def describe(self) -> dict[str, Any]:
+        """Parameters and distributions, for reports and result stores."""
+
+
+class Family(Protocol):
+    """One problem family."""
+
+    @property
+    def name(self) -> str:
+        """Such as ``gain_overhead``."""
+
+    def fuzz(self, rng: np.random.Generator) -> Instance:
+        """Draw a small instance with awkward corners, for checking policies."""
+
+    def relabel_servers(self, instance: Instance, order: npt.NDArray[np.int64]) -> Instance:
+        """The same instance with server ``order[i]`` now called ``i``."""
+
+    def relabel_decision(
+        self, instance: Instance, order: npt.NDArray[np.int64], decision: Any
+    ) -> npt.NDArray[np.float64]:
+        """A decision for ``instance`` as it reads after relabelling."""

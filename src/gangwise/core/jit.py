@@ -1,0 +1,70 @@
+"""Compiled inner loops.
+
+Every kernel is a module-level function, so that its machine code is cached on disk: the first use
+on a machine compiles, later processes load. Kernels allocate nothing; callers pass work space.
+Each has a plain twin in ``tests/reference``.
+
+Compiled code on disk, safe under several processes.
+
+numba numbers the files of a kernel's signatures and enters a number before it writes the file. Two
+processes that compile two signatures at once may take the same number, and one that looks between
+the two steps may load what an older version left under it: code of another signature. Here a file
+is named after all that it depends on, and is written first. Of two processes that enter theirs at
+once, one entry may be lost; that signature is compiled again some day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core.caching import IndexDataCacheFile
+
+
+class KernelFiles(IndexDataCacheFile):
+    """The files of one kernel."""
+
+    @classmethod
+    def of(cls, dispatcher: Any) -> KernelFiles:
+        """Instead of the files that numba gave a kernel."""
+        files = cls.__new__(cls)
+        vars(files).update(vars(dispatcher._cache._cache_file))
+        return files
+
+    def save(self, key: Any, data: Any) -> None:
+        """Write compiled code, then enter it."""
+        what = repr((self._version, self._source_stamp, key))
+        name = self._data_name_pattern.format(number=0).removesuffix(".0.nbc")
+        name = f"{name}.{hashlib.sha256(what.encode()).hexdigest()[:16]}.nbc"
+        files: Any = self
+        files._save_data(name, data)
+        overloads = files._load_index()
+        overloads[key] = name
+        files._save_index(overloads)
+
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def kernel(function: F) -> F:
+    """Compile a function on first use and cache it on disk."""
+    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    compiled._cache._cache_file = KernelFiles.of(compiled)
+    return cast(F, compiled)
+
+
+def on_compile(tell: Callable[[str], None]) -> None:
+    """Call ``tell`` with a kernel's name whenever one is compiled rather than loaded."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            tell(event.data["dispatcher"].py_func.__name__)
+
+        def on_end(self, event: Any) -> None:
+            return
+
+    listen: Callable[..., None] = event.register
+    listen("numba:compile", Listener())

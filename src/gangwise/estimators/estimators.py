@@ -1,0 +1,430 @@
+"""What every estimator offers, and what those that stand on a memory share.
+
+Upper confidence bounds: the radius of OPS and OPM, and that of UCB1.
+
+Thompson sampling: a draw from what is believed of each arm, over any memory.
+
+The last value, decayed towards the mean: for arms that stay as they are for a while.
+
+Estimates that learn nothing: the same for all arms, or given from outside.
+
+Estimators and memories by name, as policies accept them.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.estimators import kernels
+from gangwise.estimators.memory import ChangePoint, Discounted, Memory, SlidingWindow
+
+
+class Estimator(Protocol):
+    """Says what each of N arms is worth, from the values of those that were played.
+
+    Estimators are dataclasses: constructor arguments are the whole configuration, and everything
+    else is state, which ``start`` sets up. A policy starts a copy of its own.
+    """
+
+    @property
+    def randomised(self) -> bool:
+        """Whether estimates are drawn at random."""
+
+    def start(self, arms: int, rng: np.random.Generator) -> None:
+        """Forget everything; ``rng`` is kept for estimates that are drawn."""
+
+    def estimate(self, slot: int) -> Floats:
+        """What to go by in this slot, shape [N]. It may be reused by the next call."""
+
+    @property
+    def untried(self) -> Bools:
+        """Arms of which nothing is known, shape [N]; policies may play these first."""
+
+    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
+        """Take in the values, shape [n], of the n arms played in a slot.
+
+        Slots may come late, in any order, or never.
+        """
+
+
+@dataclass(eq=False)
+class OfMemory(ABC):
+    """An estimator that is a function of a memory, and forgets as that does.
+
+    Parameters
+    ----------
+    memory : Memory
+        All, discounted, window or change-point.
+    """
+
+    memory: Memory = field(default_factory=Memory, kw_only=True)
+    randomised = False
+
+    def start(self, arms: int, rng: np.random.Generator) -> None:
+        """Forget everything."""
+        self.memory.start(arms)
+        self._rng = rng
+
+    def estimate(self, slot: int) -> Floats:
+        """The estimate from what was played before this slot."""
+        self.memory.advance(slot)
+        return self._estimate(slot)
+
+    @abstractmethod
+    def _estimate(self, slot: int) -> Floats:
+        """The estimate from what is in memory."""
+
+    @property
+    def untried(self) -> Bools:
+        """Arms of which memory holds nothing."""
+        untried: Bools = self.memory.counts == 0
+        return untried
+
+    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
+        """Remember."""
+        self.memory.learn(slot, arms, values)
+
+
+@dataclass(eq=False)
+class Mean(OfMemory):
+    """The mean so far, and ``prior`` for arms of which nothing is known.
+
+    Examples
+    --------
+    >>> mean = Mean()
+    >>> mean.start(2, np.random.default_rng(0))
+    >>> mean.learn(0, np.array([1]), np.array([0.25]))
+    >>> mean.estimate(1), mean.untried
+    (array([1.  , 0.25]), array([ True, False]))
+    """
+
+    prior: float = 1.0
+
+    def _estimate(self, slot: int) -> Floats:
+        return np.where(self.memory.counts > 0, self.memory.means, self.prior)
+
+
+def confidence_radius(mean: npt.ArrayLike, plays: npt.ArrayLike, gamma: float) -> Floats:
+    """rad(ν, P) = √(γ ν / P) + γ / P, OPS and OPM (14).
+
+    Examples
+    --------
+    >>> round(float(confidence_radius(0.7, 100, 0.01)), 13)
+    0.0084666002653
+    """
+    plays = np.asarray(plays, dtype=np.float64)
+    radius: Floats = np.sqrt(gamma * np.asarray(mean) / plays) + gamma / plays
+    return radius
+
+
+def upper_bound(total: Floats, plays: Floats, gamma: float) -> Floats:
+    """θ̂ = min{1, θ̄ + 2 rad(θ̄, n + 1)} with θ̄ = total / (n + 1), OPS and OPM (12) and (13)."""
+    mean = total / (plays + 1.0)
+    bound: Floats = np.minimum(mean + 2.0 * confidence_radius(mean, plays + 1.0, gamma), 1.0)
+    return bound
+
+
+@dataclass(eq=False)
+class UCB(OfMemory):
+    """(12)–(14) of OPS and OPM, over any memory.
+
+    Parameters
+    ----------
+    gamma : float
+        That of the theorems, ln(M T / δ), keeps an arm at 1 for hundreds of plays; 0.1 to 1 is
+        practical, and a memory of few plays needs the lower end.
+
+    Examples
+    --------
+    >>> ucb = UCB(gamma=0.01)
+    >>> ucb.start(1, np.random.default_rng(0))
+    >>> for t in range(99):
+    ...     ucb.learn(t, np.array([0]), np.array([70 / 99]))
+    >>> round(float(ucb.estimate(99)[0]), 12)
+    0.716933200531
+    """
+
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.gamma) and self.gamma >= 0):
+            raise ScenarioError(f"gamma is {self.gamma}; it must be finite and not negative")
+
+    def _estimate(self, slot: int) -> Floats:
+        return upper_bound(self.memory.totals, self.memory.weights, self.gamma)
+
+
+@dataclass(eq=False)
+class UCB1(OfMemory):
+    """v̂ + √(coefficient · ln(t + 1) / n), t being how many slots the memory stands for, plus one.
+
+    Parameters
+    ----------
+    coefficient : float
+        1.5 for choices of several arms (Chen, Wang, Yuan: Combinatorial multi-armed bandit, 2013).
+    clip : bool
+        Cut bounds off at 1, which arms never played have. Without, ties are rarer, and arms never
+        played are left to ``untried``.
+
+    Examples
+    --------
+    >>> bound = UCB1(coefficient=0.1)
+    >>> bound.start(2, np.random.default_rng(0))
+    >>> bound.learn(0, np.array([0]), np.array([0.25]))
+    >>> bound.estimate(1).round(6)  # 1/4 + √(ln 3 / 10)
+    array([0.581453, 1.      ])
+    """
+
+    coefficient: float = 1.5
+    clip: bool = True
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.coefficient) and self.coefficient >= 0):
+            raise ScenarioError(f"coefficient is {self.coefficient}; it must be zero or larger")
+
+    def _estimate(self, slot: int) -> Floats:
+        counts = self.memory.counts
+        width = self.coefficient * math.log(self.memory.horizon(slot + 1.0) + 1.0)
+        bound: Floats = self.memory.means + np.sqrt(width / np.maximum(counts, 1.0))
+        return np.where(counts > 0, np.minimum(bound, 1.0), 1.0) if self.clip else bound
+
+
+@dataclass(eq=False)
+class BetaSampling(OfMemory):
+    """A draw from Beta(1 + Σ, 1 + n − Σ), Σ being the sum of n values; uniform for n = 0."""
+
+    randomised = True
+
+    def _estimate(self, slot: int) -> Floats:
+        return self._rng.beta(*self.memory.posterior)
+
+
+@dataclass(eq=False)
+class GaussianSampling(OfMemory):
+    """A draw from N(v̂, spread² / n).
+
+    Parameters
+    ----------
+    spread : float
+        1/2, the largest standard deviation that a value in [0, 1] can have.
+    clip : bool
+        Cut draws off at 0 and 1, and give arms never played 1. Without, these are left to
+        ``untried``.
+    """
+
+    spread: float = 0.5
+    clip: bool = True
+    randomised = True
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.spread) and self.spread >= 0):
+            raise ScenarioError(f"spread is {self.spread}; it must be zero or larger")
+
+    def _estimate(self, slot: int) -> Floats:
+        counts = self.memory.counts
+        noise = self._rng.standard_normal(counts.size)
+        drawn = self.memory.means + self.spread * noise / np.sqrt(np.maximum(counts, 1.0))
+        return np.where(counts > 0, np.clip(drawn, 0.0, 1.0), 1.0) if self.clip else drawn
+
+
+@dataclass(eq=False)
+class Decay(OfMemory):
+    """m + (last − m) exp(−age / τ): trust the last value, and less so the older it is.
+
+    ``m`` is the arm's own mean, drawn towards the mean of all arms as ``pull`` plays would. An arm
+    of which nothing is known is given ``prior``, which is 1 so that it is tried.
+
+    Parameters
+    ----------
+    tau : float
+        τ, in slots.
+    pull : float
+        In plays.
+    prior : float
+    """
+
+    tau: float = 30.0
+    pull: float = 30.0
+    prior: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.tau > 0 and self.pull > 0 and 0 <= self.prior <= 1):
+            raise ScenarioError(
+                "tau and pull must be positive and prior in [0, 1]; got "
+                f"{self.tau}, {self.pull}, {self.prior}"
+            )
+
+    def start(self, arms: int, rng: np.random.Generator) -> None:
+        """Forget everything."""
+        super().start(arms, rng)
+        self._last, self._at = np.zeros(arms), np.full(arms, -1, np.int64)
+
+    def _estimate(self, slot: int) -> Floats:
+        total, plays = self.memory.totals, self.memory.weights
+        everyone = float(total.sum()) / max(float(plays.sum()), 1.0)
+        fade = np.exp(-np.maximum(slot - 1 - self._at, 0) / self.tau)
+        kernels.faded(
+            total,
+            plays,
+            float(self.pull),
+            everyone,
+            self._last,
+            self._at,
+            fade,
+            float(self.prior),
+            fade,
+        )
+        return fade
+
+    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
+        """Late feedback counts towards the mean; the last value stays the latest one."""
+        super().learn(slot, arms, values)
+        arms = np.ascontiguousarray(arms, dtype=np.int64)
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        kernels.renew(arms, values, slot, self._last, self._at)
+
+
+@dataclass(eq=False)
+class Oracle:
+    """Values that are known: one for each arm, or a table [slots, N]. For tests and bounds."""
+
+    values: npt.ArrayLike
+    randomised = False
+
+    def __post_init__(self) -> None:
+        self._table = np.array(self.values, dtype=np.float64, ndmin=2)
+
+    def start(self, arms: int, rng: np.random.Generator) -> None:
+        """Nothing to forget."""
+        if self._table.shape[1] != arms:
+            raise ScenarioError(
+                f"values are given for {self._table.shape[1]} arms; there are {arms}"
+            )
+
+    def estimate(self, slot: int) -> Floats:
+        """The row of this slot; the last one from there on."""
+        row: Floats = self._table[min(slot, len(self._table) - 1)]
+        return row
+
+    @property
+    def untried(self) -> Bools:
+        """None."""
+        return np.zeros(self._table.shape[1], dtype=bool)
+
+    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
+        """Nothing."""
+
+
+@dataclass(eq=False)
+class Constant:
+    """The same for all arms: no estimation (OPS and OPM §VI)."""
+
+    rate: float = 0.7
+    randomised = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate <= 1:
+            raise ScenarioError(f"the constant rate is {self.rate}; it must lie in [0, 1]")
+
+    def start(self, arms: int, rng: np.random.Generator) -> None:
+        """Nothing to forget."""
+        self._rates = np.full(arms, self.rate)
+
+    def estimate(self, slot: int) -> Floats:
+        """The constant."""
+        return self._rates
+
+    @property
+    def untried(self) -> Bools:
+        """None."""
+        return np.zeros(self._rates.size, dtype=bool)
+
+    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
+        """Nothing."""
+
+
+ESTIMATORS = (
+    "ucb",
+    "discounted",
+    "window",
+    "change-point",
+    "ucb1",
+    "thompson",
+    "thompson-gaussian",
+    "decay",
+    "mean",
+    "constant",
+)
+"""``ucb`` is (12)–(14) over everything so far, the next three are the same over another memory."""
+
+
+def make_estimator(
+    estimator: str | Estimator,
+    gamma: float = 1.0,
+    kappa: float = 0.5,
+    window: int = 20,
+    tau: float = 30.0,
+    rate: float = 0.7,
+    coefficient: float = 1.5,
+) -> Estimator:
+    """An estimator by name, which takes those of the parameters that it has, or a copy of one.
+
+    ``gamma`` is that of (14); ``kappa`` the discount of ``discounted`` and of both kinds of
+    Thompson sampling, which forget nothing with κ = 1; ``coefficient`` is for ``ucb1``.
+
+    Raises
+    ------
+    UnknownName
+
+    Examples
+    --------
+    >>> make_estimator("decay", tau=10.0)
+    Decay(memory=Discounted(discount=1.0), tau=10.0, pull=30.0, prior=1.0)
+    """
+    if not isinstance(estimator, str):
+        return copy.deepcopy(estimator)
+    if estimator not in ESTIMATORS:
+        raise UnknownName("estimator", estimator, list(ESTIMATORS))
+    # Discounted(1) forgets nothing; it adds up in floating point, as results on record were.
+    make: dict[str, Callable[[], Estimator]] = {
+        "ucb": lambda: UCB(gamma, memory=Discounted(1.0)),
+        "discounted": lambda: UCB(gamma, memory=Discounted(kappa)),
+        "window": lambda: UCB(gamma, memory=SlidingWindow(window)),
+        "change-point": lambda: UCB(gamma, memory=ChangePoint()),
+        "ucb1": lambda: UCB1(coefficient),
+        "thompson": lambda: BetaSampling(memory=Discounted(kappa)),
+        "thompson-gaussian": lambda: GaussianSampling(memory=Discounted(kappa)),
+        "decay": lambda: Decay(tau, memory=Discounted(1.0)),
+        "mean": Mean,
+        "constant": lambda: Constant(rate),
+    }
+    return make[estimator]()
+
+
+def make_memory(name: str, discount: float = 0.998, window: int = 20) -> Memory:
+    """``all``, ``discounted``, ``window`` or ``change-point``.
+
+    Examples
+    --------
+    >>> make_memory("window", window=7)
+    SlidingWindow(window=7)
+    """
+    if name == "all":
+        return Memory()
+    if name == "discounted":
+        return Discounted(discount)
+    if name == "window":
+        return SlidingWindow(window)
+    if name == "change-point":
+        return ChangePoint()
+    raise ScenarioError(f"memory is all, discounted, window or change-point, not {name!r}")

@@ -1,0 +1,274 @@
+"""What the learning policies share: memory of every channel, and an exact choice per slot.
+
+CUCB: optimism about each channel by itself, then the best choice for the optimistic means.
+
+Thompson sampling: draw means from what is believed of them, then the best choice for these.
+
+ε-greedy: mostly the best choice for the means so far, sometimes channels at random.
+
+Channels are switched on one after another, as long as there are devices left.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.contracts import Timing
+from gangwise.core.errors import ScenarioError
+from gangwise.estimators import (
+    UCB1,
+    BetaSampling,
+    Estimator,
+    GaussianSampling,
+    Mean,
+    Memory,
+    make_estimator,
+    make_memory,
+)
+from gangwise.fluctuating_speeds import kernels
+from gangwise.fluctuating_speeds.environment import Awaited, Feedback, Observation
+from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
+from gangwise.fluctuating_speeds.solvers import P3Solver, Warm
+
+
+def unplayed_first(untried: Bools, bonus: Floats | float = 0.0) -> Floats:
+    """σ² of (10): ``bonus`` where a channel was felt, +∞ where it never was, shape [E]."""
+    return np.where(untried, np.inf, bonus)
+
+
+@dataclass
+class Learner(ABC):
+    """Binds, estimates and learns; a policy adds what it estimates, and how it decides."""
+
+    family = "fluctuating_speeds"
+    timing: Timing = field(init=False, repr=False, default="react")
+
+    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
+        """Bind to a problem and forget everything."""
+        self._problem = problem
+        self._rng = rng
+        self._awaited = Awaited(problem)
+        self._estimator = self._believe()
+        self._estimator.start(problem.E, rng)
+
+    def _believe(self) -> Estimator:
+        """The estimator of what channels are worth; the means so far, (9)."""
+        return Mean(prior=0.0)
+
+    def decide(self, observation: Observation) -> Bools:
+        """x(t) in Ω(t), shape [E]."""
+        x = self._decide(observation, self._problem.available(observation.arrivals))
+        self._awaited.decided(observation.slot, x)
+        return x
+
+    @abstractmethod
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        """x(t), given the channels that may be used."""
+
+    def learn(self, feedback: tuple[Feedback, ...]) -> None:
+        """Take in what came by now: several slots, in any order, or none."""
+        for each in feedback:
+            self._estimator.learn(each.slot, *self._awaited.take(each))
+
+
+@dataclass
+class Optimiser(Learner):
+    """A learner that makes the best choice for what it believes.
+
+    Subclasses decide by filling in v and σ², and calling :meth:`_choose` with the channels that may
+    be used. What they estimate is estimated over ``memory``.
+
+    Parameters
+    ----------
+    gap : float
+        A choice within this of the best, relatively, is good enough.
+    nodes : int
+        Nodes of the search, at most, so that a slot is never long. Typical searches need fewer;
+        where many channels are alike a proof may need millions, but not the choice: ten times as
+        many nodes change the regret by less than its noise.
+    memory : {"all", "discounted", "window", "change-point"}
+        What estimates are taken over; all but the first follow means that drift.
+    discount, window : float, int
+        κ per slot, and number of slots.
+    """
+
+    gap: float = 1e-6
+    nodes: int = 200
+    memory: str = "all"
+    discount: float = 0.998
+    window: int = 500
+
+    def __post_init__(self) -> None:
+        if not (self.gap >= 0 and self.nodes >= 1):
+            raise ScenarioError(
+                f"gap must be zero or more and nodes one or more; got {self.gap} and {self.nodes}"
+            )
+        self._believe()
+
+    def _believe(self) -> Estimator:
+        return Mean(prior=0.0, memory=self._remember())
+
+    def _remember(self) -> Memory:
+        return make_memory(self.memory, self.discount, self.window)
+
+    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
+        """Bind to a problem and forget everything."""
+        super().start(problem, rng)
+        self._solver = P3Solver(problem.requests, problem.cluster.capacity)
+        self._warm: Warm | None = None
+
+    def _choose(self, v: Floats, s: Floats, available: Bools) -> Bools:
+        """Maximise v·x + √(s·x) over the channels available, subject to (2)."""
+        solution = self._solver.solve(
+            v, s, available=available, gap=self.gap, nodes=self.nodes, warm=self._warm
+        )
+        self._warm = solution.warm
+        return solution.x
+
+
+@dataclass
+class CUCB(Optimiser):
+    """Maximise Σ x_e (v̂_e + √(coefficient · ln(t + 1) / n_e)); channels never used come first.
+
+    Parameters
+    ----------
+    coefficient : float
+        1.5 as published (Chen, Wang, Yuan: Combinatorial multi-armed bandit, 2013); 0.5 explores
+        less and earns more here.
+    estimator : str or Estimator
+        Another estimate of each channel in the place of this bound: one of
+        :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma`` and ``tau``,
+        ``discount`` as
+        its κ and ``window``; or one's own. Only ``ucb1``, the bound above, is over ``memory``.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy
+    >>> create_policy("cucb:estimator=decay,tau=100").estimator
+    'decay'
+    """
+
+    coefficient: float = 1.5
+    estimator: str | Estimator = "ucb1"
+    gamma: float = 0.1
+    tau: float = 30.0
+    randomised: bool = field(init=False, repr=False, default=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.randomised = self._believe().randomised
+
+    def _believe(self) -> Estimator:
+        if self.estimator == "ucb1":
+            return UCB1(self.coefficient, clip=False, memory=self._remember())
+        return make_estimator(self.estimator, self.gamma, self.discount, self.window, self.tau)
+
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        v = self._estimator.estimate(observation.slot)
+        return self._choose(v, unplayed_first(self._estimator.untried), available)
+
+
+@dataclass
+class ThompsonGaussian(Optimiser):
+    """θ_e ~ N(v̂_e, spread² / n_e); channels never used come first.
+
+    Parameters
+    ----------
+    spread : float
+        1/2, the largest standard deviation that a utility in [0, 1] can have.
+    """
+
+    spread: float = 0.5
+    randomised = True
+
+    def _believe(self) -> Estimator:
+        return GaussianSampling(self.spread, clip=False, memory=self._remember())
+
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        theta = self._estimator.estimate(observation.slot)
+        return self._choose(theta, unplayed_first(self._estimator.untried), available)
+
+
+@dataclass
+class ThompsonBeta(Optimiser):
+    """θ_e ~ Beta(1 + Σ Z̃, 1 + n − Σ Z̃): nothing to tune, never used means uniform."""
+
+    randomised = True
+
+    def _believe(self) -> Estimator:
+        return BetaSampling(memory=self._remember())
+
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        theta = self._estimator.estimate(observation.slot)
+        return self._choose(theta, np.zeros_like(theta), available)
+
+
+class InOrder:
+    """Switches channels on in a given order, or job type by job type.
+
+    The paper ranks job types (ports), not channels, and does not say in which order the channels of
+    one job type go on: here the cheapest to supply comes first. "In turn until (2) cannot be
+    satisfied" is read as skipping what does not fit; ``stop`` ends at the first that does not.
+    """
+
+    def __init__(self, problem: FluctuatingSpeedsProblem, stop: bool = False):
+        self.job_type = problem.channels.job_type
+        self._by_cost = np.lexsort((problem.cost, self.job_type))
+        self._job_type_by_cost = self.job_type[self._by_cost]
+        self._requests = problem.requests
+        self._capacity = problem.cluster.capacity + problem.tolerance
+        self._left = np.empty_like(self._capacity)
+        self._stop = stop
+        self._L = problem.L
+
+    def per_job_type(self, values: Floats) -> Floats:
+        """Sum over the channels of each job type, shape [L]."""
+        summed: Floats = np.bincount(self.job_type, values, minlength=self._L).astype(np.float64)
+        return summed
+
+    def switch_on(self, order: Ints) -> Bools:
+        """Channels in this order, shape [E]; those left out stay off."""
+        x = np.zeros(self.job_type.size, dtype=np.bool_)
+        kernels.switch_on(order, self._requests, self._capacity, self._stop, self._left, x)
+        return x
+
+    def by_job_type(self, score: Floats, available: Bools) -> Bools:
+        """Job types in descending order of their score [L], ties to the first."""
+        order = self._by_cost[np.argsort(-score[self._job_type_by_cost], kind="stable")]
+        return self.switch_on(order[available[order]])
+
+
+@dataclass
+class EpsilonGreedy(Optimiser):
+    """Explore with probability ε, or min(1, ε |E| / t) when it decays.
+
+    Parameters
+    ----------
+    epsilon : float
+    decay : bool
+    """
+
+    epsilon: float = 0.05
+    decay: bool = False
+    randomised = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.epsilon <= (np.inf if self.decay else 1):
+            raise ScenarioError(f"epsilon is {self.epsilon}; a probability lies in [0, 1]")
+
+    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
+        """Bind to a problem and forget everything."""
+        super().start(problem, rng)
+        self._in_order = InOrder(problem)
+
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        t, E = observation.slot + 1, self._problem.E
+        if self._rng.random() < (self.epsilon * E / t if self.decay else self.epsilon):
+            return self._in_order.switch_on(self._rng.permutation(np.flatnonzero(available)))
+        means = self._estimator.estimate(observation.slot)
+        return self._choose(means, unplayed_first(self._estimator.untried), available)

@@ -1,0 +1,528 @@
+"""Reward (5) and gradient (9)–(10) of the gain-minus-overhead family.
+
+Decisions are arrays of shape [E, K], channels sorted by server. The slope of every built-in
+utility (27) is one expression without a branch,
+
+    f'(y) = c0 + c1 u + c2 u² + c3 √u   with   u = 1 / (y + shift),
+
+so the whole gradient is computed with vector instructions.
+
+Projection onto {0 ≤ y ≤ a, Σ_l y ≤ c}, independently for every server and device type.
+
+The exact answer is y = clip(z - τ, 0, a) with the smallest τ ≥ 0 that meets the capacity. Neither
+way to τ sorts. With few entries, the sum of y is evaluated at every breakpoint z and z - a, and τ
+interpolated between the two that enclose the capacity: n² work, but not a branch to mispredict.
+With many, variable fixing: take τ from the entries still free, see which of them would leave [0, a]
+and on which side the violation is larger, fix that side, repeat; each pass fixes at least one entry
+for good.
+
+Inner loops of the heuristics: how one slot's devices are handed out.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.jit import kernel
+
+
+@kernel
+def overhead_prices(
+    total: Floats, beta: Floats, active: Ints, smoothing: float, price: Floats
+) -> None:
+    """Derivative of the overhead max_k β_k S_lk for the active job types, into ``price`` [L, K].
+
+    ``smoothing`` 0 gives β at k* (10), ties to the smallest k, and 0 elsewhere. Larger values
+    spread it by a softmax over β_k S_lk with temperature ``smoothing`` times the largest.
+    """
+    L, K = total.shape
+    for l in range(L):
+        if active[l] == 0:
+            continue
+        largest, dominant = -1.0, 0
+        for k in range(K):
+            if beta[k] * total[l, k] > largest:
+                largest, dominant = beta[k] * total[l, k], k
+        if smoothing > 0.0 and largest > 0.0:
+            whole = 0.0
+            for k in range(K):
+                weight = math.exp((beta[k] * total[l, k] / largest - 1.0) / smoothing)
+                price[l, k] = weight
+                whole += weight
+            for k in range(K):
+                price[l, k] *= beta[k] / whole
+        else:
+            for k in range(K):
+                price[l, k] = 0.0
+            price[l, dominant] = beta[dominant]
+
+
+@kernel
+def gradient(
+    y: Floats,
+    weight: Floats,
+    price: Floats,
+    terms: Floats,
+    job_type: Ints,
+    own_index: Ints,
+    own_slope: Floats,
+    out: Floats,
+) -> float:
+    """Weighted gradient (9) into ``out`` [E K]; returns its squared norm.
+
+    ``y`` and ``out`` are flat, ``terms`` [5, E K] holds c0 … c3 and shift. ``weight`` [L] is x_l.
+    ``own_slope`` replaces the slope at the flat positions ``own_index``.
+    """
+    c0, c1, c2, c3, shift = terms[0], terms[1], terms[2], terms[3], terms[4]
+    for i in range(y.size):  # vectorises: no branch, no index but i
+        u = 1.0 / (y[i] + shift[i])
+        out[i] = c0[i] + u * (c1[i] + c2[i] * u) + c3[i] * math.sqrt(u)
+    for i in range(own_index.size):
+        out[own_index[i]] = own_slope[i]
+    K = price.shape[1]
+    squared = 0.0
+    for e in range(job_type.size):
+        l = job_type[e]
+        w = weight[l]
+        for k in range(K):
+            g = w * (out[e * K + k] - price[l, k])
+            out[e * K + k] = g
+            squared += g * g
+    return squared
+
+
+@kernel
+def curvature(y: Floats, terms: Floats, out: Floats) -> None:
+    """Second derivative of the built-in utilities into ``out`` [E K] (0 for your own); all flat."""
+    c1, c2, c3, shift = terms[1], terms[2], terms[3], terms[4]
+    for i in range(y.size):
+        u = 1.0 / (y[i] + shift[i])
+        out[i] = -u * u * (c1[i] + 2.0 * c2[i] * u + 0.5 * c3[i] / math.sqrt(u))
+
+
+@kernel
+def evaluate(
+    y: Floats,
+    arrived: Ints,
+    kind: Ints,
+    alpha: Floats,
+    beta: Floats,
+    requests: Floats,
+    capacity: Floats,
+    starts: Ints,
+    job_type: Ints,
+    tolerance: float,
+    total: Floats,
+    result: Floats,
+) -> int:
+    """Gain, overhead and utilisation of a decision, checked for feasibility.
+
+    Returns 0, or the place of the first violation: 1 + e K + k for a value out of [0, a_l^k],
+    -(1 + r K + k) for a server's capacity. ``result`` receives gain and overhead of the job types
+    that arrived and the mean share of capacity they hold. ``total`` [L, K] is work space and
+    leaves with Σ_r y.
+    """
+    K = y.shape[1]
+    R = starts.shape[0] - 1
+    L = arrived.shape[0]
+    for l in range(L):
+        for k in range(K):
+            total[l, k] = 0.0
+    gain, used, blocks = 0.0, 0.0, 0
+    for r in range(R):
+        for k in range(K):
+            c, a = capacity[r, k], alpha[r, k]
+            which = kind[r, k]
+            everything, held = 0.0, 0.0
+            for e in range(starts[r], starts[r + 1]):
+                l = job_type[e]
+                v = y[e, k]
+                most = requests[l, k]
+                if not (v >= -tolerance and v <= most + tolerance * (1.0 + most)):
+                    return int(1 + e * K + k)
+                everything += v
+                total[l, k] += v
+                if arrived[l] != 0:
+                    held += v
+                    if which == 0:
+                        gain += a * v
+                    elif which == 1:
+                        gain += a * math.log1p(v)
+                    elif which == 2:
+                        gain += 1.0 / a - 1.0 / (v + a)
+                    elif which == 3:
+                        gain += a * (math.sqrt(v + 1.0) - 1.0)
+            if everything > c + tolerance * (1.0 + c):
+                return int(-(1 + r * K + k))
+            if c > 0.0:
+                used += held / c
+                blocks += 1
+    overhead = 0.0
+    for l in range(L):
+        if arrived[l] != 0:
+            largest = 0.0
+            for k in range(K):
+                largest = max(largest, beta[k] * total[l, k])
+            overhead += largest
+    result[0] = gain
+    result[1] = overhead
+    result[2] = used / blocks if blocks > 0 else 0.0
+    return 0
+
+
+@kernel
+def _between_breakpoints(z: Floats, a: Floats, n: int, c: float, held: float) -> float:
+    """Threshold τ of n entries whose clipped sum ``held`` exceeds c, by enumeration."""
+    low, high = 0.0, math.inf
+    above, below = held, 0.0  # the sums at low and high
+    for j in range(n):
+        upper_end, lower_end = max(z[j], 0.0), max(z[j] - a[j], 0.0)
+        at_upper, at_lower = 0.0, 0.0
+        for i in range(n):
+            at_upper += min(max(z[i] - upper_end, 0.0), a[i])
+            at_lower += min(max(z[i] - lower_end, 0.0), a[i])
+        for tau, whole in ((upper_end, at_upper), (lower_end, at_lower)):
+            closer = (whole >= c) & (tau > low)
+            low = tau if closer else low
+            above = whole if closer else above
+            closer = (whole < c) & (tau < high)
+            high = tau if closer else high
+            below = whole if closer else below
+    return low + (above - c) * (high - low) / (above - below) if above > c else low
+
+
+@kernel
+def threshold_by_fixing(z: Floats, a: Floats, n: int, c: float, fixed: Ints) -> float:
+    """Threshold τ of n entries whose clipped sum exceeds c, by variable fixing.
+
+    Upper bounds may be infinite, which makes it the projection onto a simplex. ``fixed`` [n] is
+    work space.
+    """
+    free, rest, whole, tau = n, c, 0.0, 0.0
+    for i in range(n):
+        fixed[i] = 0
+        whole += z[i]
+    while free > 0:
+        tau = (whole - rest) / free
+        above, below = 0.0, 0.0
+        for i in range(n):
+            if fixed[i] == 0:
+                below += max(tau - z[i], 0.0)
+                above += max(z[i] - tau - a[i], 0.0)
+        if above == 0.0 and below == 0.0:
+            break
+        for i in range(n):
+            full = above >= below and z[i] - tau >= a[i]
+            empty = above < below and z[i] - tau <= 0.0
+            if fixed[i] == 0 and (full or empty):
+                fixed[i] = 1
+                free -= 1
+                whole -= z[i]
+                if full:
+                    rest -= a[i]
+    return tau
+
+
+@kernel
+def ascend(
+    y: Floats,
+    g: Floats,
+    step: float,
+    scale: Floats,
+    active: Ints,
+    upper: Floats,
+    capacity: Floats,
+    starts: Ints,
+    job_type: Ints,
+    total: Floats,
+    index: Ints,
+    z: Floats,
+    a: Floats,
+    fixed: Ints,
+) -> None:
+    """Step y ← Π(y + step · scale · g) for the active job types, in place (11).
+
+    Job types that are not active keep their values and use no capacity. ``scale`` [R, K] is the
+    unit of the step on each server and device type; ``upper`` [E, K] = min(a, c). ``total`` [L, K]
+    receives Σ_r y of the active job types. ``index``, ``z``, ``a``, ``fixed`` [L] are work space.
+    """
+    K = y.shape[1]
+    R = starts.shape[0] - 1
+    for l in range(active.shape[0]):
+        if active[l] != 0:
+            for k in range(K):
+                total[l, k] = 0.0
+    for r in range(R):
+        n = 0
+        for e in range(starts[r], starts[r + 1]):
+            if active[job_type[e]] != 0:
+                index[n] = e
+                n += 1
+        if n == 1:  # the capacity is in the upper bound
+            e = index[0]
+            l = job_type[e]
+            for k in range(K):
+                v = min(max(y[e, k] + step * scale[r, k] * g[e, k], 0.0), upper[e, k])
+                y[e, k] = v
+                total[l, k] += v
+        elif n == 2:  # on the segment y0 + y1 = c the projection is one clip
+            e, f = index[0], index[1]
+            l, m = job_type[e], job_type[f]
+            for k in range(K):
+                c = capacity[r, k]
+                z0 = y[e, k] + step * scale[r, k] * g[e, k]
+                z1 = y[f, k] + step * scale[r, k] * g[f, k]
+                v0 = min(max(z0, 0.0), upper[e, k])
+                v1 = min(max(z1, 0.0), upper[f, k])
+                on = min(max(0.5 * (z0 - z1 + c), max(0.0, c - upper[f, k])), upper[e, k])
+                over = v0 + v1 > c
+                v0 = on if over else v0
+                v1 = c - on if over else v1
+                y[e, k] = v0
+                y[f, k] = v1
+                total[l, k] += v0
+                total[m, k] += v1
+        elif n > 2:
+            for k in range(K):
+                held = 0.0
+                for i in range(n):
+                    e = index[i]
+                    z[i] = y[e, k] + step * scale[r, k] * g[e, k]
+                    a[i] = upper[e, k]
+                    held += min(max(z[i], 0.0), a[i])
+                tau = 0.0
+                if held > capacity[r, k]:
+                    if n <= 8:
+                        tau = _between_breakpoints(z, a, n, capacity[r, k], held)
+                    else:
+                        tau = threshold_by_fixing(z, a, n, capacity[r, k], fixed)
+                for i in range(n):
+                    e = index[i]
+                    v = min(max(z[i] - tau, 0.0), a[i])
+                    y[e, k] = v
+                    total[job_type[e], k] += v
+
+
+@kernel
+def _project_block_as_printed(z: Floats, a: Floats, c: float, order: Ints, y: Floats) -> None:
+    """Steps 7–30 of Algorithm 1 for one server and device type, read as charitably as it allows.
+
+    ``order`` lists the entries by descending z. Three repairs let it end at all: S is emptied
+    before every pass, B² is set to zero, and an empty B³ ends the loop. What it returns may break
+    either constraint.
+    """
+    n = z.size
+    fill = 0  # the size of B¹: nothing, then the first entry
+    while True:
+        for i in range(n):
+            y[i] = 0.0
+        last = n  # B³ is order[fill:last]
+        while last > fill:
+            rest = c
+            for i in range(fill):
+                rest -= a[order[i]]
+            whole = 0.0
+            for i in range(fill, last):
+                whole += z[order[i]]
+            half_rho = (whole - rest) / (last - fill)  # ρ / 2 of (13)
+            negative = last
+            for i in range(fill, last):
+                y[order[i]] = z[order[i]] - half_rho
+                if y[order[i]] < 0.0:
+                    negative = i
+                    break
+            for i in range(negative, last):  # step 27: from the first negative one on
+                y[order[i]] = 0.0
+            if negative == last:
+                break
+            last = negative
+        for i in range(fill):
+            y[order[i]] = a[order[i]]
+        if fill == 0 and n > 0 and y[order[0]] > a[order[0]]:
+            fill = 1
+        else:
+            return
+
+
+@kernel
+def project_as_printed(
+    z: Floats,
+    requests: Floats,
+    capacity: Floats,
+    starts: Ints,
+    job_type: Ints,
+    y: Floats,
+    order: Ints,
+    work: Floats,
+) -> None:
+    """Steps 5–31 of Algorithm 1: every server and device type of ``z`` [E, K] into ``y`` [E, K].
+
+    ``requests`` [L, K] bound the entries, ``capacity`` [R, K] their sums. ``order`` [L] and
+    ``work`` [3, L] are work space.
+    """
+    block, a, out = work[0], work[1], work[2]
+    for r in range(starts.shape[0] - 1):
+        first, n = starts[r], starts[r + 1] - starts[r]
+        for k in range(z.shape[1]):
+            for i in range(n):
+                block[i] = z[first + i, k]
+                a[i] = requests[job_type[first + i], k]
+                at = i  # sorted by insertion: few entries, and equal ones keep their order
+                while at > 0 and block[order[at - 1]] < block[i]:
+                    order[at] = order[at - 1]
+                    at -= 1
+                order[at] = i
+            _project_block_as_printed(block[:n], a[:n], capacity[r, k], order[:n], out[:n])
+            for i in range(n):
+                y[first + i, k] = out[i]
+
+
+@kernel
+def share_proportionally(
+    weight: Floats,
+    shares: Floats,
+    upper: Floats,
+    capacity: Floats,
+    starts: Ints,
+    job_type: Ints,
+    y: Floats,
+) -> None:
+    """Shares y = min(a, c · w s / Σ w s) on every server and device type.
+
+    ``weight`` [L] says who shares, ``shares`` [L, K] what shares are proportional to.
+    """
+    K = y.shape[1]
+    for r in range(starts.shape[0] - 1):
+        for k in range(K):
+            whole = 0.0
+            for e in range(starts[r], starts[r + 1]):
+                l = job_type[e]
+                whole += weight[l] * shares[l, k]
+            for e in range(starts[r], starts[r + 1]):
+                l = job_type[e]
+                part = weight[l] * shares[l, k]
+                y[e, k] = min(upper[e, k], capacity[r, k] * part / whole) if part > 0.0 else 0.0
+
+
+@kernel
+def serve_in_order(
+    order: Ints,
+    upper: Floats,
+    server: Ints,
+    of_job_type: Ints,
+    first: Ints,
+    left: Floats,
+    y: Floats,
+) -> None:
+    """Job types in ``order`` each take min(a, what is left) on every server they connect to.
+
+    ``of_job_type`` lists channels by job type, ``first`` [L + 1] where each begins; ``left``
+    [R, K] begins with the capacity, ``y`` with zeros.
+    """
+    K = y.shape[1]
+    for i in range(order.size):
+        l = order[i]
+        for j in range(first[l], first[l + 1]):
+            e = of_job_type[j]
+            r = server[e]
+            for k in range(K):
+                v = min(upper[e, k], left[r, k])
+                y[e, k] = v
+                left[r, k] -= v
+
+
+@kernel
+def pack(
+    order: Ints,
+    sign: float,
+    upper: Floats,
+    capacity: Floats,
+    size: Floats,
+    server: Ints,
+    of_job_type: Ints,
+    first: Ints,
+    left: Floats,
+    score: Floats,
+    taken: Ints,
+    y: Floats,
+) -> None:
+    """Turn by turn, each job takes what it may hold from its best server not used yet.
+
+    The best server has the largest ``sign`` · utilisation, then the largest ``size`` [R], then the
+    smallest index. Utilisation is the mean over device types of the share handed out. ``left``
+    [R, K] begins with the capacity, ``score`` [R], ``taken`` [E] and ``y`` with zeros.
+    """
+    K = capacity.shape[1]
+    waiting = 0
+    for i in range(order.size):
+        waiting += first[order[i] + 1] - first[order[i]]
+    while waiting > 0:
+        for i in range(order.size):
+            l = order[i]
+            best = -1
+            for j in range(first[l], first[l + 1]):
+                e = of_job_type[j]
+                if taken[e] != 0:
+                    continue
+                if best < 0:
+                    best = e
+                    continue
+                r, b = server[e], server[best]
+                ahead = sign * (score[r] - score[b])
+                if ahead > 0.0 or (ahead == 0.0 and size[r] > size[b]):
+                    best = e
+            if best < 0:
+                continue
+            taken[best] = 1
+            waiting -= 1
+            r = server[best]
+            used, kinds = 0.0, 0
+            for k in range(K):
+                v = min(upper[best, k], left[r, k])
+                y[best, k] = v
+                left[r, k] -= v
+                if capacity[r, k] > 0.0:
+                    used += 1.0 - left[r, k] / capacity[r, k]
+                    kinds += 1
+            score[r] = used / kinds if kinds > 0 else 0.0
+
+
+@kernel
+def fill_round(
+    y: Floats,
+    g: Floats,
+    active: Ints,
+    quantum: Floats,
+    upper: Floats,
+    starts: Ints,
+    job_type: Ints,
+    left: Floats,
+    total: Floats,
+) -> float:
+    """Hand out up to ``quantum`` · [what was left at first] where the marginal reward is highest.
+
+    On every server and device type, ``quantum`` [R, K] devices go to the active job types in
+    descending order of their marginal reward ``g``, as long as it is positive and they may hold
+    more. Returns the number of devices handed out.
+    """
+    K = y.shape[1]
+    given = 0.0
+    for r in range(starts.shape[0] - 1):
+        for k in range(K):
+            budget = min(quantum[r, k], left[r, k])
+            while budget > 0.0:
+                best, steepest = -1, 0.0
+                for e in range(starts[r], starts[r + 1]):
+                    if active[job_type[e]] != 0 and y[e, k] < upper[e, k] and g[e, k] > steepest:
+                        best, steepest = e, g[e, k]
+                if best < 0:
+                    break
+                room = upper[best, k] - y[best, k]
+                v = min(budget, room)
+                y[best, k] = upper[best, k] if v == room else y[best, k] + v
+                total[job_type[best], k] += v
+                budget -= v
+                left[r, k] -= v
+                given += v
+    return given

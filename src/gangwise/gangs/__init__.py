@@ -1,0 +1,68 @@
+"""Gangs: jobs of several tasks that start together or not at all (OGASched §3.5, ESDP §3.4)."""
+
+from __future__ import annotations
+
+from gangwise.gangs.environment import (
+    GangEnvironment,
+    GangFamily,
+    GangInstance,
+    GangSpeedsEnvironment,
+    GangSpeedsFamily,
+    GangSpeedsInstance,
+)
+from gangwise.gangs.learners import (
+    GangBestFit,
+    GangCUCB,
+    GangESDP,
+    GangFirstFit,
+    GangMeans,
+    GangVolcano,
+)
+from gangwise.gangs.milp import ExactGangs, solve
+from gangwise.gangs.offline import best_fixed, omniscient, per_slot_optimum, pseudo_regret
+from gangwise.gangs.placement import FastGangs, GangSolver, Placement
+from gangwise.gangs.policies import (
+    GangBinPacking,
+    GangDRF,
+    GangFairness,
+    GangGreedy,
+    GangOGASched,
+    GangRandom,
+    GangSpreading,
+)
+from gangwise.gangs.problem import GangProblem, GangReward, GangSolution, GangSpeedsProblem
+
+__all__ = [
+    "ExactGangs",
+    "FastGangs",
+    "GangBestFit",
+    "GangBinPacking",
+    "GangCUCB",
+    "GangDRF",
+    "GangESDP",
+    "GangEnvironment",
+    "GangFairness",
+    "GangFamily",
+    "GangFirstFit",
+    "GangGreedy",
+    "GangInstance",
+    "GangMeans",
+    "GangOGASched",
+    "GangProblem",
+    "GangRandom",
+    "GangReward",
+    "GangSolution",
+    "GangSolver",
+    "GangSpeedsEnvironment",
+    "GangSpeedsFamily",
+    "GangSpeedsInstance",
+    "GangSpeedsProblem",
+    "GangSpreading",
+    "GangVolcano",
+    "Placement",
+    "best_fixed",
+    "omniscient",
+    "per_slot_optimum",
+    "pseudo_regret",
+    "solve",
+]

@@ -1,0 +1,318 @@
+"""The world of the gang family: at most one job of each type arrives, and lasts one slot.
+
+The gang family, for the tools that serve all families alike.
+
+The world of gangs at fluctuating speeds: gangs are placed, channels in use tell their speed.
+
+Feedback is semi-bandit: one observation of Z̃_(l,r)(t) for each channel in use, however many tasks
+sit there, because they all meet the same speed of that server in that slot.
+
+The family of gangs at fluctuating speeds, for the tools that serve all families alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.arrays import Ints
+from gangwise.core.cluster import Channels, Cluster
+from gangwise.core.contracts import Comparator, Outcome, Timing
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.feedback import Delivery
+from gangwise.core.simulation import Streams
+from gangwise.core.workload import (
+    ArrivalsBySlot,
+    BernoulliArrivals,
+    OnOffArrivals,
+    Workload,
+    first_slots,
+)
+from gangwise.fluctuating_speeds.environment import Feedback as ChannelFeedback
+from gangwise.fluctuating_speeds.environment import SpeedsEnvironment, SpeedsInstance
+from gangwise.fluctuating_speeds.problem import Scale
+from gangwise.fluctuating_speeds.speeds import (
+    BernoulliSpeeds,
+    BetaSpeeds,
+    NormalSpeeds,
+    Speeds,
+    SpeedsInOrder,
+)
+from gangwise.gain_overhead.environment import Feedback, Observation
+from gangwise.gain_overhead.problem import Utilities
+from gangwise.gangs.problem import GangProblem, GangSpeedsProblem, relabelled
+
+
+@dataclass(eq=False)
+class GangEnvironment:
+    """Plays a workload against a gang problem. Built by :class:`GangInstance`."""
+
+    problem: GangProblem
+    workload: Workload
+    metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs", "launched")
+    _arrivals: ArrivalsBySlot = field(init=False, repr=False)
+
+    def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
+        """Begin a run; this family has no noise besides its arrivals."""
+        self._arrivals = ArrivalsBySlot(self.workload.stream(workload))
+
+    def observe(self, slot: int, timing: Timing) -> Observation:
+        """The slot's arrivals, but not for a policy that reserves."""
+        return Observation(slot, None if timing == "reserve" else self._arrivals.at(slot))
+
+    def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[Feedback]:
+        """Reward of a placement [Q] for the jobs that arrived."""
+        arrivals = self._arrivals.at(slot)
+        r = self.problem.reward(arrivals, decision, slot)
+        metrics = (r.gain, r.overhead, r.utilisation, float(arrivals.sum()), float(r.launched))
+        return Outcome(r.reward, Feedback(slot, arrivals), metrics)
+
+
+@dataclass(frozen=True, eq=False)
+class GangInstance:
+    """A gang problem and its workload.
+
+    Parameters
+    ----------
+    problem : GangProblem
+    workload : Workload
+        At most one job of each type in a slot.
+    time_limit : float
+        Seconds that an exact comparator may think about one programme; what it could not prove by
+        then is in ``Comparator.gap``.
+
+    Raises
+    ------
+    ScenarioError
+        When the workload does not match the job types, or brings several jobs of one type.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy, create_scenario, simulate
+    >>> instance = create_scenario("ogasched-gang-v1:job_types=3,servers=8").instance(seed=0)
+    >>> simulate(instance, create_policy("gang-drf"), slots=5, seed=0).slots
+    5
+    """
+
+    problem: GangProblem
+    workload: Workload
+    time_limit: float = 60.0
+    family: str = "gain_overhead_gang"
+    comparators: tuple[str, ...] = ("best_fixed", "per_slot_optimum")
+
+    def __post_init__(self) -> None:
+        most = np.asarray(self.workload.most)
+        if most.size != self.problem.L:
+            raise ScenarioError(
+                f"the workload brings {most.size} job types; the problem has {self.problem.L}"
+            )
+        if (most > 1).any():
+            l = int(np.argmax(most > 1))
+            raise ScenarioError(
+                f"the workload brings up to {most[l]} jobs of type {self.problem.job_types[l]!r} "
+                "in one slot, and gangs are scheduled one job per type; list the type several "
+                "times under different names instead"
+            )
+
+    def environment(self) -> GangEnvironment:
+        """A fresh environment."""
+        return GangEnvironment(self.problem, self.workload)
+
+    def arrivals(self, slots: int, seed: int) -> Ints:
+        """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
+        return first_slots(self.workload.stream(Streams.of(seed).workload), slots)
+
+    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
+        """``best_fixed`` or ``per_slot_optimum`` on the slots of a run (see :mod:`.offline`)."""
+        from gangwise.gangs import offline
+
+        evaluate: dict[str, Any] = {
+            "best_fixed": offline.best_fixed,
+            "per_slot_optimum": offline.per_slot_optimum,
+        }
+        if name not in evaluate:
+            raise UnknownName("comparator", name, list(evaluate))
+        comparator: Comparator = evaluate[name](
+            self.problem, self.arrivals(slots, seed), sample, time_limit=self.time_limit
+        )
+        return comparator
+
+
+@dataclass(frozen=True)
+class GangFamily:
+    """Fuzzing and relabelling of :class:`GangInstance`."""
+
+    name: str = "gain_overhead_gang"
+
+    def fuzz(self, rng: np.random.Generator) -> GangInstance:
+        """A small instance: tight servers, servers that lack devices, gangs of equal tasks."""
+        L, R, K = rng.integers(1, 6), rng.integers(1, 8), rng.integers(1, 4)
+        capacity = rng.uniform(0, 8, (R, K)) * (rng.random((R, K)) < 0.9)
+        capacity[:, 0] = np.maximum(capacity[:, 0], rng.uniform(0.5, 1.0, R))
+        mask = rng.random((L, R)) < 0.6
+        mask[np.arange(L), rng.integers(0, R, L)] = True
+        tasks = rng.integers(1, 6, L)
+        requests = [self._tasks(rng, capacity[mask[l]], int(tasks[l])) for l in range(L)]
+        problem = GangProblem(
+            Cluster(capacity, tuple(f"device-{k}" for k in range(K))),
+            np.repeat(np.arange(L), tasks),
+            np.concatenate(requests),
+            rng.integers(1, tasks + 1),
+            Channels.of_mask(mask),
+            Utilities(rng.integers(0, 4, (R, K)), rng.uniform(0.5, 1.5, (R, K))),
+            rng.uniform(0, 0.9, K),
+        )
+        p = rng.choice([0.0, 0.3, 0.7, 1.0], L)
+        kinds: list[Workload] = [BernoulliArrivals(p), OnOffArrivals(p, 3.0, 2.0)]
+        return GangInstance(problem, kinds[int(rng.integers(2))])
+
+    def _tasks(
+        self, rng: np.random.Generator, servers: npt.NDArray[np.float64], count: int
+    ) -> npt.NDArray[np.float64]:
+        """Requests of one job type: a part of some server that it connects to."""
+        model = servers[rng.integers(0, len(servers), count)]
+        requests = model * rng.uniform(0.1, 1.0, model.shape) * (rng.random(model.shape) < 0.8)
+        requests[:, 0] = np.maximum(requests[:, 0], 0.1 * model[:, 0])
+        if rng.random() < 0.5:
+            requests[: count // 2 + 1] = requests[0]
+        return np.asarray(requests)
+
+    def relabel_servers(self, instance: GangInstance, order: Ints) -> GangInstance:
+        """The same instance with server ``order[i]`` now called ``i``."""
+        base = instance.problem
+        place = np.argsort(order)
+        problem = replace(
+            base,
+            cluster=replace(base.cluster, capacity=base.cluster.capacity[order]),
+            channels=Channels(
+                base.channels.job_type, place[base.channels.server], base.channels.shape
+            ),
+            utilities=replace(
+                base.utilities, kind=base.utilities.kind[order], alpha=base.utilities.alpha[order]
+            ),
+        )
+        return replace(instance, problem=problem)
+
+    def relabel_decision(
+        self, instance: GangInstance, order: Ints, decision: Ints
+    ) -> npt.NDArray[np.float64]:
+        """A placement for ``instance`` as it reads after relabelling; -1 stays."""
+        place = np.append(np.argsort(order), -1)
+        return np.asarray(place[np.asarray(decision, dtype=np.int64)], dtype=np.float64)
+
+
+@dataclass(eq=False)
+class GangSpeedsEnvironment(SpeedsEnvironment):
+    """Plays a workload and speeds. Built by :class:`GangSpeedsInstance`.
+
+    The reward of a slot is the realised net utility Σ_e n_e Z̃_e. Metrics: ``mean_utility``, the
+    expectation Σ_e n_e ṽ_e(t) of the same decision (pseudo-regret is the omniscient comparator's
+    minus this); ``gain`` Σ n Z and ``cost`` in units of utility before normalisation; ``jobs`` that
+    arrived, those ``launched``, their ``tasks``; ``utilisation`` of the servers.
+    """
+
+    instance: GangSpeedsInstance
+    metrics = ("mean_utility", "gain", "cost", "jobs", "launched", "tasks", "utilisation")
+
+    @property
+    def problem(self) -> GangSpeedsProblem:
+        """What policies are told."""
+        return self.instance.problem
+
+    def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[ChannelFeedback, ...]]:
+        """Play a placement [Q]; say what is known by now."""
+        row, problem = self._row(slot), self.problem
+        arrivals, placement = self._arrivals[row], np.asarray(decision)
+        tasks = problem.tasks_on(arrivals, placement, slot)
+        on = np.flatnonzero(tasks)
+        n, raw, cost = tasks[on], self._utilities[row, on], problem.cost[on]
+        net = self.instance.scale.apply(raw, cost)
+        metrics = (
+            float(n @ self.means(slot)[on]),
+            float(n @ raw),
+            float(n @ cost),
+            float(arrivals.sum()),
+            float(np.unique(problem.channels.job_type[on]).size),
+            float(n.sum()),
+            problem.gangs.utilisation(placement),
+        )
+        return Outcome(float(n @ net), self._told(slot, on, net), metrics)
+
+
+@dataclass(frozen=True, eq=False)
+class GangSpeedsInstance(SpeedsInstance):
+    """A gang problem, its workload, and what policies are not told.
+
+    Parameters
+    ----------
+    time_limit : float
+        Seconds that a comparator may think about one programme; what it could not prove by then is
+        in ``Comparator.gap``.
+
+    The others are those of :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance`.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy, create_scenario, simulate
+    >>> instance = create_scenario("esdp-gang-small-v1").instance(seed=0)
+    >>> simulate(instance, create_policy("gang-first-fit"), slots=5, seed=0).slots
+    5
+    """
+
+    problem: GangSpeedsProblem
+    time_limit: float = 20.0
+    family = "fluctuating_speeds_gang"
+
+    def environment(self) -> GangSpeedsEnvironment:
+        """A fresh environment."""
+        return GangSpeedsEnvironment(self)
+
+    def _omniscient(
+        self, slots: int, seed: int, sample: int | None
+    ) -> tuple[Comparator, Comparator]:
+        from gangwise.gangs.offline import omniscient
+
+        return omniscient(self, slots, seed, sample)
+
+
+@dataclass(frozen=True)
+class GangSpeedsFamily:
+    """Fuzzing and relabelling of :class:`GangSpeedsInstance`."""
+
+    name: str = "fluctuating_speeds_gang"
+
+    def fuzz(self, rng: np.random.Generator) -> GangSpeedsInstance:
+        """Awkward gangs as in the other family; costs and noise of all kinds, late feedback."""
+        base = GangFamily().fuzz(rng)
+        p = base.problem
+        E = len(p.channels)
+        mean = rng.uniform(0.05, 0.95, E)
+        kinds: list[Speeds] = [NormalSpeeds(mean), BernoulliSpeeds(mean), BetaSpeeds(mean)]
+        speeds = kinds[int(rng.integers(len(kinds)))]
+        cost = rng.uniform(0.0, 0.5, E)
+        problem = GangSpeedsProblem(
+            p.cluster, p.task_job_type, p.task_requests, p.minimum, p.channels, cost
+        )
+        late = [Delivery(), Delivery(2), Delivery(1.5, "geometric", loss=0.2)]
+        return GangSpeedsInstance(
+            problem,
+            base.workload,
+            speeds,
+            Scale.of("affine", speeds, cost),
+            late[int(rng.integers(len(late)))],
+        )
+
+    def relabel_servers(self, instance: GangSpeedsInstance, order: Ints) -> GangSpeedsInstance:
+        """The same instance with server ``order[i]`` now called ``i``; the same noise."""
+        problem, before = relabelled(instance.problem, order)
+        return replace(instance, problem=problem, speeds=SpeedsInOrder(instance.speeds, before))
+
+    def relabel_decision(
+        self, instance: GangSpeedsInstance, order: Ints, decision: Ints
+    ) -> npt.NDArray[np.float64]:
+        """A placement for ``instance`` as it reads after relabelling; -1 stays."""
+        place = np.append(np.argsort(order), -1)
+        return np.asarray(place[np.asarray(decision, dtype=np.int64)], dtype=np.float64)

@@ -1,0 +1,283 @@
+"""Inner loops of gang placement: whole tasks on servers, all-or-nothing for each job.
+
+Everything works on two bundles of arrays: :class:`Gangs`, which stays as it is, and :class:`Held`,
+who holds what at the moment. A task is moved by ``put`` and ``take`` only, so the two always agree.
+Where servers tie, the larger wins (``size``), and only then the one with the smaller index.
+
+Inner loops of gang schedulers that score servers by how full a task would leave them.
+
+They move tasks with ``put`` and ``take`` of :mod:`gangwise.gangs.kernels` only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.jit import kernel
+
+
+class Gangs(NamedTuple):
+    """A gang problem as the kernels want it."""
+
+    job_type: Ints  # [Q] of each task
+    first: Ints  # [L + 1] tasks of job type l are first[l] … first[l + 1] - 1
+    minimum: Ints  # [L]
+    request: Floats  # [Q, K]
+    pair_first: Ints  # [Q + 1] the channels that can hold task q, in pair_channel
+    pair_channel: Ints  # [P]
+    server: Ints  # [E]
+    size: Floats  # [R] breaks ties between servers
+    capacity: Floats  # [R, K]
+    beta: Floats  # [K]
+    stride: Ints  # [Q], offset [E] and value [N]: gains by table, see gang/gains.py
+    offset: Ints
+    value: Floats
+
+
+class Held(NamedTuple):
+    """Who holds what."""
+
+    channel: Ints  # [Q] of each task, -1 for none
+    left: Floats  # [R, K] devices not handed out
+    total: Floats  # [L, K] devices handed out, what the overhead is paid for
+    placed: Ints  # [L] tasks placed
+    state: Ints  # [E] number of the set of tasks on each channel
+    saved: Ints  # [Q] work space
+
+
+@kernel
+def put(g: Gangs, h: Held, q: int, e: int) -> None:
+    """Place task ``q`` on channel ``e``."""
+    l, r = g.job_type[q], g.server[e]
+    h.channel[q] = e
+    h.placed[l] += 1
+    h.state[e] += g.stride[q]
+    for k in range(g.beta.size):
+        h.left[r, k] -= g.request[q, k]
+        h.total[l, k] += g.request[q, k]
+
+
+@kernel
+def take(g: Gangs, h: Held, q: int) -> None:
+    """Take task ``q`` off its server."""
+    l, e = g.job_type[q], h.channel[q]
+    r = g.server[e]
+    h.channel[q] = -1
+    h.placed[l] -= 1
+    h.state[e] -= g.stride[q]
+    for k in range(g.beta.size):
+        h.left[r, k] += g.request[q, k]
+        h.total[l, k] = 0.0 if h.placed[l] == 0 else h.total[l, k] - g.request[q, k]
+
+
+@kernel
+def clear(g: Gangs, h: Held, l: int) -> None:
+    """Take a whole job off its servers."""
+    for q in range(g.first[l], g.first[l + 1]):
+        if h.channel[q] >= 0:
+            take(g, h, q)
+
+
+@kernel
+def fits(g: Gangs, h: Held, q: int, e: int) -> bool:
+    """Whether a task fits in what its server has left (with room for rounding errors)."""
+    r = g.server[e]
+    for k in range(g.beta.size):
+        if g.request[q, k] > h.left[r, k] + 1e-11 * (1.0 + g.capacity[r, k]):
+            return False
+    return True
+
+
+@kernel
+def overhead(g: Gangs, h: Held, l: int, q: int) -> float:
+    """max_k β_k (devices of the job, with those of task ``q`` if that is not -1)."""
+    largest = 0.0
+    for k in range(g.beta.size):
+        devices = h.total[l, k] + (g.request[q, k] if q >= 0 else 0.0)
+        largest = max(largest, g.beta[k] * devices)
+    return largest
+
+
+@kernel
+def added_gain(g: Gangs, h: Held, q: int, e: int) -> float:
+    """What the gain of channel ``e`` grows by when task ``q`` joins."""
+    base = g.offset[e] + h.state[e]
+    return float(g.value[base + g.stride[q]] - g.value[base])
+
+
+@kernel
+def job_reward(g: Gangs, h: Held, l: int) -> float:
+    """Gain minus overhead of what a job holds."""
+    gain = 0.0
+    for q in range(g.first[l], g.first[l + 1]):
+        e = h.channel[q]
+        if e < 0:
+            continue
+        seen = False
+        for other in range(g.first[l], q):
+            seen = seen or h.channel[other] == e
+        if not seen:
+            gain += g.value[g.offset[e] + h.state[e]]
+    return gain - overhead(g, h, l, -1)
+
+
+@kernel
+def used_share(g: Gangs, h: Held, r: int) -> float:
+    """Mean over the device types that a server has of the share handed out."""
+    used, kinds = 0.0, 0
+    for k in range(g.beta.size):
+        if g.capacity[r, k] > 0.0:
+            used += 1.0 - h.left[r, k] / g.capacity[r, k]
+            kinds += 1
+    return used / kinds if kinds > 0 else 0.0
+
+
+@kernel
+def best_server(g: Gangs, h: Held, q: int, sign: float, preference: Floats) -> int:
+    """Channel with room for a task: largest ``sign`` · used share, then largest ``preference``."""
+    best, top = -1, 0.0
+    for i in range(g.pair_first[q], g.pair_first[q + 1]):
+        e = g.pair_channel[i]
+        if not fits(g, h, q, e):
+            continue
+        score = sign * used_share(g, h, g.server[e]) if sign != 0.0 else 0.0
+        if (
+            best < 0
+            or score > top
+            or (score == top and preference[g.server[e]] > preference[g.server[best]])
+        ):
+            best, top = e, score
+    return best
+
+
+@kernel
+def in_order(
+    g: Gangs, h: Held, order: Ints, ends: Ints, sign: float, preference: Floats, out: Ints
+) -> None:
+    """Place the tasks of ``order`` one by one, in turns that end at the positions ``ends``.
+
+    At the end of a turn the job furthest from its minimum is rolled back, for good, and what it
+    held is offered to the tasks of the turn that found no place; and so on, until all that is left
+    can be launched. ``out`` [L] marks the jobs rolled back.
+    """
+    for l in range(out.size):
+        out[l] = 0
+    begin = 0
+    for turn in range(ends.size):
+        while True:
+            for i in range(begin, ends[turn]):
+                q = order[i]
+                if h.channel[q] < 0 and out[g.job_type[q]] == 0:
+                    e = best_server(g, h, q, sign, preference)
+                    if e >= 0:
+                        put(g, h, q, e)
+            worst, furthest = -1, 1.0
+            for i in range(begin, ends[turn]):
+                l = g.job_type[order[i]]
+                share = h.placed[l] / g.minimum[l]
+                if out[l] == 0 and (share < furthest or (share == furthest and share < 1.0)):
+                    worst, furthest = l, share
+            if worst < 0:
+                break
+            out[worst] = 1
+            clear(g, h, worst)
+        begin = ends[turn]
+
+
+@kernel
+def filled_share(g: Gangs, h: Held, q: int, r: int) -> float:
+    """Mean, over the device types that a task requests, of the share handed out with it there."""
+    share, kinds = 0.0, 0
+    for k in range(g.beta.size):
+        if g.request[q, k] > 0.0:
+            share += (g.capacity[r, k] - h.left[r, k] + g.request[q, k]) / g.capacity[r, k]
+            kinds += 1
+    return share / kinds
+
+
+@kernel
+def scored_server(g: Gangs, h: Held, q: int, sign: float) -> int:
+    """Channel with room for a task: largest ``sign`` · filled share, then the largest server."""
+    best, top = -1, 0.0
+    for i in range(g.pair_first[q], g.pair_first[q + 1]):
+        e = g.pair_channel[i]
+        if not fits(g, h, q, e):
+            continue
+        score = sign * filled_share(g, h, q, g.server[e])
+        if (
+            best < 0
+            or score > top
+            or (score == top and g.size[g.server[e]] > g.size[g.server[best]])
+        ):
+            best, top = e, score
+    return best
+
+
+@kernel
+def job_by_job(g: Gangs, h: Held, jobs: Ints, rank: Ints, sign: float) -> None:
+    """Place all tasks of one job that fit, then those of the next; roll back what falls short.
+
+    ``rank`` [Q] lists the tasks of each job type in the order in which they are placed.
+    """
+    for j in range(jobs.size):
+        l = jobs[j]
+        for i in range(g.first[l], g.first[l + 1]):
+            e = scored_server(g, h, rank[i], sign)
+            if e >= 0:
+                put(g, h, rank[i], e)
+        if h.placed[l] < g.minimum[l]:
+            clear(g, h, l)
+
+
+@kernel
+def take_turns(
+    g: Gangs, h: Held, priority: Ints, arrivals: Ints, total: Floats, sign: float, done: Ints
+) -> None:
+    """A queue of jobs that are taken up again task by task once they have their minimum.
+
+    First in the queue is a job that is not ready (short of its minimum), then the one of larger
+    ``priority`` [L], then the smaller dominant share of ``total`` [K] that it holds, then the
+    earlier in the list. It places tasks until it is ready; a ready job places one. A task that
+    finds no room ends its job: what it holds is kept if it is ready, and given back if not.
+    ``done`` [L] is work space.
+    """
+    L, K = g.minimum.size, g.beta.size
+    for l in range(L):
+        done[l] = 0 if arrivals[l] != 0 else 1
+    while True:
+        job, job_ready, job_share = -1, False, 0.0
+        for l in range(L):
+            if done[l] != 0:
+                continue
+            ready = h.placed[l] >= g.minimum[l]
+            share = 0.0
+            for k in range(K):
+                if total[k] > 0.0:
+                    share = max(share, h.total[l, k] / total[k])
+            first = job < 0
+            if not first and ready != job_ready:
+                first = not ready
+            elif not first and priority[l] != priority[job]:
+                first = priority[l] > priority[job]
+            elif not first:
+                first = share < job_share
+            if first:
+                job, job_ready, job_share = l, ready, share
+        if job < 0:
+            break
+        for q in range(g.first[job], g.first[job + 1]):
+            if h.channel[q] >= 0:
+                continue
+            e = scored_server(g, h, q, sign)
+            if e < 0:
+                done[job] = 1
+                break
+            put(g, h, q, e)
+            if h.placed[job] >= g.minimum[job]:
+                break
+        if h.placed[job] < g.minimum[job]:
+            clear(g, h, job)
+            done[job] = 1
+        elif h.placed[job] == g.first[job + 1] - g.first[job]:
+            done[job] = 1

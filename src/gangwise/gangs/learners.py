@@ -1,0 +1,286 @@
+"""Policies that learn what channels are worth: ESDP for gangs, and two rivals without its index.
+
+Gang schedulers in use that do not ask how fast a server is: they place what finds room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.contracts import Timing
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.estimators import UCB1, Estimator, Mean, Memory, make_memory
+from gangwise.fluctuating_speeds.environment import Awaited, Feedback, Observation
+from gangwise.fluctuating_speeds.esdp import Exploration, exploration
+from gangwise.gangs import kernels as gang_scored
+from gangwise.gangs.placement import GangSolver, job_by_job, ordered, server_size
+from gangwise.gangs.problem import GangSpeedsProblem, server_order
+
+
+@dataclass
+class GangMeans:
+    """Place gangs by the means so far, and never explore on purpose.
+
+    A channel that was never felt counts as 1, the most it can be.
+
+    Parameters
+    ----------
+    solver : {"auto", "exact", "fast"}
+        See :class:`.placement.GangSolver`.
+    columns : int
+        Size up to which ``auto`` is exact.
+    passes : int
+        How often the fast placement goes over all jobs to rebuild them, at most.
+    """
+
+    solver: str = "auto"
+    columns: int = 24
+    passes: int = 1
+    family = "fluctuating_speeds_gang"
+    timing: Timing = field(init=False, repr=False, default="react")
+
+    def __post_init__(self) -> None:
+        if self.solver not in ("auto", "exact", "fast") or self.passes < 0:
+            raise ScenarioError(
+                "solver is auto, exact or fast and passes not negative; got "
+                f"{self.solver!r} and {self.passes}"
+            )
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        """Bind to a problem; nothing is known about any channel."""
+        self._problem = problem
+        self._solver = GangSolver(problem, self.solver, self.columns, self.passes)
+        self._awaited = Awaited(problem)
+        self._estimator = self._believe()
+        self._estimator.start(problem.E, rng)
+        self._none = np.zeros(problem.E)
+
+    def _believe(self) -> Estimator:
+        """The estimator of what channels are worth."""
+        return Mean()
+
+    def decide(self, observation: Observation) -> Ints:
+        """Server of each task, -1 for none."""
+        value, width = self.index(observation.slot)
+        placement = self._solver.solve(value, width, observation.arrivals)
+        on = self._problem.count(placement) > 0
+        self._awaited.decided(observation.slot, on)
+        return placement
+
+    def learn(self, feedback: Iterable[Feedback]) -> None:
+        """Take in the utilities of channels in use, one for each channel and slot."""
+        for each in feedback:
+            self._estimator.learn(each.slot, *self._awaited.take(each))
+
+    def index(self, slot: int) -> tuple[Floats, Floats]:
+        """v_e and s_e to decide by, two arrays of shape [E]."""
+        return self._estimator.estimate(slot), self._none
+
+
+@dataclass
+class GangCUCB(GangMeans):
+    """Every channel at its own upper confidence bound: v̂_e + √(coefficient · ln t / n_e), up to 1.
+
+    Bounds are added up channel by channel, which is wider than the one root of ESDP over them all.
+
+    Parameters
+    ----------
+    coefficient : float
+        1.5 is that of the regret proof.
+    """
+
+    coefficient: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._believe()
+
+    def _believe(self) -> Estimator:
+        return UCB1(self.coefficient)
+
+
+@dataclass
+class GangESDP(GangMeans):
+    """ESDP §3.4: in every slot, maximise Σ v̂ n + √(Σ σ̂² n) over whole gangs of the jobs that came.
+
+    σ̂²_e(t) = κ g(t) / (2 n_e), (10). A channel never felt has v̂ = 1 and the width of one
+    observation, where (9) and (10) put 0 and +∞: no channel can be worth more, all are tried that
+    way, and the programme stays finite.
+
+    All tasks on a channel share its estimate, so a bound that surely covers the error of Σ v̂ n has
+    Σ σ̂² n² under the root, n ≤ |Q_l| here being the number of tasks there. Linear in n, it is
+    concave and the programme solvable; the width falls short by √|Q_l| at most.
+
+    Parameters
+    ----------
+    kappa : float
+        Multiplies g; 1 is right for any utility in [0, 1], 0 follows the means.
+    g : str or callable
+        Exploration, as in :class:`gangwise.fluctuating_speeds.esdp.ESDP`.
+    alpha : float
+        α|E| stands for the most tasks that can run, for a g that depends on it.
+    memory : {"all", "discounted", "window", "change-point"}
+        What means and counts are taken over.
+    discount, window : float, int
+        κ per slot, and number of slots.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy
+    >>> create_policy("gang-esdp:kappa=1,solver=fast").kappa
+    1
+    """
+
+    kappa: float = 0.25
+    g: str | Exploration = "log"
+    alpha: float = 0.5
+    memory: str = "all"
+    discount: float = 0.998
+    window: int = 500
+    _g: Exploration = field(init=False, repr=False)
+    _memory: Memory = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._believe()
+        self._g = exploration(self.g)
+        if not (np.isfinite(self.kappa) and self.kappa >= 0 and 0 < self.alpha <= 1):
+            raise ScenarioError(
+                f"kappa must be zero or more and alpha lie in (0, 1]; got {self.kappa} and "
+                f"{self.alpha}"
+            )
+
+    def _believe(self) -> Estimator:
+        self._memory = make_memory(self.memory, self.discount, self.window)
+        return Mean(memory=self._memory)
+
+    def decide(self, observation: Observation) -> Ints:
+        """Server of each task, -1 for none."""
+        placement = super().decide(observation)
+        self._memory.advance(observation.slot + 1)  # late feedback, too, finds sums that faded
+        return placement
+
+    def index(self, slot: int) -> tuple[Floats, Floats]:
+        """v̂_e and σ̂²_e(t), (9) and (10)."""
+        value, _ = super().index(slot)
+        counts, t = self._memory.counts, self._memory.horizon(slot + 1.0)
+        felt = np.where(counts > 0, counts, 1.0)
+        return value, self.kappa * self._g(t, self.alpha * self._problem.E) / (2.0 * felt)
+
+
+@dataclass
+class GangFirstFit:
+    """Job by job as listed, each task on the first server with room; the largest servers first.
+
+    A job that falls short of its minimum gives back what it holds, and the next one has it.
+    """
+
+    family = "fluctuating_speeds_gang"
+    timing: Timing = field(init=False, repr=False, default="react")
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        """Bind to a problem."""
+        self._problem, self._servers = problem, ordered(problem)
+        self._size = server_size(problem.gangs)
+
+    def decide(self, observation: Observation) -> Ints:
+        """Server of each task, -1 for none."""
+        jobs = np.flatnonzero(observation.arrivals)
+        order, ends = job_by_job(self._problem.gangs, jobs)
+        return self._servers.in_order(order, ends, 0.0, self._size)
+
+    def learn(self, feedback: Iterable[Feedback]) -> None:
+        """Nothing is learned."""
+
+
+@dataclass
+class GangBestFit(GangFirstFit):
+    """Job by job as listed, the largest task first, each on the server that it fills most.
+
+    Filled is the mean share, over the device types that the task requests, that is handed out with
+    the task in place. The largest task is that of the largest share of any server's largest device.
+    """
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        """Sort the tasks of each job type once."""
+        super().start(problem, rng)
+        largest = np.maximum(problem.cluster.capacity.max(axis=0), np.finfo(float).tiny)
+        share = (problem.task_requests / largest).max(axis=1)
+        self._rank = np.lexsort((-share, problem.task_job_type)).astype(np.int64)
+
+    def decide(self, observation: Observation) -> Ints:
+        """Server of each task, -1 for none."""
+        servers, jobs = self._servers, np.flatnonzero(observation.arrivals)
+        servers.reset()
+        gang_scored.job_by_job(servers.gangs, servers.held, jobs, self._rank, 1.0)
+        return servers.decision()
+
+
+@dataclass
+class GangVolcano(GangFirstFit):
+    """The allocate action of Volcano with its plugins gang, priority, drf and binpack.
+
+    As implemented here, for jobs that last one slot:
+
+    * a queue of the jobs that arrived; first comes a job short of its minimum (gang), then the
+      larger priority, then the smaller dominant share of the whole cluster that the job holds at
+      the moment (drf), then the job type listed first;
+    * the first job places its tasks in their order until it is ready, that is, has its minimum; it
+      goes back to the queue, and from then on places one task whenever it comes first;
+    * a task goes to the server of the best score: ``binpack`` takes the one that it fills most (the
+      mean, over the device types it requests, of used + requested over capacity), and
+      ``least-requested`` the one that it fills least; ties go to the larger server;
+    * a task that finds no room ends its job: a ready job keeps what it has, another gives it all
+      back, and is not tried again in this slot.
+
+    Preemption, queues with quotas, and the other plugins are left out.
+
+    Parameters
+    ----------
+    score : {"binpack", "least-requested"}
+        How servers are scored.
+    priority : mapping of str to int, optional
+        Of job types by name; 0 where absent.
+    """
+
+    score: str = "binpack"
+    priority: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.score not in ("binpack", "least-requested"):
+            raise ScenarioError(f"score is binpack or least-requested, not {self.score!r}")
+        for name, level in dict[str, Any](self.priority).items():
+            if not isinstance(level, int):
+                raise ScenarioError(f"priority of job type {name!r} is {level!r}; a whole number")
+
+    def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
+        """Bind to a problem, and look up the priorities."""
+        super().start(problem, rng)
+        for name in self.priority:
+            if name not in problem.job_types:
+                raise UnknownName("job type", name, list(problem.job_types))
+        level = [self.priority.get(name, 0) for name in problem.job_types]
+        self._priority = np.array(level, dtype=np.int64)
+        self._total = problem.cluster.capacity[server_order(problem)].sum(axis=0)
+        self._done = np.empty(problem.L, dtype=np.int64)
+        self._sign = 1.0 if self.score == "binpack" else -1.0
+
+    def decide(self, observation: Observation) -> Ints:
+        """Server of each task, -1 for none."""
+        servers = self._servers
+        servers.reset()
+        gang_scored.take_turns(
+            servers.gangs,
+            servers.held,
+            self._priority,
+            observation.arrivals,
+            self._total,
+            self._sign,
+            self._done,
+        )
+        return servers.decision()

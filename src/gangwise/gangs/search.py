@@ -1,0 +1,568 @@
+"""Inner loops of the gang policies that weigh gains: launch, follow a plan, remember, rebuild.
+
+They move tasks with ``put`` and ``take`` of :mod:`gangwise.gangs.kernels` only.
+
+Inner loops of gang placement by prices: devices are rented, jobs answer, prices follow demand.
+
+With a price λ [R, K] on every device, the worth Σ_e w_e n_e of any feasible placement is at most
+
+    D(λ) = Σ_(r,k) λ_rk c_rk + Σ_l max(0, max over gangs of Σ_tasks [w_e − λ_r · a_q]),
+
+and the inner maximum is easy: every task takes its best channel, and the gang takes the tasks that
+gain, or the m_l best ones. Prices that make D small also tell which tasks deserve scarce devices.
+
+Inner loops that improve placed gangs: a task put where it wants to be, jobs built anew.
+
+They judge by Σ_e w_e n_e, and move tasks by :mod:`gangwise.gangs.search` and
+:mod:`gangwise.gangs.kernels` only. Nothing is ever made worse.
+"""
+
+from __future__ import annotations
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.jit import kernel
+from gangwise.gangs.kernels import (
+    Gangs,
+    Held,
+    added_gain,
+    clear,
+    fits,
+    job_reward,
+    overhead,
+    put,
+    take,
+)
+
+NEVER = -1e300
+CLEAR = 1e-9  # rewards must differ by this, relative to 1 + their size, to count as different
+
+
+@kernel
+def grow(g: Gangs, h: Held, l: int, most: int) -> bool:
+    """Add the task and server with the largest marginal reward to a job, again and again.
+
+    Up to its minimum whatever the sign, then while it is positive, and up to ``most`` tasks.
+    Returns whether the job can be launched.
+    """
+    while h.placed[l] < most:
+        task, channel, top = -1, -1, NEVER
+        before = overhead(g, h, l, -1)
+        for q in range(g.first[l], g.first[l + 1]):
+            if h.channel[q] >= 0:
+                continue
+            price = overhead(g, h, l, q) - before
+            for i in range(g.pair_first[q], g.pair_first[q + 1]):
+                e = g.pair_channel[i]
+                worth = added_gain(g, h, q, e) - price
+                if worth < top or not fits(g, h, q, e):
+                    continue
+                if worth > top or (q == task and g.size[g.server[e]] > g.size[g.server[channel]]):
+                    task, channel, top = q, e, worth
+        if task < 0 or (h.placed[l] >= g.minimum[l] and top <= CLEAR):
+            break
+        put(g, h, task, channel)
+    return bool(h.placed[l] >= g.minimum[l])
+
+
+@kernel
+def launch(g: Gangs, h: Held, l: int) -> float:
+    """Build a gang from nothing; roll it back unless its reward, which is returned, is positive."""
+    if grow(g, h, l, g.first[l + 1] - g.first[l]):
+        reward = job_reward(g, h, l)
+        if reward > CLEAR:
+            return reward
+    clear(g, h, l)
+    return 0.0
+
+
+@kernel
+def greedy(g: Gangs, h: Held, active: Ints, worth: Floats) -> None:
+    """Launch the gang with the largest reward, again and again, among those not launched.
+
+    The reward that a gang would have is brought up to date only when it is the largest on the list
+    (it hardly ever rises as room is taken). ``worth`` [L] is work space.
+    """
+    L = g.minimum.size
+    for l in range(L):
+        worth[l] = 0.0
+        if active[l] != 0 and h.placed[l] == 0:
+            worth[l] = launch(g, h, l)
+            clear(g, h, l)
+    while True:
+        best = 0
+        for l in range(1, L):
+            if worth[l] > worth[best]:
+                best = l
+        if worth[best] <= 0.0:
+            break
+        now = launch(g, h, best)
+        rival = 0.0
+        for l in range(L):
+            if l != best:
+                rival = max(rival, worth[l])
+        if now >= rival:
+            worth[best] = 0.0
+        else:
+            clear(g, h, best)
+            worth[best] = now
+    for l in range(L):
+        if h.placed[l] > 0:
+            grow(g, h, l, g.first[l + 1] - g.first[l])
+
+
+@kernel
+def cover(g: Gangs, plan: Floats, q: int, e: int) -> float:
+    """The part of a task that a fractional plan pays for on a channel, 0 to 1."""
+    part = 1.0
+    for k in range(g.beta.size):
+        if g.request[q, k] > 0.0:
+            part = min(part, plan[e, k] / g.request[q, k])
+    return round(part * 1e6) / 1e6
+
+
+@kernel
+def planned(g: Gangs, h: Held, plan: Floats, q: int, least: float) -> int:
+    """Channel where a task gains most, among those with room whose plan covers ``least`` of it."""
+    best, top = -1, 0.0
+    for i in range(g.pair_first[q], g.pair_first[q + 1]):
+        e = g.pair_channel[i]
+        if cover(g, plan, q, e) < least or not fits(g, h, q, e):
+            continue
+        worth = added_gain(g, h, q, e)
+        if (
+            best < 0
+            or worth > top
+            or (worth == top and g.size[g.server[e]] > g.size[g.server[best]])
+        ):
+            best, top = e, worth
+    return best
+
+
+@kernel
+def follow(g: Gangs, h: Held, active: Ints, plan: Floats, least: float) -> None:
+    """Round a fractional plan [E, K], which is used up, to whole gangs.
+
+    Job by job, those first whose tasks the plan covers most: each task goes where the plan covers
+    ``least`` of it and it gains most; a gang that is then short of its minimum is completed
+    wherever there is room, or rolled back, and so is one that is not worth its overhead.
+    """
+    L, K = g.minimum.size, g.beta.size
+    for l in range(L):
+        h.saved[l] = 0
+    while True:
+        job, top = -1, -1.0
+        for l in range(L):
+            if active[l] == 0 or h.saved[l] != 0:
+                continue
+            part, tasks = 0.0, g.first[l + 1] - g.first[l]
+            for q in range(g.first[l], g.first[l + 1]):
+                best = 0.0
+                for i in range(g.pair_first[q], g.pair_first[q + 1]):
+                    best = max(best, cover(g, plan, q, g.pair_channel[i]))
+                part += best / tasks
+            if part > top:
+                job, top = l, part
+        if job < 0:
+            break
+        h.saved[job] = 1
+        for q in range(g.first[job], g.first[job + 1]):
+            e = planned(g, h, plan, q, least)
+            if e >= 0:
+                put(g, h, q, e)
+                for k in range(K):
+                    plan[e, k] = max(0.0, plan[e, k] - g.request[q, k])
+        if not grow(g, h, job, g.minimum[job]) or job_reward(g, h, job) <= CLEAR:
+            clear(g, h, job)
+
+
+@kernel
+def recall(g: Gangs, h: Held, active: Ints, memory: Ints, worth: Floats) -> None:
+    """Place gangs on the channels ``memory`` [Q], in descending order of their ``worth`` [L].
+
+    Tasks whose room is taken meanwhile stay out; gangs short of their minimum are rolled back.
+    """
+    L = g.minimum.size
+    for l in range(L):
+        h.saved[l] = 0
+    while True:
+        job = -1
+        for l in range(L):
+            if active[l] != 0 and h.saved[l] == 0 and (job < 0 or worth[l] > worth[job]):
+                job = l
+        if job < 0:
+            break
+        h.saved[job] = 1
+        for q in range(g.first[job], g.first[job + 1]):
+            if memory[q] >= 0 and fits(g, h, q, memory[q]):
+                put(g, h, q, memory[q])
+        if h.placed[job] < g.minimum[job]:
+            clear(g, h, job)
+
+
+@kernel
+def restore(g: Gangs, h: Held, l: int) -> None:
+    """Put a job back as ``saved`` has it."""
+    clear(g, h, l)
+    for q in range(g.first[l], g.first[l + 1]):
+        if h.saved[q] >= 0:
+            put(g, h, q, h.saved[q])
+
+
+@kernel
+def rebuild(g: Gangs, h: Held, one: int, other: int) -> bool:
+    """Take two jobs (or one twice) off, build ``one`` and then ``other`` anew; keep if better."""
+    before = job_reward(g, h, one) + (job_reward(g, h, other) if other != one else 0.0)
+    for l in (one, other):
+        for q in range(g.first[l], g.first[l + 1]):
+            h.saved[q] = h.channel[q]
+    clear(g, h, one)
+    clear(g, h, other)
+    after = launch(g, h, one)
+    if other != one:
+        after += launch(g, h, other)
+    if after > before + CLEAR * (1.0 + abs(before)):
+        return True
+    clear(g, h, one)
+    clear(g, h, other)
+    restore(g, h, one)
+    if other != one:
+        restore(g, h, other)
+    return False
+
+
+@kernel
+def improve(g: Gangs, h: Held, active: Ints, passes: int) -> int:
+    """Rebuild single jobs and pairs of jobs while that raises the reward; never lowers it.
+
+    Rebuilding one job moves, adds or drops its tasks, or drops it whole when it is worth less than
+    nothing; rebuilding a pair lets a job have the servers of another. Returns how often it helped.
+    """
+    L = g.minimum.size
+    helped = 0
+    for _ in range(passes):
+        before = helped
+        for one in range(L):
+            if active[one] == 0:
+                continue
+            for step in range(L):
+                other = (one + step) % L  # the job alone first, then with each other one
+                if active[other] != 0 and rebuild(g, h, one, other):
+                    helped += 1
+        if helped == before:
+            break
+    return helped
+
+
+UNREACHED = -1e300
+
+
+@kernel
+def rent(g: Gangs, price: Floats, q: int, r: int) -> float:
+    """What a task pays on a server."""
+    due = 0.0
+    for k in range(g.beta.size):
+        due += price[r, k] * g.request[q, k]
+    return due
+
+
+@kernel
+def answer(
+    g: Gangs,
+    arrivals: Ints,
+    worth: Floats,
+    price: Floats,
+    profit: Floats,
+    demand: Floats,
+    best: Floats,
+    where: Ints,
+) -> float:
+    """Every job's best gang under prices; returns D(λ), which no placement exceeds.
+
+    ``profit`` [L] becomes what each job gains, ``demand`` [R, K] the devices that they ask for;
+    ``best`` [Q] and ``where`` [Q] are work space.
+    """
+    R, K = g.capacity.shape
+    bound = 0.0
+    for r in range(R):
+        for k in range(K):
+            demand[r, k] = 0.0
+            bound += price[r, k] * g.capacity[r, k]
+    for l in range(g.minimum.size):
+        profit[l] = 0.0
+        if arrivals[l] == 0:
+            continue
+        gaining, total = 0, 0.0
+        for q in range(g.first[l], g.first[l + 1]):
+            best[q], where[q] = UNREACHED, -1
+            for i in range(g.pair_first[q], g.pair_first[q + 1]):
+                e = g.pair_channel[i]
+                gain = worth[e] - rent(g, price, q, g.server[e])
+                if gain > best[q]:
+                    best[q], where[q] = gain, e
+            if best[q] > 0.0:
+                gaining += 1
+                total += best[q]
+        while gaining < g.minimum[l]:  # the best of those that lose
+            task = -1
+            for q in range(g.first[l], g.first[l + 1]):
+                if best[q] <= 0.0 and (task < 0 or best[q] > best[task]):
+                    task = q
+            total += best[task]
+            best[task] = 1e-300  # taken
+            gaining += 1
+        if total <= 0.0:
+            continue
+        profit[l] = total
+        bound += total
+        for q in range(g.first[l], g.first[l + 1]):
+            if best[q] > 0.0:
+                for k in range(K):
+                    demand[g.server[where[q]], k] += g.request[q, k]
+    return bound
+
+
+@kernel
+def adjust(g: Gangs, price: Floats, demand: Floats, gap: float) -> bool:
+    """One Polyak step of the prices towards a bound lower by ``gap``; False at an optimum."""
+    R, K = g.capacity.shape
+    norm = 0.0
+    for r in range(R):
+        for k in range(K):
+            over = demand[r, k] - g.capacity[r, k]
+            if g.capacity[r, k] > 0.0 and (over > 0.0 or price[r, k] > 0.0):
+                norm += (over / g.capacity[r, k]) ** 2
+    if norm <= 1e-12:
+        return False
+    for r in range(R):
+        for k in range(K):
+            if g.capacity[r, k] > 0.0:
+                over = (demand[r, k] - g.capacity[r, k]) / g.capacity[r, k]
+                price[r, k] = max(0.0, price[r, k] + gap / norm * over / g.capacity[r, k])
+    return True
+
+
+@kernel
+def grow_at_prices(
+    g: Gangs, h: Held, l: int, worth: Floats, price: Floats, scale: float, hardest: bool
+) -> None:
+    """Place tasks one by one: up to the minimum whatever they gain, then while they gain.
+
+    Next is the task and channel of the largest gain under ``scale`` times the prices; or, up to the
+    minimum and if ``hardest``, the task with the fewest channels that have room, on its best one.
+    """
+    while True:
+        task, channel, top, fewest = -1, -1, UNREACHED, 1 << 30
+        hard = hardest and h.placed[l] < g.minimum[l]
+        for q in range(g.first[l], g.first[l + 1]):
+            if h.channel[q] >= 0:
+                continue
+            best, most, options = -1, UNREACHED, 0
+            for i in range(g.pair_first[q], g.pair_first[q + 1]):
+                e = g.pair_channel[i]
+                gain = worth[e] - scale * rent(g, price, q, g.server[e])
+                if (hard or gain > top) and fits(g, h, q, e):
+                    options += 1
+                    if gain > most:
+                        best, most = e, gain
+            if best >= 0 and (
+                (most > top and not hard)
+                or (hard and (options < fewest or (options == fewest and most > top)))
+            ):
+                task, channel, top, fewest = q, best, most, options
+        if task < 0 or (h.placed[l] >= g.minimum[l] and top <= 0.0):
+            break
+        put(g, h, task, channel)
+
+
+@kernel
+def build(g: Gangs, h: Held, l: int, worth: Floats, price: Floats, scale: float) -> None:
+    """A gang under ``scale`` times the prices; rolled back if it cannot be completed.
+
+    Easy tasks may take the room of those that fit hardly anywhere, so a gang that fell short is
+    tried again from nothing, the hardest task first.
+    """
+    grow_at_prices(g, h, l, worth, price, scale, False)
+    if h.placed[l] < g.minimum[l]:
+        clear(g, h, l)
+        grow_at_prices(g, h, l, worth, price, scale, True)
+        if h.placed[l] < g.minimum[l]:
+            clear(g, h, l)
+
+
+@kernel
+def place(g: Gangs, h: Held, arrivals: Ints, worth: Floats, price: Floats, profit: Floats) -> None:
+    """Whole gangs under prices, those of the largest ``profit`` [L], which is used up, first."""
+    while True:
+        job = -1
+        for l in range(profit.size):
+            if arrivals[l] != 0 and profit[l] > 0.0 and (job < 0 or profit[l] > profit[job]):
+                job = l
+        if job < 0:
+            break
+        profit[job] = 0.0
+        build(g, h, job, worth, price, 1.0)
+
+
+@kernel
+def total(h: Held, worth: Floats) -> float:
+    """Σ w_e n_e of what is placed."""
+    value = 0.0
+    for q in range(h.channel.size):
+        if h.channel[q] >= 0:
+            value += worth[h.channel[q]]
+    return value
+
+
+@kernel
+def undo(g: Gangs, h: Held) -> None:
+    """Put everything back as ``saved`` has it."""
+    for q in range(h.channel.size):
+        if h.channel[q] >= 0 and h.channel[q] != h.saved[q]:
+            take(g, h, q)
+    for q in range(h.channel.size):
+        if h.saved[q] >= 0 and h.channel[q] < 0:
+            put(g, h, q, h.saved[q])
+
+
+@kernel
+def search(
+    g: Gangs,
+    h: Held,
+    arrivals: Ints,
+    worth: Floats,
+    price: Floats,
+    demand: Floats,
+    profit: Floats,
+    best: Floats,
+    where: Ints,
+    steps: int,
+) -> float:
+    """Step the prices from nought, place gangs at every fourth step, and end with the best of them.
+
+    Steps are halved when the bound has not fallen five times in a row. Returns the lowest bound.
+    ``price``, ``demand`` [R, K], ``profit`` [L], ``best`` and ``where`` [Q] are work space; the
+    prices of the last step stay in ``price``.
+    """
+    Q = g.job_type.size
+    for r in range(price.shape[0]):
+        for k in range(price.shape[1]):
+            price[r, k] = 0.0
+    for q in range(Q):
+        h.saved[q] = -1
+    bound, top, pace, stale = 1e300, 0.0, 1.0, 0
+    for step in range(steps + 1):
+        now = answer(g, arrivals, worth, price, profit, demand, best, where)
+        if now < bound - 1e-9 * (1.0 + abs(now)):
+            bound, stale = now, 0
+        else:
+            stale += 1
+            if stale == 5:
+                pace, stale = 0.5 * pace, 0
+        if step % 4 == 0:
+            for l in range(g.minimum.size):
+                clear(g, h, l)
+            place(g, h, arrivals, worth, price, profit)
+            for l in range(g.minimum.size):
+                if arrivals[l] != 0:
+                    build(g, h, l, worth, price, 0.0)
+            value = total(h, worth)
+            if value > top * (1.0 + 1e-12):
+                top = value
+                for q in range(Q):
+                    h.saved[q] = h.channel[q]
+        gap = now - top
+        if gap <= 1e-9 * (1.0 + abs(now)) or not adjust(g, price, demand, pace * gap):
+            break
+    undo(g, h)
+    return bound
+
+
+@kernel
+def settle(g: Gangs, h: Held, arrivals: Ints, worth: Floats, price: Floats) -> float:
+    """Complete or roll back every gang, let everybody use what is left; the worth of it all."""
+    for l in range(g.minimum.size):  # those that hold something first
+        if h.placed[l] > 0:
+            build(g, h, l, worth, price, 0.0)
+    for l in range(g.minimum.size):
+        if arrivals[l] != 0:
+            build(g, h, l, worth, price, 0.0)
+    return total(h, worth)
+
+
+@kernel
+def insert(g: Gangs, h: Held, arrivals: Ints, worth: Floats, price: Floats, passes: int) -> int:
+    """Put one task on one of its channels, whoever must leave for it; complete or roll back gangs.
+
+    Those leave first that are worth least there. Kept where Σ w_e n_e rises, undone where not.
+    Returns how often it rose.
+    """
+    Q = g.job_type.size
+    helped, now = 0, total(h, worth)
+    for _ in range(passes):
+        before = helped
+        for q in range(Q):
+            if arrivals[g.job_type[q]] == 0:
+                continue
+            for i in range(g.pair_first[q], g.pair_first[q + 1]):
+                e = g.pair_channel[i]
+                if e == h.channel[q]:
+                    continue
+                for p in range(Q):
+                    h.saved[p] = h.channel[p]
+                if h.channel[q] >= 0:
+                    take(g, h, q)
+                while not fits(g, h, q, e):
+                    least = -1
+                    for p in range(Q):
+                        if (
+                            h.channel[p] >= 0
+                            and g.server[h.channel[p]] == g.server[e]
+                            and (least < 0 or worth[h.channel[p]] < worth[h.channel[least]])
+                        ):
+                            least = p
+                    if least < 0:
+                        break
+                    take(g, h, least)
+                put(g, h, q, e)
+                build(g, h, g.job_type[q], worth, price, 0.0)
+                after = settle(g, h, arrivals, worth, price)
+                if after > now + 1e-9 * (1.0 + abs(now)):
+                    helped, now = helped + 1, after
+                else:
+                    undo(g, h)
+        if helped == before:
+            break
+    return helped
+
+
+@kernel
+def rearrange(
+    g: Gangs, h: Held, arrivals: Ints, worth: Floats, price: Floats, scale: float, passes: int
+) -> int:
+    """Take one or two jobs off, build them anew under prices, let everybody use what is left.
+
+    Kept where Σ w_e n_e rises, undone where not. Returns how often it rose.
+    """
+    L, Q = g.minimum.size, g.job_type.size
+    helped, now = 0, total(h, worth)
+    for _ in range(passes):
+        before = helped
+        for one in range(L):
+            for step in range(L):
+                other = (one + step) % L
+                if arrivals[one] == 0 or arrivals[other] == 0:
+                    continue
+                for q in range(Q):
+                    h.saved[q] = h.channel[q]
+                clear(g, h, one)
+                clear(g, h, other)
+                build(g, h, one, worth, price, scale)
+                build(g, h, other, worth, price, scale)
+                after = settle(g, h, arrivals, worth, price)
+                if after > now + 1e-9 * (1.0 + abs(now)):
+                    helped, now = helped + 1, after
+                else:
+                    undo(g, h)
+        if helped == before:
+            break
+    return helped

@@ -1,0 +1,152 @@
+"""What scenarios drawn from a generator have in common: checked settings, slots, description.
+
+What both gang scenarios draw alike: servers, channels under contention, tasks that fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ValidationError
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError, UnknownName
+
+
+class _Settings(Protocol):
+    @property
+    def slots(self) -> int: ...
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]: ...
+
+
+SettingsT = TypeVar("SettingsT", bound=_Settings)
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def checked(model: type[ModelT], name: str, given: Mapping[str, Any]) -> ModelT:
+    """Settings of the scenario ``name``.
+
+    Raises
+    ------
+    UnknownName
+        For a setting that does not exist; says what was probably meant.
+    ScenarioError
+        For a value that makes no sense; names the setting.
+    """
+    try:
+        return model(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            known = list(model.model_fields)
+            raise UnknownName(f"setting of scenario {name!r}", where, known) from error
+        at = f"{where}: " if where else ""
+        raise ScenarioError(f"scenario {name!r}: {at}{first['msg']}") from error
+
+
+def require_range(name: str, bounds: tuple[float, float], positive: bool = False) -> None:
+    """Raise ValueError, for pydantic to report, unless a setting is a finite range.
+
+    Examples
+    --------
+    >>> require_range("beta", (0.0, 0.5))
+    >>> require_range("alpha", (0.0, 0.5), positive=True)
+    Traceback (most recent call last):
+    ValueError: alpha must be a range (low, high) with 0 < low ≤ high
+    """
+    low, high = bounds
+    if not (0 <= low <= high and math.isfinite(high)) or (positive and low == 0):
+        least = "<" if positive else "≤"
+        raise ValueError(f"{name} must be a range (low, high) with 0 {least} low ≤ high")
+
+
+def device_names(known: Sequence[str], count: int) -> tuple[str, ...]:
+    """The names that are known for so many device types, or numbers.
+
+    Examples
+    --------
+    >>> device_names(("cpu", "gpu"), 2), device_names(("cpu", "gpu"), 1)
+    (('cpu', 'gpu'), ('device-0',))
+    """
+    return tuple(known) if len(known) == count else tuple(f"device-{k}" for k in range(count))
+
+
+class DrawnScenario(Generic[SettingsT]):
+    """A scenario whose instances are drawn as its settings say."""
+
+    def __init__(self, name: str, settings: SettingsT):
+        self.name, self.settings = name, settings
+
+    @property
+    def slots(self) -> int:
+        """T unless told otherwise."""
+        return self.settings.slots
+
+    def describe(self) -> dict[str, Any]:
+        """The settings."""
+        return self.settings.model_dump(mode="json")
+
+
+class _Shape(Protocol):
+    """The settings that are read here; scenarios say what they mean."""
+
+    @property
+    def job_types(self) -> int: ...
+    @property
+    def servers(self) -> int: ...
+    @property
+    def most(self) -> tuple[int, ...]: ...
+    @property
+    def tasks(self) -> tuple[int, int]: ...
+    @property
+    def share(self) -> tuple[float, float]: ...
+    @property
+    def equal(self) -> float: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def contention(self) -> float: ...
+
+
+class Gangs(NamedTuple):
+    """Servers, channels and tasks.
+
+    ``capacity`` [R, K] and ``requests`` [Q, K] in devices, ``mask`` [L, R] whether there is a
+    channel, ``tasks`` [L] how many tasks each job type has, ``job_type`` [Q] that of each task.
+    """
+
+    capacity: Floats
+    mask: npt.NDArray[np.bool_]
+    tasks: Ints
+    job_type: Ints
+    requests: Floats
+
+
+def draw_gangs(s: _Shape, rng: np.random.Generator) -> Gangs:
+    """Draw servers, then channels, then tasks."""
+    L, R, K = s.job_types, s.servers, len(s.most)
+    capacity = rng.integers(0, np.array(s.most) + 1, (R, K)).astype(np.float64)
+    capacity[:, 0] = np.maximum(capacity[:, 0], 1.0)
+    pool = rng.permutation(R)[: min(R, max(s.channels, round(L * s.channels / s.contention)))]
+    mask = np.zeros((L, R), dtype=bool)
+    for l in range(L):
+        mask[l, rng.permutation(pool)[: s.channels]] = True
+    tasks = rng.integers(s.tasks[0], s.tasks[1] + 1, L)
+    requests = [_requests(s, rng, capacity[mask[l]], int(tasks[l])) for l in range(L)]
+    return Gangs(capacity, mask, tasks, np.repeat(np.arange(L), tasks), np.concatenate(requests))
+
+
+def _requests(s: _Shape, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
+    """Requests of the tasks of a job type, each a part of one of its servers."""
+    model = servers[rng.integers(0, len(servers), count)]
+    requests = np.floor(model * rng.uniform(*s.share, model.shape))
+    requests[:, 0] = np.maximum(requests[:, 0], 1.0)
+    if rng.random() < s.equal:
+        requests[:] = requests[0]
+    return np.asarray(requests)
