@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 import gangwise
 from gangwise.core.contracts import Instance, Policy, Scenario, configuration
 from gangwise.core.errors import ScenarioError
-from gangwise.core.registry import create
+from gangwise.core.identity import identify, key_of, plain
+from gangwise.core.registry import create, entries, parse
 
 PATHS = ("folder", "path")
 """Settings that say where the files of a trace are; their digests say which they are."""
@@ -40,6 +37,12 @@ class Source:
     def scenario(self) -> Scenario:
         """The scenario; each process keeps the last few, so that traces are read once."""
         return _scenario(self)
+
+    def made_by(self) -> list[str]:
+        """Identities of the scenario's class and of what its name is registered for."""
+        made = [identify(type(self.scenario()), "scenario")]
+        entry = entries("scenario").get(parse(self.name)[0])
+        return made if entry is None else [*made, identify(entry.load(), "scenario")]
 
     def instance(self, seed: int) -> Instance:
         """The instance of a seed; each process keeps the last one."""
@@ -106,12 +109,13 @@ class RunSpec:
                     f"{scenario.name!r} is of the family {scenario.family}"
                 )
             what = {
-                "policy": f"{kind.__module__}.{kind.__qualname__}",
+                "policy": identify(kind, "policy"),
                 "configuration": plain(configuration(self.policy)),
             }
         return {
             "version": gangwise.__version__,
             "scenario": scenario.name,
+            "made_by": self.source.made_by(),
             "settings": plain(described),
             "slots": self.slots,
             "seed": self.seed,
@@ -122,31 +126,8 @@ class RunSpec:
 
     def key(self) -> str:
         """Content hash of what defines the run."""
-        text = json.dumps(self.identity(), sort_keys=True, ensure_ascii=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
+        return key_of(self.identity())
 
     def __str__(self) -> str:
         cell = "".join(f", {key} = {value}" for key, value in self.cell.items())
         return f"{self.label}{cell}, seed {self.seed}"
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it, the same in every process."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"type": type(value).__qualname__, **fields}
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    name = getattr(value, "__qualname__", None)
-    if name is not None and "<" not in name:
-        return f"{value.__module__}.{name}"
-    raise ScenarioError(
-        f"{value!r} cannot be part of what defines a run: it has no lasting name; use numbers, "
-        "text, dataclasses of them, or functions of a module"
-    )

@@ -12,8 +12,8 @@ from typing import Any
 import gangwise
 from gangwise.core.contracts import Instance, Policy, Scenario, configuration
 from gangwise.core.errors import StoreError
+from gangwise.core.identity import identify, plain
 from gangwise.core.simulation import Run
-from gangwise.experiments.runs import plain
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class RunStore:
                 self.slots,
                 seed,
                 name,
-                f"{kind.__module__}.{kind.__qualname__}",
+                identify(kind, "policy"),
                 plain(configuration(policy)),
             ],
             sort_keys=True,
