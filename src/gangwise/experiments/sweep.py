@@ -36,6 +36,7 @@ from typing import Any, Literal, TypeVar
 from joblib.parallel import ParallelBackendBase
 
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, UnknownName
+from gangwise.core.interrupt import children_left_alone
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Rows, RunSpec, measure
 from gangwise.experiments.specification import Experiment
@@ -82,9 +83,10 @@ def parallel(
     with _cluster(backend, address) as (chosen, lost):
         settings = {"inner_max_num_threads": 1} if chosen == "loky" and jobs != 1 else {}
         with parallel_config(chosen, n_jobs=jobs, **settings):
-            results = Parallel(return_as="generator_unordered", batch_size=1)(
-                delayed(function)(*task) for task in tasks
-            )
+            with children_left_alone():
+                results = Parallel(return_as="generator_unordered", batch_size=1)(
+                    delayed(function)(*task) for task in tasks
+                )
             try:
                 yield from results
             except lost as error:
