@@ -29,7 +29,7 @@ __all__ = ["app", "main"]
 class Commands(TyperGroup):
     """Commands that end when they are told to, whatever they are at, without a traceback."""
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Run a command; click would end it with "Aborted." and code 1."""
         try:
             return super().invoke(ctx)
