@@ -20,6 +20,7 @@ from gangwise.cli.options import (
     TraceOption,
     command_line,
     comparator_names,
+    json_text,
     open_target,
     policy_names,
     progress,
@@ -75,7 +76,7 @@ def compare_command(
             tell,
         )
     if as_json:
-        print(json.dumps(comparison.as_dict(), indent=2, allow_nan=False))
+        print(json_text(comparison.as_dict()))
     else:
         from rich.console import Console
 
@@ -157,7 +158,7 @@ def run_command(
     if versus is not None:
         summary["regret"] = {versus: result.regret(versus)}
     if as_json:
-        print(json.dumps(summary, indent=2))
+        print(json_text(summary))
     else:
         for key, value in summary.items():
             print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")

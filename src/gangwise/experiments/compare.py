@@ -19,6 +19,7 @@ import numpy as np
 import gangwise
 from gangwise.core.contracts import Comparator, Instance, Policy, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.limits import MOST_LETTERS, require_seeds
 from gangwise.core.registry import create
 from gangwise.core.simulation import Run, Simulation
 from gangwise.experiments.statistics import Estimate, mean_and_interval
@@ -270,7 +271,7 @@ def compare(
         assert not isinstance(scenario, str)
     named = _named(policies)
     slots = scenario.slots if slots is None else slots
-    seeds = tuple(dict.fromkeys(int(seed) for seed in seeds))
+    seeds = require_seeds(seeds)
     if optimum_slots is not None and optimum_slots < 1:
         raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
     if slots < 1 or not seeds:
@@ -308,14 +309,26 @@ def compare(
 def _named(
     policies: Sequence[str | Policy[Any, Any, Any]] | Mapping[str, Policy[Any, Any, Any]],
 ) -> dict[str, Policy[Any, Any, Any]]:
-    if isinstance(policies, Mapping):
-        return dict(policies)
     named: dict[str, Policy[Any, Any, Any]] = {}
-    for entry in policies:
-        if isinstance(entry, str):
+    if isinstance(policies, str):
+        raise ScenarioError(f"policies are {policies!r}; give a list: [{policies!r}]")
+    for entry in policies.items() if isinstance(policies, Mapping) else policies:
+        if isinstance(policies, Mapping):
+            name, policy = entry
+            if isinstance(policy, str):
+                policy = create("policy", policy)
+        elif isinstance(entry, str):
             name, policy = entry, create("policy", entry)
         else:
             name, policy = type(entry).__name__, entry
+        if isinstance(policy, type):
+            raise ScenarioError(f"{policy.__name__} is a class; give {policy.__name__}()")
+        if not callable(getattr(policy, "decide", None)):
+            raise ScenarioError(f"{policy!r} is no policy: it has no method decide")
+        if len(str(name)) > MOST_LETTERS:
+            raise ScenarioError(
+                f"a policy's name has {len(str(name))} letters; {MOST_LETTERS} are the most"
+            )
         if name in named:
             raise ScenarioError(f"policy {name!r} is named twice; give a mapping of names instead")
         named[name] = policy
