@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from gangwise.core.arrays import Floats, Ints
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Books, Job, Nodes, Rate
-from gangwise.core.arrays import Floats, Ints
 
 __all__ = ["BestFit", "ByRate", "Choice", "FirstFit", "WorstFit", "Worth"]
 

@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.errors import ScenarioError
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError
 
 __all__ = [
     "Account",

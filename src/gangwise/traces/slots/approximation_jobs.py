@@ -34,7 +34,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.execution import Outage, rate_generator
@@ -50,6 +50,7 @@ from gangwise.approximation_jobs.workloads import (
 )
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError, UnknownName
+from gangwise.core.limits import Count, SlotCount
 from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
 from gangwise.traces.formats.google_2011 import Google2011, GoogleJobEvents
@@ -411,8 +412,8 @@ class GoogleSettings(MachineSettings):
         description="jobs that were there before the trace begins: left out, since their "
         "arrival is not known, or arriving at the start",
     )
-    machines: PositiveInt = Field(1000, description="M")
-    slots: PositiveInt = Field(50_000, description="T: the window is cut into so many slots")
+    machines: Count = Field(1000, description="M")
+    slots: SlotCount = Field(50_000, description="T: the window is cut into so many slots")
 
 
 class GoogleScenario:
