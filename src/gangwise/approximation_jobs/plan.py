@@ -1,8 +1,8 @@
 """Receding-horizon water-filling: plan every job to its deadline, play the first slot, plan again.
 
-OPM follows a gradient with a step size, which is good only where slots are short. A plan has no step
-size. At a shadow price η of money, job j wants work until its slope falls to η / ρ, ρ being the work
-that a unit of money buys on the machines in use, and no more than its money pays:
+OPM follows a gradient with a step size, which is good only where slots are short. A plan has no
+step size. At a shadow price η of money, job j wants work until its slope falls to η / ρ, ρ being
+the work that a unit of money buys on the machines in use, and no more than its money pays:
 
     c_j(η) = clip((f_j'⁻¹(η / ρ) − X_j) / ρ, 0, B_j − C_j),
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from gangwise.core.limits import Count
+from gangwise.core.limits import Count, SlotCount
 
 SIZES = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
