@@ -1,25 +1,18 @@
-"""Offline comparators: the best fixed decision in hindsight and the optimum of every slot.
+"""Offline comparators of OGASched: the best fixed decision in hindsight, the optimum of every slot.
 
-Both are one concave programme (see :mod:`.interior_point`) with weights n_l: the number of slots in
-which job type l arrived for the best fixed decision, since the rewards of a fixed decision add up,
-or x_l(t) for one slot.
+Both are one concave programme with weights n_l: the number of slots in which job type l arrived for
+the best fixed decision, since the rewards of a fixed decision add up, or x_l(t) for one slot.
 
-The concave programme behind the offline comparators, solved and certified.
+    maximise  Σ_l n_l [ Σ_{r,k} f_r^k(y) - max_k β_k Σ_r y ]   over OGASched (3) and (4).
 
-    maximise  Σ_l n_l [ Σ_{r,k} f_r^k(y) - max_k β_k Σ_r y ]   over the decisions (3)–(4).
-
-A primal-dual interior-point method that knows the structure: one capacity row per server and device
-type is eliminated in closed form, and what remains is a system of L (K + 1) unknowns.
+It is solved by a primal-dual interior-point method that knows the structure. The Newton system
+couples the channels of a server through its capacity and the channels of a job type through its
+overhead; eliminating the capacities in closed form leaves one small matrix per device type, and a
+system of L (K + 1) unknowns.
 
 Every answer carries a certificate that does not trust the solver: for weights w_l on the simplex,
 max_k ≥ Σ_k w_lk makes the objective at most a smooth concave function, which lies below its tangent
 at y; maximising the tangent is a fractional knapsack per server and device type.
-
-Inner loops of the interior-point method for the offline comparators.
-
-The Newton system couples the channels of a server through its capacity and the channels of a job
-type through its overhead. Eliminating the capacities in closed form leaves one small matrix per
-device type; see :mod:`gangwise.gain_overhead.offline`.
 """
 
 from __future__ import annotations
@@ -40,7 +33,7 @@ from gangwise.gain_overhead.problem import GainOverheadProblem
 
 
 @kernel
-def reduce(
+def schur_complements(
     diagonal: Floats,
     kappa: Floats,
     g: Floats,
@@ -52,7 +45,7 @@ def reduce(
     matrix: Floats,
     vector: Floats,
 ) -> None:
-    """Per device type, N = B M⁻¹ Bᵀ into ``matrix`` [K, n, n] and p = B M⁻¹ g into ``vector``.
+    """Schur complements: per device type, N = B M⁻¹ Bᵀ [K, n, n] and p = B M⁻¹ g [K, n].
 
     M = diag(``diagonal``) + κ 1 1ᵀ on every server and device type, B sums over the channels of a
     job type, whose row is ``position`` [L]. ``matrix`` and ``vector`` begin with zeros; ``phi``
@@ -66,6 +59,7 @@ def reduce(
                 if used[e, k] != 0:
                     inverse_sum += 1.0 / diagonal[e, k]
                     g_sum += g[e, k] / diagonal[e, k]
+            # Sherman-Morrison: M⁻¹ = D⁻¹ - f D⁻¹ 1 1ᵀ D⁻¹.
             f = kappa[r, k] / (1.0 + kappa[r, k] * inverse_sum)
             phi[r, k] = f
             for e in range(starts[r], starts[r + 1]):
@@ -82,7 +76,7 @@ def reduce(
 
 
 @kernel
-def expand(
+def back_substitute(
     diagonal: Floats,
     phi: Floats,
     g: Floats,
@@ -94,7 +88,7 @@ def expand(
     dy: Floats,
     block: Floats,
 ) -> None:
-    """Δy = M⁻¹ (g - Bᵀ q) into ``dy`` [E, K], and its sums over job types into ``block`` [R, K]."""
+    """Back substitution: Δy = M⁻¹ (g - Bᵀ q) [E, K], and its sums over job types [R, K]."""
     K = diagonal.shape[1]
     for r in range(starts.shape[0] - 1):
         for k in range(K):
@@ -117,7 +111,7 @@ def expand(
 
 @kernel
 def best_response(g: Floats, upper: Floats, capacity: Floats, starts: Ints, order: Ints) -> float:
-    """Largest Σ g y over the feasible decisions (3)–(4).
+    """Best response: the largest Σ g y over the decisions of OGASched (3) and (4).
 
     A fractional knapsack on every server and device type: highest g first, while positive.
     ``order`` [L] is work space.
@@ -150,7 +144,7 @@ optimum is unchanged, since it only shortens steps; without it rounding ends the
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A solved programme.
+    """Certified solution of the concave programme.
 
     Attributes
     ----------
@@ -180,7 +174,7 @@ def solve(
     tolerance: float = 1e-6,
     iterations: int = 100,
 ) -> Solution:
-    """Maximise Σ_l n_l q_l(y) over the feasible decisions.
+    """Concave programme: maximise Σ_l n_l q_l(y) of OGASched (5) over the feasible decisions.
 
     Parameters
     ----------
@@ -330,7 +324,8 @@ class _Programme:
             + (self.rho * c_slack).sum()
             + (self.omega * t).sum()
         )
-        tau = 0.1 * float(gap) / self.constraints
+        tau = 0.1 * float(gap) / self.constraints  # centring: a tenth of the complementarity
+        # Slacks and multipliers of the bounds are eliminated first; they only add to diagonals.
         W = self.omega / t
         diagonal = PROXIMAL - self._curvature() + self.lam / y_slack + self.mu / a_slack
         price = np.zeros((self.problem.L, self.beta.size))
@@ -345,7 +340,7 @@ class _Programme:
         n, K = self.rows.size, self.beta.size
         matrix, vector = np.zeros((K, n, n)), np.zeros((K, n))
         kappa = np.where(self.crowded, self.rho / c_slack, 0.0)
-        reduce(
+        schur_complements(
             diagonal,
             kappa,
             g,
@@ -375,7 +370,7 @@ class _Programme:
         du = x[n * K :]
         q = self.beta[:, None] * x[: n * K].reshape(K, n)
         dy, block = self._dy, self._block
-        expand(
+        back_substitute(
             diagonal,
             self._phi,
             g,
@@ -388,6 +383,7 @@ class _Programme:
             block,
         )
         dt = du[:, None] - self.beta * self._by_job_type(dy)
+        # Recover the moves of slacks and multipliers from those of y and u.
         slacks = (
             (y_slack, dy),
             (a_slack, -dy),
@@ -399,6 +395,7 @@ class _Programme:
         drho = np.where(self.crowded, (tau + self.rho * block) / c_slack - self.rho, 0.0)
         domega = (tau - self.omega * dt) / t - self.omega
         duals = ((self.lam, dlam), (self.mu, dmu), (self.rho, drho), (self.omega, domega))
+        # Step to the boundary, less 1 %, with lengths of their own for primal and dual.
         primal, dual = _longest(slacks), _longest(duals)
         self.y += primal * dy
         for slack, change in slacks:
@@ -413,15 +410,17 @@ class _Programme:
         return float(self.weight @ reward_by_job_type(self.problem, self.y))
 
     def certificate(self) -> tuple[float, float]:
-        """Objective of y, and an upper bound on every decision's objective."""
+        """Certificate: the objective of y, and an upper bound on every decision's objective."""
         p = self.problem
         job_type = p.channels.job_type
         slope = self._slope()
         n = self.weight[self.rows]
         weighted = self.beta * self._by_job_type(self.y)
+        # Dual weights on the simplex: max_k ≥ Σ_k share_k makes the overhead smooth and smaller.
         share = self.omega / self.omega.sum(axis=1, keepdims=True)
         value = self.value()
         smooth = value + float((n * (weighted.max(axis=1) - (share * weighted).sum(axis=1))).sum())
+        # The tangent of that concave function at y bounds it everywhere.
         price = np.zeros((p.L, self.beta.size))
         price[self.rows] = n[:, None] * share * self.beta
         tangent = np.where(self.used, slope - price[job_type], 0.0)
@@ -439,7 +438,7 @@ def _longest(moves: tuple[tuple[Floats, Floats], ...]) -> float:
 
 
 def reward_by_job_type(problem: GainOverheadProblem, y: Floats) -> Floats:
-    """q_l(1, y) of (5), shape [L]."""
+    """Reward of each job type, q_l(1, y) of OGASched (5), shape [L]."""
     job_type, server = problem.channels.job_type, problem.channels.server
     values = problem.utilities.each(
         "value", y, problem.utilities.kind[server], problem.utilities.alpha[server]
@@ -461,7 +460,7 @@ class _Solved(Protocol):
 def best_fixed(
     problem: GainOverheadProblem, arrivals: Ints, sample: int | None = None
 ) -> Comparator:
-    """The best decision that is held fixed over all slots: y* of (6).
+    """Best fixed decision y* of OGASched (6), held over all slots.
 
     Parameters
     ----------
@@ -473,7 +472,7 @@ def best_fixed(
     Returns
     -------
     Comparator
-        With the regret bound (14) in its ``bounds``.
+        With the regret bound of OGASched (14) in its ``bounds``.
     """
     solution = solve(problem, arrivals.sum(axis=0))
     each = reward_by_job_type(problem, solution.decision)
@@ -485,7 +484,7 @@ def best_fixed(
 def per_slot_optimum(
     problem: GainOverheadProblem, arrivals: Ints, sample: int | None = None
 ) -> Comparator:
-    """The best decision for the arrivals of each slot.
+    """Per-slot optimum: the best decision for the arrivals of each slot.
 
     Jobs last one slot, so the slots do not hang together and no policy of either timing can earn
     more. Slots with the same arrivals share one programme.
@@ -521,5 +520,5 @@ def optimum_of_each_slot(
 
 
 def regret_bound(problem: GainOverheadProblem, slots: int) -> float:
-    """The bound (14) on the regret of the reserve mode with the step (26) over ``slots`` slots."""
+    """Regret bound of OGASched (14), Theorem 1: reserve mode, step size of OGASched (26)."""
     return diameter(problem, as_printed=True) * gradient_bound(problem) * float(np.sqrt(slots))
