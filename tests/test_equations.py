@@ -11,21 +11,16 @@ from typer.testing import CliRunner
 
 from gangwise.cli import app
 from gangwise.core.errors import UnknownName
-from gangwise.equations import EQUATIONS, find, load, markdown, mentions
+from gangwise.equations import EQUATIONS, find, locate, markdown, mentions
 
 TESTS = Path(__file__).parent
 
 
-def documentation(where: str) -> str:
-    found = load(where)
-    return str(getattr(found, "__doc__", "") or getattr(found, "func", found).__doc__)
-
-
 @pytest.mark.parametrize("entry", EQUATIONS, ids=lambda entry: entry.label)
 def test_symbol_and_kernel_exist_and_say_the_label(entry):
-    assert mentions(documentation(entry.symbol), entry.label)
+    assert mentions(locate(entry.symbol).docstring, entry.label)
     if entry.kernel:
-        assert mentions(documentation(entry.kernel), entry.label)
+        assert mentions(locate(entry.kernel).docstring, entry.label)
 
 
 @pytest.mark.parametrize("entry", EQUATIONS, ids=lambda entry: entry.label)

@@ -245,7 +245,8 @@ class FluctuatingSpeedsProblem:
         Raises
         ------
         InfeasibleDecision
-            Names the slot, and the channel or device type at fault.
+            Names the slot, and the channel or device type at fault: neither on nor off, ESDP (1);
+            of a job type that did not come, ESDP (4); or beyond the capacity, ESDP (2).
         """
         x, where = np.asarray(decision), "" if slot is None else f"slot {slot}: "
         if x.shape != (self.E,):

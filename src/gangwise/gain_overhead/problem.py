@@ -290,12 +290,12 @@ class GainOverheadProblem:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of a decision: channels by device types, (E, K)."""
+        """Shape of a decision y(t), OGASched (2): channels by device types, (E, K)."""
         return len(self.channels), self.cluster.capacity.shape[1]
 
     @cached_property
     def upper(self) -> Floats:
-        """Upper bounds min(a_l^k, c_r^k) of a channel, OGASched (3) and (4), shape [E, K]."""
+        """Upper bounds min(a_l^k, c_r^k) of OGASched (3) and OGASched (4), shape [E, K]."""
         return np.minimum(
             self.requests[self.channels.job_type], self.cluster.capacity[self.channels.server]
         )
