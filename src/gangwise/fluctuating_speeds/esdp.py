@@ -82,7 +82,7 @@ DELTAS: Mapping[str, Delta] = {
     "one": _delta_one,
 }
 """Sequences δ(t) of ESDP (14) and its Fig. 7: ``log`` (ln(t+1)+1)⁻¹; ``loglog-no-plus-one``
-(ln(ln(t+1)+1))⁻¹ as its text has it, and ``default`` with the +1 of §4; ``triple``
+(ln(ln(t+1)+1))⁻¹ as its text has it, and ``default`` with the +1 of ESDP §4; ``triple``
 (ln(ln(ln(t+1)+1)+1)+1)⁻¹ of the preprint (the journal lost a +1). ``one`` does not go to zero; for
 comparison."""
 
@@ -115,7 +115,7 @@ def delta(sequence: str | Delta | float) -> Delta:
     if isinstance(sequence, (int, float)):
         value = float(sequence)
         if not (math.isfinite(value) and value > 0):
-            raise ScenarioError(f"delta is {sequence}; it must be positive, (12)")
+            raise ScenarioError(f"delta is {sequence}; it must be positive, ESDP (12)")
         return _Constant(value)
     if sequence not in DELTAS:
         raise UnknownName("sequence delta", sequence, list(DELTAS))

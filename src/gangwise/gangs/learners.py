@@ -25,7 +25,7 @@ from gangwise.gangs.problem import GangSpeedsProblem, relative_size
 
 
 @dataclass
-class GangMeans(ChannelLearner):
+class GangMeans(ChannelLearner[GangSpeedsProblem]):
     """Greedy in the means: place gangs by the means so far, and never explore on purpose.
 
     A channel that was never felt counts as 1, the most it can be.
@@ -55,7 +55,6 @@ class GangMeans(ChannelLearner):
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
         """Bind to a problem; nothing is known about any channel."""
         super().start(problem, rng)
-        self._problem = problem
         self._solver = GangSolver(problem, self.solver, self.columns, self.passes)
         self._none = np.zeros(problem.E)
 

@@ -1,6 +1,7 @@
-"""What scenarios drawn from a generator have in common: checked settings, slots, description.
+"""Drawn scenarios: checked settings, slots, description, and what all gang scenarios draw alike.
 
-What both gang scenarios draw alike: servers, channels under contention, tasks that fit.
+A generator states the distribution of everything that it draws as the description of a setting;
+:func:`draw_gangs` draws servers, channels under contention, and tasks that fit.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class DrawnScenario(Generic[SettingsT]):
         return self.settings.model_dump(mode="json")
 
 
-class _Shape(Protocol):
-    """The settings that are read here; scenarios say what they mean."""
+class _GangSettings(Protocol):
+    """The settings that drawing gangs reads; scenarios say what they mean."""
 
     @property
     def job_types(self) -> int: ...
@@ -72,8 +73,8 @@ class _Shape(Protocol):
     def contention(self) -> float: ...
 
 
-class Gangs(NamedTuple):
-    """Servers, channels and tasks.
+class DrawnGangs(NamedTuple):
+    """Drawn gangs: servers, channels and tasks.
 
     ``capacity`` [R, K] and ``requests`` [Q, K] in devices, ``mask`` [L, R] whether there is a
     channel, ``tasks`` [L] how many tasks each job type has, ``job_type`` [Q] that of each task.
@@ -86,21 +87,24 @@ class Gangs(NamedTuple):
     requests: Floats
 
 
-def draw_gangs(s: _Shape, rng: np.random.Generator) -> Gangs:
+def draw_gangs(s: _GangSettings, rng: np.random.Generator) -> DrawnGangs:
     """Draw servers, then channels, then tasks."""
     L, R, K = s.job_types, s.servers, len(s.most)
     capacity = rng.integers(0, np.array(s.most) + 1, (R, K)).astype(np.float64)
     capacity[:, 0] = np.maximum(capacity[:, 0], 1.0)
+    # Contention: all job types choose their servers from one pool, the smaller the fiercer.
     pool = rng.permutation(R)[: min(R, max(s.channels, round(L * s.channels / s.contention)))]
     mask = np.zeros((L, R), dtype=bool)
     for l in range(L):
         mask[l, rng.permutation(pool)[: s.channels]] = True
     tasks = rng.integers(s.tasks[0], s.tasks[1] + 1, L)
     requests = [_requests(s, rng, capacity[mask[l]], int(tasks[l])) for l in range(L)]
-    return Gangs(capacity, mask, tasks, np.repeat(np.arange(L), tasks), np.concatenate(requests))
+    return DrawnGangs(
+        capacity, mask, tasks, np.repeat(np.arange(L), tasks), np.concatenate(requests)
+    )
 
 
-def _requests(s: _Shape, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
+def _requests(s: _GangSettings, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
     """Requests of the tasks of a job type, each a part of one of its servers."""
     model = servers[rng.integers(0, len(servers), count)]
     requests = np.floor(model * rng.uniform(*s.share, model.shape))
