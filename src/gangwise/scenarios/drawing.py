@@ -7,12 +7,13 @@ A generator states the distribution of everything that it draws as the descripti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.settings import checked
 
 
 class _Settings(Protocol):
@@ -37,10 +38,27 @@ def device_names(known: Sequence[str], count: int) -> tuple[str, ...]:
 
 
 class DrawnScenario(Generic[SettingsT]):
-    """A scenario whose instances are drawn as its settings say."""
+    """Drawn scenario: its instances are drawn as its settings say.
 
-    def __init__(self, name: str, settings: SettingsT):
-        self.name, self.settings = name, settings
+    Parameters
+    ----------
+    name : str, optional
+        A versioned id; that of the class when not given.
+    **settings
+        Fields of the class's settings.
+
+    Raises
+    ------
+    ScenarioError
+        Names the setting at fault.
+    """
+
+    version: ClassVar[str]
+    settings_model: ClassVar[type[Any]]
+
+    def __init__(self, *, name: str = "", **settings: Any):
+        self.name = name or self.version
+        self.settings: SettingsT = checked(self.settings_model, self.name, settings)
 
     @property
     def slots(self) -> int:

@@ -30,7 +30,7 @@ from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery
 from gangwise.core.limits import Count, SlotCount
-from gangwise.core.settings import checked, require_range
+from gangwise.core.settings import require_range
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, OnOffArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
@@ -139,16 +139,6 @@ class Settings(BaseModel):
 class ESDPScenario(DrawnScenario[Settings]):
     """Scenario of ESDP §4: draws instances as :class:`Settings` says.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`Settings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
-
     Examples
     --------
     >>> instance = ESDPScenario(servers=10, fraction=0.25).instance(seed=0)
@@ -157,9 +147,8 @@ class ESDPScenario(DrawnScenario[Settings]):
     """
 
     family = "fluctuating_speeds"
-
-    def __init__(self, *, name: str = "esdp-default-v1", **settings: Any):
-        super().__init__(name, checked(Settings, name, settings))
+    version = "esdp-default-v1"
+    settings_model = Settings
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """Draw the instance of a seed."""
@@ -286,16 +275,6 @@ class ESDPGangSettings(BaseModel):
 class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
     """Scenario of ESDP §3.4: draws instances as :class:`ESDPGangSettings` says.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`ESDPGangSettings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
-
     Examples
     --------
     >>> instance = ESDPGangScenario(servers=12, job_types=5).instance(seed=0)
@@ -304,9 +283,8 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
     """
 
     family = "fluctuating_speeds_gang"
-
-    def __init__(self, *, name: str = "esdp-gang-v1", **settings: Any):
-        super().__init__(name, checked(ESDPGangSettings, name, settings))
+    version = "esdp-gang-v1"
+    settings_model = ESDPGangSettings
 
     def instance(self, seed: int) -> GangSpeedsInstance:
         """Draw the instance of a seed."""
@@ -422,14 +400,18 @@ class GavelScenario(DrawnScenario[GavelSettings]):
     """
 
     family = "fluctuating_speeds"
+    version = "esdp-gavel-v1"
+    settings_model = GavelSettings
 
-    def __init__(self, *, name: str = "esdp-gavel-v1", **settings: Any):
-        super().__init__(name, checked(GavelSettings, name, settings))
-        self.table = GavelThroughputs(_folder(name, self.settings, "simulation_throughputs.json"))
+    def __init__(self, *, name: str = "", **settings: Any):
+        super().__init__(name=name, **settings)
+        self.table = GavelThroughputs(
+            _folder(self.name, self.settings, "simulation_throughputs.json")
+        )
         if self.settings.job_types > len(self.table.jobs):
             raise ScenarioError(
-                f"scenario {name!r}: the table has {len(self.table.jobs)} jobs that run somewhere; "
-                f"{self.settings.job_types} job types were asked for"
+                f"scenario {self.name!r}: the table has {len(self.table.jobs)} jobs that run "
+                f"somewhere; {self.settings.job_types} job types were asked for"
             )
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
@@ -483,10 +465,12 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
     """
 
     family = "fluctuating_speeds"
+    version = "esdp-mini-batch-v1"
+    settings_model = MiniBatchSettings
 
-    def __init__(self, *, name: str = "esdp-mini-batch-v1", **settings: Any):
-        super().__init__(name, checked(MiniBatchSettings, name, settings))
-        self.trace = MiniBatchTime(_folder(name, self.settings, "job_1_norm.csv and so on"))
+    def __init__(self, *, name: str = "", **settings: Any):
+        super().__init__(name=name, **settings)
+        self.trace = MiniBatchTime(_folder(self.name, self.settings, "job_1_norm.csv and so on"))
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """The recorded workers; only arrivals and draws depend on the seed."""

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.limits import Count, SlotCount
-from gangwise.core.settings import checked, require_range
+from gangwise.core.settings import require_range
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, OnOffArrivals, Workload
 from gangwise.gain_overhead.environment import GainOverheadInstance
@@ -85,16 +85,6 @@ class Settings(BaseModel):
 class OGASchedScenario(DrawnScenario[Settings]):
     """Scenario of OGASched §4: draws instances as :class:`Settings` says.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`Settings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
-
     Examples
     --------
     >>> instance = OGASchedScenario(servers=16, job_types=4).instance(seed=0)
@@ -103,9 +93,8 @@ class OGASchedScenario(DrawnScenario[Settings]):
     """
 
     family = "gain_overhead"
-
-    def __init__(self, *, name: str = "ogasched-default-v1", **settings: Any):
-        super().__init__(name, checked(Settings, name, settings))
+    version = "ogasched-default-v1"
+    settings_model = Settings
 
     def instance(self, seed: int) -> GainOverheadInstance:
         """Draw the instance of a seed."""
@@ -212,16 +201,6 @@ class GangSettings(BaseModel):
 class GangScenario(DrawnScenario[GangSettings]):
     """Scenario of OGASched §3.5: draws instances as :class:`GangSettings` says.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`GangSettings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
-
     Examples
     --------
     >>> instance = GangScenario(servers=12, job_types=5).instance(seed=0)
@@ -230,9 +209,8 @@ class GangScenario(DrawnScenario[GangSettings]):
     """
 
     family = "gain_overhead_gang"
-
-    def __init__(self, *, name: str = "ogasched-gang-v1", **settings: Any):
-        super().__init__(name, checked(GangSettings, name, settings))
+    version = "ogasched-gang-v1"
+    settings_model = GangSettings
 
     def instance(self, seed: int) -> GangInstance:
         """Draw the instance of a seed."""

@@ -36,7 +36,6 @@ from gangwise.approximation_jobs.rates import GammaPeriods, IidRates
 from gangwise.approximation_jobs.workloads import ReplayedJobs, SyntheticJobs, price_machines
 from gangwise.core.errors import ScenarioError
 from gangwise.core.limits import Count, SlotCount
-from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import DrawnScenario
 
@@ -78,16 +77,6 @@ class OPMSettings(BaseModel):
 class OPMScenario(DrawnScenario[OPMSettings]):
     """Draws instances as :class:`OPMSettings` says.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`OPMSettings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
-
     Examples
     --------
     >>> scenario = OPMScenario(machines=20, slots=200, pricing="realised")
@@ -96,9 +85,8 @@ class OPMScenario(DrawnScenario[OPMSettings]):
     """
 
     family = "approximation_jobs"
-
-    def __init__(self, *, name: str = "opm-default-v1", **settings: Any):
-        super().__init__(name, checked(OPMSettings, name, settings))
+    version = "opm-default-v1"
+    settings_model = OPMSettings
 
     def instance(self, seed: int) -> ComparedInstance:
         """The instance of a seed; jobs and rates are drawn as a run of this seed draws them."""
@@ -144,16 +132,6 @@ class TheoremSettings(BaseModel):
 class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
     """Draws instances as :class:`TheoremSettings` says.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`TheoremSettings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
-
     Examples
     --------
     >>> scenario = OPMTheoremScenario(machines=10, slots=100, rho=0.2)
@@ -162,9 +140,12 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
     """
 
     family = "approximation_jobs"
+    version = "opm-theorem-v1"
+    settings_model = TheoremSettings
 
-    def __init__(self, *, name: str = "opm-theorem-v1", **settings: Any):
-        s = checked(TheoremSettings, name, settings)
+    def __init__(self, *, name: str = "", **settings: Any):
+        super().__init__(name=name, **settings)
+        s = self.settings
         for what, (low, high), top in (
             ("value", s.value, np.inf),
             ("rate", s.rate, 1.0),
@@ -172,10 +153,9 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
         ):
             if not 0 < low <= high <= top:
                 raise ScenarioError(
-                    f"scenario {name!r}: {what} is {(low, high)}; it must be a positive range, "
-                    + ("at most 1" if top == 1 else "the smaller number first")
+                    f"scenario {self.name!r}: {what} is {(low, high)}; it must be a positive "
+                    "range, " + ("at most 1" if top == 1 else "the smaller number first")
                 )
-        super().__init__(name, s)
 
     def instance(self, seed: int) -> ComparedInstance:
         """The instance of a seed."""
