@@ -53,7 +53,7 @@ class Ascent:
         self._z, self._a = np.zeros(problem.L), np.zeros(problem.L)
 
     def slope(self, weight: Floats, active: Ints, smoothing: float = 0.0) -> float:
-        """Gradient ∇q of OGASched (9) with x_l = ``weight``; returns its squared norm."""
+        """Gradient ∇q of OGASched (9), k* of OGASched (10), x_l = ``weight``; its squared norm."""
         p = self.problem
         overhead_prices(self.total, p.overhead, active, smoothing, self.price)
         squared: float = gradient(
@@ -93,7 +93,7 @@ class Ascent:
 
 
 def project(problem: GainOverheadProblem, z: Floats) -> Floats:
-    """Euclidean projection Π_Y of OGASched (11), exact, onto the decisions of OGASched (3) and (4).
+    """Euclidean projection Π_Y of OGASched (11), exact: onto OGASched (3), OGASched (4).
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def project(problem: GainOverheadProblem, z: Floats) -> Floats:
     -------
     ndarray of shape [E, K]
         clip(z - τ, 0, a) with the smallest τ ≥ 0 per server and device type that meets the
-        capacity.
+        capacity: OGASched (12) with τ = ρ / 2.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def project(problem: GainOverheadProblem, z: Floats) -> Floats:
 
 
 def project_as_printed(problem: GainOverheadProblem, z: Floats) -> Floats:
-    """Projection of OGASched Algorithm 1 as printed, (12) and (13), repaired only until it ends.
+    """Projection of OGASched Algorithm 1 as printed, repaired only until it ends: OGASched (13).
 
     It differs from :func:`project` and may be infeasible: with spare capacity OGASched (13) has no
     ρ ≥ 0 and hands out all of it (z = (1, 1), a = (5, 5), c = 10 gives (5, 5), not (1, 1)), and

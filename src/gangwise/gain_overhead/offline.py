@@ -3,7 +3,7 @@
 Both are one concave programme with weights n_l: the number of slots in which job type l arrived for
 the best fixed decision, since the rewards of a fixed decision add up, or x_l(t) for one slot.
 
-    maximise  Σ_l n_l [ Σ_{r,k} f_r^k(y) - max_k β_k Σ_r y ]   over OGASched (3) and (4).
+    maximise  Σ_l n_l [ Σ_{r,k} f_r^k(y) - max_k β_k Σ_r y ]   over OGASched (3) and OGASched (4).
 
 It is solved by a primal-dual interior-point method that knows the structure. The Newton system
 couples the channels of a server through its capacity and the channels of a job type through its
@@ -111,7 +111,7 @@ def back_substitute(
 
 @kernel
 def best_response(g: Floats, upper: Floats, capacity: Floats, starts: Ints, order: Ints) -> float:
-    """Best response: the largest Σ g y over the decisions of OGASched (3) and (4).
+    """Best response: the largest Σ g y over the decisions of OGASched (3) and OGASched (4).
 
     A fractional knapsack on every server and device type: highest g first, while positive.
     ``order`` [L] is work space.

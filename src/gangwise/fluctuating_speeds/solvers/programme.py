@@ -34,7 +34,7 @@ from gangwise.fluctuating_speeds.solvers.kernels import backtrack, tabulate
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """Scaled statistics of ESDP (16), (17) and the sizes of ESDP (18), (19).
+    """Scaled statistics of ESDP (16), ESDP (17) and the sizes of ESDP (18), ESDP (19).
 
     Attributes
     ----------

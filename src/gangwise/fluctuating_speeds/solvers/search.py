@@ -407,7 +407,7 @@ def search(
     best: Floats,
     count: Ints,
 ) -> None:
-    """Depth-first search until the tree is searched (depth -1) or ``nodes`` more nodes are seen."""
+    """Branch and bound for P3, ESDP (12), depth first, for ``nodes`` more nodes or to its end."""
     K = a.shape[1]
     v, s, reduced = number[0], number[1], number[2]
     free, decided, chosen = whole[1], whole[2], whole[3]

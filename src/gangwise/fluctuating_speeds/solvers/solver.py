@@ -316,7 +316,7 @@ class P3Solver:
         )
 
     def most_channels(self, available: npt.ArrayLike | None = None) -> int:
-        """Packing number m of ESDP (11), (18), (19): the most channels that fit at once.
+        """Packing number m of ESDP (11), ESDP (18), ESDP (19): the most channels that fit at once.
 
         Where that takes more than 20,000 nodes (many channels alike), an upper bound on it.
 
