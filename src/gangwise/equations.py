@@ -4,8 +4,8 @@
 all. A test keeps the table true: every symbol and kernel exists and says the label in its docstring,
 and every test exists. Equations that only a proof needs are left out.
 
-Papers are called OGASched (gain minus overhead), ESDP (fluctuating speeds) and OPS/OPM (approximation
-jobs).
+Papers are called OGASched (gain minus overhead), ESDP (fluctuating speeds), and OPS and OPM
+(approximation jobs).
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Equation(NamedTuple):
 
 GAIN, SPEEDS, GANGS = "gain_overhead", "fluctuating_speeds", "gangs"
 SOLVERS = f"{SPEEDS}.solvers"
+JOBS, ESTIMATORS = "approximation_jobs", "estimators.estimators"
 
 OGASCHED = (
     Equation(
@@ -429,7 +430,259 @@ ESDP = (
     ),
 )
 
-EQUATIONS = (*OGASCHED, *ESDP)
+OPS_OPM = (
+    Equation(
+        "OPM (1)",
+        "work of a slot X_j(t)",
+        f"{JOBS}.environment:ApproximationEnvironment.step",
+        f"{JOBS}.kernels:execute",
+        f"{JOBS}/test_environment.py::test_rewards_add_up_to_the_overall_utility",
+    ),
+    Equation(
+        "OPM (2)",
+        "work of a job X_j",
+        f"{JOBS}.environment:ApproximationEnvironment.results",
+        f"{JOBS}.kernels:utility_gains",
+        f"{JOBS}/test_environment.py::test_rewards_add_up_to_the_overall_utility",
+    ),
+    Equation(
+        "OPM (P1)",
+        "overall utility within budgets, offline",
+        f"{JOBS}.offline:Programme",
+        "",
+        f"{JOBS}/test_offline.py::test_small_programmes_against_cvxpy",
+    ),
+    Equation(
+        "OPM (3)",
+        "one task per machine",
+        f"{JOBS}.execution:tasks_of",
+        f"{JOBS}.kernels:first_infeasible",
+        f"{JOBS}/test_environment.py::test_impossible_decisions_are_refused",
+    ),
+    Equation(
+        "OPM (4)",
+        "budgets",
+        f"{JOBS}.environment:ApproximationEnvironment.step",
+        f"{JOBS}.kernels:execute",
+        f"{JOBS}/test_environment.py::test_budgets_are_enforced_task_by_task",
+    ),
+    Equation(
+        "OPM (6)",
+        "dynamic regret",
+        f"{JOBS}.regret:dynamic_regret",
+        f"{JOBS}.kernels:utility_gains",
+        f"{JOBS}/test_offline.py::test_regret_against_means_may_be_negative",
+    ),
+    Equation(
+        "OPM (7)",
+        "optimum of the means",
+        f"{JOBS}.offline:offline_optimum",
+        "",
+        f"{JOBS}/test_offline.py::test_known_means_by_hand",
+    ),
+    Equation(
+        "OPM (8)", "fit", f"{JOBS}.regret:fit", "", f"{JOBS}/test_offline.py::test_fit_is_signed"
+    ),
+    Equation(
+        "OPM (9)",
+        "utility per slot so far",
+        f"{JOBS}.opm:OPM._slopes",
+        f"{JOBS}.kernels:slopes",
+        f"{JOBS}/test_opm.py::test_opm_follows_the_plain_one",
+    ),
+    Equation(
+        "OPS (10)",
+        "budget of a slot",
+        f"{JOBS}.ops:OPS",
+        "",
+        f"{JOBS}/test_opm.py::test_ops_follows_the_plain_one",
+    ),
+    Equation(
+        "OPS (12)",
+        "upper confidence bound",
+        f"{ESTIMATORS}:upper_bound",
+        "",
+        "estimators/test_estimators.py::test_ucb_by_hand",
+    ),
+    Equation(
+        "OPS (13)",
+        "empirical rate",
+        f"{ESTIMATORS}:upper_bound",
+        "",
+        "estimators/test_estimators.py::test_ucb_is_the_plain_one",
+    ),
+    Equation(
+        "OPS (14)",
+        "confidence radius",
+        f"{ESTIMATORS}:confidence_radius",
+        "",
+        "estimators/test_estimators.py::test_confidence_radius_by_hand",
+    ),
+    Equation(
+        "OPS (16)",
+        "work of the slope, estimated or executed",
+        f"{JOBS}.ops:OPS",
+        "",
+        f"{JOBS}/test_opm.py::test_ops_follows_the_plain_one",
+    ),
+    Equation(
+        "OPS (18)",
+        "gradient step of the shares",
+        f"{JOBS}.opm:PrimalDual.climb",
+        f"{JOBS}.kernels:primal_step",
+        f"{JOBS}/test_opm.py::test_ops_by_hand",
+    ),
+    Equation(
+        "OPS (19)",
+        "projection onto [0, 1]",
+        f"{JOBS}.opm:PrimalDual.climb",
+        f"{JOBS}.kernels:primal_step",
+        f"{JOBS}/test_opm.py::test_ops_follows_the_plain_one",
+    ),
+    Equation(
+        "OPS (20)",
+        "multiplier",
+        f"{JOBS}.opm:PrimalDual.multipliers",
+        "",
+        f"{JOBS}/test_opm.py::test_multipliers_are_those_of_20_written_out",
+    ),
+    Equation(
+        "OPS (21)",
+        "random rounding",
+        f"{JOBS}.opm:PrimalDual.draw",
+        f"{JOBS}.kernels:sample_fresh",
+        f"{JOBS}/test_kernels.py::test_fresh_draw_by_hand",
+    ),
+    Equation(
+        "OPS (22)",
+        "rounding is unbiased",
+        f"{JOBS}.opm:PrimalDual.draw",
+        f"{JOBS}.kernels:sample_fresh",
+        f"{JOBS}/test_kernels.py::test_long_runs_of_draws_are_unbiased",
+    ),
+    Equation(
+        "OPS (23)",
+        "claimed fit, one job",
+        f"{JOBS}.regret:claimed_fit",
+        "",
+        f"{JOBS}/test_regret.py::test_claims_by_hand",
+    ),
+    Equation(
+        "OPS (24)",
+        "claimed regret, one job",
+        f"{JOBS}.regret:claimed_regret",
+        "",
+        f"{JOBS}/test_regret.py::test_claims_by_hand",
+    ),
+    Equation(
+        "OPS (25)",
+        "multiplier as a virtual queue",
+        f"{JOBS}.opm:PrimalDual.multipliers",
+        "",
+        f"{JOBS}/test_opm.py::test_multipliers_are_those_of_20_written_out",
+    ),
+    Equation(
+        "OPS Algorithm 1",
+        "OPS",
+        f"{JOBS}.ops:OPS",
+        "",
+        f"{JOBS}/test_opm.py::test_ops_follows_the_plain_one",
+    ),
+    Equation(
+        "OPM (64)",
+        "budget of a slot β_j",
+        f"{JOBS}.opm:OPM._target",
+        "",
+        f"{JOBS}/test_opm.py::test_opm_follows_the_plain_one",
+    ),
+    Equation(
+        "OPM (66)",
+        "upper confidence bound, several jobs",
+        f"{ESTIMATORS}:upper_bound",
+        "",
+        "estimators/test_estimators.py::test_ucb_by_hand",
+    ),
+    Equation(
+        "OPM (67)",
+        "empirical rate, several jobs",
+        f"{ESTIMATORS}:UCB",
+        "",
+        "estimators/test_estimators.py::test_ucb_is_the_plain_one",
+    ),
+    Equation(
+        "OPM (68)",
+        "slope of the Lagrangian",
+        f"{JOBS}.opm:OPM._slopes",
+        f"{JOBS}.kernels:slopes",
+        f"{JOBS}/test_opm.py::test_opm_follows_the_plain_one",
+    ),
+    Equation(
+        "OPM (69)",
+        "gradient step, unprojected",
+        f"{JOBS}.opm:PrimalDual.climb",
+        f"{JOBS}.kernels:primal_step",
+        f"{JOBS}/test_kernels.py::test_step_follows_the_plain_one_along_a_trajectory",
+    ),
+    Equation(
+        "OPM (P4)",
+        "projection, machine by machine",
+        f"{JOBS}.opm:PrimalDual.climb",
+        f"{JOBS}.kernels:simplex_threshold",
+        f"{JOBS}/test_kernels.py::test_projection_solves_p4",
+    ),
+    Equation(
+        "OPM (72)",
+        "rounding is unbiased, several jobs",
+        f"{JOBS}.opm:PrimalDual.draw",
+        f"{JOBS}.kernels:sample_fresh",
+        f"{JOBS}/test_kernels.py::test_long_runs_of_draws_are_unbiased",
+    ),
+    Equation(
+        "OPM (73)",
+        "multipliers",
+        f"{JOBS}.opm:PrimalDual.multipliers",
+        "",
+        f"{JOBS}/test_opm.py::test_multipliers_are_those_of_20_written_out",
+    ),
+    Equation(
+        "OPM (74)",
+        "claimed fit, several jobs",
+        f"{JOBS}.regret:claimed_fit",
+        "",
+        f"{JOBS}/test_regret.py::test_claims_by_hand",
+    ),
+    Equation(
+        "OPM (101)",
+        "claimed regret, jobs alike in time",
+        f"{JOBS}.regret:claimed_regret",
+        "",
+        f"{JOBS}/test_regret.py::test_claims_by_hand",
+    ),
+    Equation(
+        "OPM (102)",
+        "capacities",
+        f"{JOBS}.execution:tasks_of",
+        "",
+        f"{JOBS}/test_environment.py::test_machines_of_given_capacity",
+    ),
+    Equation(
+        "OPM (103)",
+        "parallelism",
+        f"{JOBS}.execution:tasks_of",
+        "",
+        f"{JOBS}/test_environment.py::test_machines_of_given_capacity",
+    ),
+    Equation(
+        "OPM (P5)",
+        "projection in the general setting",
+        f"{JOBS}.general:project_general",
+        f"{JOBS}.general:alternate_prices",
+        f"{JOBS}/test_general.py::test_projection_against_clarabel",
+    ),
+)
+"""One paper, numbered through: its label is OPS in §IV, (10)–(63), and OPM elsewhere."""
+
+EQUATIONS = (*OGASCHED, *ESDP, *OPS_OPM)
 
 
 def find(label: str) -> Equation:

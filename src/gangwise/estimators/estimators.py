@@ -125,7 +125,10 @@ def confidence_radius(mean: npt.ArrayLike, plays: npt.ArrayLike, gamma: float) -
 
 
 def upper_bound(total: Floats, plays: Floats, gamma: float) -> Floats:
-    """Upper bound: θ̂ = min{1, θ̄ + 2 rad(θ̄, n + 1)}, θ̄ = total / (n + 1), OPS (12), OPM (66)."""
+    """Upper bound: θ̂ = min{1, θ̄ + 2 rad(θ̄, n + 1)}, θ̄ = total / (n + 1).
+
+    OPS (12)–(13), OPM (66)–(67).
+    """
     mean = total / (plays + 1.0)
     bound: Floats = np.minimum(mean + 2.0 * confidence_radius(mean, plays + 1.0, gamma), 1.0)
     return bound
