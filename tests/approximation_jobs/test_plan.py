@@ -205,3 +205,41 @@ def test_a_utility_of_ones_own_is_planned_like_a_built_in_one():
         policy.decide(environment.observe(0, "react"))
     with pytest.raises(ScenarioError, match="keep"):
         create_policy("plan:keep=2")
+
+
+def test_a_job_alone_spends_evenly_what_is_left():
+    """left / (d − t) tasks of price 1 in every slot, rounded down or up; all is spent in the end."""
+    deadline, budget = 12, 31.0
+    made = instance([Job("a", 2, deadline, budget)], prices=[1.0] * 9, rates=[[0.5] * 9])
+    environment, policy = started(made), create_policy("plan")
+    policy.start(environment.problem, np.random.default_rng(0))
+    cost = 0.0
+    for t in range(deadline):
+        o = environment.observe(t, "react")
+        decision = policy.decide(o).copy()
+        tasks = int((decision >= 0).sum())
+        if o.jobs.rows.size:
+            pace = (budget - cost) / len(range(t, deadline))
+            assert tasks in (np.floor(pace), np.ceil(pace))
+            cost += tasks
+        policy.learn(environment.step(t, decision).feedback)
+    assert cost == budget
+
+
+def test_jobs_short_of_money_get_the_best_machines():
+    """Two jobs of equal worth, one with little money: its tasks run on the fast machines."""
+    jobs = [Job("rich", 0, 40, 900.0), Job("poor", 0, 40, 40.0)]
+    rates = [[0.9, 0.2, 0.9, 0.2, 0.9, 0.2]]
+    environment = started(instance(jobs, prices=[1.0] * 6, rates=rates))
+    policy = create_policy("plan")
+    policy.start(environment.problem, np.random.default_rng(0))
+    fast = slow = 0
+    for t in range(40):
+        decision = policy.decide(environment.observe(t, "react")).copy()
+        assert (decision >= 0).all()
+        if t >= 5:  # by then every machine has been seen
+            fast += int((decision[[0, 2, 4]] == 1).sum())
+            slow += int((decision[[1, 3, 5]] == 1).sum())
+        policy.learn(environment.step(t, decision).feedback)
+    assert fast > 25
+    assert slow == 0
