@@ -719,7 +719,7 @@ def locate(where: str) -> Place:
 
     Examples
     --------
-    >>> locate("core.workload:BernoulliArrivals").docstring
+    >>> locate("core.workload:BernoulliArrivals").docstring.splitlines()[0]
     'At most one job of each type in a slot, with probability ``probability[l]`` (OGASched (1)).'
     """
     module, _, attribute = where.partition(":")

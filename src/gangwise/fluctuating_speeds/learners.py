@@ -118,6 +118,7 @@ class ListScheduling:
 
     def by_job_type(self, score: Floats, available: Bools) -> Bools:
         """Job types in descending order of their score [L], ties to the first."""
+        # Stable: among the channels of one job type the cheapest stays first.
         order = self._by_cost[np.argsort(-score[self._job_type_by_cost], kind="stable")]
         return self.schedule(order[available[order]])
 
@@ -173,7 +174,7 @@ class Optimiser(Learner):
         solution = self._solver.solve(
             v, s, available=available, gap=self.gap, nodes=self.nodes, warm=self._warm
         )
-        self._warm = solution.warm
+        self._warm = solution.warm  # the next slot differs by a few means only
         return solution.x
 
 

@@ -333,5 +333,6 @@ class Scale:
 
     def mean(self, speeds: Speeds, cost: Floats, slot: int) -> Floats:
         """E[Z̃] of each channel in a slot, exactly, shape [E]: ṽ of ESDP (7)."""
+        # E[clip((Z - cost - low) / width, 0, 1)] = (E[clip(Z, cost + low, … + width)] - …) / width.
         low, width = cost + self.low, self.high - self.low
         return np.asarray((speeds.clipped_mean(slot, low, low + width) - low) / width)

@@ -122,6 +122,7 @@ def project(problem: GainOverheadProblem, z: Floats) -> Floats:
     >>> project(problem, np.array([[8.0], [6.0]])).ravel()
     array([4.5, 2.5])
     """
+    # A step of length zero leaves the projection alone.
     state = Ascent(problem, z)
     state.climb(0.0, np.ones(problem.L, dtype=np.int64))
     return state.y
@@ -155,6 +156,7 @@ def diameter(problem: GainOverheadProblem, as_printed: bool = False) -> float:
     OGASched (24) only needs |y - z| ≤ min(a, c), so the sum here is over 2 c min(max_l a, c);
     ``as_printed`` gives the paper's 2 c max_l a, which is larger where requests exceed capacities.
     """
+    # Σ_l |y_l - z_l| ≤ 2 c on every server and device type, and each |y_l - z_l| ≤ min(a_l, c).
     most = problem.requests.max(axis=0)[None, :]
     capacity = problem.cluster.capacity
     reach = np.broadcast_to(most, capacity.shape) if as_printed else np.minimum(most, capacity)
@@ -196,6 +198,7 @@ class AdaGradNorm:
 
     def size(self, slot: int, squared: float) -> float:
         """η_t; 0 until there is a gradient."""
+        # This slot's gradient included: no step is longer than scale · D / √2.
         self._squares += squared
         if self._squares <= 0.0:
             return 0.0

@@ -38,7 +38,7 @@ def overhead_prices(
     for l in range(L):
         if active[l] == 0:
             continue
-        largest, dominant = -1.0, 0
+        largest, dominant = -1.0, 0  # k* of OGASched (10); strict > below keeps the smallest k
         for k in range(K):
             if beta[k] * total[l, k] > largest:
                 largest, dominant = beta[k] * total[l, k], k

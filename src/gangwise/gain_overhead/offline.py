@@ -474,6 +474,7 @@ def best_fixed(
     Comparator
         With the regret bound of OGASched (14) in its ``bounds``.
     """
+    # Rewards of a fixed decision add up: Σ_t q(x(t), y) = Σ_l n_l q_l(1, y).
     solution = solve(problem, arrivals.sum(axis=0))
     each = reward_by_job_type(problem, solution.decision)
     slots = np.arange(len(arrivals))
@@ -511,6 +512,7 @@ def optimum_of_each_slot(
         The optimum for the arrivals of a slot, shape [L]; called once for each different pattern.
     """
     slots = evenly_spaced(len(arrivals), sample)
+    # Slots with the same arrivals share one programme.
     patterns, which = np.unique(arrivals[slots], axis=0, return_inverse=True)
     solutions = [solve(pattern) for pattern in patterns]
     which = which.ravel()

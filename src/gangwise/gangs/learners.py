@@ -28,7 +28,7 @@ from gangwise.gangs.problem import GangSpeedsProblem, relative_size
 class GangMeans(ChannelLearner[GangSpeedsProblem]):
     """Greedy in the means: place gangs by the means so far, and never explore on purpose.
 
-    A channel that was never felt counts as 1, the most it can be.
+    A channel that was never used counts as 1, the most it can be.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class GangCUCB(GangMeans):
 class GangESDP(GangMeans):
     """ESDP for gangs (ESDP §3.4): maximise Σ v̂ n + √(Σ σ̂² n) over whole gangs.
 
-    σ̂²_e(t) = κ g(t) / (2 n_e), ESDP (10). A channel never felt has v̂ = 1 and the width of one
+    σ̂²_e(t) = κ g(t) / (2 n_e), ESDP (10). A channel never used has v̂ = 1 and the width of one
     observation, where ESDP (9) and ESDP (10) put 0 and +∞: no channel can be worth more, all are
     tried that way, and the programme stays finite.
 
@@ -158,8 +158,8 @@ class GangESDP(GangMeans):
         """v̂_e and σ̂²_e(t), ESDP (9) and ESDP (10)."""
         value, _ = super().index(slot)
         counts, t = self._memory.counts, self._memory.horizon(slot + 1.0)
-        felt = np.where(counts > 0, counts, 1.0)
-        return value, self.kappa * self._g(t, self.alpha * self._none.size) / (2.0 * felt)
+        uses = np.where(counts > 0, counts, 1.0)  # never used: as wide as after one observation
+        return value, self.kappa * self._g(t, self.alpha * self._none.size) / (2.0 * uses)
 
 
 @dataclass

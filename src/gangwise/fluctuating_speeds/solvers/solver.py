@@ -297,6 +297,7 @@ class P3Solver:
                 )
                 found = None if point is None else WarmStart(point, x)
                 return Solution(x, value, bound, proved, looked, found)
+        # Lexicographic: first as many unplayed channels as fit, then P3 on what they leave.
         unplayed, certain, looked = self._unplayed(v, s, mask, x, method, nodes, time_limit)
         room = np.maximum(self._room - self.requests[x].sum(axis=0), 0.0)
         first = float(v[x].sum())
