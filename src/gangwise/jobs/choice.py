@@ -152,9 +152,7 @@ class ByRate(Worth):
         rate_kernels.score(self.state, job.limit, mean, sd, free, out)
         return out
 
-    def holds_off(
-        self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float
-    ) -> float:
+    def holds_off(self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float) -> float:
         """Seconds to wait for better nodes than those chosen; 0 to start."""
         if not self.waits:
             return 0.0

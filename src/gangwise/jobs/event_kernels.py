@@ -59,7 +59,11 @@ def schedule_end(w: Work, r: Rules, x: State, j: int) -> None:
         size = 0
         for i in range(x.finishes.size):
             job = x.finishes[i].item
-            if x.jobs[job].phase == RUNNING and x.jobs[job].finish == x.finishes[i].time and job != j:
+            if (
+                x.jobs[job].phase == RUNNING
+                and x.jobs[job].finish == x.finishes[i].time
+                and job != j
+            ):
                 time = x.finishes[i].time
                 size = push(x.finishes, size, time, job)
         at[FINISHES] = size
@@ -112,7 +116,9 @@ def set_timer(x: State, j: int, time: float) -> None:
         for i in range(x.timers.size):
             job = x.timers[i].item
             t = x.timers[i].time
-            if x.jobs[job].timer == t and (x.jobs[job].phase == RUNNING or x.jobs[job].phase == WAITING):
+            if x.jobs[job].timer == t and (
+                x.jobs[job].phase == RUNNING or x.jobs[job].phase == WAITING
+            ):
                 size = push(x.timers, size, t, job)
         at[TIMERS] = size
     x.jobs[j].timer = time
@@ -714,9 +720,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
 
 
 @kernel
-def play(
-    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants: int
-) -> int:
+def play(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants: int) -> int:
     """Run up to ``instants`` instants. Gives DONE, PAUSED, or MORE_ROOM for cut attempts."""
     at = x.at
     cuts = False

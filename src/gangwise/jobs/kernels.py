@@ -358,7 +358,14 @@ def fits(shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int)
 
 @kernel
 def take(
-    shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int, tasks: int, mask: int,
+    shapes: Shapes,
+    world: World,
+    free: Ints,
+    device: Ints,
+    s: int,
+    n: int,
+    tasks: int,
+    mask: int,
     sign: int,
 ) -> None:
     """Take the devices of a piece (sign −1) or give them back (+1)."""
@@ -483,9 +490,7 @@ def sift(x: State, i: int, size: int) -> None:
 
 
 @kernel
-def place_best(
-    shapes: Shapes, world: World, x: State, s: int, tasks: int, choice: int
-) -> int:
+def place_best(shapes: Shapes, world: World, x: State, s: int, tasks: int, choice: int) -> int:
     """Best nodes first: tightest, emptiest, or of largest worth. Gives pieces, 0 for none.
 
     Tasks are placed one after another, each by the rule on what is then free. A node that is

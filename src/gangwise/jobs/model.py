@@ -234,7 +234,8 @@ class Account:
     Examples
     --------
     >>> jobs = Jobs.of(submit=[0, 5, -1], run=[10, 20, 30], tasks=[1, 0, 2])
-    >>> for line in jobs.account.lines(): print(line)
+    >>> for line in jobs.account.lines():
+    ...     print(line)
     1 of 3 jobs are played
     set aside: 1 submitted at a negative time (row 2)
     set aside: 1 with no task (row 1)
@@ -255,9 +256,7 @@ class Account:
         lines = [f"{self.played:,} of {self.read:,} jobs are played"]
         for reason, rows in self.set_aside.items():
             shown = ", ".join(map(str, rows[:3])) + (", …" if rows.size > 3 else "")
-            lines.append(
-                f"set aside: {rows.size:,} {reason} (row{'s' * (rows.size > 1)} {shown})"
-            )
+            lines.append(f"set aside: {rows.size:,} {reason} (row{'s' * (rows.size > 1)} {shown})")
         return lines + [f"assumed: {n:,} {what}" for what, n in self.noted.items()]
 
 

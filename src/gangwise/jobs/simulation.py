@@ -118,9 +118,7 @@ class Schedule:
     def placed(self, j: int) -> list[tuple[int, int]]:
         """Nodes of job j's last attempt, and tasks on each."""
         p, c = self.piece_from[j], self.piece_count[j]
-        return list(
-            zip(self.piece_node[p : p + c].tolist(), self.piece_tasks[p : p + c].tolist())
-        )
+        return list(zip(self.piece_node[p : p + c].tolist(), self.piece_tasks[p : p + c].tolist()))
 
 
 def simulate_jobs(
@@ -410,7 +408,9 @@ def _name(scheduler: Any) -> str:
     return f"{queue}+{scheduler.backfilling}+{choice}"
 
 
-def _inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Work, kernels.Shapes, kernels.World, Ints]:
+def _inputs(
+    t: Tables, rules: kernels.Rules
+) -> tuple[kernels.Work, kernels.Shapes, kernels.World, Ints]:
     jobs, nodes = t.jobs, t.nodes
     J, N = len(jobs), len(nodes)
     kind = t.dominant[jobs.shape]
@@ -799,9 +799,7 @@ class PlainSimulation:
                 rates.append(1.0)
         nodes = tuple(n for n, _, _ in self.pieces[j])
         begun = float(self.since[j])
-        self.scheduler.observe(
-            Rate(running.job, nodes, tuple(rates), begun, now, first, ended)
-        )
+        self.scheduler.observe(Rate(running.job, nodes, tuple(rates), begun, now, first, ended))
 
     def _leave(self, j: int, now: float, kind: Any) -> Job:
         running = self.books.running.pop(str(self.tables.jobs.id[j]))
