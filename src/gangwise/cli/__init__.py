@@ -14,6 +14,7 @@ import typer
 import gangwise
 from gangwise.cli.compare import compare_command, run_command
 from gangwise.cli.experiments import report_command, reproduce_command, sweep_command, tune_command
+from gangwise.cli.jobs import jobs_command
 from gangwise.cli.listing import list_command
 from gangwise.cli.options import say
 from gangwise.cli.trace import trace_app
@@ -46,6 +47,7 @@ app.command("report")(report_command)
 app.command("reproduce")(reproduce_command)
 app.command("tune")(tune_command)
 app.command("list")(list_command)
+app.command("jobs")(jobs_command)
 app.add_typer(trace_app, name="trace")
 
 

@@ -222,7 +222,8 @@ class AlibabaGpuV2023(Reader):
             if column in pods.frame.columns
         )
         if "status" in jobs.columns:
-            jobs = jobs.with_columns(unfinished=pl.col("status") == "Running")
+            at_the_end = pl.col("deleted") == pl.col("deleted").max()
+            jobs = jobs.with_columns(unfinished=(pl.col("status") == "Running") & at_the_end)
         servers = nodes.frame.select(
             "row",
             pl.col("sn").alias("name"),

@@ -521,6 +521,8 @@ class SlurmSacct(Reader):
         )
 
 
+NOWHERE = ("None", "None assigned", "(null)")
+"""A NodeList of no nodes."""
 NAMES = {"req": "ReqTRES", "alloc": "AllocTRES", "hosts": "NodeList"}
 
 
@@ -597,7 +599,14 @@ def _request(text: str, nodes: int | None, memory: str) -> tuple[object, ...]:
 
 
 def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, list[str]]:
-    """Node lists with every name written out, ``|`` between them, and which are none."""
+    """Node lists with every name written out, ``|`` between them, and which are none.
+
+    A job that was assigned no nodes never started: its Start is the time that it was cancelled.
+    """
+    nowhere = pl.col("hosts").is_in(NOWHERE)
+    raw = raw.with_columns(
+        pl.when(~nowhere).then(pl.col(name)).alias(name) for name in ("start", "elapsed")
+    )
     lists, wrong = {"": ""}, []
     for text in raw["hosts"].unique(maintain_order=True):
         try:

@@ -65,7 +65,7 @@ FIELDS = (
 TYPES = ("user", "group", "application", "queue", "partition")
 """Fields that may tell the type of a job."""
 STATUSES = {-1: "", 0: "failed", 1: "completed", 2: "part", 3: "part", 4: "part", 5: "cancelled"}
-WHOLE = ("job", "status", "preceding", *TYPES)
+WHOLE = ("job", "processors", "requested_processors", "status", "preceding", *TYPES)
 SWF = Schema(
     f"{NAME} log",
     tuple(
@@ -238,7 +238,7 @@ def _jobs(raw: pl.DataFrame) -> pl.DataFrame:
         .then(pl.col("requested_memory") / KB)
         .otherwise(0.0),
         gpu=pl.lit(0.0),
-        tasks=pl.coalesce(asked, _known("processors")).floor().cast(pl.Int64),
+        tasks=pl.coalesce(asked, _known("processors")).cast(pl.Int64),
         models=pl.lit(""),
         created="submit",
         deleted=pl.coalesce(started, "submit") + _known("run"),
