@@ -266,6 +266,7 @@ class _Making:
         self.tables, self.rows = tables, tables.jobs
         self.form = tables.trace.removeprefix("twin-")
         self.scale = {q: 1.0 if tables.units[q] == UNITS[q] else 1000.0 for q in QUANTITIES}
+        self.per_node = int(self.form in ONE_A_NODE)
         self.assumed: dict[str, int] = {}
         self.notes: list[str] = []
         self.submit, self.start = self._column("created"), self._column("started")
@@ -350,18 +351,26 @@ class _Making:
             hosts = self.rows["hosts"].fill_null("").str.split("|")
             each = held.with_columns(host=hosts).filter(sound).explode("host")
             peak = _peaks(each.filter(pl.col("host") != ""), list(self.demand), "host")
+            model = self._models_seen(hosts)
             nodes = [
-                Node(name, dict(zip(self.demand, most))) for name, *most in peak.sort("host").rows()
+                Node(name, dict(zip(self.demand, most)), self._labels(model.get(name, "")))
+                for name, *most in peak.sort("host").rows()
             ]
             self.notes.append(
                 f"the log lists no nodes: the {len(nodes)} are those that jobs ran on, each with "
                 "the most devices in use at once, which may be fewer than it has"
             )
         else:
+            self.per_node = 0
             whole = held.filter(sound).with_columns(host=pl.lit("pool"))
             whole = whole.with_columns(pl.col(q) * pl.col("tasks") for q in self.demand)
             peak = _peaks(whole, list(self.demand), "host")
             nodes = [Node(name, dict(zip(self.demand, most))) for name, *most in peak.rows()]
+            if asking := int((self.rows["models"].fill_null("") != "").sum()):
+                self.assumed["ask for a GPU model, and take any: no node says which it has"] = (
+                    asking
+                )
+                self.rows = self.rows.with_columns(models=pl.lit(""))
             self.notes.append(
                 "the log says neither which nodes there are nor where jobs ran: they are one pool, "
                 "as large as what was in use at once"
@@ -385,6 +394,16 @@ class _Making:
 
     def _scaled(self, devices: Sequence[str], held: Sequence[float]) -> list[float]:
         return [self.scale[q] * amount for q, amount in zip(devices, held)]
+
+    def _models_seen(self, hosts: pl.Series) -> dict[str, str]:
+        """The model that each node has, where all jobs that asked it for one asked for the same."""
+        asked = pl.DataFrame({"host": hosts, "model": self.rows["models"].fill_null("")})
+        one = asked.filter(
+            (pl.col("model") != "") & ~pl.col("model").str.contains("|", literal=True)
+        )
+        each = one.explode("host").group_by("host").agg(pl.col("model").unique())
+        single = each.filter(pl.col("model").list.len() == 1)
+        return dict(single.with_columns(pl.col("model").list.first()).rows())
 
     def _labels(self, model: str) -> dict[str, str]:
         """A model, and every choice of models that it is in."""
@@ -410,7 +429,7 @@ class _Making:
             {q: self.demand.get(q, zero)[keep] for q in devices},
             id=np.array(self.ids[keep].to_list(), dtype=object),
             limit=self._column("limit")[keep],
-            per_node=int(self.form in ONE_A_NODE),
+            per_node=self.per_node,
             constraint=constraint,
             type=self.types[keep].to_numpy(),
             user=rows["user"].fill_null("").to_numpy() if "user" in rows.columns else None,

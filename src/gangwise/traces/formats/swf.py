@@ -166,13 +166,14 @@ class StandardWorkload(Reader):
         return any(is_swf(file) for file in all_files(Path(path)))
 
     def _read(self) -> Tables:
-        files = [file for file in all_files(self.source.path) if is_swf(file)]
+        path = self.source.path
+        files = [f for f in all_files(path) if f == path or is_swf(f)]
         if len(files) != 1:
             names = ", ".join(file.name for file in files) or "none"
             raise TraceError(
                 f"one log in the Standard Workload Format is needed here, and there are {names}: "
                 "name the file",
-                self.source.path,
+                path,
             )
         [file] = files
         blocks = Commented(file)
