@@ -21,7 +21,8 @@ from gangwise.cli import app
 from gangwise.core.errors import GangwiseError
 from gangwise.jobs.model import Nodes
 from gangwise.traces.formats.slurm import OPEN_XDMOD, declared
-from gangwise.traces.jobs import _peaks, _used, jobs_of, open_jobs, report, summary
+from gangwise.traces.jobs import _peaks, jobs_of, open_jobs
+from gangwise.traces.jobs_summary import _used, report, summary
 
 from .csvs import pod, write
 from .made import tables

@@ -28,7 +28,8 @@ def jobs_command(
     as_json: Json = False,
 ) -> None:
     """The jobs of a log: how much can be played, load over time, sizes, waits, run times, users."""
-    from gangwise.traces.jobs import open_jobs, report, summary
+    from gangwise.traces.jobs import open_jobs
+    from gangwise.traces.jobs_summary import report, summary
 
     log = open_jobs(path, trace=trace, job_type=job_type, strict=strict, **settings_of(settings))
     if as_json:

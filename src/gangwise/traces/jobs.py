@@ -29,7 +29,7 @@ from gangwise.jobs.model import Books, Jobs, Node, Nodes, Shape
 from gangwise.traces.formats.swf import write_swf
 from gangwise.traces.io.account import reasons, reasons_plain
 from gangwise.traces.registered import open_tables
-from gangwise.traces.tables import UNITS, Tables, period
+from gangwise.traces.tables import UNITS, Tables
 
 QUANTITIES = tuple(UNITS)
 TYPES: Mapping[str, Sequence[str]] = {
@@ -70,9 +70,8 @@ class Played:
         Registered name of the format.
     read, played : int
         Jobs.
-    unit : str
-        Of the device that hours are counted of: ``GPU`` where half of the jobs ask for any, or
-        cores.
+    device, unit : str
+        What hours are counted of: GPUs where half of the jobs ask for any, or cores.
     hours, played_hours : float
         Device-hours that the log says jobs ran.
     lost : mapping of str to Lost
@@ -89,6 +88,7 @@ class Played:
     trace: str
     read: int
     played: int
+    device: str
     unit: str
     hours: float
     played_hours: float
@@ -102,7 +102,9 @@ class Played:
     def line(self) -> str:
         """What comes first wherever a result of the log is shown.
 
-        >>> Played("swf", 4, 3, "core", 10.0, 9.0, {"with no task": Lost(1, 1.0, 7)}, {}).line
+        >>> Played(
+        ...     "swf", 4, 3, "cpu", "core", 10.0, 9.0, {"with no task": Lost(1, 1.0, 7)}, {}
+        ... ).line
         'swf: 75 % of 4 jobs and 90 % of 10 core-hours are played; left out: 1 with no task (row 7)'
         """
         lost = "; ".join(
@@ -190,6 +192,11 @@ class JobLog:
     job_type: str
     scale: Mapping[str, float]
     played: Played
+
+    def total(self, device: str) -> float:
+        """How many of a device all nodes have."""
+        held = self.nodes.capacity[:, self.nodes.devices.index(device)]
+        return float(held.sum()) / 1000 / self.scale[device]
 
 
 def open_jobs(
@@ -521,6 +528,7 @@ class _Making:
             self.tables.trace,
             len(self.rows) + sum(n for n, _, _ in of_jobs.values()),
             len(jobs),
+            self.device,
             self.unit,
             float(self.hours.sum()),
             float(self.hours[place].sum()),
@@ -631,170 +639,6 @@ def _peaks(held: pl.DataFrame, devices: Sequence[str], by: str) -> pl.DataFrame:
     return most.with_columns(pl.col(q).round(6) for q in devices)
 
 
-# ---------------------------------------------------------------------------------------- summary
-
-
-def summary(log: JobLog, bins: int = 12) -> dict[str, Any]:
-    """What is in a log, ready for JSON: load over time, sizes, waits, run times, users.
-
-    Times are in seconds; ``None`` where the log does not say. ``load`` is the mean share of the
-    devices in use in each of ``bins`` equal periods, as it happened where the log says when jobs
-    started, and from submission on otherwise.
-    """
-    rows, nodes = log.rows, log.nodes
-    wait = (rows["start"] - rows["submit"]).drop_nulls()
-    device = {"GPU": "gpu", "GiB": "mem"}.get(log.played.unit, "cpu")
-    k = nodes.devices.index(device)
-    capacity = nodes.capacity[:, k].sum() / 1000 / log.scale[device]
-    begun = rows["start"].fill_null(rows["submit"]).to_numpy()
-    first, last = float(rows["submit"].min()), float((begun + rows["run"].to_numpy()).max())
-    amount = rows["hours"].to_numpy() * 3600 / np.maximum(rows["run"].to_numpy(), 1e-9)
-    edges = np.linspace(first, max(last, first + 1.0), bins + 1)
-    used = _used(edges, begun, begun + rows["run"].to_numpy(), amount)
-    size = rows["tasks"].to_numpy() * rows[device].to_numpy()
-    span = max(float(rows["submit"].max()) - first, 1.0)
-    asked = rows["limit"] / rows["run"].replace(0.0, None)
-    total = float(rows["hours"].sum())
-    by_user = (
-        rows.group_by("user")
-        .agg(
-            jobs=pl.len(),
-            hours=pl.col("hours").sum(),
-            wait=(pl.col("start") - pl.col("submit")).mean(),
-        )
-        .sort("hours", "user", descending=[True, False])
-    )
-    return {
-        "jobs": len(rows),
-        "nodes": len(nodes),
-        "devices": {
-            q: float(nodes.capacity[:, i].sum()) / 1000 / log.scale[q]
-            for i, q in enumerate(nodes.devices)
-        },
-        "device": device,
-        "job_type": {"column": log.job_type, "types": len(log.jobs.types)},
-        "from_s": first,
-        "to_s": last,
-        "offered_load": float(rows["hours"].sum()) * 3600 / (capacity * span) if capacity else None,
-        "load": [None if not capacity else float(u / capacity) for u in used],
-        "load_edges_s": edges.tolist(),
-        "sizes": _sizes(size),
-        "run": _spread(rows["run"]),
-        "wait": _spread(wait),
-        "waiting_share": _share(float(wait.sum()), float(rows["run"].sum())) if len(wait) else None,
-        "limit_over_run": _spread(asked.drop_nulls()),
-        "users": by_user.height,
-        "top_users": [
-            {**user, "share": user["hours"] / total if total else None}
-            for user in by_user.head(8).to_dicts()
-        ],
-        "dependencies": int(log.jobs.after.size),
-        "recorded_nodes": int((np.diff(log.host_from) > 0).sum()),
-    }
-
-
-def _share(part: float, rest: float) -> float:
-    return part / (part + rest) if part else 0.0
-
-
-def _used(edges: Floats, begun: Floats, ended: Floats, amount: Floats) -> Floats:
-    """Mean of what is in use between edges.
-
-    >>> _used(np.array([0.0, 10, 20]), np.array([5.0]), np.array([12.0]), np.array([2.0]))
-    array([1. , 0.4])
-    """
-
-    def until(times: Floats) -> Floats:  # what is used before each edge by jobs from these times on
-        order = np.argsort(times)
-        at = np.searchsorted(times[order], edges)
-        weight = np.concatenate([[0.0], np.cumsum(amount[order])])
-        moment = np.concatenate([[0.0], np.cumsum((amount * times)[order])])
-        return np.asarray(weight[at] * edges - moment[at])
-
-    return np.asarray(np.diff(until(begun) - until(ended)) / np.diff(edges))
-
-
-def _spread(values: pl.Series) -> dict[str, float] | None:
-    """Mean and quantiles; None of nothing."""
-    if values.is_empty():
-        return None
-    found = values.to_numpy()
-    names = ("median", "p90", "p95", "p99", "most")
-    return {
-        "mean": float(found.mean()),
-        **dict(zip(names, np.quantile(found, [0.5, 0.9, 0.95, 0.99, 1]).tolist())),
-    }
-
-
-def _sizes(size: Floats) -> list[dict[str, float]]:
-    """How many jobs hold how many devices: 0, a part of one, 1, 2, 3 to 4, 5 to 8, …"""
-    power = np.where(size > 0, np.ceil(np.log2(np.maximum(size, 1e-9)) - 1e-9), -2).clip(-1)
-    power = np.where(size > 0, power, -2).astype(np.int64)
-    names = {-2: 0.0, -1: 0.5}
-    return [
-        {"most": names.get(int(p), float(2.0 ** int(p))), "jobs": int(n)}
-        for p, n in zip(*np.unique(power, return_counts=True))
-    ]
-
-
-def report(log: JobLog) -> str:
-    """What is in a log, for a terminal; the first line is how much of it is played."""
-    found = summary(log)
-    first, last = found["from_s"], found["to_s"]
-    devices = ", ".join(f"{total:g} {q}" for q, total in found["devices"].items())
-    lines = [
-        log.played.line,
-        "",
-        f"{found['jobs']:,} jobs in {period(last - first)} on {found['nodes']:,} "
-        f"{'node' if found['nodes'] == 1 else 'nodes'} ({devices}); "
-        f"{found['job_type']['types']:,} job types, by {log.job_type}",
-    ]
-    if found["offered_load"] is not None:
-        lines.append(
-            f"load: {100 * found['offered_load']:.3g} % of {found['device']} offered; in use over "
-            "time:"
-        )
-        lines += _bars([load or 0.0 for load in found["load"]], np.array(found["load_edges_s"]))
-    lines.append(f"sizes ({found['device']} per job):")
-    for size in found["sizes"]:
-        lines.append(f"  up to {size['most']:<8g} {size['jobs']:>9,} jobs")
-    for name, what in (("run", "run time"), ("wait", "wait")):
-        spread = found[name]
-        lines.append(f"{what:<9s} " + ("not recorded" if spread is None else _times(spread)))
-    if found["waiting_share"] is not None:
-        lines.append(f"waiting is {100 * found['waiting_share']:.3g} % of the time in the system")
-    if found["limit_over_run"] is not None:
-        over = found["limit_over_run"]
-        lines.append(f"limits are {over['median']:.3g} times the run time (median)")
-    lines.append(f"users: {found['users']:,}")
-    for user in found["top_users"][:5]:
-        waited = "" if user["wait"] is None else f", mean wait {period(round(user['wait'], 1))}"
-        lines.append(
-            f"  {user['user'] or '(not named)':<16.16s} {user['jobs']:>8,} jobs "
-            f"{100 * (user['share'] or 0):5.1f} % of {log.played.unit}-hours{waited}"
-        )
-    if found["dependencies"]:
-        lines.append(f"dependencies: {found['dependencies']:,}")
-    if found["recorded_nodes"]:
-        lines.append(f"nodes they ran on are known of {found['recorded_nodes']:,} jobs")
-    lines += [f"note: {note}" for note in log.played.notes]
-    return "\n".join(lines)
-
-
-def _times(spread: Mapping[str, float]) -> str:
-    shown = ("mean", "median", "p95", "most")
-    return ", ".join(f"{name} {period(round(spread[name], 1))}" for name in shown)
-
-
-def _bars(load: Sequence[float], edges: Floats) -> list[str]:
-    scale = 40 / max(1.0, *load)
-    return [
-        f"  {period(round(at - edges[0], 1)):>11s} {100 * share:6.1f} % "
-        + "▇" * round(scale * share)
-        for at, share in zip(edges[:-1].tolist(), load)
-    ]
-
-
 # -------------------------------------------------------------------------------------------- SWF
 
 
@@ -809,8 +653,7 @@ def save_swf(log: JobLog, path: Path) -> None:
     StoreError
         When it cannot be written.
     """
-    rows, found = log.rows, summary(log, 1)
-    device = found["device"]
+    rows, device = log.rows, log.played.device
     size = np.ceil(rows["tasks"].to_numpy() * rows[device].to_numpy() - 1e-9)
     parts = int((size != rows["tasks"].to_numpy() * rows[device].to_numpy()).sum())
     place = {name: n for n, name in enumerate(rows["name"].to_list(), 1)}
@@ -851,6 +694,6 @@ def save_swf(log: JobLog, path: Path) -> None:
         "MaxJobs": len(rows),
         "MaxRecords": len(rows),
         "MaxNodes": len(log.nodes),
-        "MaxProcs": int(np.ceil(found["devices"][device])),
+        "MaxProcs": int(np.ceil(log.total(device))),
     }
     write_swf(path, table, header, notes)

@@ -141,6 +141,7 @@ def read_listing(
     file: Path, strict: bool, columns: str = OPEN_XDMOD
 ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str]]:
     """Allocations of a text listing, as published or converted, and the stages of it."""
+    stages: tuple[Stage, ...]
     source, first = Source(file, FORMAT, strict=strict), beginning(file).split("\n", 1)[0]
     if source.converted is None and not _names_columns(first):
         table = read_table(file, declared(columns), strict=strict)
