@@ -296,6 +296,12 @@ jobs_policies: tuple[tuple[str, str, str, dict[str, object]], ...] = (
         "as printed, but every machine has the same rate",
         {**AS_PRINTED, "estimator": "constant"},
     ),
+    (
+        "plan",
+        "plan:Plan",
+        "receding-horizon water-filling: whole lifetimes planned anew in every slot",
+        {},
+    ),
     ("fair", "baselines:Fair", "the same share of the machines for every job", {}),
     ("deadline-aware", "baselines:DeadlineAware", "earliest deadline first", {}),
     (

@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.kernels import Floats, Ints
 
 __all__ = [
     "Account",
@@ -310,11 +310,11 @@ class Jobs:
         tasks: npt.ArrayLike = 1,
         demand: Mapping[str, npt.ArrayLike] | None = None,
         *,
-        id: npt.ArrayLike | None = None,  # noqa: A002 - the column's name
+        id: npt.ArrayLike | None = None,
         limit: npt.ArrayLike = np.nan,
         per_node: npt.ArrayLike = 0,
         constraint: Sequence[Mapping[str, str]] | None = None,
-        type: npt.ArrayLike | None = None,  # noqa: A002 - the column's name
+        type: npt.ArrayLike | None = None,
         user: npt.ArrayLike | None = None,
         deadline: npt.ArrayLike = np.inf,
         budget: npt.ArrayLike = np.inf,
@@ -382,7 +382,7 @@ class Jobs:
             reject(~np.isfinite(many) | (many < 1), "with no task")
             reject(many != np.floor(many), "with a part of a task")
             reject(~np.isfinite(asked).all(axis=1) | (asked < 0).any(axis=1),
-                   "with a missing or negative number of devices")  # fmt: skip
+                   "with a missing or negative number of devices")
             thousandths = np.where(np.isfinite(asked), np.rint(asked * 1000), 0).astype(np.int64)
             reject(thousandths.sum(axis=1) == 0, "that ask for no device")
         if id is not None:
@@ -422,7 +422,7 @@ class Jobs:
             shape, types, users, column(deadline)[order], column(budget)[order],
             column(priority)[order], starts, place[flat], started[order], ended[order],
             devices, shapes, names, user_names, Account(J, set_aside, noted),
-        )  # fmt: skip
+        )
 
     def __len__(self) -> int:
         return self.submit.size
@@ -434,7 +434,7 @@ class Jobs:
             self.users[self.user[j]], int(self.tasks[j]), self.shapes[self.shape[j]],
             float(self.limit[j]), float(self.deadline[j]), float(self.budget[j]),
             float(self.priority[j]),
-        )  # fmt: skip
+        )
 
 
 def _dependencies(
@@ -670,7 +670,7 @@ class Books:
         return Books(
             self.nodes, self.capacity, self.free.copy(), self.device.copy(), self.up,
             dict(self.running), [],
-        )  # fmt: skip
+        )
 
     def dominant(self, shape: Shape) -> int:
         """Device type of which a task asks for the largest share of the cluster."""

@@ -18,11 +18,26 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.choice import BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.model import (
-    Ask, Books, Explanation, Job, Nodes, Piece, Place, Preempt, Queue, Rate, Running,
-)  # fmt: skip
+    Ask,
+    Books,
+    Explanation,
+    Job,
+    Nodes,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
+    Running,
+)
 from gangwise.jobs.queues import (
-    EarliestDeadline, FairShare, FirstCome, Priority, ShortestFirst, WFP3, reservation,
-)  # fmt: skip
+    WFP3,
+    EarliestDeadline,
+    FairShare,
+    FirstCome,
+    Priority,
+    ShortestFirst,
+    reservation,
+)
 
 __all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]
 
@@ -60,7 +75,7 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "first-fit": FirstFit, "best-fit": BestFit, "worst-fit": WorstFit,
         "label": lambda: ByRate("labels"), "oracle": lambda: ByRate("oracle"),
     },
-}  # fmt: skip
+}
 
 
 def parts(part: Part) -> list[str]:

@@ -22,14 +22,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field
 
+from gangwise.approximation_jobs.execution import rate_generator
 from gangwise.approximation_jobs.offline import ComparedInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, Power, Utility
-from gangwise.approximation_jobs.processes import IidRates, ReplayedJobs, rate_generator
-from gangwise.approximation_jobs.rates import GammaPeriods
-from gangwise.approximation_jobs.workloads import SyntheticJobs, price_machines
+from gangwise.approximation_jobs.rates import GammaPeriods, IidRates
+from gangwise.approximation_jobs.workloads import ReplayedJobs, SyntheticJobs, price_machines
 from gangwise.core.errors import ScenarioError
+from gangwise.core.limits import Count, SlotCount
 from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import DrawnScenario
@@ -40,8 +41,8 @@ class OPMSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    machines: PositiveInt = Field(100, description="M; 1000 in the paper")
-    slots: PositiveInt = Field(5000, description="T; 50000 in the paper")
+    machines: Count = Field(100, description="M; 1000 in the paper")
+    slots: SlotCount = Field(5000, description="T; 50000 in the paper")
     load: float = Field(
         1.5,
         gt=0,
@@ -119,9 +120,9 @@ class TheoremSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    machines: PositiveInt = Field(20, description="M")
-    slots: PositiveInt = Field(4000, description="T")
-    jobs: PositiveInt = Field(1, description="N: 1 for OPS; all arrive in slot 0, deadline T")
+    machines: Count = Field(20, description="M")
+    slots: SlotCount = Field(4000, description="T")
+    jobs: Count = Field(1, description="N: 1 for OPS; all arrive in slot 0, deadline T")
     rho: float = Field(
         0.3, gt=0, le=1, description="ρ of Theorem 2: Σ B / (M T); jobs have equal budgets"
     )

@@ -34,16 +34,23 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Outage, rate_generator
 from gangwise.approximation_jobs.offline import ComparedInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-from gangwise.approximation_jobs.processes import JobStream, Outage, ReplayedJobs, rate_generator
 from gangwise.approximation_jobs.rates import GammaPeriods, MeasuredRates
-from gangwise.approximation_jobs.workloads import load_of, paper_jobs, price_machines
+from gangwise.approximation_jobs.workloads import (
+    JobStream,
+    ReplayedJobs,
+    load_of,
+    paper_jobs,
+    price_machines,
+)
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, TraceError, UnknownName
+from gangwise.core.limits import Count, SlotCount
 from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
 from gangwise.traces.formats.google_2011 import Google2011, GoogleJobEvents
@@ -405,8 +412,8 @@ class GoogleSettings(MachineSettings):
         description="jobs that were there before the trace begins: left out, since their "
         "arrival is not known, or arriving at the start",
     )
-    machines: PositiveInt = Field(1000, description="M")
-    slots: PositiveInt = Field(50_000, description="T: the window is cut into so many slots")
+    machines: Count = Field(1000, description="M")
+    slots: SlotCount = Field(50_000, description="T: the window is cut into so many slots")
 
 
 class GoogleScenario:

@@ -5,8 +5,8 @@ from gangwise import ScenarioError, create_scenario
 from gangwise.gain_overhead import Utilities, Utility
 from gangwise.gangs import best_fixed, per_slot_optimum, solve
 from gangwise.gangs import milp as programme
-from tests.gain_overhead.gang.cases import fuzzed, problem
-from tests.reference.gang import brute_force, feasible
+from tests.gangs.cases import fuzzed, problem
+from tests.reference.gangs import brute_force, feasible
 
 
 @pytest.mark.parametrize("block", range(10))

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from gangwise.gangs.kernels import job_reward, put, take
-from gangwise.gangs.placement import Placement, job_by_job, round_robin, server_size
-from tests.gain_overhead.gang.cases import fuzzed, problem
-from tests.reference import gang as reference
+from gangwise.gangs.placement import Placement, job_by_job, round_robin
+from gangwise.gangs.problem import relative_size
+from tests.gangs.cases import fuzzed, problem
+from tests.reference import gangs as reference
+
+
+def size(p):
+    return relative_size(p.cluster.capacity)
 
 
 def assert_books_agree(servers: Placement) -> None:
@@ -26,7 +31,7 @@ def assert_books_agree(servers: Placement) -> None:
         held.placed, np.bincount(p.task_job_type[where >= 0], minlength=p.L)
     )
     for l in range(p.L):
-        assert job_reward(servers.gangs, held, l) == pytest.approx(
+        assert job_reward(servers.arrays, held, l) == pytest.approx(
             reference.job_reward(p, l, where), abs=1e-11
         )
 
@@ -38,16 +43,16 @@ def test_put_and_take_keep_the_books(seed):
     for _ in range(40):
         q = int(rng.integers(p.Q))
         if servers.held.channel[q] >= 0:
-            take(servers.gangs, servers.held, q)
+            take(servers.arrays, servers.held, q)
         else:
             e = p.channel_of[p.task_job_type[q], rng.choice(np.flatnonzero(p.fits[q]))]
-            put(servers.gangs, servers.held, q, e)
+            put(servers.arrays, servers.held, q, e)
     assert_books_agree(servers)
 
 
 @pytest.mark.parametrize("order", [job_by_job, round_robin])
 @pytest.mark.parametrize("sign", [-1.0, 0.0, 1.0])
-def test_in_order_is_its_plain_twin(order, sign):
+def test_list_scheduling_is_its_plain_twin(order, sign):
     rolled_back = 0
     for seed in range(60):
         p, rng = fuzzed(seed), np.random.default_rng(seed)
@@ -55,9 +60,9 @@ def test_in_order_is_its_plain_twin(order, sign):
         tasks, ends = order(p, jobs)
         preference = rng.random(len(p.cluster.servers))
         servers = Placement(p, weighs_gains=False)
-        got = servers.in_order(tasks, ends, sign, preference)
-        plain = reference.Plain(p, server_size(p))
-        assert got.tolist() == plain.in_order(tasks, ends, sign, preference)
+        got = servers.list_schedule(tasks, ends, sign, preference)
+        plain = reference.Plain(p, size(p))
+        assert got.tolist() == plain.list_schedule(tasks, ends, sign, preference)
         rolled_back += int(sum(plain.placed(int(l)) == 0 for l in jobs))
     assert rolled_back > 20  # or the cases say nothing about rolling back
 
@@ -70,7 +75,7 @@ def test_greedy_is_its_plain_twin():
         servers.greedy(active)
         got = servers.decision()
         assert_books_agree(servers)
-        expected = np.array(reference.Plain(p, server_size(p)).greedy(active))
+        expected = np.array(reference.Plain(p, size(p)).greedy(active))
         for l in range(p.L):  # equal tasks of a job may trade places
             mine = p.task_job_type == l
             assert reference.job_reward(p, l, got) == pytest.approx(
@@ -88,9 +93,9 @@ def test_improving_never_lowers_the_reward_and_often_raises_it():
         if seed % 2:
             servers.greedy(active)
         else:
-            servers.in_order(*job_by_job(p, np.arange(p.L)), 0.0, server_size(p))
+            servers.list_schedule(*job_by_job(p, np.arange(p.L)), 0.0, size(p))
         before = p.reward(active, servers.decision()).reward
-        times = servers.improve(active, 3)
+        times = servers.local_search(active, 3)
         assert_books_agree(servers)
         after = p.reward(active, servers.decision()).reward
         assert after > before if times else after == pytest.approx(before)
@@ -103,7 +108,7 @@ def test_round_robin_frees_a_hopeless_gang_for_the_others():
     # B is further from its minimum (1/3 < 1/2), is rolled back, and A gets the second place.
     p = problem([[5.0]], [[[2], [2]], [[2], [2], [2]]], [2, 3])
     servers = Placement(p, weighs_gains=False)
-    got = servers.in_order(*round_robin(p, np.array([0, 1])), 0.0, server_size(p))
+    got = servers.list_schedule(*round_robin(p, np.array([0, 1])), 0.0, size(p))
     assert got.tolist() == [0, 0, -1, -1, -1]
 
 
@@ -111,7 +116,7 @@ def test_job_by_job_rolls_back_before_the_next_job():
     # A holds 2 of the 3 tasks that it needs, so B gets the server.
     p = problem([[5.0]], [[[2], [2], [1.5]], [[4]]], [3, 1])
     servers = Placement(p, weighs_gains=False)
-    got = servers.in_order(*job_by_job(p, np.array([0, 1])), 0.0, server_size(p))
+    got = servers.list_schedule(*job_by_job(p, np.array([0, 1])), 0.0, size(p))
     assert got.tolist() == [-1, -1, -1, 0]
 
 
@@ -120,8 +125,8 @@ def test_most_used_and_least_used_servers():
     p = problem([[6.0], [5.0]], [[[2]], [[2]]], [1, 1])
     servers = Placement(p, weighs_gains=False)
     tasks = job_by_job(p, np.array([0, 1]))
-    assert servers.in_order(*tasks, 1.0, server_size(p)).tolist() == [0, 0]
-    assert servers.in_order(*tasks, -1.0, server_size(p)).tolist() == [0, 1]
+    assert servers.list_schedule(*tasks, 1.0, size(p)).tolist() == [0, 0]
+    assert servers.list_schedule(*tasks, -1.0, size(p)).tolist() == [0, 1]
 
 
 def test_a_plan_is_followed_as_far_as_it_covers_tasks():
@@ -130,7 +135,7 @@ def test_a_plan_is_followed_as_far_as_it_covers_tasks():
     servers = Placement(p)
     plan = np.zeros((2, 1))
     plan[p.channel_of[0, 1]], plan[p.channel_of[0, 0]] = 2.0, 1.0
-    servers.follow(np.array([1]), plan, 1.0)
+    servers.round_plan(np.array([1]), plan, 1.0)
     assert servers.decision().tolist() == [1]
     assert plan.sum() == 3.0  # the caller's plan is left alone
 
@@ -143,7 +148,7 @@ def test_a_plan_for_part_of_a_gang_is_completed_or_rolled_back(left, expected):
     servers.held.left[0, 0] = left  # the rest is somebody else's
     plan = np.zeros((2, 1))
     plan[p.channel_of[0, 1]] = 2.0
-    servers.follow(np.array([1]), plan, 1.0)
+    servers.round_plan(np.array([1]), plan, 1.0)
     assert servers.decision().tolist() == expected
 
 
@@ -158,8 +163,8 @@ def test_recall_puts_remembered_gangs_back_as_far_as_there_is_room():
         ([1.0, 2.0], [1, 0], [0, 0, -1]),
     ):
         servers.reset()
-        servers.recall(np.array(x), memory, np.array(worth))
+        servers.place_remembered(np.array(x), memory, np.array(worth))
         assert servers.decision().tolist() == expected
     servers.reset()
-    servers.recall(np.array([1, 1]), np.array([-1, memory[1], -1]), np.ones(2))
+    servers.place_remembered(np.array([1, 1]), np.array([-1, memory[1], -1]), np.ones(2))
     assert servers.decision().tolist() == [-1, -1, -1]  # one of two tasks is not a gang

@@ -9,8 +9,8 @@ from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
 from gangwise.gain_overhead import Utilities
 from gangwise.gain_overhead.environment import Observation
 from gangwise.gangs import GangFamily, GangInstance, solve
-from tests.gain_overhead.gang.cases import fuzzed, problem
-from tests.reference.gang import feasible
+from tests.gangs.cases import fuzzed, problem
+from tests.reference.gangs import feasible
 
 POLICIES = sorted(n for n, e in entries("policy").items() if e.family == "gain_overhead_gang")
 VARIANTS = [

@@ -12,11 +12,12 @@ from gangwise import (
     simulate,
 )
 from gangwise.core.registry import entries
+from gangwise.fluctuating_speeds import pseudo_regret
 from gangwise.fluctuating_speeds.environment import Feedback, Observation
-from gangwise.gangs import GangSpeedsFamily, pseudo_regret
-from tests.fluctuating_speeds.gang.cases import fuzzed, problem
-from tests.reference.gang import feasible
-from tests.reference.gang_speeds import Plain, brute_force
+from gangwise.gangs import GangSpeedsFamily
+from tests.gangs.speeds_cases import fuzzed, problem
+from tests.reference.gangs import feasible
+from tests.reference.gangs_speeds import Plain, brute_force
 
 FAMILY = "fluctuating_speeds_gang"
 POLICIES = sorted(n for n, e in entries("policy").items() if e.family == FAMILY)
@@ -122,7 +123,7 @@ def test_every_channel_in_reach_is_tried_and_the_best_is_kept():
     policy.start(p, np.random.default_rng(0))
     for t in range(200):
         where = policy.decide(Observation(t, np.array([1])))
-        e = p.gangs.channel_of[0, where]
+        e = p.channel_of[0, where]
         policy.learn([Feedback(t, e, speed[e])])
         on.append(int(where[0]))
     assert sorted(on[:4]) == [0, 1, 2, 3]
@@ -147,7 +148,7 @@ def test_esdp_index_by_hand():
     policy = create_policy("gang-esdp:kappa=1")
     policy.start(p, np.random.default_rng(0))
     for t, u in enumerate((0.4, 0.6)):
-        policy._awaited.decided(t, np.array([True, False]))
+        policy._pending.expect(t, np.array([True, False]))
         policy.learn([Feedback(t, np.array([0]), np.array([u]))])
     value, width = policy.index(2)
     assert value == pytest.approx([0.5, 1.0])
@@ -227,7 +228,7 @@ def test_scenarios_are_what_they_say(name):
     assert p.cluster.capacity.shape == (said["servers"], 3)
     assert said["job_types"] == p.L
     assert len(p.channels) == said["job_types"] * said["channels"]
-    tasks = np.diff(p.gangs.first)
+    tasks = np.diff(p.first)
     assert ((tasks >= said["tasks"][0]) & (tasks <= said["tasks"][1])).all()
     assert p.cost.mean() == pytest.approx(0.3 * one.speeds.mean.mean())
     np.testing.assert_array_equal(p.task_requests, same.problem.task_requests)

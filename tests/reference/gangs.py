@@ -107,7 +107,7 @@ class Plain:
         for q in self.tasks(l):
             self.where[q] = -1
 
-    def in_order(self, order, ends, sign, preference) -> list[int]:
+    def list_schedule(self, order, ends, sign, preference) -> list[int]:
         out: set[int] = set()
         begin = 0
         for end in ends:

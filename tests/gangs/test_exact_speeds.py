@@ -4,10 +4,10 @@ import pytest
 from gangwise import ScenarioError, create_scenario
 from gangwise.gangs import ExactGangs, FastGangs, GangSolver
 from gangwise.gangs.placement import Placement
-from gangwise.gangs.search import answer
-from tests.fluctuating_speeds.gang.cases import fuzzed, problem
-from tests.reference.gang import feasible
-from tests.reference.gang_speeds import brute_force, priced, worth
+from gangwise.gangs.search import best_responses
+from tests.gangs.speeds_cases import fuzzed, problem
+from tests.reference.gangs import feasible
+from tests.reference.gangs_speeds import brute_force, priced, worth
 
 
 def drawn(seed: int, p):
@@ -124,8 +124,8 @@ def test_the_bound_of_prices_is_what_its_formula_says():
         price = np.random.default_rng(seed).exponential(0.1, p.cluster.capacity.shape)
         profit, demand = np.empty(p.L), np.empty(price.shape)
         best, where = np.empty(p.Q), np.empty(p.Q, dtype=np.int64)
-        gangs = Placement(p.gangs, weighs_gains=False).gangs
-        bound = answer(gangs, x, v, price, profit, demand, best, where)
+        arrays = Placement(p).arrays
+        bound = best_responses(arrays, x, v, price, profit, demand, best, where)
         expected, gain = priced(p, v, x, price)
         assert bound == pytest.approx(expected)
         assert profit == pytest.approx(gain)

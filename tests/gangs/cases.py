@@ -32,7 +32,7 @@ def problem(
         Channels.of_mask(mask),
         utilities or Utilities.of("linear", np.ones((R, K))),
         np.full(K, beta) if np.isscalar(beta) else np.array(beta),
-        tuple(f"job {chr(65 + l)}" for l in range(L)),
+        job_types=tuple(f"job {chr(65 + l)}" for l in range(L)),
     )
 
 

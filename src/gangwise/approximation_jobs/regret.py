@@ -1,10 +1,8 @@
-"""Regret (6) and fit (8) of whole runs, beside what Theorems 2 and 3 and Corollary 1 claim.
+"""Regret OPM (6) and fit OPM (8) of whole runs, what theorems claim, and what figures show.
 
 The theorems leave constants in O(·) open. Here O(A) reads A with the constant 1 in regrets, and the
 constant terms of the fits are left out; so a measured value is below its bound if their claim holds
 with these constants, and it is growth against T that decides whether the claim holds at all.
-
-What the figures of §VI show: distributions over jobs, and how many machines tasks move from.
 """
 
 from __future__ import annotations
@@ -12,21 +10,64 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.offline import Optimum, dynamic_regret, offline_optimum
+from gangwise.approximation_jobs.execution import Results
+from gangwise.approximation_jobs.offline import Known, Optimum, offline_optimum
 from gangwise.approximation_jobs.problem import Job
 from gangwise.core.arrays import Floats
 from gangwise.core.contracts import Policy
 from gangwise.core.errors import ScenarioError
-from gangwise.core.simulation import simulate
+from gangwise.core.simulation import Run, simulate
 
-if TYPE_CHECKING:
-    from gangwise.core.simulation import Run
+
+def dynamic_regret(run: Run, known: Known = "means", optimum: Optimum | None = None) -> float:
+    """Dynamic regret Reg_T, OPM (6), signed.
+
+    The comparator's Σ (d - a) f(X / (d - a)) less the run's.
+
+    The comparator's side is a certified upper bound, so the regret is not understated.
+
+    Parameters
+    ----------
+    run : Run
+        Of this family.
+    known : {"means", "rates"}
+        OPM (7) takes the means.
+    optimum : Optimum, optional
+        The ``offline_optimum(..., average=True)`` of the run, if it is at hand.
+    """
+    if optimum is None:
+        optimum = offline_optimum(run.instance, run.slots, run.seed, known, average=True)  # type: ignore[arg-type]  # a run of this family has an instance of it
+    return optimum.bound - float(run.metrics["average_utility"].sum())
+
+
+def fit(results: Results) -> tuple[float, float]:
+    """Fit_T, OPM (8), signed, and the sum of its positive parts, in units of price.
+
+    In OPM (8) what one job leaves unspent makes up for what another overspends; in the second
+    number it does not.
+
+    Examples
+    --------
+    >>> from gangwise.approximation_jobs.execution import Results
+    >>> results = Results()
+    >>> results.add(Job("a", 0, 4, budget=8.0), cost=9.0, work=4.0)
+    >>> results.add(Job("b", 0, 4, budget=8.0), cost=5.0, work=4.0)
+    >>> fit(results)
+    (-2.0, 1.0)
+    """
+    over = results["cost"] - results["budget"]
+    return float(over.sum()), float(np.maximum(over, 0.0).sum())
+
+
+def known_optimum(instance: ApproximationInstance, slots: int, seed: int) -> Optimum:
+    """The comparator of OPM (6): OPM (P1) with the mean rates, and the objective per slot."""
+    return offline_optimum(instance, slots, seed, "means", average=True)
 
 
 @dataclass(frozen=True)
@@ -36,21 +77,17 @@ class Measured:
     Attributes
     ----------
     regret : float
-        Reg_T of (6) against the known means (7), signed, in units of utility.
+        Reg_T, OPM (6), against the known means, OPM (7), signed, in units of utility.
     fit : float
-        Fit_T of (8), signed, in units of price.
+        Fit_T, OPM (8), signed, in units of price.
     over : float
-        Σ_j (C_j − B_j)⁺: in (8) what one job leaves unspent makes up for what another overspends.
+        Σ_j (C_j − B_j)⁺: in OPM (8) what one job leaves unspent makes up for what another
+        overspends.
     """
 
     regret: float
     fit: float
     over: float
-
-
-def known_optimum(instance: ApproximationInstance, slots: int, seed: int) -> Optimum:
-    """The comparator of (6): P1 with the mean rates, and the objective per slot."""
-    return offline_optimum(instance, slots, seed, "means", average=True)
 
 
 def measure(
@@ -85,7 +122,7 @@ def claimed_regret(
     delta: float = 0.1,
     epsilon: float = 0.0,
 ) -> float:
-    """(24) for a single job, (101) for several that share arrival and deadline.
+    """Claimed bound on the regret: OPS (24) for one job, OPM (101) for several alike in time.
 
     Parameters
     ----------
@@ -95,7 +132,7 @@ def claimed_regret(
     lipschitz : float
         π.
     optimum : float
-        OPT, the first sum of (6).
+        OPT, the first sum of OPM (6).
     delta, epsilon : float
         δ; ε of Theorem 2, 0 in Corollary 1.
     """
@@ -107,7 +144,7 @@ def claimed_regret(
 
 
 def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float:
-    """(23) for a single job, (74) for several.
+    """Claimed bound on the fit: OPS (23) for a single job, OPM (74) for several.
 
     Examples
     --------
@@ -170,7 +207,7 @@ def share_at_most(values: npt.ArrayLike, threshold: float) -> float:
 
 
 def cost_to_utility_cdf(cost: Floats, utility: Floats) -> tuple[Floats, Floats]:
-    """Fig. 1a: distribution of C_j / f_j(X_j) over the jobs that cost something.
+    """OPM Fig. 1a: distribution of C_j / f_j(X_j) over the jobs that cost something.
 
     Parameters
     ----------

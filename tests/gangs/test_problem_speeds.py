@@ -9,9 +9,8 @@ from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
 from gangwise.fluctuating_speeds.problem import Scale
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds
 from gangwise.gangs import GangSpeedsFamily, GangSpeedsInstance
-from gangwise.gangs.problem import server_order
-from tests.fluctuating_speeds.gang.cases import fuzzed, problem
-from tests.reference.gang import feasible
+from tests.gangs.speeds_cases import fuzzed, problem
+from tests.reference.gangs import feasible
 
 
 @settings(max_examples=100)
@@ -149,10 +148,10 @@ def test_servers_are_ordered_by_what_they_are():
         order = np.random.default_rng([seed, 1]).permutation(R)
         moved = GangSpeedsFamily().relabel_servers(instance, order)
         np.testing.assert_array_equal(
-            order[server_order(moved.problem)], server_order(instance.problem)
+            order[moved.problem.server_order], instance.problem.server_order
         )
         old, new = (i.history(5, 0)[1] for i in (instance, moved))
         for e in range(instance.problem.E):
             l, r = instance.problem.channels.job_type[e], instance.problem.channels.server[e]
-            f = moved.problem.gangs.channel_of[l, np.flatnonzero(order == r)[0]]
+            f = moved.problem.channel_of[l, np.flatnonzero(order == r)[0]]
             np.testing.assert_array_equal(old[:, e], new[:, f])

@@ -20,9 +20,9 @@ def learner(memory="all"):
     policy = create_policy(f"esdp:memory={memory},window=5,discount=0.9")
     policy.start(P, np.random.default_rng(0))
     on = np.array([True, True, True, False, False])
-    policy._awaited.decided(0, on)
+    policy._pending.expect(0, on)
     policy.learn((Feedback(0, np.array([0, 1, 2]), np.array([0.1, 0.2, 0.3])),))
-    policy._awaited.decided(1, on)
+    policy._pending.expect(1, on)
     return policy
 
 
@@ -44,10 +44,10 @@ def learner(memory="all"):
 )
 def test_bad_feedback_is_refused_and_changes_nothing(memory, slot, channels, utilities, message):
     policy = learner(memory)
-    before = pickle.dumps((policy._awaited, policy._estimator))
+    before = pickle.dumps((policy._pending, policy._estimator))
     with pytest.raises(ScenarioError, match=message):
         policy.learn((Feedback(slot, np.array(channels), np.array(utilities)),))
-    assert pickle.dumps((policy._awaited, policy._estimator)) == before
+    assert pickle.dumps((policy._pending, policy._estimator)) == before
     policy.learn((Feedback(1, np.array([0, 1, 2]), np.array([0.3, 0.2, 0.1])),))
     np.testing.assert_array_equal(policy._estimator.memory.counts > 1, [1, 1, 1, 0, 0])
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gangwise.gangs import GangSpeedsProblem
-from tests.reference.gang import choices, feasible
+from tests.reference.gangs import choices, feasible
 
 
 def worth(p: GangSpeedsProblem, v, s, where: Sequence[int]) -> float:

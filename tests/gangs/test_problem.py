@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from gangwise import InfeasibleDecision, ScenarioError
 from gangwise.gain_overhead import Utilities, Utility
-from gangwise.gangs.problem import gain_table
-from tests.gain_overhead.gang.cases import fuzzed, problem
-from tests.reference import gang as reference
+from gangwise.gangs.placement import gain_table
+from tests.gangs.cases import fuzzed, problem
+from tests.reference import gangs as reference
 
 
 def test_reward_by_hand():

@@ -27,7 +27,7 @@ def problem(
         np.array(minimum),
         channels,
         np.zeros(len(channels)) if cost is None else np.array(cost),
-        tuple(f"job {chr(65 + l)}" for l in range(L)),
+        job_types=tuple(f"job {chr(65 + l)}" for l in range(L)),
     )
 
 
