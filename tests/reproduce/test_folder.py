@@ -13,8 +13,7 @@ from gangwise.cli import app
 from gangwise.experiments.statistics import Estimate
 from gangwise.report.picture import Panel
 from gangwise.reproduce import run
-from gangwise.reproduce.artefact import Artefact, Claim, Scale, above
-from gangwise.reproduce.measures import table
+from gangwise.reproduce.artefact import Artefact, Claim, Scale, above, table
 from tests.report.pages import read
 
 

@@ -13,7 +13,7 @@ from gangwise.experiments.measure import Rows
 from gangwise.experiments.results import Results
 from gangwise.reproduce import artefacts
 from gangwise.reproduce.artefact import Scale
-from gangwise.reproduce.opm.section_vi import POLICIES
+from gangwise.reproduce.opm import POLICIES
 from gangwise.reproduce.run import reproduce
 
 PAPER = {artefact.name: artefact for artefact in artefacts("opm")}
