@@ -43,8 +43,7 @@ if TYPE_CHECKING:
         ReplayedArrivals,
         Workload,
     )
-    from gangwise.experiments.compare import compare
-    from gangwise.experiments.comparison import Comparison
+    from gangwise.experiments.compare import Comparison, compare
 
 _WHERE = {
     "core.check": ["PolicyCheckFailed", "check_policy"],

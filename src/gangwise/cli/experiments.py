@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangwise.experiments.results import Results
-    from gangwise.experiments.tuning import Tuning
+    from gangwise.experiments.tune import Tuning
     from gangwise.reproduce.artefact import Artefact
     from gangwise.reproduce.expected import Row
 
@@ -78,7 +78,7 @@ def sweep_command(
         return
     if file is None:
         raise ScenarioError("name an experiment file; --schema says what may be in one")
-    from gangwise.experiments.provenance import write_provenance
+    from gangwise.experiments.store import write_provenance
     from gangwise.experiments.sweep import sweep
 
     changes: dict[str, Any] = {} if seeds is None else {"seeds": seed_list(seeds)}
@@ -196,7 +196,7 @@ def tune_command(
     Stopped, or killed, it goes on where it was when it is started again.
     """
     from gangwise.core.registry import parse
-    from gangwise.experiments.provenance import write_provenance
+    from gangwise.experiments.store import write_provenance
     from gangwise.experiments.tune import tune
 
     folder = Path("tuned", parse(policy)[0]) if out is None else out
@@ -318,7 +318,7 @@ def reproduce_command(
 
     Stopped, it goes on where it was when it is started again.
     """
-    from gangwise.experiments.provenance import read_provenance, write_provenance
+    from gangwise.experiments.store import read_provenance, write_provenance
     from gangwise.reproduce import PAPERS, artefacts
     from gangwise.reproduce.artefact import Scale
     from gangwise.reproduce.expected import differences, write

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gangwise.core.contracts import Scenario
-    from gangwise.experiments.progress import Progress
+    from gangwise.experiments.sweep import Progress
 
 
 Target = Annotated[

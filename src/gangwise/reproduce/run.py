@@ -12,11 +12,9 @@ from pathlib import Path
 
 import gangwise
 from gangwise.core.errors import StoreError
-from gangwise.experiments.backends import Backend
-from gangwise.experiments.progress import Progress, silent
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Backend, Progress, silent, sweep
 from gangwise.report.reproduction_files import Reproduced, read_reproduction
 from gangwise.reproduce.artefact import Artefact, Found, Scale
 from gangwise.reproduce.expected import Row, markdown, table
