@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from gangwise import StoreError
 from gangwise.cli import app
-from gangwise.report.folder import write_report
+from gangwise.report.pages import write_report
 from tests.report.made_sweep import made_sweep
 from tests.report.pages import read
 

@@ -81,12 +81,15 @@ def compare_command(
     else:
         from rich.console import Console
 
-        from gangwise.report.tables import rich_table
+        from gangwise.report.comparison import sheets
+        from gangwise.report.tables import rich_tables
 
         console = Console()
-        console.print(rich_table(comparison))
+        console.print(rich_tables(sheets(comparison)))
     if out is not None:
-        written = comparison.write(out, command_line())
+        from gangwise.report.pages import write_comparison
+
+        written = write_comparison(comparison, out, command_line())
         _write_fidelity(scenario, out)
         assert checkpoints is not None
         shutil.rmtree(checkpoints, ignore_errors=True)

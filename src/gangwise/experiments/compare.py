@@ -5,7 +5,6 @@ Compare policies on one scenario: the same instances, arrivals and noise for all
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ import numpy as np
 
 import gangwise
 from gangwise.core.contracts import Comparator, Instance, Policy, Scenario
-from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.errors import ScenarioError
 from gangwise.core.registry import create
 from gangwise.core.simulation import Run, Simulation
 from gangwise.experiments.statistics import Estimate, mean_and_interval
@@ -189,30 +188,6 @@ class Comparison:
                 )
             )
         return pl.concat(parts)
-
-    def write(self, directory: Path | str, command: str = "") -> list[Path]:
-        """Write ``rewards.parquet``, ``summary.json``, the figures and ``report.html``.
-
-        Returns
-        -------
-        list of Path
-            The files written.
-        """
-        from gangwise.report.figures import draw
-        from gangwise.report.html import write_html
-
-        directory = Path(directory)
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self.frame().write_parquet(directory / "rewards.parquet")
-            (directory / "summary.json").write_text(
-                json.dumps(self.as_dict(), indent=2, allow_nan=False) + "\n"
-            )
-            figures = draw(self, directory)
-            report = write_html(self, directory / "report.html", figures, command)
-        except OSError as error:
-            raise StoreError(f"cannot write results to {directory}: {error}") from error
-        return [directory / "rewards.parquet", directory / "summary.json", *figures, report]
 
 
 def _finite(value: float) -> float | None:

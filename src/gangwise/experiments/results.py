@@ -275,7 +275,7 @@ class Results:
 
     def sentences(self, interval: Interval = "t") -> list[str]:
         """For each cell, the best policy against the next one, in words."""
-        from gangwise.report.verdicts import verdict
+        from gangwise.experiments.statistics import verdict
 
         table, said = self.table(interval=interval), []
         over = cache(partial(self.improvements, interval=interval))

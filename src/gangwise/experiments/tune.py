@@ -202,7 +202,7 @@ class Tuning:
         on = f"tuned on {_seeds(self.seeds)}"
         if self.row is None:
             return f"{on}: none of {len(self.trials)} trials is better than the default; keep it"
-        from gangwise.report.verdicts import verdict
+        from gangwise.experiments.statistics import verdict
 
         found = f"{said(self.best.arguments)}; on {_seeds(self.validation)}"
         return f"{on}: {found}: {verdict(self.row)}"

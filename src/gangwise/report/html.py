@@ -1,146 +1,196 @@
-"""One self-contained page for a comparison: it opens offline and reads like a paper."""
+"""Jinja2 templates with what they need: every value is escaped unless a filter here made it.
+
+Pages load nothing from outside: style sheet, script and drawings are part of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from html import escape
-from pathlib import Path
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
-import gangwise
-from gangwise.experiments.compare import Comparison
-from gangwise.experiments.store import versions
-from gangwise.report.page import (
-    document,
-    drawing,
-    plain_table,
-    prose,
-    section,
-    setting_text,
-    swatch,
-    write_page,
-)
-from gangwise.report.palette import styles
-from gangwise.report.sentences import (
-    about_comparator,
-    figure_caption,
-    figure_title,
-    seeds_text,
-    summary,
-)
-from gangwise.report.tables import html_table, sheets
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from gangwise.core.errors import StoreError
+from gangwise.report.plotting import COLOURS, GRID, INK, MUTED
+from gangwise.report.tables import pieces
 
 
-def write_html(
-    comparison: Comparison, path: Path | str, figures: Sequence[Path] = (), command: str = ""
-) -> Path:
-    """Write the report of a comparison.
+class Drawn(NamedTuple):
+    """A figure: its SVG, what it shows, how to read it."""
+
+    svg: str
+    title: str
+    caption: str
+
+
+def render(template: str, **values: Any) -> str:
+    """A page.
 
     Parameters
     ----------
-    comparison : Comparison
-    path : path
-        The file to write.
-    figures : sequence of path
-        What :func:`gangwise.report.figures.draw` wrote; the SVG files are put into the page.
-    command : str
-        The command that made this comparison, to be shown as it is.
-
-    Returns
-    -------
-    Path
-        The file written.
+    template : str
+        Name of a file in ``templates/``.
+    **values
+        What it shows: text, numbers, :class:`~gangwise.report.tables.Sheet`, :class:`Drawn`.
     """
-    return write_page(Path(path), _page(comparison, figures, command))
+    page = _ENVIRONMENT.get_template(template).render(**values)
+    return re.sub(r"\n\s*\n+", "\n", page) if "<pre>" not in page else _squeezed(page)
 
 
-def _page(comparison: Comparison, figures: Sequence[Path], command: str) -> str:
-    name = escape(comparison.scenario.name)
-    n = len(comparison.policies)
-    byline = ", ".join(
-        [
-            "1 policy" if n == 1 else f"{n} policies",
-            seeds_text(comparison),
-            f"{comparison.slots:,} slots",
-            f"family {comparison.scenario.family}",
-            f"gangwise {gangwise.__version__}",
-        ]
-    )
-    parts = [
-        f'<header><h1>{name}</h1><p class="byline">{escape(byline)}</p></header>',
-        f'<p class="lead">{prose(summary(comparison))}</p>',
-        _tables(comparison),
-        _figures(comparison, figures),
-        _comparators(comparison),
-        _scenario(comparison),
-        _policies(comparison),
-        _again(comparison, command),
-    ]
-    return document(f"{comparison.scenario.name}: comparison of policies", parts)
-
-
-def _tables(comparison: Comparison) -> str:
-    looks = styles(comparison)
-    first, *others = sheets(comparison)
-    # The comparators have a section of their own here; the table keeps the first caption.
-    shown = (replace(first, captions=first.captions[:1]), *others)
-    tables = [html_table(sheet, lambda policy: swatch(looks[policy])) for sheet in shown]
-    return section("Results", *tables)
-
-
-def _figures(comparison: Comparison, figures: Sequence[Path]) -> str:
-    shown = []
-    for i, path in enumerate(path for path in figures if path.suffix == ".svg"):
-        svg = path.read_text(encoding="utf-8")
-        title, caption = (tell(comparison, path.stem) for tell in (figure_title, figure_caption))
-        shown.append(drawing(svg, f"f{i}", title, caption))
-    return section("Figures", *shown) if shown else ""
-
-
-def _comparators(comparison: Comparison) -> str:
-    if not comparison.comparator_names:
-        return ""
-    sentences = [about_comparator(comparison, name) for name in comparison.comparator_names]
-    return section(
-        "Comparators and bounds",
-        "<p>Regret is measured against a comparator on the very same slots: its total reward minus "
-        "the policy's, signed. Where a comparator was evaluated on some of the slots only, the "
-        "mean difference on these is scaled to all of them.</p>",
-        *(f"<p>{prose(sentence)}</p>" for sentence in sentences),
+def _squeezed(page: str) -> str:
+    """A page without empty lines, except where they are text."""
+    parts = re.split(r"(<pre>.*?</pre>)", page, flags=re.DOTALL)
+    return "".join(
+        part if i % 2 else re.sub(r"\n\s*\n+", "\n", part) for i, part in enumerate(parts)
     )
 
 
-def _scenario(comparison: Comparison) -> str:
-    settings = comparison.scenario.describe()
-    return section("Scenario", plain_table(settings)) if settings else ""
+def breakable(name: str) -> Markup:
+    """A name that may be broken after its separators.
+
+    >>> breakable("a-b<script>")
+    Markup('a-<wbr>b&lt;script&gt;')
+    """
+    return Markup("<wbr>").join(pieces(name))
 
 
-def _policies(comparison: Comparison) -> str:
-    seed = comparison.seeds[0]
-    order = [row.policy for row in comparison.table()]
-    told = {
-        policy: ", ".join(
-            f"{key} = {setting_text(value)}"
-            for key, value in comparison.runs[policy, seed].configuration.items()
+def prose(text: str) -> Markup:
+    r"""A sentence with its numbers kept together with their signs.
+
+    >>> prose("12 % < 13 %")
+    Markup('12\xa0% &lt; 13\xa0%')
+    """
+    return escape(text.replace(" %", "\u00a0%").replace(" ± ", "\u00a0±\u00a0"))
+
+
+def setting(value: Any) -> str:
+    """A setting as a reader would write it.
+
+    >>> setting(None), setting("1"), setting([1, 2])
+    ('none', '1', '[1, 2]')
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def plain_number(value: float) -> str:
+    """A number for scripts; empty where there is none."""
+    return "" if math.isnan(value) else repr(float(value))
+
+
+def for_script(value: Any) -> Markup:
+    """Data as JSON inside a script element, which no text in it can close."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character, safe in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+        text = text.replace(character, safe)
+    return Markup(text)
+
+
+_LARGEST, _SMALLEST = 1.47, 0.93
+"""Pixels of the page per point of a drawing: letters neither grow with wide windows, nor shrink out
+of sight with narrow ones."""
+
+_ACTIVE = re.compile(
+    r"<\s*(script|foreignobject|iframe|animate|set)\b|\son\w+\s*=|javascript:", re.I
+)
+"""What a drawing has no use for, and could run."""
+
+
+def embedded(svg: str, prefix: str, title: str) -> Markup:
+    """An SVG document as an element of a page.
+
+    Identifiers get a prefix, so that several drawings do not clash; colours become variables of the
+    page, so that a drawing follows its light and dark theme; the document's declarations and
+    metadata, which name outside addresses, are dropped.
+
+    Parameters
+    ----------
+    svg : str
+        What matplotlib wrote.
+    prefix : str
+        Letters and digits, different for each drawing of a page.
+    title : str
+        What the drawing shows, for those who do not see it.
+
+    Raises
+    ------
+    StoreError
+        Where a tag could run a script: matplotlib writes none.
+    """
+    start = svg.index("<svg")
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[start:], flags=re.DOTALL)
+    head, body = svg[: svg.index(">") + 1], svg[svg.index(">") + 1 :]
+    found = re.search(r'viewBox="([\d. -]*)"', head)
+    box = found.group(1) if found else "0 0 100 100"
+    body = body.replace("xlink:href=", "href=")
+    # Only inside tags: text between tags belongs to users.
+    body = re.sub(r"<[^>]*>", lambda tag: _tag(tag.group(0), prefix), body)
+    wide = float(box.split()[2])
+    size = f"max-width: {wide * _LARGEST:.0f}px; min-width: {wide * _SMALLEST:.0f}px"
+    opening = f'<svg viewBox="{box}" style="{size}" role="img" aria-label="{escape(title)}">'
+    return Markup(opening + body.rstrip())
+
+
+def _tag(tag: str, prefix: str) -> str:
+    """One tag with its identifiers prefixed, its colours as variables, its numbers shortened."""
+    if _ACTIVE.search(tag):
+        raise StoreError(
+            f"a drawing has the tag {tag[:60]}, which could run a script; make it again"
         )
-        or "no arguments"
-        for policy in order
-    }
-    return section("Configuration of the policies", plain_table(told))
+    tag = re.sub(r'\bid="([^"]*)"', rf'id="{prefix}-\1"', tag)
+    tag = re.sub(r"url\(#([^)]*)\)", rf"url(#{prefix}-\1)", tag)
+    tag = re.sub(r'href="#([^"]*)"', rf'href="#{prefix}-\1"', tag)
+    if ' d="' in tag:
+        tag = re.sub(r"\d+\.\d+", lambda n: f"{float(n.group(0)):.1f}".removesuffix(".0"), tag)
+        tag = re.sub(r"\s*\n\s*", " ", tag)
+    return re.sub(r"#[0-9a-f]{6}\b", lambda c: _VARIABLES.get(c.group(0), c.group(0)), tag)
 
 
-def _again(comparison: Comparison, command: str) -> str:
-    seeds = ", ".join(str(seed) for seed in comparison.seeds)
-    how = (
-        f"<p>The same command gives the same rewards:</p><pre><code>{escape(command)}</code></pre>"
-        if command
-        else "<p>This comparison was made from Python; scenario, slots, seeds and the policies' "
-        "arguments, as given on this page, define every reward in it.</p>"
+_VARIABLES = {
+    **{on_white: f"var(--c{i})" for i, (on_white, _) in enumerate(COLOURS)},
+    INK: "var(--ink)",
+    "#000000": "var(--ink)",
+    MUTED: "var(--muted)",
+    GRID: "var(--rule)",
+    "#ffffff": "none",
+}
+
+
+def _colours() -> Markup:
+    """CSS that declares the policies' colours, for light pages and for dark ones."""
+
+    def declared(shades: Iterable[str]) -> str:
+        return " ".join(f"--c{i}: {shade};" for i, shade in enumerate(shades))
+
+    light, dark = (declared(shades) for shades in zip(*COLOURS))
+    return Markup(
+        f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
     )
-    return section(
-        "How to get this again",
-        how,
-        plain_table({"slots": comparison.slots, "seeds": seeds}),
-        "<p>Versions used:</p>",
-        plain_table(versions()),
-    )
+
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("gangwise.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters |= {
+    "breakable": breakable,
+    "prose": prose,
+    "setting": setting,
+    "plain_number": plain_number,
+    "embedded": embedded,
+    "for_script": for_script,
+}
+_ENVIRONMENT.globals["colours"] = _colours

@@ -22,7 +22,7 @@ from gangwise.core.errors import StoreError
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate, mean_and_interval
-from gangwise.report.picture import Panel
+from gangwise.report.plotting import Panel
 
 Found = Mapping[str, "Results"]
 """Results by the name of their experiment."""
@@ -99,7 +99,7 @@ class Artefact:
     experiments : callable
         The experiments at a scale. Artefacts that need the same runs share them.
     numbers : callable
-        What is drawn, as a tidy table: see :mod:`gangwise.report.picture`.
+        What is drawn, as a tidy table: see :mod:`gangwise.report.plotting`.
     panels : sequence of Panel
         The paper's axes.
     claims : sequence of Claim

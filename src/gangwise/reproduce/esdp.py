@@ -28,7 +28,7 @@ from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.esdp import ESDPAsPrinted
 from gangwise.fluctuating_speeds.solvers import P3Solver
-from gangwise.report.picture import Panel
+from gangwise.report.plotting import Panel
 from gangwise.reproduce.artefact import (
     Artefact,
     Claim,

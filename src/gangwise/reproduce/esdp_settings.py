@@ -21,7 +21,7 @@ from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.fluctuating_speeds.esdp import DELTAS
-from gangwise.report.picture import Panel
+from gangwise.report.plotting import Panel
 from gangwise.reproduce import artefact as measures
 from gangwise.reproduce.artefact import (
     Artefact,

@@ -13,10 +13,9 @@ from typing import Any
 
 import polars as pl
 
-from gangwise.core.errors import StoreError
-from gangwise.experiments.statistics import Estimate
-from gangwise.report.numbers import decimals_for, estimate_text
-from gangwise.reproduce.artefact import Artefact, Verdict
+from gangwise.core.files import write_whole
+from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text
+from gangwise.reproduce.artefact import Artefact, Claim, Verdict
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,21 @@ class Row:
     def id(self) -> str:
         """What identifies the row."""
         return f"{self.paper} {self.artefact}: {self.says} [{self.version}]"
+
+    @classmethod
+    def found(cls, artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> Row:
+        """Our number for a claim, judged."""
+        return cls(
+            artefact.paper,
+            artefact.name,
+            claim.says,
+            version,
+            claim.paper,
+            ours,
+            claim.judge(ours),
+            claim.why,
+            claim.timed,
+        )
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Row:
@@ -101,17 +115,7 @@ def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
         for claim in artefact.claims:
             start = f"{artefact.paper} {artefact.name}: {claim.says} ["
             found += [
-                Row(
-                    artefact.paper,
-                    artefact.name,
-                    claim.says,
-                    key[len(start) : -1],
-                    claim.paper,
-                    ours,
-                    claim.judge(ours),
-                    claim.why,
-                    claim.timed,
-                )
+                Row.found(artefact, claim, key[len(start) : -1], ours)
                 for key, ours in known.items()
                 if key.startswith(start)
             ]
@@ -125,12 +129,9 @@ def write(rows: Sequence[Row], quick: bool) -> Path:
     kept = {k: v for k, v in kept.items() if tuple(k.split(":")[0].split(" ")) not in redone}
     kept.update({row.id: list(row.ours) for row in rows})
     path = _path(quick)
-    try:
-        by_artefact = sorted(kept.items(), key=lambda item: item[0].split(":")[0])
-        text = json.dumps(dict(by_artefact), indent=1, ensure_ascii=False)
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error}") from error
+    by_artefact = sorted(kept.items(), key=lambda item: item[0].split(":")[0])
+    text = json.dumps(dict(by_artefact), indent=1, ensure_ascii=False)
+    write_whole(path, text + "\n")
     return path
 
 

@@ -22,7 +22,7 @@ from gangwise.core.arrays import Floats
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import Estimate, mean_and_interval
-from gangwise.report.picture import Panel
+from gangwise.report.plotting import Panel
 from gangwise.reproduce.artefact import (
     Artefact,
     Claim,

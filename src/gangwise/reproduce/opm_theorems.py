@@ -21,7 +21,7 @@ from gangwise.core.registry import create
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import Estimate, mean_and_interval
-from gangwise.report.picture import Panel
+from gangwise.report.plotting import Panel
 from gangwise.reproduce.artefact import Artefact, Claim, Found, Scale, below
 
 DELTA = 0.1

@@ -12,12 +12,18 @@ from pathlib import Path
 
 import gangwise
 from gangwise.core.errors import StoreError
+from gangwise.core.files import Content, Folder
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.sweep import Backend, Progress, silent, sweep
-from gangwise.report.reproduction_files import Reproduced, read_reproduction
+from gangwise.report.pages import PAGE
+from gangwise.report.plotting import COLUMNS, draw, image
+from gangwise.report.reproduction import Reproduced, Shown, read_reproduction
 from gangwise.reproduce.artefact import Artefact, Found, Scale
 from gangwise.reproduce.expected import Row, markdown, table
+
+ENDINGS = ("csv", "parquet", "png", "svg")
+"""Files of an artefact."""
 
 
 def earlier_artefacts(out: Path, scale: Scale, redone: Iterable[Artefact]) -> Reproduced:
@@ -45,29 +51,36 @@ def earlier_artefacts(out: Path, scale: Scale, redone: Iterable[Artefact]) -> Re
     )
 
 
-def write_artefact(artefact: Artefact, found: Found, out: Path) -> list[Path]:
-    """Write the numbers of an artefact and its picture."""
-    from gangwise.report.picture import COLUMNS, draw, save
-
+def artefact_files(artefact: Artefact, found: Found) -> dict[str, Content]:
+    """The numbers of an artefact and its picture, by the names of their files."""
     numbers = artefact.numbers(found).select(COLUMNS)
-    paths = [out / f"{artefact.stem}.{ending}" for ending in ("csv", "parquet")]
-    try:
-        numbers.write_csv(paths[0])
-        numbers.write_parquet(paths[1])
-    except OSError as error:
-        raise StoreError(f"cannot write {paths[0]}: {error}") from error
     title = f"{artefact.paper} {artefact.name}: {artefact.title}"
-    return [*paths, *save(draw(title, numbers, artefact.panels), out / artefact.stem)]
+    figure = draw(title, numbers, artefact.panels)
+    return {
+        f"{artefact.stem}.csv": numbers.write_csv(),
+        f"{artefact.stem}.parquet": numbers.write_parquet,
+        f"{artefact.stem}.png": image(figure, "png"),
+        f"{artefact.stem}.svg": image(figure, "svg"),
+    }
 
 
-def write_about(
+def _claim_files(rows: Sequence[Row]) -> dict[str, Content]:
+    """The claims beside our numbers, as a table, for reading, and for ``gangwise report``."""
+    plain = json.dumps([row.as_dict() for row in rows], indent=1, ensure_ascii=False)
+    return {
+        "side-by-side.csv": table(rows).write_csv(),
+        "side-by-side.md": markdown(rows),
+        "side-by-side.json": plain + "\n",
+    }
+
+
+def _about(
     earlier: Reproduced,
     chosen: Mapping[Artefact, Sequence[Experiment]],
     left_out: Mapping[str, str],
     scale: Scale,
-    out: Path,
-) -> Path:
-    """Write what the folder holds, for ``gangwise report``."""
+) -> str:
+    """What the folder holds, for ``gangwise report``."""
     there = {artefact.stem for artefact in earlier.artefacts}
     told = {**earlier.left_out, **left_out}
     about = {
@@ -88,28 +101,29 @@ def write_about(
         ],
         "left_out": {stem: why for stem, why in told.items() if stem not in there},
     }
-    path = out / "reproduction.json"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error}") from error
-    return path
+    return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
 
 
-def write_rows(earlier: Reproduced, rows: Sequence[Row], out: Path) -> list[Path]:
-    """Write the side-by-side table, the rows of earlier commands first."""
-    every = [*map(Row.of, earlier.rows), *rows]
-    paths = [out / f"side-by-side.{ending}" for ending in ("csv", "md", "json")]
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        table(every).write_csv(paths[0])
-        paths[1].write_text(markdown(every), encoding="utf-8")
-        plain = [row.as_dict() for row in every]
-        paths[2].write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot write {paths[0]}: {error}") from error
-    return paths
+def publish(out: Path, files: Mapping[str, Content], kept: Iterable[Shown]) -> list[Path]:
+    """Put files into a folder as a whole, beside those of artefacts that stay.
+
+    What else earlier commands left there goes, and with it a page about it.
+
+    Raises
+    ------
+    StoreError
+        When one cannot be written, or a file that stays is damaged; nothing is changed then.
+    """
+    folder = Folder(out)
+    with folder.publish("reproduction") as new:
+        for artefact in kept:
+            for ending in ENDINGS:
+                if folder.place(name := f"{artefact.stem}.{ending}").exists():
+                    new.write(name, folder.read(name))
+        for name, content in files.items():
+            new.write(name, content)
+        folder.remove(PAGE)
+    return [folder.place(name) for name in files]
 
 
 @dataclass(frozen=True)
@@ -186,26 +200,14 @@ def reproduce(
 
         results[experiment.name] = sweep(experiment, out / "runs", jobs, backend, address, further)
     rows: list[Row] = []
-    written: list[Path] = []
+    files: dict[str, Content] = {}
     for artefact, experiments in chosen.items():
         found = {e.name: results[e.name] for e in experiments}
-        written += write_artefact(artefact, found, out)
+        files |= artefact_files(artefact, found)
         for claim in artefact.claims:
-            rows += [
-                Row(
-                    artefact.paper,
-                    artefact.name,
-                    claim.says,
-                    version,
-                    claim.paper,
-                    ours,
-                    claim.judge(ours),
-                    claim.why,
-                    claim.timed,
-                )
-                for version, ours in claim.ours(found).items()
-            ]
+            rows += [Row.found(artefact, claim, *each) for each in claim.ours(found).items()]
     earlier = earlier_artefacts(out, scale, chosen)
-    written += write_rows(earlier, rows, out)
-    written.append(write_about(earlier, chosen, left_out, scale, out))
+    files |= _claim_files([*map(Row.of, earlier.rows), *rows])
+    files["reproduction.json"] = _about(earlier, chosen, left_out, scale)
+    written = publish(out, files, earlier.artefacts)
     return Reproduction(rows, written, left_out, bool(earlier.artefacts))

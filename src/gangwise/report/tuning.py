@@ -1,4 +1,4 @@
-"""What a tuning found: the best arguments, how the metric moves with each knob, every trial."""
+"""What a tuning found: the best arguments, how the metric moves with each, every trial."""
 
 from __future__ import annotations
 
@@ -6,14 +6,86 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gangwise.experiments.statistics import Estimate
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+
+from gangwise.experiments.statistics import NOTHING, Estimate
 from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, said
-from gangwise.report.numbers import NOTHING
-from gangwise.report.page import drawing, prose, section
-from gangwise.report.sweep_numbers import SweepNumbers
-from gangwise.report.sweep_tables import NONE, time_cell
-from gangwise.report.tables import Cell, Sheet, estimate_cells, html_table
-from gangwise.report.tuning_figure import tuning_figure
+from gangwise.report.html import Drawn
+from gangwise.report.plotting import (
+    COLOURS,
+    HEIGHT,
+    MOST_IN_A_ROW,
+    MUTED,
+    WIDTH,
+    dress,
+    name_lines,
+    settled,
+    svg_text,
+)
+from gangwise.report.sweeps import SweepNumbers
+from gangwise.report.tables import NONE, Cell, Sheet, estimate_cells, time_cell
+
+BEST, AS_IS = COLOURS[1][0], COLOURS[0][0]
+
+
+def tuning_figure(tuning: Tuning, title: str) -> str:
+    """Every trial's metric against each of its arguments; the best and the default stand out."""
+    across = min(len(tuning.knobs), MOST_IN_A_ROW)
+    down = -(-len(tuning.knobs) // across)
+    figure = Figure(
+        figsize=(max(across * WIDTH, 1.6 * WIDTH), down * HEIGHT + 0.9),
+        facecolor="white",
+        layout="constrained",
+    )
+    grid = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
+    for i, (axes, knob) in enumerate(zip(grid, tuning.knobs)):
+        unit = tuning.metric if i % across == 0 else ""
+        dress(axes, knob.name, unit)
+        axes.set_xscale("log" if knob.log else "linear")
+        _dots(axes, knob, tuning.trials, "trial", color=MUTED, s=18, alpha=0.7, linewidths=0)
+        _dots(axes, knob, [tuning.default], "default", color=AS_IS, s=46, marker="D")
+        _dots(axes, knob, [tuning.best], "best", color=BEST, s=110, marker="*")
+        _ticks(axes, knob)
+    for axes in grid[len(tuning.knobs) :]:
+        axes.set_axis_off()
+    name_lines(figure, title, grid[:1])
+    return svg_text(figure)
+
+
+def _dots(
+    axes: Axes, knob: ParameterRange, trials: Sequence[Trial], label: str, **look: Any
+) -> None:
+    at = [trial.arguments[knob.name] for trial in trials]
+    if knob.ends is None:
+        place = {repr(choice): i for i, choice in enumerate(knob.choices)}
+        at = [place.get(repr(value)) for value in at]
+    else:
+        low, high = knob.ends  # a default outside the range would leave no room for the trials
+        at = [x if isinstance(x, int | float) and low <= x <= high else None for x in at]
+    shown = [(x, trial.value) for x, trial in zip(at, trials) if x is not None]
+    axes.scatter([x for x, _ in shown], [y for _, y in shown], label=label, **look)
+
+
+def _ticks(axes: Axes, knob: ParameterRange) -> None:
+    """Choices by name; few round numbers on a logarithmic axis, as they are written."""
+    if knob.ends is None:
+        axes.set_xticks(range(len(knob.choices)), [str(choice) for choice in knob.choices])
+        axes.set_xlim(-0.6, len(knob.choices) - 0.4)
+    elif knob.log:
+        low, high = knob.ends
+        axes.set_xlim(low / (high / low) ** 0.04, high * (high / low) ** 0.04)
+        steps = (1.0, 2.0, 5.0) if high / low < 1000 else (1.0,)
+        axes.xaxis.set_major_locator(LogLocator(subs=steps))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axes.minorticks_off()
+    else:
+        low, high = knob.ends
+        room = 0.04 * (high - low)
+        axes.set_xlim(low - room, high + room)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=isinstance(low, int)))
+
 
 EDGE = 0.05
 """Values in this part of a range, at either end, are at its edge."""
@@ -37,8 +109,8 @@ def tuning_byline(tuning: Tuning, numbers: SweepNumbers) -> str:
     )
 
 
-def tuning_parts(tuning: Tuning, numbers: SweepNumbers) -> list[str]:
-    """The sections of a tuning.
+def tuning_parts(tuning: Tuning, numbers: SweepNumbers) -> dict[str, Any]:
+    """What the page of a tuning shows.
 
     Parameters
     ----------
@@ -50,19 +122,16 @@ def tuning_parts(tuning: Tuning, numbers: SweepNumbers) -> list[str]:
     caption = (
         f"A dot is the mean of a trial over {_seeds(tuning)}. Trials differ in the other knobs too."
     )
-    return [
-        section(
-            "Best arguments",
-            *(f"<p>{prose(each)}</p>" for each in edges(tuning)),
-            html_table(arguments_sheet(tuning)),
-        ),
-        section(
-            f"How {tuning.metric} moves with each knob",
-            drawing(tuning_figure(tuning, title), "tuning", title, caption),
-            html_table(knobs_sheet(tuning)),
-        ),
-        section("Trials", html_table(trials_sheet(tuning, numbers))),
-    ]
+    with settled():
+        figure = tuning_figure(tuning, title)
+    return {
+        "metric": tuning.metric,
+        "edges": edges(tuning),
+        "arguments": arguments_sheet(tuning),
+        "figure": Drawn(figure, title, caption),
+        "ranges": knobs_sheet(tuning),
+        "trials": trials_sheet(tuning, numbers),
+    }
 
 
 def _seeds(tuning: Tuning) -> str:

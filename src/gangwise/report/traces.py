@@ -1,6 +1,8 @@
-"""Pictures of a trace, as PNG and as SVG: arrivals, request sizes, lifetimes, load.
+"""Pictures of a trace, as PNG and as SVG, and their numbers: arrivals, sizes, lifetimes, load.
 
-The same trace gives the same SVG, byte for byte.
+A row of ``tables.jobs`` is a request of equal tasks. Requests without times are left out where
+times are needed, and requests that are not known where these are. The same trace gives the same
+SVG, byte for byte.
 """
 
 from __future__ import annotations
@@ -11,24 +13,170 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from matplotlib import rc_context
+import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gangwise.report.palette import COLOURS, GRID, INK, MUTED
-from gangwise.report.trace_numbers import Distribution, arrivals, lifetimes, load, sizes
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.files import write_whole
+from gangwise.report.plotting import COLOURS, INK, MUTED, dress, image, settled
 from gangwise.traces.fidelity import period
+from gangwise.traces.load import device_totals
 from gangwise.traces.trace import Tables
 
-_SETTINGS = {
-    "svg.hashsalt": "gangwise",
-    "svg.fonttype": "none",
-    "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9.5,
-    "axes.unicode_minus": True,
-}
-_DPI, _PANEL, _HEIGHT = 150, 4.3, 3.3
+QUANTITIES = ("cpu", "mem", "gpu")
+HOUR, DAY = 3600.0, 86400.0
+WIDTHS = (1.0, 10.0, 60.0, 300.0, HOUR, DAY, 7 * DAY)
+FEWEST_BINS, MOST_BINS = 48, 10_000
+FEWEST_DAYS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """Requests created over time.
+
+    Attributes
+    ----------
+    width : float
+        Seconds of a bin.
+    first : float
+        Start of the first bin, in seconds since the start of the trace; a multiple of ``width``.
+    counts : ndarray of int64, shape [n]
+        Requests created in each bin.
+    cycle : ndarray of float64, shape [24], or None
+        Mean requests in each hour of the day, over whole days, counted from the start of the trace;
+        None when there are fewer than two.
+    days : int
+        Whole days that ``cycle`` is a mean over.
+    """
+
+    width: float
+    first: float
+    counts: Ints
+    cycle: Floats | None
+    days: int
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """How often values up to a value occur.
+
+    Attributes
+    ----------
+    values : ndarray of float64, shape [n]
+        Distinct, ascending.
+    share : ndarray of float64, shape [n]
+        Share of the requests whose value is at most this.
+    known, unknown : int
+        Requests with a value, and without.
+    """
+
+    values: Floats
+    share: Floats
+    known: int
+    unknown: int
+
+    @property
+    def zeros(self) -> float:
+        """Share of the requests whose value is 0."""
+        return float(self.share[0]) if self.known and self.values[0] == 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """What is requested over time.
+
+    Attributes
+    ----------
+    edges : ndarray of float64, shape [n + 1]
+        Of the bins, in seconds since the start of the trace.
+    requested : mapping of str to ndarray of float64, shape [n]
+        Mean over each bin of what is requested of ``cpu``, ``mem`` and ``gpu``, in their units,
+        from creation to deletion; those of which nothing is requested are absent.
+    capacity : mapping of str to float
+        Total of all servers; those that are not known are absent.
+    """
+
+    edges: Floats
+    requested: dict[str, Floats]
+    capacity: dict[str, float]
+
+
+def arrivals(tables: Tables) -> Arrivals | None:
+    """Requests created in each hour, or in shorter bins of a short trace; None without times."""
+    created = tables.jobs["created"].drop_nulls().to_numpy()
+    if not created.size:
+        return None
+    width = _width(float(np.ptp(created)))
+    place = np.floor(created / width).astype(np.int64)
+    counts = np.bincount(place - place.min())
+    hours = np.floor(created / HOUR).astype(np.int64)
+    begin, end = -(-hours.min() // 24), (hours.max() + 1) // 24  # whole days
+    days, cycle = int(max(end - begin, 0)), None
+    if days >= FEWEST_DAYS:
+        whole = hours[(hours >= 24 * begin) & (hours < 24 * end)]
+        cycle = np.bincount(whole % 24, minlength=24) / days
+    return Arrivals(width, float(place.min() * width), counts, cycle, days)
+
+
+def sizes(tables: Tables) -> dict[str, Distribution]:
+    """What a task requests of each quantity; those of which no task requests any are absent."""
+    found = {name: _distribution(tables.jobs[name]) for name in QUANTITIES}
+    return {name: d for name, d in found.items() if d.known and d.values[-1] > 0}
+
+
+def lifetimes(tables: Tables) -> Distribution:
+    """Seconds from creation to deletion."""
+    return _distribution(tables.jobs["deleted"] - tables.jobs["created"])
+
+
+def load(tables: Tables, bins: int = 400) -> Load | None:
+    """Requests of each quantity over time, exact means over equal bins; None without times."""
+    jobs = tables.jobs.drop_nulls(["created", "deleted"])
+    created, deleted = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
+    if not len(jobs) or deleted.max() <= created.min():
+        return None
+    edges = np.linspace(created.min(), deleted.max(), bins + 1)
+    tasks = jobs["tasks"].fill_null(1).to_numpy() if "tasks" in jobs.columns else 1.0
+    requested = {}
+    for name in QUANTITIES:
+        asked = jobs[name].fill_null(0).to_numpy() * tasks
+        if asked.any():
+            held = _since(edges, created, asked) - _since(edges, deleted, asked)
+            requested[name] = np.diff(held) / np.diff(edges)
+    totals = device_totals(tables)
+    return Load(edges, requested, {n: totals[n] for n in requested if totals.get(n, 0) > 0})
+
+
+def _width(span: float) -> float:
+    """An hour, unless that makes too few bins or too many."""
+    shorter = [width for width in WIDTHS if width < HOUR and span / HOUR < FEWEST_BINS]
+    for width in reversed(shorter):
+        if span / width >= FEWEST_BINS:
+            return width
+    longer = [width for width in WIDTHS if width >= HOUR and span / width <= MOST_BINS]
+    return shorter[0] if shorter else longer[0] if longer else span / MOST_BINS
+
+
+def _since(times: Floats, starts: Floats, asked: Floats) -> Floats:
+    """Σ asked · (time − start) over those that started before each time."""
+    order = np.argsort(starts, kind="stable")
+    starts, asked = starts[order], asked[order]
+    before = np.searchsorted(starts, times)
+    amount = np.concatenate([[0.0], np.cumsum(asked)])[before]
+    moment = np.concatenate([[0.0], np.cumsum(asked * starts)])[before]
+    held: Floats = amount * times - moment
+    return held
+
+
+def _distribution(column: pl.Series) -> Distribution:
+    known = column.drop_nulls().to_numpy()
+    values, counts = np.unique(known, return_counts=True)
+    share = np.cumsum(counts) / max(known.size, 1)
+    return Distribution(values.astype(np.float64), share, known.size, len(column) - known.size)
+
+
+_PANEL, _HEIGHT = 4.3, 3.3
 _COLOUR = {"cpu": COLOURS[0][0], "mem": COLOURS[1][0], "gpu": COLOURS[2][0]}
 _WORD = {"cpu": "CPU", "mem": "memory", "gpu": "GPUs"}
 _NAMES = {
@@ -43,7 +191,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Pictures:
     """What was drawn.
 
     Attributes
@@ -58,24 +206,23 @@ class Drawn:
     left_out: dict[str, str]
 
 
-def draw(tables: Tables, directory: Path | str) -> Drawn:
+def draw_trace(tables: Tables, directory: Path | str) -> Pictures:
     """Draw ``arrivals``, ``sizes``, ``lifetimes`` and ``load`` into an existing folder.
 
     A picture that has nothing to show is left out.
     """
     captions, left_out = {}, {}
     pictures = {"arrivals": _arrivals, "sizes": _sizes, "lifetimes": _lifetimes, "load": _load}
-    with rc_context(_SETTINGS):  # type: ignore[arg-type]  # matplotlib's keys are a Literal type
+    with settled():
         for stem, picture in pictures.items():
             made = picture(tables)
             if isinstance(made, str):
                 left_out[stem] = made
                 continue
             figure, captions[stem] = made
-            for suffix in (".png", ".svg"):
-                metadata = {"Date": None, "Creator": None} if suffix == ".svg" else None
-                figure.savefig(Path(directory) / f"{stem}{suffix}", dpi=_DPI, metadata=metadata)
-    return Drawn(captions, left_out)
+            for ending in ("png", "svg"):
+                write_whole(Path(directory, f"{stem}.{ending}"), image(figure, ending))
+    return Pictures(captions, left_out)
 
 
 def _arrivals(tables: Tables) -> tuple[Figure, str] | str:
@@ -100,12 +247,12 @@ def _arrivals(tables: Tables) -> tuple[Figure, str] | str:
     starts = found.first + found.width * np.arange(found.counts.size + 1)
     scale, unit = _clock(starts[-1])
     panels[0].stairs(found.counts, starts / scale, fill=True, color=_COLOUR["cpu"], linewidth=0)
-    _dress(panels[0], f"{unit} since the start of the trace", f"requests created per {bin_name}")
+    dress(panels[0], f"{unit} since the start of the trace", "", f"requests created per {bin_name}")
     panels[0].set_xlim(starts[0] / scale, starts[-1] / scale)
     panels[0].set_ylim(0, None)
     if found.cycle is not None:
         panels[1].stairs(found.cycle, np.arange(25), fill=True, color=_COLOUR["mem"], linewidth=0)
-        _dress(panels[1], "hour of each day of the trace", "requests created per hour, mean")
+        dress(panels[1], "hour of each day of the trace", "", "requests created per hour, mean")
         panels[1].set_xticks(range(0, 25, 6))
         panels[1].set_xlim(0, 24)
         panels[1].set_ylim(0, None)
@@ -128,7 +275,7 @@ def _sizes(tables: Tables) -> tuple[Figure, str] | str:
     figure, panels = _figure(f"{tables.trace}: request sizes", len(found), caption)
     for axes, (name, distribution) in zip(panels, found.items()):
         _steps(axes, distribution, _COLOUR[name])
-        _dress(axes, f"{_WORD[name]} of a task ({tables.units[name]})", "share of requests")
+        dress(axes, f"{_WORD[name]} of a task ({tables.units[name]})", "", "share of requests")
         if distribution.zeros:
             axes.text(
                 0.98,
@@ -159,7 +306,7 @@ def _lifetimes(tables: Tables) -> tuple[Figure, str] | str:
     if found.values[-1] > 0:
         _steps(axes, found, _COLOUR["cpu"], always_log=True)
     middle = float(found.values[np.searchsorted(found.share, 0.5)])
-    _dress(axes, "lifetime in seconds", "share of requests")
+    dress(axes, "lifetime in seconds", "", "share of requests")
     axes.text(
         0.98,
         0.04,
@@ -197,7 +344,7 @@ def _load(tables: Tables) -> tuple[Figure, str] | str:
         shown = requested if total is None else 100 * requested / total
         axes.stairs(shown, found.edges / scale, color=_COLOUR[name], linewidth=1.3, baseline=None)
         of = tables.units[name] if total is None else "% of capacity"
-        _dress(axes, f"{unit} since the start of the trace", f"{_WORD[name]} requested, {of}")
+        dress(axes, f"{unit} since the start of the trace", "", f"{_WORD[name]} requested, {of}")
         axes.set_xlim(found.edges[0] / scale, found.edges[-1] / scale)
         axes.set_ylim(0, None)
     return figure, caption
@@ -249,18 +396,6 @@ def _steps(axes: Axes, found: Distribution, colour: str, always_log: bool = Fals
     if axes.get_xscale() == "linear":
         axes.set_xlim(0, None)
     axes.set_ylim(0, 1.02)
-
-
-def _dress(axes: Axes, x: str, y: str) -> None:
-    axes.set_xlabel(x, color=INK)
-    axes.set_title(y, color=INK, fontsize=9.5, loc="left")
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(MUTED)
-    axes.tick_params(color=MUTED, labelcolor=INK, length=3)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
 
 
 def _clock(end: float) -> tuple[float, str]:
