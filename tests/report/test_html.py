@@ -6,7 +6,7 @@ import pytest
 
 from gangwise import StoreError
 from gangwise.experiments.compare import Comparison
-from gangwise.report.html import embedded
+from gangwise.report.comparison import embedded
 from gangwise.report.pages import comparison_page, write_comparison
 from tests.report.made import MadeScenario, made
 from tests.report.made_sweep import HOSTILE

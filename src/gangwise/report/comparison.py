@@ -26,7 +26,7 @@ from gangwise.experiments.statistics import (
     scale_for,
     small_share,
 )
-from gangwise.report.html import Drawn
+from gangwise.report.comparison import Drawn
 from gangwise.report.plotting import (
     COLOURS,
     INK,

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from gangwise.experiments.statistics import NOTHING, Estimate
 from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, said
-from gangwise.report.html import Drawn
+from gangwise.report.comparison import Drawn
 from gangwise.report.plotting import (
     COLOURS,
     HEIGHT,
