@@ -6,8 +6,8 @@ import pytest
 
 from gangwise import StoreError
 from gangwise.experiments.compare import Comparison
-from gangwise.report.comparison import embedded
 from gangwise.report.pages import comparison_page, write_comparison
+from gangwise.report.rendering import embedded
 from tests.report.made import MadeScenario, made
 from tests.report.made_sweep import HOSTILE
 from tests.report.pages import faults, loaded, read

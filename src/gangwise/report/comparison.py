@@ -26,7 +26,6 @@ from gangwise.experiments.statistics import (
     scale_for,
     small_share,
 )
-from gangwise.report.comparison import Drawn
 from gangwise.report.plotting import (
     COLOURS,
     INK,
@@ -39,6 +38,7 @@ from gangwise.report.plotting import (
     place_labels,
     settled,
 )
+from gangwise.report.rendering import Drawn
 from gangwise.report.sweeps import plain
 from gangwise.report.tables import (
     NONE,

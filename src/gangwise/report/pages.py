@@ -24,8 +24,8 @@ from gangwise.experiments.store import read_provenance, versions
 from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.report import comparison as compared
 from gangwise.report import reproduction, sweeps, tuning
-from gangwise.report.comparison import render, setting
 from gangwise.report.plotting import plain_styles
+from gangwise.report.rendering import render, setting
 from gangwise.report.sweeps import SweepNumbers
 from gangwise.report.tables import Sheet
 

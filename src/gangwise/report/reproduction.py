@@ -13,7 +13,7 @@ from typing import Any
 from gangwise.core.errors import StoreError
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
-from gangwise.report.comparison import Drawn
+from gangwise.report.rendering import Drawn
 from gangwise.report.sweeps import SweepNumbers, run_times
 from gangwise.report.tables import Cell, Sheet, count_cell
 

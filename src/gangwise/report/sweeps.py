@@ -23,8 +23,8 @@ from gangwise.experiments.statistics import (
     small_share,
     verdict,
 )
-from gangwise.report.comparison import Drawn
 from gangwise.report.plotting import COLOURS, Panel, draw, svg_text
+from gangwise.report.rendering import Drawn
 from gangwise.report.tables import NONE, Cell, Sheet, estimate_cells, rescaled, time_cell
 
 Place = tuple[Any, ...]

@@ -12,7 +12,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from gangwise.experiments.statistics import NOTHING, Estimate
 from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, said
-from gangwise.report.comparison import Drawn
 from gangwise.report.plotting import (
     COLOURS,
     HEIGHT,
@@ -24,6 +23,7 @@ from gangwise.report.plotting import (
     settled,
     svg_text,
 )
+from gangwise.report.rendering import Drawn
 from gangwise.report.sweeps import SweepNumbers
 from gangwise.report.tables import NONE, Cell, Sheet, estimate_cells, time_cell
 
