@@ -78,7 +78,7 @@ class Case:
                 for i in range(N)
             ),
             shared="d0" if self.shared else None,
-        )  # fmt: skip
+        )
         self.jobs = Jobs.of(
             submit, run, tasks, {f"d{k}": demand[:, k] / 1000 for k in range(K)},
             id=[f"j{j}" for j in range(J)], limit=limit, per_node=per_node,
@@ -86,14 +86,14 @@ class Case:
             user=[f"u{u}" for u in user],
             deadline=np.where(deadline == 10**9, np.inf, deadline), priority=priority,
             after={f"j{j}": [f"j{i}" for i in earlier] for j, earlier in after.items()},
-        )  # fmt: skip
+        )
         self.conditions = Conditions(
             rates=1.0 / slow[None, :] if slow.max() > 1 else None, downs=downs, ups=ups
         )
         self.options = Options(
             enforced=self.enforced, restart=self.restart,
             checkpoint=np.inf if self.checkpoint is None else self.checkpoint,
-        )  # fmt: skip
+        )
 
         # The same in plain lists, in the order of submission, without what cannot be played.
         order = np.argsort(submit, kind="stable").tolist()
@@ -117,10 +117,10 @@ class Case:
                 [place[i] for i in after.get(j, []) if i in place],
             )
             for j in self.playable
-        ]  # fmt: skip
+        ]
         self.slow_cluster = SlowCluster(
             capacity.tolist(), 0 if self.shared else -1, downs, ups,
             slow.tolist() if slow.max() > 1 else [],
-        )  # fmt: skip
+        )
         self.labels = [float(x) for x in np.log(label)]
         self.rows = {j: i for i, j in enumerate(order)}  # row of the log → row of the table

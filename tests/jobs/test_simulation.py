@@ -26,14 +26,14 @@ def played(case: Case, names: tuple[str, ...], engine: str) -> Schedule:
     return simulate_jobs(
         case.jobs, case.nodes, scheduler_of(case, names), case.conditions, case.options,
         engine=engine,
-    )  # fmt: skip
+    )
 
 
 def slow(case: Case, names: tuple[str, ...]) -> SlowSimulation:
     simulation = SlowSimulation(
         case.slow_jobs, case.slow_cluster, *names, case.enforced, case.checkpoint, case.restart,
         case.depth, case.labels,
-    )  # fmt: skip
+    )
     simulation.play()
     return simulation
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Books, Job, Nodes, Rate
-from gangwise.kernels import Floats, Ints
+from gangwise.core.arrays import Floats, Ints
 
 __all__ = ["BestFit", "ByRate", "Choice", "FirstFit", "Worth", "WorstFit"]
 
@@ -166,7 +166,7 @@ class ByRate(Worth):
                 self.state, self._types[job.job_type], job.tasks, devices, job.limit, slowest,
                 mean, waiting, now - job.submitted, now,
             )
-        )  # fmt: skip
+        )
 
     def rate(self, job: Job, chosen: Tasks, now: float) -> float:
         """Believed rate of a gang on nodes."""
@@ -182,7 +182,7 @@ class ByRate(Worth):
         rate_kernels.observe(
             self.state, self._types[rate.job.job_type], nodes, logs, len(nodes), rate.first,
             rate.time,
-        )  # fmt: skip
+        )
         if rate.ended:
             work = (rate.time - rate.begun) * min(rate.rates)
             rate_kernels.finished(self.state, rate.job.limit, work, rate.time)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
+from numpy import int64
 
 from gangwise.jobs.kernels import (
     BEST_FIT, BY_RATE, CHANGE, CONSERVATIVE, DIRTY, DOWN, EASY, EDF, ENDED, EPOCH, EVENT,
@@ -17,13 +17,13 @@ from gangwise.jobs.kernels import (
     NEXT, NO_BACKFILLING, NOW, ORACLE, PIECES_OUT, PREEMPTIONS, REQUEUES, RESERVED, ROUNDS,
     RUNNING, SET_ASIDE, TESTS, TIMERS, UNSUBMITTED, UP, WAITING, WFP3,
     Rules, Shapes, State, Work, World,
-    fits, following, insert, occupy, order_place, place_best, place_first, pop, push, remove,
+    fits, following, insert, merge_sort, occupy, order_place, place_best, place_first, pop, push, remove,
     smallest, take, tell_apart, vacate,
-)  # fmt: skip
+)
 from gangwise.jobs.rate_kernels import (
     Beliefs, believe, finished, observe, released, remaining, score, wait,
-)  # fmt: skip
-from gangwise.kernels import kernel
+)
+from gangwise.core.jit import lean_kernel
 
 __all__ = ["DONE", "MORE_ROOM", "PAUSED", "play"]
 
@@ -34,7 +34,7 @@ WHY_FAILED, WHY_PREEMPTED = range(2)
 # ------------------------------------------------------------------------------------- attempts
 
 
-@kernel
+@lean_kernel
 def speed_of(w: Work, v: World, x: State, j: int) -> float:
     """True rate of a running gang: that of its slowest piece."""
     if v.log_rates.size == 0:
@@ -47,7 +47,7 @@ def speed_of(w: Work, v: World, x: State, j: int) -> float:
     return math.exp(slowest + v.log_noise[j])
 
 
-@kernel
+@lean_kernel
 def schedule_end(w: Work, r: Rules, x: State, j: int) -> None:
     """Enter when job j will end as things are: by itself, or killed at its limit."""
     end = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
@@ -66,7 +66,7 @@ def schedule_end(w: Work, r: Rules, x: State, j: int) -> None:
     at[FINISHES] = push(x.finishes, at[FINISHES], end, j)
 
 
-@kernel
+@lean_kernel
 def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) -> None:
     """Job j begins on the ``count`` pieces tried."""
     at = x.at
@@ -103,7 +103,7 @@ def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) 
         x.users[w.jobs[j].user].rate += w.jobs[j].share
 
 
-@kernel
+@lean_kernel
 def set_timer(x: State, j: int, time: float) -> None:
     """Let job j be looked at then: to be measured if it runs, to be decided on if it waits."""
     at = x.at
@@ -119,7 +119,7 @@ def set_timer(x: State, j: int, time: float) -> None:
     at[TIMERS] = push(x.timers, at[TIMERS], time, j)
 
 
-@kernel
+@lean_kernel
 def slowest_believed(w: Work, x: State, j: int) -> float:
     """Rate of job j's gang as `x.mean` has it."""
     slowest = LATER
@@ -129,7 +129,7 @@ def slowest_believed(w: Work, x: State, j: int) -> float:
     return math.exp(slowest)
 
 
-@kernel
+@lean_kernel
 def charge(w: Work, r: Rules, x: State, u: int) -> None:
     """Bring the use of user u up to now: it halves every half-life."""
     now = x.clock[NOW]
@@ -144,7 +144,7 @@ def charge(w: Work, r: Rules, x: State, u: int) -> None:
     x.users[u].at = now
 
 
-@kernel
+@lean_kernel
 def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
     """Job j gives its devices back, for whatever reason."""
     at = x.at
@@ -168,7 +168,7 @@ def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) 
     at[DIRTY] = 1
 
 
-@kernel
+@lean_kernel
 def measure(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int, first: bool) -> None:
     """The rates of job j's pieces become known."""
     p = w.jobs[j].piece_from
@@ -188,7 +188,7 @@ def measure(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int, first: bo
     x.at[DIRTY] = 1
 
 
-@kernel
+@lean_kernel
 def finish(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
     """Job j ends: by itself, or killed at its limit."""
     at = x.at
@@ -213,7 +213,7 @@ def finish(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int)
             enter(w, x, k)
 
 
-@kernel
+@lean_kernel
 def interrupt(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int, why: int
 ) -> None:
@@ -251,7 +251,7 @@ def interrupt(
     enter(w, x, j)
 
 
-@kernel
+@lean_kernel
 def enter(w: Work, x: State, j: int) -> None:
     """Job j joins those waiting."""
     at = x.at
@@ -266,7 +266,7 @@ def enter(w: Work, x: State, j: int) -> None:
 # --------------------------------------------------------------------------------------- events
 
 
-@kernel
+@lean_kernel
 def next_instant(w: Work, v: World, x: State) -> float:
     """Time of the next event, inf for none."""
     at = x.at
@@ -293,7 +293,7 @@ def next_instant(w: Work, v: World, x: State) -> float:
     return time
 
 
-@kernel
+@lean_kernel
 def node_event(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, n: int, kind: int, value: float
 ) -> None:
@@ -325,9 +325,10 @@ def node_event(
         for i in range(p, p + x.jobs[j].pieces):
             if x.out[i].node == n:
                 x.sequence[there] = j
+                x.key[there] = j
                 there += 1
                 break
-    x.sequence[:there].sort()
+    merge_sort(x, there)
     for m in range(there):
         if kind == DOWN:
             interrupt(w, s, v, r, x, b, x.sequence[m], WHY_FAILED)
@@ -344,7 +345,7 @@ def node_event(
                 x.device[n, g] = 0
 
 
-@kernel
+@lean_kernel
 def change_speed(w: Work, v: World, r: Rules, x: State, j: int) -> None:
     """A node of job j runs at another rate from now on."""
     now = x.clock[NOW]
@@ -358,7 +359,7 @@ def change_speed(w: Work, v: World, r: Rules, x: State, j: int) -> None:
     schedule_end(w, r, x, j)
 
 
-@kernel
+@lean_kernel
 def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
     """Take in all that happens now: ends, then nodes, then submissions, then measurements."""
     at = x.at
@@ -397,7 +398,7 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
 # --------------------------------------------------------------------------------------- rounds
 
 
-@kernel
+@lean_kernel
 def find(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> int:
     """Try to place job j on what is free: pieces in `x.try_*`, their number, 0 for no room."""
     c = w.jobs[j].shape
@@ -425,7 +426,7 @@ def find(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -
     return count
 
 
-@kernel
+@lean_kernel
 def believed(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
     """Fill `x.mean`, `x.sd` and `x.worth` [N] for a placement of job j."""
     l = w.jobs[j].type
@@ -447,7 +448,7 @@ def believed(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: in
     score(b, w.jobs[j].limit, x.mean, x.sd, x.spare, x.worth)
 
 
-@kernel
+@lean_kernel
 def tried_rate(x: State, count: int) -> float:
     """Log rate that is believed of the pieces tried: that of the slowest."""
     slowest = LATER
@@ -456,7 +457,7 @@ def tried_rate(x: State, count: int) -> float:
     return slowest
 
 
-@kernel
+@lean_kernel
 def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count: int) -> bool:
     """Job j could start on the pieces tried and had better wait for others."""
     if not r.waits:
@@ -467,7 +468,7 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     seconds = wait(
         b, w.jobs[j].type, w.jobs[j].tasks, devices, w.jobs[j].limit, tried_rate(x, count), x.mean,
         x.at[N_WAITING], now - w.jobs[j].submit, now,
-    )  # fmt: skip
+    )
     if seconds <= 0.0:
         return False
     if not now < x.jobs[j].timer <= now + seconds:
@@ -475,7 +476,7 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     return True
 
 
-@kernel
+@lean_kernel
 def expected_ends(w: Work, r: Rules, x: State, b: Beliefs) -> None:
     """With limits of work: when running jobs are expected to end, anew, and their order."""
     now = x.clock[NOW]
@@ -497,7 +498,7 @@ def expected_ends(w: Work, r: Rules, x: State, b: Beliefs) -> None:
         x.order[m] = j
 
 
-@kernel
+@lean_kernel
 def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
     """EASY: the first instant at which job j fits if running jobs end when expected.
 
@@ -530,7 +531,7 @@ def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
                 if allowed[n]:
                     have -= fits(s, v, x.shadow, x.shadow_device, c, n)
                 take(s, v, x.shadow, x.shadow_device, w.jobs[o].shape, n, x.out[m].tasks,
-                     x.out[m].mask, 1)  # fmt: skip
+                     x.out[m].mask, 1)
                 if allowed[n]:
                     have += fits(s, v, x.shadow, x.shadow_device, c, n)
             i += 1
@@ -541,7 +542,7 @@ def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
     at[CHANGE] += 1
 
 
-@kernel
+@lean_kernel
 def keeps_promise(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int, count: int, head: int
 ) -> bool:
@@ -574,7 +575,7 @@ def keeps_promise(
     return False
 
 
-@kernel
+@lean_kernel
 def keys(w: Work, r: Rules, x: State) -> int:
     """Those waiting in `x.sequence`, in the order of a queue that changes; their number."""
     now = x.clock[NOW]
@@ -593,14 +594,11 @@ def keys(w: Work, r: Rules, x: State) -> int:
             x.key[count] = -(stretch * stretch * stretch) * w.jobs[j].size
         count += 1
         rank = following(x.words, x.summary, x.at, rank + 1)
-    order = np.argsort(x.key[:count], kind="mergesort")
-    for i in range(count):
-        order[i] = x.sequence[order[i]]
-    x.sequence[:count] = order
+    merge_sort(x, count)
     return count
 
 
-@kernel
+@lean_kernel
 def backfill(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int, head: int
 ) -> None:
@@ -626,7 +624,7 @@ def backfill(
         x.memo[c].delay_tasks = w.jobs[j].tasks
 
 
-@kernel
+@lean_kernel
 def full(s: Shapes, x: State) -> bool:
     """Not even the smallest task fits."""
     for k in range(x.total.size):
@@ -635,7 +633,7 @@ def full(s: Shapes, x: State) -> bool:
     return False
 
 
-@kernel
+@lean_kernel
 def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
     """One round of decisions."""
     at = x.at
@@ -655,14 +653,14 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
         and (r.backfilling != EASY or (x.clock[RESERVED] >= now and at[N_WAITING] <= r.depth))
     ):
         # Nothing changed but submissions: those tried before fail again.
-        last = np.int64(-1)
+        last = int64(-1)
         behind = True
         for i in range(fresh):
             behind = behind and x.fresh[i] > w.jobs[head].rank
         if behind:
             if r.backfilling == EASY:
                 for _ in range(fresh):
-                    rank = np.int64(1) << 62
+                    rank = int64(1) << 62
                     for m in range(fresh):
                         if x.fresh[m] > last:
                             rank = min(rank, x.fresh[m])
@@ -713,7 +711,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             backfill(w, s, v, r, x, b, j, head)
 
 
-@kernel
+@lean_kernel
 def play(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants: int
 ) -> int:

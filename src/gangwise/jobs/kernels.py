@@ -37,7 +37,8 @@ import numpy as np
 import numpy.typing as npt
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from gangwise.kernels import Floats, Ints, kernel
+from gangwise.core.jit import lean_kernel
+from gangwise.core.arrays import Floats, Ints
 
 __all__ = ["Rules", "Shapes", "State", "Work", "World"]
 
@@ -61,7 +62,7 @@ DOWN, UP, FACTOR = range(3)
     NEXT, EVENT, FINISHES, TIMERS, N_RUNNING, N_WAITING, LOW, DIRTY, HEAD, FRESH, ROUNDS, TESTS,
     ENDED, HAVE, LOGGED, LOGGED_PIECES, PIECES_OUT, EPOCH, CHANGE, KILLS, REQUEUES, PREEMPTIONS,
     INSTANTS, SEEN_SHAPES, RESERVED_N, SIZE_AT,
-) = range(26)  # fmt: skip
+) = range(26)
 # Places in `State.clock`.
 NOW, RESERVED, SIZE_CLOCK = range(3)
 
@@ -82,14 +83,14 @@ WORK = record(
     rank=np.int64,  # place in a queue whose order does not change
     doomed=np.int64,  # will be killed for its work (limits of work)
     piece_from=np.int64, next_from=np.int64, next_to=np.int64,
-)  # fmt: skip
+)
 TASK = record(
     fraction=np.int64,  # thousandths of one shared device, or 0
     whole=np.int64,  # whole shared devices, or 0
     per_node=np.int64,  # most tasks on one node
     constraint=np.int64,  # row of `World.allowed`
     dominant=np.int64,  # device type of the largest share
-)  # fmt: skip
+)
 RUN = record(
     phase=np.int64, wants=np.int64, attempts=np.int64, pieces=np.int64, running_at=np.int64,
     left=np.float64,  # work to do at `since`
@@ -99,14 +100,14 @@ RUN = record(
     overhead=np.float64, first=np.float64, end=np.float64,
     lost=np.float64,  # device-seconds
     reserved=np.float64,  # earliest promise made while first in line, inf for none
-)  # fmt: skip
+)
 DUE = record(time=np.float64, item=np.int64)
 PIECE = record(node=np.int64, tasks=np.int64, mask=np.int64)
 CANDIDATE = record(score=np.float64, node=np.int64, fit=np.int64, slot=np.int64)
 MEMO = record(
     fail_tasks=np.int64, fail_epoch=np.int64, delay_tasks=np.int64, delay_change=np.int64,
     seen=np.int64,
-)  # fmt: skip
+)
 USER = record(use=np.float64, rate=np.float64, at=np.float64)
 CUT = record(job=np.int64, begun=np.float64, end=np.float64, why=np.int64, first=np.int64)
 
@@ -187,6 +188,8 @@ class State(NamedTuple):
     fresh: Ints
     sequence: Ints
     key: Floats
+    other_sequence: Ints
+    other_key: Floats
     users: Rows  # USER
     # what is tried
     tried: Rows  # PIECE
@@ -209,7 +212,7 @@ class State(NamedTuple):
 # ---------------------------------------------------------------------------------------- sets
 
 
-@kernel
+@lean_kernel
 def insert(words: Ints, summary: Ints, at: Ints, i: int) -> None:
     """Put i into a set of whole numbers: one bit each, and one bit for every 64 of them."""
     w = i >> 6
@@ -218,7 +221,7 @@ def insert(words: Ints, summary: Ints, at: Ints, i: int) -> None:
     at[LOW] = min(at[LOW], w >> 6)
 
 
-@kernel
+@lean_kernel
 def remove(words: Ints, summary: Ints, i: int) -> None:
     """Take i out of the set."""
     w = i >> 6
@@ -227,7 +230,7 @@ def remove(words: Ints, summary: Ints, i: int) -> None:
         summary[w >> 6] &= ~(np.int64(1) << (w & 63))
 
 
-@kernel
+@lean_kernel
 def following(words: Ints, summary: Ints, at: Ints, i: int) -> int:
     """Smallest element ≥ i, or −1."""
     w = i >> 6
@@ -253,7 +256,7 @@ def following(words: Ints, summary: Ints, at: Ints, i: int) -> int:
     return (w << 6) + trailing_zeros(words[w])
 
 
-@kernel
+@lean_kernel
 def smallest(words: Ints, summary: Ints, at: Ints) -> int:
     """Smallest element, or −1."""
     while at[LOW] < summary.size and summary[at[LOW]] == 0:
@@ -267,7 +270,7 @@ def smallest(words: Ints, summary: Ints, at: Ints) -> int:
 # --------------------------------------------------------------------------------------- heaps
 
 
-@kernel
+@lean_kernel
 def push(heap: Rows, size: int, time: float, item: int) -> int:
     """Add to a binary heap by (time, item); gives its new size."""
     i = size
@@ -283,7 +286,7 @@ def push(heap: Rows, size: int, time: float, item: int) -> int:
     return size + 1
 
 
-@kernel
+@lean_kernel
 def pop(heap: Rows, size: int) -> int:
     """Drop the first of the heap; gives its new size."""
     size -= 1
@@ -309,7 +312,7 @@ def pop(heap: Rows, size: int) -> int:
     return size
 
 
-@kernel
+@lean_kernel
 def order_place(order: Ints, size: int, jobs: Rows, j: int) -> int:
     """Place of job j among running jobs sorted by (key, job)."""
     low = 0
@@ -325,10 +328,51 @@ def order_place(order: Ints, size: int, jobs: Rows, j: int) -> int:
     return low
 
 
+@lean_kernel
+def merge_sort(x: State, size: int) -> None:
+    """Sort the first entries of `x.sequence` by `x.key`; ties stay as they are."""
+    keys, items = x.key, x.sequence
+    for low in range(0, size, 16):
+        for i in range(low + 1, min(low + 16, size)):
+            k = keys[i]
+            item = items[i]
+            m = i
+            while m > low and keys[m - 1] > k:
+                keys[m] = keys[m - 1]
+                items[m] = items[m - 1]
+                m -= 1
+            keys[m] = k
+            items[m] = item
+    width = 16
+    while width < size:
+        for low in range(0, size, 2 * width):
+            middle = min(low + width, size)
+            high = min(low + 2 * width, size)
+            if middle == high or keys[middle - 1] <= keys[middle]:
+                continue
+            for i in range(low, middle):
+                x.other_key[i] = keys[i]
+                x.other_sequence[i] = items[i]
+            a = low
+            b = middle
+            for i in range(low, high):
+                if a < middle and (b == high or x.other_key[a] <= keys[b]):
+                    keys[i] = x.other_key[a]
+                    items[i] = x.other_sequence[a]
+                    a += 1
+                elif a < middle:
+                    keys[i] = keys[b]
+                    items[i] = items[b]
+                    b += 1
+                else:
+                    break
+        width *= 2
+
+
 # --------------------------------------------------------------------------------- free devices
 
 
-@kernel
+@lean_kernel
 def fits(shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int) -> int:
     """How many tasks of shape s node n takes with what is free there."""
     f = shapes.tasks[s].per_node
@@ -356,7 +400,7 @@ def fits(shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int)
     return f
 
 
-@kernel
+@lean_kernel
 def take(
     shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int, tasks: int, mask: int,
     sign: int,
@@ -372,7 +416,7 @@ def take(
             rest &= rest - 1
 
 
-@kernel
+@lean_kernel
 def occupy(shapes: Shapes, world: World, x: State, j: int, s: int, p: int, count: int) -> None:
     """Take the ``count`` pieces tried; they become the pieces of job j."""
     for i in range(count):
@@ -396,7 +440,7 @@ def occupy(shapes: Shapes, world: World, x: State, j: int, s: int, p: int, count
     x.at[CHANGE] += 1
 
 
-@kernel
+@lean_kernel
 def vacate(shapes: Shapes, world: World, x: State, j: int, s: int, p: int) -> None:
     """Give back the devices of job j."""
     for i in range(p, p + x.jobs[j].pieces):
@@ -411,7 +455,7 @@ def vacate(shapes: Shapes, world: World, x: State, j: int, s: int, p: int) -> No
     x.at[CHANGE] += 1
 
 
-@kernel
+@lean_kernel
 def block_top(x: State, b: int) -> None:
     """Largest free amounts of a block of nodes, anew."""
     for k in range(x.free.shape[1]):
@@ -424,7 +468,7 @@ def block_top(x: State, b: int) -> None:
 # ------------------------------------------------------------------------------ gangs onto nodes
 
 
-@kernel
+@lean_kernel
 def block_misses(shapes: Shapes, x: State, s: int, b: int) -> bool:
     """No node of a block takes a task."""
     for k in range(x.top.shape[1]):
@@ -433,7 +477,7 @@ def block_misses(shapes: Shapes, x: State, s: int, b: int) -> bool:
     return False
 
 
-@kernel
+@lean_kernel
 def place_first(shapes: Shapes, world: World, x: State, s: int, tasks: int) -> int:
     """First-fit: nodes in their order, each filled before the next. Gives pieces, 0 for none."""
     count = 0
@@ -457,7 +501,7 @@ def place_first(shapes: Shapes, world: World, x: State, s: int, tasks: int) -> i
     return 0
 
 
-@kernel
+@lean_kernel
 def better(x: State, a: int, b: int) -> bool:
     """Candidate a goes before candidate b."""
     if x.cands[a].score != x.cands[b].score:
@@ -465,7 +509,7 @@ def better(x: State, a: int, b: int) -> bool:
     return x.cands[a].node < x.cands[b].node
 
 
-@kernel
+@lean_kernel
 def sift(x: State, i: int, size: int) -> None:
     """Let entry i of the heap of candidates sink to its place."""
     item = x.heap[i]
@@ -482,7 +526,7 @@ def sift(x: State, i: int, size: int) -> None:
     x.heap[i] = item
 
 
-@kernel
+@lean_kernel
 def place_best(
     shapes: Shapes, world: World, x: State, s: int, tasks: int, choice: int
 ) -> int:
@@ -554,7 +598,7 @@ def place_best(
     return count
 
 
-@kernel
+@lean_kernel
 def tell_apart(shapes: Shapes, world: World, x: State, s: int, count: int) -> int:
     """Give each piece its devices: fractions the fullest that fits, wholes the first unused.
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.errors import ScenarioError
-from gangwise.kernels import Floats, Ints
+from gangwise.core.arrays import Floats, Ints
 
 __all__ = [
     "Account",
@@ -383,7 +383,7 @@ class Jobs:
             reject(~np.isfinite(many) | (many < 1), "with no task")
             reject(many != np.floor(many), "with a part of a task")
             reject(~np.isfinite(asked).all(axis=1) | (asked < 0).any(axis=1),
-                   "with a missing or negative number of devices")  # fmt: skip
+                   "with a missing or negative number of devices")
             thousandths = np.where(np.isfinite(asked), np.rint(asked * 1000), 0).astype(np.int64)
             reject(thousandths.sum(axis=1) == 0, "that ask for no device")
         if id is not None:
@@ -423,7 +423,7 @@ class Jobs:
             shape, types, users, column(deadline)[order], column(budget)[order],
             column(priority)[order], starts, place[flat], started[order], ended[order],
             devices, shapes, names, user_names, Account(J, set_aside, noted),
-        )  # fmt: skip
+        )
 
     def __len__(self) -> int:
         return self.submit.size
@@ -435,7 +435,7 @@ class Jobs:
             self.users[self.user[j]], int(self.tasks[j]), self.shapes[self.shape[j]],
             float(self.limit[j]), float(self.deadline[j]), float(self.budget[j]),
             float(self.priority[j]),
-        )  # fmt: skip
+        )
 
 
 def _dependencies(
@@ -671,7 +671,7 @@ class Books:
         return Books(
             self.nodes, self.capacity, self.free.copy(), self.device.copy(), self.up,
             dict(self.running), [],
-        )  # fmt: skip
+        )
 
     def dominant(self, shape: Shape) -> int:
         """Device type of which a task asks for the largest share of the cluster."""

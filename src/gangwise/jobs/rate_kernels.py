@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangwise.kernels import Floats, Ints, kernel
+from gangwise.core.jit import kernel
+from gangwise.core.arrays import Floats, Ints
 
 __all__ = [
     "Beliefs",

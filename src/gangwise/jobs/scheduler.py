@@ -19,10 +19,10 @@ from gangwise.jobs import rate_kernels
 from gangwise.jobs.choice import BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.model import (
     Ask, Books, Explanation, Job, Nodes, Piece, Place, Preempt, Queue, Rate, Running,
-)  # fmt: skip
+)
 from gangwise.jobs.queues import (
     EarliestDeadline, FairShare, FirstCome, Priority, ShortestFirst, WFP3, reservation,
-)  # fmt: skip
+)
 
 __all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]
 
@@ -60,7 +60,7 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "first-fit": FirstFit, "best-fit": BestFit, "worst-fit": WorstFit,
         "label": lambda: ByRate("labels"), "oracle": lambda: ByRate("oracle"),
     },
-}  # fmt: skip
+}
 
 
 def parts(part: Part) -> list[str]:

@@ -26,12 +26,12 @@ from gangwise.jobs.kernels import FINISHED, KILLED, RUNNING, SET_ASIDE, WAITING
 from gangwise.jobs.model import (
     Account, Ask, Books, Conditions, Event, Job, Jobs, Nodes, Piece, Place, Preempt, Queue, Rate,
     Running,
-)  # fmt: skip
+)
 from gangwise.jobs.queues import (
     EarliestDeadline, FairShare, FirstCome, Priority, ShortestFirst, WFP3,
-)  # fmt: skip
+)
 from gangwise.jobs.scheduler import Composed, create_scheduler
-from gangwise.kernels import Floats, Ints
+from gangwise.core.arrays import Floats, Ints
 
 __all__ = ["Options", "Schedule", "simulate_jobs"]
 
@@ -304,7 +304,7 @@ class Tables:
             np.array([e[0] for e in happens]), np.array([e[2] for e in happens], dtype=np.int64),
             np.array([e[1] for e in happens], dtype=np.int64), np.array([e[3] for e in happens]),
             wants,
-        )  # fmt: skip
+        )
 
     def told(self, name: str, engine: str) -> str:
         """What is played, in a line."""
@@ -320,12 +320,12 @@ class Tables:
 _QUEUES = {
     FirstCome: kernels.FCFS, ShortestFirst: kernels.SJF, EarliestDeadline: kernels.EDF,
     Priority: kernels.PRIORITY, FairShare: kernels.FAIR_SHARE, WFP3: kernels.WFP3,
-}  # fmt: skip
+}
 _BACKFILLING = {"none": kernels.NO_BACKFILLING, "easy": kernels.EASY}
 _CHOICES = {
     FirstFit: kernels.FIRST_FIT, BestFit: kernels.BEST_FIT, WorstFit: kernels.WORST_FIT,
     ByRate: kernels.BY_RATE,
-}  # fmt: skip
+}
 
 
 def _built_in(scheduler: Any, options: Options) -> kernels.Rules | None:
@@ -346,7 +346,7 @@ def _built_in(scheduler: Any, options: Options) -> kernels.Rules | None:
         int(scheduler.depth), options.enforced, options.limits == "work",
         float(options.checkpoint), float(options.restart), float(options.measured_after),
         float(getattr(scheduler.queue, "half_life", math.inf)), math.inf, np.zeros(0),
-    )  # fmt: skip
+    )
 
 
 def _compiled(
@@ -396,7 +396,7 @@ def _compiled(
             "requeues": int(at[kernels.REQUEUES]), "preemptions": int(at[kernels.PREEMPTIONS]),
         },
         seconds, t.account, t.told(_name(scheduler), "compiled"),
-    )  # fmt: skip
+    )
 
 
 def _name(scheduler: Any) -> str:
@@ -444,7 +444,7 @@ def _inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Work, kernels.Shap
         "shape": jobs.shape, "type": jobs.type, "user": jobs.user, "size": size, "share": share,
         "rank": rank, "doomed": t.doomed, "piece_from": piece_from[:-1],
         "next_from": next_from[:-1], "next_to": next_from[1:],
-    }.items():  # fmt: skip
+    }.items():
         rows[name] = values
     work = kernels.Work(rows, by_rank.astype(np.int64), later[order].astype(np.int64))
     played = np.unique(jobs.shape[~t.aside])
@@ -453,7 +453,7 @@ def _inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Work, kernels.Shap
     for name, values in {
         "fraction": t.fraction, "whole": t.whole, "per_node": t.per_node,
         "constraint": t.constraint, "dominant": t.dominant,
-    }.items():  # fmt: skip
+    }.items():
         tasks[name] = values
     shapes = kernels.Shapes(tasks, t.demand, least)
     shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
@@ -461,7 +461,7 @@ def _inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Work, kernels.Shap
     world = kernels.World(
         nodes.capacity, shared, devices, t.allowed, np.zeros((0, 0)), t.log_rates, t.log_noise,
         t.event_time, t.event_node, t.event_kind, t.event_value,
-    )  # fmt: skip
+    )
     return work, shapes, world, piece_from.astype(np.int64)
 
 
@@ -490,6 +490,7 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
     backfills = rules.backfilling != kernels.NO_BACKFILLING
     learns = rules.choice == kernels.BY_RATE
     changing = rules.queue >= kernels.FAIR_SHARE
+    sorts = J if changing or t.event_time.size else 0
     users = len(jobs.users) if rules.queue == kernels.FAIR_SHARE else 0
     timers = 2 * J + 64 if learns and (rules.rates == kernels.LEARNED or rules.waits) else 0
     runs = np.zeros(J, dtype=kernels.RUN)
@@ -506,14 +507,14 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
         words=ints(words), summary=ints(-(-words // 64) + 1),
         finishes=np.zeros(J + 64, dtype=kernels.DUE), timers=np.zeros(timers, dtype=kernels.DUE),
         running=ints(J), order=ints(J if backfills else 0), fresh=ints(64), sequence=ints(J),
-        key=floats(J if changing else 0), users=np.zeros(users, dtype=kernels.USER),
+        key=floats(sorts), other_sequence=ints(sorts), other_key=floats(sorts), users=np.zeros(users, dtype=kernels.USER),
         tried=np.zeros(most, dtype=kernels.PIECE), cands=np.zeros(most, dtype=kernels.CANDIDATE),
         heap=ints(N), memo=np.zeros(S, dtype=kernels.MEMO),
         mean=floats(N), sd=floats(N), spare=floats(N), worth=floats(N),
         shadow=np.zeros_like(books.free), shadow_device=np.zeros_like(books.device),
         rated=ints(most), log_rates=floats(most),
         cuts=np.zeros(65, dtype=kernels.CUT), cut_pieces=np.zeros(64, dtype=kernels.PIECE),
-    )  # fmt: skip
+    )
 
 
 def _more_room(x: kernels.State) -> kernels.State:
@@ -909,11 +910,11 @@ class PlainSimulation:
                 "tasks": np.array([p[1] for p in cut], dtype=np.int64),
             },
             self.counts, self.seconds, t.account, t.told(_name(self.scheduler), "plain"),
-        )  # fmt: skip
+        )
 
 
 def _with_shape(job: Job, shape: Any) -> Job:
     return Job(
         job.id, job.row, job.submitted, job.job_type, job.user, job.tasks, shape, job.limit,
         job.deadline, job.budget, job.priority,
-    )  # fmt: skip
+    )
