@@ -120,8 +120,7 @@ def _print_sweep(
     from rich.console import Console
     from rich.table import Table
 
-    from gangwise.experiments.statistics import Estimate
-    from gangwise.report.numbers import NOTHING, decimals_for, estimate_text
+    from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
     from gangwise.report.terminal import Breakable
 
     names = ["reward.mean", *(f"{name}.mean" for name in metrics)]
@@ -386,7 +385,7 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from gangwise.report.numbers import decimals_for, estimate_text
+    from gangwise.experiments.statistics import decimals_for, estimate_text
 
     table = Table(box=None, pad_edge=False)
     for name in ("where", "what", "the paper", "version", "ours", ""):

@@ -43,6 +43,8 @@ class Entry:
         The problem family it belongs to.
     preset : mapping
         Arguments that the name stands for; callers may override them.
+    revision : int
+        Raised whenever what it stands for computes other numbers: finished runs are keyed by it.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Entry:
     summary: str = ""
     family: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict)
+    revision: int = 1
 
     def load(self) -> Callable[..., Any]:
         """Import the factory."""
@@ -70,9 +73,12 @@ def register(
     target: str | Callable[..., Any],
     summary: str = "",
     family: str = "",
+    revision: int = 1,
     **preset: Any,
 ) -> None:
     """Give a name to a policy, scenario, trace or family.
+
+    ``revision`` is raised when what it stands for computes other numbers.
 
     Raises
     ------
@@ -86,7 +92,7 @@ def register(
     >>> create("policy", "my-fairness").share
     'all'
     """
-    entry = Entry(name, target, summary, family, preset)
+    entry = Entry(name, target, summary, family, preset, revision)
     if _entries[kind].get(name, entry) != entry:
         raise ScenarioError(f"the {kind} name {name!r} is taken; choose another")
     _entries[kind][name] = entry
@@ -100,6 +106,17 @@ def entries(kind: Kind) -> dict[str, Entry]:
             if point.name not in _entries[kind]:
                 _entries[kind][point.name] = Entry(point.name, point.value, "plug-in")
     return dict(sorted(_entries[kind].items()))
+
+
+def first_entry(kind: Kind, target: str) -> Entry | None:
+    """The entry under which ``module:attribute`` was registered first; its name stays with it."""
+    for entry in _entries[kind].values():
+        found = entry.target
+        if not isinstance(found, str):
+            found = f"{found.__module__}:{getattr(found, '__qualname__', '')}"
+        if found == target:
+            return entry
+    return None
 
 
 def parse(specification: str) -> tuple[str, dict[str, Any]]:

@@ -56,7 +56,7 @@ from gangwise.core.contracts import Policy
 from gangwise.core.errors import ScenarioError
 from gangwise.core.registry import create
 from gangwise.core.toml import read_toml
-from gangwise.experiments.runs import RunSpec, Source
+from gangwise.experiments.runs import NamedSource, RunSpec
 
 COLUMNS = (
     "policy",
@@ -132,7 +132,9 @@ class Experiment(_Strict):
     12
     """
 
-    name: str = Field(pattern=r"^[\w.-]+$", description="names the files of its results")
+    name: str = Field(
+        pattern=r"^\w[\w.-]*$", max_length=100, description="names the files of its results"
+    )
     scenario: str = Field(
         "",
         description="a registered scenario, with settings after a colon if "
@@ -157,6 +159,9 @@ class Experiment(_Strict):
         150,
         description="slots, at most, at which cumulative curves are recorded: half of them "
         "evenly spaced, half of them evenly spaced on a logarithmic axis",
+    )
+    every_slot: bool = Field(
+        False, description="keep rewards and metrics of every slot, as a comparison does"
     )
     metrics: list[str] = Field([], description="metrics that tables show beside the reward")
 
@@ -265,7 +270,7 @@ class Experiment(_Strict):
         policies = self.labelled()
         found = []
         for cell in self.cells:
-            source = Source.of(
+            source = NamedSource.of(
                 self.scenario or self.trace, bool(self.trace), {**self.settings, **cell}
             )
             slots = self.slots or source.scenario().slots
@@ -275,7 +280,16 @@ class Experiment(_Strict):
                     "played in it; leave slots out of the experiment"
                 )
             for seed in self.chosen_seeds:
-                run = partial(RunSpec, source, cell, seed, slots, self.optimum_slots, self.points)
+                run = partial(
+                    RunSpec,
+                    source,
+                    cell,
+                    seed,
+                    slots,
+                    self.optimum_slots,
+                    self.points,
+                    every_slot=self.every_slot,
+                )
                 found += [run(label=name, policy=policy) for name, policy in policies.items()]
                 found += [run(label=name) for name in self.comparators]
         return found

@@ -17,10 +17,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from gangwise.experiments.compare import Comparison
+from gangwise.experiments.statistics import number, scale_for
 from gangwise.report import curves
 from gangwise.report.curves import Curve
 from gangwise.report.labels import Label, place_labels
-from gangwise.report.numbers import number, scale_for
 from gangwise.report.palette import GRID, INK, MUTED, Style, styles
 from gangwise.report.sentences import figure_title, seeds_text
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from gangwise.core.errors import StoreError
+from gangwise.experiments.compare import Comparison, is_comparison
+from gangwise.experiments.store import read_provenance, write_provenance
+from gangwise.report.figures import draw
+from gangwise.report.html import write_html
 from gangwise.report.page import write_page
 
 PAGE = "report.html"
@@ -17,7 +22,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     ----------
     folder : path
         Of a sweep (of one or more experiments), of ``gangwise tune``, of ``gangwise reproduce``, or
-        of ``gangwise compare --out``, whose page is there already.
+        of ``gangwise compare`` or ``run``.
     out : path, optional
         The file to write; ``report.html`` in the folder by default.
 
@@ -41,14 +46,32 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
 
         return write_page(path, reproduction_page(folder))
     names = sorted(p.name.removesuffix(".plan.json") for p in folder.glob("*.plan.json"))
+    if len(names) == 1 and is_comparison(folder, names[0]):
+        comparison = Comparison.open(folder, names[0])
+        known = read_provenance(folder, names[0])
+        command = "" if known is None else known.command
+        if out is None:
+            write_comparison(comparison, folder, command)
+            return path
+        with TemporaryDirectory() as drawn:
+            return write_html(comparison, path, draw(comparison, drawn), command)
     if names:
         from gangwise.report.sweep_page import sweep_page
 
         return write_page(path, sweep_page(folder, names))
-    if (folder / "rewards.parquet").exists() and (folder / PAGE).exists():
-        made = folder / PAGE  # by gangwise compare
-        return made if path == made else write_page(path, made.read_text(encoding="utf-8"))
     raise StoreError(
         f"{folder} holds no results of gangwise sweep, reproduce, tune or compare; name the folder "
         "that was given to them as --out"
     )
+
+
+def write_comparison(
+    comparison: Comparison, directory: Path | str, command: str = ""
+) -> list[Path]:
+    """Write runs, ``rewards.parquet``, ``summary.json``, the figures and ``report.html``."""
+    directory = Path(directory)
+    written = comparison.write(directory)
+    figures = draw(comparison, directory)
+    if command:
+        write_provenance(directory, str(comparison.results.experiment["name"]), command)
+    return [*written, *figures, write_html(comparison, directory / PAGE, figures, command)]

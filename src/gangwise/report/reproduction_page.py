@@ -11,9 +11,8 @@ from typing import Any
 
 import gangwise
 from gangwise.core.errors import StoreError
-from gangwise.experiments.statistics import Estimate
+from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
 from gangwise.report.again import again
-from gangwise.report.numbers import decimals_for, estimate_text, number
 from gangwise.report.page import document, drawing, fold, prose, section
 from gangwise.report.reproduction_files import Shown, read_picture, read_reproduction
 from gangwise.report.tables import Cell, Sheet, html_table

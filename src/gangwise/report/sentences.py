@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gangwise.experiments.compare import Comparison, Row
-from gangwise.report.numbers import decimals_for, estimate_text, number, small_share
+from gangwise.experiments.statistics import decimals_for, estimate_text, number, small_share
 
 _PLAIN = {
     "best_fixed": "best fixed decision",

@@ -10,9 +10,9 @@ import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import experiment_toml
+from gangwise.experiments.statistics import NOTHING
 from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.report.again import again
-from gangwise.report.numbers import NOTHING
 from gangwise.report.page import document, drawing, fold, plain_table, prose, section, swatch
 from gangwise.report.palette import Style, plain_styles
 from gangwise.report.sweep_figures import figures

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gangwise.experiments.results import Results
-from gangwise.report.numbers import number, small_share
+from gangwise.experiments.statistics import number, small_share, verdict
 from gangwise.report.sentences import plain
 from gangwise.report.sweep_numbers import Cell, SweepNumbers
-from gangwise.report.verdicts import verdict
 
 
 def byline(numbers: SweepNumbers) -> str:

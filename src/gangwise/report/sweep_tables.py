@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gangwise.experiments.statistics import Estimate
-from gangwise.report.numbers import NOTHING, decimals_for, number, scale_for
+from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, number, scale_for
 from gangwise.report.sentences import plain
 from gangwise.report.sweep_numbers import Cell as Place
 from gangwise.report.sweep_numbers import SweepNumbers, cell_text

@@ -12,9 +12,15 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from gangwise.experiments.compare import Comparison
-from gangwise.experiments.statistics import Estimate
+from gangwise.experiments.statistics import (
+    NOTHING,
+    Estimate,
+    decimals_for,
+    estimate_text,
+    number,
+    scale_for,
+)
 from gangwise.report.names import folded, html_name
-from gangwise.report.numbers import NOTHING, decimals_for, estimate_text, number, scale_for
 from gangwise.report.sentences import about_comparator, about_interval, has_share, plain, seeds_text
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gangwise.experiments.statistics import Estimate
+from gangwise.experiments.statistics import NOTHING, Estimate
 from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, said
-from gangwise.report.numbers import NOTHING
 from gangwise.report.page import drawing, prose, section
 from gangwise.report.sweep_numbers import SweepNumbers
 from gangwise.report.sweep_tables import NONE, time_cell

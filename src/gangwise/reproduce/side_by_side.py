@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gangwise.report.numbers import decimals_for, estimate_text
+from gangwise.experiments.statistics import decimals_for, estimate_text
 from gangwise.reproduce.expected import Row
 
 if TYPE_CHECKING:
