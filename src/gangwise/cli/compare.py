@@ -132,6 +132,7 @@ def run_command(
     Stopped, or killed, it goes on where it was when it is started again.
     """
     from gangwise.experiments.compare import compare
+    from gangwise.experiments.store import MemoryStore
 
     if trace is not None and policy is None:
         target, policy = None, target
@@ -143,18 +144,23 @@ def run_command(
             raise ScenarioError(
                 f"--out {out}: give a folder, or a .parquet or .csv file for per-slot rows"
             )
-        file, out = out, out.parent / ".gangwise" / "runs"
-    if resume:
+        file, out = out, None
+    store = out if file is None else MemoryStore(file)
+    if resume and file is None:
         _refuse_all_else(source, slots, out, "run")
     judges = [] if versus is None else [versus]
     with progress(_after_stop(file or out)) as tell:
-        comparison = compare(source, [policy], slots, [seed], judges, None, out, tell, name="run")
+        comparison = compare(source, [policy], slots, [seed], judges, None, store, tell, name="run")
     (run,) = comparison.runs.values()
     summary = {"scenario": comparison.scenario.name, **run.summary()}
     if versus is not None:
         summary["regret"] = {versus: comparison.table()[0].regret[versus].mean}
-    if file is not None:
-        _write_rows(comparison, file)
+    if file is not None and isinstance(store, MemoryStore):
+        frame = comparison.frame()
+        with store.lock():
+            write = frame.write_csv if file.suffix == ".csv" else frame.write_parquet
+            store.files.write(file.name, write, replace=True)
+            store.files.checkpoint(file.name).unlink(missing_ok=True)
         say(f"wrote {run.slots} rows to {file}")
     elif out is not None:
         _write_pages(comparison, out)
@@ -192,13 +198,6 @@ def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, n
             f"{out} holds results of {told[0]}; --resume was asked for with {told[1]}. Leave out "
             "--resume to begin with it, or give another --out"
         )
-
-
-def _write_rows(comparison: Comparison, file: Path) -> None:
-    from gangwise.core.files import write_whole
-
-    frame = comparison.frame()
-    write_whole(file, frame.write_csv if file.suffix == ".csv" else frame.write_parquet)
 
 
 def _write_pages(comparison: Comparison, out: Path) -> None:

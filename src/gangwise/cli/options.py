@@ -166,7 +166,7 @@ def command_line(*without: str) -> str:
 
 @contextmanager
 def progress(after_stop: str) -> Iterator[Progress]:
-    """Show progress on standard error; Ctrl-C ends the command with exit code 130.
+    """Show progress on standard error; Ctrl-C ends the command with code 130, SIGTERM with 143.
 
     Parameters
     ----------
@@ -184,10 +184,12 @@ def progress(after_stop: str) -> Iterator[Progress]:
         else:
             yield progress_lines(say)
     except KeyboardInterrupt as stop:
+        from gangwise.core.interrupt import exit_code
+
         where = f": {stop}" if str(stop) else ""
         say(f"gangwise: interrupted{where}")
         say(after_stop)
-        raise typer.Exit(130) from None
+        raise typer.Exit(exit_code(stop)) from None
 
 
 def _tell_of_compiling(console: Console) -> None:

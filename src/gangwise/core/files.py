@@ -262,7 +262,8 @@ class Folder:
                      "command": command or " ".join(sys.argv[:4]),
                      "since": time.strftime("%Y-%m-%d %H:%M:%S")}  # fmt: skip
             write_whole(holder, json.dumps(about))
-            remove_orphans(path.parent)
+            for folder in (path.parent, self.path / CHECKPOINTS):
+                remove_orphans(folder)
             if name == "folder":
                 self.recover()
             if not self._announced.exists():
@@ -286,6 +287,11 @@ class Folder:
         if not parts.parts or parts.is_absolute() or ".." in parts.parts or "\n" in name:
             raise StoreError(f"{name!r} cannot be the name of a file in {self.path}")
         return self.path / parts
+
+    def checkpoint(self, name: str) -> Path:
+        """Where the state of an unfinished run is."""
+        self.place(name)
+        return self.path / CHECKPOINTS / name
 
     def refuse_to_replace(self, name: str) -> None:
         """Raise StoreError where a file that gangwise did not write would be lost."""

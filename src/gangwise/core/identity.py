@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from gangwise.core.contracts import Scenario, configuration
 from gangwise.core.errors import ScenarioError
 from gangwise.core.registry import Kind, first_entry
 
@@ -44,6 +45,39 @@ def key_of(identity: Mapping[str, Any]) -> str:
     """
     text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+PATHS = ("folder", "path")
+"""Settings that say where the files of a trace are; their digests say which they are."""
+
+
+def run_identity(
+    scenario: Scenario, policy: object, slots: int, seed: int, label: str = ""
+) -> dict[str, Any]:
+    """All that defines a run of a policy; where the files of a trace are is not part of it.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy, create_scenario
+    >>> found = run_identity(
+    ...     create_scenario("ogasched-default-v1"), create_policy("drf"), slots=10, seed=3
+    ... )
+    >>> found["scenario"], found["policy"], found["seed"]
+    ('ogasched-default-v1', 'drf r1', 3)
+    """
+    described = dict(scenario.describe())
+    if described.get("files"):
+        described = {k: v for k, v in described.items() if k not in PATHS}
+    return {
+        "policy": identify(type(policy), "policy"),
+        **({"label": label} if label else {}),
+        "configuration": plain(configuration(policy)),
+        "scenario": scenario.name,
+        "made_by": identify(type(scenario), "scenario"),
+        "settings": plain(described),
+        "slots": slots,
+        "seed": seed,
+    }
 
 
 def identify(thing: Any, kind: Kind | None = None) -> str:
@@ -231,7 +265,9 @@ def _parts_of_code(thing: Any, module: str, lasting: bool) -> Iterator[bytes]:
             if id(each) in seen or (each is not thing and not _own(each.__module__, module)):
                 return
             seen.add(id(each))
-            yield from (_of_class if isinstance(each, type) else _of_function)(each, walk)
+            yield from (
+                _of_class(each, walk) if isinstance(each, type) else _of_function(each, walk)
+            )
             if not lasting and each.__module__ != module:
                 yield from _parts_of_modules(each.__module__, "")
         elif each is None or isinstance(each, bool | int | float | complex | str | bytes):

@@ -371,7 +371,7 @@ def compare(
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
     comparators: Sequence[str] | None = None,
     optimum_slots: int | None = 200,
-    out: Path | str | None = None,
+    out: Store | Path | str | None = None,
     progress: Progress | None = None,
     jobs: int = 1,
     name: str = COMPARISON,
@@ -392,7 +392,7 @@ def compare(
         All of the family's when not given.
     optimum_slots : int, optional
         Evaluate comparators that solve a programme per slot on at most so many slots.
-    out : path, optional
+    out : path or Store, optional
         A folder of results. What was played before, there, is not played again; a run that was
         stopped goes on where it was.
     progress : callable, optional
@@ -456,7 +456,7 @@ def compare(
     }
     if jobs == AUTO:
         jobs = 1 if slots * len(specs) <= FEW_SLOTS else -1
-    store = MemoryStore() if out is None else Store(out)
+    store = out if isinstance(out, Store) else MemoryStore() if out is None else Store(out)
     results = perform(asked, specs, store, Workers(jobs), progress, slotwise=True)
     return Comparison(results, drawn_from)
 

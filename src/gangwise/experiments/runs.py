@@ -53,14 +53,11 @@ from gangwise.core.contracts import (
     evenly_spaced,
 )
 from gangwise.core.errors import ScenarioError
-from gangwise.core.identity import identify, key_of, plain
+from gangwise.core.identity import PATHS, identify, key_of, plain
 from gangwise.core.registry import create, entries, parse
 from gangwise.core.simulation import Run, Simulation
 from gangwise.scenarios.files import read_scenario
 from gangwise.traces import open_trace
-
-PATHS = ("folder", "path")
-"""Settings that say where the files of a trace are; their digests say which they are."""
 
 TIMINGS = ("us_per_slot", "seconds", "nanoseconds.slot")
 """The metrics that differ from one execution of a run to the next."""
@@ -300,11 +297,12 @@ def _of_policy(
     checkpoint: Path | None,
     progress: Callable[[int], None] | None,
 ) -> Rows:
+    identity = spec.identity() if checkpoint is not None else {}
     if checkpoint is not None and checkpoint.exists():
-        simulation = Simulation.load(checkpoint)
+        simulation = Simulation.load(checkpoint, identity)
     else:
         instance = spec.source.instance(spec.seed)
-        simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label)
+        simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label, identity)
     run, rows = simulation.run(checkpoint, progress=progress), Rows()
     columns = {"reward": run.rewards, **run.metrics}
     _series(rows, columns, checkpoint_slots(spec.slots, spec.points))

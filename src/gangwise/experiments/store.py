@@ -27,7 +27,7 @@ import polars as pl
 
 import gangwise
 from gangwise.core.errors import StoreError
-from gangwise.core.files import CHECKPOINTS, Folder
+from gangwise.core.files import Folder
 from gangwise.experiments.runs import Rows
 
 FORMAT = "gangwise-run-1"
@@ -57,7 +57,7 @@ class Store:
 
     def checkpoint(self, key: str) -> Path | None:
         """Where an unfinished run is saved; None where nothing can be kept."""
-        return self.files.place(f"{CHECKPOINTS}/{key}")
+        return self.files.checkpoint(key)
 
     def write(self, key: str, identity: Mapping[str, Any], rows: Rows) -> None:
         """Store a finished run, all or nothing."""
@@ -149,19 +149,27 @@ class Store:
 
 
 class MemoryStore(Store):
-    """Finished runs that are kept nowhere else."""
+    """Finished runs that are kept nowhere else.
 
-    def __init__(self) -> None:
-        super().__init__("memory")
+    Parameters
+    ----------
+    file : path, optional
+        Where the caller will write what it needs of them. Unfinished runs are saved beside it.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        super().__init__("memory" if file is None else file.parent)
+        self._file = file
         self._runs: dict[str, tuple[Mapping[str, Any], Rows]] = {}
         self._plans: dict[str, Mapping[str, Any]] = {}
 
     def lock(self) -> AbstractContextManager[None]:
-        """Nobody else has it."""
-        return nullcontext()
+        """Keep other writers of the file out."""
+        return nullcontext() if self._file is None else self.files.lock(self._file.name)
 
-    def checkpoint(self, key: str) -> None:
-        """Nothing can be kept."""
+    def checkpoint(self, key: str) -> Path | None:
+        """Where the unfinished run is saved; nowhere without a file, which is of one run."""
+        return None if self._file is None else self.files.checkpoint(self._file.name)
 
     def write(self, key: str, identity: Mapping[str, Any], rows: Rows) -> None:
         """Keep a finished run."""

@@ -33,6 +33,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 from joblib.parallel import ParallelBackendBase
 
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, UnknownName
+from gangwise.core.interrupt import children_left_alone
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Replay, Rows, RunSpec, measure
 from gangwise.experiments.specification import Experiment
@@ -107,9 +108,10 @@ def parallel(
     with _cluster(backend, workers.address) as (chosen, lost):
         settings = {"inner_max_num_threads": 1} if chosen == "loky" and jobs != 1 else {}
         with parallel_config(chosen, n_jobs=jobs, **settings):
-            results = Parallel(return_as="generator_unordered", batch_size=1)(
-                delayed(function)(*task) for task in tasks
-            )
+            with children_left_alone():
+                results = Parallel(return_as="generator_unordered", batch_size=1)(
+                    delayed(function)(*task) for task in tasks
+                )
             try:
                 yield from results
             except lost as error:
