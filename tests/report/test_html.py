@@ -5,6 +5,7 @@ import pytest
 
 from gangwise.experiments.compare import Comparison
 from gangwise.report.figures import draw
+from gangwise.report.folder import write_comparison, write_report
 from gangwise.report.html import write_html
 from tests.report.made import MadeScenario, made
 from tests.report.made_sweep import HOSTILE
@@ -65,7 +66,10 @@ def test_without_figures_command_or_comparators(tmp_path: Path) -> None:
 
 
 def test_write_puts_everything_into_one_folder(real: Comparison, tmp_path: Path) -> None:
-    written = real.write(tmp_path / "out", "gangwise compare x")
+    written = write_comparison(real, tmp_path / "out", "gangwise compare x")
     assert written[-1].name == "report.html"
+    assert "gangwise compare x" in read(written[-1]).text
+    written[-1].unlink()
+    assert "gangwise compare x" in read(write_report(tmp_path / "out")).text
     assert len(written) == 11
     assert all(path.stat().st_size > 0 for path in written)

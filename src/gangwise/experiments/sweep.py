@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import signal
 import socket
 import threading
@@ -28,7 +29,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
-from joblib.externals.loky.backend.reduction import dumps
 from joblib.externals.loky.process_executor import BrokenProcessPool
 from joblib.parallel import ParallelBackendBase
 
@@ -476,7 +476,7 @@ def _travels(spec: RunSpec) -> bool:
     if spec.policy is not None and type(spec.policy).__module__ == "__main__":
         return False
     try:
-        dumps((spec.source, spec.policy))
+        pickle.dumps((spec.source, spec.policy))
     except Exception:  # whatever an object of a user raises when it is pickled
         return False
     return True
