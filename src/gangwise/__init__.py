@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         Workload,
     )
     from gangwise.experiments.compare import Comparison, compare
-    from gangwise.report.folder import write_report
+    from gangwise.report.pages import write_report
 
 _WHERE = {
     "core.check": ["PolicyCheckFailed", "check_policy"],
@@ -77,7 +77,7 @@ _WHERE = {
         "Workload",
     ],
     "experiments.compare": ["Comparison", "compare"],
-    "report.folder": ["write_report"],
+    "report.pages": ["write_report"],
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 

@@ -83,7 +83,7 @@ def test_small_programmes_against_cvxpy(seed, average):
     expected = witness(jobs, prices, rates, average)
     programme = Programme(jobs, prices, [rates[:3], rates[3:]], 8, average)
     answer = optimise(programme)
-    assert answer.value <= answer.bound
+    assert answer.value <= answer.bound * (1 + 1e-12)  # sums of floating-point numbers
     assert answer.gap <= 1e-6 * answer.value
     assert answer.value == pytest.approx(expected, rel=3e-6)
     assert (answer.cost <= programme.budget * (1 + 1e-9)).all()

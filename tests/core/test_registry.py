@@ -69,13 +69,19 @@ def test_listed_names_of_every_module_exist():
 
 
 def test_the_error_tree_is_drawn_as_it_is():
-    for name in errors.__all__:
+    found = [
+        name
+        for name, each in vars(errors).items()
+        if getattr(each, "__module__", "") == errors.__name__
+    ]
+    assert len(found) > 5
+    for name in found:
         assert name in (errors.__doc__ or "")
         assert issubclass(getattr(errors, name), errors.GangwiseError)
 
 
 @pytest.mark.parametrize(
-    ("folder", "allowed"), [("core", ("core",)), ("estimators", ("estimators", "core", "kernels"))]
+    ("folder", "allowed"), [("core", ("core",)), ("estimators", ("estimators", "core"))]
 )
 def test_what_families_share_imports_nothing_of_them(folder, allowed):
     for path in (Path(gangwise.__file__).parent / folder).glob("*.py"):

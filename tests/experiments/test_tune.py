@@ -14,7 +14,7 @@ from gangwise import ScenarioError, StoreError, UnknownName, compare, create_sce
 from gangwise.cli import app
 from gangwise.experiments.store import Store
 from gangwise.experiments.tune import ParameterRange, Tuning, read_tuning, tune
-from gangwise.report.folder import write_report
+from gangwise.report.pages import write_report
 
 pytest.importorskip("optuna", reason="tuning needs Optuna: pip install 'gangwise[tune]'")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError
-from gangwise.fluctuating_speeds import offline as welfare
+from gangwise.fluctuating_speeds.offline import welfare
 from tests.fluctuating_speeds.cases import problem, random_instance
 from tests.reference.fluctuating_speeds import choices
 

@@ -93,10 +93,11 @@ def compare_command(
     else:
         from rich.console import Console
 
-        from gangwise.report.tables import rich_table
+        from gangwise.report.comparison import sheets
+        from gangwise.report.tables import rich_tables
 
         console = Console()
-        console.print(rich_table(comparison))
+        console.print(rich_tables(sheets(comparison)))
     if out is not None:
         _write_pages(comparison, out)
 
@@ -202,7 +203,7 @@ def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, n
 
 def _write_pages(comparison: Comparison, out: Path) -> None:
     """All of a folder of results; for a trace also what it held and what was dropped."""
-    from gangwise.report.folder import write_comparison
+    from gangwise.report.pages import write_comparison
 
     written = write_comparison(comparison, out, command_line())
     scenario: Any = comparison.scenario

@@ -121,7 +121,7 @@ def _print_sweep(
     from rich.table import Table
 
     from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
-    from gangwise.report.terminal import Breakable
+    from gangwise.report.tables import Breakable
 
     names = ["reward.mean", *(f"{name}.mean" for name in metrics)]
     rows = results.table(*names, interval=interval).to_dicts()
@@ -260,7 +260,7 @@ def report_command(
     opened: Annotated[bool, typer.Option("--open", help="Show it in a browser.")] = False,
 ) -> None:
     """Write one page about a folder of results; it needs no network and no other file."""
-    from gangwise.report.folder import write_report
+    from gangwise.report.pages import write_report
 
     path = write_report(folder, out)
     say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

@@ -352,7 +352,7 @@ class Comparison:
             When they cannot be written.
         """
         files = self.store(folder).files
-        with files.publish("numbers") as new:
+        with files.publish(COMPARISON) as new:  # in place of an earlier one, its page included
             for name, content in self.files().items():
                 new.write(name, content)
         return [files.place(name) for name in new.staged]

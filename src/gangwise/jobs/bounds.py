@@ -1,0 +1,446 @@
+"""Lower bounds on mean completion time: what no scheduler without migration can beat.
+
+Three bounds, and the largest counts. Completion time is from submission to end, C_j - r_j.
+
+*Alone*: every job by itself on its best nodes, Σ_j p_j* / J.
+
+*Busy time*: on one fast machine of the speed of all nodes together, the mean busy times M_j of the
+jobs obey Σ_{j∈S} u_j M_j ≥ u(S) (min r(S) + u(S) / 2V) for every set S of jobs, with u_j device-
+seconds of work and V device-seconds of work per second, and C_j ≥ M_j + p_j*/2. That linear
+programme is a polymatroid, so serving the smallest u_j first, with preemption, solves it
+(Goemans, Queyranne, Schulz, Skutella, Wang 2002).
+
+*Lagrangian dual*: a device-second on node n in period t costs λ[n, t] ≥ 0. Every job picks its
+start and nodes by itself, and what all devices would have earned is taken back:
+
+    L(λ) = Σ_j min over starts s ≥ r_j and gangs of (C_j - r_j + Σ_tasks ∫ d λ[n(task), ·] dt)
+           - Σ_{n,t} capacity_n λ[n, t] Δ.
+
+A feasible schedule pays for at most all devices, so L(λ) is below its Σ (C_j - r_j), whatever the
+prices. They are found by a subgradient method: more where devices were overbooked, less where
+they were free. With λ = 0 the dual is the first bound.
+
+A gang runs at the rate of its slowest task; it never moves, is never preempted, and its nodes never
+fail: where a schedule has any of these, the bound is of the best schedule without them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError
+from gangwise.core.jit import kernel
+
+
+KEPT = 0.7
+"""How much of the last direction the next one keeps."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedJobs:
+    """Jobs and nodes as the bounds see them: one device type, that of which there is too little.
+
+    Attributes
+    ----------
+    submit : ndarray of float64, shape [J]
+        Seconds.
+    work : ndarray of float64, shape [J]
+        Seconds on a node of rate 1.
+    tasks : ndarray of int64, shape [J]
+    devices : ndarray of float64, shape [J]
+        Devices that each task holds.
+    kind : ndarray of int64, shape [J]
+        Row of ``rate`` and ``room``: jobs of one job type, task size and label constraint.
+    rate : ndarray of float64, shape [C, N]
+        Work per second of each kind on each node; where rates move, the highest.
+    room : ndarray of int64, shape [C, N]
+        How many tasks of a kind an empty node holds; 0 where the kind may not run.
+    capacity : ndarray of float64, shape [N]
+        Devices of each node.
+    """
+
+    submit: Floats
+    work: Floats
+    tasks: Ints
+    devices: Floats
+    kind: Ints
+    rate: Floats
+    room: Ints
+    capacity: Floats
+
+    def __post_init__(self) -> None:
+        J, (C, N) = self.submit.size, self.rate.shape
+        sizes = [self.work.size, self.tasks.size, self.devices.size, self.kind.size]
+        if set(sizes) != {J} or self.room.shape != (C, N) or self.capacity.shape != (N,):
+            raise ScenarioError("bounds: arrays of jobs [J], of kinds [C, N] and nodes [N] differ")
+        if J == 0:
+            raise ScenarioError("bounds: there are no jobs")
+        if not (np.isfinite(self.submit).all() and np.isfinite(self.work).all()):
+            raise ScenarioError("bounds: submissions and work must be finite")
+        if (self.work < 0).any() or (self.tasks < 1).any() or (self.rate[self.room > 0] <= 0).any():
+            raise ScenarioError("bounds: work must not be negative, tasks and rates positive")
+        short = np.flatnonzero(self.room.sum(axis=1)[self.kind] < self.tasks)
+        if short.size:
+            raise ScenarioError(
+                f"bounds: {short.size} jobs fit on no nodes, the first is row {short[0]}; "
+                "set them aside"
+            )
+
+    def best_rates(self) -> Floats:
+        """Rate of every job alone on its best nodes, shape [J]."""
+        order = np.argsort(-self.rate, axis=1, kind="stable")
+        fits = np.cumsum(np.take_along_axis(self.room, order, axis=1), axis=1)
+        sorted_rates = np.take_along_axis(self.rate, order, axis=1)
+        found = np.empty(self.submit.size)
+        for c in np.unique(self.kind):
+            mine = self.kind == c
+            found[mine] = sorted_rates[c, np.searchsorted(fits[c], self.tasks[mine])]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class LowerBound:
+    """A certified lower bound on mean completion time, in seconds.
+
+    Attributes
+    ----------
+    alone, busy_time, dual : float
+        The three bounds.
+    prices : ndarray of float64, shape [N, T]
+        Prices of a device-second that prove ``dual``; anyone can evaluate them.
+    origin, period : float
+        Prices are of [origin + t · period, origin + (t + 1) · period).
+    steps : int
+        Subgradient steps taken.
+    """
+
+    alone: float
+    busy_time: float
+    dual: float
+    prices: Floats
+    origin: float
+    period: float
+    steps: int
+
+    @property
+    def mean_completion(self) -> float:
+        """The largest of the three."""
+        return max(self.alone, self.busy_time, self.dual)
+
+
+def alone_bound(jobs: BoundedJobs) -> float:
+    """Mean completion time if every job had the cluster for itself."""
+    return float((jobs.work / jobs.best_rates()).mean())
+
+
+def busy_time_bound(jobs: BoundedJobs) -> float:
+    """The busy-time linear programme, solved by smallest work first with preemption."""
+    # A device works at no more than the highest rate of its node.
+    fastest = np.where(jobs.room > 0, jobs.rate, 0.0).max(axis=0)
+    speed = float(jobs.capacity @ fastest)
+    volume = jobs.tasks * jobs.devices * jobs.work
+    order = np.argsort(jobs.submit, kind="stable")
+    left = volume.copy()
+    moment = np.zeros(volume.size)  # ∫ t over the work done, in work units
+    waiting: list[tuple[float, int]] = []
+    now, i = 0.0, 0
+    while i < order.size or waiting:
+        if not waiting:
+            now = max(now, jobs.submit[order[i]])
+        while i < order.size and jobs.submit[order[i]] <= now:
+            heapq.heappush(waiting, (volume[order[i]], int(order[i])))
+            i += 1
+        j = waiting[0][1]
+        until = jobs.submit[order[i]] if i < order.size else np.inf
+        end = min(now + left[j] / speed, until)
+        if left[j] / speed <= until - now:
+            moment[j] += left[j] * (now + 0.5 * left[j] / speed)
+            left[j] = 0.0
+            heapq.heappop(waiting)
+        else:
+            moment[j] += (end - now) * speed * 0.5 * (now + end)
+            left[j] -= (end - now) * speed
+        now = end
+    alone = jobs.work / jobs.best_rates()
+    busy = np.where(volume > 0, moment / np.where(volume > 0, volume, 1.0), jobs.submit)
+    return float(np.maximum(busy + 0.5 * alone - jobs.submit, 0.0 * alone).mean())
+
+
+def lower_bound(
+    jobs: BoundedJobs,
+    period: float = 900.0,
+    steps: int = 200,
+    above: float | None = None,
+    prices: Floats | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> LowerBound:
+    """Certify a lower bound on mean completion time.
+
+    Parameters
+    ----------
+    jobs : BoundedJobs
+    period : float
+        Seconds that share a price.
+    steps : int
+        Subgradient steps.
+    above : float, optional
+        Mean completion time of any schedule, which sets the length of the steps; without it they
+        are guessed.
+    prices : ndarray, shape [N, T], optional
+        Where to begin; all 0 without.
+    progress : callable, optional
+        Called with the number of steps taken.
+
+    Examples
+    --------
+    Two jobs of 10 seconds on one node with one device: one of them waits.
+
+    >>> one = np.ones(2, dtype=np.int64)
+    >>> jobs = BoundedJobs(
+    ...     submit=np.zeros(2),
+    ...     work=np.full(2, 10.0),
+    ...     tasks=one,
+    ...     devices=np.ones(2),
+    ...     kind=0 * one,
+    ...     rate=np.ones((1, 1)),
+    ...     room=np.ones((1, 1), np.int64),
+    ...     capacity=np.ones(1),
+    ... )
+    >>> bound = lower_bound(jobs, period=1.0, steps=400, above=15.0)
+    >>> bound.alone, bound.busy_time, bool(14.5 < bound.mean_completion <= 15)
+    (10.0, 15.0, True)
+    """
+    origin = float(jobs.submit.min())
+    horizon = jobs.submit.max() + (jobs.work / jobs.best_rates()).max() - origin
+    # Work that is left when nothing more comes in: prices reach as far as that takes.
+    backlog = (jobs.tasks * jobs.devices * jobs.work / jobs.best_rates()).sum()
+    T = int(np.ceil((horizon + backlog / jobs.capacity.sum()) / period)) + 1
+    N, J = jobs.capacity.size, jobs.submit.size
+    held = np.zeros((N, T)) if prices is None else np.array(prices, dtype=np.float64)
+    if held.shape[0] != N or (held < 0).any() or not np.isfinite(held).all():
+        raise ScenarioError("bounds: prices are numbers ≥ 0 of shape [N, T]")
+    T = held.shape[1]
+    order = np.argsort(-np.where(jobs.room > 0, jobs.rate, -1.0), axis=1, kind="stable")
+    top, best = -np.inf, held.copy()
+    use, summed = np.empty((N, T)), np.zeros((N, T + 1))
+    available = jobs.capacity[:, None] * period
+    aim, since, direction = 1.0, 0, np.zeros((N, T))
+    scratch = np.empty(N), np.empty(N, np.int64)
+    for step in range(steps + 1):
+        np.cumsum(held * period, axis=1, out=summed[:, 1:])
+        use[:] = 0.0
+        total = _relaxed(
+            jobs.submit,
+            jobs.work,
+            jobs.tasks,
+            jobs.devices,
+            jobs.kind,
+            jobs.rate,
+            jobs.room,
+            order,
+            held,
+            summed,
+            origin,
+            period,
+            use,
+            *scratch,
+        )
+        value = (total - float((jobs.capacity * summed[:, -1]).sum())) / J
+        if value > top:
+            since = 0 if value > top + 1e-4 * abs(top) else since + 1
+            top = value
+            best[:] = held
+        else:
+            since += 1
+        if since >= 10:  # the steps are too long for what is left to gain
+            aim, since = 0.5 * aim, 0
+            held[:] = best
+            direction[:] = 0.0
+        # Polyak's step: as far as the gap over the squared length of the subgradient.
+        slope = use - available
+        slope[(held <= 0) & (slope < 0)] = 0.0
+        if step == steps or not slope.any():
+            break
+        # Deflected by the steps before, so that jobs of a kind do not all flee the same period.
+        direction = slope + KEPT * direction
+        length = float((direction * direction).sum())
+        gap = (above - value if above is not None else 0.2 * abs(value) + 1e-9) * J
+        held += aim * max(gap, 1e-3 * abs(value) * J) / length * direction
+        np.maximum(held, 0.0, out=held)
+        if progress is not None:
+            progress(step + 1)
+    slack = 1e-9 * (abs(top) + 1.0)  # sums of floating-point numbers
+    return LowerBound(
+        alone_bound(jobs), busy_time_bound(jobs), top - slack, best, origin, period, step
+    )
+
+
+@kernel
+def _paid(
+    held: Floats, summed: Floats, n: int, begin: float, end: float, origin: float, period: float
+) -> float:
+    """∫ λ[n, t] dt from ``begin`` to ``end``."""
+    T = held.shape[1]
+    b, e = (begin - origin) / period, (end - origin) / period
+    i, k = min(int(b), T), min(int(e), T)
+    low = summed[n, i] + ((b - i) * period * held[n, i] if i < T else 0.0)
+    high = summed[n, k] + ((e - k) * period * held[n, k] if k < T else 0.0)
+    return high - low
+
+
+@kernel
+def _book(
+    use: Floats, n: int, begin: float, end: float, devices: float, origin: float, period: float
+) -> None:
+    """Add ``devices`` from ``begin`` to ``end`` to the device-seconds used in each period."""
+    T = use.shape[1]
+    b, e = (begin - origin) / period, (end - origin) / period
+    for t in range(min(int(b), T), min(int(e) + 1, T)):
+        use[n, t] += devices * period * max(min(e, t + 1.0) - max(b, float(t)), 0.0)
+
+
+@kernel
+def _cheapest(
+    tasks: int,
+    devices: float,
+    room: Ints,
+    order: Ints,
+    eligible: int,
+    begin: float,
+    end: float,
+    held: Floats,
+    summed: Floats,
+    origin: float,
+    period: float,
+    cost: Floats,
+    chosen: Ints,
+) -> float:
+    """Price of the cheapest nodes for a gang among its ``eligible`` fastest; fills ``chosen``."""
+    for q in range(eligible):
+        cost[q] = _paid(held, summed, order[q], begin, end, origin, period)
+        chosen[q] = 0
+    total, left = 0.0, tasks
+    while left > 0:
+        least = -1
+        for q in range(eligible):
+            if chosen[q] == 0 and room[order[q]] > 0 and (least < 0 or cost[q] < cost[least]):
+                least = q
+        if least < 0:
+            return np.inf
+        chosen[least] = min(left, room[order[least]])
+        total += chosen[least] * devices * cost[least]
+        left -= chosen[least]
+    return total
+
+
+@kernel
+def _relaxed(
+    submit: Floats,
+    work: Floats,
+    tasks: Ints,
+    devices: Floats,
+    kind: Ints,
+    rate: Floats,
+    room: Ints,
+    order: Ints,
+    held: Floats,
+    summed: Floats,
+    origin: float,
+    period: float,
+    use: Floats,
+    cost: Floats,
+    chosen: Ints,
+) -> float:
+    """Σ_j min over starts and gangs of completion time plus price; books the minimisers in use.
+
+    With a gang and its rate fixed, completion time plus price is piecewise linear in the start:
+    the least value is at the submission, or where start or end lies between two periods.
+    """
+    N = room.shape[1]
+    total = 0.0
+    for j in range(submit.size):
+        c = kind[j]
+        r, m, d = submit[j], tasks[j], devices[j]
+        best, best_start, best_end, best_level = np.inf, r, r, -1
+        fit = 0
+        for q in range(N):
+            n = order[c, q]
+            if room[c, n] == 0:
+                break
+            fit += room[c, n]
+            # A gang at this level: the slowest node is the q-th fastest, so all up to the last of
+            # the same rate are open to it.
+            if fit < m or (
+                m > 1
+                and q + 1 < N
+                and room[c, order[c, q + 1]] > 0
+                and rate[c, order[c, q + 1]] == rate[c, n]
+            ):
+                continue
+            span = work[j] / rate[c, n]
+            if span >= best:
+                break  # slower levels only take longer
+            first = int(np.ceil((r - origin) / period))
+            ended = int(np.ceil((r + span - origin) / period))
+            for which in range(3):
+                k = 0
+                while True:
+                    if which == 0:
+                        s = r
+                    elif which == 1:
+                        s = origin + (first + k) * period
+                    else:
+                        s = origin + (ended + k) * period - span
+                    s = max(s, r)
+                    if s - r + span >= best or (which == 0 and k > 0):
+                        break
+                    if m == 1:
+                        price = d * _paid(held, summed, n, s, s + span, origin, period)
+                    else:
+                        price = _cheapest(
+                            m,
+                            d,
+                            room[c],
+                            order[c],
+                            q + 1,
+                            s,
+                            s + span,
+                            held,
+                            summed,
+                            origin,
+                            period,
+                            cost,
+                            chosen,
+                        )
+                    if s - r + span + price < best:
+                        best = s - r + span + price
+                        best_start, best_end, best_level = s, s + span, q
+                    k += 1
+        total += best
+        if m == 1:
+            _book(use, order[c, best_level], best_start, best_end, d, origin, period)
+        else:
+            _cheapest(
+                m,
+                d,
+                room[c],
+                order[c],
+                best_level + 1,
+                best_start,
+                best_end,
+                held,
+                summed,
+                origin,
+                period,
+                cost,
+                chosen,
+            )
+            for q in range(best_level + 1):
+                if chosen[q] > 0:
+                    _book(use, order[c, q], best_start, best_end, chosen[q] * d, origin, period)
+    return total

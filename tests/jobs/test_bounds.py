@@ -1,0 +1,133 @@
+"""Lower bounds on mean completion time, against brute force and the plain dual."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gangwise.core.errors import ScenarioError
+from gangwise.jobs.bounds import BoundedJobs, alone_bound, busy_time_bound, lower_bound
+from tests.reference.bounds import best_mean_completion, dual_value
+
+
+def drawn(seed: int, J: int = 4, N: int = 2) -> BoundedJobs:
+    """A tiny case: unlike rates, gangs, jobs of no work, jobs that come together."""
+    rng = np.random.default_rng(seed)
+    C = 2
+    capacity = rng.integers(1, 4, N).astype(float)
+    devices_of_kind = rng.integers(1, 3, C)
+    room = (capacity[None, :] // devices_of_kind[:, None]).astype(np.int64)
+    room[:, 0] = np.maximum(room[:, 0], 1)
+    capacity[0] = max(capacity[0], devices_of_kind.max())
+    room = (capacity[None, :] // devices_of_kind[:, None]).astype(np.int64)
+    kind = rng.integers(0, C, J)
+    tasks = np.minimum(rng.integers(1, 3, J), room.sum(axis=1)[kind])
+    return BoundedJobs(
+        submit=rng.integers(0, 6, J).astype(float),
+        work=rng.integers(0, 9, J).astype(float),
+        tasks=tasks,
+        devices=devices_of_kind[kind].astype(float),
+        kind=kind,
+        rate=rng.choice([0.5, 1.0, 1.5], (C, N)),
+        room=room,
+        capacity=capacity,
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_bound_exceeds_the_optimum(seed: int) -> None:
+    jobs = drawn(seed)
+    optimum = best_mean_completion(jobs)
+    bound = lower_bound(jobs, period=2.0, steps=60, above=optimum)
+    for value in (bound.alone, bound.busy_time, bound.dual, bound.mean_completion):
+        assert value <= optimum + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_prices_prove_the_dual_bound(seed: int) -> None:
+    jobs = drawn(seed, J=6, N=3)
+    bound = lower_bound(jobs, period=2.5, steps=25)
+    proven = dual_value(jobs, bound.prices, bound.origin, bound.period)
+    assert bound.dual == pytest.approx(proven, rel=1e-7, abs=1e-7)
+    assert bound.dual <= proven
+
+
+def test_without_prices_the_dual_is_every_job_alone() -> None:
+    for seed in range(20):
+        jobs = drawn(seed, J=8, N=3)
+        bound = lower_bound(jobs, steps=0)
+        assert bound.dual == pytest.approx(bound.alone, rel=1e-6)
+        assert (bound.prices == 0).all()
+
+
+def test_prices_close_most_of_the_gap_where_jobs_queue_up() -> None:
+    ones = np.ones(30, dtype=np.int64)
+    jobs = BoundedJobs(
+        submit=np.zeros(30),
+        work=np.full(30, 60.0),
+        tasks=ones,
+        devices=np.ones(30),
+        kind=0 * ones,
+        rate=np.ones((1, 3)),
+        room=np.ones((1, 3), np.int64),
+        capacity=np.ones(3),
+    )
+    optimum = 60.0 * np.repeat(np.arange(1, 11), 3).mean()
+    bound = lower_bound(jobs, period=60.0, steps=500, above=optimum)
+    assert 0.97 * optimum < bound.dual <= optimum
+
+
+def test_busy_time_is_the_optimum_of_the_programme_over_all_sets() -> None:
+    """The polymatroid's constraints for every set of jobs, given to HiGHS."""
+    from scipy.optimize import linprog
+
+    for seed in range(40):
+        jobs = drawn(seed, J=5, N=2)
+        if (jobs.work == 0).any():
+            jobs = replace(jobs, work=jobs.work + 1.0)
+        u = jobs.tasks * jobs.devices * jobs.work
+        speed = jobs.capacity @ np.where(jobs.room > 0, jobs.rate, 0.0).max(axis=0)
+        rows, least = [], []
+        for members in range(1, 1 << 5):
+            S = np.array([bool(members >> j & 1) for j in range(5)])
+            rows.append(-u * S)
+            least.append(-u[S].sum() * (jobs.submit[S].min() + u[S].sum() / (2 * speed)))
+        found = linprog(np.ones(5), A_ub=np.array(rows), b_ub=least, bounds=[(None, None)] * 5)
+        p = jobs.work / jobs.best_rates()
+        assert busy_time_bound(jobs) == pytest.approx(
+            (found.fun + (0.5 * p - jobs.submit).sum()) / 5, rel=1e-9, abs=1e-9
+        )
+
+
+def test_faster_nodes_lower_the_bound_and_more_work_raises_it() -> None:
+    jobs = drawn(3, J=8, N=3)
+    assert alone_bound(replace(jobs, rate=2 * jobs.rate)) == pytest.approx(alone_bound(jobs) / 2)
+    assert alone_bound(replace(jobs, work=3 * jobs.work)) == pytest.approx(3 * alone_bound(jobs))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("work", np.array([1.0, np.nan]), "finite"),
+        ("tasks", np.array([0, 1]), "tasks"),
+        ("tasks", np.array([1, 9]), "fit on no nodes, the first is row 1"),
+        ("rate", np.array([[0.0]]), "rates positive"),
+        ("capacity", np.ones(2), "differ"),
+    ],
+)
+def test_bad_input_is_named(field: str, value: object, words: str) -> None:
+    good = {
+        "submit": np.zeros(2),
+        "work": np.ones(2),
+        "tasks": np.ones(2, np.int64),
+        "devices": np.ones(2),
+        "kind": np.zeros(2, np.int64),
+        "rate": np.ones((1, 1)),
+        "room": np.ones((1, 1), np.int64),
+        "capacity": np.ones(1),
+    }
+    BoundedJobs(**good)
+    with pytest.raises(ScenarioError, match=words):
+        BoundedJobs(**(good | {field: value}))

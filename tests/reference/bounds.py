@@ -1,0 +1,90 @@
+"""The dual bound evaluated from its prices alone, and the optimum of tiny cases by brute force.
+
+Both read like their definitions and share nothing with the kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations, product
+from typing import Any
+
+
+def dual_value(jobs: Any, prices: Any, origin: float, period: float) -> float:
+    """L(λ) / J for prices [N, T], by trying every start and gang that could be the least."""
+    N, T = prices.shape
+
+    def price(n: int, begin: float, end: float) -> float:
+        total = 0.0
+        for t in range(T):
+            low, high = origin + t * period, origin + (t + 1) * period
+            total += prices[n, t] * max(0.0, min(end, high) - max(begin, low))
+        return total
+
+    total = 0.0
+    for j in range(len(jobs.submit)):
+        c, r, best = jobs.kind[j], float(jobs.submit[j]), math.inf
+        open_nodes = [n for n in range(N) if jobs.room[c, n] > 0]
+        for level in {float(jobs.rate[c, n]) for n in open_nodes}:
+            eligible = [n for n in open_nodes if jobs.rate[c, n] >= level]
+            if sum(jobs.room[c, n] for n in eligible) < jobs.tasks[j]:
+                continue
+            span = float(jobs.work[j]) / level
+            edges = [origin + t * period for t in range(T + 1)]
+            starts = {r, *(s for e in edges for s in (e, e - span) if s > r)}
+            for s in starts:
+                places = sorted(
+                    price(n, s, s + span) for n in eligible for _ in range(jobs.room[c, n])
+                )
+                paid = float(jobs.devices[j]) * sum(places[: jobs.tasks[j]])
+                best = min(best, s + span - r + paid)
+        total += best
+    earned = sum(jobs.capacity[n] * prices[n, t] * period for n in range(N) for t in range(T))
+    return float((total - earned) / len(jobs.submit))
+
+
+def best_mean_completion(jobs: Any) -> float:
+    """The optimum without migration: every order of the jobs, every gang, each as early as it fits.
+
+    For a sum of completion times some optimal schedule is active, and every active schedule comes
+    out of placing the jobs one by one, in some order, at the earliest start.
+    """
+    J, N = len(jobs.submit), len(jobs.capacity)
+
+    def gangs(j: int) -> list[tuple[int, ...]]:
+        room = [range(int(jobs.room[jobs.kind[j], n]) + 1) for n in range(N)]
+        return [g for g in product(*room) if sum(g) == jobs.tasks[j]]
+
+    best = math.inf
+    choices = [gangs(j) for j in range(J)]
+    for order in permutations(range(J)):
+        for chosen in product(*(choices[j] for j in order)):
+            placed: list[tuple[float, float, tuple[float, ...]]] = []
+            total = 0.0
+            for j, gang in zip(order, chosen):
+                rate = min(jobs.rate[jobs.kind[j], n] for n in range(N) if gang[n])
+                span = float(jobs.work[j] / rate)
+                need = tuple(float(g * jobs.devices[j]) for g in gang)
+                start = _earliest(float(jobs.submit[j]), span, need, placed, jobs.capacity)
+                placed.append((start, start + span, need))
+                total += start + span - float(jobs.submit[j])
+            best = min(best, total)
+    return best / J
+
+
+def _earliest(
+    submit: float,
+    span: float,
+    need: tuple[float, ...],
+    placed: list[tuple[float, float, tuple[float, ...]]],
+    capacity: Any,
+) -> float:
+    for start in sorted({submit, *(end for _, end, _ in placed if end > submit)}):
+        moments = [start, *(b for b, _, _ in placed if start < b < start + span)]
+        if all(
+            sum(h[n] for b, e, h in placed if b <= t < e) + need[n] <= capacity[n] + 1e-9
+            for t in moments
+            for n in range(len(need))
+        ):
+            return start
+    raise AssertionError("some start always fits")
