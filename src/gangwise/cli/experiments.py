@@ -119,6 +119,7 @@ def _print_sweep(
 ) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
     from gangwise.report.tables import Breakable
@@ -137,15 +138,15 @@ def _print_sweep(
     }
     table = Table(box=None, pad_edge=False)
     for name in where:
-        table.add_column(name)
+        table.add_column(Text(name))
     for name in ["reward per slot", *metrics, f"% over {over}"]:
-        table.add_column(name, justify="right")
+        table.add_column(Text(name), justify="right")
     for i, row in enumerate(rows):
         lead = ahead.get(tuple(row[key] for key in where))
         if i and results.cells and any(row[key] != rows[i - 1][key] for key in results.cells):
             table.add_section()
         table.add_row(
-            *(NOTHING if row[key] is None else str(row[key]) for key in results.cells),
+            *(Text(NOTHING if row[key] is None else str(row[key])) for key in results.cells),
             Breakable(row["policy"]),
             *(estimate_text(found[i], decimals_for(found)) for found in columns.values()),
             NOTHING
@@ -229,18 +230,19 @@ def tune_command(
 def _print_tuning(tuning: Tuning) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     table.add_column("trial")
     for name in (*tuning.default.arguments, tuning.metric):
-        table.add_column(name, justify="right")
+        table.add_column(Text(name), justify="right")
     shown = list(tuning.trials[:SHOWN])
     if tuning.default not in shown:
         shown.append(tuning.default)
     for trial in shown:
         told = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in trial.arguments.values())
         name = "default" if trial == tuning.default else str(trial.number)
-        table.add_row(name, *told, f"{trial.value:.5g}")
+        table.add_row(name, *map(Text, told), f"{trial.value:.5g}")
     console = Console()
     console.print(table)
     text = tuning.sentence

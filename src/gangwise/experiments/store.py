@@ -244,7 +244,7 @@ def _columns(key: str, identity: Mapping[str, Any]) -> list[pl.Expr]:
     found = []
     for name, value in _about(key, identity).items():
         kind = pl.Int64 if name in ("seed", "slots") else pl.String
-        text = json.dumps(value, sort_keys=True) if name in _JSON else value
+        text = json.dumps(value) if name in _JSON else value
         found.append(pl.lit(text, kind).alias(name))
     return found
 
