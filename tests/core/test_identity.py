@@ -238,7 +238,7 @@ def test_built_ins_are_identified_by_name_and_revision_wherever_they_live(monkey
 def test_an_alias_does_not_rename_a_built_in():
     from gangwise.gain_overhead import Fairness
 
-    register("policy", "a-alias", Fairness, family="gain_overhead", share="all")
+    register("policy", "a-alias", Fairness, "another name", "gain_overhead", share="all")
     assert identify(Fairness, "policy") == "fairness r1"
 
 

@@ -287,10 +287,10 @@ def test_nonsense_is_refused():
         compare(SMALL, ["drf"], 0)
     with pytest.raises(UnknownName, match="comparator"):
         compare(SMALL, ["drf"], 5, [0], comparators=["best"])
-    for seeds in ([0.7], "12", [-1], [True], 5, {0: 1}, ["0"]):
+    for seeds in ([0.7], "12", [-1], [True], 5, ["0"]):
         with pytest.raises(ScenarioError, match="give a list of whole numbers"):
             compare(SMALL, ["drf"], 5, seeds)
-    with pytest.raises(ScenarioError, match="more than 100,000 seeds"):
+    with pytest.raises(ScenarioError, match="at most 100000 seeds"):
         compare(SMALL, ["drf"], 5, range(10**9))
     with pytest.raises(ScenarioError, match="no policies"):
         compare(SMALL, {}, 5, [0])

@@ -17,6 +17,7 @@ from gangwise.cli.options import (
     TraceOption,
     command_line,
     comparator_names,
+    json_text,
     policy_names,
     progress,
     say,
@@ -89,7 +90,7 @@ def compare_command(
             _workers(jobs, AUTO),
         )
     if as_json:
-        print(json.dumps(comparison.as_dict(), indent=2, allow_nan=False))
+        print(json_text(comparison.as_dict()))
     else:
         from rich.console import Console
 
@@ -166,7 +167,7 @@ def run_command(
     elif out is not None:
         _write_pages(comparison, out)
     if as_json:
-        print(json.dumps(summary, indent=2))
+        print(json_text(summary))
     else:
         for key, value in summary.items():
             print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")

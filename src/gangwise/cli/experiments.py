@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,6 +23,7 @@ from gangwise.cli.options import (
     Settings,
     Slots,
     command_line,
+    json_text,
     progress,
     say,
     seed_list,
@@ -74,7 +74,7 @@ def sweep_command(
     from gangwise.experiments.specification import schema as schema_of_files
 
     if schema:
-        print(json.dumps(schema_of_files(), indent=2, ensure_ascii=False))
+        print(json_text(schema_of_files()))
         return
     if file is None:
         raise ScenarioError("name an experiment file; --schema says what may be in one")
@@ -95,7 +95,7 @@ def sweep_command(
         results = sweep(experiment, folder, jobs, backend, address, tell)
     write_provenance(folder, experiment.name, again)
     if as_json:
-        print(json.dumps(_summary(results, over, interval), indent=2, allow_nan=False))
+        print(json_text(_summary(results, over, interval)))
         return
     _print_sweep(results, experiment.metrics, over, interval)
     say(f"{len(results.runs)} runs in {folder}")
@@ -221,7 +221,7 @@ def tune_command(
         if (folder / f"{name}.plan.json").exists():
             write_provenance(folder, name, again)
     if as_json:
-        print(json.dumps(tuning.as_dict(), indent=2, allow_nan=False))
+        print(json_text(tuning.as_dict()))
         return
     _print_tuning(tuning)
     say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
@@ -353,7 +353,7 @@ def reproduce_command(
         say(f"left out {stem}: {why}")
     if as_json:
         rows = [row.as_dict() for row in done.rows]
-        print(json.dumps({"rows": rows, "left_out": done.left_out}, indent=2, ensure_ascii=False))
+        print(json_text({"rows": rows, "left_out": done.left_out}))
     else:
         _print_reproduced(done.rows)
         say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")

@@ -5,11 +5,13 @@ How far a command is: a bar in a terminal, a line a minute in a log; what to do 
 
 from __future__ import annotations
 
+import json
+import math
 import shlex
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -96,6 +98,8 @@ def source_of(
     if (target is None) == (trace is None):
         raise ScenarioError("give a scenario or trace, or --trace PATH: one of the two")
     named = str(target if trace is None else trace)
+    if len(named) > 4000:
+        raise ScenarioError(f"{named[:40]}… is no scenario or trace: it has {len(named)} letters")
     path = Path(named)
     if trace is None and path.suffix == ".toml" and not is_mapping(path):
         return NamedSource.of(named, False, given)
@@ -124,11 +128,16 @@ def policy_names(text: str | None, family: str) -> list[str]:
 
 def seed_list(text: str, option: str = "--seeds") -> list[int]:
     """Seeds: ``5`` means 0 to 4, ``3,7`` means these."""
+    from gangwise.core.limits import MOST_SEEDS
+
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         numbers = []
-    seeds = list(range(numbers[0])) if len(numbers) == 1 and "," not in text else numbers
+    many = len(numbers) == 1 and "," not in text
+    if (many and numbers[0] > MOST_SEEDS) or len(numbers) > MOST_SEEDS:
+        raise ScenarioError(f"{option} {text[:40]!r}: at most {MOST_SEEDS} seeds")
+    seeds = list(range(numbers[0])) if many else numbers
     if not seeds or min(seeds) < 0:
         raise ScenarioError(f"{option} {text!r}: give how many (5) or a list (3,7,9)")
     if len(set(seeds)) < len(seeds):
@@ -142,6 +151,28 @@ def comparator_names(text: str | None) -> list[str] | None:
         return None
     names = (piece.strip() for piece in text.split(","))
     return [name for name in names if name not in ("", "none")]
+
+
+def json_text(value: Any) -> str:
+    """JSON, in which a number that is not finite is null: JSON has no word for it.
+
+    >>> print(json_text({"mean": float("inf"), "seeds": [1]}))
+    {
+      "mean": null,
+      "seeds": [
+        1
+      ]
+    }
+    """
+    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def say(text: str) -> None:

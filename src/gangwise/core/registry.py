@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Literal
 
+from gangwise.core.contracts import check_arguments
 from gangwise.core.errors import ScenarioError, UnknownName
 
 Kind = Literal["policy", "scenario", "trace", "family"]
@@ -177,7 +178,10 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
         if accepted is not None and argument not in accepted:
             raise UnknownName(f"argument of {kind} {name!r}", argument, accepted)
     try:
-        return factory(**given)
+        made = factory(**given)
+        if kind == "policy":
+            check_arguments(made)
+        return made
     except TypeError as error:
         raise ScenarioError(f"{kind} {name!r} with {given}: {error}") from error
 

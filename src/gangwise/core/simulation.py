@@ -30,10 +30,19 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Floats
 from gangwise.core.checkpoints import read_checkpoint, write_checkpoint
-from gangwise.core.contracts import Comparator, Environment, Instance, Policy, clone, configuration
-from gangwise.core.errors import ScenarioError, StoreError, UnknownName
+from gangwise.core.contracts import (
+    Comparator,
+    Environment,
+    Instance,
+    Policy,
+    check_arguments,
+    clone,
+    configuration,
+)
+from gangwise.core.errors import InfeasibleDecision, ScenarioError, StoreError, UnknownName
 from gangwise.core.identity import identify
 from gangwise.core.interrupt import Stopped, requests_to_stop
+from gangwise.core.limits import require_memory
 
 
 @dataclass(frozen=True)
@@ -214,6 +223,11 @@ class Simulation:
             raise ScenarioError(
                 f"a run needs at least one slot, and a whole number; {self.slots} were asked for"
             )
+        if isinstance(self.policy, type):
+            raise ScenarioError(
+                f"{self.policy.__name__} is a class; give a policy: {self.policy.__name__}()"
+            )
+        check_arguments(self.policy)
         self.name = self.name or type(self.policy).__name__
         family = getattr(self.policy, "family", self.instance.family)
         if family != self.instance.family:
@@ -225,6 +239,9 @@ class Simulation:
         self.environment = self.instance.environment()
         self.environment.start(streams.workload, streams.noise)
         self.policy.start(self.environment.problem, streams.policy)
+        # Eight bytes a number: reward, time and metrics, of the run and of its copy as a result.
+        needed = 16.0 * int(self.slots) * (2 + len(self.environment.metrics))
+        require_memory(needed, f"a run of {self.slots} slots", "fewer slots")
         self.rewards = np.zeros(self.slots)
         self.metrics = np.zeros((self.slots, len(self.environment.metrics)))
         self.nanoseconds = np.zeros(self.slots, dtype=np.int64)
@@ -236,6 +253,8 @@ class Simulation:
         begin = clock()
         decision = self.policy.decide(observation)
         decided = clock()
+        if getattr(getattr(decision, "dtype", None), "kind", "") not in ("f", "i", "b", "u"):
+            self._check_kind(decision)
         outcome = self.environment.step(t, decision)
         back = clock()
         self.policy.learn(outcome.feedback)
@@ -243,6 +262,16 @@ class Simulation:
         self.rewards[t] = outcome.reward
         self.metrics[t] = outcome.metrics
         self.slot = t + 1
+
+    def _check_kind(self, decision: Any) -> None:
+        """What is no array of real numbers must at least not be one of text or complex numbers."""
+        kind = np.asarray(decision).dtype
+        if kind.kind in "cSU" or decision is None:
+            raise InfeasibleDecision(
+                f"slot {self.slot}: {self.name} decided "
+                f"{'nothing' if decision is None else f'numbers of type {kind}'}; a decision is "
+                "an array of real numbers"
+            )
 
     def run(
         self,

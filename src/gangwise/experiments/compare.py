@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import gangwise
 from gangwise.core.contracts import Comparator, Policy, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Content
+from gangwise.core.limits import MOST_LETTERS, require_seeds
 from gangwise.core.registry import create
 from gangwise.core.simulation import Run
 from gangwise.experiments.results import Results
@@ -40,9 +40,6 @@ from gangwise.experiments.sweep import Progress, Workers, check_names, perform
 
 COMPARISON = "comparison"
 """Name of the experiment of a comparison."""
-
-MOST_SEEDS = 100_000
-"""More would be a mistake."""
 
 FEW_SLOTS = 5_000
 """Slots of all runs together that are played before workers have started."""
@@ -417,7 +414,7 @@ def compare(
     (4, 'fairness')
     """
     source = _source(scenario)
-    drawn_from, named, listed = source.scenario(), _named(policies), _seeds(seeds)
+    drawn_from, named, listed = source.scenario(), _named(policies), require_seeds(seeds)
     slots = drawn_from.slots if slots is None else _count("slots", slots)
     if optimum_slots is not None and _count("optimum_slots", optimum_slots) < 1:
         raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
@@ -502,26 +499,16 @@ def _named(policies: Any) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
             )
         said = entry if isinstance(entry, str) else type(policy).__name__
         label = str(said if label is None else label)
+        if len(label) > MOST_LETTERS:
+            raise ScenarioError(
+                f"a policy's name has {len(label)} letters; {MOST_LETTERS} are the most"
+            )
         if label in named:
             raise ScenarioError(f"policy {label!r} is named twice; give a mapping of names instead")
         named[label] = label if not isinstance(entry, str) else said, policy
     if not named:
         raise ScenarioError("no policies to compare")
     return named
-
-
-def _seeds(seeds: Any) -> tuple[int, ...]:
-    """Different whole numbers, zero or larger."""
-    wrong = ScenarioError(f"seeds is {seeds!r}; give a list of whole numbers, such as range(5)")
-    if isinstance(seeds, str | bytes | Mapping) or not hasattr(seeds, "__iter__"):
-        raise wrong
-    listed = list(islice(seeds, MOST_SEEDS + 1))
-    if len(listed) > MOST_SEEDS:
-        raise ScenarioError(f"more than {MOST_SEEDS:,} seeds were given")
-    for seed in listed:
-        if not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0:
-            raise wrong
-    return tuple(dict.fromkeys(int(seed) for seed in listed))
 
 
 def _count(what: str, value: Any) -> int:

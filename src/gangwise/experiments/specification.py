@@ -54,6 +54,7 @@ from pydantic import (
 
 from gangwise.core.contracts import Policy
 from gangwise.core.errors import ScenarioError
+from gangwise.core.limits import MOST_LETTERS, MOST_SEEDS
 from gangwise.core.registry import create
 from gangwise.core.toml import read_toml
 from gangwise.experiments.runs import NamedSource, RunSpec
@@ -90,6 +91,12 @@ Settings = dict[str, Any]
 Grid = dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_differ)]]
 
 
+Seeds = (
+    Annotated[int, Field(gt=0, le=MOST_SEEDS)]
+    | Annotated[list[NonNegativeInt], Field(min_length=1, max_length=MOST_SEEDS)]
+)
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -98,7 +105,9 @@ class PolicyTable(_Strict):
     """A policy with its arguments, and a grid over some of them."""
 
     name: str = Field(description="a registered policy, with arguments after a colon if wanted")
-    label: str = Field("", description="what to call it in results; its name by default")
+    label: str = Field(
+        "", max_length=MOST_LETTERS, description="what to call it in results; its name by default"
+    )
     arguments: Settings = Field({}, description="arguments of the policy")
     grid: Grid = Field({}, description="arguments to vary: every combination is a policy")
 
@@ -133,7 +142,7 @@ class Experiment(_Strict):
     """
 
     name: str = Field(
-        pattern=r"^\w[\w.-]*$", max_length=100, description="names the files of its results"
+        pattern=r"^[\w-][\w.-]*$", max_length=100, description="names the files of its results"
     )
     scenario: str = Field(
         "",
@@ -147,9 +156,7 @@ class Experiment(_Strict):
         [], description="settings that vary together: each case is combined with the whole grid"
     )
     policies: list[str | PolicyTable] = Field(min_length=1, description="names or tables")
-    seeds: PositiveInt | Annotated[list[NonNegativeInt], Field(min_length=1)] = Field(
-        5, description="how many, from 0 on, or which"
-    )
+    seeds: Seeds = Field(5, description="how many, from 0 on, or which")
     slots: PositiveInt | None = Field(None, description="per run; the scenario's own by default")
     comparators: list[str] = Field([], description="comparators to evaluate in every cell and seed")
     optimum_slots: PositiveInt | None = Field(
