@@ -30,19 +30,12 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Floats
 from gangwise.core.checkpoints import read_checkpoint, write_checkpoint
-from gangwise.core.contracts import (
-    Comparator,
-    Environment,
-    Instance,
-    Policy,
-    check_arguments,
-    clone,
-    configuration,
-)
+from gangwise.core.contracts import Comparator, Environment, Instance, Policy, clone, configuration
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, StoreError, UnknownName
 from gangwise.core.identity import identify
 from gangwise.core.interrupt import Stopped, requests_to_stop
 from gangwise.core.limits import require_memory
+from gangwise.core.registry import check_arguments
 
 
 @dataclass(frozen=True)
