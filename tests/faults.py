@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +114,8 @@ def failing(fault: str = "", at: int = -1) -> Iterator[FailingOs]:
         files.Folder._held.clear()
         files.Folder._held.update(held)
         for handle in list(disk.opened):  # the kernel closes the files of a dead process
-            try:
+            with suppress(OSError):
                 os.close(handle)
-            except OSError:
-                pass
         if fault in ("power cut", "lost flush"):
             disk.cut_the_power()
 

@@ -106,7 +106,7 @@ def test_killed_in_a_trial_it_goes_on_to_the_same_study(tuning, tmp_path):
         cwd=root,
         capture_output=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])},
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (tmp_path / "tuning.json").exists()

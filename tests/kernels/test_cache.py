@@ -74,3 +74,28 @@ def test_what_numba_itself_does_shows_that_these_tests_can_fail(two):
 def test_kernels_use_it():
     assert isinstance(kernel(same)._cache._cache_file, KernelFiles)
     assert not isinstance(numba.njit(cache=True)(same)._cache._cache_file, KernelFiles)
+
+
+def test_a_damaged_file_counts_as_absent(two, tmp_path):
+    two(KernelFiles).save("int", b"code for int")
+    for path in tmp_path.iterdir():
+        whole = path.read_bytes()
+        for byte in range(len(whole)):
+            damaged = bytearray(whole)
+            damaged[byte] ^= 1 << byte % 8
+            path.write_bytes(damaged)
+            assert two(KernelFiles).load("int") is None
+            path.write_bytes(whole[:byte])
+            assert two(KernelFiles).load("int") is None
+        two(KernelFiles).save("int", b"code for int")  # mends it
+        assert two(KernelFiles).load("int") == b"code for int"
+
+
+def test_a_full_disk_is_done_without(two, monkeypatch):
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    files = two(KernelFiles)
+    monkeypatch.setattr("os.replace", full)
+    files.save("int", "code for int")
+    assert two(KernelFiles).load("int") is None

@@ -71,7 +71,7 @@ def test_without_figures_command_or_comparators(tmp_path: Path) -> None:
 def test_write_puts_everything_into_one_folder(real: Comparison, tmp_path: Path) -> None:
     written = write_comparison(real, tmp_path / "out", "gangwise compare x")
     assert written[-1].name == "report.html"
-    assert len(written) == 11
+    assert len(written) == 12  # numbers, the command, figures, the page
     assert all(path.stat().st_size > 0 for path in written)
 
 

@@ -255,14 +255,15 @@ class Folder:
         holder = path.with_suffix(".json")
         if handle is None:
             raise StoreError(f"{self.path} is in use{_who(holder)}; wait for it to end, or give "
-                             "another folder")
+                             "another folder")  # fmt: skip
         self._held.add(mine)
         try:
             about = {"pid": os.getpid(), "host": socket.gethostname(),
                      "command": command or " ".join(sys.argv[:4]),
-                     "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+                     "since": time.strftime("%Y-%m-%d %H:%M:%S")}  # fmt: skip
             write_whole(holder, json.dumps(about))
-            remove_orphans(path.parent)
+            for folder in (path.parent, self.path / CHECKPOINTS):
+                remove_orphans(folder)
             if name == "folder":
                 self.recover()
             if not self._announced.exists():
@@ -286,6 +287,11 @@ class Folder:
         if not parts.parts or parts.is_absolute() or ".." in parts.parts or "\n" in name:
             raise StoreError(f"{name!r} cannot be the name of a file in {self.path}")
         return self.path / parts
+
+    def checkpoint(self, name: str) -> Path:
+        """Where the state of an unfinished run is."""
+        self.place(name)
+        return self.path / CHECKPOINTS / name
 
     def refuse_to_replace(self, name: str) -> None:
         """Raise StoreError where a file that gangwise did not write would be lost."""
@@ -451,7 +457,7 @@ class Folder:
     def _announce(self, new: Publication) -> None:
         """From here on the publication is completed, if need be by another process."""
         stale = [name for name, seal in self.own().items()
-                 if seal.part_of == new.name and name not in new.staged]
+                 if seal.part_of == new.name and name not in new.staged]  # fmt: skip
         files = {n: {"side": side.name, "seal": asdict(s)} for n, (side, s) in new.staged.items()}
         write_whole(self._announced, _sealed({"files": files, "stale": stale}))
 
@@ -467,7 +473,7 @@ class Folder:
         plan = _unsealed(path.read_bytes())
         if plan is None:
             raise StoreError(f"{path} is damaged while results were being published; remove it, "
-                             "and run the command again")
+                             "and run the command again")  # fmt: skip
         seals = {name: Seal(**about["seal"]) for name, about in plan["files"].items()}
         waiting = {name: self.state / about["side"] for name, about in plan["files"].items()}
         waiting = {n: side for n, side in waiting.items() if _fits(seals[n], side)}
@@ -520,9 +526,9 @@ class Folder:
             Also results, and the state of the folder itself.
         """
         with self.lock():
-            found = self.verify()
-            removed = [name for name in (self.own() if everything else found.damaged)
-                       if self.remove(name)]
+            found, own = self.verify(), self.own()
+            removed = [name for name in (own if everything else found.damaged)
+                       if self.remove(name)]  # fmt: skip
             if not everything and found.missing:
                 self._enter([(name, None) for name in found.missing])
             with _failing("clean", self.path):
@@ -531,21 +537,20 @@ class Folder:
                         os.unlink(self.path / name)
                         removed.append(name)
                 if everything:
-                    self._remove_state()
+                    self._remove_state({above for name in own for above in Path(name).parents})
         return Cleaned(removed, found.unknown)
 
-    def _remove_state(self) -> None:
-        """The files of ``.gangwise`` that this module makes, and folders that are empty then."""
-        for path in (self.state / "files", self.state / "files.lock"):
+    def _remove_state(self, folders: set[Path]) -> None:
+        """What this module makes in ``.gangwise``, and folders of own files that are empty then."""
+        for name in ("files", "files.lock"):
             with suppress(FileNotFoundError):
-                os.unlink(path)
+                os.unlink(self.state / name)
         for name in _names(self.state / "locks"):
             os.unlink(self.state / "locks" / name)
-        below = sorted((p for p in self.path.rglob("*") if p.is_dir() and not p.is_symlink()),
-                       key=lambda p: -len(p.parts))
-        for folder in [*below, self.path]:
-            with suppress(OSError):  # not empty
-                folder.rmdir()
+        state = {Path(CHECKPOINTS), Path(STATE, "locks"), Path(STATE)}
+        for folder in sorted(folders | state | {Path()}, key=lambda p: -len(p.parts)):
+            with suppress(OSError):  # not empty, or not there
+                os.rmdir(self.path / folder)
 
     def _files(self) -> list[str]:
         """Names of the files that are no state, sorted; folders of results in it are their own."""
@@ -553,7 +558,7 @@ class Folder:
         for base, folders, files in os.walk(self.path):
             here = Path(base)
             folders[:] = [f for f in folders if f != STATE
-                          and not (here / f / STATE).is_dir()]
+                          and not (here / f / STATE).is_dir()]  # fmt: skip
             found += [(here / name).relative_to(self.path).as_posix() for name in files]
         return sorted(found)
 
@@ -577,7 +582,7 @@ def find_folders(path: Path) -> list[Folder]:
     states = sorted(p.parent for p in path.rglob(STATE) if p.is_dir())
     if not states:
         raise StoreError(f"{path} is no folder of results: there is no {STATE} in it; if it is a "
-                         f"copy, copy {STATE} too")
+                         f"copy, copy {STATE} too")  # fmt: skip
     return [Folder(each) for each in states]
 
 
@@ -723,7 +728,7 @@ def _who(holder: Path) -> str:
     try:
         about = json.loads(holder.read_bytes())
         return (f" by process {about['pid']} on {about['host']} ({about['command']}), since "
-                f"{about['since']}")
+                f"{about['since']}")  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError):
         return " by another process"
 

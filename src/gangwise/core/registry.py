@@ -43,6 +43,8 @@ class Entry:
         The problem family it belongs to.
     preset : mapping
         Arguments that the name stands for; callers may override them.
+    revision : int
+        Raised whenever what it stands for computes other numbers: finished runs are keyed by it.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Entry:
     summary: str = ""
     family: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict)
+    revision: int = 1
 
     def load(self) -> Callable[..., Any]:
         """Import the factory."""
@@ -70,9 +73,12 @@ def register(
     target: str | Callable[..., Any],
     summary: str = "",
     family: str = "",
+    revision: int = 1,
     **preset: Any,
 ) -> None:
     """Give a name to a policy, scenario, trace or family.
+
+    ``revision`` is raised when what it stands for computes other numbers.
 
     Raises
     ------
@@ -86,7 +92,7 @@ def register(
     >>> create("policy", "my-fairness").share
     'all'
     """
-    entry = Entry(name, target, summary, family, preset)
+    entry = Entry(name, target, summary, family, preset, revision)
     if _entries[kind].get(name, entry) != entry:
         raise ScenarioError(f"the {kind} name {name!r} is taken; choose another")
     _entries[kind][name] = entry
@@ -100,6 +106,17 @@ def entries(kind: Kind) -> dict[str, Entry]:
             if point.name not in _entries[kind]:
                 _entries[kind][point.name] = Entry(point.name, point.value, "plug-in")
     return dict(sorted(_entries[kind].items()))
+
+
+def first_entry(kind: Kind, target: str) -> Entry | None:
+    """The entry under which ``module:attribute`` was registered first; its name stays with it."""
+    for entry in _entries[kind].values():
+        found = entry.target
+        if not isinstance(found, str):
+            found = f"{found.__module__}:{getattr(found, '__qualname__', '')}"
+        if found == target:
+            return entry
+    return None
 
 
 def parse(specification: str) -> tuple[str, dict[str, Any]]:
@@ -160,9 +177,41 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
         if accepted is not None and argument not in accepted:
             raise UnknownName(f"argument of {kind} {name!r}", argument, accepted)
     try:
-        return factory(**given)
+        made = factory(**given)
+        if kind == "policy":
+            check_arguments(made)
+        return made
     except TypeError as error:
         raise ScenarioError(f"{kind} {name!r} with {given}: {error}") from error
+
+
+LARGEST = 10_000_000
+"""Of whole numbers among a policy's arguments: steps, windows, limits of a search."""
+
+
+def check_arguments(policy: object) -> None:
+    """Raise ScenarioError where an argument that is a whole number is none, or beyond all measure.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass
+    ... class Steps:
+    ...     steps: int = 5
+    >>> check_arguments(Steps(steps=1.5))
+    Traceback (most recent call last):
+    gangwise.core.errors.ScenarioError: steps of Steps is 1.5; it must be a whole number
+    """
+    if not dataclasses.is_dataclass(policy):
+        return
+    for each in dataclasses.fields(policy):
+        value = getattr(policy, each.name, None)
+        if not each.init or each.type not in (int, "int", "int | None") or value is None:
+            continue
+        where = f"{each.name} of {type(policy).__name__}"
+        if not hasattr(value, "__index__") or isinstance(value, bool):
+            raise ScenarioError(f"{where} is {value!r}; it must be a whole number")
+        if abs(int(value)) > LARGEST:
+            raise ScenarioError(f"{where} is {value}; it must be at most {LARGEST}")
 
 
 def _accepted(factory: Callable[..., Any]) -> list[str] | None:

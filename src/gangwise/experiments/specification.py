@@ -54,9 +54,10 @@ from pydantic import (
 
 from gangwise.core.contracts import Policy
 from gangwise.core.errors import ScenarioError
+from gangwise.core.limits import MOST_LETTERS, MOST_SEEDS
 from gangwise.core.registry import create
 from gangwise.core.toml import read_toml
-from gangwise.experiments.runs import RunSpec, Source
+from gangwise.experiments.runs import NamedSource, RunSpec
 
 COLUMNS = (
     "policy",
@@ -90,6 +91,12 @@ Settings = dict[str, Any]
 Grid = dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_differ)]]
 
 
+Seeds = (
+    Annotated[int, Field(gt=0, le=MOST_SEEDS)]
+    | Annotated[list[NonNegativeInt], Field(min_length=1, max_length=MOST_SEEDS)]
+)
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -98,7 +105,9 @@ class PolicyTable(_Strict):
     """A policy with its arguments, and a grid over some of them."""
 
     name: str = Field(description="a registered policy, with arguments after a colon if wanted")
-    label: str = Field("", description="what to call it in results; its name by default")
+    label: str = Field(
+        "", max_length=MOST_LETTERS, description="what to call it in results; its name by default"
+    )
     arguments: Settings = Field({}, description="arguments of the policy")
     grid: Grid = Field({}, description="arguments to vary: every combination is a policy")
 
@@ -132,7 +141,9 @@ class Experiment(_Strict):
     12
     """
 
-    name: str = Field(pattern=r"^[\w.-]+$", description="names the files of its results")
+    name: str = Field(
+        pattern=r"^[\w-][\w.-]*$", max_length=100, description="names the files of its results"
+    )
     scenario: str = Field(
         "",
         description="a registered scenario, with settings after a colon if "
@@ -145,9 +156,7 @@ class Experiment(_Strict):
         [], description="settings that vary together: each case is combined with the whole grid"
     )
     policies: list[str | PolicyTable] = Field(min_length=1, description="names or tables")
-    seeds: PositiveInt | Annotated[list[NonNegativeInt], Field(min_length=1)] = Field(
-        5, description="how many, from 0 on, or which"
-    )
+    seeds: Seeds = Field(5, description="how many, from 0 on, or which")
     slots: PositiveInt | None = Field(None, description="per run; the scenario's own by default")
     comparators: list[str] = Field([], description="comparators to evaluate in every cell and seed")
     optimum_slots: PositiveInt | None = Field(
@@ -157,6 +166,9 @@ class Experiment(_Strict):
         150,
         description="slots, at most, at which cumulative curves are recorded: half of them "
         "evenly spaced, half of them evenly spaced on a logarithmic axis",
+    )
+    every_slot: bool = Field(
+        False, description="keep rewards and metrics of every slot, as a comparison does"
     )
     metrics: list[str] = Field([], description="metrics that tables show beside the reward")
 
@@ -265,7 +277,7 @@ class Experiment(_Strict):
         policies = self.labelled()
         found = []
         for cell in self.cells:
-            source = Source.of(
+            source = NamedSource.of(
                 self.scenario or self.trace, bool(self.trace), {**self.settings, **cell}
             )
             slots = self.slots or source.scenario().slots
@@ -275,7 +287,16 @@ class Experiment(_Strict):
                     "played in it; leave slots out of the experiment"
                 )
             for seed in self.chosen_seeds:
-                run = partial(RunSpec, source, cell, seed, slots, self.optimum_slots, self.points)
+                run = partial(
+                    RunSpec,
+                    source,
+                    cell,
+                    seed,
+                    slots,
+                    self.optimum_slots,
+                    self.points,
+                    every_slot=self.every_slot,
+                )
                 found += [run(label=name, policy=policy) for name, policy in policies.items()]
                 found += [run(label=name) for name in self.comparators]
         return found

@@ -1,8 +1,6 @@
-"""Estimates over seeds.
+"""Statistics over seeds: estimates with confidence intervals, and how they are told.
 
-Numbers as text: as many digits as the confidence intervals can carry, and no more.
-
-One policy against another, as a sentence.
+Numbers have as many digits as their intervals can carry, and no more.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 Interval = Literal["t", "bootstrap"]
 
@@ -54,8 +53,6 @@ def mean_and_interval(values: npt.ArrayLike) -> Estimate:
     mean = float(x.mean())
     if x.size < 2 or not np.isfinite(x).all():
         return Estimate(mean, None, None)
-    from scipy.special import stdtrit
-
     half = float(stdtrit(x.size - 1, 0.975) * x.std(ddof=1) / np.sqrt(x.size))
     return Estimate(mean, mean - half, mean + half)
 

@@ -7,7 +7,6 @@ out. A page quotes the digest of the files whose numbers it shows, and is publis
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +15,11 @@ from typing import Any
 import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Folder, write_whole
-from gangwise.experiments.compare import Comparison
+from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import experiment_toml
 from gangwise.experiments.statistics import NOTHING
-from gangwise.experiments.store import read_provenance, versions
+from gangwise.experiments.store import provenance_text, read_provenance, versions
 from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.report import comparison as compared
 from gangwise.report import reproduction, sweeps, tuning
@@ -45,7 +44,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     ----------
     folder : path
         Of a sweep (of one or more experiments), of ``gangwise tune``, of ``gangwise reproduce``, or
-        of ``gangwise compare --out``, whose page is there already.
+        of ``gangwise compare`` or ``run``.
     out : path, optional
         The file to write; ``report.html`` in the folder by default.
 
@@ -66,12 +65,15 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     names = sorted(p.name.removesuffix(".plan.json") for p in folder.glob("*.plan.json"))
     if (folder / "reproduction.json").exists():
         page = _reproduction(folder)
+    elif len(names) == 1 and is_comparison(folder, names[0]):
+        comparison, known = Comparison.open(folder, names[0]), read_provenance(folder, names[0])
+        command = "" if known is None else known.command
+        if out is None:
+            write_comparison(comparison, folder, command)
+            return folder / PAGE
+        page = comparison_page(comparison, compared.comparison_figures(comparison), command)
     elif names:
         page = _experiments(folder, names)
-    elif (folder / "rewards.parquet").exists() and (folder / PAGE).exists():
-        if out is None:
-            return folder / PAGE  # by gangwise compare
-        page = (folder / PAGE).read_text(encoding="utf-8")
     else:
         raise StoreError(
             f"{folder} holds no results of gangwise sweep, reproduce, tune or compare; name the "
@@ -285,15 +287,16 @@ def write_comparison(
     StoreError
         When they cannot be written; what was there before is still there.
     """
-    folder = Folder(directory)
-    with folder.publish("comparison") as new:
-        digest = new.write("rewards.parquet", comparison.frame().write_parquet)
-        summary = json.dumps(comparison.as_dict(), indent=2, allow_nan=False) + "\n"
-        new.write("summary.json", summary)
+    folder = comparison.store(directory).files
+    with folder.publish(COMPARISON) as new:
+        digests = {name: new.write(name, content) for name, content in comparison.files().items()}
+        if command:
+            about = f"{comparison.results.experiment['name']}.command.json"
+            new.write(about, provenance_text(command))
         drawn = compared.comparison_figures(comparison)
         for name, content in drawn.items():
             new.write(name, content)
-        new.write(PAGE, comparison_page(comparison, drawn, command, digest))
+        new.write(PAGE, comparison_page(comparison, drawn, command, digests["rewards.parquet"]))
         names = list(new.staged)
     return [folder.place(name) for name in names]
 

@@ -15,6 +15,10 @@ from pydantic import BaseModel, ValidationError
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.limits import require_memory
+
+BYTES = 480
+"""Of memory that a job type on a server takes: ten numbers for each of six kinds of devices."""
 
 
 class _Settings(Protocol):
@@ -39,7 +43,12 @@ def checked(model: type[ModelT], name: str, given: Mapping[str, Any]) -> ModelT:
         For a value that makes no sense; names the setting.
     """
     try:
-        return model(**given)
+        settings = model(**given)
+        cells = getattr(settings, "job_types", 1) * (getattr(settings, "servers", None) or 1)
+        require_memory(
+            BYTES * cells, f"scenario {name!r} of {cells} job types times servers", "fewer of them"
+        )
+        return settings
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.offline import ComparedInstance
@@ -40,6 +40,7 @@ from gangwise.approximation_jobs.processes import IidRates, ReplayedJobs, rate_g
 from gangwise.approximation_jobs.rates import GammaPeriods
 from gangwise.approximation_jobs.workloads import SyntheticJobs, price_machines
 from gangwise.core.errors import ScenarioError
+from gangwise.core.limits import Count, SlotCount
 from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import DrawnScenario, checked
 from gangwise.traces.fidelity import Fidelity
@@ -53,8 +54,8 @@ class OPMSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    machines: PositiveInt = Field(100, description="M; 1000 in the paper")
-    slots: PositiveInt = Field(5000, description="T; 50000 in the paper")
+    machines: Count = Field(100, description="M; 1000 in the paper")
+    slots: SlotCount = Field(5000, description="T; 50000 in the paper")
     load: float = Field(
         1.5,
         gt=0,
@@ -137,8 +138,8 @@ class GoogleSettings(MachineSettings):
         description="jobs that were there before the trace begins: left out, since their "
         "arrival is not known, or arriving at the start",
     )
-    machines: PositiveInt = Field(1000, description="M")
-    slots: PositiveInt = Field(50_000, description="T: the window is cut into so many slots")
+    machines: Count = Field(1000, description="M")
+    slots: SlotCount = Field(50_000, description="T: the window is cut into so many slots")
 
 
 class GoogleScenario:
@@ -211,9 +212,9 @@ class TheoremSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    machines: PositiveInt = Field(20, description="M")
-    slots: PositiveInt = Field(4000, description="T")
-    jobs: PositiveInt = Field(1, description="N: 1 for OPS; all arrive in slot 0, deadline T")
+    machines: Count = Field(20, description="M")
+    slots: SlotCount = Field(4000, description="T")
+    jobs: Count = Field(1, description="N: 1 for OPS; all arrive in slot 0, deadline T")
     rho: float = Field(
         0.3, gt=0, le=1, description="ρ of Theorem 2: Σ B / (M T); jobs have equal budgets"
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from gangwise.core.limits import Count, SlotCount
 from gangwise.traces.settings import seconds
 
 
@@ -57,13 +58,11 @@ class JobsSettings(MachineSettings):
         description="the window starts where this share of the jobs has been "
         "created; traces tend to start with a few jobs that were there before",
     )
-    slots: PositiveInt = Field(5000, description="T: the window is cut into so many slots")
+    slots: SlotCount = Field(5000, description="T: the window is cut into so many slots")
     slot: str | float | None = Field(
         None, description="length of a slot, 90s, 15m, 1h, instead of how many there are"
     )
-    machines: PositiveInt | None = Field(
-        None, description="M; None: as many as the trace has servers"
-    )
+    machines: Count | None = Field(None, description="M; None: as many as the trace has servers")
 
     @field_validator("slot")
     @classmethod

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from gangwise.core.limits import Count
 
 SIZES = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
@@ -30,15 +32,15 @@ class Steps(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    job_types: PositiveInt = Field(
+    job_types: Count = Field(
         10, description="|L| at most: requests are grouped into so many job types"
     )
-    servers: PositiveInt | None = Field(
+    servers: Count | None = Field(
         None,
         description="None: all; otherwise a sample of so many, in which each kind of server "
         "(GPU model and shape) has its share",
     )
-    machines: PositiveInt | None = Field(
+    machines: Count | None = Field(
         None,
         description="so many equal servers of this shape instead of those of the trace; "
         "needed where the files do not say which servers there are",
@@ -92,7 +94,7 @@ class Settings(Steps):
         description="indicator: a job type arrives in a slot or does not, OGASched "
         "(1); multiple: up to most_jobs jobs of it, §3.4",
     )
-    most_jobs: PositiveInt = Field(4, description="J_l for arrivals = multiple")
+    most_jobs: Count = Field(4, description="J_l for arrivals = multiple")
     units: Literal["share", "raw"] = Field(
         "share",
         description="share: cores and memory in shares of the largest server's, GPUs of "
@@ -125,7 +127,7 @@ class Settings(Steps):
 class SpeedsSettings(Steps):
     """Every step from the tables of a trace to fluctuating speeds."""
 
-    servers: PositiveInt | None = Field(
+    servers: Count | None = Field(
         40,
         description="a sample of so many, in which each kind of server (GPU model and shape) "
         "has its share; all when there are fewer, or None",
@@ -151,7 +153,7 @@ class SpeedsSettings(Steps):
         (0.1, 1.0), description="μ of a channel whose speed is drawn: uniform"
     )
     spread: float = Field(0.5, ge=0, description="σ / μ: normal, unless recorded")
-    blocks: PositiveInt = Field(
+    blocks: Count = Field(
         1,
         description="recorded times: 1 draws from the whole record of a worker; with more, the "
         "slots walk through so many blocks of it, which keeps its drift",
