@@ -121,7 +121,9 @@ def test_terminal_shows_the_cells_of_the_page(tmp_path: Path) -> None:
     found = job_report(three())
     out = io.StringIO()
     Console(file=out, width=100).print(found.terminal())
-    page, _ = page_of(three(), tmp_path)
+    path = tmp_path / "page.html"
+    path.write_text(found.page(), encoding="utf-8")
+    page = read(path)
     for sheet in found.sheets:
         for _, cells in sheet.rows:
             assert all(cell.text in out.getvalue() and cell.text in page.text for cell in cells)
