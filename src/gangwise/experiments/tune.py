@@ -22,7 +22,7 @@ import gangwise
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
 from gangwise.core.registry import create
-from gangwise.experiments.results import Results
+from gangwise.experiments.results import Results, turned
 from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import verdict
 from gangwise.experiments.sweep import Progress, silent, sweep
@@ -456,15 +456,8 @@ def _compare(
     sign: float,
 ) -> dict[str, Any]:
     results = play("validation", {DEFAULT: default, "tuned": best}, validation)
-    row = dict(results.improvements(DEFAULT, metric).row(0, named=True))
-    if sign < 0:
-        low, high = row["low"], row["high"]
-        row |= {
-            "mean": -row["mean"],
-            "low": None if high is None else -high,
-            "high": None if low is None else -low,
-        }
-    return row
+    row = results.improvements(DEFAULT, metric).row(0, named=True)
+    return turned(row) if sign < 0 else dict(row)
 
 
 def _distinct(found: Sequence[Trial], default: Mapping[str, Any]) -> list[Trial]:
