@@ -37,7 +37,7 @@ COMMANDS = {
     "tune": lambda base, out: [
         "tune", SMALL, "ogasched-react", "--knob", "steps=1:3:int", "--trials", "2", "--slots",
         "5", "--seeds", "1000,", "--validation", "2000,", "--jobs", "1", "--out", str(out)],
-}  # fmt: skip
+}
 AGAIN = {"run": ["--resume"]}
 
 

@@ -104,7 +104,9 @@ def lean_kernel(function: F) -> F:
     Counting costs a locked instruction for every array at every call; here an array of a caller
     outlives the call, so that there is nothing to count. A lean kernel must not allocate.
     """
-    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function)
+    compiled: Any = numba.njit(
+        cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True
+    )(function)
     compiled._cache._cache_file = KernelFiles.of(compiled)
     return cast(F, compiled)
 

@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from gangwise.core.arrays import Floats, Ints
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Books, Job, Nodes, Rate
-from gangwise.core.arrays import Floats, Ints
 
-__all__ = ["BestFit", "ByRate", "Choice", "FirstFit", "Worth", "WorstFit"]
+__all__ = ["BestFit", "ByRate", "Choice", "FirstFit", "WorstFit", "Worth"]
 
 Tasks = list[tuple[int, int]]
 
@@ -152,9 +152,7 @@ class ByRate(Worth):
         rate_kernels.score(self.state, job.limit, mean, sd, free, out)
         return out
 
-    def holds_off(
-        self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float
-    ) -> float:
+    def holds_off(self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float) -> float:
         """Seconds to wait for better nodes than those chosen; 0 to start."""
         if not self.waits:
             return 0.0

@@ -37,8 +37,8 @@ import numpy as np
 import numpy.typing as npt
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from gangwise.core.jit import lean_kernel
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.jit import lean_kernel
 
 __all__ = ["Rules", "Shapes", "State", "Work", "World"]
 

@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.errors import ScenarioError
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError
 
 __all__ = [
     "Account",
@@ -234,7 +234,8 @@ class Account:
     Examples
     --------
     >>> jobs = Jobs.of(submit=[0, 5, -1], run=[10, 20, 30], tasks=[1, 0, 2])
-    >>> for line in jobs.account.lines(): print(line)
+    >>> for line in jobs.account.lines():
+    ...     print(line)
     1 of 3 jobs are played
     set aside: 1 submitted at a negative time (row 2)
     set aside: 1 with no task (row 1)
@@ -255,9 +256,7 @@ class Account:
         lines = [f"{self.played:,} of {self.read:,} jobs are played"]
         for reason, rows in self.set_aside.items():
             shown = ", ".join(map(str, rows[:3])) + (", …" if rows.size > 3 else "")
-            lines.append(
-                f"set aside: {rows.size:,} {reason} (row{'s' * (rows.size > 1)} {shown})"
-            )
+            lines.append(f"set aside: {rows.size:,} {reason} (row{'s' * (rows.size > 1)} {shown})")
         return lines + [f"assumed: {n:,} {what}" for what, n in self.noted.items()]
 
 
@@ -311,11 +310,11 @@ class Jobs:
         tasks: npt.ArrayLike = 1,
         demand: Mapping[str, npt.ArrayLike] | None = None,
         *,
-        id: npt.ArrayLike | None = None,  # noqa: A002 - the column's name
+        id: npt.ArrayLike | None = None,
         limit: npt.ArrayLike = np.nan,
         per_node: npt.ArrayLike = 0,
         constraint: Sequence[Mapping[str, str]] | None = None,
-        type: npt.ArrayLike | None = None,  # noqa: A002 - the column's name
+        type: npt.ArrayLike | None = None,
         user: npt.ArrayLike | None = None,
         deadline: npt.ArrayLike = np.inf,
         budget: npt.ArrayLike = np.inf,

@@ -16,13 +16,13 @@ import numpy as np
 from gangwise.jobs.model import Books, Event, Job, Running
 
 __all__ = [
+    "WFP3",
     "EarliestDeadline",
     "FairShare",
     "FirstCome",
     "Order",
     "Priority",
     "ShortestFirst",
-    "WFP3",
 ]
 
 

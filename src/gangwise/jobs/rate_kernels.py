@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangwise.core.jit import kernel
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.jit import kernel
 
 __all__ = [
     "Beliefs",

@@ -18,10 +18,25 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.choice import BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.model import (
-    Ask, Books, Explanation, Job, Nodes, Piece, Place, Preempt, Queue, Rate, Running,
+    Ask,
+    Books,
+    Explanation,
+    Job,
+    Nodes,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
+    Running,
 )
 from gangwise.jobs.queues import (
-    EarliestDeadline, FairShare, FirstCome, Priority, ShortestFirst, WFP3, reservation,
+    WFP3,
+    EarliestDeadline,
+    FairShare,
+    FirstCome,
+    Priority,
+    ShortestFirst,
+    reservation,
 )
 
 __all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]

@@ -13,25 +13,42 @@ import math
 import time
 from bisect import insort
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.jobs import event_kernels, kernels, rate_kernels
 from gangwise.jobs.choice import BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import FINISHED, KILLED, RUNNING, SET_ASIDE, WAITING
 from gangwise.jobs.model import (
-    Account, Ask, Books, Conditions, Event, Job, Jobs, Nodes, Piece, Place, Preempt, Queue, Rate,
+    Account,
+    Ask,
+    Books,
+    Conditions,
+    Event,
+    Job,
+    Jobs,
+    Nodes,
+    Piece,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
     Running,
 )
 from gangwise.jobs.queues import (
-    EarliestDeadline, FairShare, FirstCome, Priority, ShortestFirst, WFP3,
+    WFP3,
+    EarliestDeadline,
+    FairShare,
+    FirstCome,
+    Priority,
+    ShortestFirst,
 )
 from gangwise.jobs.scheduler import Composed, create_scheduler
-from gangwise.core.arrays import Floats, Ints
 
 __all__ = ["Options", "Schedule", "simulate_jobs"]
 

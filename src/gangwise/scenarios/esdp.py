@@ -33,6 +33,7 @@ from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery
 from gangwise.core.limits import Count, SlotCount
+from gangwise.core.settings import checked, require_range
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, OnOffArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
@@ -48,16 +49,14 @@ from gangwise.fluctuating_speeds.speeds import (
 )
 from gangwise.gangs.environment import GangSpeedsInstance
 from gangwise.gangs.problem import GangSpeedsProblem
-from gangwise.scenarios.drawing import (
-    DrawnScenario,
-    checked,
-    device_names,
-    draw_gangs,
-    require_range,
+from gangwise.scenarios.drawing import DrawnScenario, device_names, draw_gangs
+from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
+from gangwise.traces.slots.fluctuating_speeds import (
+    pooled_instance,
+    relative_throughput,
+    scarce,
+    some_of,
 )
-from gangwise.traces.gavel_throughputs import GavelThroughputs
-from gangwise.traces.measured_speeds import pooled_instance, relative_throughput, scarce, some_of
-from gangwise.traces.mini_batch_time import MiniBatchTime
 
 DEVICES = ("cpu", "mem", "gpu")
 

@@ -23,19 +23,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.limits import Count, SlotCount
+from gangwise.core.settings import checked, require_range
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, OnOffArrivals, Workload
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 from gangwise.gangs.environment import GangInstance
 from gangwise.gangs.problem import GangProblem
-from gangwise.scenarios.drawing import (
-    DrawnScenario,
-    checked,
-    device_names,
-    draw_gangs,
-    require_range,
-)
+from gangwise.scenarios.drawing import DrawnScenario, device_names, draw_gangs
 
 DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
 KINDS = ("linear", "log", "reciprocal", "poly")
