@@ -57,7 +57,7 @@ from gangwise.core.identity import PATHS, identify, key_of, plain
 from gangwise.core.registry import create, entries, parse
 from gangwise.core.simulation import Run, Simulation
 from gangwise.scenarios.files import read_scenario
-from gangwise.traces import open_trace
+from gangwise.traces.slots.opening import open_trace
 
 TIMINGS = ("us_per_slot", "seconds", "nanoseconds.slot")
 """The metrics that differ from one execution of a run to the next."""
