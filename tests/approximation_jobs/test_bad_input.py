@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, create_policy, simulate
-from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
+from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Outage
 from gangwise.approximation_jobs.problem import ApproximationProblem, Custom, Job, Saturating
 from gangwise.approximation_jobs.rates import IidRates, ReplayedRates
 from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs

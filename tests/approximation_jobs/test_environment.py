@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy
-from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
+from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Outage
 from gangwise.approximation_jobs.problem import (
     ApproximationProblem,
     Custom,

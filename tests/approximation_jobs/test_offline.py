@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, UnknownName, create_policy, simulate
-from gangwise.approximation_jobs.environment import ApproximationInstance, Outage, rate_generator
+from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Outage, rate_generator
 from gangwise.approximation_jobs.offline import (
     ComparedInstance,
     JobUtilities,

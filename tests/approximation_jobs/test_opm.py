@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy
-from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
+from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Outage
 from gangwise.approximation_jobs.opm import OPM
 from gangwise.approximation_jobs.ops import OPS
 from gangwise.approximation_jobs.problem import (

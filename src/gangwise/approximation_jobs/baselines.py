@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangwise.approximation_jobs.environment import Feedback, Observation
+from gangwise.approximation_jobs.environment import Observation
+from gangwise.approximation_jobs.execution import Feedback
 from gangwise.approximation_jobs.kernels import place_tasks
 from gangwise.approximation_jobs.problem import SLACK, ApproximationProblem, slopes_at
 from gangwise.core.arrays import Floats, Ints

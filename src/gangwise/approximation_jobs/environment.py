@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs import kernels
-from gangwise.approximation_jobs.environment import (
+from gangwise.approximation_jobs.execution import (
     BLOCK,
     Feedback,
     FeedbackDelivery,

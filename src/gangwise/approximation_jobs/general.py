@@ -35,7 +35,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.approximation_jobs.environment import Feedback, Observation
+from gangwise.approximation_jobs.environment import Observation
+from gangwise.approximation_jobs.execution import Feedback
 from gangwise.approximation_jobs.opm import check_choice
 from gangwise.approximation_jobs.problem import SLACK, ApproximationProblem, relative, slopes_at
 from gangwise.core.arrays import Floats, Ints

@@ -38,7 +38,8 @@ from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_matrix, vstack
 
 from gangwise.approximation_jobs import kernels
-from gangwise.approximation_jobs.environment import BLOCK, ApproximationInstance, rate_generator
+from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import BLOCK, rate_generator
 from gangwise.approximation_jobs.problem import CUSTOM, LOG, POWER, SATURATING, Job
 from gangwise.core.arrays import Floats
 from gangwise.core.contracts import Comparator

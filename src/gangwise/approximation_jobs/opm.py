@@ -22,7 +22,8 @@ from typing import Literal
 import numpy as np
 
 from gangwise.approximation_jobs import kernels
-from gangwise.approximation_jobs.environment import Feedback, Observation
+from gangwise.approximation_jobs.environment import Observation
+from gangwise.approximation_jobs.execution import Feedback
 from gangwise.approximation_jobs.problem import (
     SLACK,
     ApproximationProblem,

@@ -14,7 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from gangwise.approximation_jobs.environment import Feedback, Observation
+from gangwise.approximation_jobs.environment import Observation
+from gangwise.approximation_jobs.execution import Feedback
 from gangwise.approximation_jobs.opm import PrimalDual, check_choice
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, slopes_at
 from gangwise.core.arrays import Ints

@@ -25,7 +25,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gangwise.approximation_jobs.baselines import CountingPolicy, systematic
-from gangwise.approximation_jobs.environment import Feedback, Observation
+from gangwise.approximation_jobs.environment import Observation
+from gangwise.approximation_jobs.execution import Feedback
 from gangwise.approximation_jobs.kernels import slope
 from gangwise.approximation_jobs.problem import CUSTOM, ApproximationProblem, Job
 from gangwise.core.arrays import Bools, Floats, Ints

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.approximation_jobs.environment import ApproximationInstance, Results
+from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Results
 from gangwise.approximation_jobs.offline import Known, Optimum, offline_optimum
 from gangwise.approximation_jobs.problem import Job
 from gangwise.core.arrays import Floats
@@ -53,7 +54,7 @@ def fit(results: Results) -> tuple[float, float]:
 
     Examples
     --------
-    >>> from gangwise.approximation_jobs.environment import Results
+    >>> from gangwise.approximation_jobs.execution import Results
     >>> results = Results()
     >>> results.add(Job("a", 0, 4, budget=8.0), cost=9.0, work=4.0)
     >>> results.add(Job("b", 0, 4, budget=8.0), cost=5.0, work=4.0)

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from gangwise.approximation_jobs.environment import rate_generator
+from gangwise.approximation_jobs.execution import rate_generator
 from gangwise.approximation_jobs.offline import ComparedInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, Power, Utility
 from gangwise.approximation_jobs.rates import GammaPeriods, IidRates

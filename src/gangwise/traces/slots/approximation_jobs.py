@@ -36,7 +36,8 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from gangwise.approximation_jobs.environment import ApproximationInstance, Outage, rate_generator
+from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Outage, rate_generator
 from gangwise.approximation_jobs.offline import ComparedInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
 from gangwise.approximation_jobs.rates import GammaPeriods, MeasuredRates
