@@ -255,12 +255,12 @@ class Folder:
         holder = path.with_suffix(".json")
         if handle is None:
             raise StoreError(f"{self.path} is in use{_who(holder)}; wait for it to end, or give "
-                             "another folder")
+                             "another folder")  # fmt: skip
         self._held.add(mine)
         try:
             about = {"pid": os.getpid(), "host": socket.gethostname(),
                      "command": command or " ".join(sys.argv[:4]),
-                     "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+                     "since": time.strftime("%Y-%m-%d %H:%M:%S")}  # fmt: skip
             write_whole(holder, json.dumps(about))
             for folder in (path.parent, self.path / CHECKPOINTS):
                 remove_orphans(folder)
@@ -457,7 +457,7 @@ class Folder:
     def _announce(self, new: Publication) -> None:
         """From here on the publication is completed, if need be by another process."""
         stale = [name for name, seal in self.own().items()
-                 if seal.part_of == new.name and name not in new.staged]
+                 if seal.part_of == new.name and name not in new.staged]  # fmt: skip
         files = {n: {"side": side.name, "seal": asdict(s)} for n, (side, s) in new.staged.items()}
         write_whole(self._announced, _sealed({"files": files, "stale": stale}))
 
@@ -473,7 +473,7 @@ class Folder:
         plan = _unsealed(path.read_bytes())
         if plan is None:
             raise StoreError(f"{path} is damaged while results were being published; remove it, "
-                             "and run the command again")
+                             "and run the command again")  # fmt: skip
         seals = {name: Seal(**about["seal"]) for name, about in plan["files"].items()}
         waiting = {name: self.state / about["side"] for name, about in plan["files"].items()}
         waiting = {n: side for n, side in waiting.items() if _fits(seals[n], side)}
@@ -528,7 +528,7 @@ class Folder:
         with self.lock():
             found, own = self.verify(), self.own()
             removed = [name for name in (own if everything else found.damaged)
-                       if self.remove(name)]
+                       if self.remove(name)]  # fmt: skip
             if not everything and found.missing:
                 self._enter([(name, None) for name in found.missing])
             with _failing("clean", self.path):
@@ -558,7 +558,7 @@ class Folder:
         for base, folders, files in os.walk(self.path):
             here = Path(base)
             folders[:] = [f for f in folders if f != STATE
-                          and not (here / f / STATE).is_dir()]
+                          and not (here / f / STATE).is_dir()]  # fmt: skip
             found += [(here / name).relative_to(self.path).as_posix() for name in files]
         return sorted(found)
 
@@ -582,7 +582,7 @@ def find_folders(path: Path) -> list[Folder]:
     states = sorted(p.parent for p in path.rglob(STATE) if p.is_dir())
     if not states:
         raise StoreError(f"{path} is no folder of results: there is no {STATE} in it; if it is a "
-                         f"copy, copy {STATE} too")
+                         f"copy, copy {STATE} too")  # fmt: skip
     return [Folder(each) for each in states]
 
 
@@ -728,7 +728,7 @@ def _who(holder: Path) -> str:
     try:
         about = json.loads(holder.read_bytes())
         return (f" by process {about['pid']} on {about['host']} ({about['command']}), since "
-                f"{about['since']}")
+                f"{about['since']}")  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError):
         return " by another process"
 
