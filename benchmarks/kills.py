@@ -84,7 +84,7 @@ def commands(file: Path) -> dict[str, tuple[list[str], list[str], Callable[[Path
     """Command, what is added when it goes on, and what it found; OUT is the folder."""
     tune = ["tune", SMALL, "ogasched-react", "--knob", "fraction=0.05:0.8:log", "--knob",
             "steps=1:8:int", "--trials", "4", "--slots", "60", "--seeds", "1000,1001",
-            "--validation", "2000,2001", "--jobs", "1", "--out", "OUT"]  # fmt: skip
+            "--validation", "2000,2001", "--jobs", "1", "--out", "OUT"]
     return {
         "compare": (
             ["compare", SMALL, "--policies", "drf,fairness,ogasched-react:steps=3", "--slots",
@@ -103,7 +103,7 @@ def commands(file: Path) -> dict[str, tuple[list[str], list[str], Callable[[Path
             ["reproduce", "opm", "--theorem", "2", "--quick", "--seeds", "1", "--jobs", "1",
              "--out", "OUT"], [], found_by_reproduce,
         ),
-    }  # fmt: skip
+    }
 
 
 def looked_at(found: Callable[[Path], Found], out: Path) -> Found:
@@ -174,7 +174,7 @@ def kill(arguments: list[str], log: Path, after: float) -> bool:
 def trial(
     arguments: list[str], more: list[str], found: Callable[[Path], Found], wanted: Found,
     seconds: float, most: int, draw: random.Random,
-) -> tuple[int, str]:  # fmt: skip
+) -> tuple[int, str]:
     """How many kills, and what went wrong, if anything did."""
     base = Path(tempfile.mkdtemp(prefix="gangwise-kills-"))
     out, log = base / "out", base / "log"
@@ -230,7 +230,7 @@ def every_command(kills: int, seed: int, only: list[str]) -> int:
                 print(f"  {name}: {why}", flush=True)
         tried, failed = tried + mine, failed + len(wrong)
         print(f"{name}: {mine} kills in {trials} trials of {seconds:.1f} s, {len(wrong)} failed, "
-              f"{time.perf_counter() - begin:.0f} s", flush=True)  # fmt: skip
+              f"{time.perf_counter() - begin:.0f} s", flush=True)
     print(f"in all: {tried} kills, {failed} failed trials")
     shutil.rmtree(base)
     return failed
