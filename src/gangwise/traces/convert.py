@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangwise.core.errors import StoreError, TraceError
+from gangwise.core.files import remove_orphans, write_whole
 from gangwise.traces import blocks as cut
 from gangwise.traces.blocks import Blocks
 from gangwise.traces.converted import stages_of
 from gangwise.traces.fidelity import Stage, reason_lines, reasons_plain
 from gangwise.traces.formats import Format, all_files
 from gangwise.traces.known import WITHOUT_SCHEMA
-from gangwise.traces.manifest import MANIFEST, Chunk, Manifest, SourceFile, write_whole
+from gangwise.traces.manifest import MANIFEST, Chunk, Manifest, SourceFile
 from gangwise.traces.opening import reader_of, without_reader
 from gangwise.traces.source import Source
 from gangwise.traces.tables import Dropped
@@ -153,6 +154,8 @@ def convert(
     if not files:
         raise TraceError(f"no table of {form.name} is here", path)
     manifest = _begun(out, form, files, rows)
+    for folder in (out, *(out / table for table in files)):
+        remove_orphans(folder)
     resumed = any(file.chunks for found in manifest.tables.values() for file in found)
     total = sum(file.size for found in manifest.tables.values() for file in found)
     done = 0
