@@ -1,4 +1,4 @@
-"""Commands that are asked to stop: no traceback, one line, a code of their own, the same results."""
+"""Commands that are asked to stop: no traceback, one line, their own code, the same results."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ def stopped(child, number, group):
     return errors
 
 
+def done(*arguments):
+    child = begin(*arguments)
+    _, errors = child.communicate(timeout=300)
+    assert "Traceback" not in errors
+    return child.returncode
+
+
 def until(there, child):
     deadline = time.monotonic() + 120
     while not there() and child.poll() is None and time.monotonic() < deadline:
@@ -62,7 +69,7 @@ def test_a_sweep_with_workers_ends_quietly(number, code, finished, experiment, t
     if child.returncode:  # it may have been done before it was told
         assert child.returncode == code, errors
         assert "every finished run is stored" in errors
-    assert begin("sweep", experiment, "--jobs", "2", "--out", out).wait(300) == 0
+    assert done("sweep", experiment, "--jobs", "2", "--out", out) == 0
 
 
 def test_sigterm_saves_a_run_which_goes_on_to_the_same_bits(tmp_path):
@@ -78,7 +85,7 @@ def test_sigterm_saves_a_run_which_goes_on_to_the_same_bits(tmp_path):
     _, told = other.communicate(timeout=60)
     assert other.returncode == 2
     assert "policy was ogasched-react r1 and is now drf r1" in told
-    assert begin(*arguments, tmp_path / "rows.parquet", "--resume").wait(300) == 0
-    assert begin(*arguments, tmp_path / "whole.parquet").wait(300) == 0
+    assert done(*arguments, tmp_path / "rows.parquet", "--resume") == 0
+    assert done(*arguments, tmp_path / "whole.parquet") == 0
     both = [pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("rows", "whole")]
     assert both[0].equals(both[1])
