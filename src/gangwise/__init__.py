@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Workload,
     )
     from gangwise.experiments.compare import Comparison, compare
+    from gangwise.report.pages import write_report
 
 _WHERE = {
     "core.check": ["PolicyCheckFailed", "check_policy"],
@@ -75,8 +76,8 @@ _WHERE = {
         "ReplayedArrivals",
         "Workload",
     ],
-    "experiments.compare": ["compare"],
-    "experiments.comparison": ["Comparison"],
+    "experiments.compare": ["Comparison", "compare"],
+    "report.pages": ["write_report"],
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
@@ -120,6 +121,7 @@ __all__ = [
     "create_scenario",
     "register",
     "simulate",
+    "write_report",
 ]
 
 

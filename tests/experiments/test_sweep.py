@@ -299,6 +299,8 @@ policies = ["drf"]
         ),
         (FILE + "[grid]\na = [1]\n[[cases]]\na = 2", "a is both in grid and in cases"),
         (FILE.replace('"x"', '"a/b"'), "name: String should match pattern"),
+        (FILE.replace('"x"', '".."'), "name: String should match pattern"),
+        (FILE.replace('"x"', f'"{"x" * 5000}"'), "name: String should have at most 100"),
         ("name = ", "Invalid value"),
     ],
 )

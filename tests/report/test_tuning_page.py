@@ -10,8 +10,8 @@ import pytest
 from gangwise import StoreError
 from gangwise.experiments.store import Store
 from gangwise.experiments.tune import ParameterRange, Trial, Tuning, read_tuning, write_tuning
-from gangwise.report.folder import write_report
-from gangwise.report.tuning_page import edges
+from gangwise.report.pages import write_report
+from gangwise.report.tuning import edges
 from tests.report.made_sweep import HOSTILE, played
 from tests.report.pages import faults, loaded, read
 

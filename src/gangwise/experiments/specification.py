@@ -57,7 +57,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.limits import MOST_LETTERS, MOST_SEEDS
 from gangwise.core.registry import create
 from gangwise.core.toml import read_toml
-from gangwise.experiments.runs import RunSpec, Source
+from gangwise.experiments.runs import NamedSource, RunSpec
 
 COLUMNS = (
     "policy",
@@ -167,6 +167,9 @@ class Experiment(_Strict):
         description="slots, at most, at which cumulative curves are recorded: half of them "
         "evenly spaced, half of them evenly spaced on a logarithmic axis",
     )
+    every_slot: bool = Field(
+        False, description="keep rewards and metrics of every slot, as a comparison does"
+    )
     metrics: list[str] = Field([], description="metrics that tables show beside the reward")
 
     @field_validator("seeds", "cases", "comparators")
@@ -274,7 +277,7 @@ class Experiment(_Strict):
         policies = self.labelled()
         found = []
         for cell in self.cells:
-            source = Source.of(
+            source = NamedSource.of(
                 self.scenario or self.trace, bool(self.trace), {**self.settings, **cell}
             )
             slots = self.slots or source.scenario().slots
@@ -284,7 +287,16 @@ class Experiment(_Strict):
                     "played in it; leave slots out of the experiment"
                 )
             for seed in self.chosen_seeds:
-                run = partial(RunSpec, source, cell, seed, slots, self.optimum_slots, self.points)
+                run = partial(
+                    RunSpec,
+                    source,
+                    cell,
+                    seed,
+                    slots,
+                    self.optimum_slots,
+                    self.points,
+                    every_slot=self.every_slot,
+                )
                 found += [run(label=name, policy=policy) for name, policy in policies.items()]
                 found += [run(label=name) for name in self.comparators]
         return found

@@ -1,8 +1,4 @@
-"""What tuning found, as it is kept beside the study: ``tuning.json``.
-
-Ranges of a policy's arguments, as they are written on the command line.
-
-Tuning a policy's arguments with Optuna, and an honest look at what it gained.
+"""Tuning a policy's arguments with Optuna, and an honest look at what it gained.
 
 Trials are played on some seeds, the best of them is compared with the default on others: the best
 of many trials looks better than it is on the seeds that chose it. Every run goes through
@@ -28,11 +24,13 @@ from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
 from gangwise.core.registry import create
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment, PolicyTable
+from gangwise.experiments.statistics import verdict
 from gangwise.experiments.sweep import Progress, silent, sweep
 
 if TYPE_CHECKING:
     from optuna.study import Study
-    from optuna.trial import FrozenTrial, Trial
+    from optuna.trial import FrozenTrial
+    from optuna.trial import Trial as OptunaTrial
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ class ParameterRange:
         known = isinstance(value, kind) and not isinstance(value, bool)
         return known and self.ends[0] <= value <= self.ends[1]
 
-    def suggest(self, trial: Trial) -> Any:
+    def suggest(self, trial: OptunaTrial) -> Any:
         """A value for a trial."""
         if self.ends is None:
             return trial.suggest_categorical(self.name, self.choices)
@@ -202,8 +200,6 @@ class Tuning:
         on = f"tuned on {_seeds(self.seeds)}"
         if self.row is None:
             return f"{on}: none of {len(self.trials)} trials is better than the default; keep it"
-        from gangwise.report.verdicts import verdict
-
         found = f"{said(self.best.arguments)}; on {_seeds(self.validation)}"
         return f"{on}: {found}: {verdict(self.row)}"
 
