@@ -88,12 +88,12 @@ def commands(file: Path) -> dict[str, tuple[list[str], list[str], Callable[[Path
     return {
         "compare": (
             ["compare", SMALL, "--policies", "drf,fairness,ogasched-react:steps=3", "--slots",
-             "400", "--seeds", "2", "--comparators", "best_fixed", "--out", "OUT"],
-            ["--resume"], found_by_compare,
+             "400", "--seeds", "2", "--comparators", "best_fixed", "--jobs", "1", "--out", "OUT"],
+            [], found_by_compare,
         ),
         "run": (
             ["run", SMALL, "ogasched-react:steps=5", "--slots", "12000", "--out",
-             "OUT/rows.parquet"], ["--resume"], found_by_run,
+             "OUT/rows.parquet"], [], found_by_run,
         ),
         "sweep": (["sweep", str(file), "--jobs", "1", "--out", "OUT"], [], found_by_sweep),
         "sweep with workers": (
