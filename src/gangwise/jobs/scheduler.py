@@ -16,12 +16,12 @@ import numpy as np
 
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import rate_kernels
-from gangwise.jobs.choice import BestFit, ByRate, FirstFit, WorstFit
+from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.model import (
     Ask, Books, Explanation, Job, Nodes, Piece, Place, Preempt, Queue, Rate, Running,
 )
 from gangwise.jobs.queues import (
-    EarliestDeadline, FairShare, FirstCome, Priority, ShortestFirst, WFP3, reservation,
+    EarliestDeadline, FairShare, FirstCome, Priority, Plan, ShortestFirst, WFP3, reservation,
 )
 
 __all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]
@@ -46,6 +46,34 @@ class Scheduler(Protocol):
     def observe(self, rate: Rate) -> None:
         """Hear a measurement of anyone's placement: late, doubled, out of order, or never."""
 
+    def _conservative(
+        self, order: list[Job], books: Books, ends: dict[str, float], now: float
+    ) -> list[Action]:
+        """A reservation for every job; those that are due and find their nodes free start."""
+        actions: list[Action] = []
+        changes = self._plan.ahead(order, books, ends, now)
+        self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
+        opened = books.copy()  # what was free as the round began; the changes hold the rest
+        for job in order[: self.depth]:
+            time, chosen, pieces = self._plan.earliest(job, opened, changes, self.choice, now)
+            changes = [c for c in changes if c[2].id != job.id]
+            self._plan.slots.pop(job.id, None)
+            if chosen is None:
+                continue
+            books.take(job.shape, pieces)
+            able = bool((books.free >= 0).all() and (books.device >= 0).all())
+            end = time + job.limit
+            if time <= now and able:
+                self.queue.started(job, books, now)
+                actions.append(Place(job.id, tuple(chosen), pieces))
+                changes += [(now, 1, job, pieces), (max(end, now), 0, job, pieces)]
+                continue
+            books.take(job.shape, pieces, sign=1)
+            self._plan.slots[job.id] = time, pieces
+            if job.limit > 0.0:
+                changes += [(time, 1, job, pieces), (end, 0, job, pieces)]
+        return actions
+
     def explain(self, job: str) -> Explanation:
         """Why a job of the last round's queue still waits."""
 
@@ -55,9 +83,10 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "fcfs": FirstCome, "sjf": ShortestFirst, "edf": EarliestDeadline, "priority": Priority,
         "fair-share": FairShare, "wfp3": WFP3,
     },
-    "backfilling": {"none": lambda: "none", "easy": lambda: "easy"},
+    "backfilling": {"none": lambda: "none", "easy": lambda: "easy",
+                    "conservative": lambda: "conservative"},
     "choice": {
-        "first-fit": FirstFit, "best-fit": BestFit, "worst-fit": WorstFit,
+        "first-fit": FirstFit, "best-fit": BestFit, "worst-fit": WorstFit, "fgd": FGD,
         "label": lambda: ByRate("labels"), "oracle": lambda: ByRate("oracle"),
     },
 }
@@ -96,7 +125,7 @@ class Composed:
     Parameters
     ----------
     queue : Order
-    backfilling : {"none", "easy"}
+    backfilling : {"none", "easy", "conservative"}
     choice : Choice
     depth : int
         How many jobs behind the first that cannot start backfilling looks at.
@@ -112,6 +141,7 @@ class Composed:
     _seen: dict[str, float] = field(default_factory=dict, repr=False)
     _asked: dict[str, float] = field(default_factory=dict, repr=False)
     _promised: tuple[str, float] | None = field(default=None, repr=False)
+    _plan: Plan = field(default_factory=Plan, repr=False)
     _why: dict[str, tuple[str, float, float]] = field(default_factory=dict, repr=False)
     _last: Any = field(default=None, repr=False)
 
@@ -149,6 +179,8 @@ class Composed:
         waiting = len(order)
         self._promised = None
         self._last = (trial, now)
+        if self.backfilling == "conservative":
+            return self._conservative(order, trial, ends, now)
         for job in order:
             if head is not None:
                 if tested >= self.depth:
@@ -180,6 +212,34 @@ class Composed:
             self.queue.started(job, books, now)
             waiting -= 1
             actions.append(Place(job.id, tuple(chosen), pieces))
+        return actions
+
+    def _conservative(
+        self, order: list[Job], books: Books, ends: dict[str, float], now: float
+    ) -> list[Action]:
+        """A reservation for every job; those that are due and find their nodes free start."""
+        actions: list[Action] = []
+        changes = self._plan.ahead(order, books, ends, now)
+        self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
+        opened = books.copy()  # what was free as the round began; the changes hold the rest
+        for job in order[: self.depth]:
+            time, chosen, pieces = self._plan.earliest(job, opened, changes, self.choice, now)
+            changes = [c for c in changes if c[2].id != job.id]
+            self._plan.slots.pop(job.id, None)
+            if chosen is None:
+                continue
+            books.take(job.shape, pieces)
+            able = bool((books.free >= 0).all() and (books.device >= 0).all())
+            end = time + job.limit
+            if time <= now and able:
+                self.queue.started(job, books, now)
+                actions.append(Place(job.id, tuple(chosen), pieces))
+                changes += [(now, 1, job, pieces), (max(end, now), 0, job, pieces)]
+                continue
+            books.take(job.shape, pieces, sign=1)
+            self._plan.slots[job.id] = time, pieces
+            if job.limit > 0.0:
+                changes += [(time, 1, job, pieces), (end, 0, job, pieces)]
         return actions
 
     def explain(self, job: str) -> Explanation:
