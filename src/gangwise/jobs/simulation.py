@@ -608,14 +608,21 @@ class PlainSimulation:
         self._events(now)
         if self.waiting:
             self.counts["rounds"] += 1
-            queue = Queue(self.waiting)
-            began = time.perf_counter()
-            actions = self.scheduler.place(queue, self.books, now)
-            self.seconds += time.perf_counter() - began
-            self.books.events.clear()
-            for action in actions:
+            for action in self._decisions(now):
                 self._act(action, now)
         return True
+
+    def _decisions(self, now: float) -> list[Any]:
+        """A round: what the scheduler wants."""
+        began = time.perf_counter()
+        actions = list(self.scheduler.place(Queue(self.waiting), self.books, now))
+        self.seconds += time.perf_counter() - began
+        self.books.events.clear()
+        return actions
+
+    def _tell(self, rate: Rate) -> None:
+        """A measurement reaches the scheduler."""
+        self.scheduler.observe(rate)
 
     def _next_instant(self) -> float:
         t = self.tables
@@ -810,9 +817,7 @@ class PlainSimulation:
                 rates.append(1.0)
         nodes = tuple(n for n, _, _ in self.pieces[j])
         begun = float(self.since[j])
-        self.scheduler.observe(
-            Rate(running.job, nodes, tuple(rates), begun, now, first, ended)
-        )
+        self._tell(Rate(running.job, nodes, tuple(rates), begun, now, first, ended))
 
     def _leave(self, j: int, now: float, kind: Any) -> Job:
         running = self.books.running.pop(str(self.tables.jobs.id[j]))
