@@ -18,10 +18,26 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.model import (
-    Ask, Books, Explanation, Job, Nodes, Piece, Place, Preempt, Queue, Rate, Running,
+    Ask,
+    Books,
+    Explanation,
+    Job,
+    Nodes,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
+    Running,
 )
 from gangwise.jobs.queues import (
-    EarliestDeadline, FairShare, FirstCome, Priority, Plan, ShortestFirst, WFP3, reservation,
+    WFP3,
+    EarliestDeadline,
+    FairShare,
+    FirstCome,
+    Plan,
+    Priority,
+    ShortestFirst,
+    reservation,
 )
 
 __all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]
@@ -82,14 +98,25 @@ class Scheduler(Protocol):
 
 _parts: dict[Part, dict[str, Callable[[], Any]]] = {
     "queue": {
-        "fcfs": FirstCome, "sjf": ShortestFirst, "edf": EarliestDeadline, "priority": Priority,
-        "fair-share": FairShare, "wfp3": WFP3,
+        "fcfs": FirstCome,
+        "sjf": ShortestFirst,
+        "edf": EarliestDeadline,
+        "priority": Priority,
+        "fair-share": FairShare,
+        "wfp3": WFP3,
     },
-    "backfilling": {"none": lambda: "none", "easy": lambda: "easy",
-                    "conservative": lambda: "conservative"},
+    "backfilling": {
+        "none": lambda: "none",
+        "easy": lambda: "easy",
+        "conservative": lambda: "conservative",
+    },
     "choice": {
-        "first-fit": FirstFit, "best-fit": BestFit, "worst-fit": WorstFit, "fgd": FGD,
-        "label": lambda: ByRate("labels"), "oracle": lambda: ByRate("oracle"),
+        "first-fit": FirstFit,
+        "best-fit": BestFit,
+        "worst-fit": WorstFit,
+        "fgd": FGD,
+        "label": lambda: ByRate("labels"),
+        "oracle": lambda: ByRate("oracle"),
     },
 }
 
