@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gangwise.jobs import Composed, Jobs, Nodes, simulate_jobs
+from gangwise.jobs import Composed, Jobs, Nodes, Place, simulate_jobs
 
 
 def made(J: int, load: float, gpus: int, seed: int = 0, tasks: bool = True) -> Jobs:
@@ -111,8 +111,7 @@ class Own(Composed):
     learns = False
 
     def place(self, queue, books, now):
-        from gangwise.jobs import Place
-
+        """Start in order while there is room."""
         free = int(books.free[0, 0])
         actions = []
         for job in queue:
@@ -159,8 +158,8 @@ def whole_processes(J: int, theirs: int) -> None:
             rows = zip(jobs.submit[:count] + 1, jobs.run[:count], jobs.shape[:count])
             path.write_text(
                 "".join(
-                    f"{i + 1} {int(s)} -1 {int(r)} {jobs.shapes[c].demand[0] // 1000} -1 -1 -1 -1 -1 "
-                    "1 1 1 1 1 1 -1 -1\n"
+                    f"{i + 1} {int(s)} -1 {int(r)} {jobs.shapes[c].demand[0] // 1000} "
+                    "-1 -1 -1 -1 -1 1 1 1 1 1 1 -1 -1\n"
                     for i, (s, r, c) in enumerate(rows)
                 )
             )

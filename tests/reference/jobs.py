@@ -243,8 +243,8 @@ class SlowSimulation:
     def node_events(self, t: int) -> bool:
         happened = False
         for when, n in self.cluster.downs:
+            happened = happened or when == t
             if when == t and self.up[n]:
-                happened = True
                 for j in sorted(self.where):
                     if any(m == n for m, _ in self.where[j]):
                         worked = max(t - self.last[j] - self.over[j], 0) // self.slowness(j)

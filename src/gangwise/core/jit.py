@@ -43,7 +43,8 @@ class KernelFiles(IndexDataCacheFile):
         called = {files._source_stamp, repr(sorted(dispatcher.targetoptions.items())).encode()}
         for other in dispatcher.py_func.__globals__.values():
             if isinstance(other, Dispatcher):
-                called.add(getattr(other._cache, "_cache_file", files)._source_stamp)
+                cache = vars(other)["_cache"]
+                called.add(getattr(cache, "_cache_file", files)._source_stamp)
         files._source_stamp = hashlib.sha256(b"".join(sorted(called))).digest()
         return files
 
@@ -123,7 +124,8 @@ def inlined_kernel(function: F) -> F:
 
 
 def _lean(function: F, inlined: bool) -> F:
-    compiled: Any = numba.njit(
+    njit: Any = numba.njit  # its types know nothing of _nrt
+    compiled: Any = njit(
         cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=inlined
     )(function)
     compiled._cache._cache_file = KernelFiles.of(compiled)

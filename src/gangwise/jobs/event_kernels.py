@@ -7,8 +7,10 @@ rules in plain Python.
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from numpy import int64
+import numpy as np
+
 
 from gangwise.core.arrays import Ints
 from gangwise.core.jit import inlined_kernel, lean_kernel
@@ -90,6 +92,8 @@ from gangwise.jobs.rate_kernels import (
 )
 
 __all__ = ["DONE", "MORE_ROOM", "PAUSED", "play"]
+
+int64: Any = np.int64
 
 DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
@@ -786,7 +790,7 @@ def room(w: Work, s: Shapes, v: World, x: State, free: Ints, device: Ints, j: in
     for n in range(free.shape[0]):
         if v.allowed[s.tasks[c].constraint, n]:
             have += max(fits(s, v, free, device, c, n), 0)
-    return have >= w.jobs[j].tasks
+    return bool(have >= w.jobs[j].tasks)
 
 
 @lean_kernel

@@ -31,12 +31,11 @@ they change in place. The simulation calls, with job type l, node n and the time
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.cpython.unsafe.numbers import trailing_zeros
-from numpy import int64
+from numba.cpython.unsafe import numbers
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import inlined_kernel, lean_kernel
@@ -89,6 +88,10 @@ DOWN, UP, FACTOR = range(3)
 ) = range(26)
 # Places in `State.clock`.
 NOW, RESERVED, SIZE_CLOCK = range(3)
+
+# numba knows them; their own types would say too little, or what compiled code has no use for.
+int64: Any = np.int64
+trailing_zeros: Any = numbers.trailing_zeros
 
 BLOCK = 32  # nodes whose largest free amounts are kept together
 LATER = np.inf
@@ -450,7 +453,7 @@ def fits(shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int)
                 if device[n, g] == 1000:
                     c += 1
             f = min(f, c // shapes.tasks[s].whole)
-    return f
+    return int(f)
 
 
 @inlined_kernel
@@ -567,8 +570,8 @@ def place_first(
 def better(x: State, a: int, b: int) -> bool:
     """Candidate a goes before candidate b."""
     if x.cands[a].score != x.cands[b].score:
-        return x.cands[a].score > x.cands[b].score
-    return x.cands[a].node < x.cands[b].node
+        return bool(x.cands[a].score > x.cands[b].score)
+    return bool(x.cands[a].node < x.cands[b].node)
 
 
 @inlined_kernel
