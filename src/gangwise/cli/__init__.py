@@ -18,9 +18,8 @@ import gangwise
 from gangwise.cli.compare import compare_command, run_command
 from gangwise.cli.experiments import report_command, reproduce_command, sweep_command, tune_command
 from gangwise.cli.files import clean_command, verify_command
-from gangwise.cli.listing import list_command, show_command
 from gangwise.cli.jobs import jobs_command
-from gangwise.cli.listing import list_command
+from gangwise.cli.listing import list_command, show_command
 from gangwise.cli.options import say
 from gangwise.cli.trace import trace_app
 from gangwise.core.errors import GangwiseError

@@ -19,14 +19,7 @@ import polars as pl
 
 from gangwise.core.errors import StoreError, TraceError
 from gangwise.core.files import remove_orphans, write_whole
-from gangwise.traces.format import (
-    MANIFEST,
-    Chunk,
-    Format,
-    Manifest,
-    SourceFile,
-    all_files,
-)
+from gangwise.traces.format import MANIFEST, Chunk, Format, Manifest, SourceFile, all_files
 from gangwise.traces.io import blocks as cut
 from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
 from gangwise.traces.io.blocks import Blocks

@@ -12,16 +12,13 @@ chunk, so that it never names a chunk that is not complete.
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
-import polars as pl
-
-from gangwise.core.errors import StoreError, TraceError, UnknownName
+from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.files import write_whole
 from gangwise.traces.io.json_records import texts_of
 from gangwise.traces.io.schema import Column, Schema
@@ -155,7 +152,6 @@ class Manifest:
 def manifest_of(path: Path) -> Manifest | None:
     """The manifest of a converted trace, if a folder is one."""
     return Manifest.load(path) if (path / MANIFEST).is_file() else None
-
 
 
 def _file(plain: dict[str, object]) -> SourceFile:
