@@ -354,3 +354,10 @@ register(
     "gangwise.reproduce.esdp:ESDPByProgramme",
     "esdp-as-printed solved by the paper's dynamic programme",
 )
+
+register(
+    "scheduler",
+    "gavel",
+    "gangwise.jobs.gavel:Gavel",
+    "heterogeneity-aware shares by a linear programme, in rounds (Gavel, OSDI 2020)",
+)

@@ -19,13 +19,14 @@ from typing import Any, Literal
 
 from gangwise.core.errors import ScenarioError, UnknownName
 
-Kind = Literal["policy", "scenario", "trace", "family"]
+Kind = Literal["policy", "scenario", "trace", "family", "scheduler"]
 
 GROUPS: Mapping[Kind, str] = {
     "policy": "gangwise.policies",
     "scenario": "gangwise.scenarios",
     "trace": "gangwise.traces",
     "family": "gangwise.families",
+    "scheduler": "gangwise.schedulers",
 }
 
 
@@ -63,7 +64,7 @@ class Entry:
         return factory
 
 
-_entries: dict[Kind, dict[str, Entry]] = {"policy": {}, "scenario": {}, "trace": {}, "family": {}}
+_entries: dict[Kind, dict[str, Entry]] = {kind: {} for kind in GROUPS}
 _plugins_read: set[str] = set()
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.registry import create, entries, parse
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.model import (
@@ -378,12 +379,16 @@ def create_scheduler(name: str | Any, **options: Any) -> Any:
     --------
     >>> create_scheduler("fcfs+easy+best-fit").backfilling
     'easy'
+    >>> create_scheduler("gavel:objective=total,seconds=1800").objective
+    'total'
     >>> create_scheduler("fcfs+esay")
     Traceback (most recent call last):
-    gangwise.core.errors.UnknownName: there is no part of a scheduler named 'esay'; did you mean...
+    gangwise.core.errors.UnknownName: there is no scheduler or part of one named 'esay'; did...
     """
     if not isinstance(name, str):
         return name
+    if parse(name)[0] in entries("scheduler"):
+        return create("scheduler", name, **options)
     chosen: dict[Part, Any] = {}
     for word in name.split("+"):
         word = word.strip()
@@ -395,7 +400,9 @@ def create_scheduler(name: str | Any, **options: Any) -> Any:
                 break
         else:
             raise UnknownName(
-                "part of a scheduler", word, [w for known in _parts.values() for w in known]
+                "scheduler or part of one",
+                word,
+                [w for known in _parts.values() for w in known] + list(entries("scheduler")),
             )
     return Composed(**chosen, **options)
 
