@@ -55,6 +55,17 @@ def kernel(function: F) -> F:
     return cast(F, compiled)
 
 
+def lean_kernel(function: F) -> F:
+    """A kernel that counts no references to arrays: for those that pass many, and make none.
+
+    Counting costs a locked instruction for every array at every call; here an array of a caller
+    outlives the call, so that there is nothing to count. A lean kernel must not allocate.
+    """
+    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
+    compiled._cache._cache_file = KernelFiles.of(compiled)
+    return cast(F, compiled)
+
+
 def on_compile(tell: Callable[[str], None]) -> None:
     """Call ``tell`` with a kernel's name whenever one is compiled rather than loaded."""
     from numba.core import event

@@ -22,8 +22,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.jit import kernel
+from gangwise.core.jit import lean_kernel
 
 __all__ = [
     "LABELS",
@@ -34,6 +36,7 @@ __all__ = [
     "believe",
     "finished",
     "migrate",
+    "no_beliefs",
     "observe",
     "released",
     "remaining",
@@ -46,28 +49,32 @@ LABELS, MEANS, SHARED = range(3)
 
 RANKS = 32
 """Ranks of a gang that are taken in at once."""
+BINS = 64
+"""Of the ratio of work to limit."""
+PRIOR_JOBS = 5.0
+"""Jobs that the first guess of that ratio, even, is worth."""
 
 
 class Constants(NamedTuple):
     """What a learner assumes, and the constants of its decisions."""
 
-    a: float  # prior standard deviations of log rates
-    f: float
-    e: float
-    u: float
-    epsilon: float
-    surprise: float  # how many standard deviations are one
-    jump: float  # standard deviation that f[n] may then have moved by
-    drift: float  # standard deviation that f[n] moves by in an hour unseen
-    pack: float  # log rate given up to leave one free device less on a node
-    caution: float  # standard deviations taken off for jobs that are not short
-    probe: float  # standard deviations added for short jobs
-    short: float  # seconds of work: limits below are short
-    price: float  # devices wanted ÷ rate of release, times this, is how long a wait takes
-    crowd: float  # each job waiting makes it longer by this share
-    patience: float  # seconds that a job waits by choice, at most
-    memory: float  # seconds over which releases are averaged
-    saving: float  # seconds that a migration must save
+    a: float = 0.2  # prior standard deviations of log rates
+    f: float = 0.05
+    e: float = 0.03
+    u: float = 0.1
+    epsilon: float = 0.03
+    surprise: float = 3.0  # how many standard deviations are one
+    jump: float = 0.4  # standard deviation that f[n] may then have moved by
+    drift: float = 0.0  # standard deviation that f[n] moves by in an hour unseen
+    pack: float = 0.003  # log rate given up to leave one free device less on a node
+    caution: float = 0.5  # standard deviations taken off for jobs that are not short
+    probe: float = 2.0  # standard deviations added for short jobs
+    short: float = 1500.0  # limits below, in seconds at rate 1, are short
+    price: float = 4.0  # a wait takes this many times devices wanted ÷ rate of release
+    crowd: float = 1.0  # longer by this share for each job waiting
+    patience: float = 3600.0  # seconds that a job waits by choice, at most
+    memory: float = 1800.0  # seconds over which releases are averaged
+    saving: float = 900.0  # seconds that a migration must save
 
 
 class Beliefs(NamedTuple):
@@ -126,10 +133,43 @@ class Beliefs(NamedTuple):
     residual: Floats  # [2 RANKS]
 
 
+def no_beliefs(
+    kind: int, labels: Floats, generation: Ints, generations: int, constants: Constants
+) -> Beliefs:
+    """The state before anything was seen; ``labels`` are logarithms [L, N]."""
+    L, N = labels.shape
+    G = generations
+    return Beliefs(
+        kind=kind,
+        constants=constants,
+        labels=labels,
+        generation=generation,
+        a_mean=np.zeros((G, L)),
+        a_cov=np.tile(np.eye(L) * constants.a**2, (G, 1, 1)),
+        f_mean=np.zeros(N),
+        f_slope=np.zeros((N, L)),
+        f_var=np.full(N, constants.f**2),
+        f_time=np.zeros(N),
+        e_sum=np.zeros((L, N)),
+        e_count=np.zeros((L, N)),
+        version=np.ones(G, dtype=np.int64),
+        row_version=np.zeros((L, G), dtype=np.int64),
+        mean=np.zeros((L, N)),
+        sd=np.zeros((L, N)),
+        release=np.zeros(G),
+        release_time=np.zeros(1),
+        ratio=np.full(BINS, PRIOR_JOBS / BINS),
+        seen=np.zeros(2),
+        vector=np.zeros((3 * RANKS, L)),
+        matrix=np.zeros((RANKS + 2, RANKS)),
+        residual=np.zeros(2 * RANKS),
+    )
+
+
 # --------------------------------------------------------------------------------------- beliefs
 
 
-@kernel
+@lean_kernel
 def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
     """Put mean and sd of the log rate of job type l on every node in ``mean``, ``sd`` [N].
 
@@ -152,7 +192,7 @@ def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
             sd[n] = math.inf if b.kind == MEANS else 0.0
 
 
-@kernel
+@lean_kernel
 def refresh(b: Beliefs, l: int) -> None:
     """Bring row l of the posterior up to date, where generations were observed since."""
     G, L = b.a_mean.shape
@@ -168,16 +208,16 @@ def refresh(b: Beliefs, l: int) -> None:
         g = b.generation[n]
         if b.row_version[l, g] == b.version[g]:
             continue
-        h = b.f_slope[n]
         mean = b.labels[l, n] + b.a_mean[g, l] + b.f_mean[n]
         var = b.f_var[n] + b.a_cov[g, l, l]
         for i in range(L):
-            if h[i] != 0.0:
-                mean -= h[i] * b.a_mean[g, i]
+            h = b.f_slope[n, i]
+            if h != 0.0:
+                mean -= h * b.a_mean[g, i]
                 s = -2.0 * b.a_cov[g, l, i]
                 for k in range(L):
-                    s += b.a_cov[g, i, k] * h[k]
-                var += h[i] * s
+                    s += b.a_cov[g, i, k] * b.f_slope[n, k]
+                var += h * s
         if e > 0.0:
             mean += b.e_sum[l, n] / (b.e_count[l, n] + ratio)
             var += e * ratio / (b.e_count[l, n] + ratio)
@@ -187,7 +227,7 @@ def refresh(b: Beliefs, l: int) -> None:
         b.row_version[l, g] = b.version[g]
 
 
-@kernel
+@lean_kernel
 def observe(
     b: Beliefs, l: int, nodes: Ints, log_rates: Floats, count: int, first: bool, now: float
 ) -> None:
@@ -206,14 +246,14 @@ def observe(
         b.seen[0] += 1.0
         for i in range(0, count, RANKS):
             k = min(RANKS, count - i)
-            take_in(b, l, nodes[i : i + k], log_rates[i : i + k], k, first, now)
+            take_in(b, l, nodes, log_rates, i, k, first, now)
 
 
-@kernel
+@lean_kernel
 def take_in(
-    b: Beliefs, l: int, nodes: Ints, log_rates: Floats, k: int, first: bool, now: float
-) -> None:
-    """Recursive least squares of up to ``RANKS`` ranks that share u[j].
+    b: Beliefs, l: int, nodes: Ints, log_rates: Floats, at: int, k: int, first: bool, now: float,
+) -> None:  # fmt: skip
+    """Recursive least squares of ``k`` ranks from ``at``, at most ``RANKS``, that share u[j].
 
     Given a, rank i has residual r_i = y_i - a[l] - m_i + h_i·a, with variance s_i = v_i + σ_ε² of
     its own and σ_u² in common. With S = H Σ Hᵀ + diag(s) + σ_u², H_i = e_l - h_i on the columns of
@@ -231,12 +271,12 @@ def take_in(
     shrink = (common + noise) / e if e > 0.0 else 0.0
     surprised = False
     for i in range(k):
-        n = nodes[i]
+        n = nodes[at + i]
         g = b.generation[n]
         gone = max(now - b.f_time[n], 0.0)
         b.f_var[n] += c.drift * c.drift * gone / 3600.0
         b.f_time[n] = max(now, b.f_time[n])
-        z[i] = log_rates[i] - b.labels[l, n] - b.f_mean[n] - b.a_mean[g, l]
+        z[i] = log_rates[at + i] - b.labels[l, n] - b.f_mean[n] - b.a_mean[g, l]
         own = noise
         if e > 0.0:
             z[i] -= b.e_sum[l, n] / (b.e_count[l, n] + shrink)
@@ -259,14 +299,14 @@ def take_in(
     if not first and not surprised:
         return
     for i in range(k):
-        gi = b.generation[nodes[i]]
+        gi = b.generation[nodes[at + i]]
         for j in range(i + 1):
             s = common
-            if b.generation[nodes[j]] == gi:
+            if b.generation[nodes[at + j]] == gi:
                 for m in range(L):
                     s += H[i, m] * H[RANKS + j, m]
             if i == j:
-                s += b.f_var[nodes[i]] + S[RANKS, i]
+                s += b.f_var[nodes[at + i]] + S[RANKS, i]
             S[i, j] = s
     for i in range(k):  # S = C Cᵀ in place
         for j in range(i + 1):
@@ -286,7 +326,7 @@ def take_in(
     for g in range(G):
         some = False
         for i in range(k):
-            mine = b.generation[nodes[i]] == g
+            mine = b.generation[nodes[at + i]] == g
             some = some or mine
             for m in range(L):
                 s = H[RANKS + i, m] if mine else 0.0
@@ -306,16 +346,16 @@ def take_in(
     total = 1.0 / common if common > 0.0 else math.inf
     if common > 0.0:
         for i in range(k):
-            total += 1.0 / (b.f_var[nodes[i]] + S[RANKS, i])
+            total += 1.0 / (b.f_var[nodes[at + i]] + S[RANKS, i])
     for i in range(k):  # constants of the residuals: r_i(a) = z0_i - H_i·a
-        n = nodes[i]
-        z[i] = log_rates[i] - b.labels[l, n] - b.f_mean[n]
+        n = nodes[at + i]
+        z[i] = log_rates[at + i] - b.labels[l, n] - b.f_mean[n]
         if e > 0.0:
             z[i] -= b.e_sum[l, n] / (b.e_count[l, n] + shrink)
     for i in range(k):
-        S[RANKS + 1, i] = b.f_var[nodes[i]] + S[RANKS, i]
+        S[RANKS + 1, i] = b.f_var[nodes[at + i]] + S[RANKS, i]
     for i in range(k):
-        n = nodes[i]
+        n = nodes[at + i]
         g = b.generation[n]
         left = total - 1.0 / S[RANKS + 1, i]  # precision of u given the others
         r = z[i]
@@ -328,7 +368,7 @@ def take_in(
                 if j == i:
                     continue
                 w = 1.0 / (S[RANKS + 1, j] * left)
-                gj = b.generation[nodes[j]]
+                gj = b.generation[nodes[at + j]]
                 r -= w * z[j]
                 for m in range(L):
                     if gj == g:
@@ -344,20 +384,20 @@ def take_in(
         # e: what is left over, less the gang's u as the ranks together have it.
         u = 0.0
         for i in range(k):
-            n = nodes[i]
+            n = nodes[at + i]
             g = b.generation[n]
-            s = log_rates[i] - b.labels[l, n] - b.a_mean[g, l] - b.f_mean[n]
+            s = log_rates[at + i] - b.labels[l, n] - b.a_mean[g, l] - b.f_mean[n]
             for m in range(L):
                 s += b.f_slope[n, m] * b.a_mean[g, m]
             z[i] = s
             if k > 1:
                 u += (s - b.e_sum[l, n] / (b.e_count[l, n] + shrink)) / (k + noise / common)
         for i in range(k):
-            b.e_sum[l, nodes[i]] += z[i] - u
-            b.e_count[l, nodes[i]] += 1.0
+            b.e_sum[l, nodes[at + i]] += z[i] - u
+            b.e_count[l, nodes[at + i]] += 1.0
 
 
-@kernel
+@lean_kernel
 def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
     """Learn how much of its limit a job needs; ``work`` as measured: seconds × the rate seen."""
     B = b.ratio.size
@@ -366,7 +406,7 @@ def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
         b.seen[1] += 1.0
 
 
-@kernel
+@lean_kernel
 def remaining(b: Beliefs, limit: float, done: float) -> float:
     """E[work - done | work > done] from the ratios of work to limit of finished jobs."""
     B = b.ratio.size
@@ -388,14 +428,14 @@ def remaining(b: Beliefs, limit: float, done: float) -> float:
     return max((total / weight / B - x) * limit, 1.0)
 
 
-@kernel
+@lean_kernel
 def released(b: Beliefs, node: int, devices: float, now: float) -> None:
     """Devices of the dominant type that became free on a node."""
     age(b, now)
     b.release[b.generation[node]] += devices / b.constants.memory
 
 
-@kernel
+@lean_kernel
 def age(b: Beliefs, now: float) -> None:
     """Let the averages of releases fade up to now."""
     gone = now - b.release_time[0]
@@ -409,7 +449,7 @@ def age(b: Beliefs, now: float) -> None:
 # ------------------------------------------------------------------------------------- decisions
 
 
-@kernel
+@lean_kernel
 def score(b: Beliefs, limit: float, mean: Floats, sd: Floats, free: Floats, out: Floats) -> None:
     """Worth of each node for a task, larger is better [N].
 
@@ -426,19 +466,19 @@ def score(b: Beliefs, limit: float, mean: Floats, sd: Floats, free: Floats, out:
             out[n] = mean[n] + k * sd[n] - c.pack * free[n]
 
 
-@kernel
+@lean_kernel
 def wait(
     b: Beliefs, l: int, tasks: int, devices: float, limit: float, log_rate: float,
     mean: Floats, waiting: int, waited: float, now: float,
-) -> bool:  # fmt: skip
-    """Whether a gang that could start now at ``log_rate`` had better wait for a faster generation.
+) -> float:  # fmt: skip
+    """Seconds that a gang which could start now at ``log_rate`` had better wait at most.
 
-    That one releases devices at a rate ϱ, so the gang would have its own after about
+    It waits where a faster generation would end it sooner. That one releases devices at a rate ϱ, so the gang would have its own after about
     price · (1 + crowd · waiting) · tasks · devices / ϱ.
     """
     c = b.constants
     if c.price <= 0.0 or waited >= c.patience:
-        return False
+        return 0.0
     age(b, now)
     expected = remaining(b, limit, 0.0)
     now_takes = expected * math.exp(-log_rate)
@@ -453,11 +493,11 @@ def wait(
                 count += 1
         delay = c.price * (1.0 + c.crowd * waiting) * tasks * devices / b.release[g]
         if count > 0 and delay + expected * math.exp(-typical / count) < now_takes:
-            return True
-    return False
+            return c.patience - waited
+    return 0.0
 
 
-@kernel
+@lean_kernel
 def migrate(
     b: Beliefs, l: int, limit: float, done: float, log_rate: float, other: float, restart: float
 ) -> bool:

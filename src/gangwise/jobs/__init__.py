@@ -1,0 +1,43 @@
+"""Jobs as a cluster's operators know them: submitted, waiting, placed whole, run, ended.
+
+>>> from gangwise.jobs import Jobs, Nodes, simulate_jobs
+>>> jobs = Jobs.of(submit=[0, 1, 2], run=[10, 10, 5], tasks=[3, 2, 1])
+>>> simulate_jobs(jobs, Nodes.pool(4), "fcfs+easy+best-fit").start
+array([ 0., 10.,  2.])
+"""
+
+from gangwise.jobs.model import (
+    Account, Ask, Books, Conditions, Event, Explanation, Job, Jobs, Node, Nodes, Place, Preempt,
+    Queue, Rate, Running, Shape,
+)
+from gangwise.jobs.scheduler import (
+    Composed, Scheduler, create_scheduler, parts, register_part,
+)
+from gangwise.jobs.simulation import Options, Schedule, simulate_jobs
+
+__all__ = [
+    "Account",
+    "Ask",
+    "Books",
+    "Composed",
+    "Conditions",
+    "Event",
+    "Explanation",
+    "Job",
+    "Jobs",
+    "Node",
+    "Nodes",
+    "Options",
+    "Place",
+    "Preempt",
+    "Queue",
+    "Rate",
+    "Running",
+    "Schedule",
+    "Scheduler",
+    "Shape",
+    "create_scheduler",
+    "parts",
+    "register_part",
+    "simulate_jobs",
+]

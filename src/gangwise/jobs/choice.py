@@ -1,0 +1,197 @@
+"""Which nodes: first-fit, best-fit, worst-fit, and by believed rates.
+
+Tasks of a gang are placed one after another, each by the rule on what is then free; all or none.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from gangwise.jobs import rate_kernels
+from gangwise.jobs.model import Books, Job, Nodes, Rate
+from gangwise.jobs.rates import Labels
+from gangwise.core.arrays import Floats, Ints
+
+__all__ = ["BestFit", "ByRate", "Choice", "FirstFit", "Worth", "WorstFit"]
+
+Tasks = list[tuple[int, int]]
+
+
+class Choice(Protocol):
+    """A choice of nodes."""
+
+    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
+        """Nodes and tasks on them for the whole gang, in the order of choosing; None if no room."""
+
+
+class Worth:
+    """Base of choices that prefer nodes by a number; override :meth:`worth`."""
+
+    def worth(self, job: Job, books: Books, now: float) -> Floats:
+        """Worth of each node for a task [N], larger is better; ties go to the first."""
+        raise NotImplementedError
+
+    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
+        """Best nodes first, each filled before the next."""
+        fits = books.fits(job.shape)
+        if int(fits.sum()) < job.tasks:
+            return None
+        worth = self.worth(job, books, now)
+        rest = job.tasks
+        chosen: Tasks = []
+        for n in np.argsort(-worth, kind="stable"):
+            if fits[n] > 0 and rest > 0:
+                chosen.append((int(n), min(int(fits[n]), rest)))
+                rest -= chosen[-1][1]
+        return chosen
+
+
+@dataclass
+class FirstFit(Worth):
+    """Nodes in their order."""
+
+    name: ClassVar[str] = "first-fit"
+
+    def worth(self, job: Job, books: Books, now: float) -> Floats:
+        """The earlier the better."""
+        return -np.arange(len(books.free), dtype=np.float64)
+
+
+@dataclass
+class BestFit(Worth):
+    """The node with least free of the job's dominant device type."""
+
+    name: ClassVar[str] = "best-fit"
+
+    def worth(self, job: Job, books: Books, now: float) -> Floats:
+        """The fuller the better."""
+        return -books.free[:, books.dominant(job.shape)].astype(np.float64)
+
+
+@dataclass
+class WorstFit:
+    """The node with most free of the job's dominant device type, for each task anew."""
+
+    name: ClassVar[str] = "worst-fit"
+
+    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
+        """Task by task."""
+        fits: Ints = books.fits(job.shape)
+        if int(fits.sum()) < job.tasks:
+            return None
+        kind = books.dominant(job.shape)
+        heap = [(-int(books.free[n, kind]), int(n)) for n in np.flatnonzero(fits)]
+        heapq.heapify(heap)
+        count: dict[int, int] = {}
+        for _ in range(job.tasks):
+            free, n = heap[0]
+            count[n] = count.get(n, 0) + 1
+            if count[n] == fits[n]:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (free + job.shape.demand[kind], n))
+        return list(count.items())
+
+
+@dataclass
+class ByRate(Worth):
+    """Nodes by what is believed of their rates: labels, the true ones, or learned ones.
+
+    Parameters
+    ----------
+    rates : {"labels", "oracle"} or learner
+        A learner has ``beliefs(nodes, job_types)``, which gives the state of
+        :mod:`gangwise.jobs.rate_kernels`.
+    waits : bool
+        Whether a gang may wait for better nodes.
+    """
+
+    rates: Any = "labels"
+    waits: bool = False
+    name: ClassVar[str] = "label"
+    state: Any = field(default=None, repr=False)
+    _types: dict[str, int] = field(default_factory=dict, repr=False)
+    _labels: Floats | None = field(default=None, repr=False)
+    _truth: Any = field(default=None, repr=False)
+    _factor: Any = field(default=None, repr=False)
+
+    def resize(self, nodes: Nodes, job_types: tuple[str, ...]) -> None:
+        """Bind to nodes and job types."""
+        self._types = {name: l for l, name in enumerate(job_types)}
+        self._labels = np.log(nodes.declared(job_types))
+        learner = Labels() if isinstance(self.rates, str) else self.rates
+        self.state = learner.beliefs(nodes, job_types)
+
+    def reveal(self, log_rates: Floats, log_factor: Floats) -> None:
+        """The oracle alone is shown the true rates: by the simulation, nowhere else."""
+        self._truth = log_rates if log_rates.size else None
+        self._factor = log_factor
+
+    def believed(self, job: Job, now: float) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of log rates [N]."""
+        assert self._labels is not None, "resize comes first"
+        l = self._types[job.job_type]
+        mean, sd = self._labels[l].copy(), np.zeros(self._labels.shape[1])
+        if self.rates == "oracle":
+            mean[:] = 0.0 if self._truth is None else self._truth[l] + self._factor
+        elif self.rates != "labels":
+            rate_kernels.believe(self.state, l, now, mean, sd)
+        return mean, sd
+
+    def worth(self, job: Job, books: Books, now: float) -> Floats:
+        """As :func:`gangwise.jobs.rate_kernels.score` has it."""
+        mean, sd = self.believed(job, now)
+        free = books.free[:, books.dominant(job.shape)] / 1000.0
+        out = np.empty_like(mean)
+        rate_kernels.score(self.state, job.limit, mean, sd, free, out)
+        return out
+
+    def holds_off(
+        self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float
+    ) -> float:
+        """Seconds to wait for better nodes than those chosen; 0 to start."""
+        if not self.waits:
+            return 0.0
+        mean, _ = self.believed(job, now)
+        slowest = min(float(mean[n]) for n, _ in chosen)
+        devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
+        return float(
+            rate_kernels.wait(
+                self.state, self._types[job.job_type], job.tasks, devices, job.limit, slowest,
+                mean, waiting, now - job.submitted, now,
+            )
+        )
+
+    def rate(self, job: Job, chosen: Tasks, now: float) -> float:
+        """Believed rate of a gang on nodes."""
+        mean, _ = self.believed(job, now)
+        return math.exp(min(float(mean[n]) for n, _ in chosen))
+
+    def observe(self, rate: Rate) -> None:
+        """Learn from a measurement."""
+        if isinstance(self.rates, str):
+            return
+        nodes = np.array(rate.nodes, dtype=np.int64)
+        logs = np.array([math.log(r) for r in rate.rates])
+        rate_kernels.observe(
+            self.state, self._types[rate.job.job_type], nodes, logs, len(nodes), rate.first,
+            rate.time,
+        )
+        if rate.ended:
+            work = (rate.time - rate.begun) * min(rate.rates)
+            rate_kernels.finished(self.state, rate.job.limit, work, rate.time)
+
+    def take_in(self, books: Books) -> None:
+        """Hear what was given back since the last round."""
+        if isinstance(self.rates, str):
+            return
+        for event in books.events:
+            if event.kind in ("finished", "killed", "failed", "preempted") and event.job:
+                devices = event.job.shape.demand[books.dominant(event.job.shape)] / 1000.0
+                for n, tasks, _ in event.pieces:
+                    rate_kernels.released(self.state, n, tasks * devices, event.time)

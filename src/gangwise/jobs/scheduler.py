@@ -1,0 +1,264 @@
+"""The contract of a scheduler, and schedulers put together from parts by name.
+
+``fcfs+easy+best-fit`` is an order of the queue, a kind of backfilling and a choice of nodes. What
+is left out of a name is ``none`` and ``best-fit``. Parts of your own get a name with
+:func:`register_part` and then work like the built-in ones, in plain Python.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.jobs import rate_kernels
+from gangwise.jobs.choice import BestFit, ByRate, FirstFit, WorstFit
+from gangwise.jobs.model import (
+    Ask, Books, Explanation, Job, Nodes, Piece, Place, Preempt, Queue, Rate, Running,
+)
+from gangwise.jobs.rates import Labels, MeanRates, SharedFactors
+from gangwise.jobs.queues import (
+    EarliestDeadline, FairShare, FirstCome, Priority, ShortestFirst, WFP3, reservation,
+)
+
+__all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]
+
+Action = Place | Preempt | Ask
+Part = Literal["queue", "backfilling", "choice"]
+
+
+class Scheduler(Protocol):
+    """Decides who starts where. Its constructor's arguments are its whole configuration.
+
+    It pickles at any moment and never sees work, rates or the future. One that has an attribute
+    ``learns`` which is false is told of no rates; measurements open rounds.
+    """
+
+    def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
+        """Nodes or job types are (now) these; what was learned stays."""
+
+    def place(self, queue: Queue, books: Books, now: float) -> Sequence[Action]:
+        """One round of decisions, after all events of an instant. Gangs are placed whole."""
+
+    def observe(self, rate: Rate) -> None:
+        """Hear a measurement of anyone's placement: late, doubled, out of order, or never."""
+
+    def explain(self, job: str) -> Explanation:
+        """Why a job of the last round's queue still waits."""
+
+
+_parts: dict[Part, dict[str, Callable[[], Any]]] = {
+    "queue": {
+        "fcfs": FirstCome, "sjf": ShortestFirst, "edf": EarliestDeadline, "priority": Priority,
+        "fair-share": FairShare, "wfp3": WFP3,
+    },
+    "backfilling": {"none": lambda: "none", "easy": lambda: "easy"},
+    "choice": {
+        "first-fit": FirstFit, "best-fit": BestFit, "worst-fit": WorstFit,
+        "label": lambda: ByRate("labels"), "oracle": lambda: ByRate("oracle", waits=True),
+        "labels": lambda: ByRate(Labels()), "ucb": lambda: ByRate(MeanRates()),
+        "learned": lambda: ByRate(SharedFactors(), waits=True),
+    },
+}
+
+
+def parts(part: Part) -> list[str]:
+    """Names of a part."""
+    return list(_parts[part])
+
+
+def register_part(part: Part, name: str, make: Callable[[], Any]) -> None:
+    """Give a part of your own a name.
+
+    Parameters
+    ----------
+    part : {"queue", "backfilling", "choice"}
+        See :class:`gangwise.jobs.queues.Order` and :class:`gangwise.jobs.choice.Choice`.
+    make : callable
+        Gives a new one; a class will do.
+
+    Raises
+    ------
+    ScenarioError
+        When any part has the name already.
+    """
+    for known in _parts.values():
+        if name in known and known[name] is not make:
+            raise ScenarioError(f"{name!r} is the name of another part; choose one of its own")
+    _parts[part][name] = make
+
+
+@dataclass
+class Composed:
+    """A scheduler of three parts.
+
+    Parameters
+    ----------
+    queue : Order
+    backfilling : {"none", "easy"}
+    choice : Choice
+    depth : int
+        How many jobs behind the first that cannot start backfilling looks at.
+    limits : {"wall-clock", "work"}
+        What requested limits are: seconds of the clock, or seconds at rate 1.
+    """
+
+    queue: Any = field(default_factory=FirstCome)
+    backfilling: str = "none"
+    choice: Any = field(default_factory=BestFit)
+    depth: int = 10_000
+    limits: str = "wall-clock"
+    _seen: dict[str, float] = field(default_factory=dict, repr=False)
+    _asked: dict[str, float] = field(default_factory=dict, repr=False)
+    _promised: tuple[str, float] | None = field(default=None, repr=False)
+    _why: dict[str, tuple[str, float, float]] = field(default_factory=dict, repr=False)
+    _last: Any = field(default=None, repr=False)
+
+    def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
+        """Bind the choice to nodes and job types."""
+        if hasattr(self.choice, "resize"):
+            self.choice.resize(nodes, tuple(job_types))
+
+    @property
+    def learns(self) -> bool:
+        """Whether anything here listens to rates."""
+        if isinstance(self.choice, ByRate):
+            return not isinstance(self.choice.rates, str)
+        return hasattr(self.choice, "observe")
+
+    def observe(self, rate: Rate) -> None:
+        """Learn a rate."""
+        self._seen[rate.job.id] = min(rate.rates)
+        if hasattr(self.choice, "observe"):
+            self.choice.observe(rate)
+
+    def place(self, queue: Queue, books: Books, now: float) -> list[Action]:
+        """Start in order until one cannot; then backfill."""
+        self.queue.take_in(books)
+        if hasattr(self.choice, "take_in"):
+            self.choice.take_in(books)
+        trial = books.copy()
+        actions: list[Action] = []
+        keys = self.queue.keys(queue, books, now)
+        order = [job for _, job in sorted(zip(keys, queue, strict=True), key=_first)]
+        ends = self._expected_ends(trial, now)
+        head: Job | None = None
+        promised, then = np.inf, None
+        tested = 0
+        waiting = len(order)
+        self._promised = None
+        self._last = (trial, now)
+        for job in order:
+            if head is not None:
+                if tested >= self.depth:
+                    break
+                tested += 1
+            chosen = self.choice.place(job, trial, now)
+            if chosen is None:
+                if head is None:
+                    head = job
+                    if self.backfilling == "none":
+                        break
+                    promised, then = reservation(job, trial, ends, now)
+                    self._promised = (job.id, promised)
+                continue
+            if self._holds_off(job, chosen, trial, waiting, now, actions):
+                continue
+            pieces = trial.tell_apart(job.shape, chosen)
+            end = now + job.limit / self._rate(job, chosen, now)
+            if head is not None and end > promised and then is not None:
+                then.take(job.shape, pieces)
+                if int(then.fits(head.shape).sum()) < head.tasks:
+                    then.take(job.shape, pieces, sign=1)
+                    continue
+            trial.take(job.shape, pieces)
+            trial.running[job.id] = Running(job, pieces, now, 0.0)
+            ends[job.id] = end
+            self._seen[job.id] = self._rate(job, chosen, now, seen=True)
+            self._asked.pop(job.id, None)
+            self.queue.started(job, books, now)
+            waiting -= 1
+            actions.append(Place(job.id, tuple(chosen), pieces))
+        return actions
+
+    def explain(self, job: str) -> Explanation:
+        """Why a job waits, from the books as the last round left them."""
+        raise NotImplementedError
+
+    def _expected_ends(self, books: Books, now: float) -> dict[str, float]:
+        """Of running jobs, by their requested limits."""
+        if self.limits == "wall-clock":
+            return {name: r.begun + r.job.limit for name, r in books.running.items()}
+        ends = {}
+        state = getattr(self.choice, "state", None)
+        for name, running in books.running.items():
+            seen = self._seen.get(name, 1.0)
+            done = max(now - running.begun - running.overhead, 0.0) * seen
+            left = (
+                max(running.job.limit - done, 0.0)
+                if state is None
+                else rate_kernels.remaining(state, running.job.limit, done)
+            )
+            ends[name] = now + left / seen
+        return ends
+
+    def _rate(self, job: Job, chosen: Any, now: float, seen: bool = False) -> float:
+        """Believed rate of a candidate; 1 where limits are wall-clock or nothing is believed."""
+        if (self.limits == "wall-clock" and not seen) or not isinstance(self.choice, ByRate):
+            return 1.0
+        return self.choice.rate(job, chosen, now)
+
+    def _holds_off(
+        self, job: Job, chosen: Any, trial: Books, waiting: int, now: float, actions: list[Action]
+    ) -> bool:
+        if not isinstance(self.choice, ByRate):
+            return False
+        seconds = self.choice.holds_off(job, chosen, trial, waiting, now)
+        if seconds <= 0.0:
+            return False
+        if not now < self._asked.get(job.id, -np.inf) <= now + seconds:
+            self._asked[job.id] = now + seconds
+            actions.append(Ask(job.id, now + seconds))
+        return True
+
+
+def _first(pair: tuple[float, Job]) -> tuple[float, int]:
+    return pair[0], pair[1].row
+
+
+def create_scheduler(name: str | Any, **options: Any) -> Any:
+    """Build a scheduler by name; one that is a scheduler already is given back.
+
+    Examples
+    --------
+    >>> create_scheduler("fcfs+easy+best-fit").backfilling
+    'easy'
+    >>> create_scheduler("fcfs+esay")
+    Traceback (most recent call last):
+    gangwise.core.errors.UnknownName: there is no part of a scheduler named 'esay'; did you mean...
+    """
+    if not isinstance(name, str):
+        return name
+    chosen: dict[Part, Any] = {}
+    for word in name.split("+"):
+        word = word.strip()
+        for part, known in _parts.items():
+            if word in known:
+                if part in chosen:
+                    raise ScenarioError(f"{name!r} names two parts of one kind ({part})")
+                chosen[part] = known[word]()
+                break
+        else:
+            raise UnknownName(
+                "part of a scheduler", word, [w for known in _parts.values() for w in known]
+            )
+    return Composed(**chosen, **options)
+
+
+def copy_of(scheduler: Any) -> Any:
+    """Another with the same configuration and state."""
+    return pickle.loads(pickle.dumps(scheduler))
