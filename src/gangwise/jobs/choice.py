@@ -174,7 +174,7 @@ class ByRate(Worth):
 
     def observe(self, rate: Rate) -> None:
         """Learn from a measurement."""
-        if isinstance(self.rates, str):
+        if self.rates == "labels":
             return
         nodes = np.array(rate.nodes, dtype=np.int64)
         logs = np.array([math.log(r) for r in rate.rates])
@@ -188,7 +188,7 @@ class ByRate(Worth):
 
     def take_in(self, books: Books) -> None:
         """Hear what was given back since the last round."""
-        if isinstance(self.rates, str):
+        if self.rates == "labels":
             return
         for event in books.events:
             if event.kind in ("finished", "killed", "failed", "preempted") and event.job:

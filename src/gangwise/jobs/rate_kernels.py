@@ -129,7 +129,7 @@ class Beliefs(NamedTuple):
     ratio: Floats
     seen: Floats
     vector: Floats  # [3 RANKS, L]
-    matrix: Floats  # [RANKS + 2, RANKS]
+    matrix: Floats  # [RANKS + 3, RANKS]
     residual: Floats  # [2 RANKS]
 
 
@@ -161,7 +161,7 @@ def no_beliefs(
         ratio=np.full(BINS, PRIOR_JOBS / BINS),
         seen=np.zeros(2),
         vector=np.zeros((3 * RANKS, L)),
-        matrix=np.zeros((RANKS + 2, RANKS)),
+        matrix=np.zeros((RANKS + 3, RANKS)),
         residual=np.zeros(2 * RANKS),
     )
 
@@ -293,6 +293,7 @@ def take_in(
                 s += b.a_cov[g, m, o] * H[i, o]
             H[RANKS + i, m] = s  # Σ Hᵀ
             var += H[i, m] * s
+        S[RANKS + 2, i] = var - b.f_var[n] - own - common
         if z[i] * z[i] > c.surprise * c.surprise * var:
             b.f_var[n] += c.jump * c.jump
             surprised = True
@@ -342,11 +343,8 @@ def take_in(
                 b.a_mean[g, m] += w * z[k + i]
                 for o in range(L):
                     b.a_cov[g, m, o] -= w * H[2 * RANKS + i, o]
-    # f given a: rank i's residual less E[u | a, the other ranks], both linear in a.
-    total = 1.0 / common if common > 0.0 else math.inf
-    if common > 0.0:
-        for i in range(k):
-            total += 1.0 / (b.f_var[nodes[at + i]] + S[RANKS, i])
+    # f given a: rank i's residual less E[u | a, the other ranks], linear in a. What ranks in other
+    # generations tell is taken at the mean of their a, and its variance counted as their own.
     for i in range(k):  # constants of the residuals: r_i(a) = z0_i - H_i·a
         n = nodes[at + i]
         z[i] = log_rates[at + i] - b.labels[l, n] - b.f_mean[n]
@@ -357,18 +355,23 @@ def take_in(
     for i in range(k):
         n = nodes[at + i]
         g = b.generation[n]
-        left = total - 1.0 / S[RANKS + 1, i]  # precision of u given the others
         r = z[i]
         spread = common
         for m in range(L):
             H[RANKS, m] = H[i, m]
         if common > 0.0 and k > 1:
-            spread = 1.0 / left
+            precision = 1.0 / common  # of u given the others
+            for j in range(k):
+                if j != i:
+                    other = S[RANKS + 2, j] if b.generation[nodes[at + j]] != g else 0.0
+                    precision += 1.0 / (S[RANKS + 1, j] + other)
+            spread = 1.0 / precision
             for j in range(k):
                 if j == i:
                     continue
-                w = 1.0 / (S[RANKS + 1, j] * left)
                 gj = b.generation[nodes[at + j]]
+                other = S[RANKS + 2, j] if gj != g else 0.0
+                w = spread / (S[RANKS + 1, j] + other)
                 r -= w * z[j]
                 for m in range(L):
                     if gj == g:

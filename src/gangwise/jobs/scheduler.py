@@ -127,7 +127,7 @@ class Composed:
     def learns(self) -> bool:
         """Whether anything here listens to rates."""
         if isinstance(self.choice, ByRate):
-            return not isinstance(self.choice.rates, str)
+            return bool(self.choice.rates != "labels")
         return hasattr(self.choice, "observe")
 
     def observe(self, rate: Rate) -> None:

@@ -495,7 +495,7 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
     changing = rules.queue >= kernels.FAIR_SHARE
     sorts = J if changing or t.event_time.size else 0
     users = len(jobs.users) if rules.queue == kernels.FAIR_SHARE else 0
-    timers = 2 * J + 64 if learns and (rules.rates == kernels.LEARNED or rules.waits) else 0
+    timers = 2 * J + 64 if learns and (rules.rates != kernels.LABELS or rules.waits) else 0
     runs = np.zeros(J, dtype=kernels.RUN)
     runs["phase"] = np.where(t.aside, SET_ASIDE, 0)
     runs["wants"], runs["left"] = t.wants, t.work
