@@ -9,21 +9,25 @@ from gangwise.jobs.simulation import Options
 from tests.reference.jobs import SlowCluster, SlowJob
 
 QUEUES = ("fcfs", "sjf", "edf", "priority", "fair-share", "wfp3")
-BACKFILLING = ("none", "easy")
-CHOICES = ("first-fit", "best-fit", "worst-fit", "label")
+BACKFILLING = ("none", "easy", "conservative")
+CHOICES = ("first-fit", "best-fit", "worst-fit", "label", "fgd")
 
 
 class Case:
     """Jobs and nodes twice: as plain lists, and as tables."""
 
-    def __init__(self, seed: int, binary: bool = False):
-        """``binary``: shares of the cluster are binary fractions, so that their sums are exact."""
+    def __init__(self, seed: int, binary: bool = False, shared: bool = False):
+        """Draw a case.
+
+        ``binary``: shares of the cluster are binary fractions, so that their sums are exact;
+        ``shared``: devices are told apart.
+        """
         rng = np.random.default_rng([7, seed])
         self.seed = seed
         J = int(rng.integers(1, 13))
         N = int(rng.integers(1, 6))
         K = int(rng.integers(1, 3))
-        self.shared = bool(rng.random() < 0.3)
+        self.shared = bool(rng.random() < 0.3) or shared
         capacity = rng.integers(1, 5, size=(N, K)) * 1000
         racks = rng.integers(0, 2, size=N)
         slow = rng.integers(1, 3, size=N) if rng.random() < 0.4 else np.ones(N, dtype=int)

@@ -53,7 +53,7 @@ def told(schedule: Schedule, case: Case) -> list:
 def test_compiled_and_plain_equal_a_simulator_that_walks_every_second(part):
     for seed in range(part, 3000, 8):
         names = COMBINATIONS[seed // 8 % len(COMBINATIONS)]
-        case = Case(seed, binary=names[0] == "fair-share")
+        case = Case(seed, binary=names[0] == "fair-share", shared=names[2] == "fgd")
         witness = slow(case, names)
         expected = [
             (s, l, e, sorted(nodes))

@@ -71,7 +71,18 @@ def lean_kernel(function: F) -> F:
     Counting costs a locked instruction for every array at every call; here an array of a caller
     outlives the call, so that there is nothing to count. A lean kernel must not allocate.
     """
-    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function)
+    return _lean(function, inlined=False)
+
+
+def inlined_kernel(function: F) -> F:
+    """A lean kernel that becomes a part of its callers: for what is called all the time."""
+    return _lean(function, inlined=True)
+
+
+def _lean(function: F, inlined: bool) -> F:
+    compiled: Any = numba.njit(
+        cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=inlined
+    )(function)
     compiled._cache._cache_file = KernelFiles.of(compiled)
     return cast(F, compiled)
 

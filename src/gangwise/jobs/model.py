@@ -689,6 +689,7 @@ class Books:
                 take = np.minimum(take, (self.device // amount).sum(axis=1))
             elif amount:
                 take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
+        take = np.maximum(take, 0)
         if shape.per_node:
             take = np.minimum(take, shape.per_node)
         if shape.constraint:

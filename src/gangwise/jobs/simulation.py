@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.jobs import event_kernels, kernels, rate_kernels
-from gangwise.jobs.choice import BestFit, ByRate, FirstFit, WorstFit
+from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import FINISHED, KILLED, RUNNING, SET_ASIDE, WAITING
 from gangwise.jobs.model import (
     Account, Ask, Books, Conditions, Event, Job, Jobs, Nodes, Piece, Place, Preempt, Queue, Rate,
@@ -165,7 +165,7 @@ def simulate_jobs(
     if isinstance(scheduler, Composed):
         scheduler.limits = options.limits
     tables = Tables.of(jobs, nodes, conditions, options)
-    rules = _built_in(scheduler, options)
+    rules = _built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:
         raise ScenarioError("only combinations of built-in parts run compiled; use engine='plain'")
     if engine != "plain" and rules is not None:
@@ -321,14 +321,15 @@ _QUEUES = {
     FirstCome: kernels.FCFS, ShortestFirst: kernels.SJF, EarliestDeadline: kernels.EDF,
     Priority: kernels.PRIORITY, FairShare: kernels.FAIR_SHARE, WFP3: kernels.WFP3,
 }
-_BACKFILLING = {"none": kernels.NO_BACKFILLING, "easy": kernels.EASY}
+_BACKFILLING = {"none": kernels.NO_BACKFILLING, "easy": kernels.EASY,
+                "conservative": kernels.CONSERVATIVE}
 _CHOICES = {
     FirstFit: kernels.FIRST_FIT, BestFit: kernels.BEST_FIT, WorstFit: kernels.WORST_FIT,
-    ByRate: kernels.BY_RATE,
+    ByRate: kernels.BY_RATE, FGD: kernels.FGD,
 }
 
 
-def _built_in(scheduler: Any, options: Options) -> kernels.Rules | None:
+def _built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.Rules | None:
     """Rules for the compiled engine, None for what only plain Python can play."""
     if type(scheduler) is not Composed:
         return None
@@ -337,6 +338,8 @@ def _built_in(scheduler: Any, options: Options) -> kernels.Rules | None:
     backfilling = _BACKFILLING.get(scheduler.backfilling)
     if queue is None or choice is None or backfilling is None:
         return None
+    if choice == kernels.FGD and nodes.shared is None:
+        raise ScenarioError("fgd looks at single devices: build Nodes with shared='gpu'")
     rates = getattr(scheduler.choice, "rates", "labels")
     kind = {"labels": kernels.LABELS, "oracle": kernels.ORACLE}.get(
         rates if isinstance(rates, str) else "", kernels.LEARNED
@@ -382,10 +385,11 @@ def _compiled(
     cut, pieces = int(at[kernels.LOGGED]), int(at[kernels.LOGGED_PIECES])
     runs, cuts = state.jobs, state.cuts[:cut]
     first, attempts = runs["first"], runs["attempts"].copy()
+    on_nodes = np.isin(runs["phase"], (RUNNING, FINISHED, KILLED))
     return Schedule(
         jobs, t.nodes, np.where(np.isfinite(first), first, np.nan), runs["end"].copy(),
         np.where(attempts > 0, runs["begun"], np.nan), runs["phase"].astype(np.int8), attempts,
-        runs["lost"].copy(), runs["reserved"].copy(), piece_from[:-1], runs["pieces"].copy(),
+        runs["lost"].copy(), runs["reserved"].copy(), piece_from[:-1], np.where(on_nodes, runs["pieces"], 0),
         state.out["node"].copy(), state.out["tasks"].copy(),
         {
             "job": cuts["job"].copy(), "begun": cuts["begun"].copy(), "end": cuts["end"].copy(),
@@ -491,6 +495,7 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
     pieces = int(piece_from[-1])
     most = max(int(np.diff(piece_from).max(initial=1)), N) + 1
     backfills = rules.backfilling != kernels.NO_BACKFILLING
+    conserves = rules.backfilling == kernels.CONSERVATIVE
     learns = rules.choice == kernels.BY_RATE
     changing = rules.queue >= kernels.FAIR_SHARE
     sorts = J if changing or t.event_time.size else 0
@@ -500,7 +505,7 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
     runs["phase"] = np.where(t.aside, SET_ASIDE, 0)
     runs["wants"], runs["left"] = t.wants, t.work
     runs["speed"] = runs["seen"] = 1.0
-    runs["first"] = runs["reserved"] = np.inf
+    runs["first"] = runs["reserved"] = runs["slot"] = np.inf
     runs["end"], runs["timer"] = np.nan, -1.0
     return kernels.State(
         at=at, clock=floats(kernels.SIZE_CLOCK, -1.0),
@@ -515,6 +520,11 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
         heap=ints(N), memo=np.zeros(S, dtype=kernels.MEMO),
         mean=floats(N), sd=floats(N), spare=floats(N), worth=floats(N),
         shadow=np.zeros_like(books.free), shadow_device=np.zeros_like(books.device),
+        shadow_top=np.full_like(top, 2**62), now_free=np.zeros_like(books.free),
+        now_device=np.zeros_like(books.device), ahead=np.zeros_like(books.free),
+        ahead_device=np.zeros_like(books.device), trial=np.zeros_like(books.free),
+        trial_device=np.zeros_like(books.device),
+        changes=np.zeros(2 * J + 8 if conserves else 0, dtype=kernels.DUE),
         rated=ints(most), log_rates=floats(most),
         cuts=np.zeros(65, dtype=kernels.CUT), cut_pieces=np.zeros(64, dtype=kernels.PIECE),
     )
@@ -601,14 +611,21 @@ class PlainSimulation:
         self._events(now)
         if self.waiting:
             self.counts["rounds"] += 1
-            queue = Queue(self.waiting)
-            began = time.perf_counter()
-            actions = self.scheduler.place(queue, self.books, now)
-            self.seconds += time.perf_counter() - began
-            self.books.events.clear()
-            for action in actions:
+            for action in self._decisions(now):
                 self._act(action, now)
         return True
+
+    def _decisions(self, now: float) -> list[Any]:
+        """A round: what the scheduler wants."""
+        began = time.perf_counter()
+        actions = list(self.scheduler.place(Queue(self.waiting), self.books, now))
+        self.seconds += time.perf_counter() - began
+        self.books.events.clear()
+        return actions
+
+    def _tell(self, rate: Rate) -> None:
+        """A measurement reaches the scheduler."""
+        self.scheduler.observe(rate)
 
     def _next_instant(self) -> float:
         t = self.tables
@@ -803,9 +820,7 @@ class PlainSimulation:
                 rates.append(1.0)
         nodes = tuple(n for n, _, _ in self.pieces[j])
         begun = float(self.since[j])
-        self.scheduler.observe(
-            Rate(running.job, nodes, tuple(rates), begun, now, first, ended)
-        )
+        self._tell(Rate(running.job, nodes, tuple(rates), begun, now, first, ended))
 
     def _leave(self, j: int, now: float, kind: Any) -> Job:
         running = self.books.running.pop(str(self.tables.jobs.id[j]))
@@ -848,6 +863,7 @@ class PlainSimulation:
         why = 0 if kind == "failed" else 1
         self.cuts.append((j, float(self.begun[j]), now, why, self.pieces[j]))
         self._leave(j, now, kind)
+        del self.pieces[j]
         self.left[j] = left
         self.overhead[j] = o.restart
         self.counts["requeues" if kind == "failed" else "preemptions"] += 1
