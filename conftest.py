@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _key_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Checkpoints of tests are not signed with the key of the user who runs them."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
 
 
 @pytest.fixture(autouse=True, scope="session")

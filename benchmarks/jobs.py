@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gangwise.jobs import Composed, Jobs, Nodes, simulate_jobs
+from gangwise.jobs import Composed, Jobs, Nodes, Place, simulate_jobs
 
 
 def made(J: int, load: float, gpus: int, seed: int = 0, tasks: bool = True) -> Jobs:
@@ -43,9 +43,14 @@ def combinations(J: int) -> None:
     pool = made(J, 0.8, 512, tasks=False)
     few = made(10, 0.8, 512)
     for name in (
-        "fcfs+none+first-fit", "fcfs+none+best-fit", "sjf+none+best-fit", "fcfs+easy+first-fit",
-        "fcfs+easy+best-fit", "fcfs+easy+label", "sjf+easy+best-fit",
-    ):  # fmt: skip
+        "fcfs+none+first-fit",
+        "fcfs+none+best-fit",
+        "sjf+none+best-fit",
+        "fcfs+easy+first-fit",
+        "fcfs+easy+best-fit",
+        "fcfs+easy+label",
+        "sjf+easy+best-fit",
+    ):
         simulate_jobs(few, nodes, name)  # compiled before it is timed
         print(f"  {name:24}{J / spent(lambda n=name: simulate_jobs(jobs, nodes, n)):12,.0f} jobs/s")
     for name in ("fcfs+none+first-fit", "fcfs+easy+first-fit"):
@@ -59,12 +64,20 @@ def a_decision() -> None:
     rng = np.random.default_rng(1)
     run = np.round(rng.lognormal(8, 1, J)) + 1
     jobs = Jobs.of(
-        np.zeros(J), run, np.where(rng.random(J) < 0.1, 8, 1),
-        {"gpu": rng.choice([1, 2, 4, 8], J)}, limit=np.ceil(run * rng.uniform(1, 5, J)),
-    )  # fmt: skip
+        np.zeros(J),
+        run,
+        np.where(rng.random(J) < 0.1, 8, 1),
+        {"gpu": rng.choice([1, 2, 4, 8], J)},
+        limit=np.ceil(run * rng.uniform(1, 5, J)),
+    )
     nodes = Nodes.alike(1_000, {"gpu": 8})
     print(f"\n1,000 nodes, {J:,} jobs at once, half of them waiting on average")
-    for name in ("fcfs+easy+first-fit", "fcfs+easy+best-fit", "fcfs+easy+label", "wfp3+easy+best-fit"):
+    for name in (
+        "fcfs+easy+first-fit",
+        "fcfs+easy+best-fit",
+        "fcfs+easy+label",
+        "wfp3+easy+best-fit",
+    ):
         schedule = None
 
         def work(name=name):
@@ -98,8 +111,7 @@ class Own(Composed):
     learns = False
 
     def place(self, queue, books, now):
-        from gangwise.jobs import Place
-
+        """Start in order while there is room."""
         free = int(books.free[0, 0])
         actions = []
         for job in queue:
@@ -119,8 +131,10 @@ def own(J: int) -> None:
         schedule = simulate_jobs(jobs, Nodes.pool(512, "gpu"), Own())
 
     seconds = spent(work)
-    print(f"\na scheduler in Python, one pool: {schedule.counts['rounds'] / seconds:,.0f} rounds/s, "
-          f"{J / seconds:,.0f} jobs/s")  # fmt: skip
+    print(
+        f"\na scheduler in Python, one pool: {schedule.counts['rounds'] / seconds:,.0f} rounds/s, "
+        f"{J / seconds:,.0f} jobs/s"
+    )
 
 
 WHOLE = """
@@ -142,10 +156,13 @@ def whole_processes(J: int, theirs: int) -> None:
         def log(count: int) -> Path:
             path = Path(folder, f"{count}.swf")
             rows = zip(jobs.submit[:count] + 1, jobs.run[:count], jobs.shape[:count])
-            path.write_text("".join(
-                f"{i + 1} {int(s)} -1 {int(r)} {jobs.shapes[c].demand[0] // 1000} -1 -1 -1 -1 -1 "
-                "1 1 1 1 1 1 -1 -1\n" for i, (s, r, c) in enumerate(rows)
-            ))  # fmt: skip
+            path.write_text(
+                "".join(
+                    f"{i + 1} {int(s)} -1 {int(r)} {jobs.shapes[c].demand[0] // 1000} "
+                    "-1 -1 -1 -1 -1 1 1 1 1 1 1 -1 -1\n"
+                    for i, (s, r, c) in enumerate(rows)
+                )
+            )
             return path
 
         def rate(count: int, *command: str) -> float:
@@ -158,8 +175,10 @@ def whole_processes(J: int, theirs: int) -> None:
         ours = rate(J, "-c", WHOLE, path, "512")
         program = str(Path(__file__).parents[1] / "tests/reference/accasim_fcfs.py")
         other = rate(theirs, program, str(log(theirs)), "512")
-    print(f"\nwhole processes, FCFS on a pool of 512: {ours:,.0f} jobs/s of {J:,}; AccaSim "
-          f"{other:,.0f} jobs/s of {theirs:,}: {ours / other:,.0f} times")  # fmt: skip
+    print(
+        f"\nwhole processes, FCFS on a pool of 512: {ours:,.0f} jobs/s of {J:,}; AccaSim "
+        f"{other:,.0f} jobs/s of {theirs:,}: {ours / other:,.0f} times"
+    )
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Instance,
         Outcome,
         Policy,
+        PolicyBase,
         Scenario,
         clone,
         configuration,
@@ -43,8 +44,7 @@ if TYPE_CHECKING:
         ReplayedArrivals,
         Workload,
     )
-    from gangwise.experiments.compare import compare
-    from gangwise.experiments.comparison import Comparison
+    from gangwise.experiments.compare import Comparison, compare
 
 _WHERE = {
     "core.check": ["PolicyCheckFailed", "check_policy"],
@@ -55,6 +55,7 @@ _WHERE = {
         "Instance",
         "Outcome",
         "Policy",
+        "PolicyBase",
         "Scenario",
         "clone",
         "configuration",
@@ -100,6 +101,7 @@ __all__ = [
     "OnOffArrivals",
     "Outcome",
     "Policy",
+    "PolicyBase",
     "PolicyCheckFailed",
     "ReplayedArrivals",
     "Run",

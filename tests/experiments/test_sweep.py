@@ -16,11 +16,11 @@ from scipy import stats
 
 from gangwise import GangwiseError, ScenarioError, StoreError, UnknownName, compare, create_scenario
 from gangwise.core.registry import register
-from gangwise.experiments.dataset import Dataset
-from gangwise.experiments.measure import checkpoint_slots
 from gangwise.experiments.results import Results
+from gangwise.experiments.runs import checkpoint_slots
 from gangwise.experiments.specification import Experiment, schema
 from gangwise.experiments.statistics import bootstrap
+from gangwise.experiments.store import Store
 from gangwise.experiments.sweep import sweep
 from gangwise.gain_overhead import DRF
 
@@ -154,7 +154,7 @@ def test_only_what_is_not_whole_is_done_again(results, tmp_path):
     first = sweep(small(), tmp_path, jobs=1)
     before = first.rows(timings=False).collect()
     keys = list(dict.fromkeys(run["key"] for run in first.runs))
-    path = Dataset(tmp_path).path
+    path = Store(tmp_path).path
     path(keys[0]).unlink()
     whole = path(keys[1]).read_bytes()
     path(keys[1]).write_bytes(whole[: len(whole) // 2])  # torn

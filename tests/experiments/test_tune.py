@@ -12,10 +12,8 @@ import pytest
 
 from gangwise import ScenarioError, StoreError, UnknownName, compare, create_scenario
 from gangwise.cli import app
-from gangwise.experiments.dataset import Dataset
-from gangwise.experiments.knobs import Knob
-from gangwise.experiments.tune import tune
-from gangwise.experiments.tuning import Tuning, read_tuning
+from gangwise.experiments.store import Store
+from gangwise.experiments.tune import ParameterRange, Tuning, read_tuning, tune
 from gangwise.report.folder import write_report
 
 pytest.importorskip("optuna", reason="tuning needs Optuna: pip install 'gangwise[tune]'")
@@ -71,7 +69,7 @@ def test_the_best_is_judged_on_other_seeds(tuning, folder):
     assert tuning.row["seeds"] == 3
     assert tuning.sentence.startswith("tuned on seeds 10, 11: fraction = ")
     assert "on seeds 20 to 22: " in tuning.sentence
-    plans = {n: Dataset(folder).read_plan(n)["runs"] for n in ("tuning", "validation")}
+    plans = {n: Store(folder).read_plan(n)["runs"] for n in ("tuning", "validation")}
     assert {run["seed"] for run in plans["tuning"]} == {10, 11}
     assert {run["seed"] for run in plans["validation"]} == {20, 21, 22}
     page = write_report(folder).read_text(encoding="utf-8")
@@ -157,12 +155,12 @@ def test_a_default_out_of_range_is_no_trial(tmp_path):
 )
 def test_knobs_that_make_no_sense(text, says):
     with pytest.raises(ScenarioError, match=says):
-        Knob.parse(text)
+        ParameterRange.parse(text)
 
 
 @pytest.mark.parametrize("text", ["a=1:20:int", "a=0.05:0.8:log", "a=x|y", "a=True|None|2"])
 def test_knobs_are_written_as_they_are_read(text):
-    assert Knob.parse(str(Knob.parse(text))) == Knob.parse(text)
+    assert ParameterRange.parse(str(ParameterRange.parse(text))) == ParameterRange.parse(text)
 
 
 def test_choices(tmp_path):

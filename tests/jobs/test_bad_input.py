@@ -42,9 +42,11 @@ def test_each_fault_is_set_aside_under_its_name():
 
 def test_dependencies_in_a_circle_and_on_nothing():
     jobs = Jobs.of(
-        submit=[0, 0, 0, 0, 0], run=[5, 5, 5, 5, 5], id=["a", "b", "c", "d", "e"],
+        submit=[0, 0, 0, 0, 0],
+        run=[5, 5, 5, 5, 5],
+        id=["a", "b", "c", "d", "e"],
         after={"a": ["b"], "b": ["a"], "c": ["c"], "d": ["a", "nobody"], "e": ["d"]},
-    )  # fmt: skip
+    )
     assert {k: v.tolist() for k, v in jobs.account.set_aside.items()} == {
         "that come after one another in a circle": [0, 1, 2]
     }
@@ -57,10 +59,13 @@ def test_dependencies_in_a_circle_and_on_nothing():
 def test_a_job_larger_than_the_cluster_stays_out_and_the_rest_is_played():
     nodes = Nodes.of([Node("a", {"gpu": 4}, {"rack": "x"}), Node("b", {"gpu": 2})])
     jobs = Jobs.of(
-        submit=[0, 1, 2, 3], run=[1, 1, 1, 1], tasks=[1, 3, 7, 2],
-        demand={"gpu": [5, 2, 1, 4], "tpu": [0, 0, 0, 0]}, constraint=[{}, {}, {}, {"rack": "x"}],
+        submit=[0, 1, 2, 3],
+        run=[1, 1, 1, 1],
+        tasks=[1, 3, 7, 2],
+        demand={"gpu": [5, 2, 1, 4], "tpu": [0, 0, 0, 0]},
+        constraint=[{}, {}, {}, {"rack": "x"}],
         after={1: [0]},
-    )  # fmt: skip
+    )
     for engine in ("compiled", "plain"):
         schedule = simulate_jobs(jobs, nodes, engine=engine)
         (rows,) = schedule.account.set_aside.values()
@@ -89,9 +94,13 @@ def test_a_node_that_fails_with_everything_on_it_runs_nothing_twice():
     conditions = Conditions(downs=[(50, 0), (60, 0)], ups=[(70, 0)])
     for engine in ("compiled", "plain"):
         schedule = simulate_jobs(
-            jobs, Nodes.alike(2, {"gpu": 3}), "fcfs+none+first-fit", conditions,
-            Options(restart=10), engine=engine,
-        )  # fmt: skip
+            jobs,
+            Nodes.alike(2, {"gpu": 3}),
+            "fcfs+none+first-fit",
+            conditions,
+            Options(restart=10),
+            engine=engine,
+        )
         assert schedule.attempts.tolist() == [2, 2, 2, 1, 1, 1]
         assert schedule.end.tolist() == [180, 180, 180, 100, 100, 100]
         assert schedule.lost.tolist() == [50 + 0] * 3 + [0] * 3

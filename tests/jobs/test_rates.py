@@ -261,7 +261,8 @@ def test_compiled_and_plain_learn_and_decide_alike(name, seed):
     nodes = cluster(N, 2)
     declared = nodes.declared(jobs.types)
     conditions = Conditions(
-        rates=declared * np.exp(rng.normal(0, 0.2, (L, N))), noise=np.exp(rng.normal(0, 0.1, J)),
+        rates=declared * np.exp(rng.normal(0, 0.2, (L, N))),
+        noise=np.exp(rng.normal(0, 0.1, J)),
         factors=[(0.0, 1, 0.5), (5000.0, 1, 1.0), (7000.0, 2, 0.5)],
     )
     schedules = [

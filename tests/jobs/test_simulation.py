@@ -24,15 +24,25 @@ def scheduler_of(case: Case, names: tuple[str, ...]):
 
 def played(case: Case, names: tuple[str, ...], engine: str) -> Schedule:
     return simulate_jobs(
-        case.jobs, case.nodes, scheduler_of(case, names), case.conditions, case.options,
+        case.jobs,
+        case.nodes,
+        scheduler_of(case, names),
+        case.conditions,
+        case.options,
         engine=engine,
     )
 
 
 def slow(case: Case, names: tuple[str, ...]) -> SlowSimulation:
     simulation = SlowSimulation(
-        case.slow_jobs, case.slow_cluster, *names, case.enforced, case.checkpoint, case.restart,
-        case.depth, case.labels,
+        case.slow_jobs,
+        case.slow_cluster,
+        *names,
+        case.enforced,
+        case.checkpoint,
+        case.restart,
+        case.depth,
+        case.labels,
     )
     simulation.play()
     return simulation

@@ -13,7 +13,7 @@ import logging
 import sys
 import tempfile
 import warnings
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 
@@ -37,14 +37,18 @@ def main(log: str, processors: int) -> None:
         description = Path(folder, "cluster.json")
         description.write_text(json.dumps(cluster))
         simulator = Simulator(
-            log, str(description), FirstInFirstOut(FirstFit()), statistics_output=False,
-            show_statistics=False, RESULTS_FOLDER_PATH=folder,
-        )  # fmt: skip
+            log,
+            str(description),
+            FirstInFirstOut(FirstFit()),
+            statistics_output=False,
+            show_statistics=False,
+            RESULTS_FOLDER_PATH=folder,
+        )
         simulator.start_simulation()
         for line in next(Path(folder).glob("sched-*")).read_text().splitlines():
             first, _, last = line.split("__")
             times = [
-                int(datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp())
+                int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
                 for text in last.split(";")[:2]
             ]
             print(first.split(";")[0], *times)

@@ -36,12 +36,21 @@ class SlowCluster:
 
 
 class SlowSimulation:
-    """``queue``, ``backfilling`` and ``choice`` by name; ``places`` [j] are (start, nodes of tasks)."""
+    """Parts of the scheduler by name."""
 
     def __init__(
-        self, jobs: list[SlowJob], cluster: SlowCluster, queue: str, backfilling: str, choice: str,
-        enforced: bool = False, checkpoint: int | None = None, restart: int = 0, depth: int = 10**9,
-        labels: list[float] | None = None, waits: bool = False,
+        self,
+        jobs: list[SlowJob],
+        cluster: SlowCluster,
+        queue: str,
+        backfilling: str,
+        choice: str,
+        enforced: bool = False,
+        checkpoint: int | None = None,
+        restart: int = 0,
+        depth: int = 10**9,
+        labels: list[float] | None = None,
+        waits: bool = False,
     ):
         self.jobs, self.cluster = jobs, cluster
         self.queue, self.backfilling, self.choice = queue, backfilling, choice
@@ -103,8 +112,10 @@ class SlowSimulation:
         return tuple(unused) if len(unused) == d // 1000 else None
 
     def dominant(self, j: int) -> int:
-        total = [max(sum(row[k] for row in self.cluster.capacity), 1)
-                 for k in range(len(self.jobs[j].demand))]
+        total = [
+            max(sum(row[k] for row in self.cluster.capacity), 1)
+            for k in range(len(self.jobs[j].demand))
+        ]
         shares = [d / t for d, t in zip(self.jobs[j].demand, total)]
         return shares.index(max(shares))
 
@@ -136,6 +147,7 @@ class SlowSimulation:
             elif self.choice == "worst-fit":
                 rule = lambda place: (-free[place[0]][k], place[0])  # noqa: E731
             elif self.choice == "fgd":
+
                 def rule(place, free=free, device=device):
                     was = self.fragments(free[place[0]], device[place[0]])
                     row, parts = list(free[place[0]]), list(device[place[0]])
@@ -146,7 +158,8 @@ class SlowSimulation:
                     return self.fragments(row, parts) - was, place[0]
             else:
                 rule = lambda place: (  # noqa: E731
-                    -(self.labels[place[0]] - 0.003 * (free[place[0]][k] / 1000.0)), place[0]
+                    -(self.labels[place[0]] - 0.003 * (free[place[0]][k] / 1000.0)),
+                    place[0],
                 )
             best = min(able, key=rule)
             places.append(best)
@@ -210,8 +223,10 @@ class SlowSimulation:
                 happened = self.node_events(t) or happened
                 happened = happened or any(job.submit == t for job in self.jobs)
             for j, job in enumerate(self.jobs):
-                if j not in self.submitted and job.submit <= t and all(
-                    self.end[i] is not None for i in job.after
+                if (
+                    j not in self.submitted
+                    and job.submit <= t
+                    and all(self.end[i] is not None for i in job.after)
                 ):
                     self.submitted.add(j)
                     self.waiting.add(j)
@@ -228,8 +243,8 @@ class SlowSimulation:
     def node_events(self, t: int) -> bool:
         happened = False
         for when, n in self.cluster.downs:
+            happened = happened or when == t
             if when == t and self.up[n]:
-                happened = True
                 for j in sorted(self.where):
                     if any(m == n for m, _ in self.where[j]):
                         worked = max(t - self.last[j] - self.over[j], 0) // self.slowness(j)
@@ -324,10 +339,14 @@ class SlowSimulation:
             horizon += [s + self.jobs[i].limit for i, (s, _) in self.reserved.items()]
             for when in range(t, max([*horizon, t]) + 1):
                 windows = [self.planned(second, t) for second in range(when, when + max(limit, 1))]
-                free = [[min(w[0][n][k] for w in windows) for k in range(len(row))]
-                        for n, row in enumerate(windows[0][0])]
-                device = [[min(w[1][n][g] for w in windows) for g in range(len(row))]
-                          for n, row in enumerate(windows[0][1])]
+                free = [
+                    [min(w[0][n][k] for w in windows) for k in range(len(row))]
+                    for n, row in enumerate(windows[0][0])
+                ]
+                device = [
+                    [min(w[1][n][g] for w in windows) for g in range(len(row))]
+                    for n, row in enumerate(windows[0][1])
+                ]
                 places = self.gang(j, free, device)
                 if places is not None:
                     break

@@ -1,7 +1,7 @@
 import pytest
 
 import gangwise
-from gangwise.experiments.comparison import Comparison
+from gangwise.experiments.compare import Comparison
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import numpy as np
 
 from gangwise.core.contracts import Comparator
 from gangwise.core.simulation import Run
-from gangwise.experiments.comparison import Comparison
+from gangwise.experiments.compare import Comparison
 
 
 class MadeScenario:

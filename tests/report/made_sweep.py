@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gangwise.experiments.dataset import Dataset
-from gangwise.experiments.measure import Rows
+from gangwise.experiments.runs import Rows
+from gangwise.experiments.store import Store
 
 HOSTILE = "<script>alert('x')</script>&\"--></style>"
 
@@ -41,7 +41,7 @@ def played(mean: float, bound: float | None = None) -> Rows:
 def made_sweep(folder: Path, name: str = "made", rename: dict[str, str] | None = None) -> Path:
     """A sweep's folder made by hand."""
     rename, runs = rename or {}, []
-    dataset = Dataset(folder)
+    store = Store(folder)
     means = {**REWARDS, **{(load, "best_fixed"): each for load, each in BEST.items()}}
     for (load, policy), each in means.items():
         best, label = policy == "best_fixed", rename.get(policy, policy)
@@ -60,7 +60,7 @@ def made_sweep(folder: Path, name: str = "made", rename: dict[str, str] | None =
                     else {"policy": "made.Policy", "configuration": {"step": 0.25}}
                 ),
             }
-            dataset.write(key, about, played(mean, 40.0 if best else None))
+            store.write(key, about, played(mean, 40.0 if best else None))
             runs.append(
                 {
                     "key": key,
@@ -79,5 +79,5 @@ def made_sweep(folder: Path, name: str = "made", rename: dict[str, str] | None =
         "seeds": 2,
         "comparators": ["best_fixed"],
     }
-    dataset.write_plan(name, {"experiment": experiment, "runs": runs})
+    store.write_plan(name, {"experiment": experiment, "runs": runs})
     return folder

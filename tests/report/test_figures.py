@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib import rcParams
 
-from gangwise.experiments.comparison import Comparison
+from gangwise.experiments.compare import Comparison
 from gangwise.report.figures import draw
 from gangwise.report.labels import apart
 from gangwise.report.palette import styles

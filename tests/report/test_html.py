@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gangwise.experiments.comparison import Comparison
+from gangwise.experiments.compare import Comparison
 from gangwise.report.figures import draw
 from gangwise.report.html import write_html
 from tests.report.made import MadeScenario, made

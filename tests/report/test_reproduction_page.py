@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gangwise import StoreError
-from gangwise.experiments.provenance import write_provenance
+from gangwise.experiments.store import write_provenance
 from gangwise.report.folder import write_report
 from tests.report.made_sweep import HOSTILE
 from tests.report.pages import faults, loaded, read

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gangwise.experiments.provenance import write_provenance
 from gangwise.experiments.specification import Experiment
+from gangwise.experiments.store import write_provenance
 from gangwise.experiments.sweep import sweep
 from gangwise.report.folder import write_report
 from tests.report.made_sweep import HOSTILE, made_sweep

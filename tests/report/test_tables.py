@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gangwise.experiments.comparison import Comparison
+from gangwise.experiments.compare import Comparison
 from gangwise.report.tables import html_table, rich_table, sheets
 from tests.report.made import made
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gangwise.report.trace_figures import draw
 from gangwise.report.trace_numbers import arrivals, lifetimes, load, sizes
-from gangwise.traces.trace import Tables
+from gangwise.traces.tables import Tables
 
 HOUR = 3600.0
 SERVERS = pl.DataFrame(

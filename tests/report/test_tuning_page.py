@@ -8,18 +8,17 @@ from pathlib import Path
 import pytest
 
 from gangwise import StoreError
-from gangwise.experiments.dataset import Dataset
-from gangwise.experiments.knobs import Knob
-from gangwise.experiments.tuning import Trial, Tuning, read_tuning, write_tuning
+from gangwise.experiments.store import Store
+from gangwise.experiments.tune import ParameterRange, Trial, Tuning, read_tuning, write_tuning
 from gangwise.report.folder import write_report
 from gangwise.report.tuning_page import edges
 from tests.report.made_sweep import HOSTILE, played
 from tests.report.pages import faults, loaded, read
 
 KNOBS = (
-    Knob("fraction", (0.01, 1.0), log=True),
-    Knob("steps", (1, 21)),
-    Knob("rule", choices=("decay", HOSTILE)),
+    ParameterRange("fraction", (0.01, 1.0), log=True),
+    ParameterRange("steps", (1, 21)),
+    ParameterRange("rule", choices=("decay", HOSTILE)),
 )
 REWARDS = {  # arguments, mean reward on seeds 0 and 1
     0: (0.1, 11, "decay", (4.0, 6.0)),
@@ -51,7 +50,7 @@ def tuning(**changes: object) -> Tuning:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    dataset, runs = Dataset(tmp_path), []
+    store, runs = Store(tmp_path), []
     for n, (*_, earned) in list(REWARDS.items())[:4]:
         label = "default" if n == 0 else f"trial {n}: {HOSTILE}"
         for seed, mean in enumerate(earned):
@@ -65,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
                 "policy": "made.Policy",
                 "configuration": {},
             }
-            dataset.write(key, about, played(mean))
+            store.write(key, about, played(mean))
             runs.append(
                 {
                     "key": key,
@@ -77,7 +76,7 @@ def folder(tmp_path: Path) -> Path:
                 }
             )
     experiment = {"name": "tuning", "scenario": "made-v1", "policies": ["made"], "seeds": 2}
-    dataset.write_plan("tuning", {"experiment": experiment, "runs": runs})
+    store.write_plan("tuning", {"experiment": experiment, "runs": runs})
     write_tuning(tmp_path, tuning())
     return tmp_path
 

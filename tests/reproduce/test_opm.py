@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from gangwise.experiments.dataset import Dataset
-from gangwise.experiments.measure import Rows
 from gangwise.experiments.results import Results
+from gangwise.experiments.runs import Rows
+from gangwise.experiments.store import Store
 from gangwise.reproduce import artefacts
 from gangwise.reproduce.artefact import Scale
 from gangwise.reproduce.opm.section_vi import POLICIES
@@ -21,7 +21,7 @@ PAPER = {artefact.name: artefact for artefact in artefacts("opm")}
 
 def made(folder, name, runs, settings=None, scenario="opm-default-v1"):
     """Results with given rows: ``runs`` is of (cell, policy, seed, {metric: value or column})."""
-    dataset, plan = Dataset(folder), []
+    store, plan = Store(folder), []
     for n, (cell, policy, seed, metrics) in enumerate(runs):
         rows, key = Rows(), f"{name}-{n}"
         for metric, value in metrics.items():
@@ -32,7 +32,7 @@ def made(folder, name, runs, settings=None, scenario="opm-default-v1"):
                 np.arange(len(value)) if column else None,
             )
         identity = {"scenario": scenario, "settings": {}, "seed": seed, "slots": 10, "version": "0"}
-        dataset.write(key, identity, rows)
+        store.write(key, identity, rows)
         plan.append(
             {
                 "key": key,
@@ -44,7 +44,7 @@ def made(folder, name, runs, settings=None, scenario="opm-default-v1"):
             }
         )
     experiment = {"settings": settings or {}, "scenario": scenario}
-    dataset.write_plan(name, {"experiment": experiment, "runs": plan})
+    store.write_plan(name, {"experiment": experiment, "runs": plan})
     return {name: Results.open(folder, name)}
 
 

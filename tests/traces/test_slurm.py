@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces import open_trace
 from gangwise.traces.convert import convert
-from gangwise.traces.slurm import SlurmSacct
-from gangwise.traces.slurm_notation import expand_nodes, gib, request, seconds_of, tres
+from gangwise.traces.formats.slurm import SlurmSacct
+from gangwise.traces.formats.slurm_notation import expand_nodes, gib, request, seconds_of, tres
+from gangwise.traces.slots.opening import open_trace
 
 HEADER = "JobID|User|State|Submit|Start|End|ReqTRES|AllocTRES|NNodes|NodeList"
 DAY = "2024-01-15T"

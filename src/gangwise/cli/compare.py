@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +20,7 @@ from gangwise.cli.options import (
     TraceOption,
     command_line,
     comparator_names,
+    json_text,
     open_target,
     policy_names,
     progress,
@@ -26,9 +28,6 @@ from gangwise.cli.options import (
     seed_list,
 )
 from gangwise.core.errors import ScenarioError, StoreError
-
-if TYPE_CHECKING:
-    from gangwise.core.simulation import Run
 
 
 def compare_command(
@@ -77,7 +76,7 @@ def compare_command(
             tell,
         )
     if as_json:
-        print(json.dumps(comparison.as_dict(), indent=2, allow_nan=False))
+        print(json_text(comparison.as_dict()))
     else:
         from rich.console import Console
 
@@ -116,6 +115,10 @@ def run_command(
     as_json: Json = False,
 ) -> None:
     """Run one policy and print what it earned."""
+    import polars as pl
+
+    from gangwise.core.files import Folder
+    from gangwise.core.identity import run_identity
     from gangwise.core.simulation import Simulation
 
     if trace is not None and policy is None:
@@ -123,31 +126,39 @@ def run_command(
     if policy is None:
         raise ScenarioError("give a policy after the scenario or trace; see: gangwise list")
     scenario = open_target(target, settings, trace, family)
-    checkpoint = None if out is None else out.with_name(out.name + ".checkpoint")
     if out is not None and out.suffix not in (".parquet", ".csv"):
         raise ScenarioError(f"--out {out}: write per-slot rows to a .parquet or .csv file")
-    if checkpoint is not None and checkpoint.exists() and not resume:
-        raise StoreError(f"{checkpoint} holds a run that was stopped; add --resume, or delete it")
-    with progress(_after_stop(out)) as tell:
-        if resume and checkpoint is not None and checkpoint.exists():
-            simulation = Simulation.load(checkpoint)
-        else:
-            played = scenario.slots if slots is None else slots
-            simulation = Simulation(
-                scenario.instance(seed), gangwise.create_policy(policy), played, seed, policy
-            )
-        total = simulation.slots
-        result = simulation.run(checkpoint, progress=lambda done: tell(policy, done, total))
+    played, plays = scenario.slots if slots is None else slots, gangwise.create_policy(policy)
+    identity = run_identity(scenario, plays, played, seed, policy)
+    with ExitStack() as stack:
+        folder = checkpoint = None
+        if out is not None:
+            folder = Folder(out.parent)
+            stack.enter_context(folder.lock(out.name, command_line()))
+            checkpoint = folder.checkpoint(out.name)
+            if checkpoint.exists() and not resume:
+                raise StoreError(
+                    f"{checkpoint} holds a run that was stopped; add --resume, or delete it"
+                )
+        with progress(_after_stop(out)) as tell:
+            if checkpoint is not None and checkpoint.exists():
+                simulation = Simulation.load(checkpoint, identity)
+            else:
+                simulation = Simulation(
+                    scenario.instance(seed), plays, played, seed, policy, identity
+                )
+            result = simulation.run(checkpoint, progress=lambda done: tell(policy, done, played))
+        if folder is not None and out is not None and checkpoint is not None:
+            frame = pl.DataFrame(list(result.rows()))
+            write = frame.write_csv if out.suffix == ".csv" else frame.write_parquet
+            folder.write(out.name, write, replace=True)
+            checkpoint.unlink(missing_ok=True)
+            say(f"wrote {result.slots} rows to {out}")
     summary = {"scenario": scenario.name, **result.summary()}
     if versus is not None:
         summary["regret"] = {versus: result.regret(versus)}
-    if out is not None:
-        _write_rows(result, out)
-        assert checkpoint is not None
-        checkpoint.unlink(missing_ok=True)
-        say(f"wrote {result.slots} rows to {out}")
     if as_json:
-        print(json.dumps(summary, indent=2))
+        print(json_text(summary))
     else:
         for key, value in summary.items():
             print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
@@ -171,20 +182,6 @@ def _checkpoints(out: Path, resume: bool) -> Path:
             "delete the folder to start afresh"
         )
     return folder
-
-
-def _write_rows(result: Run, out: Path) -> None:
-    import polars as pl
-
-    frame = pl.DataFrame(list(result.rows()))
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        if out.suffix == ".csv":
-            frame.write_csv(out)
-        else:
-            frame.write_parquet(out)
-    except OSError as error:
-        raise StoreError(f"cannot write {out}: {error}") from error
 
 
 def _write_fidelity(scenario: Any, out: Path) -> None:

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,6 +23,7 @@ from gangwise.cli.options import (
     Settings,
     Slots,
     command_line,
+    json_text,
     progress,
     say,
     seed_list,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangwise.experiments.results import Results
-    from gangwise.experiments.tuning import Tuning
+    from gangwise.experiments.tune import Tuning
     from gangwise.reproduce.artefact import Artefact
     from gangwise.reproduce.expected import Row
 
@@ -74,11 +74,11 @@ def sweep_command(
     from gangwise.experiments.specification import schema as schema_of_files
 
     if schema:
-        print(json.dumps(schema_of_files(), indent=2, ensure_ascii=False))
+        print(json_text(schema_of_files()))
         return
     if file is None:
         raise ScenarioError("name an experiment file; --schema says what may be in one")
-    from gangwise.experiments.provenance import write_provenance
+    from gangwise.experiments.store import write_provenance
     from gangwise.experiments.sweep import sweep
 
     changes: dict[str, Any] = {} if seeds is None else {"seeds": seed_list(seeds)}
@@ -95,7 +95,7 @@ def sweep_command(
         results = sweep(experiment, folder, jobs, backend, address, tell)
     write_provenance(folder, experiment.name, again)
     if as_json:
-        print(json.dumps(_summary(results, over, interval), indent=2, allow_nan=False))
+        print(json_text(_summary(results, over, interval)))
         return
     _print_sweep(results, experiment.metrics, over, interval)
     say(f"{len(results.runs)} runs in {folder}")
@@ -118,6 +118,7 @@ def _print_sweep(
     results: Results, metrics: list[str], over: str, interval: Literal["t", "bootstrap"]
 ) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from gangwise.experiments.statistics import Estimate
@@ -138,15 +139,15 @@ def _print_sweep(
     }
     table = Table(box=None, pad_edge=False)
     for name in where:
-        table.add_column(name)
+        table.add_column(escape(name))
     for name in ["reward per slot", *metrics, f"% over {over}"]:
-        table.add_column(name, justify="right")
+        table.add_column(escape(name), justify="right")
     for i, row in enumerate(rows):
         lead = ahead.get(tuple(row[key] for key in where))
         if i and results.cells and any(row[key] != rows[i - 1][key] for key in results.cells):
             table.add_section()
         table.add_row(
-            *(NOTHING if row[key] is None else str(row[key]) for key in results.cells),
+            *(NOTHING if row[key] is None else escape(str(row[key])) for key in results.cells),
             Breakable(row["policy"]),
             *(estimate_text(found[i], decimals_for(found)) for found in columns.values()),
             NOTHING
@@ -196,7 +197,7 @@ def tune_command(
     Stopped, or killed, it goes on where it was when it is started again.
     """
     from gangwise.core.registry import parse
-    from gangwise.experiments.provenance import write_provenance
+    from gangwise.experiments.store import write_provenance
     from gangwise.experiments.tune import tune
 
     folder = Path("tuned", parse(policy)[0]) if out is None else out
@@ -221,7 +222,7 @@ def tune_command(
         if (folder / f"{name}.plan.json").exists():
             write_provenance(folder, name, again)
     if as_json:
-        print(json.dumps(tuning.as_dict(), indent=2, allow_nan=False))
+        print(json_text(tuning.as_dict()))
         return
     _print_tuning(tuning)
     say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
@@ -229,19 +230,20 @@ def tune_command(
 
 def _print_tuning(tuning: Tuning) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     table.add_column("trial")
     for name in (*tuning.default.arguments, tuning.metric):
-        table.add_column(name, justify="right")
+        table.add_column(escape(name), justify="right")
     shown = list(tuning.trials[:SHOWN])
     if tuning.default not in shown:
         shown.append(tuning.default)
     for trial in shown:
         told = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in trial.arguments.values())
         name = "default" if trial == tuning.default else str(trial.number)
-        table.add_row(name, *told, f"{trial.value:.5g}")
+        table.add_row(name, *map(escape, told), f"{trial.value:.5g}")
     console = Console()
     console.print(table)
     text = tuning.sentence
@@ -318,7 +320,7 @@ def reproduce_command(
 
     Stopped, it goes on where it was when it is started again.
     """
-    from gangwise.experiments.provenance import read_provenance, write_provenance
+    from gangwise.experiments.store import read_provenance, write_provenance
     from gangwise.reproduce import PAPERS, artefacts
     from gangwise.reproduce.artefact import Scale
     from gangwise.reproduce.expected import differences, write
@@ -352,7 +354,7 @@ def reproduce_command(
         say(f"left out {stem}: {why}")
     if as_json:
         rows = [row.as_dict() for row in done.rows]
-        print(json.dumps({"rows": rows, "left_out": done.left_out}, indent=2, ensure_ascii=False))
+        print(json_text({"rows": rows, "left_out": done.left_out}))
     else:
         _print_reproduced(done.rows)
         say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")

@@ -5,11 +5,13 @@ How far a command is: a bar in a terminal, a line a minute in a log; what to do 
 
 from __future__ import annotations
 
+import json
+import math
 import shlex
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gangwise.core.contracts import Scenario
-    from gangwise.experiments.progress import Progress
+    from gangwise.experiments.sweep import Progress
 
 
 Target = Annotated[
@@ -90,12 +92,14 @@ def open_target(
     family: str | None = None,
 ) -> Scenario:
     """The scenario that a target names: registered, a scenario file, or the files of a trace."""
-    from gangwise.traces.csv_mapping import is_mapping
+    from gangwise.traces.formats.own_csv import is_mapping
 
     given = settings_of(settings, family)
     if (target is None) == (trace is None):
         raise ScenarioError("give a scenario or trace, or --trace PATH: one of the two")
     named = str(target if trace is None else trace)
+    if len(named) > 4000:
+        raise ScenarioError(f"{named[:40]}… is no scenario or trace: it has {len(named)} letters")
     path = Path(named)
     if trace is None and path.suffix == ".toml" and not is_mapping(path):
         from gangwise.scenarios.files import read_scenario
@@ -103,7 +107,7 @@ def open_target(
         return read_scenario(path, given)
     files = path.exists() or "/" in named or named.endswith((".csv", ".gz"))
     if trace is not None or files or named.startswith("twin:"):
-        from gangwise.traces import open_trace
+        from gangwise.traces.slots.opening import open_trace
 
         traced: Scenario = open_trace(path, **given)
         return traced
@@ -129,11 +133,16 @@ def policy_names(text: str | None, family: str) -> list[str]:
 
 def seed_list(text: str, option: str = "--seeds") -> list[int]:
     """Seeds: ``5`` means 0 to 4, ``3,7`` means these."""
+    from gangwise.core.limits import MOST_SEEDS
+
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         numbers = []
-    seeds = list(range(numbers[0])) if len(numbers) == 1 and "," not in text else numbers
+    many = len(numbers) == 1 and "," not in text
+    if (many and numbers[0] > MOST_SEEDS) or len(numbers) > MOST_SEEDS:
+        raise ScenarioError(f"{option} {text[:40]!r}: at most {MOST_SEEDS} seeds")
+    seeds = list(range(numbers[0])) if many else numbers
     if not seeds or min(seeds) < 0:
         raise ScenarioError(f"{option} {text!r}: give how many (5) or a list (3,7,9)")
     if len(set(seeds)) < len(seeds):
@@ -147,6 +156,28 @@ def comparator_names(text: str | None) -> list[str] | None:
         return None
     names = (piece.strip() for piece in text.split(","))
     return [name for name in names if name not in ("", "none")]
+
+
+def json_text(value: Any) -> str:
+    """JSON, in which a number that is not finite is null: JSON has no word for it.
+
+    >>> print(json_text({"mean": float("inf"), "seeds": [1]}))
+    {
+      "mean": null,
+      "seeds": [
+        1
+      ]
+    }
+    """
+    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def say(text: str) -> None:
@@ -171,7 +202,7 @@ def command_line(*without: str) -> str:
 
 @contextmanager
 def progress(after_stop: str) -> Iterator[Progress]:
-    """Show progress on standard error; Ctrl-C ends the command with exit code 130.
+    """Show progress on standard error; Ctrl-C ends the command with code 130, SIGTERM with 143.
 
     Parameters
     ----------
@@ -189,10 +220,12 @@ def progress(after_stop: str) -> Iterator[Progress]:
         else:
             yield progress_lines(say)
     except KeyboardInterrupt as stop:
+        from gangwise.core.interrupt import exit_code
+
         where = f": {stop}" if str(stop) else ""
         say(f"gangwise: interrupted{where}")
         say(after_stop)
-        raise typer.Exit(130) from None
+        raise typer.Exit(exit_code(stop)) from None
 
 
 def _tell_of_compiling(console: Console) -> None:

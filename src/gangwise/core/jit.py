@@ -10,14 +10,18 @@ numba numbers the files of a kernel's signatures and enters a number before it w
 processes that compile two signatures at once may take the same number, and one that looks between
 the two steps may load what an older version left under it: code of another signature. Here a file
 is named after all that it depends on, and is written first. Of two processes that enter theirs at
-once, one entry may be lost; that signature is compiled again some day.
+once, one entry may be lost; that signature is compiled again some day. Files end with their
+digest; a damaged one counts as absent.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+import io
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any, TypeVar, cast
 
 import numba
 from numba.core.caching import IndexDataCacheFile
@@ -39,20 +43,60 @@ class KernelFiles(IndexDataCacheFile):
         called = {files._source_stamp, repr(sorted(dispatcher.targetoptions.items())).encode()}
         for other in dispatcher.py_func.__globals__.values():
             if isinstance(other, Dispatcher):
-                called.add(getattr(other._cache, "_cache_file", files)._source_stamp)
+                cache = vars(other)["_cache"]
+                called.add(getattr(cache, "_cache_file", files)._source_stamp)
         files._source_stamp = hashlib.sha256(b"".join(sorted(called))).digest()
         return files
 
     def save(self, key: Any, data: Any) -> None:
-        """Write compiled code, then enter it."""
+        """Write compiled code, then enter it; without room on the disk, do without."""
         what = repr((self._version, self._source_stamp, key))
         name = self._data_name_pattern.format(number=0).removesuffix(".0.nbc")
         name = f"{name}.{hashlib.sha256(what.encode()).hexdigest()[:16]}.nbc"
         files: Any = self
-        files._save_data(name, data)
-        overloads = files._load_index()
-        overloads[key] = name
-        files._save_index(overloads)
+        with suppress(OSError):
+            files._save_data(name, data)
+            overloads = files._load_index()
+            overloads[key] = name
+            files._save_index(overloads)
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[IO[bytes]]:
+        """What is written ends with its digest: damaged code would crash the process."""
+        plain: Any = super()
+        buffer = io.BytesIO()
+        with plain._open_for_write(filepath) as file:
+            yield buffer
+            data = buffer.getvalue()
+            file.write(data + hashlib.sha256(data).digest())
+
+    def _load_index(self) -> dict[Any, str]:
+        """Names of data by key; nothing where the file is damaged, or of another source."""
+        data = _whole(self._index_path)
+        if data is None:
+            return {}
+        stream = io.BytesIO(data)
+        if pickle.load(stream) != self._version:
+            return {}
+        stamp, overloads = pickle.load(stream)
+        found: dict[Any, str] = overloads if stamp == self._source_stamp else {}
+        return found
+
+    def _load_data(self, name: str) -> Any:
+        files: Any = self
+        data = _whole(files._data_path(name))
+        return None if data is None else pickle.loads(data)
+
+
+def _whole(path: str) -> bytes | None:
+    """The content of a file that ends with its digest; None where it is not what was written."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError:
+        return None
+    data, digest = content[:-32], content[-32:]
+    return data if hashlib.sha256(data).digest() == digest else None
 
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -80,7 +124,8 @@ def inlined_kernel(function: F) -> F:
 
 
 def _lean(function: F, inlined: bool) -> F:
-    compiled: Any = numba.njit(
+    njit: Any = numba.njit  # its types know nothing of _nrt
+    compiled: Any = njit(
         cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=inlined
     )(function)
     compiled._cache._cache_file = KernelFiles.of(compiled)

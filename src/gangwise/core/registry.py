@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Literal
 
+from gangwise.core.contracts import check_arguments
 from gangwise.core.errors import ScenarioError, UnknownName
 
 Kind = Literal["policy", "scenario", "trace", "family"]
@@ -43,6 +44,8 @@ class Entry:
         The problem family it belongs to.
     preset : mapping
         Arguments that the name stands for; callers may override them.
+    revision : int
+        Raised whenever what it stands for computes other numbers: finished runs are keyed by it.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Entry:
     summary: str = ""
     family: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict)
+    revision: int = 1
 
     def load(self) -> Callable[..., Any]:
         """Import the factory."""
@@ -70,9 +74,12 @@ def register(
     target: str | Callable[..., Any],
     summary: str = "",
     family: str = "",
+    revision: int = 1,
     **preset: Any,
 ) -> None:
     """Give a name to a policy, scenario, trace or family.
+
+    ``revision`` is raised when what it stands for computes other numbers.
 
     Raises
     ------
@@ -86,7 +93,7 @@ def register(
     >>> create("policy", "my-fairness").share
     'all'
     """
-    entry = Entry(name, target, summary, family, preset)
+    entry = Entry(name, target, summary, family, preset, revision)
     if _entries[kind].get(name, entry) != entry:
         raise ScenarioError(f"the {kind} name {name!r} is taken; choose another")
     _entries[kind][name] = entry
@@ -100,6 +107,17 @@ def entries(kind: Kind) -> dict[str, Entry]:
             if point.name not in _entries[kind]:
                 _entries[kind][point.name] = Entry(point.name, point.value, "plug-in")
     return dict(sorted(_entries[kind].items()))
+
+
+def first_entry(kind: Kind, target: str) -> Entry | None:
+    """The entry under which ``module:attribute`` was registered first; its name stays with it."""
+    for entry in _entries[kind].values():
+        found = entry.target
+        if not isinstance(found, str):
+            found = f"{found.__module__}:{getattr(found, '__qualname__', '')}"
+        if found == target:
+            return entry
+    return None
 
 
 def parse(specification: str) -> tuple[str, dict[str, Any]]:
@@ -160,7 +178,10 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
         if accepted is not None and argument not in accepted:
             raise UnknownName(f"argument of {kind} {name!r}", argument, accepted)
     try:
-        return factory(**given)
+        made = factory(**given)
+        if kind == "policy":
+            check_arguments(made)
+        return made
     except TypeError as error:
         raise ScenarioError(f"{kind} {name!r} with {given}: {error}") from error
 

@@ -17,24 +17,30 @@ What a run leaves behind: per-slot rows, summaries, and regret with a name.
 
 from __future__ import annotations
 
-import os
-import pickle
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Floats
-from gangwise.core.contracts import Comparator, Environment, Instance, Policy, configuration
-from gangwise.core.errors import ScenarioError, StoreError, UnknownName
+from gangwise.core.checkpoints import read_checkpoint, write_checkpoint
+from gangwise.core.contracts import (
+    Comparator,
+    Environment,
+    Instance,
+    Policy,
+    check_arguments,
+    configuration,
+)
+from gangwise.core.errors import InfeasibleDecision, ScenarioError, StoreError, UnknownName
+from gangwise.core.identity import identify
+from gangwise.core.interrupt import Stopped, requests_to_stop
+from gangwise.core.limits import require_memory
 
 
 @dataclass(frozen=True)
@@ -163,16 +169,13 @@ class Run:
         return float(self.rewards[comparator.slots].sum()) / total if total else float("nan")
 
 
-FORMAT = "gangwise-simulation-2"
-
-
-class Interrupted(KeyboardInterrupt):
+class Interrupted(Stopped):
     """A simulation was stopped between two slots; ``checkpoint`` says where it was saved."""
 
-    def __init__(self, slot: int, checkpoint: Path | None):
+    def __init__(self, slot: int, checkpoint: Path | None, number: int = signal.SIGINT):
         self.slot, self.checkpoint = slot, checkpoint
         saved = f"; saved to {checkpoint}" if checkpoint else ""
-        super().__init__(f"stopped after slot {slot}{saved}")
+        super().__init__(f"stopped after slot {slot}{saved}", number)
 
 
 @dataclass
@@ -190,6 +193,9 @@ class Simulation:
         With the instance and the policy's configuration, all that the run depends on.
     name : str, optional
         What to call the policy in the results.
+    identity : mapping, optional
+        All that defines the run, kept in its checkpoints: see
+        :func:`gangwise.core.identity.run_identity`.
     """
 
     instance: Instance
@@ -197,6 +203,7 @@ class Simulation:
     slots: int
     seed: int
     name: str = ""
+    identity: Mapping[str, Any] = field(default_factory=dict)
     slot: int = field(init=False, default=0)
     environment: Environment = field(init=False)
     rewards: npt.NDArray[np.float64] = field(init=False)
@@ -208,6 +215,11 @@ class Simulation:
             raise ScenarioError(
                 f"a run needs at least one slot, and a whole number; {self.slots} were asked for"
             )
+        if isinstance(self.policy, type):
+            raise ScenarioError(
+                f"{self.policy.__name__} is a class; give a policy: {self.policy.__name__}()"
+            )
+        check_arguments(self.policy)
         self.name = self.name or type(self.policy).__name__
         family = getattr(self.policy, "family", self.instance.family)
         if family != self.instance.family:
@@ -219,6 +231,9 @@ class Simulation:
         self.environment = self.instance.environment()
         self.environment.start(streams.workload, streams.noise)
         self.policy.start(self.environment.problem, streams.policy)
+        # Eight bytes a number: reward, time and metrics, of the run and of its copy as a result.
+        needed = 16.0 * int(self.slots) * (2 + len(self.environment.metrics))
+        require_memory(needed, f"a run of {self.slots} slots", "fewer slots")
         self.rewards = np.zeros(self.slots)
         self.metrics = np.zeros((self.slots, len(self.environment.metrics)))
         self.nanoseconds = np.zeros(self.slots, dtype=np.int64)
@@ -230,6 +245,8 @@ class Simulation:
         begin = clock()
         decision = self.policy.decide(observation)
         decided = clock()
+        if getattr(getattr(decision, "dtype", None), "kind", "") not in ("f", "i", "b", "u"):
+            self._check_kind(decision)
         outcome = self.environment.step(t, decision)
         back = clock()
         self.policy.learn(outcome.feedback)
@@ -237,6 +254,16 @@ class Simulation:
         self.rewards[t] = outcome.reward
         self.metrics[t] = outcome.metrics
         self.slot = t + 1
+
+    def _check_kind(self, decision: Any) -> None:
+        """What is no array of real numbers must at least not be one of text or complex numbers."""
+        kind = np.asarray(decision).dtype
+        if kind.kind in "cSU" or decision is None:
+            raise InfeasibleDecision(
+                f"slot {self.slot}: {self.name} decided "
+                f"{'nothing' if decision is None else f'numbers of type {kind}'}; a decision is "
+                "an array of real numbers"
+            )
 
     def run(
         self,
@@ -256,17 +283,17 @@ class Simulation:
         Raises
         ------
         Interrupted
-            On Ctrl-C, after the slot in hand is finished and the checkpoint is written.
+            On Ctrl-C or SIGTERM, after the slot in hand is finished and the checkpoint is written.
         """
         now = time.monotonic
         saved = told = now()
-        with _interrupt_between_slots() as stop:
+        with requests_to_stop() as stop:
             while self.slot < self.slots:
                 self.step()
                 if stop.is_set():
                     if checkpoint is not None:
                         self.save(checkpoint)
-                    raise Interrupted(self.slot, checkpoint)
+                    raise Interrupted(self.slot, checkpoint, stop.signal)
                 if self.slot & 15 == 0:  # looking at the clock costs as much as a small slot
                     at = now()
                     if progress is not None and at - told > 0.1:
@@ -293,33 +320,34 @@ class Simulation:
         )
 
     def save(self, path: Path) -> None:
-        """Write the state to a file, all or nothing."""
-        path = Path(path)
-        part = path.with_name(path.name + ".part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
-                pickle.dump((FORMAT, self), file, protocol=pickle.HIGHEST_PROTOCOL)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except OSError as error:
-            raise StoreError(f"cannot write the checkpoint {path}: {error}") from error
+        """Write the state to a file, all or nothing, signed with the user's key."""
+        policy = identify(type(self.policy), "policy")
+        write_checkpoint(Path(path), self, {"policy": policy, **self.identity})
 
     @classmethod
-    def load(cls, path: Path) -> Simulation:
-        """Read a saved simulation. Only load files that you wrote: they are pickles."""
-        try:
-            with Path(path).open("rb") as file:
-                marker, simulation = pickle.load(file)
-        except OSError as error:
-            raise StoreError(f"cannot read the checkpoint {path}: {error}") from error
-        except Exception as error:  # a pickle that is damaged, or of code that moved, raises any
+    def load(cls, path: Path, identity: Mapping[str, Any] | None = None) -> Simulation:
+        """Read a simulation that this user saved, see :mod:`gangwise.core.checkpoints`.
+
+        Parameters
+        ----------
+        path : path
+        identity : mapping, optional
+            What the run must be; it is compared with what was saved.
+
+        Raises
+        ------
+        StoreError
+            When it is not a whole checkpoint of this user, of this version, and of this run; or
+            when the policy was edited since.
+        """
+        simulation, run = read_checkpoint(Path(path), identity)
+        if not isinstance(simulation, cls):
+            raise StoreError(f"{path} is no checkpoint of a simulation; delete it to start afresh")
+        if run["policy"] != (now := identify(type(simulation.policy), "policy")):
             raise StoreError(
-                f"{path} is not a whole gangwise checkpoint ({error}); delete it to start afresh"
-            ) from error
-        if marker != FORMAT or not isinstance(simulation, cls):
-            raise StoreError(f"{path} was written by another version; delete it to start afresh")
+                f"{path}: {simulation.name} was edited since ({run['policy']} is now {now}); "
+                "delete it to start afresh"
+            )
         return simulation
 
 
@@ -343,28 +371,3 @@ def simulate(
     (20, (20,))
     """
     return Simulation(instance, policy, slots, seed, name).run(checkpoint, progress=progress)
-
-
-@contextmanager
-def _interrupt_between_slots() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into a request to stop; a second one interrupts at once.
-
-    Where Ctrl-C is ignored, as for a process that a script starts in the background, it stays so.
-    """
-    stop = threading.Event()
-    before = signal.getsignal(signal.SIGINT)
-    elsewhere = threading.current_thread() is not threading.main_thread()
-    if elsewhere or before == signal.SIG_IGN:
-        yield stop
-        return
-
-    def request(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    signal.signal(signal.SIGINT, request)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -1,14 +1,8 @@
-"""What every estimator offers, and what those that stand on a memory share.
+"""Estimators: upper confidence bounds, Thompson sampling, decayed last values, and known answers.
 
-Upper confidence bounds: the radius of OPS and OPM, and that of UCB1.
-
-Thompson sampling: a draw from what is believed of each arm, over any memory.
-
-The last value, decayed towards the mean: for arms that stay as they are for a while.
-
-Estimates that learn nothing: the same for all arms, or given from outside.
-
-Estimators and memories by name, as policies accept them.
+Each is a way to say what an arm is worth from the values of those played, over a memory of its own
+(:mod:`~gangwise.estimators.memory`). First the contract and what those on a memory share, then the
+estimators, then their names, as policies accept them.
 """
 
 from __future__ import annotations
@@ -97,7 +91,7 @@ class OfMemory(ABC):
 
 @dataclass(eq=False)
 class Mean(OfMemory):
-    """The mean so far, and ``prior`` for arms of which nothing is known.
+    """Empirical mean, and ``prior`` for arms of which nothing is known.
 
     Examples
     --------
@@ -115,7 +109,7 @@ class Mean(OfMemory):
 
 
 def confidence_radius(mean: npt.ArrayLike, plays: npt.ArrayLike, gamma: float) -> Floats:
-    """rad(ν, P) = √(γ ν / P) + γ / P, OPS and OPM (14).
+    """Confidence radius: rad(ν, P) = √(γ ν / P) + γ / P, OPS (14).
 
     Examples
     --------
@@ -128,7 +122,7 @@ def confidence_radius(mean: npt.ArrayLike, plays: npt.ArrayLike, gamma: float) -
 
 
 def upper_bound(total: Floats, plays: Floats, gamma: float) -> Floats:
-    """θ̂ = min{1, θ̄ + 2 rad(θ̄, n + 1)} with θ̄ = total / (n + 1), OPS and OPM (12) and (13)."""
+    """Upper bound: θ̂ = min{1, θ̄ + 2 rad(θ̄, n + 1)}, θ̄ = total / (n + 1), OPS (12), OPM (66)."""
     mean = total / (plays + 1.0)
     bound: Floats = np.minimum(mean + 2.0 * confidence_radius(mean, plays + 1.0, gamma), 1.0)
     return bound
@@ -136,7 +130,7 @@ def upper_bound(total: Floats, plays: Floats, gamma: float) -> Floats:
 
 @dataclass(eq=False)
 class UCB(OfMemory):
-    """(12)–(14) of OPS and OPM, over any memory.
+    """UCB: OPS (12)–(14), OPM (66)–(67), over any memory.
 
     Parameters
     ----------
@@ -166,7 +160,7 @@ class UCB(OfMemory):
 
 @dataclass(eq=False)
 class UCB1(OfMemory):
-    """v̂ + √(coefficient · ln(t + 1) / n), t being how many slots the memory stands for, plus one.
+    """UCB1: v̂ + √(coefficient · ln(t + 1) / n), t the slots that the memory stands for, plus one.
 
     Parameters
     ----------
@@ -201,7 +195,10 @@ class UCB1(OfMemory):
 
 @dataclass(eq=False)
 class BetaSampling(OfMemory):
-    """A draw from Beta(1 + Σ, 1 + n − Σ), Σ being the sum of n values; uniform for n = 0."""
+    """Thompson sampling: a draw from Beta(1 + Σ, 1 + n − Σ), Σ being the sum of n values.
+
+    Uniform for n = 0.
+    """
 
     randomised = True
 
@@ -211,7 +208,7 @@ class BetaSampling(OfMemory):
 
 @dataclass(eq=False)
 class GaussianSampling(OfMemory):
-    """A draw from N(v̂, spread² / n).
+    """Gaussian Thompson sampling: a draw from N(v̂, spread² / n).
 
     Parameters
     ----------
@@ -239,7 +236,7 @@ class GaussianSampling(OfMemory):
 
 @dataclass(eq=False)
 class Decay(OfMemory):
-    """m + (last − m) exp(−age / τ): trust the last value, and less so the older it is.
+    """Decayed last value: m + (last − m) exp(−age / τ), trusted less the older it is.
 
     ``m`` is the arm's own mean, drawn towards the mean of all arms as ``pull`` plays would. An arm
     of which nothing is known is given ``prior``, which is 1 so that it is tried.
@@ -296,7 +293,10 @@ class Decay(OfMemory):
 
 @dataclass(eq=False)
 class Oracle:
-    """Values that are known: one for each arm, or a table [slots, N]. For tests and bounds."""
+    """Oracle: values that are known, one for each arm, or a table [slots, N].
+
+    For tests and bounds.
+    """
 
     values: npt.ArrayLike
     randomised = False
@@ -327,7 +327,7 @@ class Oracle:
 
 @dataclass(eq=False)
 class Constant:
-    """The same for all arms: no estimation (OPS and OPM §VI)."""
+    """No estimation, OPM §VI: the same for all arms."""
 
     rate: float = 0.7
     randomised = False
@@ -365,7 +365,10 @@ ESTIMATORS = (
     "mean",
     "constant",
 )
-"""``ucb`` is (12)–(14) over everything so far, the next three are the same over another memory."""
+"""``ucb`` is OPS (12)–(14) over everything so far.
+
+The next three are the same over another memory.
+"""
 
 
 def make_estimator(
@@ -379,7 +382,7 @@ def make_estimator(
 ) -> Estimator:
     """An estimator by name, which takes those of the parameters that it has, or a copy of one.
 
-    ``gamma`` is that of (14); ``kappa`` the discount of ``discounted`` and of both kinds of
+    ``gamma`` is that of OPS (14); ``kappa`` the discount of ``discounted`` and of both kinds of
     Thompson sampling, which forget nothing with κ = 1; ``coefficient`` is for ``ucb1``.
 
     Raises

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gangwise.core.errors import StoreError, UnknownName
-from gangwise.experiments.dataset import Dataset
-from gangwise.experiments.measure import TIMINGS
+from gangwise.experiments.runs import TIMINGS
 from gangwise.experiments.statistics import Interval, estimate
+from gangwise.experiments.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,7 +28,7 @@ class Results:
 
     Attributes
     ----------
-    dataset : Dataset
+    store : Store
     experiment : mapping
         The experiment, as its file says.
     runs : tuple of mapping
@@ -37,7 +37,7 @@ class Results:
         Runs that are not finished.
     """
 
-    dataset: Dataset
+    store: Store
     experiment: Mapping[str, Any]
     runs: tuple[Mapping[str, Any], ...]
     missing: tuple[Mapping[str, Any], ...]
@@ -51,12 +51,12 @@ class Results:
         StoreError
             When there are none.
         """
-        dataset = Dataset(Path(folder))
-        plan = dataset.read_plan(name)
-        whole = {key: dataset.finished(key) for key in {run["key"] for run in plan["runs"]}}
+        store = Store(Path(folder))
+        plan = store.read_plan(name)
+        whole = {key: store.finished(key) for key in {run["key"] for run in plan["runs"]}}
         done = tuple(run for run in plan["runs"] if whole[run["key"]])
         missing = tuple(run for run in plan["runs"] if not whole[run["key"]])
-        return cls(dataset, plan["experiment"], done, missing)
+        return cls(store, plan["experiment"], done, missing)
 
     @cached_property
     def cells(self) -> list[str]:
@@ -78,13 +78,13 @@ class Results:
 
         Columns: the settings that vary, ``policy`` (or the name of a comparator), ``comparator``
         (bool), ``seed``, ``slots``, ``metric``, ``at``, ``value``, ``key``; see
-        :mod:`gangwise.experiments.measure` for the metrics. Without ``timings``, the same
+        :mod:`gangwise.experiments.runs` for the metrics. Without ``timings``, the same
         experiment gives the same rows, wherever and however often it was run.
         """
         import polars as pl
 
         if not self.runs:
-            raise StoreError(f"no run in {self.dataset.folder} is finished; sweep first")
+            raise StoreError(f"no run in {self.store.folder} is finished; sweep first")
         plan = pl.DataFrame(
             {
                 **{key: _column([run["cell"].get(key) for run in self.runs]) for key in self.cells},
@@ -95,7 +95,7 @@ class Results:
                 "key": [run["key"] for run in self.runs],
             }
         )
-        paths = [self.dataset.path(key) for key in dict.fromkeys(plan["key"])]
+        paths = [self.store.path(key) for key in dict.fromkeys(plan["key"])]
         found = pl.scan_parquet(paths).select("key", "metric", "at", "value")
         if not timings:
             found = found.filter(~pl.col("metric").is_in(TIMINGS))

@@ -1,21 +1,44 @@
-"""One run of an experiment: what defines it, and its key."""
+"""One run of an experiment: what defines it, and its key.
+
+What a run leaves behind: tidy rows of numbers.
+
+=====================  ====================  ==============================================
+metric                 at                    value
+=====================  ====================  ==============================================
+reward.mean            null                  mean per slot; so for every metric
+reward.total           null                  sum over the slots; so for every metric
+reward.cumulative      slots played          sum so far; so for every metric
+reward.slot            slot                  reward of the slot, at ``optimum_slots`` evenly
+                                             spaced slots (of a comparator: at its slots)
+job.cost …             job, as they left     what became of each job, where the environment
+                                             keeps ``results()`` (approximation jobs)
+us_per_slot, seconds   null                  policy time per slot; time of the whole run
+gap                    null                  comparator: its proven gap, summed over its slots
+bound.…                null                  comparator: theoretical bounds on the regret
+=====================  ====================  ==============================================
+
+Everything but the two timings is a function of what defines the run, see
+:meth:`gangwise.experiments.runs.RunSpec.identity`.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 import gangwise
-from gangwise.core.contracts import Instance, Policy, Scenario, configuration
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.contracts import Comparator, Instance, Policy, Scenario, clone, configuration
 from gangwise.core.errors import ScenarioError
-from gangwise.core.registry import create
+from gangwise.core.identity import identify, key_of, plain
+from gangwise.core.registry import create, entries, parse
+from gangwise.core.simulation import Simulation
 
 PATHS = ("folder", "path")
 """Settings that say where the files of a trace are; their digests say which they are."""
@@ -41,6 +64,12 @@ class Source:
         """The scenario; each process keeps the last few, so that traces are read once."""
         return _scenario(self)
 
+    def made_by(self) -> list[str]:
+        """Identities of the scenario's class and of what its name is registered for."""
+        made = [identify(type(self.scenario()), "scenario")]
+        entry = entries("scenario").get(parse(self.name)[0])
+        return made if entry is None else [*made, identify(entry.load(), "scenario")]
+
     def instance(self, seed: int) -> Instance:
         """The instance of a seed; each process keeps the last one."""
         return _instance(self, seed)
@@ -50,7 +79,7 @@ class Source:
 def _scenario(source: Source) -> Scenario:
     settings = json.loads(source.settings)
     if source.trace:
-        from gangwise.traces import open_trace
+        from gangwise.traces.slots.opening import open_trace
 
         return open_trace(source.name, **settings)
     if source.name.endswith(".toml"):
@@ -106,12 +135,13 @@ class RunSpec:
                     f"{scenario.name!r} is of the family {scenario.family}"
                 )
             what = {
-                "policy": f"{kind.__module__}.{kind.__qualname__}",
+                "policy": identify(kind, "policy"),
                 "configuration": plain(configuration(self.policy)),
             }
         return {
             "version": gangwise.__version__,
             "scenario": scenario.name,
+            "made_by": self.source.made_by(),
             "settings": plain(described),
             "slots": self.slots,
             "seed": self.seed,
@@ -122,31 +152,89 @@ class RunSpec:
 
     def key(self) -> str:
         """Content hash of what defines the run."""
-        text = json.dumps(self.identity(), sort_keys=True, ensure_ascii=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
+        return key_of(self.identity())
 
     def __str__(self) -> str:
         cell = "".join(f", {key} = {value}" for key, value in self.cell.items())
         return f"{self.label}{cell}, seed {self.seed}"
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it, the same in every process."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"type": type(value).__qualname__, **fields}
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    name = getattr(value, "__qualname__", None)
-    if name is not None and "<" not in name:
-        return f"{value.__module__}.{name}"
-    raise ScenarioError(
-        f"{value!r} cannot be part of what defines a run: it has no lasting name; use numbers, "
-        "text, dataclasses of them, or functions of a module"
-    )
+TIMINGS = ("us_per_slot", "seconds")
+"""The metrics that differ from one execution of a run to the next."""
+
+
+@dataclass
+class Rows:
+    """Rows of a run: metric names with how many rows each has, and the columns of all."""
+
+    metrics: list[tuple[str, int]] = field(default_factory=list)
+    at: list[Ints] = field(default_factory=list)
+    values: list[Floats] = field(default_factory=list)
+
+    def add(self, metric: str, value: Floats | float, at: Ints | None = None) -> None:
+        """Add one number, or a column with where its values are."""
+        values = np.atleast_1d(np.asarray(value, dtype=np.float64))
+        self.metrics.append((metric, values.size))
+        self.at.append(np.full(values.size, -1) if at is None else np.asarray(at, dtype=np.int64))
+        self.values.append(values)
+
+
+def checkpoint_slots(slots: int, points: int) -> Ints:
+    """Numbers of slots played at which curves are recorded, ascending; the last is ``slots``.
+
+    >>> checkpoint_slots(100, 8).tolist()
+    [1, 5, 22, 34, 67, 100]
+    """
+    even = np.linspace(1, slots, points - points // 2)
+    logarithmic = np.geomspace(1, slots, points // 2)
+    found = np.concatenate([even, logarithmic, [slots]])
+    return np.unique(found.round().astype(np.int64))
+
+
+def measure(spec: RunSpec) -> Rows:
+    """Play a run, or evaluate a comparator."""
+    begin = time.perf_counter()
+    rows = _of_comparator(spec) if spec.policy is None else _of_policy(spec, clone(spec.policy))
+    rows.add("seconds", time.perf_counter() - begin)
+    return rows
+
+
+def _of_policy(spec: RunSpec, policy: Policy[Any, Any, Any]) -> Rows:
+    instance = spec.source.instance(spec.seed)
+    simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label)
+    run, rows = simulation.run(), Rows()
+    played = checkpoint_slots(spec.slots, spec.points)
+    _series(rows, {"reward": run.rewards, **run.metrics}, played)
+    some = min(spec.slots, spec.optimum_slots or spec.slots)
+    slots = np.unique(np.linspace(0, spec.slots - 1, some).round().astype(np.int64))
+    rows.add("reward.slot", run.rewards[slots], slots)
+    rows.add("us_per_slot", run.us_per_slot)
+    results = getattr(simulation.environment, "results", None)
+    if results is not None:
+        for column, values in results().columns().items():
+            rows.add(f"job.{column}", values, np.arange(values.size))
+    return rows
+
+
+def _of_comparator(spec: RunSpec) -> Rows:
+    instance, rows = spec.source.instance(spec.seed), Rows()
+    found: Comparator = instance.comparator(spec.label, spec.slots, spec.seed, spec.optimum_slots)
+    if found.slots.size == spec.slots:
+        played = checkpoint_slots(spec.slots, spec.points)
+        _series(rows, {"reward": found.rewards}, played)
+    else:
+        rows.add("reward.mean", found.rewards.mean())
+        rows.add("reward.slot", found.rewards, found.slots)
+    rows.add("gap", found.gap)
+    for bound, value in found.bounds.items():
+        rows.add(f"bound.{bound}", value)
+    return rows
+
+
+def _series(rows: Rows, columns: Mapping[str, Floats], played: Iterable[int]) -> None:
+    at = np.asarray(played)
+    for name, column in columns.items():
+        so_far = np.cumsum(column)
+        rows.add(f"{name}.mean", column.mean())
+        rows.add(f"{name}.total", column.sum())
+        rows.add(f"{name}.cumulative", so_far[at - 1], at)

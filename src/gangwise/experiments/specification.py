@@ -25,10 +25,15 @@ A policy may also be a table, with a grid of its own:
     label = "ascent"                    # what to call it in results
     arguments = { fraction = 0.2 }
     grid = { steps = [1, 5] }           # ascent:steps=1, ascent:steps=5
+
+An experiment as the content of an experiment file.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Mapping
 from functools import partial
 from itertools import product
@@ -49,6 +54,7 @@ from pydantic import (
 
 from gangwise.core.contracts import Policy
 from gangwise.core.errors import ScenarioError
+from gangwise.core.limits import MOST_LETTERS, MOST_SEEDS
 from gangwise.core.registry import create
 from gangwise.core.toml import read_toml
 from gangwise.experiments.runs import RunSpec, Source
@@ -85,6 +91,12 @@ Settings = dict[str, Any]
 Grid = dict[str, Annotated[list[Any], Field(min_length=1), AfterValidator(_differ)]]
 
 
+Seeds = (
+    Annotated[int, Field(gt=0, le=MOST_SEEDS)]
+    | Annotated[list[NonNegativeInt], Field(min_length=1, max_length=MOST_SEEDS)]
+)
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -93,7 +105,9 @@ class PolicyTable(_Strict):
     """A policy with its arguments, and a grid over some of them."""
 
     name: str = Field(description="a registered policy, with arguments after a colon if wanted")
-    label: str = Field("", description="what to call it in results; its name by default")
+    label: str = Field(
+        "", max_length=MOST_LETTERS, description="what to call it in results; its name by default"
+    )
     arguments: Settings = Field({}, description="arguments of the policy")
     grid: Grid = Field({}, description="arguments to vary: every combination is a policy")
 
@@ -127,7 +141,9 @@ class Experiment(_Strict):
     12
     """
 
-    name: str = Field(pattern=r"^[\w.-]+$", description="names the files of its results")
+    name: str = Field(
+        pattern=r"^[\w-][\w.-]*$", max_length=100, description="names the files of its results"
+    )
     scenario: str = Field(
         "",
         description="a registered scenario, with settings after a colon if "
@@ -140,9 +156,7 @@ class Experiment(_Strict):
         [], description="settings that vary together: each case is combined with the whole grid"
     )
     policies: list[str | PolicyTable] = Field(min_length=1, description="names or tables")
-    seeds: PositiveInt | Annotated[list[NonNegativeInt], Field(min_length=1)] = Field(
-        5, description="how many, from 0 on, or which"
-    )
+    seeds: Seeds = Field(5, description="how many, from 0 on, or which")
     slots: PositiveInt | None = Field(None, description="per run; the scenario's own by default")
     comparators: list[str] = Field([], description="comparators to evaluate in every cell and seed")
     optimum_slots: PositiveInt | None = Field(
@@ -289,6 +303,7 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Experiment.model_json_schema(),
+        "description": "An experiment file of gangwise.",
     }
 
 
@@ -300,3 +315,57 @@ def _near(content: dict[str, Any], key: str, folder: Path) -> None:
     """Make a path relative to the file's folder, if there is something."""
     if isinstance(content.get(key), str) and (folder / content[key]).exists():
         content[key] = str(folder / content[key])
+
+
+def experiment_toml(experiment: Mapping[str, Any]) -> str:
+    """The text of an experiment file; what is as by default is left out.
+
+    Parameters
+    ----------
+    experiment : mapping
+        As in :attr:`gangwise.experiments.results.Results.experiment`.
+
+    Examples
+    --------
+    >>> print(experiment_toml({"name": "a", "seeds": 3, "trace": "", "grid": {"rho": [0.5, 1]}}))
+    name = "a"
+    seeds = 3
+    <BLANKLINE>
+    [grid]
+    rho = [0.5, 1]
+    <BLANKLINE>
+    """
+    plain, tables = [], []
+    for key, value in experiment.items():
+        if value is None or value in ("", [], {}):
+            continue
+        if isinstance(value, Mapping):
+            lines = [f"{_key(name)} = {_value(each)}" for name, each in value.items()]
+            tables.append("\n".join([f"[{key}]", *lines]))
+        elif key in ("policies", "cases"):
+            each = "".join(f"    {_value(_given(entry))},\n" for entry in value)
+            plain.append(f"{key} = [\n{each}]")
+        else:
+            plain.append(f"{key} = {_value(value)}")
+    return "\n\n".join(["\n".join(plain), *tables]) + "\n"
+
+
+def _given(entry: Any) -> Any:
+    """A policy without the parts of its table that are empty."""
+    if isinstance(entry, Mapping) and "name" in entry:
+        return {key: value for key, value in entry.items() if value not in ("", {})}
+    return entry
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(each) for each in value) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

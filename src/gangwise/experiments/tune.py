@@ -1,4 +1,8 @@
-"""Tuning a policy's arguments with Optuna, and an honest look at what it gained.
+"""What tuning found, as it is kept beside the study: ``tuning.json``.
+
+Ranges of a policy's arguments, as they are written on the command line.
+
+Tuning a policy's arguments with Optuna, and an honest look at what it gained.
 
 Trials are played on some seeds, the best of them is compared with the default on others: the best
 of many trials looks better than it is on the seeds that chose it. Every run goes through
@@ -7,11 +11,13 @@ of many trials looks better than it is on the seeds that chose it. Every run goe
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -20,25 +26,288 @@ import gangwise
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
 from gangwise.core.registry import create
-from gangwise.experiments.knobs import Knob
-from gangwise.experiments.progress import Progress, silent
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment, PolicyTable
-from gangwise.experiments.sweep import sweep
-from gangwise.experiments.tuning import (
-    DEFAULT,
-    STUDY,
-    TUNING,
-    Trial,
-    Tuning,
-    said,
-    tuning_file,
-    write_tuning,
-)
+from gangwise.experiments.sweep import Progress, silent, sweep
 
 if TYPE_CHECKING:
     from optuna.study import Study
-    from optuna.trial import FrozenTrial
+    from optuna.trial import FrozenTrial, Trial
+
+
+@dataclass(frozen=True)
+class ParameterRange:
+    """An argument and what it may be: numbers between two ends, or some choices.
+
+    Parameters
+    ----------
+    name : str
+    ends : (int, int) or (float, float), optional
+        Lowest and highest; both are allowed. Integers only between two integers.
+    log : bool
+        Whether numbers are spread evenly over their logarithms.
+    choices : tuple
+        Instead of ends.
+    """
+
+    name: str
+    ends: tuple[int, int] | tuple[float, float] | None = None
+    log: bool = False
+    choices: tuple[Any, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> ParameterRange:
+        """Read ``NAME=LOW:HIGH[:int][:log]`` or ``NAME=ONE|OTHER``.
+
+        Raises
+        ------
+        ScenarioError
+            Says how to write one.
+
+        Examples
+        --------
+        >>> ParameterRange.parse("steps=1:20:int")
+        ParameterRange(name='steps', ends=(1, 20), log=False, choices=())
+        >>> ParameterRange.parse("fraction=0.05:0.8:log").log
+        True
+        >>> ParameterRange.parse("estimator=decay|window").choices
+        ('decay', 'window')
+        """
+        name, equals, rest = (part.strip() for part in text.partition("="))
+        how = ScenarioError(
+            f"knob {text!r}: write NAME=LOW:HIGH, with :int or :log after it if wanted, or "
+            "NAME=ONE|OTHER"
+        )
+        if not (name.isidentifier() and equals and rest):
+            raise how
+        if "|" in rest:
+            choices = tuple(_literal(part.strip()) for part in rest.split("|"))
+            if len(set(map(repr, choices))) < len(choices) or "" in choices:
+                raise ScenarioError(f"knob {text!r}: choices must differ and not be empty")
+            return cls(name, choices=choices)
+        low, *more = rest.split(":")
+        if not more or not set(more[1:]) <= {"int", "log"}:
+            raise how
+        try:
+            number = int if "int" in more[1:] else float
+            ends = (number(low), number(more[0]))
+        except ValueError:
+            raise how from None
+        if not (math.isfinite(ends[0]) and math.isfinite(ends[1]) and ends[0] < ends[1]):
+            raise ScenarioError(f"knob {text!r}: the lower end must be below the upper one")
+        if "log" in more[1:] and ends[0] <= 0:
+            raise ScenarioError(f"knob {text!r}: with :log both ends must be above 0")
+        return cls(name, ends, "log" in more[1:])
+
+    @property
+    def low(self) -> Any:
+        """The lower end, or the first choice."""
+        return self.ends[0] if self.ends else self.choices[0]
+
+    @property
+    def high(self) -> Any:
+        """The upper end, or the last choice."""
+        return self.ends[1] if self.ends else self.choices[-1]
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value may be suggested."""
+        if self.ends is None:
+            return any(value == choice and type(value) is type(choice) for choice in self.choices)
+        kind = int if isinstance(self.ends[0], int) else int | float
+        known = isinstance(value, kind) and not isinstance(value, bool)
+        return known and self.ends[0] <= value <= self.ends[1]
+
+    def suggest(self, trial: Trial) -> Any:
+        """A value for a trial."""
+        if self.ends is None:
+            return trial.suggest_categorical(self.name, self.choices)
+        low, high = self.ends
+        if isinstance(low, int) and isinstance(high, int):
+            return trial.suggest_int(self.name, low, high, log=self.log)
+        return trial.suggest_float(self.name, low, high, log=self.log)
+
+    def __str__(self) -> str:
+        if self.ends is None:
+            return f"{self.name}={'|'.join(map(str, self.choices))}"
+        kind = ":int" if isinstance(self.ends[0], int) else ""
+        return f"{self.name}={self.ends[0]}:{self.ends[1]}{kind}{':log' if self.log else ''}"
+
+
+def _literal(text: str) -> Any:
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return value if isinstance(value, bool | int | float | str) or value is None else text
+
+
+DEFAULT = "default"
+"""Label of the policy as it is."""
+
+TUNING = "tuning"
+"""Name of the experiment of the trials."""
+
+STUDY = "study.db"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of arguments and what it earned on the seeds of the tuning."""
+
+    number: int
+    arguments: Mapping[str, Any]
+    value: float
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was found.
+
+    Attributes
+    ----------
+    policy, metric : str
+    minimise : bool
+        Whether less of the metric is better.
+    knobs : tuple of ParameterRange
+    default : Trial
+        The policy as it is; numbered −1 where it lies outside the ranges, and so is no trial.
+    trials : tuple of Trial
+        Best first.
+    seeds, validation : tuple of int
+        Played by every trial; played by the best and the default only.
+    row : mapping or None
+        The best over the default on the validation seeds, as
+        :meth:`~gangwise.experiments.results.Results.improvements` has it; positive is better. None
+        where no trial was better than the default.
+    """
+
+    policy: str
+    metric: str
+    minimise: bool
+    knobs: tuple[ParameterRange, ...]
+    default: Trial
+    trials: tuple[Trial, ...]
+    seeds: tuple[int, ...]
+    validation: tuple[int, ...]
+    row: Mapping[str, Any] | None
+
+    @property
+    def best(self) -> Trial:
+        """The best trial."""
+        return self.trials[0]
+
+    @property
+    def sentence(self) -> str:
+        """What the tuning gained, in words."""
+        on = f"tuned on {_seeds(self.seeds)}"
+        if self.row is None:
+            return f"{on}: none of {len(self.trials)} trials is better than the default; keep it"
+        from gangwise.report.verdicts import verdict
+
+        found = f"{said(self.best.arguments)}; on {_seeds(self.validation)}"
+        return f"{on}: {found}: {verdict(self.row)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "policy": self.policy,
+            "metric": self.metric,
+            "minimise": self.minimise,
+            "knobs": [vars(knob) for knob in self.knobs],
+            "seeds": list(self.seeds),
+            "validation_seeds": list(self.validation),
+            "default": vars(self.default),
+            "best": vars(self.best),
+            "trials": [vars(trial) for trial in self.trials],
+            "validation": None if self.row is None else dict(self.row),
+            "sentence": self.sentence,
+        }
+
+
+def tuning_file(folder: Path) -> Path:
+    """Where what was found is kept; it is there when the tuning has finished."""
+    return folder / f"{TUNING}.json"
+
+
+def write_tuning(folder: Path, tuning: Tuning) -> Path:
+    """Keep what was found.
+
+    Raises
+    ------
+    StoreError
+        When it cannot be written.
+    """
+    path = tuning_file(folder)
+    try:
+        path.write_text(json.dumps(tuning.as_dict(), indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error}") from error
+    return path
+
+
+def read_tuning(folder: Path) -> Tuning | None:
+    """What was found by the tuning in a folder; None where there was none.
+
+    Raises
+    ------
+    StoreError
+        When the tuning has not finished yet, or the file is torn.
+    """
+    path = tuning_file(folder)
+    if not path.exists():
+        if (folder / STUDY).exists():
+            raise StoreError(
+                f"the tuning in {folder} has not finished; start the same gangwise tune again, and "
+                "it goes on where it was"
+            )
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Tuning(
+            found["policy"],
+            found["metric"],
+            found["minimise"],
+            tuple(
+                ParameterRange(
+                    k["name"], k["ends"] and tuple(k["ends"]), k["log"], tuple(k["choices"])
+                )
+                for k in found["knobs"]
+            ),
+            Trial(**found["default"]),
+            tuple(Trial(**trial) for trial in found["trials"]),
+            tuple(found["seeds"]),
+            tuple(found["validation_seeds"]),
+            found["validation"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"cannot read {path}: {error!r}; start the same gangwise tune again to mend it, trials "
+            "that are stored are not played again"
+        ) from error
+
+
+def said(arguments: Mapping[str, Any]) -> str:
+    """Arguments in words, numbers short.
+
+    >>> said({"fraction": 0.123456, "steps": 5})
+    'fraction = 0.1235, steps = 5'
+    """
+    return ", ".join(
+        f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}" for k, v in arguments.items()
+    )
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """Seeds in words.
+
+    >>> _seeds((1000, 1001, 1002)), _seeds((3, 7))
+    ('seeds 1000 to 1002', 'seeds 3, 7')
+    """
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    if list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))) and len(seeds) > 2:
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"seeds {', '.join(map(str, seeds))}"
 
 
 Choices = Mapping[str, Mapping[str, Any]]
@@ -51,7 +320,7 @@ SEED = 0
 def tune(
     scenario: str,
     policy: str,
-    knobs: Sequence[Knob | str],
+    knobs: Sequence[ParameterRange | str],
     out: Path | str,
     settings: Mapping[str, Any] | None = None,
     trials: int = 30,
@@ -74,7 +343,7 @@ def tune(
         A registered scenario or a scenario file; a trace is named in a scenario file.
     policy : str
         A registered policy; arguments after a colon stay as they are and are part of the default.
-    knobs : sequence of Knob or str
+    knobs : sequence of ParameterRange or str
         Such as ``"fraction=0.05:0.8:log"``.
     out : path
         Folder of the study (``study.db``) and of the runs, to be read as those of a sweep: the
@@ -87,7 +356,7 @@ def tune(
         What trials are judged by; what the best and the default are compared on.
     slots : int, optional
     metric : str
-        Of a single number per run, see :mod:`gangwise.experiments.measure`.
+        Of a single number per run, see :mod:`gangwise.experiments.runs`.
     minimise : bool
         Whether less of the metric is better.
     jobs : int
@@ -105,7 +374,7 @@ def tune(
         When the folder holds a study of something else.
     """
     optuna = _optuna()
-    ranges = [Knob.parse(knob) if isinstance(knob, str) else knob for knob in knobs]
+    ranges = [ParameterRange.parse(knob) if isinstance(knob, str) else knob for knob in knobs]
     _check(policy, ranges, trials, seeds, validation)
     out, tell = Path(out), progress or silent
     common = {
@@ -213,7 +482,11 @@ def _distinct(found: Sequence[Trial], default: Mapping[str, Any]) -> list[Trial]
 
 
 def _check(
-    policy: str, knobs: Sequence[Knob], trials: int, seeds: Sequence[int], validation: Sequence[int]
+    policy: str,
+    knobs: Sequence[ParameterRange],
+    trials: int,
+    seeds: Sequence[int],
+    validation: Sequence[int],
 ) -> None:
     if not knobs:
         raise ScenarioError("name at least one knob, such as fraction=0.05:0.8:log")

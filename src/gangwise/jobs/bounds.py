@@ -36,7 +36,6 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
 
-
 KEPT = 0.7
 """How much of the last direction the next one keeps."""
 

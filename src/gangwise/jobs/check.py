@@ -117,9 +117,11 @@ class _World:
         )
         J = len(self.columns["submit"])
         jobs = Jobs.of(
-            **self.columns, id=[job(j) for j in range(J)], type=[user(l) for l in self.types],
+            **self.columns,
+            id=[job(j) for j in range(J)],
+            type=[user(l) for l in self.types],
             user=[user(u) for u in self.users],
-        )  # fmt: skip
+        )
         rates = np.array([self.rates[[user(l) for l in range(3)].index(t)] for t in jobs.types])
         ups = [(t + 100.0, n) for t, n in self.fails]
         return Tables.of(jobs, nodes, Conditions(rates, None, self.fails, ups), Options(restart=5))
@@ -143,8 +145,14 @@ class _Watched(PlainSimulation):
         actions = super()._decisions(now)
         if pickle.dumps((self.books.free, self.books.device, self.books.up, self.waiting)) != shown:
             raise SchedulerCheckFailed(f"{self.where}: at {now:g} s place() changed the books")
-        rows = [(type(a).__name__, self.rows.get(getattr(a, "job", ""), -1),
-                 getattr(a, "tasks", getattr(a, "at", None))) for a in actions]  # fmt: skip
+        rows = [
+            (
+                type(a).__name__,
+                self.rows.get(getattr(a, "job", ""), -1),
+                getattr(a, "tasks", getattr(a, "at", None)),
+            )
+            for a in actions
+        ]
         self.log.append((now, tuple(rows)))
         return actions
 

@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Books, Job, Nodes, Rate, Shape
 from gangwise.jobs.rates import Labels
-from gangwise.core.arrays import Floats, Ints
 
-__all__ = ["FGD", "BestFit", "ByRate", "Choice", "FirstFit", "Worth", "WorstFit"]
+__all__ = ["FGD", "BestFit", "ByRate", "Choice", "FirstFit", "WorstFit", "Worth"]
 
 Tasks = list[tuple[int, int]]
 
@@ -213,9 +213,7 @@ class ByRate(Worth):
         rate_kernels.score(self.state, job.limit, mean, sd, free, out)
         return out
 
-    def holds_off(
-        self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float
-    ) -> float:
+    def holds_off(self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float) -> float:
         """Seconds to wait for better nodes than those chosen; 0 to start."""
         if not self.waits:
             return 0.0
@@ -224,8 +222,16 @@ class ByRate(Worth):
         devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
         return float(
             rate_kernels.wait(
-                self.state, self._types[job.job_type], job.tasks, devices, job.limit, slowest,
-                mean, waiting, now - job.submitted, now,
+                self.state,
+                self._types[job.job_type],
+                job.tasks,
+                devices,
+                job.limit,
+                slowest,
+                mean,
+                waiting,
+                now - job.submitted,
+                now,
             )
         )
 
@@ -241,7 +247,12 @@ class ByRate(Worth):
         nodes = np.array(rate.nodes, dtype=np.int64)
         logs = np.array([math.log(r) for r in rate.rates])
         rate_kernels.observe(
-            self.state, self._types[rate.job.job_type], nodes, logs, len(nodes), rate.first,
+            self.state,
+            self._types[rate.job.job_type],
+            nodes,
+            logs,
+            len(nodes),
+            rate.first,
             rate.time,
         )
         if rate.ended:

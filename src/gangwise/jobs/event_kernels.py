@@ -7,26 +7,92 @@ rules in plain Python.
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from numpy import int64
+import numpy as np
 
-from gangwise.jobs.kernels import (
-    BEST_FIT, BY_RATE, CHANGE, CONSERVATIVE, DIRTY, DOWN, EASY, EDF, ENDED, EPOCH, EVENT,
-    FACTOR, FAIR_SHARE, FGD, FINISHED, FINISHES, FIRST_FIT, FRESH, HAVE, HEAD, HELD, INSTANTS,
-    KILLED, KILLS, LABELS, LAS, LATER, LEARNED, LOGGED, LOGGED_PIECES, N_RUNNING, N_WAITING,
-    NEXT, NO_BACKFILLING, NOW, ORACLE, PIECES_OUT, PREEMPTIONS, REQUEUES, RESERVED, ROUNDS,
-    RUNNING, SET_ASIDE, TESTS, TIMERS, UNSUBMITTED, UP, WAITING, WFP3,
-    Rules, Shapes, State, Work, World,
-    fits, following, insert, merge_sort, occupy, order_place, place_best, place_fgd, place_first, pop, push, remove,
-    smallest, take, tell_apart, vacate,
-)
-from gangwise.jobs.rate_kernels import (
-    Beliefs, believe, finished, observe, released, remaining, score, wait,
-)
 from gangwise.core.arrays import Ints
 from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.jobs.kernels import (
+    BY_RATE,
+    CHANGE,
+    CONSERVATIVE,
+    DIRTY,
+    DOWN,
+    EASY,
+    ENDED,
+    EPOCH,
+    EVENT,
+    FACTOR,
+    FAIR_SHARE,
+    FGD,
+    FINISHED,
+    FINISHES,
+    FIRST_FIT,
+    FRESH,
+    HAVE,
+    HEAD,
+    HELD,
+    INSTANTS,
+    KILLED,
+    KILLS,
+    LABELS,
+    LATER,
+    LEARNED,
+    LOGGED,
+    LOGGED_PIECES,
+    N_RUNNING,
+    N_WAITING,
+    NEXT,
+    NO_BACKFILLING,
+    NOW,
+    PIECES_OUT,
+    PREEMPTIONS,
+    REQUEUES,
+    RESERVED,
+    ROUNDS,
+    RUNNING,
+    SET_ASIDE,
+    TESTS,
+    TIMERS,
+    UP,
+    WAITING,
+    Rules,
+    Shapes,
+    State,
+    Work,
+    World,
+    fits,
+    following,
+    insert,
+    merge_sort,
+    occupy,
+    order_place,
+    place_best,
+    place_fgd,
+    place_first,
+    pop,
+    push,
+    remove,
+    smallest,
+    take,
+    tell_apart,
+    vacate,
+)
+from gangwise.jobs.rate_kernels import (
+    Beliefs,
+    believe,
+    finished,
+    observe,
+    released,
+    remaining,
+    score,
+    wait,
+)
 
 __all__ = ["DONE", "MORE_ROOM", "PAUSED", "play"]
+
+int64: Any = np.int64
 
 DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
@@ -60,7 +126,11 @@ def schedule_end(w: Work, r: Rules, x: State, j: int) -> None:
         size = 0
         for i in range(x.finishes.size):
             job = x.finishes[i].item
-            if x.jobs[job].phase == RUNNING and x.jobs[job].finish == x.finishes[i].time and job != j:
+            if (
+                x.jobs[job].phase == RUNNING
+                and x.jobs[job].finish == x.finishes[i].time
+                and job != j
+            ):
                 time = x.finishes[i].time
                 size = push(x.finishes, size, time, job)
         at[FINISHES] = size
@@ -113,7 +183,9 @@ def set_timer(x: State, j: int, time: float) -> None:
         for i in range(x.timers.size):
             job = x.timers[i].item
             t = x.timers[i].time
-            if x.jobs[job].timer == t and (x.jobs[job].phase == RUNNING or x.jobs[job].phase == WAITING):
+            if x.jobs[job].timer == t and (
+                x.jobs[job].phase == RUNNING or x.jobs[job].phase == WAITING
+            ):
                 size = push(x.timers, size, t, job)
         at[TIMERS] = size
     x.jobs[j].timer = time
@@ -303,7 +375,6 @@ def node_event(
 ) -> None:
     """A node fails, comes back, or changes its rate by a factor (value: its logarithm)."""
     at = x.at
-    now = x.clock[NOW]
     x.at[DIRTY] = 1
     if kind == UP:
         if not x.up[n]:
@@ -425,8 +496,16 @@ def find(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -
 
 @inlined_kernel
 def arrange(
-    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, free: Ints, device: Ints,
-    top: Ints, j: int,
+    w: Work,
+    s: Shapes,
+    v: World,
+    r: Rules,
+    x: State,
+    b: Beliefs,
+    free: Ints,
+    device: Ints,
+    top: Ints,
+    j: int,
 ) -> int:
     """Place job j by the rule on what is given as free: pieces in `x.tried`; 0 for no room."""
     c = w.jobs[j].shape
@@ -486,8 +565,16 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     now = x.clock[NOW]
     devices = s.demand[c, s.tasks[c].dominant] / 1000.0
     seconds = wait(
-        b, w.jobs[j].type, w.jobs[j].tasks, devices, w.jobs[j].limit, tried_rate(x, count), x.mean,
-        x.at[N_WAITING], now - w.jobs[j].submit, now,
+        b,
+        w.jobs[j].type,
+        w.jobs[j].tasks,
+        devices,
+        w.jobs[j].limit,
+        tried_rate(x, count),
+        x.mean,
+        x.at[N_WAITING],
+        now - w.jobs[j].submit,
+        now,
     )
     if seconds <= 0.0:
         return False
@@ -550,8 +637,17 @@ def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
                 n = x.out[m].node
                 if allowed[n]:
                     have -= fits(s, v, x.shadow, x.shadow_device, c, n)
-                take(s, v, x.shadow, x.shadow_device, w.jobs[o].shape, n, x.out[m].tasks,
-                     x.out[m].mask, 1)
+                take(
+                    s,
+                    v,
+                    x.shadow,
+                    x.shadow_device,
+                    w.jobs[o].shape,
+                    n,
+                    x.out[m].tasks,
+                    x.out[m].mask,
+                    1,
+                )
                 if allowed[n]:
                     have += fits(s, v, x.shadow, x.shadow_device, c, n)
             i += 1
@@ -646,7 +742,7 @@ def backfill(
 
 @inlined_kernel
 def enter_change(x: State, size: int, time: float, item: int) -> int:
-    """Note that devices are given back (item 2 j) or taken (2 j + 1); of an instant, backs first."""
+    """Note that devices are given back (item 2 j) or taken (2 j + 1), back first."""
     i = size
     while i > 0:
         before = x.changes[i - 1]
@@ -680,8 +776,9 @@ def shift(w: Work, s: Shapes, v: World, x: State, free: Ints, device: Ints, item
     sign = 1 if item % 2 == 0 else -1
     p = w.jobs[j].piece_from
     for m in range(p, p + x.jobs[j].pieces):
-        take(s, v, free, device, w.jobs[j].shape, x.out[m].node, x.out[m].tasks, x.out[m].mask,
-             sign)  # fmt: skip
+        take(
+            s, v, free, device, w.jobs[j].shape, x.out[m].node, x.out[m].tasks, x.out[m].mask, sign
+        )
 
 
 @inlined_kernel
@@ -692,7 +789,7 @@ def room(w: Work, s: Shapes, v: World, x: State, free: Ints, device: Ints, j: in
     for n in range(free.shape[0]):
         if v.allowed[s.tasks[c].constraint, n]:
             have += max(fits(s, v, free, device, c, n), 0)
-    return have >= w.jobs[j].tasks
+    return bool(have >= w.jobs[j].tasks)
 
 
 @lean_kernel
@@ -810,7 +907,7 @@ def truly_free(s: Shapes, v: World, x: State, c: int, pieces: int) -> bool:
 @inlined_kernel
 def full(s: Shapes, x: State) -> bool:
     """Not even the smallest task fits."""
-    for k in range(x.total.size):
+    for k in range(x.total.size):  # noqa: SIM110 - generators do not compile
         if x.total[k] < s.least[k]:
             return True
     return False
@@ -854,7 +951,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
     at[HEAD] = -1
     if at[N_WAITING] == 0:
         return
-    if r.limits_of_work and r.backfilling != NO_BACKFILLING:
+    if r.limits_of_work and r.backfilling == CONSERVATIVE:
         expected_ends(w, r, x, b)
     count = keys(w, r, x) if changing else 0
     if r.backfilling == CONSERVATIVE:
@@ -894,6 +991,8 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
                 if r.backfilling == EASY:
                     at[DIRTY] = 1
                 break
+            if r.limits_of_work:
+                expected_ends(w, r, x, b)
             reserve(w, s, v, x, j)
             x.jobs[j].reserved = min(x.jobs[j].reserved, x.clock[RESERVED])
         else:
@@ -904,9 +1003,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
 
 
 @lean_kernel
-def play(
-    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants: int
-) -> int:
+def play(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants: int) -> int:
     """Run up to ``instants`` instants. Gives DONE, PAUSED, or MORE_ROOM for cut attempts."""
     at = x.at
     cuts = False

@@ -31,15 +31,14 @@ they change in place. The simulation calls, with job type l, node n and the time
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numpy import int64
-from numba.cpython.unsafe.numbers import trailing_zeros
+from numba.cpython.unsafe import numbers
 
-from gangwise.core.jit import inlined_kernel, lean_kernel
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.jit import inlined_kernel, lean_kernel
 
 __all__ = ["Rules", "Shapes", "State", "Work", "World"]
 
@@ -60,12 +59,39 @@ DOWN, UP, FACTOR = range(3)
 
 # Places in `State.at`.
 (
-    NEXT, EVENT, FINISHES, TIMERS, N_RUNNING, N_WAITING, LOW, DIRTY, HEAD, FRESH, ROUNDS, TESTS,
-    ENDED, HAVE, LOGGED, LOGGED_PIECES, PIECES_OUT, EPOCH, CHANGE, KILLS, REQUEUES, PREEMPTIONS,
-    INSTANTS, SEEN_SHAPES, RESERVED_N, SIZE_AT,
+    NEXT,
+    EVENT,
+    FINISHES,
+    TIMERS,
+    N_RUNNING,
+    N_WAITING,
+    LOW,
+    DIRTY,
+    HEAD,
+    FRESH,
+    ROUNDS,
+    TESTS,
+    ENDED,
+    HAVE,
+    LOGGED,
+    LOGGED_PIECES,
+    PIECES_OUT,
+    EPOCH,
+    CHANGE,
+    KILLS,
+    REQUEUES,
+    PREEMPTIONS,
+    INSTANTS,
+    SEEN_SHAPES,
+    RESERVED_N,
+    SIZE_AT,
 ) = range(26)
 # Places in `State.clock`.
 NOW, RESERVED, SIZE_CLOCK = range(3)
+
+# numba knows them; their own types would say too little, or what compiled code has no use for.
+int64: Any = np.int64
+trailing_zeros: Any = numbers.trailing_zeros
 
 BLOCK = 32  # nodes whose largest free amounts are kept together
 LATER = np.inf
@@ -73,17 +99,24 @@ LATER = np.inf
 
 def record(**fields: type) -> np.dtype[np.void]:
     """Fields of one row, all of eight bytes."""
-    return np.dtype([(name, kind) for name, kind in fields.items()], align=True)
+    return np.dtype(list(fields.items()), align=True)
 
 
 WORK = record(
-    submit=np.float64, work=np.float64, limit=np.float64, tasks=np.int64, shape=np.int64,
-    type=np.int64, user=np.int64,
+    submit=np.float64,
+    work=np.float64,
+    limit=np.float64,
+    tasks=np.int64,
+    shape=np.int64,
+    type=np.int64,
+    user=np.int64,
     size=np.float64,  # devices of the dominant type, all tasks together
     share=np.float64,  # the same as a share of the cluster
     rank=np.int64,  # place in a queue whose order does not change
     doomed=np.int64,  # will be killed for its work (limits of work)
-    piece_from=np.int64, next_from=np.int64, next_to=np.int64,
+    piece_from=np.int64,
+    next_from=np.int64,
+    next_to=np.int64,
 )
 TASK = record(
     fraction=np.int64,  # thousandths of one shared device, or 0
@@ -93,12 +126,22 @@ TASK = record(
     dominant=np.int64,  # device type of the largest share
 )
 RUN = record(
-    phase=np.int64, wants=np.int64, attempts=np.int64, pieces=np.int64, running_at=np.int64,
+    phase=np.int64,
+    wants=np.int64,
+    attempts=np.int64,
+    pieces=np.int64,
+    running_at=np.int64,
     left=np.float64,  # work to do at `since`
-    since=np.float64, speed=np.float64, begun=np.float64, finish=np.float64, expect=np.float64,
+    since=np.float64,
+    speed=np.float64,
+    begun=np.float64,
+    finish=np.float64,
+    expect=np.float64,
     seen=np.float64,  # rate as the scheduler knows it
     timer=np.float64,  # when it is looked at next: measured, or decided on
-    overhead=np.float64, first=np.float64, end=np.float64,
+    overhead=np.float64,
+    first=np.float64,
+    end=np.float64,
     lost=np.float64,  # device-seconds
     slot=np.float64,  # conservative: start of its reservation, inf for none
     reserved=np.float64,  # earliest promise made while first in line, inf for none
@@ -107,7 +150,10 @@ DUE = record(time=np.float64, item=np.int64)
 PIECE = record(node=np.int64, tasks=np.int64, mask=np.int64)
 CANDIDATE = record(score=np.float64, node=np.int64, fit=np.int64, slot=np.int64)
 MEMO = record(
-    fail_tasks=np.int64, fail_epoch=np.int64, delay_tasks=np.int64, delay_change=np.int64,
+    fail_tasks=np.int64,
+    fail_epoch=np.int64,
+    delay_tasks=np.int64,
+    delay_change=np.int64,
     seen=np.int64,
 )
 USER = record(use=np.float64, rate=np.float64, at=np.float64)
@@ -407,12 +453,19 @@ def fits(shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int)
                 if device[n, g] == 1000:
                     c += 1
             f = min(f, c // shapes.tasks[s].whole)
-    return f
+    return int(f)
 
 
 @inlined_kernel
 def take(
-    shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int, tasks: int, mask: int,
+    shapes: Shapes,
+    world: World,
+    free: Ints,
+    device: Ints,
+    s: int,
+    n: int,
+    tasks: int,
+    mask: int,
     sign: int,
 ) -> None:
     """Take the devices of a piece (sign −1) or give them back (+1)."""
@@ -481,7 +534,7 @@ def block_top(x: State, b: int) -> None:
 @inlined_kernel
 def block_misses(shapes: Shapes, top: Ints, s: int, b: int) -> bool:
     """No node of a block takes a task."""
-    for k in range(top.shape[1]):
+    for k in range(top.shape[1]):  # noqa: SIM110 - generators do not compile
         if top[b, k] < shapes.demand[s, k]:
             return True
     return False
@@ -517,8 +570,8 @@ def place_first(
 def better(x: State, a: int, b: int) -> bool:
     """Candidate a goes before candidate b."""
     if x.cands[a].score != x.cands[b].score:
-        return x.cands[a].score > x.cands[b].score
-    return x.cands[a].node < x.cands[b].node
+        return bool(x.cands[a].score > x.cands[b].score)
+    return bool(x.cands[a].node < x.cands[b].node)
 
 
 @inlined_kernel
@@ -540,8 +593,15 @@ def sift(x: State, i: int, size: int) -> None:
 
 @lean_kernel
 def place_best(
-    shapes: Shapes, world: World, x: State, free: Ints, device: Ints, top: Ints, s: int,
-    tasks: int, choice: int,
+    shapes: Shapes,
+    world: World,
+    x: State,
+    free: Ints,
+    device: Ints,
+    top: Ints,
+    s: int,
+    tasks: int,
+    choice: int,
 ) -> int:
     """Best nodes first: tightest, emptiest, or of largest worth. Gives pieces, 0 for none.
 
@@ -634,7 +694,13 @@ def fragments(shapes: Shapes, world: World, x: State, free: Ints, device: Ints, 
 
 @lean_kernel
 def place_fgd(
-    shapes: Shapes, world: World, x: State, was: Ints, was_device: Ints, top: Ints, s: int,
+    shapes: Shapes,
+    world: World,
+    x: State,
+    was: Ints,
+    was_device: Ints,
+    top: Ints,
+    s: int,
     tasks: int,
 ) -> int:
     """Fragmentation gradient descent: the node whose fragments grow least, for each task anew."""
@@ -707,9 +773,7 @@ def one_mask(shapes: Shapes, world: World, device: Ints, s: int, n: int) -> int:
 
 
 @lean_kernel
-def tell_apart(
-    shapes: Shapes, world: World, x: State, device: Ints, s: int, count: int
-) -> int:
+def tell_apart(shapes: Shapes, world: World, x: State, device: Ints, s: int, count: int) -> int:
     """Give each piece its devices: fractions the fullest that fits, wholes the first unused.
 
     Ties go to the device of lowest index. Gives the new number of pieces.

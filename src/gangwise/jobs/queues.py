@@ -13,16 +13,16 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from gangwise.jobs.model import Books, Event, Job, Piece, Running
+from gangwise.jobs.model import Books, Job, Piece, Running
 
 __all__ = [
+    "WFP3",
     "EarliestDeadline",
     "FairShare",
     "FirstCome",
     "Order",
     "Priority",
     "ShortestFirst",
-    "WFP3",
 ]
 
 
@@ -198,9 +198,7 @@ class Plan:
         self, jobs: Sequence[Job], books: Books, ends: dict[str, float], now: float
     ) -> list[tuple[float, int, Job, tuple[Piece, ...]]]:
         """Changes of what is free: (time, 0 given back or 1 taken, job, pieces), in order."""
-        changes = [
-            (max(ends[r.job.id], now), 0, r.job, r.pieces) for r in books.running.values()
-        ]
+        changes = [(max(ends[r.job.id], now), 0, r.job, r.pieces) for r in books.running.values()]
         for job in jobs:
             slot, pieces = self.slots.get(job.id, (math.inf, ()))
             if slot < math.inf and job.limit > 0.0 and slot + job.limit > now:
@@ -208,8 +206,12 @@ class Plan:
         return changes
 
     def earliest(
-        self, job: Job, free: Books, changes: list[tuple[float, int, Job, tuple[Piece, ...]]],
-        choice: Any, now: float,
+        self,
+        job: Job,
+        free: Books,
+        changes: list[tuple[float, int, Job, tuple[Piece, ...]]],
+        choice: Any,
+        now: float,
     ) -> tuple[float, Any, Any]:
         """First instant from which the gang fits for its whole limit; its tasks and pieces."""
         changes = sorted((c for c in changes if c[2].id != job.id), key=lambda c: c[:2])

@@ -413,6 +413,8 @@ def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
 def remaining(b: Beliefs, limit: float, done: float) -> float:
     """E[work - done | work > done] from the ratios of work to limit of finished jobs."""
     B = b.ratio.size
+    if B == 0:
+        return max(limit - done, 0.0)  # nothing is learned: jobs take what they asked for
     if limit <= 0.0:
         return 1.0
     x = done / limit
@@ -476,8 +478,8 @@ def wait(
 ) -> float:  # fmt: skip
     """Seconds that a gang which could start now at ``log_rate`` had better wait at most.
 
-    It waits where a faster generation would end it sooner. That one releases devices at a rate ϱ, so the gang would have its own after about
-    price · (1 + crowd · waiting) · tasks · devices / ϱ.
+    It waits where a faster generation would end it sooner. That one releases devices at a rate ϱ,
+    so the gang would have its own after about price · (1 + crowd · waiting) · tasks · devices / ϱ.
     """
     c = b.constants
     if c.price <= 0.0 or waited >= c.patience:

@@ -18,12 +18,28 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.model import (
-    Ask, Books, Explanation, Job, Nodes, Piece, Place, Preempt, Queue, Rate, Running,
+    Ask,
+    Books,
+    Explanation,
+    Job,
+    Nodes,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
+    Running,
+)
+from gangwise.jobs.queues import (
+    WFP3,
+    EarliestDeadline,
+    FairShare,
+    FirstCome,
+    Plan,
+    Priority,
+    ShortestFirst,
+    reservation,
 )
 from gangwise.jobs.rates import Labels, MeanRates, SharedFactors
-from gangwise.jobs.queues import (
-    EarliestDeadline, FairShare, FirstCome, Priority, Plan, ShortestFirst, WFP3, reservation,
-)
 
 __all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]
 
@@ -83,15 +99,27 @@ class Scheduler(Protocol):
 
 _parts: dict[Part, dict[str, Callable[[], Any]]] = {
     "queue": {
-        "fcfs": FirstCome, "sjf": ShortestFirst, "edf": EarliestDeadline, "priority": Priority,
-        "fair-share": FairShare, "wfp3": WFP3,
+        "fcfs": FirstCome,
+        "sjf": ShortestFirst,
+        "edf": EarliestDeadline,
+        "priority": Priority,
+        "fair-share": FairShare,
+        "wfp3": WFP3,
     },
-    "backfilling": {"none": lambda: "none", "easy": lambda: "easy",
-                    "conservative": lambda: "conservative"},
+    "backfilling": {
+        "none": lambda: "none",
+        "easy": lambda: "easy",
+        "conservative": lambda: "conservative",
+    },
     "choice": {
-        "first-fit": FirstFit, "best-fit": BestFit, "worst-fit": WorstFit, "fgd": FGD,
-        "label": lambda: ByRate("labels"), "oracle": lambda: ByRate("oracle", waits=True),
-        "labels": lambda: ByRate(Labels()), "ucb": lambda: ByRate(MeanRates()),
+        "first-fit": FirstFit,
+        "best-fit": BestFit,
+        "worst-fit": WorstFit,
+        "fgd": FGD,
+        "label": lambda: ByRate("labels"),
+        "oracle": lambda: ByRate("oracle", waits=True),
+        "labels": lambda: ByRate(Labels()),
+        "ucb": lambda: ByRate(MeanRates()),
         "learned": lambda: ByRate(SharedFactors(), waits=True),
     },
 }
@@ -209,6 +237,8 @@ class Composed:
                     self._last.head = job.id
                     if self.backfilling == "none":
                         break
+                    if self.limits == "work":  # of those just started, too
+                        ends.update(self._expected_ends(trial, now))
                     promised, then = reservation(job, trial, ends, now)
                     self._last.promised = promised
                 continue

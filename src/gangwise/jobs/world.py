@@ -91,7 +91,7 @@ class DrawnWorld:
             raise ScenarioError("speeds must be positive; shares are zero or more and sum to 1")
         if min(self.affinity, self.residual, self.noise) < 0:
             raise ScenarioError("affinity, residual and noise are standard deviations, 0 or more")
-        if not (0 <= self.stragglers < 1 and 0 < self.straggling and self.spell > 0):
+        if not (0 <= self.stragglers < 1 and self.straggling > 0 and self.spell > 0):
             raise ScenarioError("stragglers is a share below 1; straggling and spell are positive")
         if not 0 < self.limits[0] <= self.limits[1]:
             raise ScenarioError(f"limits is {self.limits}; it must be two factors, in order")
@@ -140,7 +140,7 @@ class DrawnWorld:
         limit = jobs.run * rng.uniform(*self.limits, J)
         log_speed = np.log(np.asarray(self.speeds))[generation]
         factors = [(0.0, int(n), self.straggling) for n in np.flatnonzero(slow)]
-        if math.isfinite(self.spell) and 0 < self.stragglers:
+        if math.isfinite(self.spell) and self.stragglers > 0:
             horizon = float(jobs.submit.max(initial=0.0)) * 1.5 + 10 * self.spell
             factors += self._spells(slow, horizon, np.random.default_rng([seed, 18]))
         made = Nodes.of(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
-from gangwise.experiments.provenance import read_provenance, versions
+from gangwise.experiments.store import read_provenance, versions
 from gangwise.report.page import plain_table, section
 
 
@@ -18,7 +18,7 @@ def again(
     Parameters
     ----------
     folder, name
-        Where results are, and what :func:`~gangwise.experiments.provenance.write_provenance`
+        Where results are, and what :func:`~gangwise.experiments.store.write_provenance`
         called them.
     file : str
         Content of an experiment file that defines them, if there is one.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.experiments.comparison import Comparison
+from gangwise.experiments.compare import Comparison
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from gangwise.experiments.comparison import Comparison
+from gangwise.experiments.compare import Comparison
 from gangwise.report import curves
 from gangwise.report.curves import Curve
 from gangwise.report.labels import Label, place_labels

@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 
 import gangwise
-from gangwise.experiments.comparison import Comparison
-from gangwise.experiments.provenance import versions
+from gangwise.experiments.compare import Comparison
+from gangwise.experiments.store import versions
 from gangwise.report.page import (
     document,
     drawing,

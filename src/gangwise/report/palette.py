@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gangwise.experiments.comparison import Comparison
+from gangwise.experiments.compare import Comparison
 
 INK, MUTED, GRID = "#1b1b1d", "#6b6b70", "#e3e1dc"
 """Text, secondary text and rules on white; a page may put its own in their place."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangwise.experiments.comparison import Comparison, Row
+from gangwise.experiments.compare import Comparison, Row
 from gangwise.report.numbers import decimals_for, estimate_text, number, small_share
 
 _PLAIN = {

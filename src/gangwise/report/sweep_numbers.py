@@ -138,7 +138,7 @@ class SweepNumbers:
         names = ("scenario", "settings", "policy", "configuration", "version")
         for run in self.results.runs:
             if run["label"] not in found:
-                frame = self.results.dataset.read(run["key"])
+                frame = self.results.store.read(run["key"])
                 if frame is None:
                     raise StoreError(f"run {run['key']} cannot be read; sweep again")
                 found[run["label"]] = dict(zip(names, frame.select(*names).row(0)))

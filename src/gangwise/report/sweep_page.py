@@ -9,8 +9,8 @@ from pathlib import Path
 import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.experiments.results import Results
-from gangwise.experiments.toml import experiment_toml
-from gangwise.experiments.tuning import TUNING, Tuning, read_tuning
+from gangwise.experiments.specification import experiment_toml
+from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.report.again import again
 from gangwise.report.numbers import NOTHING
 from gangwise.report.page import document, drawing, fold, plain_table, prose, section, swatch
@@ -203,7 +203,7 @@ def _again(numbers: SweepNumbers) -> str:
             f"<pre><code>{escape(listed)}</code></pre>",
         )
     return again(
-        results.dataset.folder,
+        results.store.folder,
         name,
         experiment_toml(results.experiment),
         {"gangwise of the runs": ", ".join(numbers.run_versions) or NOTHING},

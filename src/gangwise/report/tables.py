@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from gangwise.experiments.comparison import Comparison
+from gangwise.experiments.compare import Comparison
 from gangwise.experiments.statistics import Estimate
 from gangwise.report.names import folded, html_name
 from gangwise.report.numbers import NOTHING, decimals_for, estimate_text, number, scale_for

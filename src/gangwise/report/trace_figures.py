@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 
 from gangwise.report.palette import COLOURS, GRID, INK, MUTED
 from gangwise.report.trace_numbers import Distribution, arrivals, lifetimes, load, sizes
-from gangwise.traces.fidelity import period
-from gangwise.traces.trace import Tables
+from gangwise.traces.tables import Tables, period
 
 _SETTINGS = {
     "svg.hashsalt": "gangwise",

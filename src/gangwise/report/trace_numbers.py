@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.traces.load import device_totals
+from gangwise.traces.tables import device_totals
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from gangwise.traces.trace import Tables
+    from gangwise.traces.tables import Tables
 
 
 Floats = npt.NDArray[np.float64]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gangwise.experiments.knobs import Knob
-from gangwise.experiments.tuning import Trial, Tuning
+from gangwise.experiments.tune import ParameterRange, Trial, Tuning
 from gangwise.report.palette import COLOURS, MUTED
 from gangwise.report.picture import HEIGHT, MOST_IN_A_ROW, WIDTH, Panel, dress, name_lines, svg_text
 
@@ -42,7 +41,9 @@ def tuning_figure(tuning: Tuning, title: str) -> str:
     return svg_text(figure)
 
 
-def _dots(axes: Axes, knob: Knob, trials: Sequence[Trial], label: str, **look: Any) -> None:
+def _dots(
+    axes: Axes, knob: ParameterRange, trials: Sequence[Trial], label: str, **look: Any
+) -> None:
     at = [trial.arguments[knob.name] for trial in trials]
     if knob.ends is None:
         place = {repr(choice): i for i, choice in enumerate(knob.choices)}
@@ -54,7 +55,7 @@ def _dots(axes: Axes, knob: Knob, trials: Sequence[Trial], label: str, **look: A
     axes.scatter([x for x, _ in shown], [y for _, y in shown], label=label, **look)
 
 
-def _ticks(axes: Axes, knob: Knob) -> None:
+def _ticks(axes: Axes, knob: ParameterRange) -> None:
     """Choices by name; few round numbers on a logarithmic axis, as they are written."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gangwise.experiments.knobs import Knob
 from gangwise.experiments.statistics import Estimate
-from gangwise.experiments.tuning import DEFAULT, Trial, Tuning, said
+from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, said
 from gangwise.report.numbers import NOTHING
 from gangwise.report.page import drawing, prose, section
 from gangwise.report.sweep_numbers import SweepNumbers
@@ -201,7 +200,7 @@ def _labels(tuning: Tuning, policies: Sequence[str]) -> Mapping[int, str]:
     return found
 
 
-def _place(knob: Knob, value: Any) -> float:
+def _place(knob: ParameterRange, value: Any) -> float:
     """Where a value lies in its range, 0 to 1."""
     assert knob.ends is not None, "choices have no order"
     low, high = knob.ends
@@ -210,14 +209,14 @@ def _place(knob: Knob, value: Any) -> float:
     return float((value - low) / (high - low))
 
 
-def _edge(knob: Knob, value: Any) -> str:
+def _edge(knob: ParameterRange, value: Any) -> str:
     if knob.ends is None:
         return ""
     place = _place(knob, value)
     return "lower" if place <= EDGE else "upper" if place >= 1 - EDGE else ""
 
 
-def _parts(knob: Knob, trials: Sequence[Trial]) -> list[list[Trial]]:
+def _parts(knob: ParameterRange, trials: Sequence[Trial]) -> list[list[Trial]]:
     """Trials by part of the range, or by choice; parts that were not tried are left out."""
     if knob.ends is None:
         by = {
@@ -233,13 +232,13 @@ def _parts(knob: Knob, trials: Sequence[Trial]) -> list[list[Trial]]:
     return [part for part in by.values() if part]
 
 
-def _range(knob: Knob) -> str:
+def _range(knob: ParameterRange) -> str:
     if knob.ends is None:
         return ", ".join(map(str, knob.choices))
     return f"{_text(knob.low)} to {_text(knob.high)}{', logarithmic' if knob.log else ''}"
 
 
-def _span(knob: Knob, trials: Sequence[Trial]) -> str:
+def _span(knob: ParameterRange, trials: Sequence[Trial]) -> str:
     """The values that some trials have."""
     values = [trial.arguments[knob.name] for trial in trials]
     if knob.ends is None:

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangwise.experiments.backends import Backend
-from gangwise.experiments.progress import Progress, silent
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
-from gangwise.experiments.sweep import sweep
+from gangwise.experiments.sweep import Backend, Progress, silent, sweep
 from gangwise.reproduce.artefact import Artefact, Scale
 from gangwise.reproduce.expected import Row
 from gangwise.reproduce.folder import earlier_artefacts, write_about, write_artefact, write_rows

@@ -26,12 +26,14 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gangwise.core.arrays import Floats
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery
+from gangwise.core.limits import Count, SlotCount
+from gangwise.core.settings import checked, require_range
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, OnOffArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
@@ -47,16 +49,14 @@ from gangwise.fluctuating_speeds.speeds import (
 )
 from gangwise.gangs.environment import GangSpeedsInstance
 from gangwise.gangs.problem import GangSpeedsProblem
-from gangwise.scenarios.drawing import (
-    DrawnScenario,
-    checked,
-    device_names,
-    draw_gangs,
-    require_range,
+from gangwise.scenarios.drawing import DrawnScenario, device_names, draw_gangs
+from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
+from gangwise.traces.slots.fluctuating_speeds import (
+    pooled_instance,
+    relative_throughput,
+    scarce,
+    some_of,
 )
-from gangwise.traces.gavel_throughputs import GavelThroughputs
-from gangwise.traces.measured_speeds import pooled_instance, relative_throughput, scarce, some_of
-from gangwise.traces.mini_batch_time import MiniBatchTime
 
 DEVICES = ("cpu", "mem", "gpu")
 
@@ -77,9 +77,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    job_types: PositiveInt = Field(8, description="|L|")
-    servers: PositiveInt = Field(40, description="|R|")
-    devices: PositiveInt = Field(3, description="K")
+    job_types: Count = Field(8, description="|L|")
+    servers: Count = Field(40, description="|R|")
+    devices: Count = Field(3, description="K")
     density: float = Field(
         0.1,
         gt=0,
@@ -87,7 +87,7 @@ class Settings(BaseModel):
         description="probability that a (job type, server) is a channel; a job "
         "type without any gets one server, uniform",
     )
-    requests: tuple[PositiveInt, PositiveInt] = Field(
+    requests: tuple[Count, Count] = Field(
         (1, 2), description="devices of each type that a channel holds: uniform integer"
     )
     capacity: Literal["fraction", "normalised", "literal"] = Field(
@@ -109,7 +109,7 @@ class Settings(BaseModel):
     )
     mean: tuple[float, float] = Field((0.1, 1.0), description="μ of each channel: uniform")
     spread: float = Field(0.5, ge=0, description="σ / μ")
-    period: PositiveInt = Field(1000, description="for jumping and waving, in slots")
+    period: SlotCount = Field(1000, description="for jumping and waving, in slots")
     amplitude: float = Field(0.5, ge=0, le=1, description="for waving")
     cost: Literal["linear", "per-channel"] = Field(
         "linear",
@@ -128,7 +128,7 @@ class Settings(BaseModel):
     delay: float = Field(0.0, ge=0, description="slots until feedback comes")
     delay_kind: Literal["constant", "geometric"] = Field("constant")
     loss: float = Field(0.0, ge=0, le=1, description="probability that feedback never comes")
-    slots: PositiveInt = Field(2000, description="T unless told otherwise")
+    slots: SlotCount = Field(2000, description="T unless told otherwise")
 
     @model_validator(mode="after")
     def _ranges(self) -> Settings:
@@ -230,15 +230,15 @@ class ESDPGangSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    job_types: PositiveInt = Field(8, description="|L|")
-    servers: PositiveInt = Field(40, description="|R|")
-    most: tuple[PositiveInt, ...] = Field(
+    job_types: Count = Field(8, description="|L|")
+    servers: Count = Field(40, description="|R|")
+    most: tuple[Count, ...] = Field(
         (24, 48, 16),
         min_length=1,
         description="capacity of a server of device type k: uniform "
         "integer in 0..most[k], at least 1 of the first",
     )
-    tasks: tuple[PositiveInt, PositiveInt] = Field(
+    tasks: tuple[Count, Count] = Field(
         (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
     )
     share: tuple[float, float] = Field(
@@ -250,7 +250,7 @@ class ESDPGangSettings(BaseModel):
     equal: float = Field(
         0.5, ge=0, le=1, description="probability that all tasks of a job type are alike"
     )
-    channels: PositiveInt = Field(
+    channels: Count = Field(
         10,
         description="servers that each job type connects to (or all, if the pool is smaller), "
         "uniform without replacement from the pool",
@@ -274,7 +274,7 @@ class ESDPGangSettings(BaseModel):
     time_limit: float = Field(
         20.0, gt=0, description="seconds that a comparator may think about one programme"
     )
-    slots: PositiveInt = Field(2000, description="T unless told otherwise")
+    slots: SlotCount = Field(2000, description="T unless told otherwise")
 
     @model_validator(mode="after")
     def _ranges(self) -> ESDPGangSettings:
@@ -365,14 +365,14 @@ class _Common(BaseModel):
         description="supply costs the same per GPU; the mean cost of a channel is this "
         "share of the mean utility",
     )
-    slots: PositiveInt = Field(2000, description="T unless told otherwise")
+    slots: SlotCount = Field(2000, description="T unless told otherwise")
 
 
 class GavelSettings(_Common):
     """Parameters, with the distribution of everything that is drawn."""
 
-    job_types: PositiveInt = Field(8, description="jobs of the table, uniform without replacement")
-    servers: PositiveInt = Field(
+    job_types: Count = Field(8, description="jobs of the table, uniform without replacement")
+    servers: Count = Field(
         40, description="each of one GPU model, as many of each as possible, in random order"
     )
     density: float = Field(
@@ -392,7 +392,7 @@ class GavelSettings(_Common):
 class MiniBatchSettings(_Common):
     """Parameters, with the distribution of everything that is drawn."""
 
-    blocks: PositiveInt = Field(
+    blocks: Count = Field(
         1,
         description="1: a speed is drawn from all that was recorded of a worker; more: the "
         "slots walk through so many blocks of the record, which keeps its drift",

@@ -12,7 +12,7 @@ or
 .. code-block:: toml
 
     trace = "traces/august"             # files of a trace; a path from this file on
-    family = "fluctuating_speeds"       # see gangwise.traces.open_trace
+    family = "fluctuating_speeds"       # see gangwise.traces.slots.opening.open_trace
 
     [settings]
     slot = "10m"
@@ -50,12 +50,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError
 
 from gangwise.core.cluster import Channels, Cluster, JobType, Server, request_matrix
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.limits import Count, Name, SlotCount, require_count, require_memory
 from gangwise.core.registry import create
+from gangwise.core.settings import BYTES
 from gangwise.core.toml import read_toml
 from gangwise.core.workload import BinomialArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
@@ -69,8 +71,8 @@ class _Strict(BaseModel):
 class ServerGroup(_Strict):
     """Servers that are alike."""
 
-    name: str
-    count: PositiveInt = 1
+    name: Name
+    count: Count = 1
     devices: dict[str, float]
 
     def names(self) -> list[str]:
@@ -81,10 +83,10 @@ class ServerGroup(_Strict):
 class JobTypeSpec(_Strict):
     """One job type."""
 
-    name: str
+    name: Name
     requests: dict[str, float]
     arrival: float = Field(ge=0, le=1)
-    most: PositiveInt = 1
+    most: Count = 1
     servers: list[str] | None = None
 
 
@@ -98,8 +100,8 @@ class UtilitySpec(_Strict):
 class ClusterFile(_Strict):
     """A cluster of one's own."""
 
-    name: str
-    slots: PositiveInt = 1000
+    name: Name
+    slots: SlotCount = 1000
     servers: list[ServerGroup] = Field(min_length=1)
     job_types: list[JobTypeSpec] = Field(min_length=1)
     overhead: dict[str, float] = {}
@@ -113,6 +115,12 @@ class FixedScenario:
 
     def __init__(self, file: ClusterFile):
         self.file = file
+        servers = sum(group.count for group in file.servers)
+        require_count(f"the number of servers of {file.name!r}", servers)
+        cells = servers * len(file.job_types)
+        require_memory(
+            BYTES * cells, f"{file.name!r} of {cells} job types times servers", "fewer of them"
+        )
         self._problem = _problem(file)
 
     @property
@@ -227,7 +235,7 @@ def _require(content: dict[str, Any], **kinds: type) -> None:
 
 
 def _of_trace(path: Path, content: dict[str, Any], settings: dict[str, Any]) -> Scenario:
-    from gangwise.traces import open_trace
+    from gangwise.traces.slots.opening import open_trace
 
     known = ["trace", "format", "family", "settings"]
     for entry in set(content) - set(known):

@@ -19,22 +19,18 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gangwise.core.cluster import Channels, Cluster
+from gangwise.core.limits import Count, SlotCount
+from gangwise.core.settings import checked, require_range
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, OnOffArrivals, Workload
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 from gangwise.gangs.environment import GangInstance
 from gangwise.gangs.problem import GangProblem
-from gangwise.scenarios.drawing import (
-    DrawnScenario,
-    checked,
-    device_names,
-    draw_gangs,
-    require_range,
-)
+from gangwise.scenarios.drawing import DrawnScenario, device_names, draw_gangs
 
 DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
 KINDS = ("linear", "log", "reciprocal", "poly")
@@ -47,9 +43,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    job_types: PositiveInt = Field(10, description="|L|")
-    servers: PositiveInt = Field(128, description="|R|")
-    most: tuple[PositiveInt, ...] = Field(
+    job_types: Count = Field(10, description="|L|")
+    servers: Count = Field(128, description="|R|")
+    most: tuple[Count, ...] = Field(
         OUR_MOST,
         min_length=1,
         description="capacity of a server, and request of a job before "
@@ -75,8 +71,8 @@ class Settings(BaseModel):
         description="bernoulli: one job at most; multiple: binomial(most_jobs, ρ) "
         "jobs; bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
     )
-    most_jobs: PositiveInt = Field(3, description="J_l for arrivals = multiple")
-    slots: PositiveInt = Field(2000, description="T unless told otherwise")
+    most_jobs: Count = Field(3, description="J_l for arrivals = multiple")
+    slots: SlotCount = Field(2000, description="T unless told otherwise")
 
     @model_validator(mode="after")
     def _ranges(self) -> Settings:
@@ -155,15 +151,15 @@ class GangSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    job_types: PositiveInt = Field(10, description="|L|")
-    servers: PositiveInt = Field(128, description="|R|")
-    most: tuple[PositiveInt, ...] = Field(
+    job_types: Count = Field(10, description="|L|")
+    servers: Count = Field(128, description="|R|")
+    most: tuple[Count, ...] = Field(
         OUR_MOST,
         min_length=1,
         description="capacity of a server of device type k: uniform "
         "integer in 0..most[k], at least 1 of the first",
     )
-    tasks: tuple[PositiveInt, PositiveInt] = Field(
+    tasks: tuple[Count, Count] = Field(
         (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
     )
     share: tuple[float, float] = Field(
@@ -175,7 +171,7 @@ class GangSettings(BaseModel):
     equal: float = Field(
         0.5, ge=0, le=1, description="probability that all tasks of a job type are alike"
     )
-    channels: PositiveInt = Field(
+    channels: Count = Field(
         16,
         description="servers that each job type connects to: so many (or all, if the pool is "
         "smaller), uniform without replacement from the pool",
@@ -202,7 +198,7 @@ class GangSettings(BaseModel):
     time_limit: float = Field(
         60.0, gt=0, description="seconds that a comparator may think about one programme"
     )
-    slots: PositiveInt = Field(300, description="T unless told otherwise")
+    slots: SlotCount = Field(300, description="T unless told otherwise")
 
     @model_validator(mode="after")
     def _ranges(self) -> GangSettings:

@@ -7,15 +7,7 @@ rate (``pricing = realised``), knowing mean rates is worth nothing; with one pri
 (``population``) an estimate earns what it can tell about up and down periods, whose length in slots
 (``time_scale``) is not stated either.
 
-The scenario of §VI of the OPM paper: jobs of the Google trace on 1000 unreliable machines.
-
-The trace gives arrivals and ends; everything else is drawn, as the settings state. Two things that
-the paper does not say are decided here. *Time*: the window of 10 hours is the 50,000 units of time
-that the rates are generated for, so that a slot is 0.72 s; a job arrives in the slot that it is
-submitted in, and its deadline is the first slot that begins after its end, one slot later at least.
-*Budgets* are of the lifetime that is left in the window, for jobs that outlast it.
-
-:mod:`gangwise.traces.jobs_workload` makes the same of any trace.
+The same on the jobs of a trace is in :mod:`gangwise.traces.slots.approximation_jobs`.
 
 The setting of Theorem 2, Theorem 3 and Corollary 1: the optimum is known, budgets are not kept.
 
@@ -27,25 +19,21 @@ the theorems bound is by how much budgets are exceeded.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field
 
-from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import rate_generator
 from gangwise.approximation_jobs.offline import ComparedInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, Power, Utility
-from gangwise.approximation_jobs.processes import IidRates, ReplayedJobs, rate_generator
-from gangwise.approximation_jobs.rates import GammaPeriods
-from gangwise.approximation_jobs.workloads import SyntheticJobs, price_machines
+from gangwise.approximation_jobs.rates import GammaPeriods, IidRates
+from gangwise.approximation_jobs.workloads import ReplayedJobs, SyntheticJobs, price_machines
 from gangwise.core.errors import ScenarioError
+from gangwise.core.limits import Count, SlotCount
+from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
-from gangwise.scenarios.drawing import DrawnScenario, checked
-from gangwise.traces.fidelity import Fidelity
-from gangwise.traces.google_2011_jobs import GoogleJobEvents
-from gangwise.traces.jobs_settings import MachineSettings
-from gangwise.traces.jobs_workload import ReplayedLifetimes
+from gangwise.scenarios.drawing import DrawnScenario
 
 
 class OPMSettings(BaseModel):
@@ -53,8 +41,8 @@ class OPMSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    machines: PositiveInt = Field(100, description="M; 1000 in the paper")
-    slots: PositiveInt = Field(5000, description="T; 50000 in the paper")
+    machines: Count = Field(100, description="M; 1000 in the paper")
+    slots: SlotCount = Field(5000, description="T; 50000 in the paper")
     load: float = Field(
         1.5,
         gt=0,
@@ -127,93 +115,14 @@ class OPMScenario(DrawnScenario[OPMSettings]):
         return ComparedInstance(problem, rates, jobs)
 
 
-class GoogleSettings(MachineSettings):
-    """Parameters, with the distribution of everything that is drawn."""
-
-    folder: str = Field("", description="where the parts of job_events are")
-    hours: float = Field(10.0, gt=0, description="length of the window, from the trace's start on")
-    present: Literal["drop", "start"] = Field(
-        "drop",
-        description="jobs that were there before the trace begins: left out, since their "
-        "arrival is not known, or arriving at the start",
-    )
-    machines: PositiveInt = Field(1000, description="M")
-    slots: PositiveInt = Field(50_000, description="T: the window is cut into so many slots")
-
-
-class GoogleScenario:
-    """The jobs of Google ClusterData 2011 on machines with Gamma periods.
-
-    Parameters
-    ----------
-    trace : GoogleJobEvents, optional
-        Read from ``folder`` when not given.
-    **settings
-        Fields of :class:`GoogleSettings`.
-
-    Raises
-    ------
-    ScenarioError, UnknownName
-        Names the setting at fault.
-    TraceError
-        When the trace cannot be read.
-    """
-
-    family = "approximation_jobs"
-
-    def __init__(
-        self, *, name: str = "opm-google-v1", trace: GoogleJobEvents | None = None, **settings: Any
-    ):
-        self.name = name
-        if trace is not None:
-            settings = {"hours": trace.hours, "present": trace.present, **settings}
-            settings["folder"] = str(trace.path)
-        self.settings = s = checked(GoogleSettings, name, settings)
-        if trace is None:
-            if not s.folder:
-                raise ScenarioError(
-                    f"scenario {name!r} needs folder=, where the parts of job_events are; see "
-                    "gangwise.traces.google_2011 for where to get them"
-                )
-            trace = GoogleJobEvents(Path(s.folder), hours=s.hours, present=s.present)
-        self.trace, found = trace, trace.lifetimes()
-        self.workload = ReplayedLifetimes(
-            tuple(found.job.tolist()),
-            found.arrival,
-            found.end,
-            s.hours * 3600.0,
-            s.slots,
-            s.machines,
-            s,
-        )
-
-    @property
-    def slots(self) -> int:
-        """T."""
-        return self.settings.slots
-
-    def describe(self) -> dict[str, Any]:
-        """The settings, and which files they were applied to."""
-        files = dict(self.trace.fidelity().digests)
-        return {"files": files, **self.settings.model_dump(mode="json", exclude={"folder"})}
-
-    def instance(self, seed: int) -> ApproximationInstance:
-        """Draw the instance of a seed."""
-        return self.workload.instance(seed)
-
-    def fidelity(self) -> Fidelity:
-        """What was read, what was left out, and the load that the jobs make."""
-        return self.workload.told(self.trace.fidelity())
-
-
 class TheoremSettings(BaseModel):
     """Parameters of the generator, with the distribution of everything it draws."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    machines: PositiveInt = Field(20, description="M")
-    slots: PositiveInt = Field(4000, description="T")
-    jobs: PositiveInt = Field(1, description="N: 1 for OPS; all arrive in slot 0, deadline T")
+    machines: Count = Field(20, description="M")
+    slots: SlotCount = Field(4000, description="T")
+    jobs: Count = Field(1, description="N: 1 for OPS; all arrive in slot 0, deadline T")
     rho: float = Field(
         0.3, gt=0, le=1, description="ρ of Theorem 2: Σ B / (M T); jobs have equal budgets"
     )

@@ -1,0 +1,196 @@
+"""Checkpoints: the state of an unfinished run, authenticated by a key of the user's own.
+
+A checkpoint holds objects of any class, so it is a pickle, and whoever unpickles a file runs what
+its writer put into it. Therefore each carries an HMAC-SHA256 over all of it, made with a key that
+only this user can read; a file without a valid one is refused before anything of it is looked at.
+
+::
+
+    gangwise-checkpoint-3
+    {"hmac": …, "key": first digits of the digest of the key}
+    {"version": …, "run": what defines the run, "size": …}
+    pickle
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import pickle
+import secrets
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gangwise import __version__
+from gangwise.core.errors import StoreError
+from gangwise.core.files import digest_of, write_whole
+
+FORMAT = b"gangwise-checkpoint-3"
+
+
+def key_file() -> Path:
+    """Where the user's key is: ``gangwise/key`` in the configuration folder of the system."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("APPDATA", Path.home() / "AppData" / "Roaming"))
+    else:
+        base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return base / "gangwise" / "key"
+
+
+def user_key() -> bytes:
+    """The key of this user, made on first use; nobody else may read it.
+
+    Raises
+    ------
+    StoreError
+        When it cannot be made or read, or others can read it.
+    """
+    path = key_file()
+    try:
+        if not path.exists():
+            _make_key(path)
+        about = path.stat()
+        if sys.platform != "win32" and (
+            about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077
+        ):
+            raise StoreError(
+                f"{path} must be yours alone, for it vouches for checkpoints: chmod 600 {path}, or "
+                "remove it (checkpoints made with it are then refused)"
+            )
+        key = path.read_bytes()
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(
+            f"there is no key to sign checkpoints with: {path}: {error.strerror}; set "
+            "XDG_CONFIG_HOME to a folder that you can write to"
+        ) from error
+    if len(key) != 32:
+        raise StoreError(f"{path} is damaged; remove it (checkpoints made with it are refused)")
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """Another process may make it at the same time: the first one counts."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    side = path.with_name(f".key-{os.getpid()}-{secrets.token_hex(4)}")
+    handle = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(handle, secrets.token_bytes(32))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    try:
+        os.link(side, path)
+    except FileExistsError:
+        pass
+    except OSError:  # no hard links on this disk
+        os.replace(side, path)
+    finally:
+        side.unlink(missing_ok=True)
+
+
+def write_checkpoint(path: Path, state: object, run: Mapping[str, Any]) -> None:
+    """Save a state, all or nothing.
+
+    Parameters
+    ----------
+    path : path
+    state : object
+        Must pickle.
+    run : mapping
+        What defines the run, of JSON: see :func:`gangwise.core.identity.run_identity`.
+
+    Raises
+    ------
+    StoreError
+        When it cannot be written.
+    """
+    key = user_key()
+    payload = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
+    about = {"version": __version__, "run": dict(run), "size": len(payload)}
+    body = json.dumps(about).encode() + b"\n" + payload
+    seal = {"hmac": hmac.new(key, body, hashlib.sha256).hexdigest(), "key": digest_of(key)[:8]}
+    write_whole(path, b"\n".join([FORMAT, json.dumps(seal).encode(), body]))
+
+
+def read_checkpoint(path: Path, run: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    """A saved state and what defines its run, if this user saved it with this version.
+
+    Parameters
+    ----------
+    path : path
+    run : mapping, optional
+        What defines the run that is to go on; not compared when not given.
+
+    Raises
+    ------
+    StoreError
+        When the file is no checkpoint, damaged, another user's, or of another run or version.
+    """
+    afresh = "delete it to start afresh"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"cannot read the checkpoint {path}: {error.strerror}") from error
+    marker, _, rest = content.partition(b"\n")
+    sealed, _, body = rest.partition(b"\n")
+    if marker != FORMAT:
+        raise StoreError(f"{path} is not a whole gangwise checkpoint of this version; {afresh}")
+    key = user_key()
+    try:
+        seal = json.loads(sealed)
+        theirs, made = str(seal["key"]), str(seal["hmac"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is not a whole gangwise checkpoint; {afresh}") from error
+    if not hmac.compare_digest(made.encode(), hmac.new(key, body, hashlib.sha256).hexdigest()
+                               .encode()):  # fmt: skip
+        if theirs != digest_of(key)[:8]:
+            raise StoreError(
+                f"{path} was saved by another user, or with another key than {key_file()}; it is "
+                f"not opened, for it could run any command; {afresh}"
+            )
+        raise StoreError(f"{path} is damaged: its seal does not fit; {afresh}")
+    header, _, payload = body.partition(b"\n")
+    about = json.loads(header)
+    if about["version"] != __version__:
+        raise StoreError(
+            f"{path} was saved by gangwise {about['version']}, this is {__version__}; {afresh}"
+        )
+    if run is not None and about["run"] != json.loads(json.dumps(dict(run))):
+        raise StoreError(
+            f"{path} holds another run: {differences(about['run'], run)}; give the arguments that "
+            f"it was started with, or {afresh}"
+        )
+    try:
+        return pickle.loads(payload), about["run"]
+    except Exception as error:  # classes that moved or changed raise anything
+        raise StoreError(f"{path} cannot be gone on with ({error}); {afresh}") from error
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What differs between two identities, in words.
+
+    >>> differences({"seed": 1, "settings": {"rho": 0.5}}, {"seed": 2, "settings": {"rho": 0.7}})
+    'seed was 1 and is now 2, rho was 0.5 and is now 0.7'
+    """
+    found = []
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found.append(differences(old, new))
+        else:
+            found.append(f"{name} was {_short(old)} and is now {_short(new)}")
+    return ", ".join(found)
+
+
+def _short(value: Any) -> str:
+    text = "not given" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "…"

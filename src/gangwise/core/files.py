@@ -1,0 +1,769 @@
+"""Atomic, sealed files and folders of results.
+
+Everything that gangwise writes goes through here:
+
+- A file is written beside its place, flushed, and renamed; the folder is flushed too. Whoever looks
+  sees the old file or the new one, and after a power cut as well.
+- Files that belong together are published together (:meth:`Folder.publish`): all are on the disk
+  before the first is renamed, and what they replace is gone before the first of them appears, so
+  that a new summary never stands beside an old page. A publication that was cut short is completed
+  by whoever opens the folder next.
+- A folder of results keeps its state in ``.gangwise/``: the registry of its own files with their
+  digests, its locks, checkpoints. What is read back is compared with its digest
+  (:meth:`Folder.read`); only registered files are ever replaced or removed.
+- A lock (:meth:`Folder.lock`) admits one writer. The kernel releases it when its holder dies, so a
+  stale one cannot bar the way; the holder's process, host and command are kept beside it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import re
+import secrets
+import socket
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, ClassVar
+
+from gangwise.core.errors import StoreError
+
+__all__ = [
+    "STATE",
+    "Cleaned",
+    "Content",
+    "Folder",
+    "Publication",
+    "Seal",
+    "Verification",
+    "digest_of",
+    "find_folders",
+    "remove_orphans",
+    "write_whole",
+]
+
+STATE = ".gangwise"
+"""Where a folder of results keeps what is not a result."""
+
+CHECKPOINTS = f"{STATE}/checkpoints"
+
+Content = bytes | str | Callable[[IO[bytes]], object]
+"""What is written: bytes, text (as UTF-8), or a function that writes to a binary file."""
+
+ORPHAN = re.compile(r"\.gangwise-([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.part")
+"""A file on its way: host, process and a random number."""
+
+PATIENCE = 60.0
+"""Seconds that a process waits for another one that writes a line into the registry."""
+
+
+def digest_of(data: bytes) -> str:
+    """SHA-256 in hexadecimal digits.
+
+    >>> digest_of(b"gangwise")[:8]
+    '98c406ed'
+    """
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_whole(path: Path | str, content: Content) -> str:
+    """Write one file, all or nothing: beside its place, flushed, renamed.
+
+    Returns
+    -------
+    str
+        The digest of what was written.
+
+    Raises
+    ------
+    StoreError
+        When it cannot be written; what was there before is still there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     digest = write_whole(Path(folder, "a.txt"), "whole")
+    ...     Path(folder, "a.txt").read_text()
+    'whole'
+    """
+    path = Path(path)
+    data = _bytes(content)
+    with _failing("write", path):
+        os.makedirs(path.parent, exist_ok=True)
+        _put(_beside(path.parent, data), path)
+    return digest_of(data)
+
+
+def remove_orphans(folder: Path) -> list[Path]:
+    """Remove files on their way whose writer, a process of this machine, is no more."""
+    removed = []
+    with _failing("clean", folder):
+        for name in _names(folder):
+            if _orphaned(name):
+                with suppress(FileNotFoundError):
+                    os.unlink(folder / name)
+                    removed.append(folder / name)
+    return removed
+
+
+@dataclass(frozen=True)
+class Seal:
+    """One of a folder's own files, as it was written.
+
+    Attributes
+    ----------
+    sha256 : str
+    size : int
+        In bytes.
+    part_of : str
+        The publication that it belongs to.
+    """
+
+    sha256: str
+    size: int
+    part_of: str = ""
+
+    @classmethod
+    def of(cls, data: bytes, part_of: str = "") -> Seal:
+        """The seal of what is about to be written."""
+        return cls(digest_of(data), len(data), part_of)
+
+    def fits(self, data: bytes) -> bool:
+        """Whether this is what was written."""
+        return len(data) == self.size and digest_of(data) == self.sha256
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What is right and wrong in a folder of results; names are relative to it.
+
+    Attributes
+    ----------
+    whole, damaged, missing : list of str
+        Own files that are as they were written, that are not, and that are gone.
+    unknown : list of str
+        Files that gangwise did not write, or whose entry in the registry is lost.
+    unfinished : list of str
+        Checkpoints, publications cut short, files on their way whose writer died.
+    """
+
+    whole: list[str]
+    damaged: list[str]
+    missing: list[str]
+    unknown: list[str]
+    unfinished: list[str]
+
+    @property
+    def sound(self) -> bool:
+        """Whether every own file is there and whole."""
+        return not (self.damaged or self.missing)
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What :meth:`Folder.clean` removed, and the unknown files that it left; relative names."""
+
+    removed: list[str]
+    left: list[str]
+
+
+@dataclass
+class Publication:
+    """Files that are published together."""
+
+    folder: Folder
+    name: str
+    staged: dict[str, tuple[Path, Seal]] = field(default_factory=dict)
+
+    def write(self, name: str, content: Content) -> str:
+        """Stage a file; returns its digest, for other files to quote."""
+        data = _bytes(content)
+        place = self.folder.place(name)
+        self.folder.refuse_to_replace(name)
+        with _failing("write", place):
+            os.makedirs(self.folder.state, exist_ok=True)
+            side = _beside(self.folder.state, data)
+        self.staged[name] = side, Seal.of(data, self.name)
+        return self.staged[name][1].sha256
+
+
+class Folder:
+    """A folder of results.
+
+    Parameters
+    ----------
+    path : path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as path:
+    ...     folder = Folder(path)
+    ...     with folder.lock(), folder.publish("results") as new:
+    ...         digest = new.write("summary.json", "{}")
+    ...         _ = new.write("page.html", f"numbers: {digest[:8]}")
+    ...     folder.read("page.html"), folder.verify().whole
+    (b'numbers: 44136fa3', ['page.html', 'summary.json'])
+    """
+
+    _held: ClassVar[set[tuple[str, int, int]]] = set()
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.state = self.path / STATE
+        self._known = _Registry()
+
+    # Locks
+
+    @contextmanager
+    def lock(self, name: str = "folder", command: str = "") -> Iterator[None]:
+        """Keep other writers out; the thread that holds it may take it again.
+
+        Whoever takes it first completes a publication that was cut short and removes the files that
+        dead processes left on their way.
+
+        Parameters
+        ----------
+        name : str
+            ``folder`` for all of it, or the name of one file that is written into it.
+        command : str
+            Told to those who find it locked.
+
+        Raises
+        ------
+        StoreError
+            When another process has it: names process, host and command.
+        """
+        path = self.state / "locks" / f"{digest_of(name.encode())[:16]}.lock"
+        mine = (os.path.abspath(path), os.getpid(), threading.get_ident())
+        if mine in self._held:
+            yield
+            return
+        with _failing("lock", self.path):
+            os.makedirs(path.parent, exist_ok=True)
+            handle = _lock(path)
+        holder = path.with_suffix(".json")
+        if handle is None:
+            raise StoreError(f"{self.path} is in use{_who(holder)}; wait for it to end, or give "
+                             "another folder")  # fmt: skip
+        self._held.add(mine)
+        try:
+            about = {"pid": os.getpid(), "host": socket.gethostname(),
+                     "command": command or " ".join(sys.argv[:4]),
+                     "since": time.strftime("%Y-%m-%d %H:%M:%S")}  # fmt: skip
+            write_whole(holder, json.dumps(about))
+            for folder in (path.parent, self.path / CHECKPOINTS):
+                remove_orphans(folder)
+            if name == "folder":
+                self.recover()
+            if not self._announced.exists():
+                remove_orphans(self.state)
+            yield
+        finally:
+            self._held.discard(mine)
+            with suppress(OSError):
+                os.unlink(holder)
+            os.close(handle)
+
+    # The registry of own files
+
+    def own(self) -> dict[str, Seal]:
+        """Files that were written here, by name."""
+        return {name: seals[-1] for name, seals in self._registry().items()}
+
+    def place(self, name: str) -> Path:
+        """Where a file is; names are relative, with slashes, and stay in the folder."""
+        parts = PurePosixPath(name)
+        if not parts.parts or parts.is_absolute() or ".." in parts.parts or "\n" in name:
+            raise StoreError(f"{name!r} cannot be the name of a file in {self.path}")
+        return self.path / parts
+
+    def checkpoint(self, name: str) -> Path:
+        """Where the state of an unfinished run is."""
+        self.place(name)
+        return self.path / CHECKPOINTS / name
+
+    def refuse_to_replace(self, name: str) -> None:
+        """Raise StoreError where a file that gangwise did not write would be lost."""
+        if name not in self._registry() and os.path.lexists(self.place(name)):
+            raise StoreError(
+                f"{self.place(name)} would be replaced, but it is not a file that gangwise wrote "
+                "there; move it away, or give another folder"
+            )
+
+    def _registry(self) -> dict[str, list[Seal]]:
+        """All seals of each file, the last one last.
+
+        A seal is written down before its file is in place, so an earlier one may be the true one.
+        """
+        path = self.state / "files"
+        try:
+            with path.open("rb") as file:
+                self._known.follow(file)
+        except FileNotFoundError:
+            self._known = _Registry()
+        except OSError as error:
+            raise StoreError(f"cannot read {path}: {error.strerror}") from error
+        return self._known.seals
+
+    def _enter(self, entries: Iterable[tuple[str, Seal | None]]) -> None:
+        """Write seals into the registry; None strikes a file out."""
+        lines = [_sealed({"file": name, "seal": seal and asdict(seal)}) for name, seal in entries]
+        path = self.state / "files"
+        with self._registry_lock(), _failing("write", path):
+            new = not path.exists()
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            try:
+                _write(handle, b"".join(b"\n" + line for line in lines) + b"\n")  # a torn line ends
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            if new:
+                _flush_folder(self.state)
+
+    @contextmanager
+    def _registry_lock(self) -> Iterator[None]:
+        path = self.state / "files.lock"
+        until = time.monotonic() + PATIENCE
+        with _failing("lock", self.path):
+            os.makedirs(self.state, exist_ok=True)
+            while (handle := _lock(path)) is None:
+                if time.monotonic() > until:
+                    raise StoreError(f"{path} stays locked; see which process uses {self.path}")
+                time.sleep(0.01)
+        try:
+            yield
+        finally:
+            os.close(handle)
+
+    # Reading and writing
+
+    def write(self, name: str, content: Content, replace: bool = False) -> Path:
+        """Write one file of its own, whole and sealed.
+
+        Parameters
+        ----------
+        name : str
+        content : bytes, str or callable
+        replace : bool
+            Also where there is a file that is not registered: its name says what it is.
+
+        Raises
+        ------
+        StoreError
+            When it cannot be written, or would replace a file that gangwise did not write.
+        """
+        path = self.place(name)
+        if not replace:
+            self.refuse_to_replace(name)
+        data = _bytes(content)
+        with _failing("write", path):
+            os.makedirs(path.parent, exist_ok=True)
+            os.makedirs(self.state, exist_ok=True)
+            side = _beside(self.state, data)
+            try:
+                self._enter([(name, Seal.of(data))])
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(side)
+                raise
+            _put(side, path)
+        return path
+
+    def read(self, name: str) -> bytes:
+        """A file as it was written.
+
+        Raises
+        ------
+        StoreError
+            When it is missing, or its digest is another than when it was written.
+        """
+        path = self.place(name)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise StoreError(f"cannot read {path}: {error.strerror}") from error
+        seals = self._registry().get(name)
+        if seals and not any(seal.fits(data) for seal in seals):
+            raise StoreError(
+                f"{path} is damaged: it is not what was written (SHA-256 {digest_of(data)[:16]}, "
+                f"not {seals[-1].sha256[:16]}); run the command that made it again"
+            )
+        return data
+
+    def read_text(self, name: str) -> str:
+        """The same as text."""
+        return self.read(name).decode()
+
+    def whole(self, name: str) -> bool:
+        """Whether a file is there, registered, and as it was written."""
+        if name not in self._registry():
+            return False
+        try:
+            self.read(name)
+        except StoreError:
+            return False
+        return True
+
+    def remove(self, name: str) -> bool:
+        """Remove a file if it is registered; whether it was there."""
+        if name not in self._registry():
+            return False
+        path, there = self.place(name), True
+        with _failing("remove", path):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                there = False
+            self._enter([(name, None)])
+        return there
+
+    @contextmanager
+    def publish(self, name: str) -> Iterator[Publication]:
+        """Publish files together; files of the last publication of this name go.
+
+        Nothing changes unless all of them are on the disk.
+
+        Raises
+        ------
+        StoreError
+            When one cannot be written, or would replace a file that gangwise did not write.
+        """
+        new = Publication(self, name)
+        with self.lock():
+            try:
+                yield new
+                if new.staged:
+                    self._announce(new)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(self._announced)
+                for side, _ in new.staged.values():
+                    with suppress(OSError):
+                        os.unlink(side)
+                raise
+            self.recover()
+
+    def _announce(self, new: Publication) -> None:
+        """From here on the publication is completed, if need be by another process."""
+        stale = [name for name, seal in self.own().items()
+                 if seal.part_of == new.name and name not in new.staged]  # fmt: skip
+        files = {n: {"side": side.name, "seal": asdict(s)} for n, (side, s) in new.staged.items()}
+        write_whole(self._announced, _sealed({"files": files, "stale": stale}))
+
+    @property
+    def _announced(self) -> Path:
+        return self.state / "publication"
+
+    def recover(self) -> bool:
+        """Complete a publication that was cut short; whether there was one. Needs the lock."""
+        path = self._announced
+        if not path.exists():
+            return False
+        plan = _unsealed(path.read_bytes())
+        if plan is None:
+            raise StoreError(f"{path} is damaged while results were being published; remove it, "
+                             "and run the command again")  # fmt: skip
+        seals = {name: Seal(**about["seal"]) for name, about in plan["files"].items()}
+        waiting = {name: self.state / about["side"] for name, about in plan["files"].items()}
+        waiting = {n: side for n, side in waiting.items() if _fits(seals[n], side)}
+        in_place = {name for name in seals if _fits(seals[name], self.place(name))}
+        with _failing("publish", self.path):
+            if waiting.keys() | in_place == seals.keys():
+                self._enter(seals.items())
+                self._complete(waiting, in_place, plan["stale"])
+            os.unlink(path)  # otherwise the disk lost some of it, and nothing was replaced yet
+        return True
+
+    def _complete(self, waiting: dict[str, Path], in_place: set[str], stale: list[str]) -> None:
+        going = [*stale, *(name for name in waiting if name not in in_place)]
+        if len(going) > 1:  # first all that is old, then all that is new
+            for name in going:
+                with suppress(FileNotFoundError):
+                    os.unlink(self.place(name))
+            for folder in {self.place(name).parent for name in going}:
+                if folder.is_dir():
+                    _flush_folder(folder)
+        for name, side in waiting.items():
+            os.makedirs(self.place(name).parent, exist_ok=True)
+            os.replace(side, self.place(name))
+        for folder in {self.place(name).parent for name in waiting}:
+            _flush_folder(folder)
+        if stale:
+            self._enter([(name, None) for name in stale])
+
+    # What the commands verify and clean do
+
+    def verify(self) -> Verification:
+        """Compare every own file with its seal; changes nothing."""
+        own = self.own()
+        there = [name for name in sorted(own) if self.place(name).exists()]
+        whole = [name for name in there if self.whole(name)]
+        return Verification(
+            whole,
+            sorted(set(there) - set(whole)),
+            sorted(set(own) - set(there)),
+            [name for name in self._files() if name not in own],
+            sorted(self._unfinished()),
+        )
+
+    def clean(self, everything: bool = False) -> Cleaned:
+        """Remove leftovers and damaged files, or all own files; unknown files stay.
+
+        Parameters
+        ----------
+        everything : bool
+            Also results, and the state of the folder itself.
+        """
+        with self.lock():
+            found = self.verify()
+            removed = [name for name in (self.own() if everything else found.damaged)
+                       if self.remove(name)]  # fmt: skip
+            if not everything and found.missing:
+                self._enter([(name, None) for name in found.missing])
+            with _failing("clean", self.path):
+                for name in self._unfinished():
+                    with suppress(FileNotFoundError):
+                        os.unlink(self.path / name)
+                        removed.append(name)
+                if everything:
+                    self._remove_state()
+        return Cleaned(removed, found.unknown)
+
+    def _remove_state(self) -> None:
+        """The files of ``.gangwise`` that this module makes, and folders that are empty then."""
+        for path in (self.state / "files", self.state / "files.lock"):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        for name in _names(self.state / "locks"):
+            os.unlink(self.state / "locks" / name)
+        below = sorted((p for p in self.path.rglob("*") if p.is_dir() and not p.is_symlink()),
+                       key=lambda p: -len(p.parts))  # fmt: skip
+        for folder in [*below, self.path]:
+            with suppress(OSError):  # not empty
+                folder.rmdir()
+
+    def _files(self) -> list[str]:
+        """Names of the files that are no state, sorted; folders of results in it are their own."""
+        found = []
+        for base, folders, files in os.walk(self.path):
+            here = Path(base)
+            folders[:] = [f for f in folders if f != STATE
+                          and not (here / f / STATE).is_dir()]  # fmt: skip
+            found += [(here / name).relative_to(self.path).as_posix() for name in files]
+        return sorted(found)
+
+    def _unfinished(self) -> list[str]:
+        """Names of what was under way when a process ended."""
+        checkpoints = [f"{CHECKPOINTS}/{name}" for name in _names(self.path / CHECKPOINTS)]
+        sides = [f"{STATE}/{name}" for name in _names(self.state) if _orphaned(name)]
+        return checkpoints + sides + [f"{STATE}/publication"] * self._announced.exists()
+
+
+def find_folders(path: Path) -> list[Folder]:
+    """A folder of results and those in it, outermost first.
+
+    Raises
+    ------
+    StoreError
+        When there are none.
+    """
+    if not path.is_dir():
+        raise StoreError(f"{path} is no folder")
+    states = sorted(p.parent for p in path.rglob(STATE) if p.is_dir())
+    if not states:
+        raise StoreError(f"{path} is no folder of results: there is no {STATE} in it; if it is a "
+                         f"copy, copy {STATE} too")  # fmt: skip
+    return [Folder(each) for each in states]
+
+
+class _Registry:
+    """What a registry says, read as it grows."""
+
+    def __init__(self) -> None:
+        self.seals: dict[str, list[Seal]] = {}
+        self._file, self._read = -1, 0
+
+    def follow(self, file: IO[bytes]) -> None:
+        """Take in what was appended since the last time."""
+        about = os.fstat(file.fileno())
+        if about.st_ino != self._file or about.st_size < self._read:
+            self.seals, self._file, self._read = {}, about.st_ino, 0  # another file
+        if about.st_size == self._read:
+            return
+        file.seek(self._read)
+        new = file.read()
+        end = new.rfind(b"\n") + 1
+        self._read += end
+        for line in new[:end].split(b"\n"):
+            entry = _unsealed(line)
+            if entry is None:  # torn or flipped: the file that it names becomes an unknown one
+                continue
+            if entry["seal"] is None:
+                self.seals.pop(entry["file"], None)
+            else:
+                self.seals.setdefault(entry["file"], []).append(Seal(**entry["seal"]))
+
+
+# What is done to the disk
+
+
+def _bytes(content: Content) -> bytes:
+    if isinstance(content, str):
+        return content.encode()
+    if isinstance(content, bytes):
+        return content
+    buffer = io.BytesIO()
+    content(buffer)
+    return buffer.getvalue()
+
+
+def _host() -> str:
+    return digest_of(socket.gethostname().encode())[:8]
+
+
+def _beside(folder: Path, data: bytes) -> Path:
+    """Data on the disk under a name of its own."""
+    side = folder / f".gangwise-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part"
+    handle = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        try:
+            _write(handle, data)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(side)
+        raise
+    return side
+
+
+def _write(handle: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        written = os.write(handle, left)
+        if written == 0:
+            raise OSError(errno.EIO, "nothing was written")
+        left = left[written:]
+
+
+def _put(side: Path, path: Path) -> None:
+    """Rename a file on its way, and flush its folder."""
+    try:
+        os.replace(side, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(side)
+        raise
+    _flush_folder(path.parent)
+
+
+def _flush_folder(folder: Path) -> None:
+    if sys.platform == "win32":  # which flushes names by itself
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot
+            raise
+    finally:
+        os.close(handle)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _orphaned(name: str) -> bool:
+    """Whether a file is on its way and its writer, on this machine, is no more."""
+    match = ORPHAN.fullmatch(name)
+    return match is not None and match[1] == _host() and not _alive(int(match[2]))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it is someone else's
+        return True
+    return True
+
+
+def _lock(path: Path) -> int | None:
+    """Take a lock for as long as the handle is open; None when another has it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            return None
+        raise
+    return handle
+
+
+def _who(holder: Path) -> str:
+    try:
+        about = json.loads(holder.read_bytes())
+        return (f" by process {about['pid']} on {about['host']} ({about['command']}), since "
+                f"{about['since']}")  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError):
+        return " by another process"
+
+
+def _sealed(entry: Mapping[str, Any]) -> bytes:
+    """A line of JSON after its checksum."""
+    text = json.dumps(entry).encode()
+    return b"%08x " % zlib.crc32(text) + text
+
+
+def _unsealed(line: bytes) -> dict[str, Any] | None:
+    check, _, text = line.strip().partition(b" ")
+    if not text or check != b"%08x" % zlib.crc32(text):
+        return None
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _fits(seal: Seal, path: Path) -> bool:
+    try:
+        return seal.fits(path.read_bytes())
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _failing(what: str, path: Path) -> Iterator[None]:
+    """Errors of the system in words."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        hint = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "; make room, and run the same again: what is finished is not done twice"
+        raise StoreError(f"cannot {what} {path}: {error.strerror or error}{hint}") from error

@@ -1,0 +1,373 @@
+"""What a run is: the identity of all that defines it, and its key.
+
+The identity of a run names its scenario, policy, settings and seed. Two runs of one identity give
+the same numbers, so a finished one is never played again.
+
+- What gangwise itself brings is identified by its registered name and a revision, an integer in the
+  registry that is raised when it computes other numbers; never by the module it lives in.
+- A class or function from outside is identified by its name and a digest of its source: of its
+  module and of the modules of its own that this one imports, directly or not, wherever the import
+  stands. The standard library, installed packages and gangwise are left out, and so are data files.
+  The digest is also one of the code in memory, for a module may be older than its file.
+- A class or function of ``__main__``, a notebook or another function is identified by a digest of
+  its code alone, and of the code and constants that the code refers to.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from gangwise.core.contracts import Scenario, configuration
+from gangwise.core.errors import ScenarioError
+from gangwise.core.registry import Kind, first_entry
+
+BUILT_IN = "gangwise"
+
+
+def key_of(identity: Mapping[str, Any]) -> str:
+    """Content hash of an identity, 24 hexadecimal digits.
+
+    >>> key_of({"seed": 1, "slots": 10}) == key_of({"slots": 10, "seed": 1})
+    True
+    """
+    text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+PATHS = ("folder", "path")
+"""Settings that say where the files of a trace are; their digests say which they are."""
+
+
+def run_identity(
+    scenario: Scenario, policy: object, slots: int, seed: int, label: str = ""
+) -> dict[str, Any]:
+    """All that defines a run of a policy; where the files of a trace are is not part of it.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy, create_scenario
+    >>> found = run_identity(
+    ...     create_scenario("ogasched-default-v1"), create_policy("drf"), slots=10, seed=3
+    ... )
+    >>> found["scenario"], found["policy"], found["seed"]
+    ('ogasched-default-v1', 'drf r1', 3)
+    """
+    described = dict(scenario.describe())
+    if described.get("files"):
+        described = {k: v for k, v in described.items() if k not in PATHS}
+    return {
+        "policy": identify(type(policy), "policy"),
+        **({"label": label} if label else {}),
+        "configuration": plain(configuration(policy)),
+        "scenario": scenario.name,
+        "made_by": identify(type(scenario), "scenario"),
+        "settings": plain(described),
+        "slots": slots,
+        "seed": seed,
+    }
+
+
+def identify(thing: Any, kind: Kind | None = None) -> str:
+    """What a class or function is called, with its revision or digest.
+
+    Parameters
+    ----------
+    thing : type or callable
+    kind : {"policy", "scenario", "trace", "family"}, optional
+        What it may be registered as.
+
+    Raises
+    ------
+    ScenarioError
+        For a lambda, and whatever else has no name.
+
+    Examples
+    --------
+    >>> from gangwise.gain_overhead import DRF
+    >>> identify(DRF, "policy"), identify(sorted), identify(Path)
+    ('drf r1', 'sorted', 'pathlib.Path')
+    >>> class Mine:
+    ...     share = 0.5
+    >>> name, digest = identify(Mine).split()
+    >>> Mine.share = 0.6
+    >>> name, identify(Mine).split()[1] == digest
+    ('gangwise.core.identity.Mine', False)
+    """
+    module = str(getattr(thing, "__module__", None) or "")
+    name = str(getattr(thing, "__qualname__", ""))
+    if not name or name.endswith("<lambda>"):
+        raise _nameless(thing)
+    lasting = module != "__main__" and _found(module, name) is thing
+    if module in ("builtins", ""):
+        return name
+    if lasting and _top(module) == BUILT_IN:
+        entry = first_entry(kind, f"{module}:{name}") if kind else None
+        return f"{entry.name} r{entry.revision}" if entry else f"{name} r1"
+    if lasting and _top(module) in sys.stdlib_module_names:
+        return f"{module}.{name}"
+    parts = list(_parts_of_code(thing, module, lasting))
+    file = _file(module) if lasting else None
+    if file is not None:
+        # Of an installed package, that package alone; otherwise all that is not installed.
+        parts += _parts_of_modules(module, _top(module) if _installed(file) else "")
+    return f"{module}.{name} {_digest(parts)}"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it, the same in every process; classes and functions are identified.
+
+    Raises
+    ------
+    ScenarioError
+        For what has no lasting name.
+
+    Examples
+    --------
+    >>> plain({"alpha": np.float64(0.5), "sizes": (1, 2)})
+    {'alpha': 0.5, 'sizes': [1, 2]}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        kind = type(value)
+        return {"type": identify(kind).removesuffix(" r1"), **fields}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, type) or hasattr(value, "__qualname__"):
+        return identify(value)
+    raise _nameless(value)
+
+
+def _nameless(thing: Any) -> ScenarioError:
+    return ScenarioError(
+        f"{thing!r} cannot be part of what defines a run: it has no lasting name; use numbers, "
+        "text, dataclasses of them, or functions with a name"
+    )
+
+
+def _found(module: str, name: str) -> Any:
+    """What a module has under a qualified name."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+# Modules
+
+
+def _parts_of_modules(module: str, only: str) -> Iterator[bytes]:
+    """Sources of a module and of those of its own that it imports, sorted by name."""
+    seen: dict[str, bytes] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or _top(name) == BUILT_IN or (only and _top(name) != only):
+            continue
+        file = _file(name)
+        if file is None or (not only and _installed(file)):
+            continue
+        seen[name] = file.read_bytes()
+        if file.suffix == ".py":
+            waiting += _imports(name, file.name == "__init__.py", seen[name])
+    for name in sorted(seen):
+        yield name.encode()
+        yield seen[name]
+
+
+@lru_cache(maxsize=1000)
+def _imports(module: str, is_package: bool, source: bytes) -> tuple[str, ...]:
+    """Modules that a source may import; names that turn out to be none are left out later."""
+    package = module.split(".") if is_package else module.split(".")[:-1]
+    found = [".".join(package)]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return tuple(filter(None, found))
+
+
+def _file(module: str) -> Path | None:
+    """Where a module is; None for what is not in a file."""
+    known = sys.modules.get(module)
+    origin = getattr(known, "__file__", None)
+    if known is None:
+        try:
+            spec = importlib.util.find_spec(module)
+        except (ImportError, ValueError, AttributeError):
+            return None
+        origin = spec.origin if spec is not None and spec.has_location else None
+    path = Path(origin) if origin else None
+    return path if path is not None and path.is_file() else None
+
+
+@cache
+def _library() -> tuple[Path, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple({Path(sysconfig.get_path(name)).resolve() for name in names})
+
+
+def _installed(file: Path) -> bool:
+    """Whether a file belongs to the standard library or an installed package."""
+    path = file.resolve()
+    packages = ("site-packages", "dist-packages")
+    return any(path.is_relative_to(p) for p in _library()) or any(p in path.parts for p in packages)
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+# Code
+
+
+def _parts_of_code(thing: Any, module: str, lasting: bool) -> Iterator[bytes]:
+    """Code of a class or function, and what of its own it refers to, in a lasting order.
+
+    In modules that last, lists and the like may be filled while they are used, and are left out.
+    """
+    seen: set[int] = set()
+
+    def walk(each: Any) -> Iterator[bytes]:
+        if isinstance(each, staticmethod | classmethod):
+            each = each.__func__
+        each = getattr(each, "py_func", each)  # compiled by numba
+        if isinstance(each, property):
+            for part in (each.fget, each.fset, each.fdel):
+                yield from walk(part)
+        elif isinstance(each, ModuleType):
+            yield each.__name__.encode()
+            if not lasting and _own(each.__name__):
+                yield from _parts_of_modules(each.__name__, "")
+        elif isinstance(each, type | FunctionType):
+            yield f"{each.__module__}.{each.__qualname__}".encode()
+            if id(each) in seen or (each is not thing and not _own(each.__module__, module)):
+                return
+            seen.add(id(each))
+            yield from (
+                _of_class(each, walk) if isinstance(each, type) else _of_function(each, walk)
+            )
+            if not lasting and each.__module__ != module:
+                yield from _parts_of_modules(each.__module__, "")
+        elif each is None or isinstance(each, bool | int | float | complex | str | bytes):
+            yield repr(each).encode()
+        elif isinstance(each, tuple):
+            for item in each:
+                yield from walk(item)
+        elif isinstance(each, frozenset):
+            yield repr(sorted(map(repr, each))).encode()
+        elif lasting or not isinstance(each, list | set | Mapping | np.ndarray | np.generic):
+            yield f"{type(each).__module__}.{type(each).__qualname__}".encode()
+        elif isinstance(each, Mapping):
+            for key in sorted(each, key=repr):
+                yield repr(key).encode()
+                yield from walk(each[key])
+        elif isinstance(each, np.ndarray | np.generic):
+            yield repr((each.dtype.str, each.shape)).encode() + each.tobytes()
+        else:
+            yield from walk(tuple(sorted(each, key=repr) if isinstance(each, set) else each))
+
+    yield from walk(thing)
+
+
+def _own(module: str, own: str = "") -> bool:
+    """Whether a module is neither gangwise's nor of the library nor installed."""
+    if module == own:
+        return True
+    if _top(module) in (BUILT_IN, "builtins", "", *sys.stdlib_module_names):
+        return False
+    file = _file(module)
+    return file is None or not _installed(file)
+
+
+SILENT = {
+    "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__",
+    "__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__",
+    "__annotations_cache__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__",
+    "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__protocol_attrs__",
+    "__hash__", "__slotnames__", "__subclasshook__", "_is_protocol", "_is_runtime_protocol",
+}  # fmt: skip
+"""What is in a class without being said by it, or said elsewhere too."""
+
+MADE = {"__init__", "__repr__", "__eq__", "__replace__", "__setattr__", "__delattr__"}
+"""What dataclasses makes; the fields say it all."""
+
+
+def _of_class(each: type, walk: Any) -> Iterator[bytes]:
+    for base in each.__bases__:
+        yield from walk(base)
+    if dataclasses.is_dataclass(each):
+        for field in dataclasses.fields(each):
+            yield repr((field.name, field.init)).encode()
+            # By type: in a worker, a class of __main__ has another MISSING than dataclasses.
+            made = field.default_factory
+            missing = isinstance(made, type(dataclasses.MISSING))
+            yield from walk(field.default if missing else made)
+    for name, value in sorted(vars(each).items()):
+        made_here = name in MADE and dataclasses.is_dataclass(each)
+        if name not in SILENT and not (made_here and _generated(value)):
+            yield name.encode()
+            yield from walk(value)
+
+
+def _generated(value: Any) -> bool:
+    value = getattr(value, "__wrapped__", value)
+    return isinstance(value, FunctionType) and value.__code__.co_filename.startswith("<")
+
+
+def _of_function(each: FunctionType, walk: Any) -> Iterator[bytes]:
+    names: set[str] = set()
+    yield from _of_code(each.__code__, names)
+    yield from walk(each.__defaults__)
+    yield from walk(each.__kwdefaults__)
+    for name, cell in zip(each.__code__.co_freevars, each.__closure__ or ()):
+        yield name.encode()
+        try:
+            yield from walk(cell.cell_contents)
+        except ValueError:  # not bound yet
+            continue
+    for name in sorted(names & each.__globals__.keys()):
+        yield name.encode()
+        yield from walk(each.__globals__[name])
+
+
+def _of_code(code: CodeType, names: set[str]) -> Iterator[bytes]:
+    """What the code does, not where it stands."""
+    names.update(code.co_names)
+    yield code.co_code
+    yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)).encode()
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _of_code(constant, names)
+        elif isinstance(constant, frozenset):
+            yield repr(sorted(map(repr, constant))).encode()
+        else:
+            yield repr(constant).encode()
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,92 @@
+"""Being asked to stop: Ctrl-C (SIGINT), and SIGTERM, which Slurm, Kubernetes and systemd send.
+
+Both mean the same: finish what is in hand, save, and end with exit code 130 or 143. A second one
+interrupts at once. Where Ctrl-C is ignored, as for a process that a script starts in the
+background, it stays so.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+REQUESTS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(KeyboardInterrupt):
+    """The process was asked to stop; ``signal`` says how."""
+
+    def __init__(self, message: str = "", number: int = signal.SIGINT):
+        self.signal = number
+        super().__init__(message)
+
+
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """128 and the number of the signal.
+
+    >>> exit_code(KeyboardInterrupt()), exit_code(Stopped(number=signal.SIGTERM))
+    (130, 143)
+    """
+    return 128 + int(getattr(stop, "signal", signal.SIGINT))
+
+
+def stop_at_once() -> None:
+    """Let SIGTERM raise Stopped in the main thread, as Ctrl-C raises KeyboardInterrupt."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped(number=number)
+
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, stop)
+
+
+class Request(threading.Event):
+    """Set when the process is asked to stop; ``signal`` says how."""
+
+    signal: int = signal.SIGINT
+
+
+@contextmanager
+def requests_to_stop() -> Iterator[Request]:
+    """Turn the first Ctrl-C or SIGTERM into a request that is looked at when it suits."""
+    asked = Request()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def request(number: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise Stopped(number=number)
+        asked.signal = number
+        asked.set()
+
+    before = {number: signal.getsignal(number) for number in REQUESTS}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, request)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # None: it was not set from Python
+                signal.signal(number, handler)
+
+
+@contextmanager
+def children_left_alone() -> Iterator[None]:
+    """Processes started here are never told to stop: whoever starts them ends them.
+
+    A terminal sends Ctrl-C to all processes of a command; a worker that gets it while it starts
+    prints a traceback. Blocked signals stay blocked in a new process; here they wait for the end.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import numba
+import pytest
+from numba.core.caching import IndexDataCacheFile
+
+from gangwise.core.jit import KernelFiles, kernel
+
+
+def same(x):
+    return x
+
+
+@pytest.fixture
+def two(tmp_path):
+    """The files of one kernel as two processes see them, and those of its older version."""
+
+    def make(kind, stamp="new"):
+        files = IndexDataCacheFile(str(tmp_path), "same-1.py", stamp)
+        if kind is KernelFiles:
+            files.__class__ = KernelFiles
+        return files
+
+    return make
+
+
+def meanwhile(files, step, other):
+    """Let ``other`` happen once, just before a step of ``files``."""
+    plain = getattr(files, step)
+
+    def interrupted(*given):
+        setattr(files, step, plain)
+        other()
+        return plain(*given)
+
+    setattr(files, step, interrupted)
+
+
+def interleaved(make, kind):
+    """Two processes look, both find nothing, and enter a signature each."""
+    first, second = make(kind), make(kind)
+    second._load_index = dict
+    meanwhile(first, "_save_data", lambda: second.save("float", "code for float"))
+    first.save("int", "code for int")
+    return make(kind).load("int"), make(kind).load("float")
+
+
+def test_two_processes_that_compile_at_once_keep_their_code_apart(two):
+    found = interleaved(two, KernelFiles)
+    assert found[0] in ("code for int", None)
+    assert found[1] in ("code for float", None)
+    assert any(found)
+
+
+def too_early(make, kind):
+    make(kind, "old").save("float", "old code for float")
+    found, first = [], make(kind)
+    meanwhile(first, "_save_data", lambda: found.append(make(kind).load("int")))
+    first.save("int", "code for int")
+    return found
+
+
+def test_a_process_that_looks_too_early_finds_nothing(two):
+    assert too_early(two, KernelFiles) == [None]
+    assert two(KernelFiles).load("int") == "code for int"
+
+
+def test_what_numba_itself_does_shows_that_these_tests_can_fail(two):
+    assert interleaved(two, IndexDataCacheFile) == (None, "code for int")
+    two(IndexDataCacheFile).flush()
+    assert too_early(two, IndexDataCacheFile) == ["old code for float"]
+
+
+def test_kernels_use_it():
+    assert isinstance(kernel(same)._cache._cache_file, KernelFiles)
+    assert not isinstance(numba.njit(cache=True)(same)._cache._cache_file, KernelFiles)
+
+
+def test_a_damaged_file_counts_as_absent(two, tmp_path):
+    two(KernelFiles).save("int", b"code for int")
+    for path in tmp_path.iterdir():
+        whole = path.read_bytes()
+        for byte in range(len(whole)):
+            damaged = bytearray(whole)
+            damaged[byte] ^= 1 << byte % 8
+            path.write_bytes(damaged)
+            assert two(KernelFiles).load("int") is None
+            path.write_bytes(whole[:byte])
+            assert two(KernelFiles).load("int") is None
+        two(KernelFiles).save("int", b"code for int")  # mends it
+        assert two(KernelFiles).load("int") == b"code for int"
+
+
+def test_a_full_disk_is_done_without(two, monkeypatch):
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    files = two(KernelFiles)
+    monkeypatch.setattr("os.replace", full)
+    files.save("int", "code for int")
+    assert two(KernelFiles).load("int") is None
