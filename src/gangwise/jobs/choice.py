@@ -16,6 +16,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Books, Job, Nodes, Rate, Shape
+from gangwise.jobs.rates import Labels
 
 __all__ = ["FGD", "BestFit", "ByRate", "Choice", "FirstFit", "WorstFit", "Worth"]
 
@@ -185,10 +186,8 @@ class ByRate(Worth):
         """Bind to nodes and job types."""
         self._types = {name: l for l, name in enumerate(job_types)}
         self._labels = np.log(nodes.declared(job_types))
-        if isinstance(self.rates, str):
-            self.state = rate_kernels.no_beliefs(len(job_types), len(nodes))
-        else:
-            self.state = self.rates.beliefs(nodes, job_types)
+        learner = Labels() if isinstance(self.rates, str) else self.rates
+        self.state = learner.beliefs(nodes, job_types)
 
     def reveal(self, log_rates: Floats, log_factor: Floats) -> None:
         """The oracle alone is shown the true rates: by the simulation, nowhere else."""
@@ -243,7 +242,7 @@ class ByRate(Worth):
 
     def observe(self, rate: Rate) -> None:
         """Learn from a measurement."""
-        if isinstance(self.rates, str):
+        if self.rates == "labels":
             return
         nodes = np.array(rate.nodes, dtype=np.int64)
         logs = np.array([math.log(r) for r in rate.rates])
@@ -262,7 +261,7 @@ class ByRate(Worth):
 
     def take_in(self, books: Books) -> None:
         """Hear what was given back since the last round."""
-        if isinstance(self.rates, str):
+        if self.rates == "labels":
             return
         for event in books.events:
             if event.kind in ("finished", "killed", "failed", "preempted") and event.job:

@@ -164,7 +164,7 @@ def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) 
         for m in range(size, i, -1):
             x.order[m] = x.order[m - 1]
         x.order[i] = j
-    if r.choice == BY_RATE and r.rates == LEARNED:
+    if r.choice == BY_RATE and r.rates != LABELS:
         if now + r.measured_after < x.jobs[j].finish or v.event_time.size > 0:
             set_timer(x, j, now + r.measured_after)
         else:
@@ -233,7 +233,7 @@ def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) 
     if r.queue == FAIR_SHARE:
         charge(w, r, x, w.jobs[j].user)
         x.users[w.jobs[j].user].rate -= w.jobs[j].share
-    if r.choice == BY_RATE and r.rates == LEARNED:
+    if r.choice == BY_RATE and r.rates != LABELS:
         p = w.jobs[j].piece_from
         d = s.demand[w.jobs[j].shape, s.tasks[w.jobs[j].shape].dominant] / 1000.0
         for i in range(p, p + x.jobs[j].pieces):
@@ -267,7 +267,7 @@ def finish(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int)
     at = x.at
     now = x.clock[NOW]
     own = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
-    if r.choice == BY_RATE and r.rates == LEARNED and now > x.jobs[j].since:
+    if r.choice == BY_RATE and r.rates != LABELS and now > x.jobs[j].since:
         measure(w, v, r, x, b, j, now <= x.jobs[j].timer)
         if own <= now:
             finished(b, w.jobs[j].limit, (now - x.jobs[j].since) * x.jobs[j].seen, now)
@@ -928,7 +928,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
         and not changing
         and not r.limits_of_work
         and not r.waits
-        and (r.choice != BY_RATE or r.rates != LEARNED or r.backfilling == NO_BACKFILLING)
+        and (r.choice != BY_RATE or r.rates == LABELS or r.backfilling == NO_BACKFILLING)
         and fresh <= x.fresh.size
         and (r.backfilling != EASY or (x.clock[RESERVED] >= now and at[N_WAITING] <= r.depth))
     ):
@@ -951,7 +951,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
     at[HEAD] = -1
     if at[N_WAITING] == 0:
         return
-    if r.limits_of_work and r.backfilling != NO_BACKFILLING:
+    if r.limits_of_work and r.backfilling == CONSERVATIVE:
         expected_ends(w, r, x, b)
     count = keys(w, r, x) if changing else 0
     if r.backfilling == CONSERVATIVE:
@@ -991,6 +991,8 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
                 if r.backfilling == EASY:
                     at[DIRTY] = 1
                 break
+            if r.limits_of_work:
+                expected_ends(w, r, x, b)
             reserve(w, s, v, x, j)
             x.jobs[j].reserved = min(x.jobs[j].reserved, x.clock[RESERVED])
         else:

@@ -40,6 +40,7 @@ from gangwise.jobs.queues import (
     ShortestFirst,
     reservation,
 )
+from gangwise.jobs.rates import Labels, MeanRates, SharedFactors
 
 __all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]
 
@@ -117,7 +118,10 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "worst-fit": WorstFit,
         "fgd": FGD,
         "label": lambda: ByRate("labels"),
-        "oracle": lambda: ByRate("oracle"),
+        "oracle": lambda: ByRate("oracle", waits=True),
+        "labels": lambda: ByRate(Labels()),
+        "ucb": lambda: ByRate(MeanRates()),
+        "learned": lambda: ByRate(SharedFactors(), waits=True),
     },
 }
 
@@ -196,7 +200,7 @@ class Composed:
     def learns(self) -> bool:
         """Whether anything here listens to rates."""
         if isinstance(self.choice, ByRate):
-            return not isinstance(self.choice.rates, str)
+            return bool(self.choice.rates != "labels")
         return hasattr(self.choice, "observe")
 
     def observe(self, rate: Rate) -> None:
@@ -234,6 +238,8 @@ class Composed:
                     self._last.head = job.id
                     if self.backfilling == "none":
                         break
+                    if self.limits == "work":  # of those just started, too
+                        ends.update(self._expected_ends(trial, now))
                     promised, then = reservation(job, trial, ends, now)
                     self._last.promised = promised
                 continue

@@ -419,7 +419,13 @@ def _compiled(
         beliefs = scheduler.choice.state
         world = world._replace(labels=np.log(t.nodes.declared(jobs.types)))
     else:
-        beliefs = rate_kernels.no_beliefs(1, len(t.nodes))
+        beliefs = rate_kernels.no_beliefs(
+            rate_kernels.LABELS,
+            np.zeros((1, 1)),
+            np.zeros(1, dtype=np.int64),
+            1,
+            rate_kernels.Constants(),
+        )._replace(ratio=np.zeros(0))
     began = time.perf_counter()
     while True:
         status = event_kernels.play(work, shapes, world, rules, state, beliefs, 200_000)
@@ -589,7 +595,7 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
     changing = rules.queue >= kernels.FAIR_SHARE
     sorts = J if changing or t.event_time.size else 0
     users = len(jobs.users) if rules.queue == kernels.FAIR_SHARE else 0
-    timers = 2 * J + 64 if learns and (rules.rates == kernels.LEARNED or rules.waits) else 0
+    timers = 2 * J + 64 if learns and (rules.rates != kernels.LABELS or rules.waits) else 0
     runs = np.zeros(J, dtype=kernels.RUN)
     runs["phase"] = np.where(t.aside, SET_ASIDE, 0)
     runs["wants"], runs["left"] = t.wants, t.work
