@@ -143,6 +143,10 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
     return name, arguments
 
 
+ANY = "*"
+"""The entry of a kind that builds every name that no other entry has."""
+
+
 def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     """Build what a name stands for.
 
@@ -169,6 +173,8 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     """
     name, given = parse(specification)
     known = entries(kind)
+    if name not in known and ANY in known:
+        return known[ANY].load()(specification, **arguments)
     if name not in known:
         raise UnknownName(kind, name, list(known))
     factory = known[name].load()
