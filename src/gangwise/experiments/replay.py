@@ -333,10 +333,13 @@ def _only(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
             "recorded_end",
         )
     }
+    used, columns["shape"] = np.unique(columns["shape"], return_inverse=True)
+    types, columns["type"] = np.unique(columns["type"], return_inverse=True)
     return replace(
         jobs,
         **columns,
-        shapes=shapes,
+        shapes=tuple(shapes[i] for i in used),
+        types=tuple(jobs.types[i] for i in types),
         devices=devices,
         after_from=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         after=np.concatenate([np.zeros(0, np.int64), *after]).astype(np.int64),
