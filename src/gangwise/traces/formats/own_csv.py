@@ -47,7 +47,8 @@ NAME = "csv"
 TIMES = ("created", "deleted", "started")
 NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "limit", "priority", *TIMES)
 """Fields that are numbers, unless a time is written out."""
-OTHERS = ("tasks", "job", "started", "elapsed", "status", "user", "limit", "priority", "hosts", "type")
+OTHERS = ("tasks", "job", "started", "elapsed", "status", "user", "limit", "priority")
+OTHERS += ("hosts", "type")
 EMPTY = ("models", "model", *OTHERS[2:])
 """Fields that may be empty."""
 
