@@ -351,6 +351,6 @@ register(
 register(
     "policy",
     "esdp-by-programme",
-    "gangwise.reproduce.esdp.overhead:ESDPByProgramme",
+    "gangwise.reproduce.esdp:ESDPByProgramme",
     "esdp-as-printed solved by the paper's dynamic programme",
 )

@@ -149,13 +149,13 @@ def plot_command(
     strict: Strict = False,
 ) -> None:
     """Draw arrivals, request sizes, lifetimes and load, as PNG and SVG."""
-    from gangwise.report.trace_figures import draw
+    from gangwise.report.traces import draw_trace
     from gangwise.traces import open_tables
 
     tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
     try:
         out.mkdir(parents=True, exist_ok=True)
-        drawn = draw(tables, out)
+        drawn = draw_trace(tables, out)
     except OSError as error:
         raise StoreError(f"cannot write {out}: {error.strerror or error}") from error
     for stem, caption in drawn.captions.items():
