@@ -47,10 +47,10 @@ NAME = "csv"
 TIMES = ("created", "deleted", "started")
 NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "limit", "priority", *TIMES)
 """Fields that are numbers, unless a time is written out."""
-OTHERS = ("tasks", "job", "started", "elapsed", "status", "user", "limit", "priority")
-OTHERS += ("hosts", "type")
-EMPTY = ("models", "model", *OTHERS[2:])
+EMPTY = ("models", "model", "started", "status", "user", "limit", "priority", "hosts", "type")
 """Fields that may be empty."""
+OTHERS = ("tasks", "job", "elapsed", *EMPTY[2:])
+"""Columns of jobs, where the mapping has them."""
 
 
 class _Strict(BaseModel):
