@@ -32,13 +32,16 @@ def experiment(folder):
 
 
 COMMANDS = {
+    "compare": lambda base, out: [
+        "compare", SMALL, "--policies", "drf,fairness", "--slots", "5", "--seeds", "1",
+        "--comparators", "none", "--jobs", "1", "--out", str(out)],
     "run": lambda base, out: ["run", SMALL, "drf", "--slots", "5", "--out", f"{out}/rows.parquet"],
     "sweep": lambda base, out: ["sweep", experiment(base), "--jobs", "1", "--out", str(out)],
     "tune": lambda base, out: [
         "tune", SMALL, "ogasched-react", "--knob", "steps=1:3:int", "--trials", "2", "--slots",
         "5", "--seeds", "1000,", "--validation", "2000,", "--jobs", "1", "--out", str(out)],
 }  # fmt: skip
-AGAIN = {"run": ["--resume"]}
+AGAIN: dict[str, list[str]] = {}
 
 
 def results(name, out):
