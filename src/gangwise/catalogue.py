@@ -112,6 +112,12 @@ register(
 )
 register(
     "trace",
+    "swf",
+    "gangwise.traces.formats.swf:StandardWorkload",
+    "Standard Workload Format: the logs of the Parallel Workloads Archive",
+)
+register(
+    "trace",
     "csv",
     "gangwise.traces.formats.own_csv:OwnCsv",
     "your own CSV files, with a mapping in TOML",
@@ -345,6 +351,6 @@ register(
 register(
     "policy",
     "esdp-by-programme",
-    "gangwise.reproduce.esdp.overhead:ESDPByProgramme",
+    "gangwise.reproduce.esdp:ESDPByProgramme",
     "esdp-as-printed solved by the paper's dynamic programme",
 )
