@@ -112,6 +112,12 @@ register(
 )
 register(
     "trace",
+    "swf",
+    "gangwise.traces.formats.swf:StandardWorkload",
+    "Standard Workload Format: the logs of the Parallel Workloads Archive",
+)
+register(
+    "trace",
     "csv",
     "gangwise.traces.formats.own_csv:OwnCsv",
     "your own CSV files, with a mapping in TOML",

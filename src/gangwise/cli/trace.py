@@ -67,8 +67,8 @@ def convert_command(
         Path,
         typer.Argument(
             metavar="OUT",
-            help="An empty folder, or one that is not there yet; or that "
-            "of a conversion that was stopped.",
+            help="An empty folder, or one that is not there yet; or that of a conversion that was "
+            "stopped; or a file .swf or .swf.gz, for the jobs in the Standard Workload Format.",
             show_default=False,
         ),
     ],
@@ -76,10 +76,18 @@ def convert_command(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Convert a trace to Parquet, in constant memory.
+    """Convert a trace to Parquet, in constant memory; or its jobs to SWF.
 
     Stopped, or killed, it goes on where it was when it is started again.
     """
+    if out.name.endswith((".swf", ".swf.gz")):
+        from gangwise.traces.jobs import open_jobs, save_swf
+
+        log = open_jobs(path, trace=trace, strict=strict)
+        save_swf(log, out)
+        print(json.dumps(log.played.to_dict(), indent=2) if as_json else log.played.line)
+        say(f"wrote {len(log.jobs):,} jobs to {out}")
+        return
     from gangwise.traces.convert import convert
 
     try:

@@ -25,10 +25,12 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import BrokenProcessPool
 from joblib.parallel import ParallelBackendBase
 
@@ -108,6 +110,9 @@ def parallel(
     with _cluster(backend, workers.address) as (chosen, lost):
         settings = {"inner_max_num_threads": 1} if chosen == "loky" and jobs != 1 else {}
         with parallel_config(chosen, n_jobs=jobs, **settings):
+            if chosen == "loky":  # these two processes, when they are started, unblock signals
+                for tracker in (resource_tracker, loky_tracker):
+                    tracker.ensure_running()
             with children_left_alone():
                 results = Parallel(return_as="generator_unordered", batch_size=1)(
                     delayed(function)(*task) for task in tasks

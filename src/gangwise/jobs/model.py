@@ -38,7 +38,7 @@ __all__ = [
 
 Bools = npt.NDArray[np.bool_]
 Piece = tuple[int, int, int]
-"""Node, tasks on it, and a mask of the shared devices they use (0 where they are not told apart)."""
+"""Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""
 
 EventKind = Literal[
     "submitted", "started", "finished", "killed", "failed", "preempted", "node_down", "node_up"
@@ -381,8 +381,10 @@ class Jobs:
             reject(run < 0, "with a negative run time")
             reject(~np.isfinite(many) | (many < 1), "with no task")
             reject(many != np.floor(many), "with a part of a task")
-            reject(~np.isfinite(asked).all(axis=1) | (asked < 0).any(axis=1),
-                   "with a missing or negative number of devices")
+            reject(
+                ~np.isfinite(asked).all(axis=1) | (asked < 0).any(axis=1),
+                "with a missing or negative number of devices",
+            )
             thousandths = np.where(np.isfinite(asked), np.rint(asked * 1000), 0).astype(np.int64)
             reject(thousandths.sum(axis=1) == 0, "that ask for no device")
         if id is not None:
@@ -418,10 +420,27 @@ class Jobs:
             else after_rows
         )
         return cls(
-            ids[order], order, submit[order], run[order], limits, many[order].astype(np.int64),
-            shape, types, users, column(deadline)[order], column(budget)[order],
-            column(priority)[order], starts, place[flat], started[order], ended[order],
-            devices, shapes, names, user_names, Account(J, set_aside, noted),
+            ids[order],
+            order,
+            submit[order],
+            run[order],
+            limits,
+            many[order].astype(np.int64),
+            shape,
+            types,
+            users,
+            column(deadline)[order],
+            column(budget)[order],
+            column(priority)[order],
+            starts,
+            place[flat],
+            started[order],
+            ended[order],
+            devices,
+            shapes,
+            names,
+            user_names,
+            Account(J, set_aside, noted),
         )
 
     def __len__(self) -> int:
@@ -430,9 +449,16 @@ class Jobs:
     def job(self, j: int) -> Job:
         """Job j as a scheduler sees it."""
         return Job(
-            str(self.id[j]), j, float(self.submit[j]), self.types[self.type[j]],
-            self.users[self.user[j]], int(self.tasks[j]), self.shapes[self.shape[j]],
-            float(self.limit[j]), float(self.deadline[j]), float(self.budget[j]),
+            str(self.id[j]),
+            j,
+            float(self.submit[j]),
+            self.types[self.type[j]],
+            self.users[self.user[j]],
+            int(self.tasks[j]),
+            self.shapes[self.shape[j]],
+            float(self.limit[j]),
+            float(self.deadline[j]),
+            float(self.budget[j]),
             float(self.priority[j]),
         )
 
@@ -668,8 +694,13 @@ class Books:
     def copy(self) -> Books:
         """To try things on."""
         return Books(
-            self.nodes, self.capacity, self.free.copy(), self.device.copy(), self.up,
-            dict(self.running), [],
+            self.nodes,
+            self.capacity,
+            self.free.copy(),
+            self.device.copy(),
+            self.up,
+            dict(self.running),
+            [],
         )
 
     def dominant(self, shape: Shape) -> int:
@@ -688,6 +719,7 @@ class Books:
                 take = np.minimum(take, (self.device // amount).sum(axis=1))
             elif amount:
                 take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
+        take = np.maximum(take, 0)
         if shape.per_node:
             take = np.minimum(take, shape.per_node)
         if shape.constraint:

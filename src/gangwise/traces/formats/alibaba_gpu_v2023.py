@@ -69,6 +69,9 @@ PODS = Schema(
         Column("gpu_spec", number=False, empty=True),
         Column("creation_time"),
         Column("deletion_time"),
+        Column("scheduled_time", empty=True, needed=False),
+        Column("qos", number=False, empty=True, needed=False),
+        Column("pod_phase", number=False, empty=True, needed=False),
     ),
     unique="name",
     checks=(
@@ -209,6 +212,18 @@ class AlibabaGpuV2023(Reader):
             *TIMES,
         )
         jobs.columns = ["row", "name", "cpu", "mem", "gpu", "models", "created", "deleted"]
+        jobs = jobs.with_columns(
+            pods.frame[column].alias(name)
+            for column, name in (
+                ("scheduled_time", "started"),
+                ("pod_phase", "status"),
+                ("qos", "qos"),
+            )
+            if column in pods.frame.columns
+        )
+        if "status" in jobs.columns:
+            at_the_end = pl.col("deleted") == pl.col("deleted").max()
+            jobs = jobs.with_columns(unfinished=(pl.col("status") == "Running") & at_the_end)
         servers = nodes.frame.select(
             "row",
             pl.col("sn").alias("name"),

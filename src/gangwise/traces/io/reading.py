@@ -83,7 +83,7 @@ class Quotes:
     def _inside(self, character: str | bytes) -> Bools:
         """Whether each occurrence of a character is inside quotes."""
         places = np.flatnonzero(self._text == ord(character))
-        return np.searchsorted(self._at, places) % 2 == 1
+        return np.asarray(np.searchsorted(self._at, places) % 2 == 1)
 
 
 class Rows:
