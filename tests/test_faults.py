@@ -13,6 +13,7 @@ from gangwise.cli import app
 from gangwise.core import files
 from gangwise.core.errors import GangwiseError
 from gangwise.core.files import find_folders
+from gangwise.experiments.runs import TIMINGS
 from tests.faults import FAULTS, failing
 
 SMALL = "ogasched-default-v1:servers=6,job_types=3"
@@ -50,7 +51,7 @@ def results(name, out):
         return pl.read_parquet(out / "rows.parquet").to_dicts()
     found = {}
     for path in sorted(out.glob("runs/*.parquet")):
-        frame = pl.read_parquet(path).filter(~pl.col("metric").is_in(["us_per_slot", "seconds"]))
+        frame = pl.read_parquet(path).filter(~pl.col("metric").is_in(TIMINGS))
         found[path.name] = frame.to_dicts()
     tuning = out / "tuning.json"
     return found, json.loads(tuning.read_text()) if tuning.exists() else None
