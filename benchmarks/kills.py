@@ -82,28 +82,86 @@ def found_by_reproduce(out: Path) -> Found:
 
 def commands(file: Path) -> dict[str, tuple[list[str], list[str], Callable[[Path], Found]]]:
     """Command, what is added when it goes on, and what it found; OUT is the folder."""
-    tune = ["tune", SMALL, "ogasched-react", "--knob", "fraction=0.05:0.8:log", "--knob",
-            "steps=1:8:int", "--trials", "4", "--slots", "60", "--seeds", "1000,1001",
-            "--validation", "2000,2001", "--jobs", "1", "--out", "OUT"]  # fmt: skip
+    tune = [
+        "tune",
+        SMALL,
+        "ogasched-react",
+        "--knob",
+        "fraction=0.05:0.8:log",
+        "--knob",
+        "steps=1:8:int",
+        "--trials",
+        "4",
+        "--slots",
+        "60",
+        "--seeds",
+        "1000,1001",
+        "--validation",
+        "2000,2001",
+        "--jobs",
+        "1",
+        "--out",
+        "OUT",
+    ]
     return {
         "compare": (
-            ["compare", SMALL, "--policies", "drf,fairness,ogasched-react:steps=3", "--slots",
-             "400", "--seeds", "2", "--comparators", "best_fixed", "--jobs", "1", "--out", "OUT"],
-            [], found_by_compare,
+            [
+                "compare",
+                SMALL,
+                "--policies",
+                "drf,fairness,ogasched-react:steps=3",
+                "--slots",
+                "400",
+                "--seeds",
+                "2",
+                "--comparators",
+                "best_fixed",
+                "--jobs",
+                "1",
+                "--out",
+                "OUT",
+            ],
+            [],
+            found_by_compare,
         ),
         "run": (
-            ["run", SMALL, "ogasched-react:steps=5", "--slots", "12000", "--out",
-             "OUT/rows.parquet"], [], found_by_run,
+            [
+                "run",
+                SMALL,
+                "ogasched-react:steps=5",
+                "--slots",
+                "12000",
+                "--out",
+                "OUT/rows.parquet",
+            ],
+            [],
+            found_by_run,
         ),
         "sweep": (["sweep", str(file), "--jobs", "1", "--out", "OUT"], [], found_by_sweep),
         "sweep with workers": (
-            ["sweep", str(file), "--jobs", "2", "--out", "OUT"], [], found_by_sweep),
+            ["sweep", str(file), "--jobs", "2", "--out", "OUT"],
+            [],
+            found_by_sweep,
+        ),
         "tune": (tune, [], found_by_tune),
         "reproduce": (
-            ["reproduce", "opm", "--theorem", "2", "--quick", "--seeds", "1", "--jobs", "1",
-             "--out", "OUT"], [], found_by_reproduce,
+            [
+                "reproduce",
+                "opm",
+                "--theorem",
+                "2",
+                "--quick",
+                "--seeds",
+                "1",
+                "--jobs",
+                "1",
+                "--out",
+                "OUT",
+            ],
+            [],
+            found_by_reproduce,
         ),
-    }  # fmt: skip
+    }
 
 
 def looked_at(found: Callable[[Path], Found], out: Path) -> Found:
@@ -172,9 +230,14 @@ def kill(arguments: list[str], log: Path, after: float) -> bool:
 
 
 def trial(
-    arguments: list[str], more: list[str], found: Callable[[Path], Found], wanted: Found,
-    seconds: float, most: int, draw: random.Random,
-) -> tuple[int, str]:  # fmt: skip
+    arguments: list[str],
+    more: list[str],
+    found: Callable[[Path], Found],
+    wanted: Found,
+    seconds: float,
+    most: int,
+    draw: random.Random,
+) -> tuple[int, str]:
     """How many kills, and what went wrong, if anything did."""
     base = Path(tempfile.mkdtemp(prefix="gangwise-kills-"))
     out, log = base / "out", base / "log"
@@ -229,8 +292,11 @@ def every_command(kills: int, seed: int, only: list[str]) -> int:
                 wrong.append(why)
                 print(f"  {name}: {why}", flush=True)
         tried, failed = tried + mine, failed + len(wrong)
-        print(f"{name}: {mine} kills in {trials} trials of {seconds:.1f} s, {len(wrong)} failed, "
-              f"{time.perf_counter() - begin:.0f} s", flush=True)  # fmt: skip
+        print(
+            f"{name}: {mine} kills in {trials} trials of {seconds:.1f} s, {len(wrong)} failed, "
+            f"{time.perf_counter() - begin:.0f} s",
+            flush=True,
+        )
     print(f"in all: {tried} kills, {failed} failed trials")
     shutil.rmtree(base)
     return failed

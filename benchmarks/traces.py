@@ -32,10 +32,10 @@ import numpy as np
 
 ROWS_MADE = 200_000
 TABLES = {
-    "batch_task": "gangwise.traces.alibaba_v2018.schemas",
-    "batch_instance": "gangwise.traces.alibaba_v2018.schemas",
-    "pai_machine_spec": "gangwise.traces.alibaba_gpu_v2020_schemas",
-    "pai_sensor_table": "gangwise.traces.alibaba_gpu_v2020_schemas",
+    "batch_task": "gangwise.traces.formats.alibaba_v2018",
+    "batch_instance": "gangwise.traces.formats.alibaba_v2018",
+    "pai_machine_spec": "gangwise.traces.formats.alibaba_gpu_v2020",
+    "pai_sensor_table": "gangwise.traces.formats.alibaba_gpu_v2020",
 }
 
 
@@ -112,9 +112,9 @@ def measure(table, file, out):
 
     import polars as pl
 
-    from gangwise.traces import blocks
     from gangwise.traces.convert import convert
-    from gangwise.traces.formats import Format
+    from gangwise.traces.format import Format
+    from gangwise.traces.io import blocks
 
     form = importlib.import_module(TABLES[table]).FORMAT
     used = form.table(table)  # names come again here

@@ -65,53 +65,62 @@ register(
 register(
     "trace",
     "alibaba-gpu-v2020",
-    "gangwise.traces.alibaba_gpu_v2020:AlibabaGpuV2020",
+    "gangwise.traces.formats.alibaba_gpu_v2020:AlibabaGpuV2020",
     "jobs and tasks of two months on machines with GPUs of five kinds",
 )
 register(
     "trace",
     "alibaba-gpu-v2023",
-    "gangwise.traces.alibaba_gpu_v2023:AlibabaGpuV2023",
+    "gangwise.traces.formats.alibaba_gpu_v2023:AlibabaGpuV2023",
     "nodes with GPUs of several models, pods that share them",
 )
 register(
     "trace",
     "alibaba-v2018",
-    "gangwise.traces.alibaba_v2018:AlibabaV2018",
+    "gangwise.traces.formats.alibaba_v2018:AlibabaV2018",
     "batch jobs whose tasks form graphs, beside containers",
 )
 register(
     "trace",
     "alibaba-v2017",
-    "gangwise.traces.alibaba_v2017:AlibabaV2017",
+    "gangwise.traces.formats.alibaba_v2017:AlibabaV2017",
     "the smaller trace before it, without graphs",
 )
 register(
     "trace",
     "google-2011",
-    "gangwise.traces.google_2011:Google2011",
+    "gangwise.traces.formats.google_2011:Google2011",
     "events of the tasks, jobs and machines of a cell",
 )
 register(
     "trace",
     "google-2019",
-    "gangwise.traces.google_2019:Google2019",
+    "gangwise.traces.formats.google_2019:Google2019",
     "the same of 2019, as lines of JSON",
 )
 register(
     "trace",
     "philly",
-    "gangwise.traces.philly:Philly",
+    "gangwise.traces.formats.philly:Philly",
     "Microsoft Philly: deep learning jobs, servers with 2 and 8 GPUs",
 )
 register(
     "trace",
     "slurm-sacct",
-    "gangwise.traces.slurm:SlurmSacct",
+    "gangwise.traces.formats.slurm:SlurmSacct",
     "what sacct prints, as text or JSON, with the nodes of scontrol",
 )
 register(
-    "trace", "csv", "gangwise.traces.own_csv:OwnCsv", "your own CSV files, with a mapping in TOML"
+    "trace",
+    "swf",
+    "gangwise.traces.formats.swf:StandardWorkload",
+    "Standard Workload Format: the logs of the Parallel Workloads Archive",
+)
+register(
+    "trace",
+    "csv",
+    "gangwise.traces.formats.own_csv:OwnCsv",
+    "your own CSV files, with a mapping in TOML",
 )
 
 GANG = "gain_overhead_gang"
@@ -287,6 +296,12 @@ jobs_policies: tuple[tuple[str, str, str, dict[str, object]], ...] = (
         "as printed, but every machine has the same rate",
         {**AS_PRINTED, "estimator": "constant"},
     ),
+    (
+        "plan",
+        "plan:Plan",
+        "receding-horizon water-filling: whole lifetimes planned anew in every slot",
+        {},
+    ),
     ("fair", "baselines:Fair", "the same share of the machines for every job", {}),
     ("deadline-aware", "baselines:DeadlineAware", "earliest deadline first", {}),
     (
@@ -327,7 +342,7 @@ register(
 register(
     "scenario",
     "opm-google-v1",
-    "gangwise.scenarios.opm:GoogleScenario",
+    "gangwise.traces.slots.approximation_jobs:GoogleScenario",
     "jobs of Google ClusterData 2011 on 1000 machines; needs folder=",
     "approximation_jobs",
 )

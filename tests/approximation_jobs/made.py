@@ -6,7 +6,8 @@ import numpy as np
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem
-from gangwise.approximation_jobs.processes import ReplayedJobs, ReplayedRates
+from gangwise.approximation_jobs.rates import ReplayedRates
+from gangwise.approximation_jobs.workloads import ReplayedJobs
 from gangwise.core.simulation import Streams
 
 

@@ -9,14 +9,10 @@ import pytest
 
 from gangwise import ScenarioError, create_policy, simulate
 from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Own, Saturating
-from gangwise.approximation_jobs.processes import (
-    IidRates,
-    Outage,
-    PoissonJobs,
-    ReplayedJobs,
-    ReplayedRates,
-)
+from gangwise.approximation_jobs.execution import Outage
+from gangwise.approximation_jobs.problem import ApproximationProblem, Custom, Job, Saturating
+from gangwise.approximation_jobs.rates import IidRates, ReplayedRates
+from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs
 from gangwise.core.simulation import Simulation
 from gangwise.estimators import Oracle
 from tests.approximation_jobs.made import instance, started
@@ -149,7 +145,7 @@ def test_a_job_that_gains_nothing_any_more_stops_nobody(policy):
 
 
 def test_a_slope_of_ones_own_that_is_no_number_names_the_job():
-    job = Job("a", 0, 9, 9.0, Own(lambda work: work, lambda work: math.nan))
+    job = Job("a", 0, 9, 9.0, Custom(lambda work: work, lambda work: math.nan))
     with pytest.raises(ScenarioError, match=r"job 'a': the slope .* is nan"):
         simulate(instance([job], rates=[[0.9, 0.9]]), create_policy("opm"), 5, 0)
 

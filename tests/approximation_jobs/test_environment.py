@@ -11,21 +11,17 @@ import pytest
 
 from gangwise import create_policy
 from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Outage
 from gangwise.approximation_jobs.problem import (
     ApproximationProblem,
+    Custom,
     Job,
     Log,
-    Own,
     Power,
     Saturating,
 )
-from gangwise.approximation_jobs.processes import (
-    IidRates,
-    Outage,
-    PoissonJobs,
-    ReplayedJobs,
-    ReplayedRates,
-)
+from gangwise.approximation_jobs.rates import IidRates, ReplayedRates
+from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.core.feedback import Delivery
 from gangwise.core.simulation import Simulation, Streams
@@ -64,7 +60,7 @@ def test_rewards_add_up_to_the_overall_utility():
         Power(2.0, 0.5),
         Log(3.0, 2.0),
         Saturating(4.0, 5.0),
-        Own(square_root, slope_of_square_root),
+        Custom(square_root, slope_of_square_root),
         Power(1.5, 0.8),
     ]
     jobs = [Job(n, n % 3, 12 + n, 20.0, u) for n, u in enumerate(utilities)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise.approximation_jobs import kernels as approximation
-from gangwise.approximation_jobs import kernels as opm
+from gangwise.approximation_jobs import kernels
 from gangwise.approximation_jobs.opm import PrimalDual
 from tests.reference import approximation_jobs as plain
 
@@ -116,14 +115,14 @@ def test_a_machine_that_is_away_gets_nothing_and_starts_from_nothing():
 def test_fresh_draw_by_hand():
     x = np.array([[0.3] * 3, [0.5] * 3])
     holder = np.full(3, -1, np.int64)
-    opm.fresh(x, 2, np.array([0.29, 0.79, 0.81]), np.zeros(opm.STRIPE), holder)
+    kernels.sample_fresh(x, 2, np.array([0.29, 0.79, 0.81]), np.zeros(kernels.STRIPE), holder)
     assert holder.tolist() == [0, 1, -1]
 
 
 def coupled(old, new, holder, u, again):
     old, new = np.array(old, dtype=float), np.array(new, dtype=float)
     holder = np.array(holder, dtype=np.int64)
-    opm.coupled(
+    kernels.sample_coupled(
         old, old.sum(axis=0), new, new.sum(axis=0), len(old), np.array(u), np.array(again), holder
     )
     return holder
@@ -149,7 +148,7 @@ def test_coupled_draws_have_the_right_law_and_change_as_little_as_can_be():
     M, old, new = 200_000, [0.5, 0.2, 0.1], [0.3, 0.35, 0.05]
     wide = [np.tile(np.array(x)[:, None], M) for x in (old, new)]
     before = np.full(M, -1, np.int64)
-    opm.fresh(wide[0], 3, rng.random(M), np.zeros(opm.STRIPE), before)
+    kernels.sample_fresh(wide[0], 3, rng.random(M), np.zeros(kernels.STRIPE), before)
     after = coupled(*wide, before, rng.random(M), rng.random(M))
     frequency = np.array([(after == j).mean() for j in range(3)])
     assert np.abs(frequency - new).max() < 5 * np.sqrt(0.25 / M)
@@ -197,9 +196,9 @@ def test_a_job_that_leaves_takes_its_share_along():
 @pytest.mark.parametrize(("kind", "shape"), [(0, 0.5), (0, 0.8), (0, 1.0), (1, 3.0), (2, 4.0)])
 def test_utilities_of_kernels_are_the_plain_ones(kind, shape):
     for work in (0.01, 1.0, 250.0):
-        assert approximation.value(kind, 2.0, shape, work) == pytest.approx(
+        assert kernels.value(kind, 2.0, shape, work) == pytest.approx(
             plain.value(kind, 2.0, shape, work), rel=1e-12
         )
-        assert approximation.slope(kind, 2.0, shape, work) == pytest.approx(
+        assert kernels.slope(kind, 2.0, shape, work) == pytest.approx(
             plain.slope(kind, 2.0, shape, work), rel=1e-12
         )

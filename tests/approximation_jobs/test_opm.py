@@ -7,17 +7,19 @@ import pytest
 
 from gangwise import create_policy
 from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Outage
 from gangwise.approximation_jobs.opm import OPM
 from gangwise.approximation_jobs.ops import OPS
 from gangwise.approximation_jobs.problem import (
     ApproximationProblem,
+    Custom,
     Job,
     Log,
-    Own,
     Power,
     Saturating,
 )
-from gangwise.approximation_jobs.processes import IidRates, PoissonJobs, ReplayedJobs
+from gangwise.approximation_jobs.rates import IidRates
+from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Simulation, simulate
 from gangwise.estimators import Decay, Oracle
@@ -67,15 +69,21 @@ def test_opm_by_hand():
     np.testing.assert_allclose([x[:, 0] for x in shares], expected, atol=1e-12)
 
 
-def test_opm_as_printed_follows_the_plain_one():
+@pytest.mark.parametrize(
+    ("objective", "pacing"), [("average", "even"), ("total", "even"), ("average", "left")]
+)
+def test_opm_follows_the_plain_one(objective, pacing):
     rng = np.random.default_rng(3)
     M, alpha, mu, floor = 6, 0.3, 0.05, 0.03
     prices, rates = rng.uniform(0.3, 1.2, M), rng.random(M)
     jobs = [Job(n, n, 12 + 3 * n, 40.0 + n, Power(1.0 + n, 0.6)) for n in range(5)]
     made = instance(jobs, prices=prices, rates=rng.random((7, M)), enforce=False)
-    policy, environment = OPM("ucb", alpha=alpha, mu=mu, floor=floor, **PRINTED), started(made)
+    options = {**PRINTED, "objective": objective, "pacing": pacing}
+    policy, environment = OPM("ucb", alpha=alpha, mu=mu, floor=floor, **options), started(made)
     policy.start(environment.problem, np.random.default_rng(1))
-    twin = plain.PlainOPM(prices, alpha, mu, lambda i: rates[i])
+    twin = plain.PlainOPM(
+        prices, alpha, mu, lambda i: rates[i], objective == "total", pacing == "left"
+    )
     policy._rates = Oracle(rates)
     mean = prices.mean()
     for t in range(24):
@@ -93,13 +101,53 @@ def test_opm_as_printed_follows_the_plain_one():
             for n in known
         }
         work = {n: o.jobs.work[j] for n, j in known.items()}
-        expected = twin.step(t, described, work)
+        cost = {n: min(o.jobs.cost[j], jobs[n].budget) for n, j in known.items()}
+        expected = twin.step(t, described, work, cost)
         decision = policy.decide(o)
         for k in range(policy.state.n):
             name = o.jobs.jobs[policy.state.rows[k]].id
             for i in range(M):
                 assert policy.state.shares[k, i] == pytest.approx(expected[name, i], abs=1e-9)
         environment.step(t, decision)
+
+
+def test_ops_follows_the_plain_one():
+    """Algorithm 1 with the constants of Theorem 2: γ, μ and α are those of M, T and δ."""
+    rng, M, T, budget = np.random.default_rng(8), 5, 400, 700.0
+    prices, rates = rng.uniform(0.4, 1.0, M), rng.random((50, M))
+    made = instance([Job("a", 0, T, budget, Power(2.0, 0.7))], prices, rates, enforce=False)
+    policy, environment = OPS(delta=0.2, floor=0.05), started(made)
+    policy.start(environment.problem, np.random.default_rng(1))
+    twin = plain.PlainOPS(prices, T, budget, 2.0, 0.7, delta=0.2, floor=0.05)
+    clipped = []
+    for t in range(T):
+        decision = policy.decide(environment.observe(t, "react"))
+        clipped.append(min(twin.estimates()))
+        np.testing.assert_allclose(policy.state.shares[0], twin.step(), atol=1e-9)
+        feedback = environment.step(t, decision).feedback
+        policy.learn(feedback)
+        for each in feedback:
+            twin.learn(each.machines, each.rates)
+    assert clipped[0] == 1.0
+    assert clipped[-1] < 0.9  # or γ would not have been seen
+
+
+def test_a_job_that_cannot_pay_in_one_slot_comes_back():
+    """The only machine that the money left pays for is away in slot 30, and there again in 31."""
+    worked = {}
+    for outages in ((), (Outage(0, 30, 31),)):
+        made = instance(
+            [Job("a", 0, 45, 3.85)], prices=[0.1, 1.0], rates=[[0.9, 0.9]], outages=outages
+        )
+        simulation = Simulation(made, OPM(), 45, 0)
+        run = simulation.run()
+        worked[bool(outages)] = simulation.environment.results()["work"][0]
+        if outages:
+            left = 3.85 - run.metrics["cost"][:30].sum()
+            assert 0.1 < left < 1.0  # as the case wants it
+            assert run.metrics["work"][30] == 0
+            assert run.metrics["work"][31:].sum() > 3
+    assert worked[True] > 0.9 * worked[False]
 
 
 def test_slope_is_taken_at_the_projected_total():
@@ -311,7 +359,7 @@ def test_a_utility_of_ones_own_is_treated_like_a_built_in_one():
         simulate(
             instance([Job(n, n, 30, 25.0, u) for n in range(3)], rates=[[0.4, 0.9]]), OPM(), 30, 0
         )
-        for u in (Power(2.0, 0.5), Own(half_root, half_root_slope))
+        for u in (Power(2.0, 0.5), Custom(half_root, half_root_slope))
     ]
     np.testing.assert_allclose(runs[0].rewards, runs[1].rewards, rtol=1e-9)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise.approximation_jobs.kernels import periods
+from gangwise.approximation_jobs.kernels import draw_periods
 
 
 def plain(rng, left, up, share, length, scale, per_period, slots):
@@ -43,7 +43,7 @@ def test_periods_are_those_of_plain_loops(per_period):
         slots,
     )
     ups, shares = np.empty((slots, M), dtype=bool), np.zeros((slots, M))
-    periods(
+    draw_periods(
         np.random.default_rng(2),
         left,
         up,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gangwise import check_policy, create_policy
-from gangwise.approximation_jobs.opm import max_min_shares, systematic
+from gangwise.approximation_jobs.baselines import max_min_shares, systematic
+from gangwise.approximation_jobs.execution import Outage
 from gangwise.approximation_jobs.problem import Job, Power
 from gangwise.core.registry import entries
 from tests.approximation_jobs.made import instance, started
@@ -120,3 +121,89 @@ def test_tasks_stay_where_they_are_when_nothing_changes(name):
         environment.step(t, decision)
         first = decision if first is None else first
         np.testing.assert_array_equal(decision, first)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fair_shares_only_the_machines_that_are_there(seed):
+    """Four machines, two of them away: each of two jobs has one, not the first job both."""
+    jobs = [Job("a", 0, 9, 99.0), Job("b", 0, 9, 99.0)]
+    away = (Outage(0, 0, 3), Outage(3, 0, 3))
+    environment = started(instance(jobs, prices=[1.0] * 4, outages=away))
+    policy = create_policy("fair")
+    policy.start(environment.problem, np.random.default_rng(seed))
+    for t in range(6):
+        decision = policy.decide(environment.observe(t, "react")).copy()
+        environment.step(t, decision)
+        each = 1 if t < 3 else 2
+        assert [(decision == row).sum() for row in (0, 1)] == [each, each]
+
+
+def test_utility_per_price_spreads_what_is_left_over_the_slots_left():
+    """One job alone: burst × left / ((d − t) p) tasks, rounded down or up, until it cannot pay."""
+    deadline, burst, budget = 12, 0.7, 30.0
+    made = instance([Job("a", 2, deadline, budget)], prices=[1.0] * 9, rates=[[0.5] * 9])
+    environment = started(made)
+    policy = create_policy("utility-per-price", burst=burst)
+    policy.start(environment.problem, np.random.default_rng(0))
+    for t in range(deadline):
+        o = environment.observe(t, "react")
+        decision = policy.decide(o).copy()
+        if o.jobs.rows.size:
+            slots_left = len(range(t, deadline))
+            pace = burst * (budget - float(o.jobs.cost[o.jobs.rows[0]])) / slots_left
+            tasks = int((decision >= 0).sum())
+            assert tasks in (np.floor(min(pace, 9)), np.ceil(min(pace, 9)))
+            assert pace < 9
+        policy.learn(environment.step(t, decision).feedback)
+
+
+@pytest.mark.parametrize(("v", "first"), [(0.83, 1), (0.80, 0)])
+def test_steepest_job_by_the_work_projected_to_the_deadline(v, first):
+    """One unit of work each in the first slot projects to 6 and 4: slopes 1 / √6 and v / √4.
+
+    They are equal for v = 0.8165; for 0.845 if deadlines were a slot later, 0.775 if earlier.
+    """
+    jobs = [Job("long", 0, 6, 40.0, Power(1.0, 0.5)), Job("short", 0, 4, 40.0, Power(v, 0.5))]
+    environment = started(instance(jobs, prices=[1.0] * 2, enforce=False))
+    environment.observe(0, "react")
+    environment.step(0, np.array([0, 1]))
+    policy = create_policy("utility-per-price:burst=9")
+    policy.start(environment.problem, np.random.default_rng(0))
+    assert (policy.decide(environment.observe(1, "react")) == first).all()
+
+
+POLICIES = ["fair", "deadline-aware", "utility-per-price", "opm", "opm-general"]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_thousandth_of_a_price_is_not_lent(name):
+    """3.9985 pays three tasks of price 1, and nobody asks for a fourth."""
+    environment = started(instance([Job("a", 0, 40, 3.9985)], prices=[1.0] * 2))
+    policy = create_policy(name)
+    policy.start(environment.problem, np.random.default_rng(0))
+    cost = refused = 0.0
+    for t in range(40):
+        o = environment.observe(t, "react")
+        left = 3.9985 - float(o.jobs.cost[0])
+        decision = policy.decide(o).copy()
+        tasks = int((decision >= 0).sum())
+        if left < 1:
+            assert tasks == 0
+        outcome = environment.step(t, decision)
+        policy.learn(outcome.feedback)
+        cost += outcome.metrics[environment.metrics.index("cost")]
+        refused += outcome.metrics[environment.metrics.index("refused")]
+    assert cost == 3.0
+
+
+def test_the_environment_lends_nothing_but_rounding():
+    play = started(instance([Job("a", 0, 9, 3.9985)], prices=[1.0] * 4))
+    play.observe(0, "react")
+    outcome = play.step(0, np.zeros(4, np.int64))
+    assert outcome.metrics[play.metrics.index("cost")] == 3.0
+    assert outcome.metrics[play.metrics.index("refused")] == 1.0
+    three = started(instance([Job("a", 0, 9, 0.3)], prices=[0.1] * 3))
+    three.observe(0, "react")
+    outcome = three.step(0, np.zeros(3, np.int64))
+    assert 0.1 + 0.1 + 0.1 > 0.3
+    assert outcome.metrics[three.metrics.index("refused")] == 0.0

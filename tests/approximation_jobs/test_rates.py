@@ -18,7 +18,7 @@ from gangwise.approximation_jobs.rates import (
     Removals,
     UniformRates,
 )
-from gangwise.traces.mini_batch_rates import mini_batch_rates
+from gangwise.traces.slots.approximation_jobs import mini_batch_rates
 
 CHAIN = np.array([[0.8, 0.15, 0.05], [0.3, 0.6, 0.1], [0.5, 0.0, 0.5]])
 PROCESSES = {

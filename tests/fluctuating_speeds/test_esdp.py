@@ -30,7 +30,7 @@ def taught(policy, p, story):
     policy.start(p, np.random.default_rng(0))
     for t, (x, z) in enumerate(story):
         x = np.array(x, dtype=bool)
-        policy._awaited.decided(t, x)
+        policy._pending.expect(t, x)
         policy.learn((Feedback(t, np.flatnonzero(x), np.array(z)),))
     return policy
 

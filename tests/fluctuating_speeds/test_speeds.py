@@ -14,7 +14,7 @@ from gangwise.fluctuating_speeds import (
     ReplayedSpeeds,
     WavingSpeeds,
 )
-from gangwise.fluctuating_speeds.speeds import SpeedsInOrder
+from gangwise.fluctuating_speeds.speeds import PermutedSpeeds
 from tests.reference.fluctuating_speeds import mean_by_integration
 
 MEAN = np.array([0.15, 0.5, 0.9])
@@ -28,7 +28,7 @@ ALL = {
     "waving": WavingSpeeds(MEAN, np.array([0.0, 0.3, 0.7]), period=20),
     "replayed": ReplayedSpeeds(SERIES),
     "walked": ReplayedSpeeds(SERIES, blocks=3, slots=30),
-    "reordered": SpeedsInOrder(BetaSpeeds(MEAN), np.array([2, 0, 1])),
+    "reordered": PermutedSpeeds(BetaSpeeds(MEAN), np.array([2, 0, 1])),
 }
 
 

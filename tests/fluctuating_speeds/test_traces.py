@@ -9,8 +9,7 @@ import pytest
 
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
 from gangwise.fluctuating_speeds import pseudo_regret
-from gangwise.traces.gavel_throughputs import GavelThroughputs, Job
-from gangwise.traces.mini_batch_time import MiniBatchTime
+from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniBatchTime
 
 HEADER = ",worker,gpu,time,batch_time_norm\n"
 

@@ -11,7 +11,7 @@ from gangwise.gain_overhead import (
     GainOverheadFamily,
     Observation,
     dominant_shares,
-    fill,
+    marginal_greedy,
     per_slot_optimum,
 )
 from tests.conftest import tiny
@@ -48,8 +48,8 @@ def test_hand_case(name, x, expected):
     [
         ("fairness", lambda plain, x: plain.fairness(x)),
         ("drf", lambda plain, x: plain.drf(x)),
-        ("binpacking", lambda plain, x: plain.pack(x, 1.0)),
-        ("spreading", lambda plain, x: plain.pack(x, -1.0)),
+        ("binpacking", lambda plain, x: plain.list_schedule_in_turns(x, 1.0)),
+        ("spreading", lambda plain, x: plain.list_schedule_in_turns(x, -1.0)),
     ],
 )
 def test_agrees_with_the_plain_twin(name, twin):
@@ -87,7 +87,7 @@ def test_random_depends_on_its_generator_alone():
 def test_greedy_stops_where_the_marginal_reward_ends():
     # ln(1 + y) - y / 4 is largest at y = 3; a greedy in 1/1000 of 10 devices gets within one part.
     problem = tiny([[10.0]], [[10.0]], beta=0.25, kind="log")
-    y = fill(problem, np.array([1]), rounds=1000)
+    y = marginal_greedy(problem, np.array([1]), rounds=1000)
     assert y[0, 0] == pytest.approx(3.0, abs=0.0101)
 
 
@@ -104,9 +104,9 @@ def test_greedy_is_a_rival_that_deserves_its_name():
     assert np.mean(shares) > 0.95
 
 
-def test_fill_keeps_what_is_held_and_drops_the_absent():
+def test_the_greedy_keeps_what_is_held_and_drops_the_absent():
     problem = tiny([[5.0], [5.0]], [[6.0]])
-    y = fill(problem, np.array([1, 0]), np.array([[2.0], [4.0]]))
+    y = marginal_greedy(problem, np.array([1, 0]), np.array([[2.0], [4.0]]))
     np.testing.assert_allclose(y.ravel(), [5.0, 0.0])
 
 

@@ -9,21 +9,25 @@ from gangwise.jobs.simulation import Options
 from tests.reference.jobs import SlowCluster, SlowJob
 
 QUEUES = ("fcfs", "sjf", "edf", "priority", "fair-share", "wfp3")
-BACKFILLING = ("none", "easy")
-CHOICES = ("first-fit", "best-fit", "worst-fit", "label")
+BACKFILLING = ("none", "easy", "conservative")
+CHOICES = ("first-fit", "best-fit", "worst-fit", "label", "fgd")
 
 
 class Case:
     """Jobs and nodes twice: as plain lists, and as tables."""
 
-    def __init__(self, seed: int, binary: bool = False):
-        """``binary``: shares of the cluster are binary fractions, so that their sums are exact."""
+    def __init__(self, seed: int, binary: bool = False, shared: bool = False):
+        """Draw a case.
+
+        ``binary``: shares of the cluster are binary fractions, so that their sums are exact;
+        ``shared``: devices are told apart.
+        """
         rng = np.random.default_rng([7, seed])
         self.seed = seed
         J = int(rng.integers(1, 13))
         N = int(rng.integers(1, 6))
         K = int(rng.integers(1, 3))
-        self.shared = bool(rng.random() < 0.3)
+        self.shared = bool(rng.random() < 0.3) or shared
         capacity = rng.integers(1, 5, size=(N, K)) * 1000
         racks = rng.integers(0, 2, size=N)
         slow = rng.integers(1, 3, size=N) if rng.random() < 0.4 else np.ones(N, dtype=int)
@@ -73,25 +77,36 @@ class Case:
 
         self.nodes = Nodes.of(
             (
-                Node(f"n{i}", {f"d{k}": capacity[i, k] / 1000 for k in range(K)},
-                     {"rack": str(racks[i])}, float(label[i]))
+                Node(
+                    f"n{i}",
+                    {f"d{k}": capacity[i, k] / 1000 for k in range(K)},
+                    {"rack": str(racks[i])},
+                    float(label[i]),
+                )
                 for i in range(N)
             ),
             shared="d0" if self.shared else None,
         )
         self.jobs = Jobs.of(
-            submit, run, tasks, {f"d{k}": demand[:, k] / 1000 for k in range(K)},
-            id=[f"j{j}" for j in range(J)], limit=limit, per_node=per_node,
+            submit,
+            run,
+            tasks,
+            {f"d{k}": demand[:, k] / 1000 for k in range(K)},
+            id=[f"j{j}" for j in range(J)],
+            limit=limit,
+            per_node=per_node,
             constraint=[{"rack": str(rack[j])} if tied[j] else {} for j in range(J)],
             user=[f"u{u}" for u in user],
-            deadline=np.where(deadline == 10**9, np.inf, deadline), priority=priority,
+            deadline=np.where(deadline == 10**9, np.inf, deadline),
+            priority=priority,
             after={f"j{j}": [f"j{i}" for i in earlier] for j, earlier in after.items()},
         )
         self.conditions = Conditions(
             rates=1.0 / slow[None, :] if slow.max() > 1 else None, downs=downs, ups=ups
         )
         self.options = Options(
-            enforced=self.enforced, restart=self.restart,
+            enforced=self.enforced,
+            restart=self.restart,
             checkpoint=np.inf if self.checkpoint is None else self.checkpoint,
         )
 
@@ -112,14 +127,25 @@ class Case:
         place = {j: i for i, j in enumerate(self.playable)}
         self.slow_jobs = [
             SlowJob(
-                int(submit[j]), int(run[j]), int(limit[j]), int(tasks[j]), demand[j].tolist(),
-                int(per_node[j]), allowed[j], int(user[j]), int(deadline[j]), int(priority[j]),
+                int(submit[j]),
+                int(run[j]),
+                int(limit[j]),
+                int(tasks[j]),
+                demand[j].tolist(),
+                int(per_node[j]),
+                allowed[j],
+                int(user[j]),
+                int(deadline[j]),
+                int(priority[j]),
                 [place[i] for i in after.get(j, []) if i in place],
             )
             for j in self.playable
         ]
         self.slow_cluster = SlowCluster(
-            capacity.tolist(), 0 if self.shared else -1, downs, ups,
+            capacity.tolist(),
+            0 if self.shared else -1,
+            downs,
+            ups,
             slow.tolist() if slow.max() > 1 else [],
         )
         self.labels = [float(x) for x in np.log(label)]

@@ -24,15 +24,25 @@ def scheduler_of(case: Case, names: tuple[str, ...]):
 
 def played(case: Case, names: tuple[str, ...], engine: str) -> Schedule:
     return simulate_jobs(
-        case.jobs, case.nodes, scheduler_of(case, names), case.conditions, case.options,
+        case.jobs,
+        case.nodes,
+        scheduler_of(case, names),
+        case.conditions,
+        case.options,
         engine=engine,
     )
 
 
 def slow(case: Case, names: tuple[str, ...]) -> SlowSimulation:
     simulation = SlowSimulation(
-        case.slow_jobs, case.slow_cluster, *names, case.enforced, case.checkpoint, case.restart,
-        case.depth, case.labels,
+        case.slow_jobs,
+        case.slow_cluster,
+        *names,
+        case.enforced,
+        case.checkpoint,
+        case.restart,
+        case.depth,
+        case.labels,
     )
     simulation.play()
     return simulation
@@ -53,7 +63,7 @@ def told(schedule: Schedule, case: Case) -> list:
 def test_compiled_and_plain_equal_a_simulator_that_walks_every_second(part):
     for seed in range(part, 3000, 8):
         names = COMBINATIONS[seed // 8 % len(COMBINATIONS)]
-        case = Case(seed, binary=names[0] == "fair-share")
+        case = Case(seed, binary=names[0] == "fair-share", shared=names[2] == "fgd")
         witness = slow(case, names)
         expected = [
             (s, l, e, sorted(nodes))

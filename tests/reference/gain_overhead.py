@@ -168,9 +168,11 @@ class Plain:
                 if self.a[l][k] > 0:
                     ratios.append(self.a[l][k] / have if have > 0 else math.inf)
             shares.append(max(ratios))
-        return self.in_order([l for l in sorted(range(self.L), key=lambda l: shares[l]) if x[l]])
+        return self.list_schedule(
+            [l for l in sorted(range(self.L), key=lambda l: shares[l]) if x[l]]
+        )
 
-    def in_order(self, order):
+    def list_schedule(self, order):
         y = self.nothing()
         left = [row[:] for row in self.c]
         for l in order:
@@ -180,7 +182,7 @@ class Plain:
                     left[r][k] -= y[l, r, k]
         return y
 
-    def pack(self, x, sign):
+    def list_schedule_in_turns(self, x, sign):
         """BINPACKING (sign 1) and SPREADING (-1): in turns, the best server not taken yet."""
         y = self.nothing()
         left = [row[:] for row in self.c]

@@ -36,12 +36,21 @@ class SlowCluster:
 
 
 class SlowSimulation:
-    """``queue``, ``backfilling`` and ``choice`` by name; ``places`` [j] are (start, nodes of tasks)."""
+    """Parts of the scheduler by name."""
 
     def __init__(
-        self, jobs: list[SlowJob], cluster: SlowCluster, queue: str, backfilling: str, choice: str,
-        enforced: bool = False, checkpoint: int | None = None, restart: int = 0, depth: int = 10**9,
-        labels: list[float] | None = None, waits: bool = False,
+        self,
+        jobs: list[SlowJob],
+        cluster: SlowCluster,
+        queue: str,
+        backfilling: str,
+        choice: str,
+        enforced: bool = False,
+        checkpoint: int | None = None,
+        restart: int = 0,
+        depth: int = 10**9,
+        labels: list[float] | None = None,
+        waits: bool = False,
     ):
         self.jobs, self.cluster = jobs, cluster
         self.queue, self.backfilling, self.choice = queue, backfilling, choice
@@ -103,8 +112,10 @@ class SlowSimulation:
         return tuple(unused) if len(unused) == d // 1000 else None
 
     def dominant(self, j: int) -> int:
-        total = [max(sum(row[k] for row in self.cluster.capacity), 1)
-                 for k in range(len(self.jobs[j].demand))]
+        total = [
+            max(sum(row[k] for row in self.cluster.capacity), 1)
+            for k in range(len(self.jobs[j].demand))
+        ]
         shares = [d / t for d, t in zip(self.jobs[j].demand, total)]
         return shares.index(max(shares))
 
@@ -135,9 +146,20 @@ class SlowSimulation:
                 rule = lambda place: (free[place[0]][k], place[0])  # noqa: E731
             elif self.choice == "worst-fit":
                 rule = lambda place: (-free[place[0]][k], place[0])  # noqa: E731
+            elif self.choice == "fgd":
+
+                def rule(place, free=free, device=device):
+                    was = self.fragments(free[place[0]], device[place[0]])
+                    row, parts = list(free[place[0]]), list(device[place[0]])
+                    for i, d in enumerate(job.demand):
+                        row[i] -= d
+                    for g in place[1]:
+                        parts[g] -= min(job.demand[self.cluster.shared], 1000)
+                    return self.fragments(row, parts) - was, place[0]
             else:
                 rule = lambda place: (  # noqa: E731
-                    -(self.labels[place[0]] - 0.003 * (free[place[0]][k] / 1000.0)), place[0]
+                    -(self.labels[place[0]] - 0.003 * (free[place[0]][k] / 1000.0)),
+                    place[0],
                 )
             best = min(able, key=rule)
             places.append(best)
@@ -146,6 +168,21 @@ class SlowSimulation:
             for g in best[1]:
                 device[best[0]][g] -= min(job.demand[self.cluster.shared], 1000)
         return places
+
+    def fragments(self, row: list, parts: list) -> int:
+        """F_n over all tasks seen so far; ``parts`` are the free shared devices of the node."""
+        total = 0
+        for m in self.submitted:
+            ask = self.jobs[m].demand
+            g = self.cluster.shared
+            able = all(a <= f for a, f in zip(ask, row))
+            if ask[g] >= 1000:
+                able = able and sum(p == 1000 for p in parts) >= ask[g] // 1000
+            elif ask[g] > 0:
+                able = able and any(p >= ask[g] for p in parts)
+            lost = sum(p for p in parts if not able or p < min(ask[g], 1000))
+            total += self.jobs[m].tasks * lost
+        return total
 
     # ------------------------------------------------------------------ time
 
@@ -186,8 +223,10 @@ class SlowSimulation:
                 happened = self.node_events(t) or happened
                 happened = happened or any(job.submit == t for job in self.jobs)
             for j, job in enumerate(self.jobs):
-                if j not in self.submitted and job.submit <= t and all(
-                    self.end[i] is not None for i in job.after
+                if (
+                    j not in self.submitted
+                    and job.submit <= t
+                    and all(self.end[i] is not None for i in job.after)
                 ):
                     self.submitted.add(j)
                     self.waiting.add(j)
@@ -204,8 +243,8 @@ class SlowSimulation:
     def node_events(self, t: int) -> bool:
         happened = False
         for when, n in self.cluster.downs:
+            happened = happened or when == t
             if when == t and self.up[n]:
-                happened = True
                 for j in sorted(self.where):
                     if any(m == n for m, _ in self.where[j]):
                         worked = max(t - self.last[j] - self.over[j], 0) // self.slowness(j)
@@ -217,6 +256,7 @@ class SlowSimulation:
                         self.done[j] = done
                         self.over[j] = self.restart
                         del self.where[j]
+                        self.nodes[j] = []
                         self.waiting.add(j)
                 self.up[n] = False
         for when, n in self.cluster.ups:
@@ -287,6 +327,63 @@ class SlowSimulation:
                 if not still:
                     continue
             self.run_on(j, places, t)
+
+    def conservative(self, t: int) -> None:
+        """In order, each job gets the earliest second at which it fits for its whole limit."""
+        order = self.order(t)
+        self.reserved = {j: r for j, r in self.reserved.items() if j in self.waiting}
+        for j in order[: self.depth]:
+            self.reserved.pop(j, None)
+            limit = self.jobs[j].limit
+            horizon = [self.last[i] + self.jobs[i].limit for i in self.where]
+            horizon += [s + self.jobs[i].limit for i, (s, _) in self.reserved.items()]
+            for when in range(t, max([*horizon, t]) + 1):
+                windows = [self.planned(second, t) for second in range(when, when + max(limit, 1))]
+                free = [
+                    [min(w[0][n][k] for w in windows) for k in range(len(row))]
+                    for n, row in enumerate(windows[0][0])
+                ]
+                device = [
+                    [min(w[1][n][g] for w in windows) for g in range(len(row))]
+                    for n, row in enumerate(windows[0][1])
+                ]
+                places = self.gang(j, free, device)
+                if places is not None:
+                    break
+            else:
+                continue
+            self.promises.append((j, when))
+            if when == t and self.truly(j, places):
+                self.run_on(j, places, t)
+            else:
+                self.reserved[j] = (when, places)
+
+    def truly(self, j: int, places: list) -> bool:
+        """Free in truth, not only expected to be."""
+        free, device = self.free()
+        for n, used in places:
+            for k, d in enumerate(self.jobs[j].demand):
+                free[n][k] -= d
+                if free[n][k] < 0:
+                    return False
+            for g in used:
+                device[n][g] -= min(self.jobs[j].demand[self.cluster.shared], 1000)
+                if device[n][g] < 0:
+                    return False
+        return True
+
+    def planned(self, second: int, t: int) -> tuple[list, list]:
+        """What is free in a second to come if running jobs end when expected."""
+        gone = {i for i in self.where if max(self.last[i] + self.jobs[i].limit, t) <= second}
+        free, device = self.free(gone)
+        for i, (s, places) in self.reserved.items():
+            if max(s, t) <= second < s + self.jobs[i].limit:
+                for n, used in places:
+                    for k, d in enumerate(self.jobs[i].demand):
+                        free[n][k] -= d
+                    for g in used:
+                        device[n][g] -= min(self.jobs[i].demand[self.cluster.shared], 1000)
+        return free, device
 
     def fits_at(self, j: int, when: int, t: int) -> bool:
         """Job j fits at an instant if every running job ends when expected."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise.report.traces import arrivals, draw_trace, lifetimes, load, sizes
-from gangwise.traces.trace import Tables
+from gangwise.traces.tables import Tables
 
 HOUR = 3600.0
 SERVERS = pl.DataFrame(

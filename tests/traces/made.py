@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from gangwise.traces.fidelity import UNITS, Stage
-from gangwise.traces.trace import Tables
+from gangwise.traces.io.account import Stage
+from gangwise.traces.tables import UNITS, Tables
 
 NUMBERS = ("cpu", "mem", "gpu", "created", "deleted")
 

@@ -9,11 +9,10 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from gangwise import TraceError
-from gangwise.traces import open_trace
-from gangwise.traces.alibaba_gpu_v2020 import AlibabaGpuV2020
-from gangwise.traces.alibaba_gpu_v2020_schemas import FORMAT
 from gangwise.traces.convert import convert
-from gangwise.traces.mini_batch_time import MiniBatchTime
+from gangwise.traces.formats.alibaba_gpu_v2020 import FORMAT, AlibabaGpuV2020
+from gangwise.traces.formats.measured_speeds import MiniBatchTime
+from gangwise.traces.slots.opening import open_trace
 from gangwise.traces.source import Source
 
 MACHINES = ["aa01,T4,96,512,2", "aa02,CPU,96,512,0", "aa03,MISC,96,512,8", "aa04,V100,96,384,8"]

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces import open_trace
-from gangwise.traces.alibaba_v2017 import AlibabaV2017
-from gangwise.traces.alibaba_v2018 import AlibabaV2018
 from gangwise.traces.dag import Dag
-from gangwise.traces.formats import recognise
+from gangwise.traces.format import recognise
+from gangwise.traces.formats.alibaba_v2017 import AlibabaV2017
+from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
+from gangwise.traces.slots.opening import open_trace
 
 MACHINES = """m_1,0,1,a,96,100,USING
 m_2,0,1,b,96,100,USING

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.blocks import Blocks
-from gangwise.traces.text import first_lines
+from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.io.text import first_lines
 
 
 def tar(*members, packed=True) -> bytes:
@@ -81,8 +81,18 @@ def test_members_of_an_archive_follow_one_another(tmp_path):
     assert first_lines(file) == ["a,b", "1,2"]
 
 
+def test_blank_lines_wait_in_blocks_and_not_for_ever(tmp_path, monkeypatch):
+    file = tmp_path / "x"
+    file.write_bytes(b"a\n" + b"\n" * 700 + b"b\n" + b" \n" * 400)
+    found = list(Blocks(file, 100))
+    assert b"".join(block.data for block in found) == b"a\n" + b"\n" * 700 + b"b\n"
+    monkeypatch.setattr("gangwise.traces.io.blocks.LONGEST_LINE", 500)
+    with pytest.raises(TraceError, match="row 703: blank lines are longer than 0 MiB"):
+        list(Blocks(file, 100))
+
+
 def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("gangwise.traces.blocks.LONGEST_LINE", 1000)
+    monkeypatch.setattr("gangwise.traces.io.blocks.LONGEST_LINE", 1000)
     file = tmp_path / "x"
     file.write_bytes(b"a,b\n" + b"x" * 5000)
     with pytest.raises(TraceError, match=r"row 2: the line is longer than"):

@@ -15,11 +15,10 @@ import polars as pl
 import pytest
 
 from gangwise import StoreError, TraceError
-from gangwise.traces import blocks
 from gangwise.traces.convert import convert
-from gangwise.traces.formats import Format, TableFile, recognise
-from gangwise.traces.manifest import MANIFEST
-from gangwise.traces.schema import Column, Schema
+from gangwise.traces.format import MANIFEST, Format, TableFile, recognise
+from gangwise.traces.io import blocks
+from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.source import Source
 
 NODES = Schema("node list", (Column("sn", number=False), Column("gpu", whole=True)), unique="sn")
@@ -131,7 +130,7 @@ def test_a_bad_row_in_a_converted_trace_is_still_named(tmp_path):
 CHILD = """
 import sys
 from pathlib import Path
-from gangwise.traces import blocks
+from gangwise.traces.io import blocks
 from gangwise.traces.convert import convert
 from tests.traces.test_convert import FORM
 blocks.BLOCK = 4000
@@ -256,7 +255,7 @@ def test_a_cut_file_is_converted_and_said_to_be_cut(tmp_path):
 
 
 def test_real_samples_convert(tmp_path, traces):
-    from gangwise.traces.alibaba_gpu_v2023 import AlibabaGpuV2023
+    from gangwise.traces.formats.alibaba_gpu_v2023 import AlibabaGpuV2023
 
     raw = traces / "alibaba-gpu-v2023"
     form = AlibabaGpuV2023.FORMAT

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
-from gangwise.traces import open_trace
-from gangwise.traces.workload import TraceScenario
+from gangwise.traces.slots.gain_overhead import TraceScenario
+from gangwise.traces.slots.opening import open_trace
 
 from .csvs import pod, write
 from .made import tables

@@ -7,9 +7,8 @@ import json
 import polars as pl
 import pytest
 
-from gangwise.traces.fidelity import leave_out
-from gangwise.traces.load import implied_load, of_tables
-from gangwise.traces.trace import Tables
+from gangwise.traces.io.account import leave_out
+from gangwise.traces.tables import Tables, implied_load, of_tables
 
 SERVERS = pl.DataFrame(
     {

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
-from gangwise.scenarios.opm import GoogleScenario
-from gangwise.traces import open_trace
-from gangwise.traces.google_2011 import Google2011
-from gangwise.traces.google_2011_jobs import GoogleJobEvents
+from gangwise.traces.formats.google_2011 import Google2011, GoogleJobEvents
+from gangwise.traces.slots.approximation_jobs import GoogleScenario
+from gangwise.traces.slots.opening import open_trace
 
 SUBMIT, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST = range(7)
 END = 2**63 - 1

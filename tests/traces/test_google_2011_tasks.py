@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces import open_trace
-from gangwise.traces.google_2011 import Google2011
+from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.traces.slots.opening import open_trace
 
 SUBMIT, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST, UPDATE_PENDING, UPDATE_RUNNING = range(9)
 ADD, REMOVE, UPDATE = range(3)

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.alibaba_gpu_v2020 import AlibabaGpuV2020
-from gangwise.traces.alibaba_gpu_v2023 import AlibabaGpuV2023
-from gangwise.traces.tables import read_table
+from gangwise.traces.formats.alibaba_gpu_v2020 import AlibabaGpuV2020
+from gangwise.traces.formats.alibaba_gpu_v2023 import AlibabaGpuV2023
+from gangwise.traces.io.reading import read_table
 
 from .csvs import pod
 from .csvs import write as write_2023

@@ -11,12 +11,12 @@ import shutil
 import pytest
 
 from gangwise import TraceError
-from gangwise.traces import blocks, inspecting
+from gangwise.traces import inspect as inspecting
 from gangwise.traces.convert import convert
-from gangwise.traces.formats import Format, TableFile
-from gangwise.traces.inspecting import inspect
-from gangwise.traces.likeness import likeness, looks_like, nearest
-from gangwise.traces.schema import Column, Schema
+from gangwise.traces.format import Format, TableFile, likeness, looks_like, nearest
+from gangwise.traces.inspect import inspect
+from gangwise.traces.io import blocks
+from gangwise.traces.io.schema import Column, Schema
 
 from .csvs import NODE_HEADER, NODES, pod, write
 
@@ -182,7 +182,7 @@ def test_much_is_sampled_unless_all_is_asked_for(tmp_path, monkeypatch):
 def test_a_published_digest_is_compared(tmp_path, monkeypatch):
     import hashlib
 
-    from gangwise.traces.alibaba_v2018 import AlibabaV2018
+    from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
 
     (tmp_path / "batch_task.csv").write_text(V2018)
     assert only(inspect(tmp_path)).files[0].as_published is None

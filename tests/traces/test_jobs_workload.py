@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
 from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import Outage
 from gangwise.approximation_jobs.problem import ApproximationProblem
-from gangwise.approximation_jobs.processes import IidRates, Outage, PoissonJobs
-from gangwise.traces import open_trace
-from gangwise.traces.jobs_workload import JobsTraceScenario
+from gangwise.approximation_jobs.rates import IidRates
+from gangwise.approximation_jobs.workloads import PoissonJobs
+from gangwise.traces.slots.approximation_jobs import JobsTraceScenario
+from gangwise.traces.slots.opening import open_trace
 
 from . import test_google_2011_tasks as google
 from .made import tables

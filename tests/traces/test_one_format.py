@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gangwise.core.registry import entries
-from gangwise.traces.formats import recognise
+from gangwise.traces.format import recognise
 
 from . import test_alibaba_gpu_v2020 as v2020
 from . import test_alibaba_v2018 as v2018

@@ -7,11 +7,11 @@ import gzip
 import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName
-from gangwise.traces import open_trace
-from gangwise.traces.alibaba_gpu_v2020 import AlibabaGpuV2020
-from gangwise.traces.alibaba_gpu_v2023 import AlibabaGpuV2023
 from gangwise.traces.convert import convert
-from gangwise.traces.google_2011 import Google2011
+from gangwise.traces.formats.alibaba_gpu_v2020 import AlibabaGpuV2020
+from gangwise.traces.formats.alibaba_gpu_v2023 import AlibabaGpuV2023
+from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.traces.slots.opening import open_trace
 from gangwise.traces.source import Source
 
 from .csvs import POD_HEADER, pod, write

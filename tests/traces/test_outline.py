@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
 from gangwise.cli import app
 from gangwise.scenarios.files import read_scenario
-from gangwise.traces import open_trace
-from gangwise.traces.outline import outline, write_outline
-from gangwise.traces.saved import MANIFEST, load_tables, save_tables
+from gangwise.traces.slots.opening import open_trace, outline, write_outline
+from gangwise.traces.tables import SAVED as MANIFEST
+from gangwise.traces.tables import load_tables, save_tables
 
 from . import test_alibaba_gpu_v2020 as v2020
 from .csvs import pod, write

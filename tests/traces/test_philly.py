@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces import open_trace
 from gangwise.traces.convert import convert
-from gangwise.traces.philly import Philly
+from gangwise.traces.formats.philly import Philly
+from gangwise.traces.slots.opening import open_trace
 
 MACHINES = "machineId, number of GPUs, single GPU mem\nm1,2, 12GB\nm2,8, 24GB\nm3,8, 24GB\n"
 

@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces import rows as parsing
-from gangwise.traces.blocks import Blocks
-from gangwise.traces.schema import Check, Column, Schema, value
-from gangwise.traces.tables import Reading, read_table
+from gangwise.traces.io import reading as parsing
+from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.io.reading import Reading, read_table
+from gangwise.traces.io.schema import Check, Column, Schema, value
+from gangwise.traces.io.text import split_line
 from tests.reference import traces as reference
 
 COLUMNS = (
@@ -79,8 +80,11 @@ GOOD = st.tuples(
     st.sampled_from(["", "0.5", "-1", "0"]),
     st.sampled_from(["", "x", "é", "x y"]),
 )
+QUOTED = GOOD.flatmap(
+    lambda row: st.tuples(*(st.sampled_from([field, f'"{field}"']) for field in row[:3]))
+).map(lambda row: (*row, '"x, ""y"" | ; z"'))
 BAD = st.lists(st.sampled_from(CELLS), max_size=6)
-ROWS = st.lists(st.one_of(GOOD, GOOD, GOOD, BAD), max_size=25)
+ROWS = st.lists(st.one_of(GOOD, GOOD, QUOTED, QUOTED, BAD), max_size=25)
 
 
 def read(file, schema, size, exact=False):
@@ -143,6 +147,37 @@ def texts(text, separator, results):
         field = lines[row - 1].split(separator)[1]
         found.append(field.strip('" ').strip() if "e" not in field else str(float(field)))
     return found
+
+
+@settings(max_examples=400)
+@given(text=st.text(alphabet='a1,"\n', max_size=30), separator=st.sampled_from([",", "1"]))
+def test_quotes_are_plain_only_where_polars_and_csv_read_the_same(text, separator):
+    lines = [line for line in text.split("\n") if line]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    quotes = parsing.Quotes(data)
+    apart = [split_line(line, separator) for line in lines]
+    if quotes.plain(separator.encode()):
+        assert None not in apart
+        assert quotes.outside(separator.encode()) == sum(len(row) - 1 for row in apart)
+        width = max(map(len, apart), default=0)
+        if width > 1 and all(len(row) == width for row in apart):
+            types = {str(n): pl.String for n in range(width)}
+            frame = pl.read_csv(data, has_header=False, schema=types, separator=separator)
+            assert frame.fill_null("").rows() == [tuple(row) for row in apart]
+    elif None not in apart:  # a quote inside a field that none opens: read one by one
+        assert any('"' in field for row in apart for field in row)
+
+
+def test_a_block_in_quotes_is_read_the_fast_way(tmp_path, monkeypatch):
+    schema = Schema("list", COLUMNS, header=False)
+    file = tmp_path / "x"
+    file.write_text('"a","1","0.5","x, ""y"""\n' * 100_000 + '"a",1,"",\n')
+    monkeypatch.setattr(parsing.Rows, "_slow", lambda *_: pytest.fail("taken apart one by one"))
+    table = read_table(file, schema)
+    assert table.frame.rows()[-2:] == [
+        (100_000, "a", 1.0, 0.5, 'x, "y"'),
+        (100_001, "a", 1, None, ""),
+    ]
 
 
 JSON_VALUES = st.recursive(

@@ -9,8 +9,8 @@ import pytest
 
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
 from gangwise.core.workload import BernoulliArrivals
-from gangwise.traces import open_trace
-from gangwise.traces.speeds_workload import SpeedsTraceScenario
+from gangwise.traces.slots.fluctuating_speeds import SpeedsTraceScenario
+from gangwise.traces.slots.opening import open_trace
 
 from . import test_alibaba_gpu_v2020 as v2020
 from .made import tables

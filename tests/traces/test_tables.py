@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.alibaba_gpu_v2023 import NODES, PODS, UNTIMED, AlibabaGpuV2023
-from gangwise.traces.schema import Column, Schema
-from gangwise.traces.tables import read_table
-from gangwise.traces.workload import TraceScenario
+from gangwise.traces.formats.alibaba_gpu_v2023 import NODES, PODS, UNTIMED, AlibabaGpuV2023
+from gangwise.traces.io.reading import read_table
+from gangwise.traces.io.schema import Column, Schema
+from gangwise.traces.slots.gain_overhead import TraceScenario
 
 from .csvs import NODE_HEADER, POD_HEADER, pod, write
 

@@ -16,17 +16,15 @@ from scipy import stats
 
 from gangwise.core.errors import ScenarioError, TraceError, UnknownName
 from gangwise.scenarios.files import read_scenario
-from gangwise.traces import open_trace
-from gangwise.traces.alibaba_gpu_v2023 import AlibabaGpuV2023
-from gangwise.traces.alibaba_v2018 import AlibabaV2018
-from gangwise.traces.fitting import fits_somewhere
-from gangwise.traces.google_2011 import Google2011
-from gangwise.traces.google_2011_jobs import GoogleJobEvents
-from gangwise.traces.load import of_tables
-from gangwise.traces.trace import Tables
+from gangwise.traces.formats.alibaba_gpu_v2023 import AlibabaGpuV2023
+from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
+from gangwise.traces.formats.google_2011 import Google2011, GoogleJobEvents
+from gangwise.traces.slots.grouping import fits_somewhere
+from gangwise.traces.slots.opening import open_trace
+from gangwise.traces.tables import Tables, of_tables
 from gangwise.traces.twins import NAMES, calibration, completed, distance, twin
 from gangwise.traces.twins.calibration import Arrivals, Cdf, Kind, servers_of
-from gangwise.traces.twins.distance import kolmogorov_smirnov, total_variation
+from gangwise.traces.twins.drawing import kolmogorov_smirnov, total_variation
 
 SMALL = {"servers": 40, "days": 1.0, "jobs_per_day": 500.0}
 LIKE_THE_SAMPLE = {

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, TraceError, UnknownName, create_policy, simulate
-from gangwise.traces import open_trace
-from gangwise.traces.alibaba_gpu_v2023 import AlibabaGpuV2023
-from gangwise.traces.fitting import sample_servers
-from gangwise.traces.settings import Settings, seconds
+from gangwise.traces.formats.alibaba_gpu_v2023 import AlibabaGpuV2023
+from gangwise.traces.slots.grouping import sample_servers
+from gangwise.traces.slots.opening import open_trace
+from gangwise.traces.slots.settings import Settings, seconds
 
 from .csvs import pod, write
 
@@ -245,6 +245,6 @@ def test_a_scenario_pickles_and_its_runs_repeat(tmp_path):
 
 
 def test_reading_a_trace_is_what_imports_polars():
-    code = "import sys, gangwise, gangwise.traces.workload; print('polars' in sys.modules)"
+    code = "import sys, gangwise; print('polars' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"

@@ -8,34 +8,31 @@ from gangwise.approximation_jobs.environment import (
     ApproximationEnvironment,
     ApproximationFamily,
     ApproximationInstance,
-    Feedback,
     Observation,
-    Results,
 )
+from gangwise.approximation_jobs.execution import Feedback, Outage, Results
 from gangwise.approximation_jobs.opm import OPM, PrimalDual
 from gangwise.approximation_jobs.ops import OPS
 from gangwise.approximation_jobs.problem import (
     ApproximationProblem,
+    Custom,
     Job,
     JobTable,
     Log,
-    Own,
     Power,
     Saturating,
     Utility,
 )
-from gangwise.approximation_jobs.processes import (
+from gangwise.approximation_jobs.rates import (
     IidRates,
-    JobStream,
-    JobWorkload,
-    Outage,
-    PoissonJobs,
+    MarkovRates,
+    MeasuredRates,
     RateProcess,
     RateStream,
-    ReplayedJobs,
+    Removals,
     ReplayedRates,
 )
-from gangwise.approximation_jobs.rates import MarkovRates, MeasuredRates, Removals
+from gangwise.approximation_jobs.workloads import JobStream, JobWorkload, PoissonJobs, ReplayedJobs
 
 __all__ = [
     "OPM",
@@ -44,6 +41,7 @@ __all__ = [
     "ApproximationFamily",
     "ApproximationInstance",
     "ApproximationProblem",
+    "Custom",
     "DeadlineAware",
     "Fair",
     "Feedback",
@@ -57,7 +55,6 @@ __all__ = [
     "MeasuredRates",
     "Observation",
     "Outage",
-    "Own",
     "PoissonJobs",
     "Power",
     "PrimalDual",

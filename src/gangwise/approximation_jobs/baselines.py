@@ -1,32 +1,117 @@
-"""The Fair Scheduler of §VI: every job gets the same share, as far as its budget pays for it.
+"""The baselines of OPM §VI, and a rival that the paper does not have.
 
-The Deadline-Aware Scheduler of §VI: earliest deadline first, as many machines as it can pay.
-
-A rival that the paper does not have: greedy by utility per price, with paced budgets.
+Fair Scheduler, Deadline-Aware Scheduler, and greedy by utility per price. All of them decide first
+how many machines each job gets, then which; tasks stay where they are as far as that allows.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from gangwise.approximation_jobs.environment import Feedback, Observation
-from gangwise.approximation_jobs.opm import CountingPolicy, max_min_shares, systematic
-from gangwise.approximation_jobs.problem import ApproximationProblem, slopes_at
+from gangwise.approximation_jobs.environment import Observation
+from gangwise.approximation_jobs.execution import Feedback
+from gangwise.approximation_jobs.kernels import place_tasks
+from gangwise.approximation_jobs.problem import SLACK, ApproximationProblem, slopes_at
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.estimators import Estimator, make_estimator
 
 
+def max_min_shares(total: float, most: Floats) -> Floats:
+    """Max-min fair shares of ``total``: equal, but nobody gets more than ``most``, shape [n].
+
+    Examples
+    --------
+    >>> max_min_shares(10.0, np.array([1.0, 9.0, 9.0]))
+    array([1. , 4.5, 4.5])
+    """
+    if most.sum() <= total:
+        return most.copy()
+    order = np.argsort(most, kind="stable")
+    ordered = most[order]
+    below = np.concatenate(([0.0], np.cumsum(ordered)[:-1]))
+    level = (total - below) / np.arange(most.size, 0, -1)
+    k = int(np.argmax(ordered >= level))  # the first that would be capped by the level
+    shares: Floats = np.minimum(most, level[k])
+    return shares
+
+
+def systematic(shares: Floats, u: float) -> Ints:
+    """Systematic sampling: whole numbers with these means, shape [n].
+
+    They add up to the floor or the ceiling of the sum of ``shares``.
+    One uniform number ``u`` serves all: job k gets the integers that its part of the line covers.
+
+    Examples
+    --------
+    >>> systematic(np.array([0.5, 0.5, 1.5]), u=0.5)
+    array([1, 0, 2])
+    """
+    ends = np.floor(np.cumsum(shares) + u + 1e-9)
+    return np.diff(ends, prepend=math.floor(u + 1e-9)).astype(np.int64)
+
+
+@dataclass
+class CountingPolicy(PolicyBase):
+    """Count first, place second: the base of these policies, no policy by itself.
+
+    Machines are handed out in an order drawn once per run, and jobs keep machines that they have.
+    """
+
+    family = "approximation_jobs"
+    randomised = True
+
+    def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
+        """Forget everything."""
+        self._problem, self._rng = problem, rng
+        self._order = rng.permutation(problem.M).astype(np.int64)
+        self._holder = np.full(problem.M, -1, np.int64)
+        self._place = np.empty(0, np.int64)
+
+    def most(self, observation: Observation) -> Floats:
+        """How many machines each active job can pay in this slot, shape [n], as a real number."""
+        jobs, prices = observation.jobs, self._problem.prices[observation.available]
+        most = np.full(jobs.rows.size, float(prices.size))
+        if self._problem.enforce and prices.size:
+            left = (jobs.budget * (1.0 + SLACK) - jobs.cost)[jobs.rows]
+            price = float(prices.mean())
+            if price > 0:
+                most = np.minimum(most, np.floor(left / price))
+            most[(most < 1.0) & (left >= prices.min())] = 1.0
+        return most
+
+    def _make_room(self, observation: Observation) -> None:
+        """Take machines from the jobs that have gone; work space for all rows of the table."""
+        if self._place.size < observation.jobs.size:
+            self._place = np.full(observation.jobs.size, -1, np.int64)
+        self._holder[np.isin(self._holder, observation.departed)] = -1
+
+    def hand_out(
+        self, observation: Observation, rows: Ints, want: Ints, machines: Ints | None = None
+    ) -> Ints:
+        """Place ``want[k]`` tasks of the job in table row ``rows[k]``, earlier ones first."""
+        self._make_room(observation)
+        listed = self._order if machines is None else machines
+        if machines is not None:
+            unlisted = np.ones(self._problem.M, dtype=bool)
+            unlisted[machines] = False
+            self._holder[unlisted] = -1
+        place_tasks(want, rows, listed, observation.available, self._place, self._holder)
+        return self._holder
+
+
 @dataclass
 class Fair(CountingPolicy):
-    """Equal shares, in fractions of a machine, rounded to whole tasks by systematic sampling.
+    """Fair Scheduler, OPM §VI: max-min fair shares of the machines, rounded by systematic sampling.
 
     Rounding down instead would starve jobs once there are more of them than machines.
     """
 
-    def decide(self, observation: Observation) -> npt.NDArray[np.int64]:
+    def decide(self, observation: Observation) -> Ints:
         """Max-min fair shares of the machines that are there."""
         rows = observation.jobs.rows
         shares = max_min_shares(float(observation.available.sum()), self.most(observation))
@@ -35,9 +120,12 @@ class Fair(CountingPolicy):
 
 @dataclass
 class DeadlineAware(CountingPolicy):
-    """Jobs by deadline; of jobs with the same deadline the one that came first goes first."""
+    """Deadline-Aware Scheduler, OPM §VI: earliest deadline first, as many machines as it can pay.
 
-    def decide(self, observation: Observation) -> npt.NDArray[np.int64]:
+    Of jobs with the same deadline the one that came first goes first.
+    """
+
+    def decide(self, observation: Observation) -> Ints:
         """All that the most urgent job can pay, then the next."""
         jobs = observation.jobs
         order = np.lexsort((jobs.arrival[jobs.rows], jobs.deadline[jobs.rows]))
@@ -50,7 +138,7 @@ class DeadlineAware(CountingPolicy):
 
 @dataclass
 class UtilityPerPrice(CountingPolicy):
-    """Jobs by the utility that another unit of work brings, machines by rate per price.
+    """Greedy by marginal utility per price: steepest jobs first, on the best machines.
 
     A job may spend ``burst`` times the budget left over the slots left; those with the largest
     slope at their projected total work come first, and the machines with the best estimated rate
@@ -95,7 +183,7 @@ class UtilityPerPrice(CountingPolicy):
         self._rates.start(problem.M, for_estimates)
         self._price = float(problem.prices.mean())
 
-    def decide(self, observation: Observation) -> npt.NDArray[np.int64]:
+    def decide(self, observation: Observation) -> Ints:
         """The steepest jobs first, on the best machines."""
         jobs, t, there = observation.jobs, observation.slot, observation.available
         rows = jobs.rows

@@ -1,19 +1,12 @@
 """The world of approximation jobs: jobs come and go, tasks run, machines deliver what they can.
 
 Only machines that ran a task tell their rate (semi-bandit feedback), late or never if so wished.
-
-From a decision to the tasks that it asks for, and from tasks to feedback that may come late.
-
-How tasks moved from one slot to the next: what migration costs is counted from this.
-
-What became of each job, kept in compact columns as jobs finish.
-
-The approximation-jobs family, for the tools that serve all families alike.
+:class:`ApproximationInstance` describes a world, :class:`ApproximationEnvironment` plays it, and
+:class:`ApproximationFamily` serves the tools that work for all families alike.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,278 +15,37 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs import kernels
+from gangwise.approximation_jobs.execution import (
+    BLOCK,
+    Feedback,
+    FeedbackDelivery,
+    Inputs,
+    MigrationCounter,
+    Outage,
+    Results,
+    rate_generator,
+    split_noise,
+    tasks_of,
+)
 from gangwise.approximation_jobs.problem import (
-    OWN,
+    CUSTOM,
+    SLACK,
+    ActiveJobs,
     ApproximationProblem,
     Job,
     JobTable,
     Log,
     Power,
-    Rows,
     Saturating,
     Utility,
 )
-from gangwise.approximation_jobs.processes import (
-    BLOCK,
-    IidRates,
-    Inputs,
-    JobWorkload,
-    Outage,
-    RateProcess,
-    Relabelled,
-    ReplayedJobs,
-    rate_generator,
-    split,
-)
+from gangwise.approximation_jobs.rates import IidRates, RateProcess, Relabelled
+from gangwise.approximation_jobs.workloads import JobWorkload, ReplayedJobs
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.contracts import Comparator, Outcome, Timing
-from gangwise.core.errors import InfeasibleDecision, ScenarioError, UnknownName
-from gangwise.core.feedback import Delivery, Mailbox
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.feedback import Delivery
 from gangwise.core.simulation import Streams
-
-
-@dataclass(frozen=True, slots=True)
-class Feedback:
-    """What one slot taught about the machines that ran a task.
-
-    Attributes
-    ----------
-    slot : int
-        The slot that it is about, which need not be the last one.
-    machines : ndarray of int64, shape [n]
-        Machines that ran a task, ascending.
-    rates : ndarray of float64, shape [n]
-        Their service rates θ_i^t, in work per task and slot.
-    """
-
-    slot: int
-    machines: Ints
-    rates: Floats
-
-
-def tasks_of(
-    problem: ApproximationProblem, rows: Rows, available: Bools, slot: int, decision: npt.ArrayLike
-) -> tuple[Ints, Ints]:
-    """Table rows and machines of the tasks of a decision, ordered by machine.
-
-    Parameters
-    ----------
-    problem : ApproximationProblem
-    rows : Rows
-        The active jobs.
-    available : ndarray of bool, shape [M]
-    slot : int
-    decision : array of int, shape [M], or of 0 and 1, shape [C, M]
-        A table row or −1 for every machine; the matrix for machines of given capacity.
-
-    Raises
-    ------
-    InfeasibleDecision
-        Names the slot, and the machine or job at fault.
-    """
-    x, C = np.asarray(decision), len(rows.jobs)
-    if problem.capacity is None:
-        if x.shape != (problem.M,) or not np.issubdtype(x.dtype, np.integer):
-            raise InfeasibleDecision(
-                f"slot {slot}: the decision has shape {x.shape} and type {x.dtype}; expected a "
-                f"table row (or -1) for each of {problem.M} machines, as integers"
-            )
-        machine = np.flatnonzero(x != -1)
-        row = x[machine].astype(np.int64)
-    else:
-        if x.shape != (C, problem.M) or not ((x == 0) | (x == 1)).all():
-            raise InfeasibleDecision(
-                f"slot {slot}: the decision has shape {x.shape}; expected 0 or 1 for each of {C} "
-                f"table rows and {problem.M} machines"
-            )
-        machine, row = np.nonzero(x.T)
-    n = kernels.unfit(row, machine, rows.serial, available)
-    if n >= 0:
-        name = problem.machines[machine[n]]
-        if not available[machine[n]]:
-            raise InfeasibleDecision(f"slot {slot}: machine {name!r} is not available")
-        raise InfeasibleDecision(
-            f"slot {slot}, machine {name!r}: no active job has table row {row[n]}"
-        )
-    if problem.capacity is not None:
-        _check_capacity(problem, problem.capacity, rows, slot, row, machine)
-    return row, machine
-
-
-def _check_capacity(
-    problem: ApproximationProblem, capacity: Floats, rows: Rows, slot: int, row: Ints, machine: Ints
-) -> None:
-    demand = np.array([0.0 if job is None else job.demand for job in rows.jobs])
-    taken = np.bincount(machine, weights=demand[row], minlength=problem.M)
-    over = np.flatnonzero(taken > capacity + 1e-9 * (1.0 + capacity))
-    if over.size:
-        i = over[0]
-        raise InfeasibleDecision(
-            f"slot {slot}, machine {problem.machines[i]!r}: tasks take {taken[i]:g} of "
-            f"{capacity[i]:g}, (102)"
-        )
-    for j, tasks in enumerate(np.bincount(row, minlength=len(rows.jobs))):
-        job = rows.jobs[j]
-        if job is not None and job.parallelism is not None and tasks > job.parallelism:
-            raise InfeasibleDecision(
-                f"slot {slot}: job {job.id!r} runs {tasks} tasks; at most {job.parallelism} may "
-                "run in parallel, (103)"
-            )
-
-
-@dataclass(eq=False)
-class Post:
-    """Feedback on its way; what arrives also tells how much work was done for jobs still there."""
-
-    _mailbox: Mailbox[tuple[Feedback, Ints, Floats, Ints]] = field(default_factory=Mailbox)
-    _sums: Floats = field(default_factory=lambda: np.zeros(0))
-
-    def send(
-        self, rows: Rows, delay: int, feedback: Feedback, row: Ints, work: Floats
-    ) -> tuple[Feedback, ...]:
-        """Post the feedback of a slot; returns all that arrives by now.
-
-        Parameters
-        ----------
-        rows : Rows
-            Whose ``told`` work is added to.
-        delay : int
-            In slots; it is lost if negative.
-        feedback : Feedback
-        row, work : ndarray of shape [n]
-            Table row of each task, and the work that it did.
-        """
-        parcel = (feedback, row, work, rows.serial[row])
-        arrived = []
-        for each, row, work, serial in self._mailbox.exchange(feedback.slot, delay, parcel):
-            if self._sums.size < rows.told.size:
-                self._sums = np.zeros(rows.told.size)
-            kernels.tell(row, work, serial, rows.serial, self._sums, rows.told)
-            arrived.append(each)
-        return tuple(arrived)
-
-
-@dataclass(eq=False)
-class Moves:
-    """Compares the tasks of a slot with those of the last one.
-
-    The paper does not say what a migration is. Three counts: ``displaced``, tasks that a job still
-    active lost on a machine; ``swaps``, those whose place another task took; ``net``,
-    Σ_j min(lost, gained), the tasks that must have moved whatever one calls them.
-
-    Parameters
-    ----------
-    machines : int
-        M.
-    several : bool
-        Whether a machine may run several tasks.
-
-    Examples
-    --------
-    >>> moves, active = Moves(3, several=False), np.array([0, 1])
-    >>> moves.count(np.array([0, 1]), np.array([0, 2]), active, rows=2)
-    (0.0, 0.0, 0.0)
-    >>> moves.count(np.array([1, 0]), np.array([0, 1]), active, rows=2)
-    (2.0, 1.0, 2.0)
-    """
-
-    machines: int
-    several: bool
-    _before: Ints = field(init=False)
-    _held: npt.NDArray[np.bool_] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._before = np.full(self.machines, -1, np.int64)
-        self._held = np.zeros((0, self.machines), dtype=bool)
-        self._lost, self._gained = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self._out = np.zeros(3)
-
-    def forget(self, rows: list[int]) -> None:
-        """These jobs have left: what they had is not lost to anybody still there."""
-        if self.several:
-            self._held[rows] = False
-        else:
-            self._before[np.isin(self._before, rows)] = -1
-
-    def count(
-        self, row: Ints, machine: Ints, active: Ints, rows: int
-    ) -> tuple[float, float, float]:
-        """Displaced, swaps, net, when task n of table row ``row[n]`` ran on ``machine[n]``."""
-        if self.several:
-            return self._count_several(row, machine, rows)
-        if self._lost.size < rows:
-            self._lost, self._gained = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-        now = np.full(self.machines, -1, np.int64)
-        now[machine] = row
-        kernels.moves(self._before, now, active, self._lost, self._gained, self._out)
-        self._before = now
-        return float(self._out[0]), float(self._out[1]), float(self._out[2])
-
-    def _count_several(self, row: Ints, machine: Ints, rows: int) -> tuple[float, float, float]:
-        more = np.zeros((rows - len(self._held), self.machines), dtype=bool)
-        before = np.concatenate((self._held, more))
-        self._held = np.zeros_like(before)
-        self._held[row, machine] = True
-        lost, gained = before & ~self._held, self._held & ~before
-        swaps = np.minimum(lost.sum(axis=0), gained.sum(axis=0)).sum()
-        net = np.minimum(lost.sum(axis=1), gained.sum(axis=1)).sum()
-        return float(lost.sum()), float(swaps), float(net)
-
-
-COLUMNS = ("arrival", "deadline", "budget", "cost", "work", "utility")
-
-
-@dataclass(eq=False)
-class Results:
-    """One entry per job, in the order in which they left; 48 bytes each.
-
-    Examples
-    --------
-    >>> results = Results()
-    >>> results.add(Job("a", 0, 4, budget=8.0), cost=6.0, work=4.0)
-    >>> results["utility"], results.budget_use, results.cost_to_utility
-    (array([2.]), array([0.75]), array([3.]))
-    """
-
-    _data: array[float] = field(default_factory=lambda: array("d"))
-
-    def add(self, job: Job | None, cost: float, work: float) -> None:
-        """Enter what became of a job."""
-        assert job is not None
-        utility = job.utility.value(work) if work > 0 else 0.0
-        self._data.extend((job.arrival, job.deadline, job.budget, cost, work, utility))
-
-    def copy(self) -> Results:
-        """The same entries."""
-        return Results(array("d", self._data))
-
-    def __len__(self) -> int:
-        return len(self._data) // len(COLUMNS)
-
-    def __getitem__(self, column: str) -> Floats:
-        """One of ``arrival``, ``deadline``, ``budget``, ``cost``, ``work``, ``utility``."""
-        table = np.array(self._data, dtype=np.float64).reshape(-1, len(COLUMNS))
-        return table[:, COLUMNS.index(column)]
-
-    def columns(self) -> dict[str, Floats]:
-        """All columns by name."""
-        return {column: self[column] for column in COLUMNS}
-
-    @property
-    def budget_use(self) -> Floats:
-        """C_j / B_j of each job (Fig. 1b)."""
-        return self["cost"] / self["budget"]
-
-    @property
-    def cost_to_utility(self) -> Floats:
-        """C_j / f_j(X_j) of each job (Fig. 1a); NaN for a job that nothing was done for."""
-        utility = self["utility"]
-        share: Floats = np.full(utility.size, np.nan)
-        np.divide(self["cost"], utility, out=share, where=utility > 0)
-        return share
-
-
-SLACK = 1e-9  # of a budget, so that one of k prices pays k tasks whatever the rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,16 +76,16 @@ class ApproximationEnvironment:
     """Plays jobs and rates. Built by :class:`ApproximationInstance`.
 
     A decision names for every machine the table row of the job that it runs a task of, or −1,
-    int [M]: constraint (3) cannot be broken. With machines of given capacity it is a matrix of
-    0 and 1, [C, M] by table row, and must keep (102) and (103).
+    int [M]: constraint OPM (3) cannot be broken. With machines of given capacity it is a matrix of
+    0 and 1, [C, M] by table row, and must keep OPM (102) and OPM (103).
 
     The reward of a slot is Σ_j f_j(X_j after it) − f_j(X_j before it), so that rewards add up to
     the overall utility Σ_j f_j(X_j). Metrics: ``average_utility``, the same for the utility per
-    slot of (6), (d − a) f(X / (d − a)); ``work``; ``cost``; ``jobs`` active; ``busy`` machines;
+    slot of OPM (6), (d − a) f(X / (d − a)); ``work``; ``cost``; ``jobs`` active; ``busy`` machines;
     ``refused`` tasks that a budget could not pay; ``displaced`` machines that a job still active
     lost, ``swaps`` those of them that another job got, ``net_moves`` Σ_j min(lost, gained);
-    ``fit`` Σ_j g_j = cost − Σ_j β_j, (64), which adds up to (8) over whole lifetimes, and ``over``,
-    the part of the cost that exceeds budgets, Σ_j (C_j − B_j)⁺ in the end.
+    ``fit`` Σ_j g_j = cost − Σ_j β_j, OPM (64), which adds up to OPM (8) over whole lifetimes, and
+    ``over``, the part of the cost that exceeds budgets, Σ_j (C_j − B_j)⁺ in the end.
     """
 
     instance: ApproximationInstance
@@ -350,7 +102,7 @@ class ApproximationEnvironment:
         "fit",
         "over",
     )
-    rows: Rows = field(init=False, repr=False)
+    rows: ActiveJobs = field(init=False, repr=False)
     finished: Results = field(init=False, repr=False)
     _observation: Observation | None = field(init=False, repr=False, default=None)
 
@@ -362,7 +114,7 @@ class ApproximationEnvironment:
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
         """Begin a run; jobs, rates and delays have generators of their own."""
         instance, problem = self.instance, self.problem
-        rates, fate = split(noise)
+        rates, fate = split_noise(noise)
         self._inputs = Inputs(
             problem,
             instance.rates.stream(rates),
@@ -370,8 +122,9 @@ class ApproximationEnvironment:
             instance.delivery,
             fate,
         )
-        self.rows, self.finished, self._post = Rows(), Results(), Post()
-        self._moves = Moves(problem.M, problem.capacity is not None)
+        self.rows, self.finished = ActiveJobs(), Results()
+        self._delivery = FeedbackDelivery()
+        self._migrations = MigrationCounter(problem.M, problem.capacity is not None)
         self._leaving = sorted((slot, str(job), job) for job, slot in instance.leave.items())
         self._observation, self._out = None, np.zeros(2)
         self._limit = self._worked = np.zeros(0)
@@ -389,7 +142,7 @@ class ApproximationEnvironment:
             self.finished.add(rows.jobs[j], rows.cost[j], rows.work[j])
             rows.remove(j)
         if departed:
-            self._moves.forget(departed)
+            self._migrations.forget(departed)
         arrived = [rows.add(job) for job in new if leave.get(job.id, slot + 1) > slot]
         if departed or arrived:
             rows.refresh()
@@ -413,7 +166,10 @@ class ApproximationEnvironment:
         return self._observation
 
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
-        """Run the tasks, as far as budgets pay them; say what is known by now."""
+        """Run the tasks, work OPM (1), as far as budgets OPM (4) pay them.
+
+        Say what is known by now.
+        """
         problem, rows = self.problem, self.rows
         available = self.observe(slot, "react").available
         rate, _, delay = self._inputs.at(slot)
@@ -438,11 +194,11 @@ class ApproximationEnvironment:
             float(active.size),
             float(told.machines.size),
             float(refused),
-            *self._moves.count(row, machine, active, len(rows.jobs)),
+            *self._migrations.count(row, machine, active, len(rows.jobs)),
             cost - self._pace,
             self._over() - over,
         )
-        return Outcome(gain, self._post.send(rows, delay, told, row, done), metrics)
+        return Outcome(gain, self._delivery.send(rows, delay, told, row, done), metrics)
 
     def _over(self) -> float:
         if self.problem.enforce:
@@ -453,13 +209,13 @@ class ApproximationEnvironment:
 
     def _gain(self) -> tuple[float, float]:
         rows, gain, average = self.rows, 0.0, 0.0
-        for j in rows.active[rows.kind[rows.active] == OWN]:
+        for j in rows.active[rows.kind[rows.active] == CUSTOM]:
             job, done, more = rows.jobs[j], rows.work[j], self._worked[j]
             if job is not None and more > 0:
                 f, d = job.utility.value, job.lifetime
                 gain += f(done + more) - f(done)
                 average += d * (f((done + more) / d) - f(done / d))
-        kernels.gains(
+        kernels.utility_gains(
             rows.active,
             rows.kind,
             rows.v,
@@ -472,7 +228,7 @@ class ApproximationEnvironment:
         return gain + float(self._out[0]), average + float(self._out[1])
 
     def results(self) -> Results:
-        """Cost, budget, work and utility of every job so far, those still active last."""
+        """Cost, budget, work OPM (2) and utility of every job so far, those still active last."""
         both = self.finished.copy()
         for j in self.rows.active:
             both.add(self.rows.jobs[j], self.rows.cost[j], self.rows.work[j])
@@ -499,7 +255,8 @@ class ApproximationInstance:
     Examples
     --------
     >>> from gangwise import create_policy, simulate
-    >>> from gangwise.approximation_jobs.processes import IidRates, PoissonJobs
+    >>> from gangwise.approximation_jobs.rates import IidRates
+    >>> from gangwise.approximation_jobs.workloads import PoissonJobs
     >>> problem = ApproximationProblem([1.0, 0.5])
     >>> instance = ApproximationInstance(problem, IidRates([0.5, 0.9]), PoissonJobs(0.3))
     >>> simulate(instance, create_policy("fair"), slots=5, seed=0).slots

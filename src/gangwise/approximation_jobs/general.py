@@ -1,58 +1,63 @@
-"""OPM for machines that hold several tasks (§V-C): demands r_j, capacities C_i, parallelism u_j.
+"""The general setting, OPM §V-C: demands r_j, capacities C_i, at most u_j tasks of a job at once.
 
-As :class:`~gangwise.approximation_jobs.opm.OPM`, but the shares of a slot are projected onto (102)
-and (103), with capacities that leave room for what rounding adds, and rounded together.
+As :class:`~gangwise.approximation_jobs.opm.OPM`, but the shares of a slot are projected onto
+OPM (102) and OPM (103) and rounded together.
 
-Randomised rounding for machines that hold several tasks (§V-C).
+*Projection*, OPM (P5):
 
-The paper asks for integral x̃ with E[x̃] = x that keeps (102), Σ_j r_j x̃_ji ≤ C_i, and (103),
-Σ_i x̃_ji ≤ u_j, and refers to a general scheme. There is none: for r = (0.6, 0.6) and C = 1 the
-plan x = (5/6, 5/6) keeps (102), but integral points that do have one task at most, and so do their
-means (:data:`IMPOSSIBLE`). What can be had is E[x̃] = x, (103), and loads that exceed the *planned*
-ones by one task at most. So the plan is made for smaller machines: :func:`plan_capacity`.
+    minimise ½ Σ (z − y)²   over 0 ≤ z ≤ 1,  Σ_j r_j z_ji ≤ C_i,  Σ_i z_ji ≤ u_j.
 
-Projection (P5) of §V-C: machines with capacities, jobs with demands and parallelism limits.
-
-    minimise ½ Σ (z - y)²   over 0 ≤ z ≤ 1,  Σ_j r_j z_ji ≤ C_i,  Σ_i z_ji ≤ u_j.
-
-The optimum is z_ji = clip(y_ji - r_j η_i - ν_j, 0, 1) with prices η_i ≥ 0 of machines and ν_j ≥ 0
+The optimum is z_ji = clip(y_ji − r_j η_i − ν_j, 0, 1) with prices η_i ≥ 0 of machines and ν_j ≥ 0
 of jobs. Given ν each η_i is the root of a piecewise linear, never increasing function of one
 variable, and the other way round: taking them in turns is exact block-coordinate ascent of the
 concave dual, which converges.
 
-Randomised rounding of a fractional plan by random cycle cancelling.
-
-The plan is a flow: source → job → (job, machine) → slot of the machine → machine → sink → source.
-Amounts are integers in units of 2^-FRACTION, so that nothing drifts. An edge whose amount is not
-whole is *open*. Where a node has one open edge it has two, since what comes in goes out, so walking
-along open edges closes a cycle. Around it the amounts go up or down as far as no edge passes a
-whole number, up with probability (room down) / (room up + room down): the expected amount of every
-edge stays what it was, its floor and ceiling stay its bounds, and an edge at least becomes whole.
+*Rounding*. The paper asks for integral x̃ with E[x̃] = x that keeps OPM (102), Σ_j r_j x̃_ji ≤ C_i,
+and OPM (103), Σ_i x̃_ji ≤ u_j, and refers to a general scheme. There is none: for r = (0.6, 0.6)
+and C = 1 the plan x = (5/6, 5/6) keeps (102), but integral points that do have one task at most,
+and so do their means (:data:`IMPOSSIBLE`). What can be had is E[x̃] = x, (103), and loads that
+exceed the *planned* ones by one task at most. So the plan is made for smaller machines
+(:func:`plan_capacity`) and rounded by random cycle cancelling. The plan is a flow: source → job →
+(job, machine) → slot of the machine → machine → sink → source. Amounts are integers in units of
+2^-FRACTION, so that nothing drifts. An edge whose amount is not whole is *open*. Where a node has
+one open edge it has two, since what comes in goes out, so walking along open edges closes a cycle.
+Around it the amounts go up or down as far as no edge passes a whole number, up with probability
+(room down) / (room up + room down): the expected amount of every edge stays what it was, its floor
+and ceiling stay its bounds, and an edge at least becomes whole.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.approximation_jobs.environment import Feedback, Observation
-from gangwise.approximation_jobs.problem import ApproximationProblem, relative, slopes_at
+from gangwise.approximation_jobs.environment import Observation
+from gangwise.approximation_jobs.execution import Feedback
+from gangwise.approximation_jobs.opm import check_choice
+from gangwise.approximation_jobs.problem import SLACK, ApproximationProblem, relative, slopes_at
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.contracts import Timing
+from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
 from gangwise.estimators import Estimator, make_estimator
 
+# Projection, OPM (P5)
+
+TOLERANCE = 1e-10
+SWEEPS = 2000
+
 
 @kernel
-def price(
+def root_price(
     y: Floats, weight: Floats, shift: Floats, scale: float, limit: float, start: float
 ) -> float:
-    """The smallest p ≥ 0 with Σ_k w_k clip(y_k - scale·shift_k - w_k p, 0, 1) ≤ limit.
+    """Price of one constraint of OPM (P5).
+
+    The smallest p ≥ 0 with Σ_k w_k clip(y_k - scale·shift_k - w_k p, 0, 1) ≤ limit.
 
     Newton's method from ``start``, kept inside a bracket. All arrays have the same length.
     """
@@ -88,7 +93,7 @@ def price(
 
 
 @kernel
-def alternate(
+def alternate_prices(
     y: Floats,
     turned: Floats,
     demand: Floats,
@@ -100,7 +105,9 @@ def alternate(
     sweeps: int,
     tolerance: float,
 ) -> int:
-    """Take the prices in turns until no ν moves by more than ``tolerance``; returns the sweeps.
+    """Block-coordinate ascent of OPM (P5).
+
+    Prices in turns until no ν moves by more than ``tolerance``; returns the sweeps.
 
     ``y`` [J, M] and ``turned`` [M, J] hold the same numbers; ``eta`` [M] and ``nu`` [J] hold the
     prices to begin with and receive those found; ``ones`` [M] is filled with 1.
@@ -108,11 +115,11 @@ def alternate(
     J, M = y.shape
     for sweep in range(sweeps):
         for i in range(M):
-            eta[i] = price(turned[i], demand, nu, 1.0, capacity[i], eta[i])
+            eta[i] = root_price(turned[i], demand, nu, 1.0, capacity[i], eta[i])
         moved = 0.0
         for j in range(J):
             before = nu[j]
-            nu[j] = price(y[j], ones, eta, demand[j], limit[j], before)
+            nu[j] = root_price(y[j], ones, eta, demand[j], limit[j], before)
             moved = max(moved, abs(nu[j] - before))
         if moved <= tolerance:
             return sweep + 1
@@ -120,7 +127,7 @@ def alternate(
 
 
 @kernel
-def entries(
+def projected_entries(
     y: Floats,
     demand: Floats,
     capacity: Floats,
@@ -157,12 +164,84 @@ def entries(
     return worst
 
 
+class Projection(NamedTuple):
+    """The nearest plan, and the prices that make it so.
+
+    ``plan`` [J, M]; ``eta`` [M] and ``nu`` [J], to begin with in the next slot; ``sweeps`` taken.
+    """
+
+    plan: Floats
+    eta: Floats
+    nu: Floats
+    sweeps: int
+
+
+def project_general(
+    y: npt.ArrayLike,
+    demand: npt.ArrayLike,
+    capacity: npt.ArrayLike,
+    limit: npt.ArrayLike,
+    eta: Floats | None = None,
+    nu: Floats | None = None,
+) -> Projection:
+    """Projection OPM (P5): onto 0 ≤ z ≤ 1, OPM (102) and OPM (103).
+
+    Parameters
+    ----------
+    y : array of shape [J, M]
+        -inf where a job must have nothing.
+    demand : array of shape [J]
+        r_j, positive.
+    capacity : array of shape [M]
+        C_i, zero or larger.
+    limit : array of shape [J]
+        u_j, zero or larger.
+    eta, nu : ndarray, optional
+        Prices to begin with; those of the last slot save most of the work.
+
+    Returns
+    -------
+    Projection
+
+    Raises
+    ------
+    ScenarioError
+        For demands that are not positive or limits that are negative.
+
+    Examples
+    --------
+    >>> project_general([[0.9], [0.9]], [1.0, 2.0], [1.0], [1.0, 1.0]).plan.ravel().round(12)
+    array([0.56, 0.22])
+    """
+    y = np.ascontiguousarray(np.array(y, dtype=np.float64, ndmin=2))
+    J, M = y.shape
+    r, C, u = (np.ascontiguousarray(a, dtype=np.float64) for a in (demand, capacity, limit))
+    if r.shape != (J,) or C.shape != (M,) or u.shape != (J,):
+        raise ScenarioError(
+            f"{J} jobs and {M} machines need {J} demands and limits and {M} capacities; got "
+            f"{r.shape}, {u.shape} and {C.shape}"
+        )
+    if not (r > 0).all() or not (C >= 0).all() or not (u >= 0).all():
+        raise ScenarioError("demands must be positive; capacities and limits must not be negative")
+    eta = np.zeros(M) if eta is None else eta.copy()
+    nu = np.zeros(J) if nu is None else nu.copy()
+    plan = np.empty((J, M))
+    turned = np.ascontiguousarray(y.T)
+    sweeps = alternate_prices(y, turned, r, C, u, np.ones(M), eta, nu, SWEEPS, TOLERANCE)
+    projected_entries(y, r, C, u, eta, nu, np.empty(M), plan)
+    return Projection(plan, eta, nu, int(sweeps))
+
+
+# Rounding
+
 FRACTION = 40
 UNIT = 1 << FRACTION
+IMPOSSIBLE = {"demand": (0.6, 0.6), "capacity": 1.0, "plan": (5 / 6, 5 / 6)}
+"""A plan that keeps (102) and is no mean of integral points that do."""
 
 
 @kernel
-def build(
+def build_flow(
     amount: Ints,
     order: Ints,
     tail: Ints,
@@ -173,7 +252,7 @@ def build(
     pair: Ints,
     sizes: Ints,
 ) -> None:
-    """Make the edges of the open part of a plan.
+    """Flow of the open part of a plan, as edges between nodes.
 
     ``amount`` [J, M] is the plan in units; ``order`` [J] lists the jobs by falling demand. On each
     machine their amounts are poured into slots of one unit, one after the other (Shmoys, Tardos).
@@ -230,7 +309,7 @@ def build(
 
 
 @kernel
-def cancel(
+def cancel_cycles(
     tail: Ints,
     head: Ints,
     flow: Ints,
@@ -242,7 +321,7 @@ def cancel(
     uniforms: Floats,
     chances: Floats,
 ) -> int:
-    """Cancel cycles until every amount is whole; returns how many there were.
+    """Random cycle cancelling until every amount is whole; returns how many cycles there were.
 
     ``edge`` lists the edges at each node n from ``start[n]`` on, ``size[n]`` of them; both change.
     ``came`` [nodes] is -1 everywhere, and is left so. Cycle c goes up where ``uniforms[c]`` is
@@ -311,12 +390,8 @@ def cancel(
             came[node] = -1
 
 
-IMPOSSIBLE = {"demand": (0.6, 0.6), "capacity": 1.0, "plan": (5 / 6, 5 / 6)}
-"""A plan that keeps (102) and is no mean of integral points that do."""
-
-
 def plan_capacity(capacity: npt.ArrayLike, demand: npt.ArrayLike) -> Floats:
-    """Capacities to plan with, so that rounded plans keep the real ones.
+    """Capacities to plan with, so that rounded plans keep OPM (102) with the real ones.
 
     Of the demands that fit a machine: if they are equal, r ⌊C / r⌋, and nothing is lost; otherwise
     C less the largest. Jobs that do not fit a machine must not be planned on it.
@@ -353,10 +428,10 @@ def plan_capacity(capacity: npt.ArrayLike, demand: npt.ArrayLike) -> Floats:
 def round_dependent(
     plan: npt.ArrayLike, demand: npt.ArrayLike, rng: np.random.Generator
 ) -> npt.NDArray[np.bool_]:
-    """Round a fractional plan to tasks.
+    """Dependent rounding of a fractional plan to tasks, OPM §V-C.
 
     Guarantees: E[x̃] = x, up to 2⁻⁴⁰; the number of tasks of a job is ⌊Σ_i x_ji⌋ or ⌈Σ_i x_ji⌉, so
-    (103) holds for whole u_j; the load of a machine exceeds Σ_j r_j x_ji by at most the largest
+    OPM (103) holds for whole u_j; the load of a machine exceeds Σ_j r_j x_ji by at most the largest
     demand on it, and its number of tasks is rounded down or up.
 
     Parameters
@@ -406,7 +481,7 @@ def rounded(
     tail, head, flow, pair = (np.empty(most, dtype=np.int64) for _ in range(4))
     total, held, sizes = (np.zeros(n, dtype=np.int64) for n in (J, M, 2))
     order = np.argsort(-demand, kind="stable")
-    build(amount, order, tail, head, flow, total, held, pair, sizes)
+    build_flow(amount, order, tail, head, flow, total, held, pair, sizes)
     edges, nodes = int(sizes[0]), int(sizes[1])
     ends = np.concatenate((tail[:edges], head[:edges]))
     edge = np.argsort(ends, kind="stable") % edges
@@ -415,7 +490,7 @@ def rounded(
     chances = np.zeros(edges)
     if isinstance(uniforms, np.random.Generator):
         uniforms = uniforms.random(edges)
-    cycles = cancel(
+    cycles = cancel_cycles(
         tail,
         head,
         flow,
@@ -432,81 +507,12 @@ def rounded(
     return tasks, chances[:cycles]
 
 
-TOLERANCE = 1e-10
-SWEEPS = 2000
-
-
-class Projection(NamedTuple):
-    """The nearest plan, and the prices that make it so.
-
-    ``plan`` [J, M]; ``eta`` [M] and ``nu`` [J], to begin with in the next slot; ``sweeps`` taken.
-    """
-
-    plan: Floats
-    eta: Floats
-    nu: Floats
-    sweeps: int
-
-
-def project_general(
-    y: npt.ArrayLike,
-    demand: npt.ArrayLike,
-    capacity: npt.ArrayLike,
-    limit: npt.ArrayLike,
-    eta: Floats | None = None,
-    nu: Floats | None = None,
-) -> Projection:
-    """Project onto 0 ≤ z ≤ 1, (102) and (103): problem (P5).
-
-    Parameters
-    ----------
-    y : array of shape [J, M]
-        -inf where a job must have nothing.
-    demand : array of shape [J]
-        r_j, positive.
-    capacity : array of shape [M]
-        C_i, zero or larger.
-    limit : array of shape [J]
-        u_j, zero or larger.
-    eta, nu : ndarray, optional
-        Prices to begin with; those of the last slot save most of the work.
-
-    Returns
-    -------
-    Projection
-
-    Raises
-    ------
-    ScenarioError
-        For demands that are not positive or limits that are negative.
-
-    Examples
-    --------
-    >>> project_general([[0.9], [0.9]], [1.0, 2.0], [1.0], [1.0, 1.0]).plan.ravel().round(12)
-    array([0.56, 0.22])
-    """
-    y = np.ascontiguousarray(np.array(y, dtype=np.float64, ndmin=2))
-    J, M = y.shape
-    r, C, u = (np.ascontiguousarray(a, dtype=np.float64) for a in (demand, capacity, limit))
-    if r.shape != (J,) or C.shape != (M,) or u.shape != (J,):
-        raise ScenarioError(
-            f"{J} jobs and {M} machines need {J} demands and limits and {M} capacities; got "
-            f"{r.shape}, {u.shape} and {C.shape}"
-        )
-    if not (r > 0).all() or not (C >= 0).all() or not (u >= 0).all():
-        raise ScenarioError("demands must be positive; capacities and limits must not be negative")
-    eta = np.zeros(M) if eta is None else eta.copy()
-    nu = np.zeros(J) if nu is None else nu.copy()
-    plan = np.empty((J, M))
-    turned = np.ascontiguousarray(y.T)
-    sweeps = alternate(y, turned, r, C, u, np.ones(M), eta, nu, SWEEPS, TOLERANCE)
-    entries(y, r, C, u, eta, nu, np.empty(M), plan)
-    return Projection(plan, eta, nu, int(sweeps))
+# The policy
 
 
 @dataclass
-class OPMGeneral:
-    """Primal-dual shares for machines with capacities, rounded to tasks.
+class OPMGeneral(PolicyBase):
+    """OPM in the general setting, OPM §V-C: shares for machines with capacities, rounded to tasks.
 
     Runs on problems without capacities too, as machines that hold one task; there
     :class:`~gangwise.approximation_jobs.opm.OPM` does the same faster.
@@ -527,7 +533,8 @@ class OPMGeneral:
     --------
     >>> from gangwise.approximation_jobs.environment import ApproximationInstance
     >>> from gangwise.approximation_jobs.problem import Job
-    >>> from gangwise.approximation_jobs.processes import IidRates, ReplayedJobs
+    >>> from gangwise.approximation_jobs.rates import IidRates
+    >>> from gangwise.approximation_jobs.workloads import ReplayedJobs
     >>> from gangwise import simulate
     >>> problem = ApproximationProblem([1.0, 1.0], capacity=[1.0, 0.5])
     >>> jobs = [Job(0, 0, 20, 30.0, demand=0.5, parallelism=2)]
@@ -551,11 +558,8 @@ class OPMGeneral:
     rate: float = 0.7
     family = "approximation_jobs"
     randomised = True
-    timing: Timing = field(init=False, repr=False, default="react")
 
     def __post_init__(self) -> None:
-        from gangwise.approximation_jobs.opm import check_choice
-
         check_choice(
             self, objective=("total", "average"), pacing=("left", "even"), headroom=("plan", "none")
         )
@@ -606,13 +610,13 @@ class OPMGeneral:
         rows = jobs.rows
         there = problem.prices[observation.available]
         if problem.enforce and there.size:
-            poor = jobs.budget[rows] * (1 + 1e-9) < jobs.cost[rows] + there.min()
+            poor = jobs.budget[rows] * (1 + SLACK) < jobs.cost[rows] + there.min()
             self._shares[rows[poor]] = 0.0
             rows = rows[~poor]
         return rows
 
     def _ascend(self, observation: Observation, rows: Ints) -> Floats:
-        """(69) with the multipliers of (73), shape [n, M]."""
+        """Unprojected shares OPM (69), with the multipliers OPM (73), shape [n, M]."""
         jobs, t, prices = observation.jobs, observation.slot, self._problem.prices
         life = jobs.deadline[rows] - jobs.arrival[rows]
         target = jobs.budget[rows] / life
@@ -629,7 +633,7 @@ class OPMGeneral:
         return self._shares[rows] + self.alpha * (gains - np.outer(multipliers, prices))
 
     def _place(self, observation: Observation, rows: Ints, y: Floats) -> npt.NDArray[np.bool_]:
-        """(P5) and the rounding, shape [n, M]."""
+        """Projection OPM (P5) and rounding, shape [n, M]."""
         problem, listed = self._problem, [observation.jobs.jobs[j] for j in rows]
         M = problem.M
         demand, limit = np.ones(rows.size), np.full(rows.size, float(M))

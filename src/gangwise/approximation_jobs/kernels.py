@@ -1,26 +1,20 @@
-"""Inner loops of OPS and OPM: the primal step with its projection (P4), and the random rounding.
+"""Inner loops of the family: utilities, projection, rounding, execution, placement, periods.
 
 Matrices are [J, M], job by machine: the innermost loops run over machines, so that they are
 elementwise, become vector instructions, and add in the same order everywhere. Each is a function of
 few arrays: the compiler checks at run time that these do not overlap, and gives up on many.
-Machines are taken in stripes of ``STRIPE`` so that a stripe of all jobs stays in the cache; there
-the jobs lie one after the other, ``STRIPE`` numbers each, and passes that sum over jobs take
-``FOUR`` at once: with distances known to the compiler one read and one write of the sums serve all.
-Only the first n rows are used.
 
-(P4) for one machine is x_j = (y_j − τ)⁺ with the smallest τ ≥ 0 for which Σ_j x_j ≤ 1. The sum is
-convex and falls in τ, so Newton's method reaches the root from the left without overshooting, and a
-step from the right lands left of it. It starts from the last slot's τ; columns that have not got
-there after ``ITERATIONS`` steps are left to variable fixing, the projection of ``.projection``.
+The projection OPM (P4) for one machine is x_j = (y_j − τ)⁺ with the smallest τ ≥ 0 for which
+Σ_j x_j ≤ 1. The sum is convex and falls in τ, so Newton's method reaches the root from the left
+without overshooting, and a step from the right lands left of it. It starts from the last slot's τ;
+columns that have not got there after ``ITERATIONS`` steps are left to variable fixing. Machines are
+taken in stripes of ``STRIPE`` so that a stripe of all jobs stays in the cache; there the jobs lie
+one after the other, ``STRIPE`` numbers each, and passes that sum over jobs take ``UNROLLED`` at
+once: with distances known to the compiler one read and one write of the sums serve all. Only the
+first n rows are used.
 
-Inner loops of the approximation-jobs environment: utilities, execution, moves.
-
-The forms of utility are numbered as in ``approximation_jobs.utilities``: 0 power, 1 logarithm,
-2 saturating; a user's own form (3) is worth 0 here and is evaluated in Python.
-
-Inner loop of the policies that decide how many machines a job gets, and then which.
-
-Inner loop of the machines' periods: which are over, and how long the next ones are.
+The forms of utility are numbered as in :mod:`~gangwise.approximation_jobs.problem`: 0 power,
+1 logarithm, 2 saturating; a user's own form (3) is worth 0 here and is evaluated in Python.
 """
 
 from __future__ import annotations
@@ -34,14 +28,59 @@ from gangwise.core.jit import kernel
 from gangwise.gain_overhead.kernels import threshold_by_fixing
 
 STRIPE = 128
-FOUR = 4  # jobs that are added up in one pass
+UNROLLED = 4  # jobs that are added up in one pass
 ITERATIONS = 12
 CLOSE = 1e-12  # of Σ x = 1
 
 
+# Utilities, OPM §III and §VI
+
+
 @kernel
-def simplex(y: Floats, n: int, one: Floats, fixed: Ints) -> float:
-    """τ of (P4) for one machine with unprojected values y[:n]; ``one`` [n] is all infinite."""
+def value(kind: int, v: float, shape: float, work: float) -> float:
+    """Utility f(X), OPM §III."""
+    if kind == 0:
+        if shape == 0.5:
+            return v * math.sqrt(work)
+        return float(v * work**shape)
+    if kind == 1:
+        return v * math.log1p(work / shape)
+    if kind == 2:
+        return -v * math.expm1(-work / shape)
+    return 0.0
+
+
+@kernel
+def slope(kind: int, v: float, shape: float, work: float) -> float:
+    """Slope f'(X); the caller keeps X off 0."""
+    if kind == 0:
+        if shape == 0.5:
+            return 0.5 * v / math.sqrt(work)
+        return float(shape * v * work ** (shape - 1.0))
+    if kind == 1:
+        return v / (shape + work)
+    if kind == 2:
+        return v / shape * math.exp(-work / shape)
+    return 0.0
+
+
+@kernel
+def slopes(rows: Ints, kind: Ints, v: Floats, shape: Floats, at: Floats, out: Floats) -> None:
+    """Slopes of OPM (9), OPM (68): out[n] = f'(at[n]) for the job in table row rows[n]."""
+    for n in range(rows.size):
+        j = rows[n]
+        out[n] = slope(kind[j], v[j], shape[j], at[n])
+
+
+# The primal step OPM (69) and its projection OPM (P4)
+
+
+@kernel
+def simplex_threshold(y: Floats, n: int, one: Floats, fixed: Ints) -> float:
+    """Threshold τ of OPM (P4) for one machine with unprojected values y[:n].
+
+    ``one`` [n] is all infinite.
+    """
     held = 0.0
     for j in range(n):
         held += max(y[j], 0.0)
@@ -51,15 +90,15 @@ def simplex(y: Floats, n: int, one: Floats, fixed: Ints) -> float:
 
 
 @kernel
-def _climb(x: Floats, rate: Floats, price: Floats, g: float, q: float, y: Floats) -> None:
+def _ascend(x: Floats, rate: Floats, price: Floats, g: float, q: float, y: Floats) -> None:
     """Put y = x + g θ̂ − q p."""
     for w in range(x.size):
         y[w] = x[w] + g * rate[w] - q * price[w]
 
 
 @kernel
-def _above(y: Floats, tau: Floats, held: Floats, count: Floats) -> None:
-    """Add (y − τ)⁺, and how many of them are positive, of ``FOUR`` jobs one after the other."""
+def _sum_above(y: Floats, tau: Floats, held: Floats, count: Floats) -> None:
+    """Add (y − τ)⁺, and how many of them are positive, of ``UNROLLED`` jobs one after the other."""
     for w in range(tau.size):
         a = max(y[w] - tau[w], 0.0)
         b = max(y[w + STRIPE] - tau[w], 0.0)
@@ -78,7 +117,7 @@ def _clear(a: Floats, b: Floats) -> None:
 
 
 @kernel
-def _newton(held: Floats, count: Floats, tau: Floats) -> int:
+def _newton_step(held: Floats, count: Floats, tau: Floats) -> int:
     """One step of Newton's method in every column; returns how many were not there yet."""
     open_columns = 0
     for w in range(held.size):
@@ -91,7 +130,7 @@ def _newton(held: Floats, count: Floats, tau: Floats) -> int:
 
 
 @kernel
-def _shrink(y: Floats, tau: Floats, price: Floats, x: Floats, part: Floats) -> None:
+def _project(y: Floats, tau: Floats, price: Floats, x: Floats, part: Floats) -> None:
     """Put x = (y − τ)⁺, and add p x to ``part``."""
     for w in range(x.size):
         share = max(y[w] - tau[w], 0.0)
@@ -100,7 +139,7 @@ def _shrink(y: Floats, tau: Floats, price: Floats, x: Floats, part: Floats) -> N
 
 
 @kernel
-def step(
+def primal_step(
     old: Floats,
     n: int,
     gain: Floats,
@@ -119,18 +158,20 @@ def step(
     free: Floats,
     fixed: Ints,
 ) -> int:
-    """Get x(t) from x(t−1): y_j = x_j + gain_j θ̂_i − toll_j p_i (69), then (P4).
+    """Primal step.
+
+    Y_j = x_j + gain_j θ̂_i − toll_j p_i, OPS (18), OPM (69), then OPS (19), OPM (P4).
 
     ``gain`` [n] = α f_j' and ``toll`` [n] = α λ_j.
     Writes ``new`` [n, M], ``total`` [M] = Σ_j x_j and ``spend`` [n] = Σ_i p_i x_j^i; ``tau`` [M] is
     the last slot's τ and becomes this one's. ``exact`` asks for variable fixing throughout. Returns
     how many columns were left to it. Work space: ``stripe`` [J STRIPE], the unprojected values of
-    a stripe, for J a multiple of ``FOUR``; ``count`` [STRIPE], ``part`` [J, STRIPE], ``y``,
+    a stripe, for J a multiple of ``UNROLLED``; ``count`` [STRIPE], ``part`` [J, STRIPE], ``y``,
     ``free`` (all infinite), ``fixed`` [J].
     """
     M, left = old.shape[1], 0
-    several = FOUR * STRIPE
-    end = (n + FOUR - 1) // FOUR * several
+    several = UNROLLED * STRIPE
+    end = (n + UNROLLED - 1) // UNROLLED * several
     for w in range(n * STRIPE, end):  # jobs that make up the last four and hold nothing
         stripe[w] = 0.0
     for j in range(n):
@@ -140,28 +181,28 @@ def step(
         held, count_, tau_ = total[a:b], count[: b - a], tau[a:b]
         rate_, price_ = rate[a:b], price[a:b]
         for j in range(n):
-            _climb(old[j, a:b], rate_, price_, gain[j], toll[j], stripe[j * STRIPE :])
+            _ascend(old[j, a:b], rate_, price_, gain[j], toll[j], stripe[j * STRIPE :])
         _clear(held, count_)
         for first in range(0, end, several):
-            _above(stripe[first : first + several], tau_, held, count_)
+            _sum_above(stripe[first : first + several], tau_, held, count_)
         for _ in range(0 if exact else ITERATIONS):
-            if _newton(held, count_, tau_) == 0:
+            if _newton_step(held, count_, tau_) == 0:
                 break
             _clear(held, count_)
             for first in range(0, end, several):
-                _above(stripe[first : first + several], tau_, held, count_)
+                _sum_above(stripe[first : first + several], tau_, held, count_)
         for w in range(b - a):
             done = abs(held[w] - 1.0) <= CLOSE or (tau_[w] == 0.0 and held[w] <= 1.0)
             if exact or not done:
                 for j in range(n):
                     y[j] = stripe[j * STRIPE + w]
-                tau_[w] = simplex(y, n, free, fixed)
+                tau_[w] = simplex_threshold(y, n, free, fixed)
                 held[w] = 0.0
                 for j in range(n):
                     held[w] += max(y[j] - tau_[w], 0.0)
                 left += 1
         for j in range(n):
-            _shrink(stripe[j * STRIPE :], tau_, price_, new[j, a:b], part[j])
+            _project(stripe[j * STRIPE :], tau_, price_, new[j, a:b], part[j])
     for j in range(n):
         spend[j] = 0.0
         for w in range(STRIPE):
@@ -170,8 +211,27 @@ def step(
 
 
 @kernel
-def fresh(x: Floats, n: int, u: Floats, whole: Floats, holder: Ints) -> None:
-    """One categorical draw per machine: P(holder_i = j) = x_j^i, −1 (idle) with the rest, (72).
+def remove_job(x: Floats, j: int, last: int, total: Floats, holder: Ints) -> None:
+    """Departure of job j: its share becomes idle and row ``last`` moves into its place.
+
+    Machines that it held become idle; ``holder`` entries of ``last`` are renumbered.
+    """
+    for i in range(x.shape[1]):
+        total[i] = max(total[i] - x[j, i], 0.0)
+        x[j, i] = x[last, i]
+        x[last, i] = 0.0
+        if holder[i] == j:
+            holder[i] = -1
+        elif holder[i] == last:
+            holder[i] = j
+
+
+# Random rounding, OPS (21) and OPM (72)
+
+
+@kernel
+def sample_fresh(x: Floats, n: int, u: Floats, whole: Floats, holder: Ints) -> None:
+    """Random rounding: P(holder_i = j) = x_j^i, −1 (idle) with the rest, OPS (21)–(22), OPM (72).
 
     ``u`` [M] is uniform; ``whole`` [STRIPE] is work space.
     """
@@ -191,7 +251,7 @@ def fresh(x: Floats, n: int, u: Floats, whole: Floats, holder: Ints) -> None:
 
 
 @kernel
-def coupled(
+def sample_coupled(
     old: Floats,
     old_total: Floats,
     x: Floats,
@@ -201,7 +261,7 @@ def coupled(
     again: Floats,
     holder: Ints,
 ) -> None:
-    """Maximal coupling with the last slot's draw: the law of :func:`fresh`, least change.
+    """Maximal coupling with the last slot's draw: the law of :func:`sample_fresh`, least change.
 
     ``holder`` [M] drawn from ``old`` becomes one drawn from ``x``: a job stays with probability
     min(1, x_j / old_j), and otherwise the machine goes to a job whose share grew, in proportion to
@@ -225,61 +285,12 @@ def coupled(
             holder[i] = h
 
 
-@kernel
-def drop(x: Floats, j: int, last: int, total: Floats, holder: Ints) -> None:
-    """Take job j out: its share becomes idle and row ``last`` moves into its place.
-
-    Machines that it held become idle; ``holder`` entries of ``last`` are renumbered.
-    """
-    for i in range(x.shape[1]):
-        total[i] = max(total[i] - x[j, i], 0.0)
-        x[j, i] = x[last, i]
-        x[last, i] = 0.0
-        if holder[i] == j:
-            holder[i] = -1
-        elif holder[i] == last:
-            holder[i] = j
+# Execution in the environment, lines 7–12 of Algorithm 1
 
 
 @kernel
-def value(kind: int, v: float, shape: float, work: float) -> float:
-    """f(X)."""
-    if kind == 0:
-        if shape == 0.5:
-            return v * math.sqrt(work)
-        return float(v * work**shape)
-    if kind == 1:
-        return v * math.log1p(work / shape)
-    if kind == 2:
-        return -v * math.expm1(-work / shape)
-    return 0.0
-
-
-@kernel
-def slope(kind: int, v: float, shape: float, work: float) -> float:
-    """f'(X); the caller keeps X off 0."""
-    if kind == 0:
-        if shape == 0.5:
-            return 0.5 * v / math.sqrt(work)
-        return float(shape * v * work ** (shape - 1.0))
-    if kind == 1:
-        return v / (shape + work)
-    if kind == 2:
-        return v / shape * math.exp(-work / shape)
-    return 0.0
-
-
-@kernel
-def slopes(rows: Ints, kind: Ints, v: Floats, shape: Floats, at: Floats, out: Floats) -> None:
-    """out[n] = f'(at[n]) for the job in table row rows[n]."""
-    for n in range(rows.size):
-        j = rows[n]
-        out[n] = slope(kind[j], v[j], shape[j], at[n])
-
-
-@kernel
-def unfit(row: Ints, machine: Ints, serial: Ints, available: Bools) -> int:
-    """First task of a row without a job or on a machine that is away; −1 if there is none."""
+def first_infeasible(row: Ints, machine: Ints, serial: Ints, available: Bools) -> int:
+    """First task that breaks OPM (3): of a row without a job or on a machine away; −1 if none."""
     for n in range(row.size):
         j = row[n]
         if j < 0 or j >= serial.size or serial[j] == 0 or not available[machine[n]]:
@@ -298,7 +309,9 @@ def execute(
     worked: Floats,
     kept: Bools,
 ) -> tuple[float, int]:
-    """Run the tasks that budgets can pay, in the order given (Algorithm 1, lines 7–12).
+    """Execution of the tasks that budgets can pay, in the order given; Algorithm 1, lines 7–12.
+
+    Work of a slot OPM (1), within budgets OPM (4).
 
     Task n of table row ``row[n]`` runs on ``machine[n]`` unless the row's cost would exceed its
     ``limit``; ``kept[n]`` says whether it ran. ``cost`` and ``worked`` [rows] are added to.
@@ -318,7 +331,9 @@ def execute(
 
 
 @kernel
-def tell(row: Ints, work: Floats, serial: Ints, now: Ints, sums: Floats, told: Floats) -> None:
+def add_told_work(
+    row: Ints, work: Floats, serial: Ints, now: Ints, sums: Floats, told: Floats
+) -> None:
     """Add the work of each task to what its job has been told, if its row is still the job's.
 
     ``serial`` [n] says whose the rows were, ``now`` [rows] whose they are. ``sums`` [rows] is work
@@ -333,7 +348,7 @@ def tell(row: Ints, work: Floats, serial: Ints, now: Ints, sums: Floats, told: F
 
 
 @kernel
-def gains(
+def utility_gains(
     rows: Ints,
     kind: Ints,
     v: Floats,
@@ -343,9 +358,10 @@ def gains(
     work: Floats,
     out: Floats,
 ) -> None:
-    """Add ``worked`` to ``work``; out[0] = Σ f(after) − f(before), out[1] the same for the
+    """Gains in utility: Σ_j f_j(X_j after) − f_j(X_j before), work X_j of OPM (2).
 
-    utility per slot that (6) has, (d − a) f(X / (d − a)). ``worked`` is left at zero.
+    Adds ``worked`` to ``work`` and leaves it at zero. out[0] is the gain, out[1] the same for the
+    utility of OPM (6), (d − a) f(X / (d − a)).
     """
     out[0] = 0.0
     out[1] = 0.0
@@ -363,8 +379,10 @@ def gains(
 
 
 @kernel
-def moves(before: Ints, now: Ints, rows: Ints, lost: Ints, gained: Ints, out: Floats) -> None:
-    """How tasks moved between two slots; ``before`` and ``now`` [M] name each machine's job.
+def count_migrations(
+    before: Ints, now: Ints, rows: Ints, lost: Ints, gained: Ints, out: Floats
+) -> None:
+    """Migrations between two slots; ``before`` and ``now`` [M] name each machine's job.
 
     Jobs that left are −1 in ``before``. out[0] counts machines that a job still active lost, out[1]
     those of them that another job got, out[2] = Σ_j min(lost_j, gained_j). ``lost`` and ``gained``
@@ -391,9 +409,14 @@ def moves(before: Ints, now: Ints, rows: Ints, lost: Ints, gained: Ints, out: Fl
     out[2] = net
 
 
+# Placement of counted tasks, for the baselines
+
+
 @kernel
-def assign(want: Ints, rows: Ints, machines: Ints, there: Bools, place: Ints, holder: Ints) -> None:
-    """Give each job its number of machines, moving as few tasks as can be.
+def place_tasks(
+    want: Ints, rows: Ints, machines: Ints, there: Bools, place: Ints, holder: Ints
+) -> None:
+    """Placement of counted tasks that moves as few as can be.
 
     Only the ``machines`` listed are given out, in that order. ``holder`` [M] names the table row
     that each machine ran last (−1: none) and becomes the decision: a job keeps machines that it
@@ -424,8 +447,11 @@ def assign(want: Ints, rows: Ints, machines: Ints, there: Bools, place: Ints, ho
         place[rows[k]] = -1
 
 
+# Periods up and down, OPM §VI
+
+
 @kernel
-def periods(
+def draw_periods(
     rng: np.random.Generator,
     left: Floats,
     up: Bools,
@@ -437,7 +463,7 @@ def periods(
     ups: Bools,
     shares: Floats,
 ) -> None:
-    """Go through the slots of a block.
+    """Alternating renewal process: periods up and down with Gamma lengths, over a block of slots.
 
     ``left`` [M] is what is left of each machine's period, ``up`` [M] whether it is available, and
     ``share`` [M] where its rate lies in its range, drawn anew with every period if ``per_period``.
@@ -473,3 +499,119 @@ def periods(
         if per_period:
             for i in range(left.size):
                 shares[t, i] = share[i]
+
+
+# The dual of the offline programme. A machine of price p and rate θ in a slot is an offer of p
+# money at ρ = θ / p work per money; a job of slope w_j that values its money at λ_j earns
+# (w_j ρ − λ_j)⁺ per money there. So the dual needs, for every epoch e (slots with the same active
+# jobs) and cell g, the money W and ρ only.
+
+
+@kernel
+def collect_offers(
+    rates: Floats, prices: Floats, epoch: Ints, nodes: Floats, money: Floats, work: Floats
+) -> None:
+    """Histogram of offers: those of some slots, ``rates`` [slots, M], by cell and epoch.
+
+    Cell g of ``money`` and ``work`` [E, G - 1] holds offers with nodes[g] ≤ ρ ≤ nodes[g + 1]; slots
+    of a negative epoch are passed over.
+    """
+    T, M = rates.shape
+    last = nodes.size - 2
+    for t in range(T):
+        e = epoch[t]
+        if e < 0:
+            continue
+        for i in range(M):
+            rho = rates[t, i] / prices[i]
+            low, high = 0, last
+            while low < high:
+                middle = (low + high + 1) // 2
+                if rho >= nodes[middle]:
+                    low = middle
+                else:
+                    high = middle - 1
+            money[e, low] += prices[i]
+            work[e, low] += rates[t, i]
+
+
+@kernel
+def offers_hull(
+    w: Floats, lam: Floats, start: Ints, member: Ints, money: Floats, rho: Floats
+) -> float:
+    """Upper hull of bids: Σ_{e,g} W_eg max_{j ∈ J_e} (w_j ρ_eg − λ_j)⁺.
+
+    Jobs of epoch e are ``member[start[e]:start[e + 1]]``; ``money`` and ``rho`` are [E, G].
+    """
+    total = 0.0
+    for e in range(start.size - 1):
+        for g in range(money.shape[1]):
+            if money[e, g] <= 0.0:
+                continue
+            most, r = 0.0, rho[e, g]
+            for n in range(start[e], start[e + 1]):
+                j = member[n]
+                most = max(most, w[j] * r - lam[j])
+            total += money[e, g] * most
+    return total
+
+
+@kernel
+def soft_offers_hull(
+    w: Floats,
+    lam: Floats,
+    tau: float,
+    start: Ints,
+    member: Ints,
+    money: Floats,
+    rho: Floats,
+    real: Floats,
+    spent: Floats,
+    done: Floats,
+    space: Floats,
+    part: Floats,
+    kept: Ints,
+) -> float:
+    """Upper hull with max softened at temperature τ, and whom its gradient gives the money to.
+
+    Adds the money of each job, and its work at ``real`` [E, G] per money, to ``spent`` and ``done``
+    [N]. Jobs that come near the maximum nowhere are passed over. Work space: ``space`` [2, G];
+    ``part`` [J, G] and ``kept`` [J] for the J jobs of the largest epoch.
+    """
+    total, G = 0.0, money.shape[1]
+    most, whole, reach = space[0], space[1], -18.0 * tau
+    for e in range(start.size - 1):
+        r, n = rho[e], 0
+        for g in range(G):
+            most[g] = 0.0
+        for k in range(start[e], start[e + 1]):
+            a, b = w[member[k]], lam[member[k]]
+            for g in range(G):
+                most[g] = max(most[g], a * r[g] - b)
+        for g in range(G):
+            whole[g] = math.exp(-most[g] / tau)
+        for k in range(start[e], start[e + 1]):
+            a, b, near = w[member[k]], lam[member[k]], 0
+            for g in range(G):
+                part[n, g] = a * r[g] - b - most[g]
+                near += 1 if part[n, g] > reach else 0
+            if near > 0:
+                kept[n] = member[k]
+                for g in range(G):
+                    if part[n, g] > reach:
+                        part[n, g] = math.exp(part[n, g] / tau)
+                        whole[g] += part[n, g]
+                    else:
+                        part[n, g] = 0.0
+                n += 1
+        for g in range(G):
+            total += money[e, g] * (most[g] + tau * math.log(whole[g]))
+            whole[g] = money[e, g] / whole[g]
+        for m in range(n):
+            s, x = 0.0, 0.0
+            for g in range(G):
+                s += whole[g] * part[m, g]
+                x += whole[g] * part[m, g] * real[e, g]
+            spent[kept[m]] += s
+            done[kept[m]] += x
+    return total

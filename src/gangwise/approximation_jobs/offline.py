@@ -1,26 +1,6 @@
-"""What everything known in advance would have earned: comparators, dynamic regret, fit.
+"""What everything known in advance would have earned: offline bounds, with a certificate.
 
-Two comparators, both bounds on P1 with tasks that may be split (so no real plan earns more):
-
-- ``known_rates``: the rates of every slot, the strongest one;
-- ``known_means``: rates replaced by their means, as (7) has it. It is *not* an upper bound for one
-  run of correlated rates, and regret against it may be negative.
-
-An optimum over whole lifetimes has no reward in a slot: its total is spread evenly over the slots,
-which gives totals and shares their meaning and curves none.
-
-Solving the offline programme, with a certificate.
-
-Slopes w and multipliers λ, whatever they are, give an upper bound (:meth:`Programme.bound`), and
-any plan a lower one. Small exact programmes go to a linear solver with tangents of the utilities,
-until the two meet; the others follow the gradient of the dual, its max softened less and less.
-
-Softened with entropy, the maximum hands money out in proportion to exp(z_j / τ), z_j = w_j ρ − λ_j.
-So a job that overspends s-fold spends its budget when λ_j grows by τ ln s, as far as the others
-stay as they are: a few rounds of that, the scaling of a matrix to given sums, turn a point of the
-dual into a plan that keeps nearly all of its value.
-
-The offline programme: P1 with everything known and tasks that may be split.
+The programme is OPM (P1) with tasks that may be split, so that no real plan earns more:
 
     maximise  Σ_j f_j(X_j)   over   Σ_j x_ji^t ≤ 1,   Σ_{i,t} p_i x_ji^t ≤ B_j,   x ≥ 0.
 
@@ -35,51 +15,55 @@ stands for all of them. Where there are too many different ρ they are sorted in
 
 The difference is of second order in the width of the cells, and none where cells are points.
 
-Utilities as the dual sees them: f*(w) = max over 0 ≤ X ≤ cap of f(X) - w X, for many jobs.
+Slopes w and multipliers λ, whatever they are, give an upper bound (:meth:`Programme.bound`), and
+any plan a lower one. Small exact programmes go to a linear solver with tangents of the utilities,
+until the two meet; the others follow the gradient of the dual, its max softened less and less.
 
-The objective is either the overall utility f(X), or the (d - a) f(X / (d - a)) of regret (6): both
-are ``worth · f(X / span)``.
+Two comparators: ``known_rates`` knows the rates of every slot and is the strongest;
+``known_means`` has rates replaced by their means, as OPM (7) has it. It is *not* an upper bound for
+one run of correlated rates, and regret against it may be negative. An optimum over whole lifetimes
+has no reward in a slot: its total is spread evenly over the slots, which gives totals and shares
+their meaning and curves none.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
+from scipy.optimize import linprog, minimize
+from scipy.sparse import csr_matrix, vstack
 
+from gangwise.approximation_jobs import kernels
 from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.problem import LOG, OWN, POWER, SATURATING, Job
-from gangwise.approximation_jobs.processes import BLOCK, rate_generator
+from gangwise.approximation_jobs.execution import BLOCK, rate_generator
+from gangwise.approximation_jobs.problem import CUSTOM, LOG, POWER, SATURATING, Job
 from gangwise.core.arrays import Floats
 from gangwise.core.contracts import Comparator
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.simulation import Streams
-from gangwise.gain_overhead.offline import collect, hull, soft_hull
-
-if TYPE_CHECKING:
-    from gangwise.approximation_jobs.environment import Results
-    from gangwise.core.simulation import Run
-
 
 BISECTIONS = 200
+"""Of the work at which the slope of a utility of one's own falls to a given one."""
 
 
-class Worth:
-    """What work is worth to each of N jobs.
+class JobUtilities:
+    """Utilities of N jobs, as the dual sees them.
 
     Parameters
     ----------
     jobs : sequence of Job
     average : bool
-        The objective of (6) rather than the overall utility.
+        The objective of OPM (6) rather than the overall utility.
 
     Examples
     --------
     >>> from gangwise.approximation_jobs.problem import Power
-    >>> worth = Worth([Job(0, 0, 4, 1.0, Power(2.0, 0.5))], average=True)
-    >>> worth.value(np.array([16.0])), worth.best(np.array([0.5]), np.array([100.0]))
+    >>> worth = JobUtilities([Job(0, 0, 4, 1.0, Power(2.0, 0.5))], average=True)
+    >>> worth.value(np.array([16.0])), worth.work_at_slope(np.array([0.5]), np.array([100.0]))
     (array([16.]), array([16.]))
     """
 
@@ -96,7 +80,7 @@ class Worth:
             [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
             [v * x**s, v * np.log1p(x / s), -v * np.expm1(-x / s)],
         )
-        for j in np.flatnonzero(self.kind == OWN):
+        for j in np.flatnonzero(self.kind == CUSTOM):
             each[j] = self.jobs[j].utility.value(float(x[j])) if x[j] > 0 else 0.0
         return np.asarray(each * self.span)
 
@@ -107,11 +91,11 @@ class Worth:
             [self.kind == POWER, self.kind == LOG, self.kind == SATURATING],
             [v * s * x ** (s - 1.0), v / (s + x), v / s * np.exp(-x / s)],
         )
-        for j in np.flatnonzero(self.kind == OWN):
+        for j in np.flatnonzero(self.kind == CUSTOM):
             each[j] = self.jobs[j].utility.slope(float(x[j]))
         return np.asarray(each)
 
-    def best(self, w: Floats, cap: Floats) -> Floats:
+    def work_at_slope(self, w: Floats, cap: Floats) -> Floats:
         """The work at which the slope falls to w, within [0, cap]; shape [N]."""
         v, s = self.v, self.shape
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -128,7 +112,7 @@ class Worth:
                 ],
             )
         work = np.clip(np.nan_to_num(x, nan=0.0, posinf=np.inf) * self.span, 0.0, cap)
-        for j in np.flatnonzero(self.kind == OWN):
+        for j in np.flatnonzero(self.kind == CUSTOM):
             low, high, slope = 0.0, float(cap[j]), self.jobs[j].utility.slope
             for _ in range(BISECTIONS):
                 middle = 0.5 * (low + high)
@@ -140,7 +124,7 @@ class Worth:
 
     def conjugate(self, w: Floats, cap: Floats) -> Floats:
         """f*(w), shape [N]; for a utility of one's own exact up to the rounding of a bisection."""
-        work = self.best(w, cap)
+        work = self.work_at_slope(w, cap)
         at_ends = np.maximum(self.value(cap) - w * cap, 0.0)
         return np.asarray(np.maximum(self.value(work) - w * work, at_ends))
 
@@ -167,7 +151,7 @@ class Offers:
 
 
 class Programme:
-    """The programme of some jobs and rates.
+    """Offline programme, OPM (P1) with split tasks, of some jobs and rates.
 
     Parameters
     ----------
@@ -180,12 +164,15 @@ class Programme:
     slots : int
         How many slots there are; jobs are cut there.
     average : bool
-        The objective of (6) rather than the overall utility.
+        The objective of OPM (6) rather than the overall utility.
     ends : sequence of int, optional
         The slot that each job ends before, where it is not the deadline.
 
     Attributes
     ----------
+    jobs : tuple of Job, length N
+        Those that can do work: where every machine stands still while a job is there, it is worth 0
+        whatever is planned, and is set aside.
     offers : Offers
         Every cell split between its ends.
     exact : bool
@@ -211,13 +198,14 @@ class Programme:
                 f"machine {int(np.argmin(prices))} is free; offline comparators need prices above 0"
             )
         self.jobs, self.prices = tuple(jobs), np.ascontiguousarray(prices, dtype=np.float64)
-        self.worth = Worth(self.jobs, average)
-        self.budget = np.array([job.budget for job in jobs])
         self._epochs(slots, [job.deadline for job in jobs] if ends is None else ends)
         self._offers(blocks)
         reach = np.zeros(len(jobs))
         most = (self.offers.money * self.offers.rho).sum(axis=1)
         np.add.at(reach, self.member, np.repeat(most, np.diff(self.start)))
+        reach = self._set_aside(reach)
+        self.worth = JobUtilities(self.jobs, average)
+        self.budget = np.array([job.budget for job in self.jobs])
         self.cap = np.maximum(np.minimum(reach, self.budget * self.offers.rho.max()), 1e-300)
 
     def _epochs(self, slots: int, ends: Sequence[int]) -> None:
@@ -243,6 +231,17 @@ class Programme:
         inside = (of_slot >= 0) & (of_slot < E)
         self.epoch = np.where(inside & busy[np.clip(of_slot, 0, E - 1)], of_slot, -1)
 
+    def _set_aside(self, reach: Floats) -> Floats:
+        """Leave out the jobs that can do no work; what the others can do at most."""
+        works = reach > 0
+        if not works.all():
+            place = np.cumsum(works) - 1
+            stays = works[self.member]
+            self.start = np.concatenate(([0], np.cumsum(stays)))[self.start]
+            self.member = place[self.member[stays]]
+            self.jobs = tuple(job for job, can in zip(self.jobs, works) if can)
+        return reach[works]
+
     def _offers(self, blocks: Iterable[Floats]) -> None:
         E, at = self.start.size - 1, 0
         if self.epoch.size * self.prices.size <= ENOUGH:
@@ -256,7 +255,7 @@ class Programme:
                 nodes = _nodes(rates, self.prices, whole, cells)
                 money, work = (np.zeros((E, nodes.size - 1)) for _ in range(2))
             epoch = self.epoch[at : at + len(rates)]
-            collect(rates[: epoch.size], self.prices, epoch, nodes, money, work)
+            kernels.collect_offers(rates[: epoch.size], self.prices, epoch, nodes, money, work)
             at += len(rates)
         mean = np.divide(work, money, out=np.zeros_like(work), where=money > 0)
         mean = np.clip(mean, nodes[:-1], nodes[1:])
@@ -274,14 +273,22 @@ class Programme:
         self.offers = Offers(ends, spread, real)
 
     def bound(self, w: Floats, lam: Floats) -> float:
-        """No plan is worth more, whatever the slopes ``w`` > 0 and multipliers ``lam`` ≥ 0 [N]."""
-        offers = hull(w, lam, self.start, self.member, self.offers.money, self.offers.rho)
+        """Dual bound: no plan is worth more, whatever slopes ``w`` > 0 and multipliers ``lam`` ≥ 0.
+
+        Σ_j f_j*(w_j) + λ·B + Σ_{e,g} W_eg max_j (w_j ρ_eg − λ_j)⁺, both [N].
+        """
+        offers = kernels.offers_hull(
+            w, lam, self.start, self.member, self.offers.money, self.offers.rho
+        )
         return float(self.worth.conjugate(w, self.cap).sum() + lam @ self.budget + offers)
 
     def soft(
         self, w: Floats, lam: Floats, tau: float, real: bool = False
     ) -> tuple[float, Floats, Floats]:
-        """The last sum at temperature τ, and the money and work it gives each job, shape [N].
+        """Softened hull.
+
+        The last sum of the bound at temperature τ, and the money and work it gives each job, shape
+        [N].
 
         The work is that at the ends of the cells, or the ``real`` one.
         """
@@ -289,7 +296,7 @@ class Programme:
         G, most = offers.money.shape[1], int(np.diff(self.start).max())
         spent, done = np.zeros((2, N))
         space, part, kept = np.zeros((2, G)), np.zeros((most, G)), np.zeros(most, np.int64)
-        total = soft_hull(
+        total = kernels.soft_offers_hull(
             w,
             lam,
             tau,
@@ -385,15 +392,28 @@ def optimise(programme: Programme, tolerance: float = 1e-6, iterations: int = 25
     >>> round(answer.value, 6), round(answer.bound, 6), answer.cost.round(6)
     (2.0, 2.0, array([4.]))
     """
+    if not programme.jobs:
+        none = np.zeros(0)
+        return Optimum(0.0, 0.0, none, none, none, none)
+    best: Optimum | None = None
     if programme.exact and programme.member.size * programme.offers.money.shape[1] <= SMALL:
-        return _tangents(programme, min(tolerance, EXACT))
-    return _descend(programme, tolerance, iterations)
+        best = _cutting_planes(programme, min(tolerance, EXACT))
+    if best is None:
+        best = _dual_descent(programme, tolerance, iterations)
+    if not (math.isfinite(best.value) and math.isfinite(best.bound)):
+        raise ScenarioError(
+            f"the offline programme of {len(programme.jobs)} jobs has no finite bound: utilities, "
+            "budgets or rates differ by too many orders of magnitude"
+        )
+    return best
 
 
-def _better(best: Optimum | None, new: Optimum) -> Optimum:
-    """The larger value and the smaller bound of two answers."""
+def _combined(best: Optimum | None, new: Optimum) -> Optimum:
+    """The larger value and the smaller bound of two answers; what is not finite never wins."""
     if best is None:
         return new
+    if not math.isfinite(best.bound + best.value):
+        best, new = new, best
     plan, dual = new if new.value > best.value else best, new if new.bound < best.bound else best
     return Optimum(plan.value, dual.bound, plan.work, plan.cost, dual.slope, dual.multiplier)
 
@@ -412,13 +432,11 @@ def _start(programme: Programme) -> tuple[Floats, Floats]:
     return np.clip(w, 1e-12 * w.max(), None), np.where(offered > programme.budget, w * mean, 0.0)
 
 
-def _descend(programme: Programme, tolerance: float, iterations: int) -> Optimum:
+def _dual_descent(programme: Programme, tolerance: float, iterations: int) -> Optimum:
     """The dual in λ_j and bids b_j = w_j ρ − λ_j at the largest ρ, scaled by its curvature.
 
     Without scaling it takes several times as many steps: budgets differ by orders of magnitude.
     """
-    from scipy.optimize import minimize
-
     w, lam = _start(programme)
     N, money, rho = w.size, programme.offers.money, programme.offers.rho
     mean, top = float((money * rho).sum() / money.sum()), float(rho.max())
@@ -429,13 +447,13 @@ def _descend(programme: Programme, tolerance: float, iterations: int) -> Optimum
         bid, lam = unit * x.reshape(2, N)
         w = np.maximum((bid + lam) / top, LEAST)
         hull, spent, done = programme.soft(w, lam, tau)
-        work = programme.worth.best(w, programme.cap)
+        work = programme.worth.work_at_slope(w, programme.cap)
         f = float(programme.worth.conjugate(w, programme.cap).sum() + lam @ programme.budget + hull)
         by_w = (done - work) / top
         return f / total, (unit * (by_w, by_w + programme.budget - spent)).ravel() / total
 
     for tau in float(np.median(w)) * mean * np.array(TEMPERATURES):
-        work = np.maximum(programme.worth.best(w, programme.cap), 1e-9 * programme.cap)
+        work = np.maximum(programme.worth.work_at_slope(w, programme.cap), 1e-9 * programme.cap)
         cost = np.minimum(programme.budget, work / mean)
         curved = np.array(
             [cost / tau, 2.0 * work / (w * top**2) + cost * ((1.0 - mean / top) ** 2 + 0.02) / tau]
@@ -455,19 +473,23 @@ def _descend(programme: Programme, tolerance: float, iterations: int) -> Optimum
         for _ in range(SCALINGS):
             _, spent, done = programme.soft(w, lam, tau, real=True)
             value, work, cost = programme.attained(spent, done)
-            best = _better(best, Optimum(value, programme.bound(w, lam), work, cost, w, lam))
+            best = _combined(best, Optimum(value, programme.bound(w, lam), work, cost, w, lam))
             if best.gap <= tolerance * abs(best.value):
                 return best
+            # Softened with entropy, the maximum hands money out in proportion to exp(z_j / τ),
+            # z_j = w_j ρ − λ_j. A job that overspends s-fold spends its budget when λ_j grows by
+            # τ ln s, as far as the others stay as they are: a few rounds, the scaling of a matrix
+            # to given sums, turn a point of the dual into a plan that keeps nearly all its value.
             lam = np.maximum(lam + tau * np.log(np.maximum(spent / programme.budget, LEAST)), 0.0)
     assert best is not None
     return best
 
 
-def _tangents(programme: Programme, tolerance: float) -> Optimum:
-    """Linear programmes with more and more tangents of the utilities (Kelley's method)."""
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_matrix, vstack
+def _cutting_planes(programme: Programme, tolerance: float) -> Optimum | None:
+    """Kelley's cutting planes: linear programmes with more and more tangents of the utilities.
 
+    None where the solver solves none of them.
+    """
     N, cap, worth = len(programme.jobs), programme.cap, programme.worth
     E, G = programme.offers.money.shape
     sizes = np.diff(programme.start)
@@ -497,21 +519,24 @@ def _tangents(programme: Programme, tolerance: float) -> Optimum:
             bounds=(0, None),
             method="highs",
         )
+        if answer.status != 0:  # what the cuts so far have proved still holds
+            break
         spent, done = budget @ answer.x, work @ answer.x
         value, at, cost = programme.attained(spent, done)
         dual = -answer.ineqlin.marginals
         lam = np.maximum(dual[E * G : E * G + N], 0.0)
         weight = dual[E * G + N :].reshape(len(cuts), N)
         w = np.maximum((weight * np.array(slopes)).sum(axis=0), 1e-12 * slopes[0])
-        best = _better(best, Optimum(value, programme.bound(w, lam), at, cost, w, lam))
+        best = _combined(best, Optimum(value, programme.bound(w, lam), at, cost, w, lam))
         if best.gap <= tolerance * abs(best.value):
             break
         cuts.append(np.maximum(done, 1e-9 * cap))
-    assert best is not None
     return best
 
 
 Known = Literal["rates", "means"]
+
+
 COMPARATORS = ("known_means", "known_rates")
 """Names; the strongest last."""
 CLOSE = 0.005
@@ -527,7 +552,7 @@ def offline_optimum(
     tolerance: float = 1e-6,
     iterations: int = 25,
 ) -> Optimum:
-    """The offline optimum of a run, with a certified gap.
+    """The offline optimum of a run, of its rates or of their means OPM (7), with a certified gap.
 
     Parameters
     ----------
@@ -539,7 +564,7 @@ def offline_optimum(
         Every slot's rates, or each machine's mean: that of the process if it tells (``means``),
         else the mean over the run.
     average : bool
-        The objective of (6), Σ (d - a) f(X / (d - a)), rather than the overall utility Σ f(X).
+        The objective of OPM (6), Σ (d - a) f(X / (d - a)), rather than the overall utility Σ f(X).
     tolerance, iterations
         See :func:`~gangwise.approximation_jobs.offline.optimise`.
 
@@ -552,7 +577,8 @@ def offline_optimum(
     --------
     >>> from gangwise.approximation_jobs.environment import ApproximationInstance
     >>> from gangwise.approximation_jobs.problem import ApproximationProblem, Job
-    >>> from gangwise.approximation_jobs.processes import IidRates, ReplayedJobs
+    >>> from gangwise.approximation_jobs.rates import IidRates
+    >>> from gangwise.approximation_jobs.workloads import ReplayedJobs
     >>> jobs = ReplayedJobs([Job(0, 0, 10, budget=4.0)])
     >>> instance = ApproximationInstance(ApproximationProblem([1.0]), IidRates([1.0]), jobs)
     >>> round(offline_optimum(instance, slots=10, seed=0).bound, 6)
@@ -600,44 +626,6 @@ class ComparedInstance(ApproximationInstance):
     def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
         """``known_means`` or ``known_rates`` on the slots of a run."""
         return offline_comparator(self, name, slots, seed, sample)
-
-
-def dynamic_regret(run: Run, known: Known = "means", optimum: Optimum | None = None) -> float:
-    """Reg_T of (6), signed: the comparator's Σ (d - a) f(X / (d - a)) less the run's.
-
-    The comparator's side is a certified upper bound, so the regret is not understated.
-
-    Parameters
-    ----------
-    run : Run
-        Of this family.
-    known : {"means", "rates"}
-        (7) takes the means.
-    optimum : Optimum, optional
-        The ``offline_optimum(..., average=True)`` of the run, if it is at hand.
-    """
-    if optimum is None:
-        optimum = offline_optimum(run.instance, run.slots, run.seed, known, average=True)  # type: ignore[arg-type]  # a run of this family has an instance of it
-    return optimum.bound - float(run.metrics["average_utility"].sum())
-
-
-def fit(results: Results) -> tuple[float, float]:
-    """Fit_T of (8), signed, and the sum of its positive parts, in units of price.
-
-    In (8) what one job leaves unspent makes up for what another overspends; in the second number it
-    does not.
-
-    Examples
-    --------
-    >>> from gangwise.approximation_jobs.environment import Results
-    >>> results = Results()
-    >>> results.add(Job("a", 0, 4, budget=8.0), cost=9.0, work=4.0)
-    >>> results.add(Job("b", 0, 4, budget=8.0), cost=5.0, work=4.0)
-    >>> fit(results)
-    (-2.0, 1.0)
-    """
-    over = results["cost"] - results["budget"]
-    return float(over.sum()), float(np.maximum(over, 0.0).sum())
 
 
 def _jobs(instance: ApproximationInstance, slots: int, seed: int) -> tuple[list[Job], list[int]]:

@@ -1,24 +1,16 @@
-"""OPM: online primal-dual with sampling for multiple jobs (§V), and what makes it work better.
+"""OPM: online primal-dual scheduling with sampling for multiple jobs, OPM §V.
 
 In every slot: estimate the rates, update the multipliers from what the last shares spend, move the
 shares along the gradient, project them machine by machine, draw a job for every machine.
 
-As printed, the estimates are cumulative (66), the slope is taken at the average work per slot (9),
-spending is steered to β_j whatever was really spent, and every slot draws afresh. Here each of
-these is an option, and the defaults are the ones that earn more: estimates that forget, the slope
-at the projected total work, a budget spread anew over the slots that are left, and draws coupled
-to those of the last slot, which moves a fifth of the tasks or fewer where fresh draws move nine
-tenths. Coupling needs the re-paced budget, since its spending wanders off the shares.
+As printed, the estimates are cumulative, OPM (66), slopes are taken at the average work per slot,
+OPM (9), spending is steered to β_j whatever was really spent, and every slot draws afresh. Here
+each of these is an option, and the defaults are the ones that earn more: estimates that forget, the
+slope at the projected total work, a budget spread anew over the slots that are left, and draws
+coupled to those of the last slot, which moves a fifth of the tasks or fewer where fresh draws move
+nine tenths. Coupling needs the re-paced budget, since its spending wanders off the shares.
 
-The shares x and multipliers λ that OPS and OPM move, slot by slot: (18)–(21), (69)–(73).
-
-Jobs have places 0, …, n − 1 here, without holes, so that one pass over the matrix is one pass over
-the active jobs; a leaving job's place goes to the last one.
-
-The multiplier update is carried as ω(t) = λ(t) − μ g(x(t−1)) of (25): ω ← max{−μ g, ω + μ g} and
-λ = ω + μ g, which needs g of one slot only, and starts every job at λ = 0.
-
-What the baselines share: how many machines each job gets, and keeping tasks where they are.
+:class:`PrimalDual` holds the shares x and the multipliers λ, and is what OPS moves as well.
 """
 
 from __future__ import annotations
@@ -30,18 +22,30 @@ from typing import Literal
 import numpy as np
 
 from gangwise.approximation_jobs import kernels
-from gangwise.approximation_jobs.environment import Feedback, Observation
-from gangwise.approximation_jobs.kernels import assign
-from gangwise.approximation_jobs.problem import ApproximationProblem, JobTable, relative, slopes_at
+from gangwise.approximation_jobs.environment import Observation
+from gangwise.approximation_jobs.execution import Feedback
+from gangwise.approximation_jobs.problem import (
+    SLACK,
+    ApproximationProblem,
+    JobTable,
+    relative,
+    slopes_at,
+)
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.contracts import Timing
+from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.estimators import Estimator, make_estimator
 
 
 @dataclass(eq=False)
 class PrimalDual:
-    """Shares of every machine among the active jobs, and what budgets make a task cost.
+    """Primal and dual variables: shares x of every machine among the jobs, and multipliers λ.
+
+    Jobs have places 0, …, n − 1, without holes, so that one pass over the matrix is one pass over
+    the active jobs; a leaving job's place goes to the last one.
+
+    The multiplier update is carried as ω(t) = λ(t) − μ g(x(t−1)) of OPS (25): ω ← max{−μ g, ω + μ
+    g} and λ = ω + μ g, which needs g of one slot only, and starts every job at λ = 0.
 
     Parameters
     ----------
@@ -82,7 +86,7 @@ class PrimalDual:
         self.tau, self.holder = np.zeros(M), np.full(M, -1, np.int64)
         self._column = np.zeros(kernels.STRIPE)
         self._u = np.zeros((2, M))
-        self._grow(2 * kernels.FOUR)  # and twice as many whenever there are too few
+        self._grow(2 * kernels.UNROLLED)  # and twice as many whenever there are too few
 
     def _grow(self, more: int) -> None:
         J, M = len(self.rows) + more, self.prices.size
@@ -94,6 +98,10 @@ class PrimalDual:
         self._stripe = np.zeros(J * kernels.STRIPE)
         self._part, self._y = np.zeros((J, kernels.STRIPE)), np.zeros(J)
         self._free, self._fixed = np.full(J, np.inf), np.zeros(J, np.int64)
+
+    def __contains__(self, row: int) -> bool:
+        """Whether the job in a table row has a place."""
+        return row in self._place
 
     def add(self, row: int, share: float | Floats = 0.0) -> None:
         """A job comes; its share of every machine begins at ``share``, usually 0."""
@@ -113,14 +121,18 @@ class PrimalDual:
             return
         self.n -= 1
         last = self.n
-        kernels.drop(self.shares, k, last, self.total, self.holder)
+        kernels.remove_job(self.shares, k, last, self.total, self.holder)
         if k != last:
             self.rows[k], self._place[int(self.rows[last])] = self.rows[last], k
             self.omega[k], self.spend[k] = self.omega[last], self.spend[last]
 
     def multipliers(self, target: Floats, mu: float) -> Floats:
-        """λ_j(t) by (20) and (73), shape [n], from g_j(x_j(t−1)) = spend − ``target`` [n]."""
+        """Multipliers λ_j(t), OPS (20) and OPM (73), shape [n].
+
+        From g_j(x_j(t−1)) = spend − ``target`` [n], OPM (64), carried as OPS (25).
+        """
         g = mu * (self.spend[: self.n] - target)
+        # OPS (25): the virtual queue ω = λ(t) − μ g(x(t−1)), which never falls below −μ g
         omega = np.maximum(-g, self.omega[: self.n] + g)
         self.omega[: self.n] = omega
         multipliers: Floats = omega + g
@@ -129,7 +141,9 @@ class PrimalDual:
     def climb(
         self, slopes: Floats, multipliers: Floats, rates: Floats, alpha: float, there: Bools
     ) -> None:
-        """x(t) by (18)/(69) and the projection (19)/(P4); machines that are away get 0.
+        """Shares x(t): gradient step OPS (18), OPM (69), projection OPS (19), OPM (P4).
+
+        Machines that are away get 0.
 
         Raises
         ------
@@ -149,7 +163,7 @@ class PrimalDual:
             self._before[:, ~there] = 0.0
             self._total_before[~there] = 0.0
             self.holder[~there] = -1
-        kernels.step(
+        kernels.primal_step(
             self._before,
             self.n,
             alpha * slopes,
@@ -170,10 +184,15 @@ class PrimalDual:
         )
 
     def draw(self, rng: np.random.Generator, couple: bool) -> Ints:
-        """Table row for every machine, −1 for none: E = x either way, (21) and (72), shape [M]."""
+        """Random rounding OPS (21)–(22), OPM (72).
+
+        A table row for every machine, −1 for none, shape [M].
+
+        A task runs with probability x_j^i whether or not draws are coupled to the last slot's.
+        """
         u = rng.random(out=self._u)
         if couple:
-            kernels.coupled(
+            kernels.sample_coupled(
                 self._before,
                 self._total_before,
                 self.shares,
@@ -184,7 +203,7 @@ class PrimalDual:
                 self.holder,
             )
         else:
-            kernels.fresh(self.shares, self.n, u[0], self._column, self.holder)
+            kernels.sample_fresh(self.shares, self.n, u[0], self._column, self.holder)
         return np.where(self.holder >= 0, self.rows[self.holder], -1)
 
 
@@ -197,8 +216,8 @@ def check_choice(policy: object, **choices: tuple[str, ...]) -> None:
 
 
 @dataclass
-class OPM:
-    """Primal-dual shares, drawn at random.
+class OPM(PolicyBase):
+    """OPM: primal-dual shares, OPM (64)–(73), drawn at random.
 
     Parameters
     ----------
@@ -206,9 +225,9 @@ class OPM:
         One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, or one's own.
     objective : {"total", "average"}
         Where the slope of f_j is taken: at the work projected for the whole lifetime, or at the
-        average work per slot so far, as (9) has it.
+        average work per slot so far, as OPM (9) has it.
     pacing : {"left", "even"}
-        What a slot may cost: the budget left over the slots left, or β_j of (64).
+        What a slot may cost: the budget left over the slots left, or β_j of OPM (64).
     rounding : {"coupled", "fresh"}
         Draws of consecutive slots coupled as closely as they can be, or independent. Either way a
         task runs with the probability x_j^i of the slot.
@@ -224,14 +243,14 @@ class OPM:
         Slopes are taken at no less work than this, as a share of what the job's pace would buy at
         the mean price and rate 1; (f'(0) may be infinite).
     history : {"executed", "expected"}
-        The work of (16): what was done, or Σ θ̂ x as in the proofs.
+        The work of OPS (16): what was done, or Σ θ̂ x as in the proofs.
     unit : {"utility", "largest"}
         ``largest`` divides the slopes of a slot by the largest, so that α has no unit and a change
         in the unit of utility changes nothing.
     gamma, kappa, window, tau, rate : float
         Parameters of the estimators.
     epsilon : float
-        Share of the budget that is held back, (64).
+        Share of the budget that is held back, OPM (64).
     theory : bool
         α = 1 / (2 √T), μ = √T / M and γ = ln(M T / δ) of Theorem 3; needs the problem's horizon.
     delta : float
@@ -264,8 +283,6 @@ class OPM:
     delta: float = 0.1
     family = "approximation_jobs"
     randomised = True
-    timing: Timing = field(init=False, repr=False, default="react")
-    state: PrimalDual = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_choice(
@@ -341,15 +358,28 @@ class OPM:
         if more:
             self._expected = np.concatenate((self._expected, np.zeros(more)))
         self._expected[observation.arrived] = 0.0
-        if self._problem.enforce:  # line 8 of Algorithm 1: who cannot pay leaves the list
-            there = self._problem.prices[observation.available]
-            least = float(there.min()) if there.size else 0.0
-            rows = state.rows[: state.n]
-            for row in rows[jobs.budget[rows] * (1.0 + 1e-9) < jobs.cost[rows] + least].tolist():
+        if self._problem.enforce:
+            self._suspend(jobs, observation.available)
+
+    def _suspend(self, jobs: JobTable, there: Bools) -> None:
+        """Line 8 of Algorithm 1: who cannot pay leaves the list, and returns when it can again.
+
+        A machine that is away may be the only one that the money left pays for.
+        """
+        state = self.state
+        prices = self._problem.prices[there]
+        least = float(prices.min()) if prices.size else 0.0
+        poor = jobs.budget[jobs.rows] * (1.0 + SLACK) < jobs.cost[jobs.rows] + least
+        if state.n == jobs.rows.size and not poor.any():
+            return
+        for row, too_poor in zip(jobs.rows.tolist(), poor.tolist()):
+            if too_poor:
                 state.remove(row)
+            elif row not in state:
+                state.add(row)
 
     def _target(self, jobs: JobTable, rows: Ints, t: int) -> Floats:
-        """What each job should spend in this slot, shape [n]."""
+        """What each job should spend in this slot: β_j of OPM (64), or re-paced; shape [n]."""
         if self.pacing == "left":
             left = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
             paced: Floats = left / (jobs.deadline[rows] - t)
@@ -357,7 +387,10 @@ class OPM:
         return jobs.budget[rows] / (jobs.deadline[rows] - jobs.arrival[rows])
 
     def _slopes(self, jobs: JobTable, rows: Ints, t: int) -> Floats:
-        """f_j' at the work per slot so far, (68), or at the projected total, shape [n]."""
+        """Slopes f_j' at the work per slot so far, OPM (9), OPM (68), or at the projected total.
+
+        Shape [n].
+        """
         life = jobs.deadline[rows] - jobs.arrival[rows]
         age = np.maximum(t - jobs.arrival[rows], 1)
         work = jobs.work if self.history == "executed" else self._expected
@@ -369,85 +402,3 @@ class OPM:
         """Take in the rates of the machines that ran a task."""
         for each in feedback:
             self._rates.learn(each.slot, each.machines, each.rates)
-
-
-def max_min_shares(total: float, most: Floats) -> Floats:
-    """Split ``total`` equally, but give nobody more than ``most``, shape [n].
-
-    Examples
-    --------
-    >>> max_min_shares(10.0, np.array([1.0, 9.0, 9.0]))
-    array([1. , 4.5, 4.5])
-    """
-    if most.sum() <= total:
-        return most.copy()
-    order = np.argsort(most, kind="stable")
-    ordered = most[order]
-    below = np.concatenate(([0.0], np.cumsum(ordered)[:-1]))
-    level = (total - below) / np.arange(most.size, 0, -1)
-    k = int(np.argmax(ordered >= level))  # the first that would be capped by the level
-    shares: Floats = np.minimum(most, level[k])
-    return shares
-
-
-def systematic(shares: Floats, u: float) -> Ints:
-    """Whole numbers with these means that add up to the floor or ceiling of their sum, shape [n].
-
-    One uniform number ``u`` serves all: job k gets the integers that its part of the line covers.
-
-    Examples
-    --------
-    >>> systematic(np.array([0.5, 0.5, 1.5]), u=0.5)
-    array([1, 0, 2])
-    """
-    ends = np.floor(np.cumsum(shares) + u + 1e-9)
-    return np.diff(ends, prepend=math.floor(u + 1e-9)).astype(np.int64)
-
-
-@dataclass
-class CountingPolicy:
-    """Base of policies that count first and place second. Not a policy by itself.
-
-    Machines are handed out in an order drawn once per run, and jobs keep machines that they have.
-    """
-
-    family = "approximation_jobs"
-    randomised = True
-    timing: Timing = field(init=False, repr=False, default="react")
-
-    def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
-        """Forget everything."""
-        self._problem, self._rng = problem, rng
-        self._order = rng.permutation(problem.M).astype(np.int64)
-        self._holder = np.full(problem.M, -1, np.int64)
-        self._place = np.empty(0, np.int64)
-
-    def most(self, observation: Observation) -> Floats:
-        """How many machines each active job can pay in this slot, shape [n], as a real number."""
-        jobs, prices = observation.jobs, self._problem.prices[observation.available]
-        most = np.full(jobs.rows.size, float(prices.size))
-        if self._problem.enforce and prices.size:
-            left = (jobs.budget * (1.0 + 1e-9) - jobs.cost)[jobs.rows]
-            price = float(prices.mean())
-            if price > 0:
-                most = np.minimum(most, np.floor(left / price))
-            most[(most < 1.0) & (left >= prices.min())] = 1.0
-        return most
-
-    def hand_out(
-        self, observation: Observation, rows: Ints, want: Ints, machines: Ints | None = None
-    ) -> Ints:
-        """Place ``want[k]`` tasks of the job in table row ``rows[k]``, earlier ones first."""
-        if self._place.size < observation.jobs.size:
-            self._place = np.full(observation.jobs.size, -1, np.int64)
-        self._holder[np.isin(self._holder, observation.departed)] = -1
-        listed = self._order if machines is None else machines
-        if machines is not None:
-            unlisted = np.ones(self._problem.M, dtype=bool)
-            unlisted[machines] = False
-            self._holder[unlisted] = -1
-        assign(want, rows, listed, observation.available, self._place, self._holder)
-        return self._holder
-
-    def learn(self, feedback: tuple[Feedback, ...]) -> None:
-        """Nothing is learned."""

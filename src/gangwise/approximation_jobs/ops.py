@@ -1,33 +1,32 @@
-"""OPS (Algorithm 1): online primal-dual with sampling for a single job.
+"""OPS: online primal-dual scheduling with sampling for a single job, OPS §IV, Algorithm 1.
 
 One job, there from its first slot to its last; every machine is either running a task of it or
-idle. With a single job the projection (19) is (P4), so this is the machinery of OPM with the
-constants of Theorem 2. Where there are several jobs it serves one at a time, in the order in which
-they came; OPM serves them together.
+idle. With a single job the projection OPS (19) is OPM (P4), so this is the machinery of OPM with
+the constants of Theorem 2. Where there are several jobs it serves one at a time, in the order in
+which they came; OPM serves them together.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from gangwise.approximation_jobs.environment import Feedback, Observation
+from gangwise.approximation_jobs.environment import Observation
+from gangwise.approximation_jobs.execution import Feedback
 from gangwise.approximation_jobs.opm import PrimalDual, check_choice
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, slopes_at
-from gangwise.core.contracts import Timing
+from gangwise.core.arrays import Ints
+from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.estimators import Estimator, make_estimator
 
-Ints = npt.NDArray[np.int64]
-
 
 @dataclass
-class OPS:
-    """Algorithm 1.
+class OPS(PolicyBase):
+    """OPS Algorithm 1: OPS (10)–(21) with the constants of Theorem 2.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ class OPS:
     floor : float
         Work per slot that slopes are taken at, at least.
     history : {"expected", "executed"}
-        The work of (16): Σ θ̂ x as Algorithm 1 has it, or what was done.
+        The work of OPS (16): Σ θ̂ x as Algorithm 1 has it, or what was done.
     estimator : str or Estimator
         As for OPM.
 
@@ -68,8 +67,6 @@ class OPS:
     rate: float = 0.7
     family = "approximation_jobs"
     randomised = True
-    timing: Timing = field(init=False, repr=False, default="react")
-    state: PrimalDual = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_choice(self, history=("expected", "executed"))
@@ -127,13 +124,15 @@ class OPS:
             self._begin(job, self._queue[0], t)
         rows = state.rows[:1]
         rates = self._rates.estimate(t)
-        multipliers = state.multipliers(self._target, self._mu)  # (20)
+        multipliers = state.multipliers(self._target, self._mu)  # OPS (20)
         work = self._work if self.history == "expected" else float(jobs.work[rows[0]])
         average = work / max(t - self._first, 1)
         slopes = slopes_at(jobs, rows, np.array([max(average, self.floor)]))
-        state.climb(slopes, multipliers, rates, self._alpha, observation.available)  # (18), (19)
+        state.climb(
+            slopes, multipliers, rates, self._alpha, observation.available
+        )  # OPS (18), (19)
         self._work += float(state.shares[0] @ rates)
-        return state.draw(self._rng, couple=False)  # (21)
+        return state.draw(self._rng, couple=False)  # OPS (21)
 
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
         """Take in the rates of the machines that ran a task."""

@@ -1,19 +1,15 @@
-"""Jobs, machines and prices of §III; what policies are told at the start.
+"""Jobs, utilities, machines and prices of OPM §III, and the table of active jobs that policies see.
 
 "Machine" is the paper's word for a server. The paper counts slots from 1 and gangwise from 0: the
 paper's slot t is our slot t − 1. A job is active in the paper's slots a_j + 1, …, d_j, which are
 our slots ``range(arrival, deadline)``; its lifetime is d_j − a_j slots in both.
 
-Concave utilities f_j(X) of the work done for a job (§III).
+A utility f_j(X) of the work done is concave and worth 0 without any. The slope of v X^β is infinite
+there, so that it is not Lipschitz and Theorems 2 and 3 do not cover it; whoever follows slopes
+takes them at a floor.
 
-A utility is worth 0 without any work. The slope of v X^β is infinite there, so that it is not
-Lipschitz and Theorems 2 and 3 do not cover it; whoever follows slopes takes them at a floor.
-
-Slopes of the utilities of several jobs at once.
-
-The jobs that are active now, in rows that they keep while they last.
-
-Memory grows with the most jobs that were ever active at once, not with how many came and went.
+Active jobs keep their row of the table while they last. Its memory grows with the most jobs that
+were ever active at once, not with how many came and went.
 """
 
 from __future__ import annotations
@@ -32,12 +28,15 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError
 
-POWER, LOG, SATURATING, OWN = 0, 1, 2, 3
-"""How kernels tell the forms apart; ``OWN`` is evaluated in Python."""
+POWER, LOG, SATURATING, CUSTOM = 0, 1, 2, 3
+"""How kernels tell the forms apart; ``CUSTOM`` is evaluated in Python."""
+
+SLACK = 1e-9
+"""Of a budget, so that one of k prices pays k tasks whatever the rounding."""
 
 
 class Utility(Protocol):
-    """Worth of work: increasing, concave, 0 at 0."""
+    """JobUtilities of work: increasing, concave, 0 at 0."""
 
     @property
     def code(self) -> tuple[int, float, float]:
@@ -80,7 +79,7 @@ class Power:
         return POWER, self.v, self.beta
 
     def value(self, work: float) -> float:
-        """Worth v X^β."""
+        """JobUtilities v X^β."""
         return self.v * math.pow(work, self.beta)
 
     def slope(self, work: float) -> float:
@@ -112,7 +111,7 @@ class Log:
         return LOG, self.v, self.s
 
     def value(self, work: float) -> float:
-        """Worth v log(1 + X / s)."""
+        """JobUtilities v log(1 + X / s)."""
         return self.v * math.log1p(work / self.s)
 
     def slope(self, work: float) -> float:
@@ -142,7 +141,7 @@ class Saturating:
         return SATURATING, self.v, self.s
 
     def value(self, work: float) -> float:
-        """Worth v (1 − exp(−X / s))."""
+        """JobUtilities v (1 − exp(−X / s))."""
         return -self.v * math.expm1(-work / self.s)
 
     def slope(self, work: float) -> float:
@@ -151,14 +150,14 @@ class Saturating:
 
 
 @dataclass(frozen=True)
-class Own:
+class Custom:
     """A utility of your own: its value and its slope, as functions of the work done.
 
     Use module-level functions, so that runs can be saved.
 
     Examples
     --------
-    >>> Own(math.sqrt, lambda work: 0.5 / math.sqrt(work)).value(9.0)
+    >>> Custom(math.sqrt, lambda work: 0.5 / math.sqrt(work)).value(9.0)
     3.0
     """
 
@@ -168,7 +167,7 @@ class Own:
     @property
     def code(self) -> tuple[int, float, float]:
         """Form; nothing else, since kernels cannot call it."""
-        return OWN, 0.0, 1.0
+        return CUSTOM, 0.0, 1.0
 
     def value(self, work: float) -> float:
         """f(X) − f(0), so that a job that never runs is worth nothing."""
@@ -194,9 +193,9 @@ class Job:
     utility : Utility
         f_j, of the work done by the deadline.
     demand : float
-        r_j of (102), what one task takes of a machine's capacity; for machines with capacities.
+        r_j of OPM (102), what one task takes of a machine's capacity; for machines with capacities.
     parallelism : int, optional
-        u_j of (103), how many tasks may run at once; for machines with capacities.
+        u_j of OPM (103), how many tasks may run at once; for machines with capacities.
 
     Raises
     ------
@@ -246,7 +245,7 @@ class Job:
 
     @property
     def pace(self) -> float:
-        """β_j = B_j / (d_j − a_j) of (64): the budget of one slot."""
+        """β_j = B_j / (d_j − a_j) of OPM (64): the budget of one slot."""
         return self.budget / self.lifetime
 
 
@@ -264,7 +263,7 @@ class ApproximationProblem:
     horizon : int, optional
         T, if the policy may know it.
     capacity : ndarray of shape [M], optional
-        C_i of (102). When given, machines hold several tasks (§V-C) and decisions are matrices.
+        C_i of OPM (102). When given, machines hold several tasks (§V-C) and decisions are matrices.
     enforce : bool
         Whether tasks that a job's budget cannot pay are not executed. Section VI enforces budgets;
         Theorems 2 and 3 bound by how much they are exceeded when they are not.
@@ -331,7 +330,7 @@ class ApproximationProblem:
     def price_scale(self) -> float:
         """The largest price if it exceeds 1, else 1: divide prices and budgets by it to get p ≤ 1.
 
-        This leaves (P1) as it is; a dual step size μ then stands for μ times the square of it.
+        This leaves OPM (P1) as it is; a dual step size μ then stands for μ times the square of it.
         """
         return max(1.0, float(self.prices.max()))
 
@@ -373,7 +372,7 @@ class JobTable:
     work : ndarray of shape [C]
         X_j so far, as far as feedback has told it.
     kind : ndarray of int64, shape [C]
-        Form of the utility; with ``v`` and ``shape`` [C] what kernels need (:mod:`.utilities`).
+        Form of the utility; with ``v`` and ``shape`` [C] what kernels need.
     """
 
     rows: Ints
@@ -394,7 +393,7 @@ class JobTable:
 
 
 @dataclass(eq=False)
-class Rows:
+class ActiveJobs:
     """Keeps the rows; the environment's side of :class:`JobTable`.
 
     ``work`` is what was really done, ``told`` what feedback has delivered of it; ``serial`` tells
@@ -473,20 +472,20 @@ class Rows:
     def view(self) -> JobTable:
         """What policies see: read-only, without copying."""
         return JobTable(
-            _look(self.active),
+            _read_only(self.active),
             tuple(self.jobs),
-            _look(self.arrival),
-            _look(self.deadline),
-            _look(self.budget),
-            _look(self.cost),
-            _look(self.told),
-            _look(self.kind),
-            _look(self.v),
-            _look(self.shape),
+            _read_only(self.arrival),
+            _read_only(self.deadline),
+            _read_only(self.budget),
+            _read_only(self.cost),
+            _read_only(self.told),
+            _read_only(self.kind),
+            _read_only(self.v),
+            _read_only(self.shape),
         )
 
 
-def _look(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
+def _read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
     view = array.view()
     view.setflags(write=False)
     return view
@@ -514,7 +513,7 @@ def slopes_at(jobs: JobTable, rows: Ints, work: Floats) -> Floats:
     """
     slopes = np.empty(rows.size)
     kernels.slopes(rows, jobs.kind, jobs.v, jobs.shape, work, slopes)
-    for k in np.flatnonzero(jobs.kind[rows] == OWN):
+    for k in np.flatnonzero(jobs.kind[rows] == CUSTOM):
         job = jobs.jobs[rows[k]]
         assert job is not None
         slopes[k] = slope = job.utility.slope(float(work[k]))

@@ -1,15 +1,12 @@
-"""Service rates of machines: θ_i^t, the work that a task does on machine i in slot t (§II, §VI).
+"""Service rates of machines: θ_i^t, the work that a task does on machine i in slot t, OPM §III.
 
 A process is a description; its ``stream`` is one realisation, drawn from a generator of its own.
-Streams pickle, and drawing ``n`` slots and then ``m`` gives the same rates as drawing ``n + m``:
-rates are generated in blocks of fixed length, whatever lengths are asked for.
+Streams pickle, and drawing n slots and then m gives the same rates as drawing n + m. Where a
+process knows its expected rates, ``means`` [M], in work per slot, is the θ_i that the paper prices
+machines by.
 
-In every process ``means`` is the expected rate of each machine, shape [M], in work per slot: what
-the paper calls θ_i and prices machines by.
-
-More rate processes: Markov-modulated, replayed from measurements, machines that come and go.
-
-See :mod:`.rates` for what every process keeps to.
+First the contracts, then rates that are independent between slots, rates that stay for a while, and
+rates that are replayed; at the end those made from another process.
 """
 
 from __future__ import annotations
@@ -21,11 +18,28 @@ from typing import Any, Protocol
 import numpy as np
 
 from gangwise.approximation_jobs import kernels
-from gangwise.approximation_jobs.processes import RateProcess, RateStream
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 
 BLOCK = 64  # slots generated at a time
+
+
+class RateStream(Protocol):
+    """One realisation of the service rates."""
+
+    def draw(self, slots: int) -> Floats:
+        """θ_i^t of the next slots, shape [slots, M], within [0, 1], in work per slot."""
+
+
+class RateProcess(Protocol):
+    """Service rates of the machines, slot by slot (§III)."""
+
+    @property
+    def size(self) -> int:
+        """M, how many machines it has rates for."""
+
+    def stream(self, rng: np.random.Generator) -> RateStream:
+        """Start one realisation."""
 
 
 class Rates(RateProcess, Protocol):
@@ -69,6 +83,112 @@ def machine_count(count: int) -> int:
     if count < 1:
         raise ScenarioError(f"there must be at least one machine; {count} were asked for")
     return count
+
+
+@dataclass(frozen=True, eq=False)
+class IidRates:
+    """Independent rates with given means, as Assumption 1 has it.
+
+    Parameters
+    ----------
+    means : ndarray of shape [M]
+        θ_i, within [0, 1].
+    concentration : float
+        Rates are Beta distributed with a + b = ``concentration``; 0 makes them Bernoulli.
+
+    Examples
+    --------
+    >>> IidRates([0.0, 1.0]).stream(np.random.default_rng(0)).draw(2)
+    array([[0., 1.],
+           [0., 1.]])
+    """
+
+    means: Floats
+    concentration: float = 0.0
+
+    def __post_init__(self) -> None:
+        means = np.array(self.means, dtype=np.float64, ndmin=1)
+        bad = np.flatnonzero(~((means >= 0) & (means <= 1)))
+        if means.ndim != 1 or bad.size:
+            at = f"machine {bad[0]}: mean rate is {means[bad[0]]}; " if means.ndim == 1 else ""
+            raise ScenarioError(f"{at}mean rates are one number per machine, within [0, 1]")
+        if not (np.isfinite(self.concentration) and self.concentration >= 0):
+            raise ScenarioError(f"concentration is {self.concentration}; it must not be negative")
+        object.__setattr__(self, "means", means)
+
+    @property
+    def size(self) -> int:
+        """How many machines."""
+        return int(self.means.size)
+
+    def stream(self, rng: np.random.Generator) -> RateStream:
+        """Start one realisation."""
+        return _IidStream(self, rng)
+
+
+@dataclass
+class _IidStream:
+    process: IidRates
+    rng: np.random.Generator
+
+    def draw(self, slots: int) -> Floats:
+        means, c = self.process.means, self.process.concentration
+        if c == 0:
+            return (self.rng.random((slots, means.size)) < means).astype(np.float64)
+        a = np.clip(means * c, 1e-9, None)
+        b = np.clip((1.0 - means) * c, 1e-9, None)
+        return self.rng.beta(a, b, (slots, means.size))
+
+
+@dataclass(frozen=True, eq=False)
+class UniformRates:
+    """Rates that are independent between slots and machines, each uniform in a range.
+
+    Parameters
+    ----------
+    low, high : array of shape [M]
+        The range of every machine, within [0, 1].
+
+    Examples
+    --------
+    >>> UniformRates([0.0, 0.5], [0.5, 1.0]).means
+    array([0.25, 0.75])
+    """
+
+    low: Floats
+    high: Floats
+
+    def __post_init__(self) -> None:
+        low, high = np.broadcast_arrays(
+            *(np.array(a, dtype=np.float64, ndmin=1) for a in (self.low, self.high))
+        )
+        if low.ndim != 1 or not ((low >= 0) & (low <= high) & (high <= 1)).all():
+            raise ScenarioError("rates need 0 ≤ low ≤ high ≤ 1 for every machine")
+        object.__setattr__(self, "low", low.copy())
+        object.__setattr__(self, "high", high.copy())
+
+    @property
+    def size(self) -> int:
+        """M."""
+        return int(self.low.size)
+
+    @property
+    def means(self) -> Floats:
+        """Expected rates, shape [M]."""
+        return (self.low + self.high) / 2
+
+    def stream(self, rng: np.random.Generator) -> RateStream:
+        """Start one realisation."""
+        return _UniformStream(self, rng)
+
+
+class _UniformStream(BlockStream):
+    def __init__(self, process: UniformRates, rng: np.random.Generator):
+        super().__init__(process.size)
+        self.process, self.rng = process, rng
+
+    def block(self) -> Floats:
+        return self.rng.uniform(self.process.low, self.process.high, (BLOCK, self.process.size))
 
 
 @dataclass(frozen=True)
@@ -177,7 +297,7 @@ class _GammaStream(BlockStream):
         p, M = self.process, self.process.machines
         up = np.empty((BLOCK, M), dtype=np.bool_)
         share = np.empty((BLOCK, M)) if p.per_period else self.rng.random((BLOCK, M))
-        kernels.periods(
+        kernels.draw_periods(
             self.rng,
             self.left,
             self.up,
@@ -193,57 +313,6 @@ class _GammaStream(BlockStream):
         high = np.where(up, p.up_rate[1], p.down_rate[1])
         rates: Floats = low + share * (high - low)
         return rates
-
-
-@dataclass(frozen=True, eq=False)
-class UniformRates:
-    """Rates that are independent between slots and machines, each uniform in a range.
-
-    Parameters
-    ----------
-    low, high : array of shape [M]
-        The range of every machine, within [0, 1].
-
-    Examples
-    --------
-    >>> UniformRates([0.0, 0.5], [0.5, 1.0]).means
-    array([0.25, 0.75])
-    """
-
-    low: Floats
-    high: Floats
-
-    def __post_init__(self) -> None:
-        low, high = np.broadcast_arrays(
-            *(np.array(a, dtype=np.float64, ndmin=1) for a in (self.low, self.high))
-        )
-        if low.ndim != 1 or not ((low >= 0) & (low <= high) & (high <= 1)).all():
-            raise ScenarioError("rates need 0 ≤ low ≤ high ≤ 1 for every machine")
-        object.__setattr__(self, "low", low.copy())
-        object.__setattr__(self, "high", high.copy())
-
-    @property
-    def size(self) -> int:
-        """M."""
-        return int(self.low.size)
-
-    @property
-    def means(self) -> Floats:
-        """Expected rates, shape [M]."""
-        return (self.low + self.high) / 2
-
-    def stream(self, rng: np.random.Generator) -> RateStream:
-        """Start one realisation."""
-        return _UniformStream(self, rng)
-
-
-class _UniformStream(BlockStream):
-    def __init__(self, process: UniformRates, rng: np.random.Generator):
-        super().__init__(process.size)
-        self.process, self.rng = process, rng
-
-    def block(self) -> Floats:
-        return self.rng.uniform(self.process.low, self.process.high, (BLOCK, self.process.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,6 +468,39 @@ class _MeasuredStream(BlockStream):
 
 
 @dataclass(frozen=True, eq=False)
+class ReplayedRates:
+    """Rates from a table of shape [slots, M]; it begins again after its last slot."""
+
+    table: Floats
+
+    def __post_init__(self) -> None:
+        table = np.array(self.table, dtype=np.float64, ndmin=2)
+        if not table.size:
+            raise ScenarioError("a table of rates needs a slot and a machine")
+        object.__setattr__(self, "table", table)
+
+    @property
+    def size(self) -> int:
+        """How many machines."""
+        return int(self.table.shape[1])
+
+    def stream(self, rng: np.random.Generator) -> RateStream:
+        """Start at the first slot."""
+        return _ReplayedRates(self.table)
+
+
+@dataclass
+class _ReplayedRates:
+    table: Floats
+    position: int = 0
+
+    def draw(self, slots: int) -> Floats:
+        index = np.arange(self.position, self.position + slots) % len(self.table)
+        self.position += slots
+        return self.table[index]
+
+
+@dataclass(frozen=True, eq=False)
 class Removals:
     """Machines that disappear and return: while a machine is away its rate is zero.
 
@@ -470,3 +572,29 @@ class _RemovalStream(BlockStream):
             leave = 1 / p.mean_present
             self.here = self.here ^ (u[t] < np.where(self.here, leave, 1 / p.mean_away))
         return self.base.draw(BLOCK) * here
+
+
+@dataclass(frozen=True, eq=False)
+class Relabelled:
+    """The rates of another process, with its machine ``order[i]`` now called ``i``."""
+
+    process: RateProcess
+    order: Ints
+
+    @property
+    def size(self) -> int:
+        """How many machines."""
+        return self.process.size
+
+    def stream(self, rng: np.random.Generator) -> RateStream:
+        """Start the other process."""
+        return _RelabelledStream(self.process.stream(rng), self.order)
+
+
+@dataclass
+class _RelabelledStream:
+    inner: RateStream
+    order: Ints
+
+    def draw(self, slots: int) -> Floats:
+        return np.ascontiguousarray(self.inner.draw(slots)[:, self.order])

@@ -1,28 +1,170 @@
-"""Synthetic jobs in the manner of §VI, and prices of machines.
+"""Jobs that arrive, drawn in the manner of OPM §VI or given, and prices of machines.
 
-The paper takes arrivals and deadlines from a trace; here they are drawn. Budgets and values are the
-paper's: B_j = q_j (d_j - a_j) with q_j uniform in [2, 100] for 1000 machines (in proportion for
-other numbers), v_j uniform in [1, 5], and f_j(X) = v_j X^β.
+A workload is a description whose ``stream`` is one realisation, as for rates
+(:mod:`~gangwise.approximation_jobs.rates`). The paper takes arrivals and deadlines from a trace;
+:class:`SyntheticJobs` draws them. Budgets and values are the paper's: B_j = q_j (d_j − a_j) with
+q_j uniform in [2, 100] for 1000 machines (in proportion for other numbers), v_j uniform in [1, 5],
+and f_j(X) = v_j X^β.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs.problem import Job, Power
-from gangwise.approximation_jobs.processes import JobStream, ReplayedJobs
 from gangwise.approximation_jobs.rates import Rates
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError
 
 Pricing = Literal["population", "realised"]
+
+
 PAPER_MACHINES = 1000
 """M of §VI, for which q is stated."""
+
+
+class JobStream(Protocol):
+    """One realisation of the jobs."""
+
+    def draw(self, slots: int) -> Sequence[Sequence[Job]]:
+        """Jobs that arrive in each of the next slots: ``slots`` entries, empty where none does.
+
+        ``job.arrival`` is the slot that it is in, counted from the stream's beginning.
+        """
+
+
+class JobWorkload(Protocol):
+    """A description of the jobs that arrive."""
+
+    def stream(self, rng: np.random.Generator) -> JobStream:
+        """Start one realisation."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedJobs:
+    """A given list of jobs, each arriving in its slot.
+
+    Raises
+    ------
+    ScenarioError
+        For a job that arrives before slot 0, and for two jobs of one id whose times overlap; says
+        where in the list they are.
+
+    Examples
+    --------
+    >>> stream = ReplayedJobs([Job("b", 1, 3, 1.0)]).stream(np.random.default_rng(0))
+    >>> [len(jobs) for jobs in stream.draw(3)]
+    [0, 1, 0]
+    """
+
+    jobs: Sequence[Job]
+
+    def __post_init__(self) -> None:
+        order = sorted(range(len(self.jobs)), key=lambda n: self.jobs[n].arrival)
+        last: dict[str | int, int] = {}
+        for n in order:
+            job = self.jobs[n]
+            if job.arrival < 0:
+                raise ScenarioError(
+                    f"job {job.id!r}, entry {n} of the list, arrives in slot {job.arrival}; slots "
+                    "are counted from 0"
+                )
+            before = last.setdefault(job.id, n)
+            if before != n and self.jobs[before].deadline > job.arrival:
+                raise ScenarioError(
+                    f"entries {before} and {n} of the list are both called {job.id!r}, and the "
+                    f"second arrives in slot {job.arrival} before the first is over; ids of jobs "
+                    "that may run at the same time must differ"
+                )
+            last[job.id] = n
+        object.__setattr__(self, "jobs", tuple(self.jobs[n] for n in order))
+
+    def stream(self, rng: np.random.Generator) -> JobStream:
+        """Start at slot 0."""
+        return _ReplayedJobs(self.jobs)
+
+
+@dataclass
+class _ReplayedJobs:
+    jobs: Sequence[Job]
+    slot: int = 0
+    next: int = 0
+
+    def draw(self, slots: int) -> list[list[Job]]:
+        drawn = []
+        for _ in range(slots):
+            first = self.next
+            while self.next < len(self.jobs) and self.jobs[self.next].arrival == self.slot:
+                self.next += 1
+            drawn.append(list(self.jobs[first : self.next]))
+            self.slot += 1
+        return drawn
+
+
+@dataclass(frozen=True)
+class PoissonJobs:
+    """Poisson arrivals with geometric lifetimes and utilities v X^β.
+
+    Parameters
+    ----------
+    rate : float
+        Mean arrivals per slot.
+    lifetime : float
+        Mean lifetime in slots.
+    pace : (float, float)
+        β_j is uniform in this range, in units of price per slot.
+    value : (float, float)
+        v is uniform in this range.
+    beta : float
+        β of the utility.
+    """
+
+    rate: float
+    lifetime: float = 20.0
+    pace: tuple[float, float] = (1.0, 4.0)
+    value: tuple[float, float] = (1.0, 5.0)
+    beta: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.rate) and self.rate >= 0):
+            raise ScenarioError(f"arrival rate is {self.rate}; it must not be negative")
+        if not (np.isfinite(self.lifetime) and self.lifetime >= 1):
+            raise ScenarioError(f"mean lifetime is {self.lifetime}; it must be a slot or more")
+        for name, (low, high) in (("pace", self.pace), ("value", self.value)):
+            if not 0 < low <= high < np.inf:
+                raise ScenarioError(f"{name} is {(low, high)}; it must be a positive range")
+        Power(beta=self.beta)  # raises for a power that is not concave
+
+    def stream(self, rng: np.random.Generator) -> JobStream:
+        """Start one realisation."""
+        return _PoissonStream(self, rng)
+
+
+@dataclass
+class _PoissonStream:
+    workload: PoissonJobs
+    rng: np.random.Generator
+    slot: int = 0
+    number: int = 0
+
+    def draw(self, slots: int) -> list[list[Job]]:
+        w, drawn = self.workload, []
+        for _ in range(slots):
+            jobs = []
+            for _ in range(self.rng.poisson(w.rate)):
+                life = int(self.rng.geometric(1.0 / w.lifetime))
+                budget = self.rng.uniform(*w.pace) * life
+                utility = Power(self.rng.uniform(*w.value), w.beta)
+                jobs.append(Job(self.number, self.slot, self.slot + life, budget, utility))
+                self.number += 1
+            drawn.append(jobs)
+            self.slot += 1
+        return drawn
 
 
 def bounded_pareto(

@@ -191,7 +191,10 @@ def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, n
 
     if out is None:
         raise ScenarioError("--resume goes on with what is in a folder: give --out too")
-    asked = Store(out).read_plan(name)["experiment"]
+    store = Store(out)
+    if name not in store.plans():
+        return  # stopped before it had begun
+    asked = store.read_plan(name)["experiment"]
     there = (asked.get("scenario") or asked.get("trace"), asked["settings"], asked["slots"])
     wanted = (source.name, json.loads(source.settings), slots or source.scenario().slots)
     if there != wanted:

@@ -124,7 +124,7 @@ def _print_sweep(
     from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
     from gangwise.report.tables import Breakable
 
-    names = ["reward.mean", *(f"{name}.mean" for name in metrics)]
+    names = [results.objective, *(f"{name}.mean" for name in metrics)]
     rows = results.table(*names, interval=interval).to_dicts()
     columns = {
         name: [Estimate(row[name], row[f"{name}.low"], row[f"{name}.high"]) for row in rows]
@@ -139,7 +139,7 @@ def _print_sweep(
     table = Table(box=None, pad_edge=False)
     for name in where:
         table.add_column(Text(name))
-    for name in ["reward per slot", *metrics, f"% over {over}"]:
+    for name in [_called(results.objective), *metrics, f"% over {over}"]:
         table.add_column(Text(name), justify="right")
     for i, row in enumerate(rows):
         lead = ahead.get(tuple(row[key] for key in where))
@@ -157,6 +157,10 @@ def _print_sweep(
     console.print(table)
     for sentence in results.sentences(interval):
         console.print(f"{sentence}.", highlight=False, markup=False, soft_wrap=True)
+
+
+def _called(objective: str) -> str:
+    return "reward per slot" if objective == "reward.mean" else objective
 
 
 SHOWN = 5

@@ -92,7 +92,7 @@ def source_of(
 ) -> NamedSource:
     """What a target names: a registered scenario, a scenario file, or the files of a trace."""
     from gangwise.experiments.runs import NamedSource
-    from gangwise.traces.csv_mapping import is_mapping
+    from gangwise.traces.formats.own_csv import is_mapping
 
     given = settings_of(settings, family)
     if (target is None) == (trace is None):

@@ -1,17 +1,4 @@
-"""``gangwise trace``: look at traces, convert them, draw them.
-
-``gangwise trace convert``.
-
-``gangwise trace inspect``.
-
-``gangwise trace list``.
-
-``gangwise trace plot``.
-
-A bar for what takes longer than two seconds: bytes read, and the time that is left.
-
-``gangwise trace workload``.
-"""
+"""``gangwise trace``: list, inspect, convert and plot traces, and see what workload they become."""
 
 from __future__ import annotations
 
@@ -62,7 +49,7 @@ def inspect_command(
     as_json: Json = False,
 ) -> None:
     """Which trace it is, its tables, rows and load, what is missing and what was left out."""
-    from gangwise.traces.inspecting import inspect
+    from gangwise.traces.inspect import inspect
 
     with reading_bar("reading") as tell:
         found = inspect(
@@ -80,8 +67,8 @@ def convert_command(
         Path,
         typer.Argument(
             metavar="OUT",
-            help="An empty folder, or one that is not there yet; or that "
-            "of a conversion that was stopped.",
+            help="An empty folder, or one that is not there yet; or that of a conversion that was "
+            "stopped; or a file .swf or .swf.gz, for the jobs in the Standard Workload Format.",
             show_default=False,
         ),
     ],
@@ -89,10 +76,18 @@ def convert_command(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Convert a trace to Parquet, in constant memory.
+    """Convert a trace to Parquet, in constant memory; or its jobs to SWF.
 
     Stopped, or killed, it goes on where it was when it is started again.
     """
+    if out.name.endswith((".swf", ".swf.gz")):
+        from gangwise.traces.jobs import open_jobs, save_swf
+
+        log = open_jobs(path, trace=trace, strict=strict)
+        save_swf(log, out)
+        print(json.dumps(log.played.to_dict(), indent=2) if as_json else log.played.line)
+        say(f"wrote {len(log.jobs):,} jobs to {out}")
+        return
     from gangwise.traces.convert import convert
 
     try:
@@ -112,7 +107,7 @@ def convert_command(
 
 def list_command(as_json: Json = False) -> None:
     """Every trace format: what it is, where it is published, and its tables."""
-    from gangwise.traces.known import described
+    from gangwise.traces.registered import described
 
     found = described()
     if as_json:
@@ -226,8 +221,7 @@ def workload_command(
     as_json: Json = False,
 ) -> None:
     """What a trace becomes: job types, channels, arrivals per slot, lifetimes and load."""
-    from gangwise.traces import open_trace
-    from gangwise.traces.outline import outline
+    from gangwise.traces.slots.opening import open_trace, outline
 
     given = settings_of(settings, family)
     scenario = open_trace(path, **given)
@@ -238,7 +232,7 @@ def workload_command(
         _show(found.to_dict())
         print(scenario.fidelity())  # type: ignore[attr-defined]  # every scenario of a trace has one
     if out is not None:
-        from gangwise.traces.outline import write_outline
+        from gangwise.traces.slots.opening import write_outline
 
         try:
             written = write_outline(scenario, found, path, given, out)

@@ -1,16 +1,12 @@
-"""The Policy contract.
+"""Contracts: what policies, environments, instances, scenarios and families offer one another.
+
+A :class:`Policy` meets an :class:`Environment` slot by slot; an :class:`Instance` is one drawn
+problem with its workload, and makes environments (fresh ones, so that every policy starts alike)
+and comparators (what regret is measured against); a :class:`Scenario` draws instances; a
+:class:`Family` serves the tools that work for all problem families alike.
 
 A policy's constructor arguments are its whole configuration, so policies are dataclasses whose
-``init`` fields are the configuration and whose other fields are state. ``start`` binds a policy to
-a problem and forgets everything; ``decide`` returns a feasible decision; ``learn`` receives the
-feedback of a slot, which may come late or never and therefore carries its slot.
-
-The Environment contract, and the instance that makes one.
-
-An :class:`Instance` is one drawn problem together with its workload. It makes environments (fresh
-ones, so that every policy starts alike) and comparators (what regret is measured against).
-
-What a problem family offers to the tools that serve all families alike.
+``init`` fields are the configuration; whatever else they hold is state, which ``start`` sets anew.
 """
 
 from __future__ import annotations
@@ -34,7 +30,12 @@ FeedbackT = TypeVar("FeedbackT", contravariant=True)
 
 
 class Policy(Protocol[ObservationT, DecisionT, FeedbackT]):
-    """What every policy offers."""
+    """What every policy offers.
+
+    ``start`` binds it to a problem and makes it forget everything; ``decide`` returns a feasible
+    decision; ``learn`` receives the feedback of a slot, which may come late or never and therefore
+    carries its slot. A policy may inherit the defaults of :class:`PolicyBase`; it need not.
+    """
 
     @property
     def timing(self) -> Timing:
@@ -48,6 +49,45 @@ class Policy(Protocol[ObservationT, DecisionT, FeedbackT]):
 
     def learn(self, feedback: FeedbackT) -> None:
         """Take in what a slot taught."""
+
+
+class PolicyBase:
+    """Defaults of a policy: it sees the arrivals before it decides, and learns nothing.
+
+    A policy that inherits it is a dataclass all the same. State is not declared: ``start`` assigns
+    it, so that it is no part of the configuration.
+
+    Attributes
+    ----------
+    family : str
+        The problem family that the policy is for; without one it is for any.
+    timing : {"react", "reserve"}
+    randomised : bool
+        Whether decisions are drawn. Only then may they depend on what servers are called.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass
+    ... class Idle(PolicyBase):
+    ...     family = "gain_overhead"
+    ...
+    ...     def start(self, problem, rng):
+    ...         self._nothing = np.zeros(problem.shape)
+    ...
+    ...     def decide(self, observation):
+    ...         return self._nothing
+    >>> from gangwise import create_scenario, simulate
+    >>> instance = create_scenario("ogasched-default-v1:servers=8").instance(seed=0)
+    >>> simulate(instance, Idle(), slots=5, seed=0).mean_reward
+    0.0
+    """
+
+    family: str
+    timing: Timing = "react"
+    randomised: bool = False
+
+    def learn(self, feedback: Any) -> None:
+        """Nothing to learn."""
 
 
 def configuration(policy: object) -> dict[str, Any]:

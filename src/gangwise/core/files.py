@@ -542,7 +542,7 @@ class Folder:
 
     def _remove_state(self, folders: set[Path]) -> None:
         """What this module makes in ``.gangwise``, and folders of own files that are empty then."""
-        for name in ("files", "files.lock"):
+        for name in ("files", "files.lock", "study.db"):  # Optuna writes the last one
             with suppress(FileNotFoundError):
                 os.unlink(self.state / name)
         for name in _names(self.state / "locks"):

@@ -25,16 +25,27 @@ from typing import IO, Any, TypeVar, cast
 
 import numba
 from numba.core.caching import IndexDataCacheFile
+from numba.core.dispatcher import Dispatcher
 
 
 class KernelFiles(IndexDataCacheFile):
-    """The files of one kernel."""
+    """The files of one kernel.
+
+    numba takes compiled code for fresh while the text of the kernel's own file is unchanged. Here
+    the files of the kernels that it calls, which are compiled into it, count as well.
+    """
 
     @classmethod
     def of(cls, dispatcher: Any) -> KernelFiles:
         """Instead of the files that numba gave a kernel."""
         files = cls.__new__(cls)
         vars(files).update(vars(dispatcher._cache._cache_file))
+        called = {files._source_stamp, repr(sorted(dispatcher.targetoptions.items())).encode()}
+        for other in dispatcher.py_func.__globals__.values():
+            if isinstance(other, Dispatcher):
+                cache = vars(other)["_cache"]
+                called.add(getattr(cache, "_cache_file", files)._source_stamp)
+        files._source_stamp = hashlib.sha256(b"".join(sorted(called))).digest()
         return files
 
     def save(self, key: Any, data: Any) -> None:
@@ -104,7 +115,19 @@ def lean_kernel(function: F) -> F:
     Counting costs a locked instruction for every array at every call; here an array of a caller
     outlives the call, so that there is nothing to count. A lean kernel must not allocate.
     """
-    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)(function)
+    return _lean(function, inlined=False)
+
+
+def inlined_kernel(function: F) -> F:
+    """A lean kernel that becomes a part of its callers: for what is called all the time."""
+    return _lean(function, inlined=True)
+
+
+def _lean(function: F, inlined: bool) -> F:
+    njit: Any = numba.njit  # its types know nothing of _nrt
+    compiled: Any = njit(
+        cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=inlined
+    )(function)
     compiled._cache._cache_file = KernelFiles.of(compiled)
     return cast(F, compiled)
 

@@ -9,6 +9,7 @@ Arrivals of a run: slot by slot while it is played, or those of many slots at on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -269,3 +270,19 @@ def first_slots(stream: ArrivalStream, slots: int) -> Ints:
     while (missing := slots - sum(map(len, blocks))) > 0:
         blocks.append(np.asarray(stream.draw(missing), dtype=np.int64))
     return np.concatenate(blocks)
+
+
+def require_single_arrivals(workload: Workload, job_types: Sequence[str]) -> None:
+    """Raise ScenarioError unless at most one job of each of these types comes in a slot."""
+    most = np.asarray(workload.most)
+    if most.size != len(job_types):
+        raise ScenarioError(
+            f"the workload brings {most.size} job types; the problem has {len(job_types)}"
+        )
+    if (most > 1).any():
+        l = int(np.argmax(most > 1))
+        raise ScenarioError(
+            f"up to {most[l]} jobs of type {job_types[l]!r} arrive in one slot; this family has at "
+            "most one (ESDP §2.2): list the type several times under different names, or shorten "
+            "the slots"
+        )

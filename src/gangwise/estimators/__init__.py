@@ -1,8 +1,8 @@
 """Estimators of what arms are worth, shared by the families that learn from what they play.
 
 An arm is a machine or a channel; only those played tell their value (semi-bandit feedback). An
-estimator is a way to make an estimate (:mod:`.bounds`, :mod:`.sampling`, :mod:`.decay`) over a
-memory (:mod:`.memory`) that forgets or does not.
+estimator (:mod:`~gangwise.estimators.estimators`) is a way to make an estimate over a memory
+(:mod:`~gangwise.estimators.memory`) that forgets or does not.
 """
 
 from gangwise.estimators.estimators import (
@@ -14,6 +14,7 @@ from gangwise.estimators.estimators import (
     Decay,
     Estimator,
     GaussianSampling,
+    LearnedDecay,
     Mean,
     OfMemory,
     Oracle,
@@ -35,6 +36,7 @@ __all__ = [
     "Discounted",
     "Estimator",
     "GaussianSampling",
+    "LearnedDecay",
     "Mean",
     "Memory",
     "OfMemory",

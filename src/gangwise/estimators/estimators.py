@@ -1,14 +1,8 @@
-"""What every estimator offers, and what those that stand on a memory share.
+"""Estimators: upper confidence bounds, Thompson sampling, decayed last values, and known answers.
 
-Upper confidence bounds: the radius of OPS and OPM, and that of UCB1.
-
-Thompson sampling: a draw from what is believed of each arm, over any memory.
-
-The last value, decayed towards the mean: for arms that stay as they are for a while.
-
-Estimates that learn nothing: the same for all arms, or given from outside.
-
-Estimators and memories by name, as policies accept them.
+Each is a way to say what an arm is worth from the values of those played, over a memory of its own
+(:mod:`~gangwise.estimators.memory`). First the contract and what those on a memory share, then the
+estimators, then their names, as policies accept them.
 """
 
 from __future__ import annotations
@@ -27,6 +21,9 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.estimators import kernels
 from gangwise.estimators.memory import ChangePoint, Discounted, Memory, SlidingWindow
+
+AGE_BINS = 14
+"""Bins of age of :class:`LearnedDecay`, each twice as wide as the one before."""
 
 
 class Estimator(Protocol):
@@ -97,7 +94,7 @@ class OfMemory(ABC):
 
 @dataclass(eq=False)
 class Mean(OfMemory):
-    """The mean so far, and ``prior`` for arms of which nothing is known.
+    """Empirical mean, and ``prior`` for arms of which nothing is known.
 
     Examples
     --------
@@ -115,7 +112,7 @@ class Mean(OfMemory):
 
 
 def confidence_radius(mean: npt.ArrayLike, plays: npt.ArrayLike, gamma: float) -> Floats:
-    """rad(ν, P) = √(γ ν / P) + γ / P, OPS and OPM (14).
+    """Confidence radius: rad(ν, P) = √(γ ν / P) + γ / P, OPS (14).
 
     Examples
     --------
@@ -128,7 +125,10 @@ def confidence_radius(mean: npt.ArrayLike, plays: npt.ArrayLike, gamma: float) -
 
 
 def upper_bound(total: Floats, plays: Floats, gamma: float) -> Floats:
-    """θ̂ = min{1, θ̄ + 2 rad(θ̄, n + 1)} with θ̄ = total / (n + 1), OPS and OPM (12) and (13)."""
+    """Upper bound: θ̂ = min{1, θ̄ + 2 rad(θ̄, n + 1)}, θ̄ = total / (n + 1).
+
+    OPS (12)–(13), OPM (66)–(67).
+    """
     mean = total / (plays + 1.0)
     bound: Floats = np.minimum(mean + 2.0 * confidence_radius(mean, plays + 1.0, gamma), 1.0)
     return bound
@@ -136,7 +136,7 @@ def upper_bound(total: Floats, plays: Floats, gamma: float) -> Floats:
 
 @dataclass(eq=False)
 class UCB(OfMemory):
-    """(12)–(14) of OPS and OPM, over any memory.
+    """UCB: OPS (12)–(14), OPM (66)–(67), over any memory.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class UCB(OfMemory):
 
 @dataclass(eq=False)
 class UCB1(OfMemory):
-    """v̂ + √(coefficient · ln(t + 1) / n), t being how many slots the memory stands for, plus one.
+    """UCB1: v̂ + √(coefficient · ln(t + 1) / n), t the slots that the memory stands for, plus one.
 
     Parameters
     ----------
@@ -201,7 +201,10 @@ class UCB1(OfMemory):
 
 @dataclass(eq=False)
 class BetaSampling(OfMemory):
-    """A draw from Beta(1 + Σ, 1 + n − Σ), Σ being the sum of n values; uniform for n = 0."""
+    """Thompson sampling: a draw from Beta(1 + Σ, 1 + n − Σ), Σ being the sum of n values.
+
+    Uniform for n = 0.
+    """
 
     randomised = True
 
@@ -211,7 +214,7 @@ class BetaSampling(OfMemory):
 
 @dataclass(eq=False)
 class GaussianSampling(OfMemory):
-    """A draw from N(v̂, spread² / n).
+    """Gaussian Thompson sampling: a draw from N(v̂, spread² / n).
 
     Parameters
     ----------
@@ -239,7 +242,7 @@ class GaussianSampling(OfMemory):
 
 @dataclass(eq=False)
 class Decay(OfMemory):
-    """m + (last − m) exp(−age / τ): trust the last value, and less so the older it is.
+    """Decayed last value: m + (last − m) exp(−age / τ), trusted less the older it is.
 
     ``m`` is the arm's own mean, drawn towards the mean of all arms as ``pull`` plays would. An arm
     of which nothing is known is given ``prior``, which is 1 so that it is tried.
@@ -295,8 +298,117 @@ class Decay(OfMemory):
 
 
 @dataclass(eq=False)
+class LearnedDecay(OfMemory):
+    """Learned forgetting: m + φ(age, side) (last − m), φ regressed online and pooled over arms.
+
+    How much of the last value's departure from the mean is left after so many slots is what the
+    next play of an arm tells, and all arms tell it of one φ: least squares of y − m on last − m, by
+    bins of age (0, 1, 2–3, 4–7, …) and by the side of the mean that the last value was on, since
+    good and bad times need not last alike. Where values are independent between slots φ is 0 and
+    this is the mean; where arms stay as they are it is the last value.
+
+    Parameters
+    ----------
+    pull, prior : float
+        As for :class:`Decay`.
+    weight : float
+        What is believed of φ beforehand counts as squared departures that add up to this: 1 for the
+        first bin, and from there on ``shrink`` times the φ of the bin before.
+    shrink : float
+        Arms that are bad are not played, so that nothing is told of old bad values; they fade all
+        the same.
+
+    Examples
+    --------
+    An arm that is good and bad in turns: the last value says the opposite, which is cut off at 0.
+
+    >>> learned = LearnedDecay()
+    >>> learned.start(1, np.random.default_rng(0))
+    >>> for t in range(100):
+    ...     learned.learn(t, np.array([0]), np.array([float(t % 2)]))
+    >>> learned.phi[0], learned.estimate(100).round(2)
+    (array([0., 0.]), array([0.5]))
+    """
+
+    pull: float = 30.0
+    prior: float = 1.0
+    weight: float = 1.0
+    shrink: float = 0.7
+
+    def __post_init__(self) -> None:
+        if not (self.pull > 0 and self.weight > 0 and 0 <= self.prior <= 1):
+            raise ScenarioError(
+                "pull and weight must be positive and prior in [0, 1]; got "
+                f"{self.pull}, {self.weight}, {self.prior}"
+            )
+        if not 0 <= self.shrink <= 1:
+            raise ScenarioError(f"shrink is {self.shrink}; it must lie in [0, 1]")
+
+    def start(self, arms: int, rng: np.random.Generator) -> None:
+        """Forget everything."""
+        super().start(arms, rng)
+        self._last, self._at = np.zeros(arms), np.full(arms, -1, np.int64)
+        self._products, self._squares = np.zeros((AGE_BINS, 2)), np.zeros((AGE_BINS, 2))
+        self._out = np.zeros(arms)
+
+    @property
+    def phi(self) -> Floats:
+        """φ by bin of age and side (below the mean, above it), in [0, 1], shape [AGE_BINS, 2]."""
+        found, believed = np.empty((AGE_BINS, 2)), np.ones(2)
+        for b in range(AGE_BINS):
+            learned = self._products[b] + self.weight * believed
+            found[b] = np.clip(learned / (self._squares[b] + self.weight), 0.0, 1.0)
+            believed = self.shrink * found[b]
+        return found
+
+    def _everyone(self) -> float:
+        return float(self.memory.totals.sum()) / max(float(self.memory.weights.sum()), 1.0)
+
+    def _estimate(self, slot: int) -> Floats:
+        kernels.faded_as_learned(
+            self.memory.totals,
+            self.memory.weights,
+            float(self.pull),
+            self._everyone(),
+            self._last,
+            self._at,
+            slot,
+            self.phi,
+            float(self.prior),
+            self._out,
+        )
+        return self._out
+
+    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
+        """Late feedback counts towards the mean; φ and the last value are of plays in order."""
+        arms = np.ascontiguousarray(arms, dtype=np.int64)
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        # The departure is from the mean as it was without this play.
+        totals, plays = self.memory.totals.copy(), self.memory.weights.copy()
+        everyone = self._everyone()
+        super().learn(slot, arms, values)  # raises for what is faulty
+        kernels.regress(
+            arms,
+            values,
+            slot,
+            totals,
+            plays,
+            float(self.pull),
+            everyone,
+            self._last,
+            self._at,
+            self._products,
+            self._squares,
+        )
+        kernels.renew(arms, values, slot, self._last, self._at)
+
+
+@dataclass(eq=False)
 class Oracle:
-    """Values that are known: one for each arm, or a table [slots, N]. For tests and bounds."""
+    """Oracle: values that are known, one for each arm, or a table [slots, N].
+
+    For tests and bounds.
+    """
 
     values: npt.ArrayLike
     randomised = False
@@ -327,7 +439,7 @@ class Oracle:
 
 @dataclass(eq=False)
 class Constant:
-    """The same for all arms: no estimation (OPS and OPM §VI)."""
+    """No estimation, OPM §VI: the same for all arms."""
 
     rate: float = 0.7
     randomised = False
@@ -362,10 +474,14 @@ ESTIMATORS = (
     "thompson",
     "thompson-gaussian",
     "decay",
+    "learned-decay",
     "mean",
     "constant",
 )
-"""``ucb`` is (12)–(14) over everything so far, the next three are the same over another memory."""
+"""``ucb`` is OPS (12)–(14) over everything so far.
+
+The next three are the same over another memory.
+"""
 
 
 def make_estimator(
@@ -379,7 +495,7 @@ def make_estimator(
 ) -> Estimator:
     """An estimator by name, which takes those of the parameters that it has, or a copy of one.
 
-    ``gamma`` is that of (14); ``kappa`` the discount of ``discounted`` and of both kinds of
+    ``gamma`` is that of OPS (14); ``kappa`` the discount of ``discounted`` and of both kinds of
     Thompson sampling, which forget nothing with κ = 1; ``coefficient`` is for ``ucb1``.
 
     Raises
@@ -405,6 +521,7 @@ def make_estimator(
         "thompson": lambda: BetaSampling(memory=Discounted(kappa)),
         "thompson-gaussian": lambda: GaussianSampling(memory=Discounted(kappa)),
         "decay": lambda: Decay(tau, memory=Discounted(1.0)),
+        "learned-decay": lambda: LearnedDecay(memory=Discounted(1.0)),
         "mean": Mean,
         "constant": lambda: Constant(rate),
     }

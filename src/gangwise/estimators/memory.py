@@ -1,13 +1,12 @@
-"""What is remembered of every arm: how often it was played, and the sum of what it brought.
+"""Memories: what is remembered of every arm, how often it was played and what that brought.
 
 An arm is a machine or a channel; a play of it tells one value in [0, 1]. Memory holds what was
 played before a slot and has come to be known, in any order and with any delay. It takes O(N)
 numbers, for a window O(W N), whatever the number of slots.
 
 :class:`Memory` and :class:`SlidingWindow` add up in whole units of 2⁻⁴⁰, so that sums do not depend
-on the order of feedback, not even in the last bit. :class:`Discounted` adds up in floating point.
-
-A memory that is lost when an arm is found to have changed.
+on the order of feedback, not even in the last bit. :class:`Discounted` and :class:`ChangePoint`,
+which loses what it knows of an arm that is found to have changed, add up in floating point.
 """
 
 from __future__ import annotations

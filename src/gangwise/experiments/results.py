@@ -71,6 +71,16 @@ class Results:
         """Names of the comparators."""
         return list(dict.fromkeys(run["label"] for run in self.runs if run["comparator"]))
 
+    @property
+    def objective(self) -> str:
+        """The metric that policies are ranked by."""
+        return self.experiment.get("objective") or "reward.mean"
+
+    @property
+    def minimise(self) -> bool:
+        """Whether less of it is better."""
+        return bool(self.experiment.get("minimise"))
+
     @cached_property
     def metrics(self) -> list[str]:
         """What the environments measure in every slot, beside the reward."""
@@ -109,8 +119,8 @@ class Results:
         rows = plan.lazy().join(found, on="key", maintain_order="left_right")
         return rows.select(*plan.columns[:-1], "metric", "at", "value", "key")
 
-    def per_seed(self, metric: str = "reward.mean") -> pl.DataFrame:
-        """One number per cell, policy and seed.
+    def per_seed(self, metric: str = "") -> pl.DataFrame:
+        """One number per cell, policy and seed; the objective unless another metric is named.
 
         Raises
         ------
@@ -118,6 +128,7 @@ class Results:
             For a metric that no run has; those of a single number are ``NAME.mean``,
             ``NAME.total``, ``us_per_slot``.
         """
+        metric = metric or self.objective
         found = self._single.filter(pl.col("metric") == metric)
         if found.is_empty():
             raise UnknownName("metric", metric, self._single["metric"].unique().to_list())
@@ -129,12 +140,12 @@ class Results:
         return self.rows().filter(~pl.col("comparator") & pl.col("at").is_null()).collect()
 
     def table(self, *metrics: str, interval: Interval = "t") -> pl.DataFrame:
-        """Mean and 95 % interval over seeds: ``reward.mean`` and other metrics.
+        """Mean and 95 % interval over seeds: the objective and other metrics.
 
         Columns: cells, ``policy``, ``seeds``, and for each metric ``METRIC``, ``METRIC.low``,
         ``METRIC.high``; the best policy of each cell first.
         """
-        names = list(dict.fromkeys(["reward.mean", *metrics]))
+        names = list(dict.fromkeys([self.objective, *metrics]))
         groups: dict[tuple[Any, ...], dict[str, Any]] = {}
         for metric in names:
             by = [*self.cells, "policy"]
@@ -147,12 +158,11 @@ class Results:
                     f"{metric}.high": found.high,
                 }
         cell = {group[:-1]: i for i, group in reversed(list(enumerate(groups)))}
-        order = sorted(groups, key=lambda g: (cell[g[:-1]], -groups[g]["reward.mean"]))
+        sign = 1 if self.minimise else -1
+        order = sorted(groups, key=lambda g: (cell[g[:-1]], sign * groups[g][self.objective]))
         return pl.DataFrame([groups[group] for group in order], infer_schema_length=None)
 
-    def improvements(
-        self, over: str, metric: str = "reward.mean", interval: Interval = "t"
-    ) -> pl.DataFrame:
+    def improvements(self, over: str, metric: str = "", interval: Interval = "t") -> pl.DataFrame:
         """How much more each policy has than ``over``, seed by seed: the same arrivals and noise.
 
         Columns: cells, ``policy``, ``over``, ``seeds`` (common ones), ``percent``, ``mean``,
@@ -282,7 +292,8 @@ class Results:
                         for key, value in zip(self.cells, group)
                         if value is not None
                     )
-                    said.append((f"{where}: " if where else "") + verdict(row))
+                    better = turned(row) if self.minimise else row
+                    said.append((f"{where}: " if where else "") + verdict(better))
         return said
 
     def to_parquet(self, path: Path | str, timings: bool = True) -> Path:
@@ -294,6 +305,17 @@ class Results:
         except OSError as error:
             raise StoreError(f"cannot write {path}: {error}") from error
         return path
+
+
+def turned(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of improvements of a metric of which less is better: positive is better then."""
+    low, high = row["low"], row["high"]
+    return {
+        **row,
+        "mean": -row["mean"],
+        "low": None if high is None else -high,
+        "high": None if low is None else -low,
+    }
 
 
 def _column(values: list[Any]) -> Any:

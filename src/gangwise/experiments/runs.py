@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -57,7 +57,7 @@ from gangwise.core.identity import PATHS, identify, key_of, plain
 from gangwise.core.registry import create, entries, parse
 from gangwise.core.simulation import Run, Simulation
 from gangwise.scenarios.files import read_scenario
-from gangwise.traces import open_trace
+from gangwise.traces.slots.opening import open_trace
 
 TIMINGS = ("us_per_slot", "seconds", "nanoseconds.slot")
 """The metrics that differ from one execution of a run to the next."""
@@ -87,9 +87,21 @@ class Rows:
 class Replay(Protocol):
     """A scenario of which a run is something else than slots with a reward.
 
-    Beside ``replay`` it has a scenario's ``name``, ``family`` and ``describe()``, which define the
-    run together with the decider, the seed and ``slots``, if it has any.
+    It has a scenario's ``name``, ``family``, ``slots`` (how long a run is, at least 1) and
+    ``describe()`` as well; they define the run together with the decider and the seed.
     """
+
+    @property
+    def deciders(self) -> Literal["policy", "scheduler"]:
+        """As what those that decide in it are registered."""
+
+    @property
+    def objective(self) -> str:
+        """The metric of one number per run that ranks them, such as ``wait.mean``."""
+
+    @property
+    def minimise(self) -> bool:
+        """Whether less of it is better."""
 
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
         """Play one run. Metrics of one number are those that tables and tuning can rank by."""
@@ -141,6 +153,11 @@ class NamedSource:
         made = [identify(type(self.scenario()), "scenario")]
         entry = entries("scenario").get(parse(self.name)[0])
         return made if entry is None else [*made, identify(entry.load(), "scenario")]
+
+
+def deciders(scenario: object) -> Any:
+    """The kind under which those that decide in a scenario are registered."""
+    return scenario.deciders if isinstance(scenario, Replay) else "policy"
 
 
 @lru_cache(maxsize=16)
@@ -226,7 +243,7 @@ class RunSpec:
                     f"{scenario.name!r} is of the family {scenario.family}"
                 )
             what = {
-                "policy": identify(type(self.policy), "policy"),
+                "policy": identify(type(self.policy), deciders(scenario)),
                 "configuration": plain(configuration(self.policy)),
             }
         if self.every_slot:

@@ -57,7 +57,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.limits import MOST_LETTERS, MOST_SEEDS
 from gangwise.core.registry import create
 from gangwise.core.toml import read_toml
-from gangwise.experiments.runs import NamedSource, RunSpec
+from gangwise.experiments.runs import NamedSource, RunSpec, deciders
 
 COLUMNS = (
     "policy",
@@ -111,7 +111,7 @@ class PolicyTable(_Strict):
     arguments: Settings = Field({}, description="arguments of the policy")
     grid: Grid = Field({}, description="arguments to vary: every combination is a policy")
 
-    def labelled(self) -> dict[str, Policy[Any, Any, Any]]:
+    def labelled(self, kind: Any = "policy") -> dict[str, Policy[Any, Any, Any]]:
         """The policies that this table stands for."""
         found: dict[str, Policy[Any, Any, Any]] = {}
         for chosen in _combinations(self.grid):
@@ -119,7 +119,7 @@ class PolicyTable(_Strict):
             said = ",".join(f"{key}={value}" for key, value in {**fixed, **chosen}.items())
             base = self.label or self.name
             label = base + (("," if ":" in base else ":") + said if said else "")
-            found[label] = create("policy", self.name, **{**self.arguments, **chosen})
+            found[label] = create(kind, self.name, **{**self.arguments, **chosen})
         return found
 
 
@@ -170,6 +170,10 @@ class Experiment(_Strict):
     every_slot: bool = Field(
         False, description="keep rewards and metrics of every slot, as a comparison does"
     )
+    objective: str = Field(
+        "", description="the metric that policies are ranked by, the scenario's own by default"
+    )
+    minimise: bool = Field(False, description="whether less of the objective is better")
     metrics: list[str] = Field([], description="metrics that tables show beside the reward")
 
     @field_validator("seeds", "cases", "comparators")
@@ -253,6 +257,11 @@ class Experiment(_Strict):
             {**case, **chosen} for case in self.cases or [{}] for chosen in _combinations(self.grid)
         ]
 
+    def _deciders(self) -> Any:
+        source = self.scenario or self.trace
+        first = NamedSource.of(source, bool(self.trace), {**self.settings, **self.cells[0]})
+        return deciders(first.scenario())
+
     def labelled(self) -> dict[str, Policy[Any, Any, Any]]:
         """The policies by label.
 
@@ -266,7 +275,7 @@ class Experiment(_Strict):
         found: dict[str, Policy[Any, Any, Any]] = {}
         for entry in self.policies:
             table = PolicyTable(name=entry) if isinstance(entry, str) else entry
-            for label, policy in table.labelled().items():
+            for label, policy in table.labelled(self._deciders()).items():
                 if label in found:
                     raise ScenarioError(f"two policies are called {label!r}; give one a label")
                 found[label] = policy

@@ -304,6 +304,9 @@ def sweep(
         experiment = Experiment.read(experiment)
     asked = experiment.model_dump(mode="json")
     specs, store = experiment.runs(), Store(out)
+    scenario = specs[0].source.scenario()
+    if isinstance(scenario, Replay) and not experiment.objective:
+        asked |= {"objective": scenario.objective, "minimise": scenario.minimise}
     if experiment.comparators or experiment.metrics:
         check_names(specs[0], experiment.comparators, experiment.metrics)
     return perform(asked, specs, store, Workers(jobs, backend, address), progress)

@@ -1,15 +1,9 @@
-"""The world of fluctuating speeds: arrivals are seen, channels are switched on, utilities are felt.
+"""Environment of fluctuating speeds: arrivals are seen, channels are used, utilities are observed.
 
-Only channels that were on tell their utility (semi-bandit feedback), late or never if so wished.
-
-What channels and gangs at fluctuating speeds share: what is drawn, seen and told in a slot.
-
-Utilities are drawn for all channels. Only channels that were used tell theirs (semi-bandit
-feedback), late or never if so wished.
-
-The fluctuating-speeds family, for the tools that serve all families alike.
-
-Which channels' feedback is still to come: a learner takes in no other.
+Utilities are drawn for all channels, whichever are used, so that policies that are compared meet
+the same noise. Only channels that were used tell theirs (semi-bandit feedback), late or never if so
+wished; :class:`PendingFeedback` is what a learner still waits for. Gangs at fluctuating speeds
+share all of this but what is done with a decision.
 """
 
 from __future__ import annotations
@@ -28,15 +22,23 @@ from gangwise.core.contracts import Comparator, Outcome, Timing
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.feedback import Delivery, Mailbox
 from gangwise.core.simulation import Streams
-from gangwise.core.workload import BLOCK, BernoulliArrivals, OnOffArrivals, Workload, first_slots
+from gangwise.core.workload import (
+    BLOCK,
+    BernoulliArrivals,
+    OnOffArrivals,
+    Workload,
+    first_slots,
+    require_single_arrivals,
+)
 from gangwise.fluctuating_speeds import kernels
+from gangwise.fluctuating_speeds.offline import omniscient
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale
 from gangwise.fluctuating_speeds.speeds import (
     BetaSpeeds,
     NormalSpeeds,
+    PermutedSpeeds,
     PiecewiseSpeeds,
     Speeds,
-    SpeedsInOrder,
     WavingSpeeds,
 )
 
@@ -75,8 +77,8 @@ class Feedback:
     utilities: Floats
 
 
-class Channelled(Protocol):
-    """A problem, as far as it is needed here."""
+class ChannelProblem(Protocol):
+    """A problem whose channels bring utility, with gangs or without."""
 
     @property
     def L(self) -> int:
@@ -94,16 +96,77 @@ class Channelled(Protocol):
     def job_types(self) -> tuple[str, ...]:
         """Names, length L."""
 
+    def name(self, e: int) -> str:
+        """What errors call a channel."""
+
+
+class PendingFeedback:
+    """Pending feedback: how many uses of each channel have not told their utility yet.
+
+    Feedback may come in any order and with any delay, for each use of a channel once.
+    """
+
+    def __init__(self, problem: ChannelProblem):
+        self._problem = problem
+        self._pending, self._seen = np.zeros(problem.E, np.int64), np.zeros(problem.E, np.int64)
+        self.slot = -1
+
+    def expect(self, slot: int, x: Bools) -> None:
+        """These channels are switched on in this slot: their feedback is pending from now on."""
+        self._pending += x
+        self.slot = slot
+
+    def receive(self, feedback: Feedback) -> tuple[Ints, Floats]:
+        """Channels and utilities of a slot's feedback, pending no more.
+
+        Raises
+        ------
+        ScenarioError
+            For a channel that was not on (or told already), a utility outside [0, 1] or NaN, or a
+            slot still to come; names the channel and the slot. Nothing has changed then.
+        """
+        slot = feedback.slot
+        channels = np.ascontiguousarray(feedback.channels, dtype=np.int64)
+        utilities = np.ascontiguousarray(feedback.utilities, dtype=np.float64)
+        where = f"feedback of slot {slot}"
+        if channels.ndim != 1 or channels.shape != utilities.shape:
+            raise ScenarioError(
+                f"{where}: {channels.shape} channels and {utilities.shape} utilities; one utility "
+                "for each channel is needed"
+            )
+        if not 0 <= slot <= self.slot:
+            raise ScenarioError(f"{where}: the last slot decided is {self.slot}")
+        found = kernels.match_feedback(channels, utilities, self._pending, self._seen)
+        if found != kernels.FINE:
+            self._refuse(where, channels, utilities, *divmod(found, 8))
+        return channels, utilities
+
+    def _refuse(
+        self, where: str, channels: Ints, utilities: Floats, place: int, verdict: int
+    ) -> None:
+        e, u = int(channels[place]), utilities[place]
+        if verdict == kernels.NO_SUCH_CHANNEL:
+            raise ScenarioError(f"{where}: there is no channel {e}; there are {self._problem.E}")
+        name = self._problem.name(e)
+        raise ScenarioError(
+            {
+                kernels.TWICE: f"{where}: {name} is told twice",
+                kernels.NOT_PENDING: f"{where}: {name} was not on, or was told already",
+                kernels.OUT_OF_RANGE: f"{where}: {name} has utility {u}; net utilities are "
+                "normalised into [0, 1]",
+            }[verdict]
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class SpeedsInstance(ABC):
-    """A problem, its workload, and what policies are not told.
+    """Instance at fluctuating speeds: a problem, its workload, and what policies are not told.
 
     Parameters
     ----------
     problem : FluctuatingSpeedsProblem or GangSpeedsProblem
     workload : Workload
-        At most one job of a type in a slot (§2.2).
+        At most one job of a type in a slot (ESDP §2.2).
     speeds : Speeds
         Distribution of Z for each channel, before supply cost.
     scale : Scale
@@ -117,7 +180,7 @@ class SpeedsInstance(ABC):
         When speeds or workload do not match the problem, or several jobs of a type may come.
     """
 
-    problem: Channelled
+    problem: ChannelProblem
     workload: Workload
     speeds: Speeds
     scale: Scale = field(default_factory=Scale)
@@ -125,23 +188,14 @@ class SpeedsInstance(ABC):
     comparators = ("omniscient", "omniscient_realised")
 
     def __post_init__(self) -> None:
-        p, most = self.problem, np.asarray(self.workload.most)
-        if self.speeds.size != p.E:
+        if self.speeds.size != self.problem.E:
             raise ScenarioError(
-                f"speeds are given for {self.speeds.size} channels; there are {p.E}"
+                f"speeds are given for {self.speeds.size} channels; there are {self.problem.E}"
             )
-        if most.size != p.L:
-            raise ScenarioError(f"the workload brings {most.size} job types; the problem has {p.L}")
-        if (most > 1).any():
-            l = int(np.argmax(most > 1))
-            raise ScenarioError(
-                f"up to {most[l]} jobs of type {p.job_types[l]!r} arrive in one slot; this family "
-                "has at most one, §2.2: list the type several times under different names, or "
-                "shorten the slots"
-            )
+        require_single_arrivals(self.workload, self.problem.job_types)
 
     def means(self, slot: int) -> Floats:
-        """ṽ(t): the mean of Z̃ for each channel, shape [E]; not for policies."""
+        """ṽ(t), ESDP (7): the mean of Z̃ for each channel, shape [E]; not for policies."""
         return self.scale.mean(self.speeds, self.problem.cost, slot)
 
     def history(self, slots: int, seed: int) -> tuple[Ints, Floats]:
@@ -173,7 +227,7 @@ class SpeedsInstance(ABC):
 
 @dataclass(eq=False)
 class SpeedsEnvironment(ABC):
-    """Plays a workload and speeds; what is done with a decision is each family's own."""
+    """Environment at fluctuating speeds; what is done with a decision is each family's own."""
 
     instance: SpeedsInstance
     _arrivals: Ints = field(init=False, repr=False)
@@ -218,8 +272,8 @@ class SpeedsEnvironment(ABC):
             self._regime, self._means = regime, self.instance.means(slot)
         return self._means
 
-    def _told(self, slot: int, channels: Ints, utilities: Floats) -> tuple[Feedback, ...]:
-        """Post what the channels of this slot have to tell; what is known by now."""
+    def _deliver(self, slot: int, channels: Ints, utilities: Floats) -> tuple[Feedback, ...]:
+        """Post the feedback of this slot; return what is due by now."""
         due = int(self._due[slot - self._first])
         return self._mailbox.exchange(slot, due, Feedback(slot, channels, utilities))
 
@@ -230,12 +284,12 @@ class SpeedsEnvironment(ABC):
 
 @dataclass(eq=False)
 class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
-    """Plays a workload and speeds. Built by :class:`FluctuatingSpeedsInstance`.
+    """Environment of ESDP §2. Built by :class:`FluctuatingSpeedsInstance`.
 
-    The reward of a slot is the realised net utility Σ x Z̃. Metrics: ``mean_utility``, the
-    expectation Σ x ṽ(t) of the same decision (so that pseudo-regret can be read off without noise);
-    ``gain`` Σ x Z and ``cost`` Σ x Σ_k f_k(a_k), in units of utility before normalisation; ``jobs``
-    that arrived; ``channels`` that were on.
+    The reward of a slot is the realised net utility Σ x Z̃ of ESDP (5). Metrics: ``mean_utility``,
+    the expectation Σ x ṽ(t) of the same decision (so that pseudo-regret can be read off without
+    noise); ``gain`` Σ x Z and ``cost`` Σ x Σ_k f_k(a_k), in units of utility before normalisation;
+    ``jobs`` that arrived; ``channels`` that were on.
     """
 
     instance: FluctuatingSpeedsInstance
@@ -261,12 +315,12 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
             float(arrivals.sum()),
             float(on.size),
         )
-        return Outcome(float(net.sum()), self._told(slot, on, net), metrics)
+        return Outcome(float(net.sum()), self._deliver(slot, on, net), metrics)
 
 
 @dataclass(frozen=True, eq=False)
 class FluctuatingSpeedsInstance(SpeedsInstance):
-    """A problem, its workload, and what policies are not told.
+    """Instance of ESDP §2: a problem, its workload, and what policies are not told.
 
     Parameters are those of :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance`.
 
@@ -288,14 +342,12 @@ class FluctuatingSpeedsInstance(SpeedsInstance):
     def _omniscient(
         self, slots: int, seed: int, sample: int | None
     ) -> tuple[Comparator, Comparator]:
-        from gangwise.fluctuating_speeds.offline import omniscient
-
         return omniscient(self, slots, seed, sample)
 
 
 @dataclass(frozen=True)
 class FluctuatingSpeedsFamily:
-    """Fuzzing and relabelling of :class:`FluctuatingSpeedsInstance`."""
+    """Family of ESDP §2: fuzzing and relabelling of :class:`FluctuatingSpeedsInstance`."""
 
     name: str = "fluctuating_speeds"
 
@@ -351,7 +403,7 @@ class FluctuatingSpeedsFamily:
         relabelled = replace(
             problem, channels=channels, requests=problem.requests[rows], cost=problem.cost[rows]
         )
-        return replace(instance, problem=relabelled, speeds=SpeedsInOrder(instance.speeds, rows))
+        return replace(instance, problem=relabelled, speeds=PermutedSpeeds(instance.speeds, rows))
 
     def relabel_decision(
         self, instance: FluctuatingSpeedsInstance, order: Ints, decision: npt.ArrayLike
@@ -363,73 +415,3 @@ class FluctuatingSpeedsFamily:
         place = np.argsort(order)
         channels = problem.channels
         return np.lexsort((channels.job_type, place[channels.server])), place
-
-
-class Named(Protocol):
-    """A problem, as far as it is needed here: its channels have names."""
-
-    @property
-    def E(self) -> int:
-        """Number of channels."""
-
-    def name(self, e: int) -> str:
-        """How messages call a channel."""
-
-
-class Awaited:
-    """Uses of each channel that have not been told yet.
-
-    Feedback may come in any order and with any delay, for each use of a channel once.
-    """
-
-    def __init__(self, problem: Named):
-        self._problem = problem
-        self._awaited, self._seen = np.zeros(problem.E, np.int64), np.zeros(problem.E, np.int64)
-        self.slot = -1
-
-    def decided(self, slot: int, x: Bools) -> None:
-        """These channels are switched on in this slot: their feedback is awaited from now on."""
-        self._awaited += x
-        self.slot = slot
-
-    def take(self, feedback: Feedback) -> tuple[Ints, Floats]:
-        """Channels and utilities of a slot's feedback, awaited no more.
-
-        Raises
-        ------
-        ScenarioError
-            For a channel that was not on (or told already), a utility outside [0, 1] or NaN, or a
-            slot still to come; names the channel and the slot. Nothing has changed then.
-        """
-        slot = feedback.slot
-        channels = np.ascontiguousarray(feedback.channels, dtype=np.int64)
-        utilities = np.ascontiguousarray(feedback.utilities, dtype=np.float64)
-        where = f"feedback of slot {slot}"
-        if channels.ndim != 1 or channels.shape != utilities.shape:
-            raise ScenarioError(
-                f"{where}: {channels.shape} channels and {utilities.shape} utilities; one utility "
-                "for each channel is needed"
-            )
-        if not 0 <= slot <= self.slot:
-            raise ScenarioError(f"{where}: the last slot decided is {self.slot}")
-        found = kernels.take(channels, utilities, self._awaited, self._seen)
-        if found != kernels.FINE:
-            self._refuse(where, channels, utilities, *divmod(found, 8))
-        return channels, utilities
-
-    def _refuse(
-        self, where: str, channels: Ints, utilities: Floats, place: int, verdict: int
-    ) -> None:
-        e, u = int(channels[place]), utilities[place]
-        if verdict == kernels.NO_SUCH_CHANNEL:
-            raise ScenarioError(f"{where}: there is no channel {e}; there are {self._problem.E}")
-        name = self._problem.name(e)
-        raise ScenarioError(
-            {
-                kernels.TWICE: f"{where}: {name} is told twice",
-                kernels.NOT_AWAITED: f"{where}: {name} was not on, or was told already",
-                kernels.OUT_OF_RANGE: f"{where}: {name} has utility {u}; net utilities are "
-                f"normalised "
-                "into [0, 1]",
-            }[verdict]
-        )

@@ -1,33 +1,32 @@
-"""ESDP (Algorithm 1): optimism about whole choices, learned from semi-bandit feedback.
+"""ESDP (ESDP Algorithm 1): optimism about whole choices, learned from semi-bandit feedback.
 
 In slot t, over the channels of the job types that arrived,
 
-    x(t) = argmax_{x ∈ Ω(t)}  v̂·x + √(σ̂²·x),    σ̂²_e = g(t) / (2 n_e),    (10), P3
+    x(t) = argmax_{x ∈ Ω(t)}  v̂·x + √(σ̂²·x),    σ̂²_e = g(t) / (2 n_e),    ESDP (10), ESDP (12),
 
 with v̂ and n over the slots before t. The paper rounds v̂ and σ̂² to integers, so that a dynamic
-programme over (s, c, i) takes polynomial time; max over s of P4(s) with (21) is the same problem on
-the rounded numbers. It is solved here without rounding by branch and bound, thousands of times
-faster, so δ(t) is 0. Two more departures from Algorithm 1, without which its regret cannot be
+programme over (s, c, i) takes polynomial time; max over s of P4(s) with ESDP (21) is the same
+problem on the rounded numbers. It is solved here without rounding by branch and bound, thousands of
+times faster, so δ(t) is 0. Two more departures from Algorithm 1, without which its regret cannot be
 logarithmic: Ω(t) instead of solving for all job types and switching off those that are absent; and
-channels never used come first, since +∞ in (10) hides every difference.
+channels never used come first, since +∞ in ESDP (10) hides every difference.
 
-The sequences g(t) of (10)–(11) and δ(t) of (14), by the names used here, and one's own.
-
-Everywhere ln(t + 1) stands where (11) and (14) print ln t, as §4 has it: the two differ for tiny t
-only, where the printed ones make g(1) = 0.
+The sequences g(t) of ESDP (10)–(11) and δ(t) of ESDP (14) go by name, or are one's own. Everywhere
+ln(t + 1) stands where ESDP (11) and ESDP (14) print ln t, as ESDP §4 has it: the two differ for
+tiny t only, where the printed ones make g(1) = 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.estimators import Estimator, Mean, Memory
+from gangwise.estimators import Estimator, Mean
 from gangwise.fluctuating_speeds.environment import Observation
 from gangwise.fluctuating_speeds.learners import Optimiser, unplayed_first
 
@@ -51,8 +50,8 @@ def _log(t: float, m: float) -> float:
 
 
 EXPLORATIONS: Mapping[str, Exploration] = {"default": _both, "loglog": _loglog, "log": _log}
-"""Fig. 8: ``default`` is ln(t+1) + 4 ln(ln(t+1)+1) α|E|; ``loglog`` its second term; ``log`` its
-first."""
+"""Sequences g(t) of ESDP (11) and its Fig. 8: ``default`` is
+ln(t+1) + 4 ln(ln(t+1)+1) α|E|; ``loglog`` its second term; ``log`` its first."""
 
 
 def _delta_loglog(t: float) -> float:
@@ -82,13 +81,14 @@ DELTAS: Mapping[str, Delta] = {
     "triple": _delta_triple,
     "one": _delta_one,
 }
-"""Fig. 7: ``log`` (ln(t+1)+1)⁻¹; ``loglog-no-plus-one`` (ln(ln(t+1)+1))⁻¹ as its text has it, and
-``default`` with the +1 of §4; ``triple`` (ln(ln(ln(t+1)+1)+1)+1)⁻¹ of the preprint (the journal
-lost a +1). ``one`` does not go to zero; for comparison."""
+"""Sequences δ(t) of ESDP (14) and its Fig. 7: ``log`` (ln(t+1)+1)⁻¹; ``loglog-no-plus-one``
+(ln(ln(t+1)+1))⁻¹ as its text has it, and ``default`` with the +1 of ESDP §4; ``triple``
+(ln(ln(ln(t+1)+1)+1)+1)⁻¹ of the preprint (the journal lost a +1). ``one`` does not go to zero; for
+comparison."""
 
 
 def exploration(g: str | Exploration) -> Exploration:
-    """The sequence g by name, or as it is given.
+    """Exploration sequence g(t), ESDP (11), by name, or as it is given.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def exploration(g: str | Exploration) -> Exploration:
 
 
 def delta(sequence: str | Delta | float) -> Delta:
-    """The sequence δ by name, as it is given, or constant.
+    """Rounding sequence δ(t), ESDP (14), by name, as it is given, or constant.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def delta(sequence: str | Delta | float) -> Delta:
     if isinstance(sequence, (int, float)):
         value = float(sequence)
         if not (math.isfinite(value) and value > 0):
-            raise ScenarioError(f"delta is {sequence}; it must be positive, (12)")
+            raise ScenarioError(f"delta is {sequence}; it must be positive, ESDP (12)")
         return _Constant(value)
     if sequence not in DELTAS:
         raise UnknownName("sequence delta", sequence, list(DELTAS))
@@ -134,7 +134,7 @@ class _Constant:
 
 @dataclass
 class ESDP(Optimiser):
-    """Algorithm 1 over Ω(t), exact.
+    """ESDP Algorithm 1 over Ω(t), P3 of ESDP (12) solved exactly.
 
     Parameters
     ----------
@@ -142,13 +142,13 @@ class ESDP(Optimiser):
         Exploration, by a name of Fig. 8 or as a function of (t, α|E|). ``log``, ln(t + 1), is the
         paper's own winner; ``default`` is what its theorem uses and explores some 19 times as much.
     kappa : float
-        Multiplies g. 1 is the paper's sequence, and what (10) needs for any utility in [0, 1],
+        Multiplies g. 1 is the paper's sequence, and what ESDP (10) needs for any utility in [0, 1],
         whose standard deviation can be 1/2. Less exploration does where speeds fluctuate less: 0.25
         cuts the regret over 2000 slots of ``esdp-default-v1`` by a third to a half.
     alpha : float
-        α|E| stands for the most channels that can be on (§4).
+        α|E| stands for the most channels that can be on (ESDP §4).
     memory, discount, window : str, float, int
-        What v̂ and n are taken over, as for every :class:`.learner.Optimiser`.
+        What v̂ and n are taken over, as for every :class:`.learners.Optimiser`.
 
     Examples
     --------
@@ -160,8 +160,6 @@ class ESDP(Optimiser):
     g: str | Exploration = "log"
     kappa: float = 1.0
     alpha: float = 0.5
-    _g: Exploration = field(init=False, repr=False)
-    _memory: Memory = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,10 +170,10 @@ class ESDP(Optimiser):
                 f"{self.alpha}"
             )
 
-    def _believe(self) -> Estimator:
+    def _make_estimator(self) -> Estimator:
         # The root in P3 is over whole choices, so it takes means and counts, and no estimate of
         # each channel.
-        self._memory = self._remember()
+        self._memory = self._make_memory()
         return Mean(prior=0.0, memory=self._memory)
 
     def decide(self, observation: Observation) -> Bools:
@@ -185,7 +183,10 @@ class ESDP(Optimiser):
         return x
 
     def scores(self, slot: int) -> tuple[Floats, Floats]:
-        """v̂(t) and σ̂²(t) of (9) and (10) before deciding slot t - 1, both of shape [E]."""
+        """Statistics of the slots before t = slot + 1: v̂(t) and σ̂²(t), both of shape [E].
+
+        Means v̂ are ESDP (9), widths σ̂² ESDP (10), both over the n uses of ESDP (8).
+        """
         memory = self._memory
         memory.advance(slot)
         counts = memory.counts
@@ -199,14 +200,14 @@ class ESDP(Optimiser):
 
 @dataclass
 class ESDPAsPrinted(ESDP):
-    """Algorithm 1 as printed, repaired only as far as it runs at all.
+    """ESDP Algorithm 1 as printed, repaired only as far as it runs at all.
 
-    It rounds with δ(t) and ξ(t), (14) and (16)–(18), solves over the channels of all job types, and
-    switches off those of absent job types afterwards (lines 10–16), whose capacity is then lost: a
-    regret linear in T. Repairs: a skipped channel keeps the choice of the rest (the else branch
-    that Algorithm 2 lacks), infeasible s are skipped in (21), and channels never used come first;
-    without the first two no channel is ever used. Ties aside, branch and bound on the rounded
-    numbers answers what the dynamic programme would.
+    It rounds with δ(t) and ξ(t), ESDP (14) and ESDP (16)–(18), solves over the channels of all job
+    types, and switches off those of absent job types afterwards (lines 10–16), whose capacity is
+    then lost: a regret linear in T. Repairs: a skipped channel keeps the choice of the rest (the
+    else branch that Algorithm 2 lacks), infeasible s are skipped in ESDP (21), and channels never
+    used come first; without the first two no channel is ever used. Ties aside, branch and bound on
+    the rounded numbers answers what the dynamic programme would.
 
     Parameters
     ----------
@@ -216,19 +217,20 @@ class ESDPAsPrinted(ESDP):
 
     g: str | Exploration = "default"
     delta: str | float | Delta = "default"
-    _delta: Delta = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._delta = delta(self.delta)
 
     def scores(self, slot: int) -> tuple[Floats, Floats]:
-        """Υ̂(t) and Σ̂²(t) of (16) and (17), whole numbers, both of shape [E]."""
+        """Scaled statistics Υ̂(t) of ESDP (16) and Σ̂²(t) of ESDP (17), whole numbers, shape [E]."""
         v, s = super().scores(slot)
+        # ξ(t) of ESDP (18), with α|E| for the most channels that can be on.
         xi = math.ceil(self.alpha * v.size / self._delta(slot + 1.0))
         # Less a billionth, so that a mean of exactly 1/2 rounds as on paper.
         return np.ceil(xi * np.maximum(v, 0.0) - 1e-9), np.ceil(xi * xi * s - 1e-9)
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         v, s = self.scores(observation.slot)
+        # Lines 10-16: channels of absent job types took capacity, and are switched off only now.
         return self._choose(v, s, np.ones_like(available)) & available

@@ -1,23 +1,21 @@
-"""What the learning policies share: memory of every channel, and an exact choice per slot.
+"""Combinatorial semi-bandits: policies that learn what channels are worth, one choice per slot.
 
-CUCB: optimism about each channel by itself, then the best choice for the optimistic means.
-
-Thompson sampling: draw means from what is believed of them, then the best choice for these.
-
-ε-greedy: mostly the best choice for the means so far, sometimes channels at random.
-
-Channels are switched on one after another, as long as there are devices left.
+A learner keeps an estimate of every channel and waits for its feedback; an optimiser makes the best
+choice for what it believes, by solving P3 of ESDP (12) exactly. CUCB, Thompson sampling and
+ε-greedy differ in what they believe; ESDP itself is in :mod:`gangwise.fluctuating_speeds.esdp`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.contracts import Timing
+from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.estimators import (
     UCB1,
@@ -30,54 +28,104 @@ from gangwise.estimators import (
     make_memory,
 )
 from gangwise.fluctuating_speeds import kernels
-from gangwise.fluctuating_speeds.environment import Awaited, Feedback, Observation
+from gangwise.fluctuating_speeds.environment import (
+    ChannelProblem,
+    Feedback,
+    Observation,
+    PendingFeedback,
+)
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
-from gangwise.fluctuating_speeds.solvers import P3Solver, Warm
+from gangwise.fluctuating_speeds.solvers import P3Solver, WarmStart
+
+ProblemT = TypeVar("ProblemT", bound=ChannelProblem)
 
 
 def unplayed_first(untried: Bools, bonus: Floats | float = 0.0) -> Floats:
-    """σ² of (10): ``bonus`` where a channel was felt, +∞ where it never was, shape [E]."""
+    """σ̂² of ESDP (10): ``bonus`` where a channel was used, +∞ where it never was, shape [E]."""
     return np.where(untried, np.inf, bonus)
 
 
 @dataclass
-class Learner(ABC):
-    """Binds, estimates and learns; a policy adds what it estimates, and how it decides."""
+class ChannelLearner(PolicyBase, ABC, Generic[ProblemT]):
+    """Semi-bandit learner: estimates every channel from the feedback of those that were used."""
 
     family = "fluctuating_speeds"
-    timing: Timing = field(init=False, repr=False, default="react")
 
-    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: ProblemT, rng: np.random.Generator) -> None:
         """Bind to a problem and forget everything."""
-        self._problem = problem
-        self._rng = rng
-        self._awaited = Awaited(problem)
-        self._estimator = self._believe()
+        self._problem, self._rng = problem, rng
+        self._pending = PendingFeedback(problem)
+        self._estimator = self._make_estimator()
         self._estimator.start(problem.E, rng)
 
-    def _believe(self) -> Estimator:
-        """The estimator of what channels are worth; the means so far, (9)."""
+    @abstractmethod
+    def _make_estimator(self) -> Estimator:
+        """The estimator of what channels are worth."""
+
+    def learn(self, feedback: Iterable[Feedback]) -> None:
+        """Take in what came by now: several slots, in any order, or none."""
+        for each in feedback:
+            self._estimator.learn(each.slot, *self._pending.receive(each))
+
+
+@dataclass
+class Learner(ChannelLearner[FluctuatingSpeedsProblem]):
+    """Learner that switches channels on; a policy adds what it estimates, and how it decides."""
+
+    def _make_estimator(self) -> Estimator:
+        """The means so far, ESDP (9)."""
         return Mean(prior=0.0)
 
     def decide(self, observation: Observation) -> Bools:
         """x(t) in Ω(t), shape [E]."""
         x = self._decide(observation, self._problem.available(observation.arrivals))
-        self._awaited.decided(observation.slot, x)
+        self._pending.expect(observation.slot, x)
         return x
 
     @abstractmethod
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         """x(t), given the channels that may be used."""
 
-    def learn(self, feedback: tuple[Feedback, ...]) -> None:
-        """Take in what came by now: several slots, in any order, or none."""
-        for each in feedback:
-            self._estimator.learn(each.slot, *self._awaited.take(each))
+
+class ListScheduling:
+    """List scheduling: channels are switched on in a given order, or job type by job type.
+
+    ESDP §4 ranks job types (ports), not channels, and does not say in which order the channels of
+    one job type go on: here the cheapest to supply comes first. "In turn until (2) cannot be
+    satisfied" is read as skipping what does not fit; ``stop`` ends at the first that does not.
+    """
+
+    def __init__(self, problem: FluctuatingSpeedsProblem, stop: bool = False):
+        self.job_type = problem.channels.job_type
+        self._by_cost = np.lexsort((problem.cost, self.job_type))
+        self._job_type_by_cost = self.job_type[self._by_cost]
+        self._requests = problem.requests
+        self._capacity = problem.cluster.capacity + problem.tolerance
+        self._left = np.empty_like(self._capacity)
+        self._stop = stop
+        self._L = problem.L
+
+    def per_job_type(self, values: Floats) -> Floats:
+        """Sum over the channels of each job type, shape [L]."""
+        summed: Floats = np.bincount(self.job_type, values, minlength=self._L).astype(np.float64)
+        return summed
+
+    def schedule(self, order: Ints) -> Bools:
+        """Channels in this order, shape [E]; those left out stay off."""
+        x = np.zeros(self.job_type.size, dtype=np.bool_)
+        kernels.list_schedule(order, self._requests, self._capacity, self._stop, self._left, x)
+        return x
+
+    def by_job_type(self, score: Floats, available: Bools) -> Bools:
+        """Job types in descending order of their score [L], ties to the first."""
+        # Stable: among the channels of one job type the cheapest stays first.
+        order = self._by_cost[np.argsort(-score[self._job_type_by_cost], kind="stable")]
+        return self.schedule(order[available[order]])
 
 
 @dataclass
 class Optimiser(Learner):
-    """A learner that makes the best choice for what it believes.
+    """Optimiser: a learner that makes the best choice for what it believes, P3 of ESDP (12).
 
     Subclasses decide by filling in v and σ², and calling :meth:`_choose` with the channels that may
     be used. What they estimate is estimated over ``memory``.
@@ -107,32 +155,32 @@ class Optimiser(Learner):
             raise ScenarioError(
                 f"gap must be zero or more and nodes one or more; got {self.gap} and {self.nodes}"
             )
-        self._believe()
+        self._make_estimator()
 
-    def _believe(self) -> Estimator:
-        return Mean(prior=0.0, memory=self._remember())
+    def _make_estimator(self) -> Estimator:
+        return Mean(prior=0.0, memory=self._make_memory())
 
-    def _remember(self) -> Memory:
+    def _make_memory(self) -> Memory:
         return make_memory(self.memory, self.discount, self.window)
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         """Bind to a problem and forget everything."""
         super().start(problem, rng)
         self._solver = P3Solver(problem.requests, problem.cluster.capacity)
-        self._warm: Warm | None = None
+        self._warm: WarmStart | None = None
 
     def _choose(self, v: Floats, s: Floats, available: Bools) -> Bools:
-        """Maximise v·x + √(s·x) over the channels available, subject to (2)."""
+        """Maximise v·x + √(s·x) over the channels available, subject to ESDP (2)."""
         solution = self._solver.solve(
             v, s, available=available, gap=self.gap, nodes=self.nodes, warm=self._warm
         )
-        self._warm = solution.warm
+        self._warm = solution.warm  # the next slot differs by a few means only
         return solution.x
 
 
 @dataclass
 class CUCB(Optimiser):
-    """Maximise Σ x_e (v̂_e + √(coefficient · ln(t + 1) / n_e)); channels never used come first.
+    """CUCB: maximise Σ x_e (v̂_e + √(coefficient · ln(t + 1) / n_e)), never used first.
 
     Parameters
     ----------
@@ -141,9 +189,8 @@ class CUCB(Optimiser):
         less and earns more here.
     estimator : str or Estimator
         Another estimate of each channel in the place of this bound: one of
-        :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma`` and ``tau``,
-        ``discount`` as
-        its κ and ``window``; or one's own. Only ``ucb1``, the bound above, is over ``memory``.
+        :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma`` and ``tau``, ``discount``
+        as its κ and ``window``; or one's own. Only ``ucb1``, the bound above, is over ``memory``.
 
     Examples
     --------
@@ -156,15 +203,14 @@ class CUCB(Optimiser):
     estimator: str | Estimator = "ucb1"
     gamma: float = 0.1
     tau: float = 30.0
-    randomised: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.randomised = self._believe().randomised
+        self.randomised = self._make_estimator().randomised
 
-    def _believe(self) -> Estimator:
+    def _make_estimator(self) -> Estimator:
         if self.estimator == "ucb1":
-            return UCB1(self.coefficient, clip=False, memory=self._remember())
+            return UCB1(self.coefficient, clip=False, memory=self._make_memory())
         return make_estimator(self.estimator, self.gamma, self.discount, self.window, self.tau)
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
@@ -174,7 +220,7 @@ class CUCB(Optimiser):
 
 @dataclass
 class ThompsonGaussian(Optimiser):
-    """θ_e ~ N(v̂_e, spread² / n_e); channels never used come first.
+    """Thompson sampling, Gaussian: θ_e ~ N(v̂_e, spread² / n_e); channels never used come first.
 
     Parameters
     ----------
@@ -185,8 +231,8 @@ class ThompsonGaussian(Optimiser):
     spread: float = 0.5
     randomised = True
 
-    def _believe(self) -> Estimator:
-        return GaussianSampling(self.spread, clip=False, memory=self._remember())
+    def _make_estimator(self) -> Estimator:
+        return GaussianSampling(self.spread, clip=False, memory=self._make_memory())
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         theta = self._estimator.estimate(observation.slot)
@@ -195,56 +241,24 @@ class ThompsonGaussian(Optimiser):
 
 @dataclass
 class ThompsonBeta(Optimiser):
-    """θ_e ~ Beta(1 + Σ Z̃, 1 + n − Σ Z̃): nothing to tune, never used means uniform."""
+    """Thompson sampling, Beta: θ_e ~ Beta(1 + Σ Z̃, 1 + n − Σ Z̃).
+
+    Nothing to tune; what is believed of a channel that was never used is uniform.
+    """
 
     randomised = True
 
-    def _believe(self) -> Estimator:
-        return BetaSampling(memory=self._remember())
+    def _make_estimator(self) -> Estimator:
+        return BetaSampling(memory=self._make_memory())
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         theta = self._estimator.estimate(observation.slot)
         return self._choose(theta, np.zeros_like(theta), available)
 
 
-class InOrder:
-    """Switches channels on in a given order, or job type by job type.
-
-    The paper ranks job types (ports), not channels, and does not say in which order the channels of
-    one job type go on: here the cheapest to supply comes first. "In turn until (2) cannot be
-    satisfied" is read as skipping what does not fit; ``stop`` ends at the first that does not.
-    """
-
-    def __init__(self, problem: FluctuatingSpeedsProblem, stop: bool = False):
-        self.job_type = problem.channels.job_type
-        self._by_cost = np.lexsort((problem.cost, self.job_type))
-        self._job_type_by_cost = self.job_type[self._by_cost]
-        self._requests = problem.requests
-        self._capacity = problem.cluster.capacity + problem.tolerance
-        self._left = np.empty_like(self._capacity)
-        self._stop = stop
-        self._L = problem.L
-
-    def per_job_type(self, values: Floats) -> Floats:
-        """Sum over the channels of each job type, shape [L]."""
-        summed: Floats = np.bincount(self.job_type, values, minlength=self._L).astype(np.float64)
-        return summed
-
-    def switch_on(self, order: Ints) -> Bools:
-        """Channels in this order, shape [E]; those left out stay off."""
-        x = np.zeros(self.job_type.size, dtype=np.bool_)
-        kernels.switch_on(order, self._requests, self._capacity, self._stop, self._left, x)
-        return x
-
-    def by_job_type(self, score: Floats, available: Bools) -> Bools:
-        """Job types in descending order of their score [L], ties to the first."""
-        order = self._by_cost[np.argsort(-score[self._job_type_by_cost], kind="stable")]
-        return self.switch_on(order[available[order]])
-
-
 @dataclass
 class EpsilonGreedy(Optimiser):
-    """Explore with probability ε, or min(1, ε |E| / t) when it decays.
+    """ε-greedy: explore with probability ε, or min(1, ε |E| / t) when it decays.
 
     Parameters
     ----------
@@ -264,11 +278,11 @@ class EpsilonGreedy(Optimiser):
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         """Bind to a problem and forget everything."""
         super().start(problem, rng)
-        self._in_order = InOrder(problem)
+        self._list = ListScheduling(problem)
 
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         t, E = observation.slot + 1, self._problem.E
         if self._rng.random() < (self.epsilon * E / t if self.decay else self.epsilon):
-            return self._in_order.switch_on(self._rng.permutation(np.flatnonzero(available)))
+            return self._list.schedule(self._rng.permutation(np.flatnonzero(available)))
         means = self._estimator.estimate(observation.slot)
         return self._choose(means, unplayed_first(self._estimator.untried), available)

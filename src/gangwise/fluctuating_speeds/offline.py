@@ -1,6 +1,6 @@
-"""What someone who knows the means would have earned on the very same slots.
+"""Offline comparators of ESDP: what one who knows the means would have earned on the same slots.
 
-``omniscient`` plays x*(t) of (7), the best choice for the true ṽ(t) over the job types that
+``omniscient`` plays x*(t) of ESDP (7), the best choice for the true ṽ(t) over the job types that
 arrived, and is credited its mean utility ṽ(t)·x*(t). Regret against it compares realised rewards
 with means: right on average, but with all of the noise. ``omniscient_realised`` is the same
 decisions credited with what they would have brought in these very slots; policies met the same
@@ -8,29 +8,29 @@ noise, so that it cancels wherever both use the same channel. It is the one to q
 realised rewards; where not even that noise is wanted, :func:`pseudo_regret` compares means with
 means.
 
-The preprint's form: utilities of jobs and of the cluster, and payments between them.
-
-Payments π_l enter the utility of a job and that of the cluster under the same condition, and cancel
-in the social welfare Σ x (Z − Σ_k f_k): no payment rule can change the schedule. So they are a
-matter of reporting.
+The preprint of ESDP has payments between jobs and the cluster as well (:func:`welfare`). Payments
+π_l enter the utility of a job and that of the cluster under the same condition, and cancel in the
+social welfare Σ x (Z − Σ_k f_k): no payment rule can change the schedule. So they are a matter of
+reporting.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import Comparator, evenly_spaced
 from gangwise.core.errors import ScenarioError
+from gangwise.core.simulation import Run
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.solvers import P3Solver
 
 if TYPE_CHECKING:
-    from gangwise.core.simulation import Run
-    from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
+    from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance, SpeedsInstance
 
 
 PROGRAMMES_PER_SAMPLE = 50
@@ -38,14 +38,74 @@ PROGRAMMES_PER_SAMPLE = 50
 other families; so that many more are solved before slots are sampled."""
 
 
+class Best(NamedTuple):
+    """The best decision for known means."""
+
+    uses: npt.NDArray[np.generic]  # [E] whether, or how many times, each channel is used
+    value: float  # its mean utility
+    gap: float  # the optimum is no more than this above
+
+
+def regimes(instance: SpeedsInstance, arrivals: Ints) -> Ints:
+    """Regime and arrivals of each slot, shape [T, 1 + L]: equal rows have the same x*(t)."""
+    regime = np.array([instance.speeds.regime(t) for t in range(len(arrivals))], dtype=np.int64)
+    return np.column_stack([regime, (arrivals != 0).astype(np.int64)])
+
+
+def play_the_means(
+    instance: SpeedsInstance,
+    slots: int,
+    seed: int,
+    at: Callable[[Ints], Ints],
+    best: Callable[[Floats, Ints], Best],
+) -> tuple[Comparator, Comparator]:
+    """Both omniscient comparators of any problem at fluctuating speeds.
+
+    Slots that have the same arrivals and the same means share one programme, so a stationary
+    instance with few job types needs few.
+
+    Parameters
+    ----------
+    at : callable
+        From :func:`regimes` to the slots to evaluate.
+    best : callable
+        From ṽ(t) [E] and arrivals [L], 0 or 1, to the best decision.
+
+    Returns
+    -------
+    (omniscient, omniscient_realised)
+    """
+    arrivals, utilities = instance.history(slots, seed)
+    keys = regimes(instance, arrivals)
+    chosen = at(keys)
+    solved: dict[bytes, Best] = {}
+    mean, realised, gap = np.empty(chosen.size), np.empty(chosen.size), 0.0
+    for i, t in enumerate(chosen.tolist()):
+        key = keys[t].tobytes()
+        if key not in solved:
+            solved[key] = best(instance.means(t), np.ascontiguousarray(keys[t, 1:]))
+        answer = solved[key]
+        mean[i] = answer.value
+        # Whole counts weigh utilities; truth values select them, and sum in another order.
+        realised[i] = (
+            utilities[t][answer.uses].sum()
+            if answer.uses.dtype == np.bool_
+            else answer.uses @ utilities[t]
+        )
+        gap += answer.gap
+    return (
+        Comparator("omniscient", chosen, mean, gap),
+        Comparator("omniscient_realised", chosen, realised, gap),
+    )
+
+
 def omniscient(
     instance: FluctuatingSpeedsInstance, slots: int, seed: int, sample: int | None = None
 ) -> tuple[Comparator, Comparator]:
-    """Evaluate x*(t) on the slots of the run with this seed.
+    """Omniscient policy x*(t), ESDP (7), on the slots of the run with this seed.
 
-    Slots that have the same arrivals and the same means share one programme, so a stationary
-    instance with few job types needs few. Each is solved by branch and bound; where that stops
-    early, ``gap`` says how much better the true optimum can be at most, over all slots.
+    Each programme is solved by branch and bound; where that stops early, ``gap`` says how much
+    better the true optimum can be at most, over all slots.
 
     Parameters
     ----------
@@ -58,36 +118,42 @@ def omniscient(
     (omniscient, omniscient_realised)
     """
     problem = instance.problem
-    arrivals, utilities = instance.history(slots, seed)
-    chosen = np.arange(slots)
-    regimes = np.array([instance.speeds.regime(t) for t in range(slots)], dtype=np.int64)
-    keys = np.column_stack([regimes, (arrivals != 0).astype(np.int64)])
-    if sample is not None and len(np.unique(keys, axis=0)) > PROGRAMMES_PER_SAMPLE * sample:
-        chosen = evenly_spaced(slots, PROGRAMMES_PER_SAMPLE * sample)
     solver = P3Solver(problem.requests, problem.cluster.capacity)
     nothing = np.zeros(problem.E)
-    solved: dict[bytes, tuple[npt.NDArray[np.bool_], float, float]] = {}
-    mean, realised, gap = np.zeros(chosen.size), np.zeros(chosen.size), 0.0
-    for i, t in enumerate(chosen):
-        key = keys[t].tobytes()
-        if key not in solved:
-            v = instance.means(int(t))
-            answer = solver.solve(v, nothing, available=problem.available(arrivals[t]))
-            value = float(v[answer.x].sum())
-            solved[key] = (answer.x.copy(), value, max(0.0, float(answer.bound) - value))
-        x, mean[i], missing = solved[key]
-        realised[i] = utilities[t][x].sum()
-        gap += missing
-    return (
-        Comparator("omniscient", chosen, mean, gap),
-        Comparator("omniscient_realised", chosen, realised, gap),
-    )
+
+    def at(keys: Ints) -> Ints:
+        if sample is None or len(np.unique(keys, axis=0)) <= PROGRAMMES_PER_SAMPLE * sample:
+            return np.arange(slots)
+        return evenly_spaced(slots, PROGRAMMES_PER_SAMPLE * sample)
+
+    def best(v: Floats, arrivals: Ints) -> Best:
+        answer = solver.solve(v, nothing, available=problem.available(arrivals))
+        value = float(v[answer.x].sum())
+        return Best(answer.x.copy(), value, max(0.0, float(answer.bound) - value))
+
+    return play_the_means(instance, slots, seed, at, best)
 
 
-def pseudo_regret(run: Run, sample: int | None = None) -> npt.NDArray[np.float64]:
-    """Cumulative Δ(x(t)) of (6): means of x*(t) less means of what was played, shape [n].
+def pseudo_regret(
+    run: Run, comparator: Comparator | None = None, sample: int | None = None
+) -> npt.NDArray[np.float64]:
+    """Pseudo-regret, ESDP (6): cumulative means of x*(t) less means of what was played, shape [n].
 
     It never falls below zero beyond the comparator's gap, and has no noise but the policy's own.
+
+    Parameters
+    ----------
+    run : Run
+        Of a family at fluctuating speeds, with gangs or without.
+    comparator : Comparator, optional
+        ``omniscient`` on the slots of the run, solved when not given.
+    sample : int, optional
+        What to solve it with.
+
+    Raises
+    ------
+    ScenarioError
+        For a run of another family.
 
     Examples
     --------
@@ -97,12 +163,14 @@ def pseudo_regret(run: Run, sample: int | None = None) -> npt.NDArray[np.float64
     >>> bool((np.diff(curve) >= -1e-9).all())
     True
     """
-    versus = run.comparator("omniscient", sample)
+    if "mean_utility" not in run.metrics:
+        raise ScenarioError(f"a run of the family {run.instance.family} has no mean utility")
+    versus = run.comparator("omniscient", sample) if comparator is None else comparator
     return np.cumsum(versus.rewards - run.metrics["mean_utility"][versus.slots])
 
 
 class Welfare(NamedTuple):
-    """Who gained what in one slot, in units of utility before normalisation."""
+    """Welfare: who gained what in one slot, in units of utility before normalisation."""
 
     jobs: Floats
     cluster: float
@@ -112,7 +180,7 @@ class Welfare(NamedTuple):
 def welfare(
     problem: FluctuatingSpeedsProblem, decision: npt.ArrayLike, utilities: Floats, payments: Floats
 ) -> Welfare:
-    """U_l, U_c and social welfare of a decision.
+    """Social welfare: U_l, U_c and their sum for a decision (preprint of ESDP).
 
     Parameters
     ----------

@@ -2,15 +2,9 @@
 
 Policies are told all of this. They are not told the mean utility of any channel.
 
-Supply cost Σ_k f_k(a_k^(l,r)) of each channel, (3); no shape of f_k is assumed.
-
-A cluster whose capacity is counted over all servers together (ESDP §2.2).
-
-From Z − cost to the net utility Z̃ in [0, 1] that ESDP §3.1 assumes.
-
-The paper normalises "by carefully tuning the parameters in f_k"; with its own numbers (three costs
-around 0.5 against a mean utility of 0.55) every net utility would be negative. So the map is
-stated:
+ESDP §3.1 assumes net utilities Z̃ in [0, 1] and normalises "by carefully tuning the parameters in
+f_k"; with the paper's own numbers (three costs around 0.5 against a mean utility of 0.55) every net
+utility would be negative. So the map is stated, as a :class:`Scale`:
 
     Z̃ = clip((Z − cost − low) / (high − low), 0, 1).
 
@@ -36,7 +30,7 @@ from gangwise.fluctuating_speeds.speeds import Speeds
 
 
 def linear_cost(requests: Floats, price: npt.ArrayLike) -> Floats:
-    """f_k(a) = price_k · a, so that supply is paid by the device.
+    """Linear supply cost Σ_k f_k(a_k), ESDP (3), with f_k(a) = price_k · a: paid by the device.
 
     Parameters
     ----------
@@ -59,7 +53,7 @@ def linear_cost(requests: Floats, price: npt.ArrayLike) -> Floats:
 
 
 def functional_cost(requests: Floats, functions: Sequence[Callable[[float], float]]) -> Floats:
-    """f_k as given: any functions at all, one for each device type.
+    """Supply cost Σ_k f_k(a_k), ESDP (3), with any functions at all, one for each device type.
 
     Examples
     --------
@@ -77,7 +71,7 @@ def functional_cost(requests: Floats, functions: Sequence[Callable[[float], floa
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Servers that draw on shared devices.
+    """Resource pool (ESDP §2.2): servers that draw on devices of the whole cluster.
 
     Parameters
     ----------
@@ -134,19 +128,19 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class FluctuatingSpeedsProblem:
-    """Channels, what they request, what there is, and what supply costs.
+    """Channel selection (ESDP §2): channels, what they request, what there is, what supply costs.
 
     Parameters
     ----------
     cluster : Pool
-        Servers, and the capacity c_k [K] that all of them share, (2).
+        Servers, and the capacity c_k [K] that all of them share, ESDP (2).
     requests : ndarray of shape [E, K]
         a_k^(l,r): devices that channel e = (l, r) holds while it is on. A channel may do without
         some device type, but not without all of them.
     channels : Channels
         Job type and server of each channel, sorted by server.
     cost : ndarray of shape [E]
-        Σ_k f_k(a_k^(l,r)): supply cost of each channel, in units of utility (see :mod:`.costs`).
+        Σ_k f_k(a_k^(l,r)): supply cost of each channel, in units of utility.
     job_types : tuple of str, optional
         Names, length L.
 
@@ -241,17 +235,18 @@ class FluctuatingSpeedsProblem:
         return TOLERANCE * (1.0 + self.cluster.capacity)
 
     def available(self, arrivals: Ints) -> Bools:
-        """Channels of the job types that arrived, (4), shape [E]."""
+        """Channels of the job types that arrived, ESDP (4), shape [E]."""
         arrived: Bools = np.asarray(arrivals)[self.channels.job_type] != 0
         return arrived
 
     def check(self, arrivals: Ints, decision: npt.ArrayLike, slot: int | None = None) -> Bools:
-        """The decision as truth values, shape [E], if it is in Ω(t) of (7).
+        """Feasibility, Ω(t) of ESDP (7): the decision as truth values, shape [E], if it is in it.
 
         Raises
         ------
         InfeasibleDecision
-            Names the slot, and the channel or device type at fault.
+            Names the slot, and the channel or device type at fault: neither on nor off, ESDP (1);
+            of a job type that did not come, ESDP (4); or beyond the capacity, ESDP (2).
         """
         x, where = np.asarray(decision), "" if slot is None else f"slot {slot}: "
         if x.shape != (self.E,):
@@ -262,13 +257,13 @@ class FluctuatingSpeedsProblem:
         if x.dtype != np.bool_ and not (on | (x == 0)).all():
             e = int(np.flatnonzero(~(on | (x == 0)))[0])
             raise InfeasibleDecision(
-                f"{where}{self.name(e)} is {x[e]}; a channel is on (1) or off (0), (1)"
+                f"{where}{self.name(e)} is {x[e]}; a channel is on (1) or off (0), ESDP (1)"
             )
         absent = on & ~self.available(arrivals)
         if absent.any():
             raise InfeasibleDecision(
                 f"{where}{self.name(int(np.flatnonzero(absent)[0]))} is on, but no job of that "
-                "type arrived, (4)"
+                "type arrived, ESDP (4)"
             )
         taken = on @ self.requests
         over = np.flatnonzero(taken > self.cluster.capacity + self.tolerance)
@@ -278,15 +273,15 @@ class FluctuatingSpeedsProblem:
             listed = ", ".join(self.name(e) for e in users[:4])
             raise InfeasibleDecision(
                 f"{where}device type {self.cluster.devices[k]!r}: {taken[k]:g} of "
-                f"{self.cluster.capacity[k]:g} devices are taken, (2), by {users.size} channels: "
-                f"{listed}{', …' if users.size > 4 else ''}"
+                f"{self.cluster.capacity[k]:g} devices are taken, ESDP (2), by "
+                f"{users.size} channels: {listed}{', …' if users.size > 4 else ''}"
             )
         return on
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The net utilities that become 0 and 1.
+    """Normalisation (ESDP §3.1): the net utilities that become 0 and 1.
 
     Examples
     --------
@@ -337,6 +332,7 @@ class Scale:
         return np.clip(net, 0.0, 1.0)
 
     def mean(self, speeds: Speeds, cost: Floats, slot: int) -> Floats:
-        """E[Z̃] of each channel in a slot, exactly, shape [E]: ṽ of (7)."""
+        """E[Z̃] of each channel in a slot, exactly, shape [E]: ṽ of ESDP (7)."""
+        # E[clip((Z - cost - low) / width, 0, 1)] = (E[clip(Z, cost + low, … + width)] - …) / width.
         low, width = cost + self.low, self.high - self.low
         return np.asarray((speeds.clipped_mean(slot, low, low + width) - low) / width)

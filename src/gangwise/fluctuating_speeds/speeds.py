@@ -1,12 +1,12 @@
-"""How fast channels are: distributions of the computation utility Z_e(t), (3).
+"""Speeds: distributions of the computation utility Z_e(t) of ESDP (3).
+
+They are stationary (:class:`NormalSpeeds`, :class:`BernoulliSpeeds`, :class:`BetaSpeeds`), have
+means that move (:class:`PiecewiseSpeeds`, :class:`WavingSpeeds`), or were measured
+(:class:`ReplayedSpeeds`).
 
 Every slot a utility is drawn for *all* channels, whichever are on, so that policies that are
 compared meet the same noise. Drawing n slots and then m gives the same as drawing n + m. The means
 are exact, also after clipping, so that regret is measured against the truth.
-
-Speeds whose means move: jumps at given slots, or waves.
-
-Speeds that were measured: drawn with replacement from a record.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betainc, ndtr
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
@@ -67,10 +68,12 @@ def require_spread(spread: float) -> None:
 
 
 def normal_clipped_mean(mean: Floats, sd: Floats, low: Floats, high: Floats) -> Floats:
-    """E[clip(Z, low, high)] for Z ~ N(mean, sd²): low + h(low) − h(high), h(a) = E[(Z − a)⁺]."""
-    from scipy.special import ndtr
+    """Mean of a clipped normal, E[clip(Z, low, high)] for Z ~ N(mean, sd²).
 
-    def above(a: Floats) -> Floats:
+    It is low + h(low) − h(high) with h(a) = E[(Z − a)⁺].
+    """
+
+    def above(a: Floats) -> Floats:  # E[(Z - a)⁺] = σ φ(z) + (μ - a) Φ(z), z = (μ - a)/σ
         with np.errstate(divide="ignore", invalid="ignore"):
             z = (mean - a) / sd
             h = sd * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) + (mean - a) * ndtr(z)
@@ -81,7 +84,7 @@ def normal_clipped_mean(mean: Floats, sd: Floats, low: Floats, high: Floats) -> 
 
 @dataclass(frozen=True, eq=False)
 class NormalSpeeds:
-    """Z_e(t) ~ N(μ_e, (spread · μ_e)²), the paper's distribution with spread 1/2 (§4).
+    """Normal speeds: Z_e(t) ~ N(μ_e, (spread · μ_e)²), with spread 1/2 that of ESDP §4.
 
     The paper draws the *mean* v from N(μ, μ/2), which would leave Z without any noise; here v = μ
     and Z is noisy.
@@ -125,7 +128,7 @@ class NormalSpeeds:
 
 @dataclass(frozen=True, eq=False)
 class BernoulliSpeeds:
-    """A channel serves at full speed (1) with probability μ_e, or stands still (0)."""
+    """Bernoulli speeds: full speed (1) with probability μ_e, or a standstill (0)."""
 
     mean: Floats
 
@@ -157,7 +160,7 @@ class BernoulliSpeeds:
 
 @dataclass(frozen=True, eq=False)
 class BetaSpeeds:
-    """Z_e(t) ~ Beta with mean μ_e and a + b = ``concentration``; larger is less noisy."""
+    """Beta speeds: Z_e(t) ~ Beta with mean μ_e and a + b = ``concentration``: its noise."""
 
     mean: Floats
     concentration: float = 4.0
@@ -187,8 +190,7 @@ class BetaSpeeds:
 
     def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
         """E[Z; low < Z < high] from the incomplete beta function, and both ends."""
-        from scipy.special import betainc
-
+        # E[Z; Z < x] = μ I_x(a + 1, b) for Beta(a, b), I the regularised incomplete beta function.
         a = self.concentration * self.mean
         b = self.concentration - a
         lower, upper = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
@@ -198,8 +200,8 @@ class BetaSpeeds:
 
 
 @dataclass(frozen=True, eq=False)
-class SpeedsInOrder:
-    """Other speeds with their channels in another order: the same draws, relabelled."""
+class PermutedSpeeds:
+    """Permuted speeds: others with their channels in another order, the same draws relabelled."""
 
     base: Speeds
     order: Ints
@@ -230,7 +232,7 @@ class SpeedsInOrder:
 
 @dataclass(frozen=True, eq=False)
 class PiecewiseSpeeds:
-    """Means that hold for a while and then jump; normal noise with σ = spread · μ.
+    """Piecewise stationary speeds: means hold, then jump; normal noise with σ = spread · μ.
 
     Parameters
     ----------
@@ -296,7 +298,7 @@ class PiecewiseSpeeds:
 
 @dataclass(frozen=True, eq=False)
 class WavingSpeeds:
-    """Means μ_e (1 + amplitude · sin 2π(t / period + phase_e)); normal noise, σ = spread · mean.
+    """Periodic speeds: means μ_e (1 + amplitude · sin 2π(t / period + phase_e)), σ = spread · mean.
 
     Parameters
     ----------
@@ -361,7 +363,7 @@ class WavingSpeeds:
 
 @dataclass(frozen=True, eq=False)
 class ReplayedSpeeds:
-    """Utilities that were measured, drawn with replacement.
+    """Bootstrapped speeds: utilities that were measured, drawn with replacement.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from gangwise.gain_overhead.baselines import (
     RandomOrder,
     Spreading,
     dominant_shares,
-    fill,
+    marginal_greedy,
     proportional_shares,
 )
 from gangwise.gain_overhead.environment import (
@@ -62,8 +62,8 @@ __all__ = [
     "best_fixed",
     "diameter",
     "dominant_shares",
-    "fill",
     "gradient_bound",
+    "marginal_greedy",
     "per_slot_optimum",
     "project",
     "project_as_printed",

@@ -1,8 +1,6 @@
-"""Gradient ascent state: the decision, its column sums, and one projected step (11).
+"""Online gradient ascent: the decision, its projected step OGASched (11), and rules for η_t.
 
-This is what the OGASched policies, the greedy rival and the offline comparators share.
-
-Step sizes for online gradient ascent.
+The OGASched policies, the greedy rival and the offline comparators share it.
 """
 
 from __future__ import annotations
@@ -15,14 +13,14 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.gain_overhead import kernels as projection
+from gangwise.gain_overhead import kernels
 from gangwise.gain_overhead.kernels import ascend, gradient, overhead_prices
 from gangwise.gain_overhead.problem import GainOverheadProblem
 
 
 @dataclass(eq=False)
 class Ascent:
-    """A decision y that climbs the reward.
+    """Projected gradient ascent, OGASched (9)–(11): a decision y that climbs the reward.
 
     Attributes
     ----------
@@ -55,7 +53,7 @@ class Ascent:
         self._z, self._a = np.zeros(problem.L), np.zeros(problem.L)
 
     def slope(self, weight: Floats, active: Ints, smoothing: float = 0.0) -> float:
-        """Compute the gradient (9) with x_l = ``weight``; returns its squared norm."""
+        """Gradient ∇q of OGASched (9), k* of OGASched (10), x_l = ``weight``; its squared norm."""
         p = self.problem
         overhead_prices(self.total, p.overhead, active, smoothing, self.price)
         squared: float = gradient(
@@ -71,7 +69,7 @@ class Ascent:
         return squared
 
     def climb(self, step: float, active: Ints, scale: Floats | None = None) -> None:
-        """Step along the gradient and project, for the active job types only.
+        """Projected step of OGASched (11), for the active job types only.
 
         ``scale`` [R, K] is the unit of the step, one everywhere by default.
         """
@@ -95,7 +93,7 @@ class Ascent:
 
 
 def project(problem: GainOverheadProblem, z: Floats) -> Floats:
-    """Exact Euclidean projection onto the feasible decisions (3)–(4).
+    """Euclidean projection Π_Y of OGASched (11), exact: onto OGASched (3), OGASched (4).
 
     Parameters
     ----------
@@ -106,7 +104,7 @@ def project(problem: GainOverheadProblem, z: Floats) -> Floats:
     -------
     ndarray of shape [E, K]
         clip(z - τ, 0, a) with the smallest τ ≥ 0 per server and device type that meets the
-        capacity.
+        capacity: OGASched (12) with τ = ρ / 2.
 
     Examples
     --------
@@ -124,21 +122,22 @@ def project(problem: GainOverheadProblem, z: Floats) -> Floats:
     >>> project(problem, np.array([[8.0], [6.0]])).ravel()
     array([4.5, 2.5])
     """
+    # A step of length zero leaves the projection alone.
     state = Ascent(problem, z)
     state.climb(0.0, np.ones(problem.L, dtype=np.int64))
     return state.y
 
 
 def project_as_printed(problem: GainOverheadProblem, z: Floats) -> Floats:
-    """The projection of Algorithm 1 as printed, repaired only as far as it ends at all.
+    """Projection of OGASched Algorithm 1 as printed, repaired only until it ends: OGASched (13).
 
-    It differs from :func:`project` and may be infeasible: with spare capacity (13) has no ρ ≥ 0 and
-    hands out all of it (z = (1, 1), a = (5, 5), c = 10 gives (5, 5), not (1, 1)), and only the
-    first entry may reach its request (z = (10, 9, 1), a = (4, 4, 4), c = 9 gives (4, 5, 0), not
-    (4, 4, 1)).
+    It differs from :func:`project` and may be infeasible: with spare capacity OGASched (13) has no
+    ρ ≥ 0 and hands out all of it (z = (1, 1), a = (5, 5), c = 10 gives (5, 5), not (1, 1)), and
+    only the first entry may reach its request (z = (10, 9, 1), a = (4, 4, 4), c = 9 gives (4, 5,
+    0), not (4, 4, 1)).
     """
     y = np.empty(problem.shape)
-    projection.project_as_printed(
+    kernels.project_as_printed(
         np.ascontiguousarray(z, dtype=np.float64),
         problem.requests,
         problem.cluster.capacity,
@@ -152,11 +151,12 @@ def project_as_printed(problem: GainOverheadProblem, z: Floats) -> Floats:
 
 
 def diameter(problem: GainOverheadProblem, as_printed: bool = False) -> float:
-    """An upper bound on the distance between two feasible decisions (25).
+    """Diameter of the feasible decisions, OGASched (25): an upper bound.
 
-    (24) only needs |y - z| ≤ min(a, c), so the sum here is over 2 c min(max_l a, c); ``as_printed``
-    gives the paper's 2 c max_l a, which is larger where requests exceed capacities.
+    OGASched (24) only needs |y - z| ≤ min(a, c), so the sum here is over 2 c min(max_l a, c);
+    ``as_printed`` gives the paper's 2 c max_l a, which is larger where requests exceed capacities.
     """
+    # Σ_l |y_l - z_l| ≤ 2 c on every server and device type, and each |y_l - z_l| ≤ min(a_l, c).
     most = problem.requests.max(axis=0)[None, :]
     capacity = problem.cluster.capacity
     reach = np.broadcast_to(most, capacity.shape) if as_printed else np.minimum(most, capacity)
@@ -164,14 +164,14 @@ def diameter(problem: GainOverheadProblem, as_printed: bool = False) -> float:
 
 
 def gradient_bound(problem: GainOverheadProblem) -> float:
-    """An upper bound on the norm of any gradient (22)."""
+    """Gradient bound of OGASched (22): no ∇q has a larger norm."""
     steepest = problem.utilities.bound().max(axis=1)[problem.channels.server]
     K = problem.shape[1]
     return math.sqrt(float((problem.overhead.max() ** 2 + K * steepest**2).sum()))
 
 
 class Step(Protocol):
-    """A rule for η_t."""
+    """Step size: a rule for η_t."""
 
     def start(self, problem: GainOverheadProblem) -> None:
         """Forget everything."""
@@ -182,7 +182,7 @@ class Step(Protocol):
 
 @dataclass
 class AdaGradNorm:
-    """η_t = scale · D / √(2 Σ_{s ≤ t} ‖∇q(s)‖²): nothing to tune, no horizon needed.
+    """AdaGrad-norm: η_t = scale · D / √(2 Σ_{s ≤ t} ‖∇q(s)‖²): nothing to tune, no horizon needed.
 
     With scale 1 the regret against any fixed decision is at most √2 · D · √(Σ ‖∇q‖²), whatever the
     arrivals.
@@ -198,6 +198,7 @@ class AdaGradNorm:
 
     def size(self, slot: int, squared: float) -> float:
         """η_t; 0 until there is a gradient."""
+        # This slot's gradient included: no step is longer than scale · D / √2.
         self._squares += squared
         if self._squares <= 0.0:
             return 0.0
@@ -206,7 +207,7 @@ class AdaGradNorm:
 
 @dataclass
 class Decay:
-    """η_t = eta · decay^t, the paper's experiments (Table 1)."""
+    """Geometric decay: η_t = eta · decay^t, the experiments of OGASched §4 (Table 1)."""
 
     eta: float = 25.0
     decay: float = 0.9999
@@ -221,13 +222,13 @@ class Decay:
 
 @dataclass
 class Theoretical:
-    """η_t = diam(Y) / (‖∇q(t)‖ √T), (26); needs the horizon T in advance."""
+    """Step size of OGASched (26): η_t = diam(Y) / (‖∇q(t)‖ √T); needs the horizon T in advance."""
 
     horizon: int = 2000
     _diameter: float = field(init=False, repr=False, default=0.0)
 
     def start(self, problem: GainOverheadProblem) -> None:
-        """Measure the diameter (25)."""
+        """Measure the diameter, OGASched (25)."""
         self._diameter = diameter(problem, as_printed=True)
 
     def size(self, slot: int, squared: float) -> float:

@@ -1,18 +1,11 @@
-"""Job types served one after another: what DRF, random, BINPACKING and SPREADING share.
+"""The baselines of OGASched §4, and a greedy: DRF, FAIRNESS, BINPACKING, SPREADING, random.
 
-DRF: dominant resource fairness, the job type with the smallest dominant share first.
+DRF, random, BINPACKING and SPREADING are list scheduling. In the last two jobs take turns, one
+server a turn, as tasks of several jobs do in a queue: if a job took all its servers at once their
+order could not matter, because a request is per server, OGASched (3), not in total.
 
-FAIRNESS: each arrived job gets a share of every server proportional to its request.
-
-BINPACKING and SPREADING: servers are chosen by how much of them is handed out already.
-
-The two differ in one sign. Jobs take turns, one server a turn, as tasks of several jobs do in a
-queue: if a job took all its servers at once their order could not matter, because a request is per
-server (3), not in total.
-
-Random: job types are served in an order drawn anew in each slot.
-
-A utility-aware greedy: devices go, a little at a time, where the reward grows most.
+The greedy is ours: devices go, a little at a time, where the reward grows most. It knows the reward
+and keeps no memory, so it is what a learning policy must beat.
 """
 
 from __future__ import annotations
@@ -21,20 +14,19 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.contracts import Timing
+from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.gain_overhead import kernels
 from gangwise.gain_overhead.ascent import Ascent
-from gangwise.gain_overhead.environment import Feedback, Observation
-from gangwise.gain_overhead.kernels import fill_round, pack, serve_in_order, share_proportionally
+from gangwise.gain_overhead.environment import Observation
 from gangwise.gain_overhead.problem import GainOverheadProblem
 
 
 @dataclass(eq=False)
-class InOrder:
-    """Hands out whole requests, as far as they fit, job type by job type.
+class ListScheduling:
+    """List scheduling: hands out whole requests, as far as they fit, job type by job type.
 
     Attributes
     ----------
@@ -66,20 +58,20 @@ class InOrder:
         for array in (self._score, self._taken, self._y):
             array.fill(0)
 
-    def serve(self, order: Ints) -> Floats:
-        """Each job type in ``order`` takes what it may hold on all its servers at once."""
+    def schedule(self, order: Ints) -> Floats:
+        """List scheduling: each job type in ``order`` takes all it may hold on its servers."""
         self._empty()
         p = self.problem
-        serve_in_order(
+        kernels.list_schedule(
             order, p.upper, p.channels.server, self.of_job_type, self.first, self._left, self._y
         )
         return self._y
 
-    def pack(self, order: Ints, sign: float) -> Floats:
-        """In turns, each takes its best server: most used for ``sign`` 1, least used for -1."""
+    def schedule_in_turns(self, order: Ints, sign: float) -> Floats:
+        """List scheduling in turns: the most used server for ``sign`` 1, the least used for -1."""
         self._empty()
         p = self.problem
-        pack(
+        kernels.list_schedule_in_turns(
             order,
             sign,
             p.upper,
@@ -96,8 +88,8 @@ class InOrder:
         return self._y
 
 
-def dominant_shares(problem: GainOverheadProblem) -> npt.NDArray[np.float64]:
-    """s_l = max_k a_l^k / Σ_{r ∈ R_l} c_r^k (OGASched §4), shape [L].
+def dominant_shares(problem: GainOverheadProblem) -> Floats:
+    """Dominant shares s_l = max_k a_l^k / Σ_{r ∈ R_l} c_r^k (OGASched §4), shape [L].
 
     A device type that a job type requests but none of its servers has counts as infinite.
     """
@@ -111,34 +103,28 @@ def dominant_shares(problem: GainOverheadProblem) -> npt.NDArray[np.float64]:
 
 
 @dataclass
-class DRF:
-    """Serve the job types that arrived in ascending order of their dominant share."""
+class DRF(PolicyBase):
+    """DRF, dominant resource fairness (OGASched §4): by ascending dominant share."""
 
     family = "gain_overhead"
-    timing: Timing = field(init=False, repr=False, default="react")
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
         """Order the job types once; the order does not depend on what arrives."""
-        self._servers = InOrder(problem)
+        self._servers = ListScheduling(problem)
         self._order = np.argsort(dominant_shares(problem), kind="stable")
 
-    def decide(self, observation: Observation) -> npt.NDArray[np.float64]:
+    def decide(self, observation: Observation) -> Floats:
         """Each takes min(a, what is left) on every server it connects to."""
-        x = observation.arrivals
-        if x is None:
-            raise ScenarioError("this policy must be shown the arrivals before it decides")
-        return self._servers.serve(self._order[x[self._order] != 0])
-
-    def learn(self, feedback: Feedback) -> None:
-        """Nothing to learn."""
+        x = observation.arrived
+        return self._servers.schedule(self._order[x[self._order] != 0])
 
 
 def proportional_shares(
     problem: GainOverheadProblem, weight: Floats, out: Floats | None = None
 ) -> Floats:
-    """Shares y = min(a_l, c · w_l a_l / Σ w a) on every server and device type, shape [E, K]."""
+    """Proportional shares y = min(a_l, c · w_l a_l / Σ w a) of every server, shape [E, K]."""
     y = np.empty(problem.shape) if out is None else out
-    share_proportionally(
+    kernels.share_proportionally(
         np.asarray(weight, dtype=np.float64),
         problem.requests,
         problem.upper,
@@ -151,8 +137,8 @@ def proportional_shares(
 
 
 @dataclass
-class Fairness:
-    """FAIRNESS of OGASched §4.
+class Fairness(PolicyBase):
+    """FAIRNESS (OGASched §4): each job has a share of every server, proportional to its request.
 
     Parameters
     ----------
@@ -164,7 +150,6 @@ class Fairness:
 
     share: str = "arrived"
     family = "gain_overhead"
-    timing: Timing = field(init=False, repr=False, default="react")
 
     def __post_init__(self) -> None:
         if self.share not in ("arrived", "all"):
@@ -177,93 +162,76 @@ class Fairness:
 
     def decide(self, observation: Observation) -> Floats:
         """Shares of every server."""
-        x = observation.arrivals
-        if x is None:
-            raise ScenarioError("this policy must be shown the arrivals before it decides")
+        x = observation.arrived
         weight = np.ones(self._problem.L) if self.share == "all" else x.astype(np.float64)
         y = proportional_shares(self._problem, weight, self._y)
         if self.share == "all":
             y *= x[self._problem.channels.job_type, None]
         return y
 
-    def learn(self, feedback: Feedback) -> None:
-        """Nothing to learn."""
-
 
 @dataclass
-class BinPacking:
-    """Each job in turn takes the most used server that it has not taken (MOSTALLOCATED)."""
+class BinPacking(PolicyBase):
+    """BINPACKING (OGASched §4): each job in turn takes the most used server it has not taken."""
 
     family = "gain_overhead"
     sign: ClassVar[float] = 1.0
-    timing: Timing = field(init=False, repr=False, default="react")
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
         """Bind to a problem."""
-        self._servers = InOrder(problem)
+        self._servers = ListScheduling(problem)
 
-    def decide(self, observation: Observation) -> npt.NDArray[np.float64]:
+    def decide(self, observation: Observation) -> Floats:
         """Each takes min(a, what is left) on the server that it chose."""
-        x = observation.arrivals
-        if x is None:
-            raise ScenarioError("this policy must be shown the arrivals before it decides")
-        return self._servers.pack(np.flatnonzero(x), self.sign)
-
-    def learn(self, feedback: Feedback) -> None:
-        """Nothing to learn."""
+        x = observation.arrived
+        return self._servers.schedule_in_turns(np.flatnonzero(x), self.sign)
 
 
 @dataclass
 class Spreading(BinPacking):
-    """Each job in turn takes the least used server that it has not taken (LEASTALLOCATED)."""
+    """SPREADING (OGASched §4): each job in turn takes the least used server it has not taken."""
 
     sign: ClassVar[float] = -1.0
 
 
 @dataclass
-class RandomOrder:
-    """Serve the job types that arrived in random order; the floor that others must clear."""
+class RandomOrder(PolicyBase):
+    """Random order of the job types that arrived; the floor that others must clear."""
 
     family = "gain_overhead"
     randomised = True
-    timing: Timing = field(init=False, repr=False, default="react")
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
         """Bind to a problem and a generator."""
-        self._servers = InOrder(problem)
+        self._servers = ListScheduling(problem)
         self._rng = rng
 
-    def decide(self, observation: Observation) -> npt.NDArray[np.float64]:
+    def decide(self, observation: Observation) -> Floats:
         """Each takes min(a, what is left) on every server it connects to."""
-        x = observation.arrivals
-        if x is None:
-            raise ScenarioError("this policy must be shown the arrivals before it decides")
-        return self._servers.serve(self._rng.permutation(np.flatnonzero(x)))
-
-    def learn(self, feedback: Feedback) -> None:
-        """Nothing to learn."""
+        x = observation.arrived
+        return self._servers.schedule(self._rng.permutation(np.flatnonzero(x)))
 
 
-def fill(
+def marginal_greedy(
     problem: GainOverheadProblem,
     arrivals: Ints,
     start: Floats | None = None,
     rounds: int = 16,
     smoothing: float = 0.1,
 ) -> Floats:
-    """Hand out the capacity that ``start`` leaves, to the jobs that arrived.
+    """Marginal-reward greedy: hand out the capacity that ``start`` leaves to the jobs that arrived.
 
-    In each round every server offers one part in ``rounds`` of what was left of each device type
-    to the jobs with the largest marginal reward (9) at that moment; nothing is handed out where
-    the marginal reward is not positive.
+    In each round every server offers one part in ``rounds`` of what was left of each device type to
+    the jobs with the largest marginal reward, OGASched (9), at that moment; nothing is handed out
+    where the marginal reward is not positive.
 
     Parameters
     ----------
     start : ndarray of shape [E, K], optional
         What jobs hold already; rows of job types that did not arrive are dropped.
     smoothing : float
-        Softmax temperature for the maximum in (5), which tells jobs apart whose marginal rewards
-        are equal by how close the device type is to dominating their overhead.
+        Softmax temperature for the maximum in OGASched (5), which tells jobs apart whose marginal
+        rewards are equal by how close the device type is to dominating their overhead.
 
     Returns
     -------
@@ -276,11 +244,12 @@ def fill(
     used = np.zeros_like(problem.cluster.capacity)
     np.add.at(used, problem.channels.server, state.y)
     left = np.maximum(problem.cluster.capacity - used, 0.0)
+    # A hair above one part, so that rounding leaves nothing over after the last round.
     quantum = left / rounds * (1 + 1e-12)
     weight = arrivals.astype(np.float64)
     for _ in range(rounds):
         state.slope(weight, arrivals, smoothing)
-        given = fill_round(
+        given = kernels.greedy_round(
             state.y,
             state.gradient,
             arrivals,
@@ -297,24 +266,20 @@ def fill(
 
 
 @dataclass
-class Greedy:
+class Greedy(PolicyBase):
     """Marginal-reward greedy, from empty servers in every slot.
-
-    It knows the reward, sees the arrivals and keeps no memory: the rival that a learning policy
-    must beat to be worth its name.
 
     Parameters
     ----------
     rounds : int
         In how many parts each server hands out its devices.
     smoothing : float
-        See :func:`fill`.
+        See :func:`marginal_greedy`.
     """
 
     rounds: int = 16
     smoothing: float = 0.1
     family = "gain_overhead"
-    timing: Timing = field(init=False, repr=False, default="react")
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.smoothing < 0:
@@ -329,11 +294,6 @@ class Greedy:
 
     def decide(self, observation: Observation) -> Floats:
         """Fill the servers for the jobs that arrived."""
-        if observation.arrivals is None:
-            raise ScenarioError("this policy must be shown the arrivals before it decides")
-        return fill(
-            self._problem, observation.arrivals, rounds=self.rounds, smoothing=self.smoothing
+        return marginal_greedy(
+            self._problem, observation.arrived, rounds=self.rounds, smoothing=self.smoothing
         )
-
-    def learn(self, feedback: Feedback) -> None:
-        """Nothing to learn."""

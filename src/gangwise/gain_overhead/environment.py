@@ -1,11 +1,13 @@
-"""The world of the gain-minus-overhead family: arrivals come, jobs last one slot.
+"""Environment of gain minus overhead: arrivals come, jobs hold devices for one slot.
 
-The gain-minus-overhead family, for the tools that serve all families alike.
+Where several jobs of a type come in one slot, each has a port of its own, :class:`Ports` of
+OGASched §3.4. There is no noise besides the arrivals.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +26,7 @@ from gangwise.core.workload import (
     Workload,
     first_slots,
 )
+from gangwise.gain_overhead.offline import best_fixed, per_slot_optimum
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 
 
@@ -41,6 +44,19 @@ class Observation:
     slot: int
     arrivals: Ints | None
 
+    @property
+    def arrived(self) -> Ints:
+        """x(t), for a policy that cannot do without.
+
+        Raises
+        ------
+        ScenarioError
+            When the policy reserves, and so is shown nothing.
+        """
+        if self.arrivals is None:
+            raise ScenarioError("this policy must be shown the arrivals before it decides")
+        return self.arrivals
+
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
@@ -52,7 +68,7 @@ class Feedback:
 
 @dataclass(frozen=True, eq=False)
 class Ports:
-    """Several jobs of one type in a slot: one port for each of them (OGASched §3.4).
+    """Multiple arrivals (OGASched §3.4): one port for each job of a type in a slot.
 
     The j-th job of a slot uses the j-th port of its type, so the problem over ports is an ordinary
     one and every policy runs on it as it is.
@@ -107,26 +123,36 @@ class _PortStream:
         return self.ports.arrivals(self.jobs.draw(slots))
 
 
-@dataclass(eq=False)
-class GainOverheadEnvironment:
-    """Plays a workload against a problem. Built by :class:`GainOverheadInstance`."""
-
-    problem: GainOverheadProblem
-    ports: Ports
-    workload: Workload
-    metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs")
-    _arrivals: ArrivalsBySlot = field(init=False, repr=False)
+class ArrivalsEnvironment(ABC):
+    """Environment whose only chance is in its arrivals; what a decision earns is each family's."""
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
-        """Begin a run; this family has no noise besides its arrivals."""
-        self._arrivals = ArrivalsBySlot(self.ports.stream(self.workload.stream(workload)))
+        """Begin a run; there is no noise besides the arrivals."""
+        self._arrivals = ArrivalsBySlot(self._stream(workload))
 
     def observe(self, slot: int, timing: Timing) -> Observation:
         """The slot's arrivals, but not for a policy that reserves."""
         return Observation(slot, None if timing == "reserve" else self._arrivals.at(slot))
 
+    @abstractmethod
+    def _stream(self, workload: np.random.Generator) -> ArrivalStream:
+        """Arrivals of a run."""
+
+
+@dataclass(eq=False)
+class GainOverheadEnvironment(ArrivalsEnvironment):
+    """Environment of OGASched §2. Built by :class:`GainOverheadInstance`."""
+
+    problem: GainOverheadProblem
+    ports: Ports
+    workload: Workload
+    metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs")
+
+    def _stream(self, workload: np.random.Generator) -> ArrivalStream:
+        return self.ports.stream(self.workload.stream(workload))
+
     def step(self, slot: int, decision: Floats) -> Outcome[Feedback]:
-        """Reward (5) of the decision for the jobs that arrived."""
+        """Reward of the decision for the jobs that arrived, OGASched (5)."""
         arrivals = self._arrivals.at(slot)
         reward, gain, overhead, utilisation = self.problem.reward(arrivals, decision, slot)
         metrics = (gain, overhead, utilisation, float(arrivals.sum()))
@@ -135,13 +161,13 @@ class GainOverheadEnvironment:
 
 @dataclass(frozen=True, eq=False)
 class GainOverheadInstance:
-    """A problem and its workload.
+    """Instance of OGASched §2: a problem and its workload.
 
     Parameters
     ----------
     base : GainOverheadProblem
         The problem over job types. Where the workload brings several jobs of a type in one slot,
-        policies are given the problem over ports (§3.4) instead: :attr:`problem`.
+        policies are given the problem over ports (OGASched §3.4) instead: :attr:`problem`.
     workload : Workload
 
     Examples
@@ -178,9 +204,7 @@ class GainOverheadInstance:
 
     def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
         """``best_fixed`` or ``per_slot_optimum`` on the slots of a run (see :mod:`.offline`)."""
-        from gangwise.gain_overhead import offline
-
-        evaluate = {"best_fixed": offline.best_fixed, "per_slot_optimum": offline.per_slot_optimum}
+        evaluate = {"best_fixed": best_fixed, "per_slot_optimum": per_slot_optimum}
         if name not in evaluate:
             raise UnknownName("comparator", name, list(evaluate))
         return evaluate[name](self.problem, self.arrivals(slots, seed), sample)
@@ -188,7 +212,7 @@ class GainOverheadInstance:
 
 @dataclass(frozen=True)
 class GainOverheadFamily:
-    """Fuzzing and relabelling of :class:`GainOverheadInstance`."""
+    """Family of OGASched §2: fuzzing and relabelling of :class:`GainOverheadInstance`."""
 
     name: str = "gain_overhead"
 

@@ -1,22 +1,19 @@
-"""Reward (5) and gradient (9)–(10) of the gain-minus-overhead family.
+"""Inner loops of gain minus overhead: gradient, reward, projection, list scheduling, greedy.
 
 Decisions are arrays of shape [E, K], channels sorted by server. The slope of every built-in
-utility (27) is one expression without a branch,
+utility, OGASched (27), is one expression without a branch,
 
     f'(y) = c0 + c1 u + c2 u² + c3 √u   with   u = 1 / (y + shift),
 
 so the whole gradient is computed with vector instructions.
 
-Projection onto {0 ≤ y ≤ a, Σ_l y ≤ c}, independently for every server and device type.
-
-The exact answer is y = clip(z - τ, 0, a) with the smallest τ ≥ 0 that meets the capacity. Neither
-way to τ sorts. With few entries, the sum of y is evaluated at every breakpoint z and z - a, and τ
-interpolated between the two that enclose the capacity: n² work, but not a branch to mispredict.
-With many, variable fixing: take τ from the entries still free, see which of them would leave [0, a]
-and on which side the violation is larger, fix that side, repeat; each pass fixes at least one entry
-for good.
-
-Inner loops of the heuristics: how one slot's devices are handed out.
+The projection onto {0 ≤ y ≤ a, Σ_l y ≤ c} is independent for every server and device type. The
+exact answer is y = clip(z - τ, 0, a) with the smallest τ ≥ 0 that meets the capacity, the KKT
+conditions OGASched (12) with τ = ρ / 2. Neither way to τ sorts. With few entries, the sum of y is
+evaluated at every breakpoint z and z - a, and τ interpolated between the two that enclose the
+capacity: n² work, but not a branch to mispredict. With many, variable fixing: take τ from the
+entries still free, see which of them would leave [0, a] and on which side the violation is larger,
+fix that side, repeat; each pass fixes at least one entry for good.
 """
 
 from __future__ import annotations
@@ -31,16 +28,17 @@ from gangwise.core.jit import kernel
 def overhead_prices(
     total: Floats, beta: Floats, active: Ints, smoothing: float, price: Floats
 ) -> None:
-    """Derivative of the overhead max_k β_k S_lk for the active job types, into ``price`` [L, K].
+    """Overhead prices: derivative of max_k β_k S_lk by S, for the active job types, shape [L, K].
 
-    ``smoothing`` 0 gives β at k* (10), ties to the smallest k, and 0 elsewhere. Larger values
-    spread it by a softmax over β_k S_lk with temperature ``smoothing`` times the largest.
+    ``smoothing`` 0 gives β at the k* of OGASched (10), ties to the smallest k, and 0 elsewhere.
+    Larger values spread it by a softmax over β_k S_lk with temperature ``smoothing`` times the
+    largest.
     """
     L, K = total.shape
     for l in range(L):
         if active[l] == 0:
             continue
-        largest, dominant = -1.0, 0
+        largest, dominant = -1.0, 0  # k* of OGASched (10); strict > below keeps the smallest k
         for k in range(K):
             if beta[k] * total[l, k] > largest:
                 largest, dominant = beta[k] * total[l, k], k
@@ -69,7 +67,7 @@ def gradient(
     own_slope: Floats,
     out: Floats,
 ) -> float:
-    """Weighted gradient (9) into ``out`` [E K]; returns its squared norm.
+    """Gradient ∇q of OGASched (9), weighted, into ``out`` [E K]; returns its squared norm.
 
     ``y`` and ``out`` are flat, ``terms`` [5, E K] holds c0 … c3 and shift. ``weight`` [L] is x_l.
     ``own_slope`` replaces the slope at the flat positions ``own_index``.
@@ -94,7 +92,7 @@ def gradient(
 
 @kernel
 def curvature(y: Floats, terms: Floats, out: Floats) -> None:
-    """Second derivative of the built-in utilities into ``out`` [E K] (0 for your own); all flat."""
+    """Curvature f'' of OGASched (27) into ``out`` [E K], 0 for your own utilities; all flat."""
     c1, c2, c3, shift = terms[1], terms[2], terms[3], terms[4]
     for i in range(y.size):
         u = 1.0 / (y[i] + shift[i])
@@ -116,7 +114,7 @@ def evaluate(
     total: Floats,
     result: Floats,
 ) -> int:
-    """Gain, overhead and utilisation of a decision, checked for feasibility.
+    """Reward of OGASched (5) with OGASched (7), checked against OGASched (3) and OGASched (4).
 
     Returns 0, or the place of the first violation: 1 + e K + k for a value out of [0, a_l^k],
     -(1 + r K + k) for a server's capacity. ``result`` receives gain and overhead of the job types
@@ -173,7 +171,10 @@ def evaluate(
 
 @kernel
 def _between_breakpoints(z: Floats, a: Floats, n: int, c: float, held: float) -> float:
-    """Threshold τ of n entries whose clipped sum ``held`` exceeds c, by enumeration."""
+    """Threshold τ of OGASched (12) for n entries whose clipped sum ``held`` exceeds c, by search.
+
+    Σ_i clip(z_i - τ, 0, a_i) falls in τ, linearly between breakpoints z_i and z_i - a_i.
+    """
     low, high = 0.0, math.inf
     above, below = held, 0.0  # the sums at low and high
     for j in range(n):
@@ -182,6 +183,7 @@ def _between_breakpoints(z: Floats, a: Floats, n: int, c: float, held: float) ->
         for i in range(n):
             at_upper += min(max(z[i] - upper_end, 0.0), a[i])
             at_lower += min(max(z[i] - lower_end, 0.0), a[i])
+        # Keep the closest breakpoints on either side of c; written so that nothing branches.
         for tau, whole in ((upper_end, at_upper), (lower_end, at_lower)):
             closer = (whole >= c) & (tau > low)
             low = tau if closer else low
@@ -194,7 +196,7 @@ def _between_breakpoints(z: Floats, a: Floats, n: int, c: float, held: float) ->
 
 @kernel
 def threshold_by_fixing(z: Floats, a: Floats, n: int, c: float, fixed: Ints) -> float:
-    """Threshold τ of n entries whose clipped sum exceeds c, by variable fixing.
+    """Threshold τ of OGASched (12) for n entries whose clipped sum exceeds c, by variable fixing.
 
     Upper bounds may be infinite, which makes it the projection onto a simplex. ``fixed`` [n] is
     work space.
@@ -204,7 +206,7 @@ def threshold_by_fixing(z: Floats, a: Floats, n: int, c: float, fixed: Ints) -> 
         fixed[i] = 0
         whole += z[i]
     while free > 0:
-        tau = (whole - rest) / free
+        tau = (whole - rest) / free  # as if no bound held any of the free entries
         above, below = 0.0, 0.0
         for i in range(n):
             if fixed[i] == 0:
@@ -212,6 +214,7 @@ def threshold_by_fixing(z: Floats, a: Floats, n: int, c: float, fixed: Ints) -> 
                 above += max(z[i] - tau - a[i], 0.0)
         if above == 0.0 and below == 0.0:
             break
+        # The side that is violated more stays violated at the final τ: fix it for good.
         for i in range(n):
             full = above >= below and z[i] - tau >= a[i]
             empty = above < below and z[i] - tau <= 0.0
@@ -241,7 +244,7 @@ def ascend(
     a: Floats,
     fixed: Ints,
 ) -> None:
-    """Step y ← Π(y + step · scale · g) for the active job types, in place (11).
+    """Projected step y ← Π(y + step · scale · g) of OGASched (11), active job types only, in place.
 
     Job types that are not active keep their values and use no capacity. ``scale`` [R, K] is the
     unit of the step on each server and device type; ``upper`` [E, K] = min(a, c). ``total`` [L, K]
@@ -306,28 +309,28 @@ def ascend(
 
 @kernel
 def _project_block_as_printed(z: Floats, a: Floats, c: float, order: Ints, y: Floats) -> None:
-    """Steps 7–30 of Algorithm 1 for one server and device type, read as charitably as it allows.
+    """Steps 7–30 of OGASched Algorithm 1 for one server and device type, with ρ of OGASched (13).
 
     ``order`` lists the entries by descending z. Three repairs let it end at all: S is emptied
     before every pass, B² is set to zero, and an empty B³ ends the loop. What it returns may break
     either constraint.
     """
     n = z.size
-    fill = 0  # the size of B¹: nothing, then the first entry
+    saturated = 0  # the size of B¹: nothing, then the first entry
     while True:
         for i in range(n):
             y[i] = 0.0
-        last = n  # B³ is order[fill:last]
-        while last > fill:
+        last = n  # B³ is order[saturated:last]
+        while last > saturated:
             rest = c
-            for i in range(fill):
+            for i in range(saturated):
                 rest -= a[order[i]]
             whole = 0.0
-            for i in range(fill, last):
+            for i in range(saturated, last):
                 whole += z[order[i]]
-            half_rho = (whole - rest) / (last - fill)  # ρ / 2 of (13)
+            half_rho = (whole - rest) / (last - saturated)  # ρ / 2 of OGASched (13)
             negative = last
-            for i in range(fill, last):
+            for i in range(saturated, last):
                 y[order[i]] = z[order[i]] - half_rho
                 if y[order[i]] < 0.0:
                     negative = i
@@ -337,10 +340,10 @@ def _project_block_as_printed(z: Floats, a: Floats, c: float, order: Ints, y: Fl
             if negative == last:
                 break
             last = negative
-        for i in range(fill):
+        for i in range(saturated):
             y[order[i]] = a[order[i]]
-        if fill == 0 and n > 0 and y[order[0]] > a[order[0]]:
-            fill = 1
+        if saturated == 0 and n > 0 and y[order[0]] > a[order[0]]:
+            saturated = 1
         else:
             return
 
@@ -356,7 +359,7 @@ def project_as_printed(
     order: Ints,
     work: Floats,
 ) -> None:
-    """Steps 5–31 of Algorithm 1: every server and device type of ``z`` [E, K] into ``y`` [E, K].
+    """Steps 5–31 of OGASched Algorithm 1 for every server and device type: ``y`` from ``z`` [E, K].
 
     ``requests`` [L, K] bound the entries, ``capacity`` [R, K] their sums. ``order`` [L] and
     ``work`` [3, L] are work space.
@@ -388,7 +391,7 @@ def share_proportionally(
     job_type: Ints,
     y: Floats,
 ) -> None:
-    """Shares y = min(a, c · w s / Σ w s) on every server and device type.
+    """Proportional shares y = min(a, c · w s / Σ w s) of every server and device type.
 
     ``weight`` [L] says who shares, ``shares`` [L, K] what shares are proportional to.
     """
@@ -406,7 +409,7 @@ def share_proportionally(
 
 
 @kernel
-def serve_in_order(
+def list_schedule(
     order: Ints,
     upper: Floats,
     server: Ints,
@@ -415,7 +418,7 @@ def serve_in_order(
     left: Floats,
     y: Floats,
 ) -> None:
-    """Job types in ``order`` each take min(a, what is left) on every server they connect to.
+    """List scheduling: each job type of ``order`` takes min(a, what is left) on all its servers.
 
     ``of_job_type`` lists channels by job type, ``first`` [L + 1] where each begins; ``left``
     [R, K] begins with the capacity, ``y`` with zeros.
@@ -433,7 +436,7 @@ def serve_in_order(
 
 
 @kernel
-def pack(
+def list_schedule_in_turns(
     order: Ints,
     sign: float,
     upper: Floats,
@@ -447,7 +450,7 @@ def pack(
     taken: Ints,
     y: Floats,
 ) -> None:
-    """Turn by turn, each job takes what it may hold from its best server not used yet.
+    """List scheduling in turns: each job takes what it may hold from its best server not used yet.
 
     The best server has the largest ``sign`` · utilisation, then the largest ``size`` [R], then the
     smallest index. Utilisation is the mean over device types of the share handed out. ``left``
@@ -489,7 +492,7 @@ def pack(
 
 
 @kernel
-def fill_round(
+def greedy_round(
     y: Floats,
     g: Floats,
     active: Ints,
@@ -500,7 +503,7 @@ def fill_round(
     left: Floats,
     total: Floats,
 ) -> float:
-    """Hand out up to ``quantum`` · [what was left at first] where the marginal reward is highest.
+    """One round of the marginal-reward greedy: hand out up to ``quantum`` [R, K] devices.
 
     On every server and device type, ``quantum`` [R, K] devices go to the active job types in
     descending order of their marginal reward ``g``, as long as it is positive and they may hold

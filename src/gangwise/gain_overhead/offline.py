@@ -1,38 +1,22 @@
-"""Offline comparators: the best fixed decision in hindsight and the optimum of every slot.
+"""Offline comparators of OGASched: the best fixed decision in hindsight, the optimum of every slot.
 
-Both are one concave programme (see :mod:`.interior_point`) with weights n_l: the number of slots in
-which job type l arrived for the best fixed decision, since the rewards of a fixed decision add up,
-or x_l(t) for one slot.
+Both are one concave programme with weights n_l: the number of slots in which job type l arrived for
+the best fixed decision, since the rewards of a fixed decision add up, or x_l(t) for one slot.
 
-The concave programme behind the offline comparators, solved and certified.
+    maximise  Σ_l n_l [ Σ_{r,k} f_r^k(y) - max_k β_k Σ_r y ]   over OGASched (3) and OGASched (4).
 
-    maximise  Σ_l n_l [ Σ_{r,k} f_r^k(y) - max_k β_k Σ_r y ]   over the decisions (3)–(4).
-
-A primal-dual interior-point method that knows the structure: one capacity row per server and device
-type is eliminated in closed form, and what remains is a system of L (K + 1) unknowns.
+It is solved by a primal-dual interior-point method that knows the structure. The Newton system
+couples the channels of a server through its capacity and the channels of a job type through its
+overhead; eliminating the capacities in closed form leaves one small matrix per device type, and a
+system of L (K + 1) unknowns.
 
 Every answer carries a certificate that does not trust the solver: for weights w_l on the simplex,
 max_k ≥ Σ_k w_lk makes the objective at most a smooth concave function, which lies below its tangent
 at y; maximising the tangent is a fractional knapsack per server and device type.
-
-Inner loops of the interior-point method for the offline comparators.
-
-The Newton system couples the channels of a server through its capacity and the channels of a job
-type through its overhead. Eliminating the capacities in closed form leaves one small matrix per
-device type; see :mod:`gangwise.gain_overhead.offline`.
-
-The Lagrangian dual of the offline programme of approximation jobs.
-
-A machine of price p and rate θ in a slot is an offer of p money at ρ = θ/p work per money; a job of
-slope w_j that values its money at λ_j earns (w_j ρ - λ_j)⁺ per money there. So the dual needs, for
-every epoch e (slots with the same active jobs) and cell g, the money and ρ only:
-
-    Σ_{e,g} W_eg max_{j ∈ J_e} (w_j ρ_eg - λ_j)⁺.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -49,7 +33,7 @@ from gangwise.gain_overhead.problem import GainOverheadProblem
 
 
 @kernel
-def reduce(
+def schur_complements(
     diagonal: Floats,
     kappa: Floats,
     g: Floats,
@@ -61,7 +45,7 @@ def reduce(
     matrix: Floats,
     vector: Floats,
 ) -> None:
-    """Per device type, N = B M⁻¹ Bᵀ into ``matrix`` [K, n, n] and p = B M⁻¹ g into ``vector``.
+    """Schur complements: per device type, N = B M⁻¹ Bᵀ [K, n, n] and p = B M⁻¹ g [K, n].
 
     M = diag(``diagonal``) + κ 1 1ᵀ on every server and device type, B sums over the channels of a
     job type, whose row is ``position`` [L]. ``matrix`` and ``vector`` begin with zeros; ``phi``
@@ -75,6 +59,7 @@ def reduce(
                 if used[e, k] != 0:
                     inverse_sum += 1.0 / diagonal[e, k]
                     g_sum += g[e, k] / diagonal[e, k]
+            # Sherman-Morrison: M⁻¹ = D⁻¹ - f D⁻¹ 1 1ᵀ D⁻¹.
             f = kappa[r, k] / (1.0 + kappa[r, k] * inverse_sum)
             phi[r, k] = f
             for e in range(starts[r], starts[r + 1]):
@@ -91,7 +76,7 @@ def reduce(
 
 
 @kernel
-def expand(
+def back_substitute(
     diagonal: Floats,
     phi: Floats,
     g: Floats,
@@ -103,7 +88,7 @@ def expand(
     dy: Floats,
     block: Floats,
 ) -> None:
-    """Δy = M⁻¹ (g - Bᵀ q) into ``dy`` [E, K], and its sums over job types into ``block`` [R, K]."""
+    """Back substitution: Δy = M⁻¹ (g - Bᵀ q) [E, K], and its sums over job types [R, K]."""
     K = diagonal.shape[1]
     for r in range(starts.shape[0] - 1):
         for k in range(K):
@@ -126,7 +111,7 @@ def expand(
 
 @kernel
 def best_response(g: Floats, upper: Floats, capacity: Floats, starts: Ints, order: Ints) -> float:
-    """Largest Σ g y over the feasible decisions (3)–(4).
+    """Best response: the largest Σ g y over the decisions of OGASched (3) and OGASched (4).
 
     A fractional knapsack on every server and device type: highest g first, while positive.
     ``order`` [L] is work space.
@@ -159,7 +144,7 @@ optimum is unchanged, since it only shortens steps; without it rounding ends the
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A solved programme.
+    """Certified solution of the concave programme.
 
     Attributes
     ----------
@@ -189,7 +174,7 @@ def solve(
     tolerance: float = 1e-6,
     iterations: int = 100,
 ) -> Solution:
-    """Maximise Σ_l n_l q_l(y) over the feasible decisions.
+    """Concave programme: maximise Σ_l n_l q_l(y) of OGASched (5) over the feasible decisions.
 
     Parameters
     ----------
@@ -339,7 +324,8 @@ class _Programme:
             + (self.rho * c_slack).sum()
             + (self.omega * t).sum()
         )
-        tau = 0.1 * float(gap) / self.constraints
+        tau = 0.1 * float(gap) / self.constraints  # centring: a tenth of the complementarity
+        # Slacks and multipliers of the bounds are eliminated first; they only add to diagonals.
         W = self.omega / t
         diagonal = PROXIMAL - self._curvature() + self.lam / y_slack + self.mu / a_slack
         price = np.zeros((self.problem.L, self.beta.size))
@@ -354,7 +340,7 @@ class _Programme:
         n, K = self.rows.size, self.beta.size
         matrix, vector = np.zeros((K, n, n)), np.zeros((K, n))
         kappa = np.where(self.crowded, self.rho / c_slack, 0.0)
-        reduce(
+        schur_complements(
             diagonal,
             kappa,
             g,
@@ -384,7 +370,7 @@ class _Programme:
         du = x[n * K :]
         q = self.beta[:, None] * x[: n * K].reshape(K, n)
         dy, block = self._dy, self._block
-        expand(
+        back_substitute(
             diagonal,
             self._phi,
             g,
@@ -397,6 +383,7 @@ class _Programme:
             block,
         )
         dt = du[:, None] - self.beta * self._by_job_type(dy)
+        # Recover the moves of slacks and multipliers from those of y and u.
         slacks = (
             (y_slack, dy),
             (a_slack, -dy),
@@ -408,6 +395,7 @@ class _Programme:
         drho = np.where(self.crowded, (tau + self.rho * block) / c_slack - self.rho, 0.0)
         domega = (tau - self.omega * dt) / t - self.omega
         duals = ((self.lam, dlam), (self.mu, dmu), (self.rho, drho), (self.omega, domega))
+        # Step to the boundary, less 1 %, with lengths of their own for primal and dual.
         primal, dual = _longest(slacks), _longest(duals)
         self.y += primal * dy
         for slack, change in slacks:
@@ -422,15 +410,17 @@ class _Programme:
         return float(self.weight @ reward_by_job_type(self.problem, self.y))
 
     def certificate(self) -> tuple[float, float]:
-        """Objective of y, and an upper bound on every decision's objective."""
+        """Certificate: the objective of y, and an upper bound on every decision's objective."""
         p = self.problem
         job_type = p.channels.job_type
         slope = self._slope()
         n = self.weight[self.rows]
         weighted = self.beta * self._by_job_type(self.y)
+        # Dual weights on the simplex: max_k ≥ Σ_k share_k makes the overhead smooth and smaller.
         share = self.omega / self.omega.sum(axis=1, keepdims=True)
         value = self.value()
         smooth = value + float((n * (weighted.max(axis=1) - (share * weighted).sum(axis=1))).sum())
+        # The tangent of that concave function at y bounds it everywhere.
         price = np.zeros((p.L, self.beta.size))
         price[self.rows] = n[:, None] * share * self.beta
         tangent = np.where(self.used, slope - price[job_type], 0.0)
@@ -448,7 +438,7 @@ def _longest(moves: tuple[tuple[Floats, Floats], ...]) -> float:
 
 
 def reward_by_job_type(problem: GainOverheadProblem, y: Floats) -> Floats:
-    """q_l(1, y) of (5), shape [L]."""
+    """Reward of each job type, q_l(1, y) of OGASched (5), shape [L]."""
     job_type, server = problem.channels.job_type, problem.channels.server
     values = problem.utilities.each(
         "value", y, problem.utilities.kind[server], problem.utilities.alpha[server]
@@ -470,7 +460,7 @@ class _Solved(Protocol):
 def best_fixed(
     problem: GainOverheadProblem, arrivals: Ints, sample: int | None = None
 ) -> Comparator:
-    """The best decision that is held fixed over all slots: y* of (6).
+    """Best fixed decision y* of OGASched (6), held over all slots.
 
     Parameters
     ----------
@@ -482,8 +472,9 @@ def best_fixed(
     Returns
     -------
     Comparator
-        With the regret bound (14) in its ``bounds``.
+        With the regret bound of OGASched (14) in its ``bounds``.
     """
+    # Rewards of a fixed decision add up: Σ_t q(x(t), y) = Σ_l n_l q_l(1, y).
     solution = solve(problem, arrivals.sum(axis=0))
     each = reward_by_job_type(problem, solution.decision)
     slots = np.arange(len(arrivals))
@@ -494,7 +485,7 @@ def best_fixed(
 def per_slot_optimum(
     problem: GainOverheadProblem, arrivals: Ints, sample: int | None = None
 ) -> Comparator:
-    """The best decision for the arrivals of each slot.
+    """Per-slot optimum: the best decision for the arrivals of each slot.
 
     Jobs last one slot, so the slots do not hang together and no policy of either timing can earn
     more. Slots with the same arrivals share one programme.
@@ -521,6 +512,7 @@ def optimum_of_each_slot(
         The optimum for the arrivals of a slot, shape [L]; called once for each different pattern.
     """
     slots = evenly_spaced(len(arrivals), sample)
+    # Slots with the same arrivals share one programme.
     patterns, which = np.unique(arrivals[slots], axis=0, return_inverse=True)
     solutions = [solve(pattern) for pattern in patterns]
     which = which.ravel()
@@ -530,110 +522,5 @@ def optimum_of_each_slot(
 
 
 def regret_bound(problem: GainOverheadProblem, slots: int) -> float:
-    """The bound (14) on the regret of the reserve mode with the step (26) over ``slots`` slots."""
+    """Regret bound of OGASched (14), Theorem 1: reserve mode, step size of OGASched (26)."""
     return diameter(problem, as_printed=True) * gradient_bound(problem) * float(np.sqrt(slots))
-
-
-@kernel
-def collect(
-    rates: Floats, prices: Floats, epoch: Ints, nodes: Floats, money: Floats, work: Floats
-) -> None:
-    """Add the offers of some slots, ``rates`` [slots, M], to the cells of their epochs.
-
-    Cell g of ``money`` and ``work`` [E, G - 1] holds offers with nodes[g] ≤ ρ ≤ nodes[g + 1]; slots
-    of a negative epoch are passed over.
-    """
-    T, M = rates.shape
-    last = nodes.size - 2
-    for t in range(T):
-        e = epoch[t]
-        if e < 0:
-            continue
-        for i in range(M):
-            rho = rates[t, i] / prices[i]
-            low, high = 0, last
-            while low < high:
-                middle = (low + high + 1) // 2
-                if rho >= nodes[middle]:
-                    low = middle
-                else:
-                    high = middle - 1
-            money[e, low] += prices[i]
-            work[e, low] += rates[t, i]
-
-
-@kernel
-def hull(w: Floats, lam: Floats, start: Ints, member: Ints, money: Floats, rho: Floats) -> float:
-    """The sum above; jobs of epoch e are ``member[start[e]:start[e + 1]]``."""
-    total = 0.0
-    for e in range(start.size - 1):
-        for g in range(money.shape[1]):
-            if money[e, g] <= 0.0:
-                continue
-            most, r = 0.0, rho[e, g]
-            for n in range(start[e], start[e + 1]):
-                j = member[n]
-                most = max(most, w[j] * r - lam[j])
-            total += money[e, g] * most
-    return total
-
-
-@kernel
-def soft_hull(
-    w: Floats,
-    lam: Floats,
-    tau: float,
-    start: Ints,
-    member: Ints,
-    money: Floats,
-    rho: Floats,
-    real: Floats,
-    spent: Floats,
-    done: Floats,
-    space: Floats,
-    part: Floats,
-    kept: Ints,
-) -> float:
-    """The sum with max softened at temperature τ, and whom its gradient gives the money to.
-
-    Adds the money of each job, and its work at ``real`` [E, G] per money, to ``spent`` and ``done``
-    [N]. Jobs that come near the maximum nowhere are passed over. Work space: ``space`` [2, G];
-    ``part`` [J, G] and ``kept`` [J] for the J jobs of the largest epoch.
-    """
-    total, G = 0.0, money.shape[1]
-    most, whole, reach = space[0], space[1], -18.0 * tau
-    for e in range(start.size - 1):
-        r, n = rho[e], 0
-        for g in range(G):
-            most[g] = 0.0
-        for k in range(start[e], start[e + 1]):
-            a, b = w[member[k]], lam[member[k]]
-            for g in range(G):
-                most[g] = max(most[g], a * r[g] - b)
-        for g in range(G):
-            whole[g] = math.exp(-most[g] / tau)
-        for k in range(start[e], start[e + 1]):
-            a, b, near = w[member[k]], lam[member[k]], 0
-            for g in range(G):
-                part[n, g] = a * r[g] - b - most[g]
-                near += 1 if part[n, g] > reach else 0
-            if near > 0:
-                kept[n] = member[k]
-                for g in range(G):
-                    if part[n, g] > reach:
-                        part[n, g] = math.exp(part[n, g] / tau)
-                        whole[g] += part[n, g]
-                    else:
-                        part[n, g] = 0.0
-                n += 1
-        for g in range(G):
-            total += money[e, g] * (most[g] + tau * math.log(whole[g]))
-            whole[g] = money[e, g] / whole[g]
-        for m in range(n):
-            s, x = 0.0, 0.0
-            for g in range(G):
-                s += whole[g] * part[m, g]
-                x += whole[g] * part[m, g] * real[e, g]
-            spent[kept[m]] += s
-            done[kept[m]] += x
-    return total

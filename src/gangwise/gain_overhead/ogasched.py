@@ -1,4 +1,4 @@
-"""OGASched (Algorithm 1): online gradient ascent, in the two timings that the paper mixes.
+"""OGASched (OGASched Algorithm 1): online gradient ascent, in the two timings that the paper mixes.
 
 ``reserve`` fixes y(t) before the arrivals x(t) are seen, as Algorithm 1 and the regret theorem
 have it; x(t) only moves y(t+1). ``react`` sees x(t), climbs several steps over the job types that
@@ -8,30 +8,28 @@ keep their values as memory and use no capacity meanwhile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from gangwise.core.contracts import Timing
+from gangwise.core.arrays import Floats
+from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.gain_overhead.ascent import Ascent, Step, make_step, project, project_as_printed
-from gangwise.gain_overhead.baselines import fill, proportional_shares
+from gangwise.gain_overhead.baselines import marginal_greedy, proportional_shares
 from gangwise.gain_overhead.environment import Feedback, Observation
 from gangwise.gain_overhead.problem import GainOverheadProblem
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass
-class OGASchedReserve:
-    """Reserve first, learn from the arrivals afterwards (Algorithm 1, Definition 2).
+class OGASchedReserve(PolicyBase):
+    """OGASched Algorithm 1: reserve first, learn from the arrivals afterwards.
 
     Parameters
     ----------
     rule : {"adagrad-norm", "decay", "theoretical"}
         Step size: AdaGrad-norm needs no tuning; ``decay`` is the paper's η₀ with decay (Table 1);
-        ``theoretical`` is (26).
+        ``theoretical`` is OGASched (26).
     scale, eta, decay, horizon : float
         Parameters of the step rules.
     leftover : bool
@@ -53,16 +51,11 @@ class OGASchedReserve:
     horizon: int = 2000
     leftover: bool = False
     family = "gain_overhead"
-    _ascent: Ascent = field(init=False, repr=False)
-    _step: Step = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._step = make_step(self.rule, self.scale, self.eta, self.decay, self.horizon)
-
-    @property
-    def timing(self) -> Timing:
-        """Reserving acts blind; handing out leftovers needs the arrivals."""
-        return "react" if self.leftover else "reserve"
+        # Reserving acts blind; handing out leftovers needs the arrivals.
+        self.timing = "react" if self.leftover else "reserve"
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
         """Begin with the FAIRNESS shares of a slot in which every job type arrives."""
@@ -75,22 +68,22 @@ class OGASchedReserve:
         if observation.arrivals is None:
             return self._ascent.y
         problem, x = self._ascent.problem, observation.arrivals
-        filled = fill(problem, x, self._ascent.y)
+        filled = marginal_greedy(problem, x, self._ascent.y)
         held = self._ascent.y * x[problem.channels.job_type, None]
         # A part handed out at a positive marginal reward may still overshoot where that turns.
         better = problem.reward(x, filled).reward >= problem.reward(x, held).reward
         return filled if better else held
 
     def learn(self, feedback: Feedback) -> None:
-        """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), (11)."""
+        """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), OGASched (11)."""
         x = feedback.arrivals
         squared = self._ascent.slope(x.astype(np.float64), self._everyone)
         self._ascent.climb(self._step.size(feedback.slot, squared), self._everyone)
 
 
 @dataclass
-class OGASchedReact:
-    """See the arrivals, climb, play.
+class OGASchedReact(PolicyBase):
+    """OGASched in the timing of its experiments: see the arrivals, climb, play.
 
     Parameters
     ----------
@@ -102,7 +95,8 @@ class OGASchedReact:
         vanishes with time it keeps following the arrivals, and it carries over between clusters.
         ``shrink`` 0 makes all steps of a slot alike.
     smoothing : float
-        Temperature of the softmax that stands for the maximum in (5) while climbing; 0 for (10).
+        Temperature of the softmax that stands for the maximum in OGASched (5) while climbing;
+        0 for the k* of OGASched (10).
     rule : {"capacity", "adagrad-norm", "decay", "theoretical"}
         ``capacity`` is the above; the others take one of ``OGASchedReserve``'s rules instead.
     scale, eta, decay, horizon : float
@@ -119,9 +113,6 @@ class OGASchedReact:
     decay: float = 0.9999
     horizon: int = 2000
     family = "gain_overhead"
-    timing: Timing = field(init=False, repr=False, default="react")
-    _ascent: Ascent = field(init=False, repr=False)
-    _step: Step | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         if not (self.steps >= 1 and self.fraction > 0 and self.shrink >= 0 and self.smoothing >= 0):
@@ -129,6 +120,7 @@ class OGASchedReact:
                 "steps and fraction must be positive, shrink and smoothing not negative; got "
                 f"{self.steps}, {self.fraction}, {self.shrink}, {self.smoothing}"
             )
+        self._step: Step | None = None
         if self.rule != "capacity":
             self._step = make_step(self.rule, self.scale, self.eta, self.decay, self.horizon)
 
@@ -141,9 +133,7 @@ class OGASchedReact:
 
     def decide(self, observation: Observation) -> Floats:
         """Climb from what the arrived job types held last, over these only."""
-        x = observation.arrivals
-        if x is None:
-            raise ScenarioError("this policy must be shown the arrivals before it decides")
+        x = observation.arrived
         weight = x.astype(np.float64)
         for i in range(self.steps):
             squared = self._ascent.slope(weight, x, self.smoothing)
@@ -154,13 +144,10 @@ class OGASchedReact:
         y = self._ascent.y
         return np.where(x[self._ascent.problem.channels.job_type, None] != 0, y, 0.0)
 
-    def learn(self, feedback: Feedback) -> None:
-        """All there is to know was seen before deciding."""
-
 
 @dataclass
-class OGASchedAsPrinted:
-    """Algorithm 1 with its projection as printed, repaired only as far as it can be played.
+class OGASchedAsPrinted(PolicyBase):
+    """OGASched Algorithm 1 with its projection as printed, repaired until it can be played.
 
     The printed projection may exceed requests and capacities (see :func:`project_as_printed`).
     The state follows it faithfully; what is played, and what the gradient is taken at, is its exact
@@ -171,9 +158,7 @@ class OGASchedAsPrinted:
     eta: float = 25.0
     decay: float = 0.9999
     family = "gain_overhead"
-    timing: Timing = field(init=False, repr=False, default="reserve")
-    repairs: int = field(init=False, repr=False, default=0)
-    _ascent: Ascent = field(init=False, repr=False)
+    timing = "reserve"
 
     def __post_init__(self) -> None:
         self._step = make_step("decay", 1.0, self.eta, self.decay, 1)
@@ -189,7 +174,7 @@ class OGASchedAsPrinted:
         return self._ascent.y
 
     def learn(self, feedback: Feedback) -> None:
-        """Steps 4–31 of Algorithm 1."""
+        """Steps 4–31 of OGASched Algorithm 1."""
         ascent = self._ascent
         squared = ascent.slope(feedback.arrivals.astype(np.float64), self._everyone)
         z = ascent.y + self._step.size(feedback.slot, squared) * ascent.gradient

@@ -1,6 +1,6 @@
 """The problem of OGASched §2: split devices so that parallel gain outweighs overhead.
 
-Utilities: the parallel computation gain of devices (OGASched (27)).
+Utilities, the parallel computation gain of devices, are those of OGASched (27):
 
 ============  =============================  =================  ==========
 name          value f(y)                     slope f'(y)        bound f'(0)
@@ -12,7 +12,7 @@ poly          α √(y + 1) - α                 α / (2 √(y + 1))   α / 2
 ============  =============================  =================  ==========
 
 All start at zero, do not decrease and are concave. Each server and device type has its own
-utility (7), so kinds mix freely; :class:`Utility` adds one of your own.
+utility, OGASched (7), so kinds mix freely; :class:`Utility` adds one of your own.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, UnknownName
+from gangwise.gain_overhead.kernels import evaluate
 
 Function = Callable[[Floats, Floats], Floats]
 
 
 @dataclass(frozen=True)
 class Utility:
-    """A zero-startup, non-decreasing, concave utility.
+    """Utility f of OGASched §2: zero-startup, non-decreasing, concave.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ class Utility:
             if value.shape != y.shape or slope.shape != y.shape:
                 problem = "must work elementwise on arrays"
             elif not (np.isfinite(value).all() and np.isfinite(slope).all()):
-                problem = "is not finite everywhere (its slope at 0 must be finite, (8))"
+                problem = "is not finite everywhere (its slope at 0 must be finite, OGASched (8))"
             elif abs(value[0]) > 1e-12:
                 problem = f"must start at zero; its value there is {value[0]}"
             elif (slope < -1e-12).any():
@@ -82,7 +83,7 @@ class Utility:
             raise ScenarioError(f"utility {self.name!r} {problem} (alpha = {alpha})")
 
     def bound(self, alpha: Floats) -> Floats:
-        """The largest slope, at zero: ϖ of (8)."""
+        """Slope bound ϖ of OGASched (8): the largest slope, at zero."""
         return self.slope(np.zeros_like(alpha), alpha)
 
 
@@ -96,7 +97,7 @@ BUILT_IN = (LINEAR, LOG, RECIPROCAL, POLY)  # position = kind in the kernels
 
 @dataclass(frozen=True, eq=False)
 class Utilities:
-    """Which utility each server and device type has.
+    """Separable utilities f_r^k of OGASched (7): one for each server and device type.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ class Utilities:
         return cls(np.array(kinds, dtype=np.int64), alphas, tuple(own))
 
     def bound(self) -> Floats:
-        """ϖ_r^k of (8): the slope at zero, shape [R, K]."""
+        """Slope bounds ϖ_r^k of OGASched (8): the slope at zero, shape [R, K]."""
         return self.each("slope", np.zeros_like(self.alpha), self.kind, self.alpha)
 
     def each(self, what: str, y: Floats, kind: npt.NDArray[np.int64], alpha: Floats) -> Floats:
@@ -185,7 +186,7 @@ TOLERANCE = 1e-9
 
 
 class Reward(NamedTuple):
-    """Reward (5) of one slot, taken apart."""
+    """Reward of one slot, OGASched (5), taken apart."""
 
     reward: float
     gain: float
@@ -195,20 +196,20 @@ class Reward(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GainOverheadProblem:
-    """Cluster, job types, channels, utilities and overhead coefficients.
+    """Gain minus overhead (OGASched §2): cluster, job types, channels, utilities, overhead.
 
     Parameters
     ----------
     cluster : Cluster
         R servers, K device types.
     requests : ndarray of shape [L, K]
-        a_l^k: the most devices a job holds on one server, (3).
+        a_l^k: the most devices a job holds on one server, OGASched (3).
     channels : Channels
         Which job type may use which server.
     utilities : Utilities
-        f_r^k of every server and device type, (7).
+        f_r^k of every server and device type, OGASched (7).
     overhead : ndarray of shape [K]
-        β_k of (5), per device.
+        β_k of OGASched (5), per device.
     job_types : tuple of str, optional
         Names, length L.
 
@@ -289,19 +290,19 @@ class GainOverheadProblem:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of a decision: channels by device types, (E, K)."""
+        """Shape of a decision y(t), OGASched (2): channels by device types, (E, K)."""
         return len(self.channels), self.cluster.capacity.shape[1]
 
     @cached_property
     def upper(self) -> Floats:
-        """min(a_l^k, c_r^k): the most that one job can hold on a channel, shape [E, K]."""
+        """Upper bounds min(a_l^k, c_r^k) of OGASched (3) and OGASched (4), shape [E, K]."""
         return np.minimum(
             self.requests[self.channels.job_type], self.cluster.capacity[self.channels.server]
         )
 
     @cached_property
     def slope_terms(self) -> Floats:
-        """Slopes of the built-in utilities as the gradient kernel wants them, shape [5, E K].
+        """Slopes of OGASched (27) as the gradient kernel wants them, shape [5, E K].
 
         f'(y) = c0 + c1 u + c2 u² + c3 √u with u = 1 / (y + shift): rows c0 … c3 and shift.
         """
@@ -331,7 +332,7 @@ class GainOverheadProblem:
         return self.utilities.each(what, np.maximum(y.ravel()[self.own_index], 0.0), kind, alpha)
 
     def reward(self, arrived: npt.ArrayLike, decision: Floats, slot: int | None = None) -> Reward:
-        """Reward (5) of a decision, with the separable gain (7).
+        """Reward of a decision, OGASched (5), with the separable gain of OGASched (7).
 
         Parameters
         ----------
@@ -347,8 +348,6 @@ class GainOverheadProblem:
         InfeasibleDecision
             Names the slot, server, device type and job type at fault.
         """
-        from gangwise.gain_overhead.kernels import evaluate
-
         x = np.asarray(arrived, dtype=np.int64)
         y = np.ascontiguousarray(decision, dtype=np.float64)
         if y.shape != self.shape or x.shape != (self.L,):
@@ -389,13 +388,13 @@ class GainOverheadProblem:
             raise InfeasibleDecision(
                 f"{_at(slot)}server {self.cluster.servers[r]!r} has "
                 f"{self.cluster.capacity[r, k]:g} of device type {device!r}, and {held:.12g} were "
-                "handed out (4)"
+                "handed out, OGASched (4)"
             )
         l, r = self.channels.job_type[position], self.channels.server[position]
         raise InfeasibleDecision(
             f"{_at(slot)}job type {self.job_types[l]!r} was given {y[position, k]:.12g} of device "
             f"type {device!r} on server {self.cluster.servers[r]!r}; it may hold 0 to "
-            f"{self.requests[l, k]:g} (3)"
+            f"{self.requests[l, k]:g}, OGASched (3)"
         )
 
     def dense(self, decision: Floats) -> Floats:

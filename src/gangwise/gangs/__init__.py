@@ -18,8 +18,8 @@ from gangwise.gangs.learners import (
     GangMeans,
     GangVolcano,
 )
-from gangwise.gangs.milp import ExactGangs, solve
-from gangwise.gangs.offline import best_fixed, omniscient, per_slot_optimum, pseudo_regret
+from gangwise.gangs.milp import ExactGangs, GangSolution, solve
+from gangwise.gangs.offline import best_fixed, omniscient, per_slot_optimum
 from gangwise.gangs.placement import FastGangs, GangSolver, Placement
 from gangwise.gangs.policies import (
     GangBinPacking,
@@ -30,7 +30,7 @@ from gangwise.gangs.policies import (
     GangRandom,
     GangSpreading,
 )
-from gangwise.gangs.problem import GangProblem, GangReward, GangSolution, GangSpeedsProblem
+from gangwise.gangs.problem import GangPlacementProblem, GangProblem, GangReward, GangSpeedsProblem
 
 __all__ = [
     "ExactGangs",
@@ -48,6 +48,7 @@ __all__ = [
     "GangInstance",
     "GangMeans",
     "GangOGASched",
+    "GangPlacementProblem",
     "GangProblem",
     "GangRandom",
     "GangReward",
@@ -63,6 +64,5 @@ __all__ = [
     "best_fixed",
     "omniscient",
     "per_slot_optimum",
-    "pseudo_regret",
     "solve",
 ]

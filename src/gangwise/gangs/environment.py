@@ -1,35 +1,30 @@
-"""The world of the gang family: at most one job of each type arrives, and lasts one slot.
+"""Environments of gangs: at most one job of each type arrives, is placed whole, and lasts one slot.
 
-The gang family, for the tools that serve all families alike.
-
-The world of gangs at fluctuating speeds: gangs are placed, channels in use tell their speed.
-
-Feedback is semi-bandit: one observation of Z̃_(l,r)(t) for each channel in use, however many tasks
+Gain and overhead follow from the placement (OGASched §3.5). At fluctuating speeds (ESDP §3.4)
+feedback is semi-bandit: one observation of Z̃_(l,r)(t) for each channel in use, however many tasks
 sit there, because they all meet the same speed of that server in that slot.
-
-The family of gangs at fluctuating speeds, for the tools that serve all families alike.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Ints
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.contracts import Comparator, Outcome, Timing
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.contracts import Comparator, Outcome
+from gangwise.core.errors import UnknownName
 from gangwise.core.feedback import Delivery
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
-    ArrivalsBySlot,
+    ArrivalStream,
     BernoulliArrivals,
     OnOffArrivals,
     Workload,
     first_slots,
+    require_single_arrivals,
 )
 from gangwise.fluctuating_speeds.environment import Feedback as ChannelFeedback
 from gangwise.fluctuating_speeds.environment import SpeedsEnvironment, SpeedsInstance
@@ -38,30 +33,25 @@ from gangwise.fluctuating_speeds.speeds import (
     BernoulliSpeeds,
     BetaSpeeds,
     NormalSpeeds,
+    PermutedSpeeds,
     Speeds,
-    SpeedsInOrder,
 )
-from gangwise.gain_overhead.environment import Feedback, Observation
+from gangwise.gain_overhead.environment import ArrivalsEnvironment, Feedback
 from gangwise.gain_overhead.problem import Utilities
-from gangwise.gangs.problem import GangProblem, GangSpeedsProblem, relabelled
+from gangwise.gangs.offline import best_fixed, omniscient, per_slot_optimum
+from gangwise.gangs.problem import GangProblem, GangSpeedsProblem
 
 
 @dataclass(eq=False)
-class GangEnvironment:
-    """Plays a workload against a gang problem. Built by :class:`GangInstance`."""
+class GangEnvironment(ArrivalsEnvironment):
+    """Environment of OGASched §3.5. Built by :class:`GangInstance`."""
 
     problem: GangProblem
     workload: Workload
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs", "launched")
-    _arrivals: ArrivalsBySlot = field(init=False, repr=False)
 
-    def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
-        """Begin a run; this family has no noise besides its arrivals."""
-        self._arrivals = ArrivalsBySlot(self.workload.stream(workload))
-
-    def observe(self, slot: int, timing: Timing) -> Observation:
-        """The slot's arrivals, but not for a policy that reserves."""
-        return Observation(slot, None if timing == "reserve" else self._arrivals.at(slot))
+    def _stream(self, workload: np.random.Generator) -> ArrivalStream:
+        return self.workload.stream(workload)
 
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[Feedback]:
         """Reward of a placement [Q] for the jobs that arrived."""
@@ -73,7 +63,7 @@ class GangEnvironment:
 
 @dataclass(frozen=True, eq=False)
 class GangInstance:
-    """A gang problem and its workload.
+    """Instance of OGASched §3.5: a gang problem and its workload.
 
     Parameters
     ----------
@@ -104,18 +94,7 @@ class GangInstance:
     comparators: tuple[str, ...] = ("best_fixed", "per_slot_optimum")
 
     def __post_init__(self) -> None:
-        most = np.asarray(self.workload.most)
-        if most.size != self.problem.L:
-            raise ScenarioError(
-                f"the workload brings {most.size} job types; the problem has {self.problem.L}"
-            )
-        if (most > 1).any():
-            l = int(np.argmax(most > 1))
-            raise ScenarioError(
-                f"the workload brings up to {most[l]} jobs of type {self.problem.job_types[l]!r} "
-                "in one slot, and gangs are scheduled one job per type; list the type several "
-                "times under different names instead"
-            )
+        require_single_arrivals(self.workload, self.problem.job_types)
 
     def environment(self) -> GangEnvironment:
         """A fresh environment."""
@@ -127,23 +106,15 @@ class GangInstance:
 
     def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
         """``best_fixed`` or ``per_slot_optimum`` on the slots of a run (see :mod:`.offline`)."""
-        from gangwise.gangs import offline
-
-        evaluate: dict[str, Any] = {
-            "best_fixed": offline.best_fixed,
-            "per_slot_optimum": offline.per_slot_optimum,
-        }
+        evaluate = {"best_fixed": best_fixed, "per_slot_optimum": per_slot_optimum}
         if name not in evaluate:
             raise UnknownName("comparator", name, list(evaluate))
-        comparator: Comparator = evaluate[name](
-            self.problem, self.arrivals(slots, seed), sample, time_limit=self.time_limit
-        )
-        return comparator
+        return evaluate[name](self.problem, self.arrivals(slots, seed), sample, self.time_limit)
 
 
 @dataclass(frozen=True)
 class GangFamily:
-    """Fuzzing and relabelling of :class:`GangInstance`."""
+    """Family of OGASched §3.5: fuzzing and relabelling of :class:`GangInstance`."""
 
     name: str = "gain_overhead_gang"
 
@@ -169,9 +140,7 @@ class GangFamily:
         kinds: list[Workload] = [BernoulliArrivals(p), OnOffArrivals(p, 3.0, 2.0)]
         return GangInstance(problem, kinds[int(rng.integers(2))])
 
-    def _tasks(
-        self, rng: np.random.Generator, servers: npt.NDArray[np.float64], count: int
-    ) -> npt.NDArray[np.float64]:
+    def _tasks(self, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
         """Requests of one job type: a part of some server that it connects to."""
         model = servers[rng.integers(0, len(servers), count)]
         requests = model * rng.uniform(0.1, 1.0, model.shape) * (rng.random(model.shape) < 0.8)
@@ -182,31 +151,17 @@ class GangFamily:
 
     def relabel_servers(self, instance: GangInstance, order: Ints) -> GangInstance:
         """The same instance with server ``order[i]`` now called ``i``."""
-        base = instance.problem
-        place = np.argsort(order)
-        problem = replace(
-            base,
-            cluster=replace(base.cluster, capacity=base.cluster.capacity[order]),
-            channels=Channels(
-                base.channels.job_type, place[base.channels.server], base.channels.shape
-            ),
-            utilities=replace(
-                base.utilities, kind=base.utilities.kind[order], alpha=base.utilities.alpha[order]
-            ),
-        )
+        problem, _ = instance.problem.relabelled(order)
         return replace(instance, problem=problem)
 
-    def relabel_decision(
-        self, instance: GangInstance, order: Ints, decision: Ints
-    ) -> npt.NDArray[np.float64]:
-        """A placement for ``instance`` as it reads after relabelling; -1 stays."""
-        place = np.append(np.argsort(order), -1)
-        return np.asarray(place[np.asarray(decision, dtype=np.int64)], dtype=np.float64)
+    def relabel_decision(self, instance: GangInstance, order: Ints, decision: Ints) -> Floats:
+        """A placement for ``instance`` as it reads after relabelling."""
+        return _relabel_placement(order, decision)
 
 
 @dataclass(eq=False)
 class GangSpeedsEnvironment(SpeedsEnvironment):
-    """Plays a workload and speeds. Built by :class:`GangSpeedsInstance`.
+    """Environment of ESDP §3.4. Built by :class:`GangSpeedsInstance`.
 
     The reward of a slot is the realised net utility Σ_e n_e Z̃_e. Metrics: ``mean_utility``, the
     expectation Σ_e n_e ṽ_e(t) of the same decision (pseudo-regret is the omniscient comparator's
@@ -237,14 +192,14 @@ class GangSpeedsEnvironment(SpeedsEnvironment):
             float(arrivals.sum()),
             float(np.unique(problem.channels.job_type[on]).size),
             float(n.sum()),
-            problem.gangs.utilisation(placement),
+            problem.utilisation(placement),
         )
-        return Outcome(float(n @ net), self._told(slot, on, net), metrics)
+        return Outcome(float(n @ net), self._deliver(slot, on, net), metrics)
 
 
 @dataclass(frozen=True, eq=False)
 class GangSpeedsInstance(SpeedsInstance):
-    """A gang problem, its workload, and what policies are not told.
+    """Instance of ESDP §3.4: a gang problem, its workload, and what policies are not told.
 
     Parameters
     ----------
@@ -273,14 +228,12 @@ class GangSpeedsInstance(SpeedsInstance):
     def _omniscient(
         self, slots: int, seed: int, sample: int | None
     ) -> tuple[Comparator, Comparator]:
-        from gangwise.gangs.offline import omniscient
-
         return omniscient(self, slots, seed, sample)
 
 
 @dataclass(frozen=True)
 class GangSpeedsFamily:
-    """Fuzzing and relabelling of :class:`GangSpeedsInstance`."""
+    """Family of ESDP §3.4: fuzzing and relabelling of :class:`GangSpeedsInstance`."""
 
     name: str = "fluctuating_speeds_gang"
 
@@ -307,12 +260,15 @@ class GangSpeedsFamily:
 
     def relabel_servers(self, instance: GangSpeedsInstance, order: Ints) -> GangSpeedsInstance:
         """The same instance with server ``order[i]`` now called ``i``; the same noise."""
-        problem, before = relabelled(instance.problem, order)
-        return replace(instance, problem=problem, speeds=SpeedsInOrder(instance.speeds, before))
+        problem, before = instance.problem.relabelled(order)
+        return replace(instance, problem=problem, speeds=PermutedSpeeds(instance.speeds, before))
 
-    def relabel_decision(
-        self, instance: GangSpeedsInstance, order: Ints, decision: Ints
-    ) -> npt.NDArray[np.float64]:
-        """A placement for ``instance`` as it reads after relabelling; -1 stays."""
-        place = np.append(np.argsort(order), -1)
-        return np.asarray(place[np.asarray(decision, dtype=np.int64)], dtype=np.float64)
+    def relabel_decision(self, instance: GangSpeedsInstance, order: Ints, decision: Ints) -> Floats:
+        """A placement for ``instance`` as it reads after relabelling."""
+        return _relabel_placement(order, decision)
+
+
+def _relabel_placement(order: Ints, decision: Ints) -> Floats:
+    """A placement after relabelling; -1, a task that does not run, stays."""
+    place = np.append(np.argsort(order), -1)
+    return np.asarray(place[np.asarray(decision, dtype=np.int64)], dtype=np.float64)

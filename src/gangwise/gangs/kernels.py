@@ -1,12 +1,9 @@
 """Inner loops of gang placement: whole tasks on servers, all-or-nothing for each job.
 
-Everything works on two bundles of arrays: :class:`Gangs`, which stays as it is, and :class:`Held`,
-who holds what at the moment. A task is moved by ``put`` and ``take`` only, so the two always agree.
-Where servers tie, the larger wins (``size``), and only then the one with the smaller index.
-
-Inner loops of gang schedulers that score servers by how full a task would leave them.
-
-They move tasks with ``put`` and ``take`` of :mod:`gangwise.gangs.kernels` only.
+Everything works on two bundles of arrays: :class:`GangArrays`, the problem, which stays as it is,
+and :class:`Allocation`, who holds what at the moment. A task is moved by ``put`` and ``take`` only,
+so the two always agree. Where servers tie, the larger wins (``size``), and only then the one with
+the smaller index.
 """
 
 from __future__ import annotations
@@ -17,8 +14,8 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import kernel
 
 
-class Gangs(NamedTuple):
-    """A gang problem as the kernels want it."""
+class GangArrays(NamedTuple):
+    """Gang problem as the kernels want it."""
 
     job_type: Ints  # [Q] of each task
     first: Ints  # [L + 1] tasks of job type l are first[l] … first[l + 1] - 1
@@ -30,13 +27,13 @@ class Gangs(NamedTuple):
     size: Floats  # [R] breaks ties between servers
     capacity: Floats  # [R, K]
     beta: Floats  # [K]
-    stride: Ints  # [Q], offset [E] and value [N]: gains by table, see gang/gains.py
+    stride: Ints  # [Q], offset [E] and value [N]: gains by table, see placement.GainTable
     offset: Ints
     value: Floats
 
 
-class Held(NamedTuple):
-    """Who holds what."""
+class Allocation(NamedTuple):
+    """Allocation: who holds what."""
 
     channel: Ints  # [Q] of each task, -1 for none
     left: Floats  # [R, K] devices not handed out
@@ -47,7 +44,7 @@ class Held(NamedTuple):
 
 
 @kernel
-def put(g: Gangs, h: Held, q: int, e: int) -> None:
+def put(g: GangArrays, h: Allocation, q: int, e: int) -> None:
     """Place task ``q`` on channel ``e``."""
     l, r = g.job_type[q], g.server[e]
     h.channel[q] = e
@@ -59,7 +56,7 @@ def put(g: Gangs, h: Held, q: int, e: int) -> None:
 
 
 @kernel
-def take(g: Gangs, h: Held, q: int) -> None:
+def take(g: GangArrays, h: Allocation, q: int) -> None:
     """Take task ``q`` off its server."""
     l, e = g.job_type[q], h.channel[q]
     r = g.server[e]
@@ -68,11 +65,12 @@ def take(g: Gangs, h: Held, q: int) -> None:
     h.state[e] -= g.stride[q]
     for k in range(g.beta.size):
         h.left[r, k] += g.request[q, k]
+        # Exactly nothing when the last task leaves, so that rounding cannot pile up.
         h.total[l, k] = 0.0 if h.placed[l] == 0 else h.total[l, k] - g.request[q, k]
 
 
 @kernel
-def clear(g: Gangs, h: Held, l: int) -> None:
+def clear(g: GangArrays, h: Allocation, l: int) -> None:
     """Take a whole job off its servers."""
     for q in range(g.first[l], g.first[l + 1]):
         if h.channel[q] >= 0:
@@ -80,7 +78,7 @@ def clear(g: Gangs, h: Held, l: int) -> None:
 
 
 @kernel
-def fits(g: Gangs, h: Held, q: int, e: int) -> bool:
+def fits(g: GangArrays, h: Allocation, q: int, e: int) -> bool:
     """Whether a task fits in what its server has left (with room for rounding errors)."""
     r = g.server[e]
     for k in range(g.beta.size):
@@ -90,8 +88,8 @@ def fits(g: Gangs, h: Held, q: int, e: int) -> bool:
 
 
 @kernel
-def overhead(g: Gangs, h: Held, l: int, q: int) -> float:
-    """max_k β_k (devices of the job, with those of task ``q`` if that is not -1)."""
+def overhead(g: GangArrays, h: Allocation, l: int, q: int) -> float:
+    """Overhead max_k β_k Σ y of OGASched (5) for a job, with task ``q`` if that is not -1."""
     largest = 0.0
     for k in range(g.beta.size):
         devices = h.total[l, k] + (g.request[q, k] if q >= 0 else 0.0)
@@ -100,15 +98,15 @@ def overhead(g: Gangs, h: Held, l: int, q: int) -> float:
 
 
 @kernel
-def added_gain(g: Gangs, h: Held, q: int, e: int) -> float:
-    """What the gain of channel ``e`` grows by when task ``q`` joins."""
+def added_gain(g: GangArrays, h: Allocation, q: int, e: int) -> float:
+    """Marginal gain of channel ``e`` when task ``q`` joins: a difference of two table entries."""
     base = g.offset[e] + h.state[e]
     return float(g.value[base + g.stride[q]] - g.value[base])
 
 
 @kernel
-def job_reward(g: Gangs, h: Held, l: int) -> float:
-    """Gain minus overhead of what a job holds."""
+def job_reward(g: GangArrays, h: Allocation, l: int) -> float:
+    """Reward of a job, gain minus overhead of what it holds, OGASched (5)."""
     gain = 0.0
     for q in range(g.first[l], g.first[l + 1]):
         e = h.channel[q]
@@ -123,7 +121,7 @@ def job_reward(g: Gangs, h: Held, l: int) -> float:
 
 
 @kernel
-def used_share(g: Gangs, h: Held, r: int) -> float:
+def used_share(g: GangArrays, h: Allocation, r: int) -> float:
     """Mean over the device types that a server has of the share handed out."""
     used, kinds = 0.0, 0
     for k in range(g.beta.size):
@@ -134,7 +132,7 @@ def used_share(g: Gangs, h: Held, r: int) -> float:
 
 
 @kernel
-def best_server(g: Gangs, h: Held, q: int, sign: float, preference: Floats) -> int:
+def best_server(g: GangArrays, h: Allocation, q: int, sign: float, preference: Floats) -> int:
     """Channel with room for a task: largest ``sign`` · used share, then largest ``preference``."""
     best, top = -1, 0.0
     for i in range(g.pair_first[q], g.pair_first[q + 1]):
@@ -152,10 +150,16 @@ def best_server(g: Gangs, h: Held, q: int, sign: float, preference: Floats) -> i
 
 
 @kernel
-def in_order(
-    g: Gangs, h: Held, order: Ints, ends: Ints, sign: float, preference: Floats, out: Ints
+def list_schedule(
+    g: GangArrays,
+    h: Allocation,
+    order: Ints,
+    ends: Ints,
+    sign: float,
+    preference: Floats,
+    out: Ints,
 ) -> None:
-    """Place the tasks of ``order`` one by one, in turns that end at the positions ``ends``.
+    """List scheduling of gangs: the tasks of ``order`` one by one, in turns that end at ``ends``.
 
     At the end of a turn the job furthest from its minimum is rolled back, for good, and what it
     held is offered to the tasks of the turn that found no place; and so on, until all that is left
@@ -172,6 +176,7 @@ def in_order(
                     e = best_server(g, h, q, sign, preference)
                     if e >= 0:
                         put(g, h, q, e)
+            # Roll back the job furthest from its minimum, and offer its room to the others.
             worst, furthest = -1, 1.0
             for i in range(begin, ends[turn]):
                 l = g.job_type[order[i]]
@@ -186,7 +191,7 @@ def in_order(
 
 
 @kernel
-def filled_share(g: Gangs, h: Held, q: int, r: int) -> float:
+def filled_share(g: GangArrays, h: Allocation, q: int, r: int) -> float:
     """Mean, over the device types that a task requests, of the share handed out with it there."""
     share, kinds = 0.0, 0
     for k in range(g.beta.size):
@@ -197,7 +202,7 @@ def filled_share(g: Gangs, h: Held, q: int, r: int) -> float:
 
 
 @kernel
-def scored_server(g: Gangs, h: Held, q: int, sign: float) -> int:
+def scored_server(g: GangArrays, h: Allocation, q: int, sign: float) -> int:
     """Channel with room for a task: largest ``sign`` · filled share, then the largest server."""
     best, top = -1, 0.0
     for i in range(g.pair_first[q], g.pair_first[q + 1]):
@@ -215,8 +220,8 @@ def scored_server(g: Gangs, h: Held, q: int, sign: float) -> int:
 
 
 @kernel
-def job_by_job(g: Gangs, h: Held, jobs: Ints, rank: Ints, sign: float) -> None:
-    """Place all tasks of one job that fit, then those of the next; roll back what falls short.
+def best_fit_by_job(g: GangArrays, h: Allocation, jobs: Ints, rank: Ints, sign: float) -> None:
+    """Best fit, job by job: all tasks of one job that fit, then the next; rolled back if short.
 
     ``rank`` [Q] lists the tasks of each job type in the order in which they are placed.
     """
@@ -231,10 +236,16 @@ def job_by_job(g: Gangs, h: Held, jobs: Ints, rank: Ints, sign: float) -> None:
 
 
 @kernel
-def take_turns(
-    g: Gangs, h: Held, priority: Ints, arrivals: Ints, total: Floats, sign: float, done: Ints
+def volcano_allocate(
+    g: GangArrays,
+    h: Allocation,
+    priority: Ints,
+    arrivals: Ints,
+    total: Floats,
+    sign: float,
+    done: Ints,
 ) -> None:
-    """A queue of jobs that are taken up again task by task once they have their minimum.
+    """Volcano's allocate: a queue of jobs, taken up again once they have their minimum.
 
     First in the queue is a job that is not ready (short of its minimum), then the one of larger
     ``priority`` [L], then the smaller dominant share of ``total`` [K] that it holds, then the

@@ -1,32 +1,34 @@
-"""Policies that learn what channels are worth: ESDP for gangs, and two rivals without its index.
+"""Gang policies that learn what channels are worth (ESDP §3.4), and schedulers in use that do not.
 
-Gang schedulers in use that do not ask how fast a server is: they place what finds room.
+ESDP for gangs and two rivals without its index learn; first fit, best fit and the allocate action
+of Volcano do not ask how fast a server is: they place what finds room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.contracts import Timing
+from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.estimators import UCB1, Estimator, Mean, Memory, make_memory
-from gangwise.fluctuating_speeds.environment import Awaited, Feedback, Observation
+from gangwise.estimators import UCB1, Estimator, Mean, make_memory
+from gangwise.fluctuating_speeds.environment import Observation
 from gangwise.fluctuating_speeds.esdp import Exploration, exploration
-from gangwise.gangs import kernels as gang_scored
-from gangwise.gangs.placement import GangSolver, job_by_job, ordered, server_size
-from gangwise.gangs.problem import GangSpeedsProblem, server_order
+from gangwise.fluctuating_speeds.learners import ChannelLearner
+from gangwise.gangs.kernels import best_fit_by_job, volcano_allocate
+from gangwise.gangs.placement import GangSolver, Placement, job_by_job
+from gangwise.gangs.problem import GangSpeedsProblem, relative_size
 
 
 @dataclass
-class GangMeans:
-    """Place gangs by the means so far, and never explore on purpose.
+class GangMeans(ChannelLearner[GangSpeedsProblem]):
+    """Greedy in the means: place gangs by the means so far, and never explore on purpose.
 
-    A channel that was never felt counts as 1, the most it can be.
+    A channel that was never used counts as 1, the most it can be.
 
     Parameters
     ----------
@@ -42,7 +44,6 @@ class GangMeans:
     columns: int = 24
     passes: int = 1
     family = "fluctuating_speeds_gang"
-    timing: Timing = field(init=False, repr=False, default="react")
 
     def __post_init__(self) -> None:
         if self.solver not in ("auto", "exact", "fast") or self.passes < 0:
@@ -53,29 +54,19 @@ class GangMeans:
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
         """Bind to a problem; nothing is known about any channel."""
-        self._problem = problem
+        super().start(problem, rng)
         self._solver = GangSolver(problem, self.solver, self.columns, self.passes)
-        self._awaited = Awaited(problem)
-        self._estimator = self._believe()
-        self._estimator.start(problem.E, rng)
         self._none = np.zeros(problem.E)
 
-    def _believe(self) -> Estimator:
-        """The estimator of what channels are worth."""
+    def _make_estimator(self) -> Estimator:
         return Mean()
 
     def decide(self, observation: Observation) -> Ints:
         """Server of each task, -1 for none."""
         value, width = self.index(observation.slot)
         placement = self._solver.solve(value, width, observation.arrivals)
-        on = self._problem.count(placement) > 0
-        self._awaited.decided(observation.slot, on)
+        self._pending.expect(observation.slot, self._problem.count(placement) > 0)
         return placement
-
-    def learn(self, feedback: Iterable[Feedback]) -> None:
-        """Take in the utilities of channels in use, one for each channel and slot."""
-        for each in feedback:
-            self._estimator.learn(each.slot, *self._awaited.take(each))
 
     def index(self, slot: int) -> tuple[Floats, Floats]:
         """v_e and s_e to decide by, two arrays of shape [E]."""
@@ -84,7 +75,7 @@ class GangMeans:
 
 @dataclass
 class GangCUCB(GangMeans):
-    """Every channel at its own upper confidence bound: v̂_e + √(coefficient · ln t / n_e), up to 1.
+    """CUCB for gangs: every channel at v̂_e + √(coefficient · ln t / n_e), up to 1.
 
     Bounds are added up channel by channel, which is wider than the one root of ESDP over them all.
 
@@ -98,19 +89,19 @@ class GangCUCB(GangMeans):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._believe()
+        self._make_estimator()
 
-    def _believe(self) -> Estimator:
+    def _make_estimator(self) -> Estimator:
         return UCB1(self.coefficient)
 
 
 @dataclass
 class GangESDP(GangMeans):
-    """ESDP §3.4: in every slot, maximise Σ v̂ n + √(Σ σ̂² n) over whole gangs of the jobs that came.
+    """ESDP for gangs (ESDP §3.4): maximise Σ v̂ n + √(Σ σ̂² n) over whole gangs.
 
-    σ̂²_e(t) = κ g(t) / (2 n_e), (10). A channel never felt has v̂ = 1 and the width of one
-    observation, where (9) and (10) put 0 and +∞: no channel can be worth more, all are tried that
-    way, and the programme stays finite.
+    σ̂²_e(t) = κ g(t) / (2 n_e), ESDP (10). A channel never used has v̂ = 1 and the width of one
+    observation, where ESDP (9) and ESDP (10) put 0 and +∞: no channel can be worth more, all are
+    tried that way, and the programme stays finite.
 
     All tasks on a channel share its estimate, so a bound that surely covers the error of Σ v̂ n has
     Σ σ̂² n² under the root, n ≤ |Q_l| here being the number of tasks there. Linear in n, it is
@@ -142,12 +133,10 @@ class GangESDP(GangMeans):
     memory: str = "all"
     discount: float = 0.998
     window: int = 500
-    _g: Exploration = field(init=False, repr=False)
-    _memory: Memory = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._believe()
+        self._make_estimator()
         self._g = exploration(self.g)
         if not (np.isfinite(self.kappa) and self.kappa >= 0 and 0 < self.alpha <= 1):
             raise ScenarioError(
@@ -155,7 +144,7 @@ class GangESDP(GangMeans):
                 f"{self.alpha}"
             )
 
-    def _believe(self) -> Estimator:
+    def _make_estimator(self) -> Estimator:
         self._memory = make_memory(self.memory, self.discount, self.window)
         return Mean(memory=self._memory)
 
@@ -166,41 +155,37 @@ class GangESDP(GangMeans):
         return placement
 
     def index(self, slot: int) -> tuple[Floats, Floats]:
-        """v̂_e and σ̂²_e(t), (9) and (10)."""
+        """v̂_e and σ̂²_e(t), ESDP (9) and ESDP (10)."""
         value, _ = super().index(slot)
         counts, t = self._memory.counts, self._memory.horizon(slot + 1.0)
-        felt = np.where(counts > 0, counts, 1.0)
-        return value, self.kappa * self._g(t, self.alpha * self._problem.E) / (2.0 * felt)
+        uses = np.where(counts > 0, counts, 1.0)  # never used: as wide as after one observation
+        return value, self.kappa * self._g(t, self.alpha * self._none.size) / (2.0 * uses)
 
 
 @dataclass
-class GangFirstFit:
-    """Job by job as listed, each task on the first server with room; the largest servers first.
+class GangFirstFit(PolicyBase):
+    """First fit: job by job as listed, each task on the first server with room, largest first.
 
     A job that falls short of its minimum gives back what it holds, and the next one has it.
     """
 
     family = "fluctuating_speeds_gang"
-    timing: Timing = field(init=False, repr=False, default="react")
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
         """Bind to a problem."""
-        self._problem, self._servers = problem, ordered(problem)
-        self._size = server_size(problem.gangs)
+        self._problem, self._servers = problem, Placement.by_size(problem)
+        self._size = relative_size(problem.cluster.capacity)
 
     def decide(self, observation: Observation) -> Ints:
         """Server of each task, -1 for none."""
         jobs = np.flatnonzero(observation.arrivals)
-        order, ends = job_by_job(self._problem.gangs, jobs)
-        return self._servers.in_order(order, ends, 0.0, self._size)
-
-    def learn(self, feedback: Iterable[Feedback]) -> None:
-        """Nothing is learned."""
+        order, ends = job_by_job(self._problem, jobs)
+        return self._servers.list_schedule(order, ends, 0.0, self._size)
 
 
 @dataclass
 class GangBestFit(GangFirstFit):
-    """Job by job as listed, the largest task first, each on the server that it fills most.
+    """Best fit: job by job as listed, the largest task first, on the server it fills most.
 
     Filled is the mean share, over the device types that the task requests, that is handed out with
     the task in place. The largest task is that of the largest share of any server's largest device.
@@ -217,13 +202,13 @@ class GangBestFit(GangFirstFit):
         """Server of each task, -1 for none."""
         servers, jobs = self._servers, np.flatnonzero(observation.arrivals)
         servers.reset()
-        gang_scored.job_by_job(servers.gangs, servers.held, jobs, self._rank, 1.0)
+        best_fit_by_job(servers.arrays, servers.held, jobs, self._rank, 1.0)
         return servers.decision()
 
 
 @dataclass
 class GangVolcano(GangFirstFit):
-    """The allocate action of Volcano with its plugins gang, priority, drf and binpack.
+    """Volcano: its allocate action with its plugins gang, priority, drf and binpack.
 
     As implemented here, for jobs that last one slot:
 
@@ -266,7 +251,7 @@ class GangVolcano(GangFirstFit):
                 raise UnknownName("job type", name, list(problem.job_types))
         level = [self.priority.get(name, 0) for name in problem.job_types]
         self._priority = np.array(level, dtype=np.int64)
-        self._total = problem.cluster.capacity[server_order(problem)].sum(axis=0)
+        self._total = problem.cluster.capacity[problem.server_order].sum(axis=0)
         self._done = np.empty(problem.L, dtype=np.int64)
         self._sign = 1.0 if self.score == "binpack" else -1.0
 
@@ -274,8 +259,8 @@ class GangVolcano(GangFirstFit):
         """Server of each task, -1 for none."""
         servers = self._servers
         servers.reset()
-        gang_scored.take_turns(
-            servers.gangs,
+        volcano_allocate(
+            servers.arrays,
             servers.held,
             self._priority,
             observation.arrivals,

@@ -1,215 +1,333 @@
-"""Gangs as a mixed-integer programme in HiGHS, with the concave gains below tangents.
+"""Exact gang placement: one mixed-integer programme for both gang families, solved round by round.
 
-    maximise    Σ_l n_l [ Σ_{r,k} g_lrk - u_l ]
-    subject to  Σ_r z_qr ≤ x_l,   Σ_{q,r} z_qr ≥ m_l x_l,   Σ_{q,r ∋ server} a_q^k z_qr ≤ c_r^k,
-                u_l ≥ β_k Σ_{q,r} a_q^k z_qr,
-                g_lrk ≤ f(s) + f'(s) (Σ_q a_q^k z_qr - s)   for the points s cut at,
-
-with z (task on server) and x (job launched) binary. Only finitely many sums Σ_q a_q^k z_qr can be
-attained, and a tangent at s is exact there because f is concave. The programme starts with tangents
-at some attainable sums. This needs f and f' only, so utilities of your own are handled like the
-built-in ones.
-
-The exact answer for gangs, round by round.
-
-Each round solves the mixed-integer programme of :mod:`.programme`, in which gains lie below
-tangents. It is an upper bound; where its answer claims more gain than it has, a tangent is added
-there, until the two agree.
-
-Gangs as a mixed-integer programme, solved by HiGHS.
-
-    maximise    Σ_e v_e n_e + w
+    maximise    worth(z)
     subject to  Σ_r z_(i,r) ≤ |i| y_l,   Σ_{i,r} z_(i,r) ≥ m_l y_l,   y_l ≤ 𝟙_l(t),
-                Σ_i a_(i,k) z_(i,r) ≤ c_(k,r),   n_e = Σ_i z_(i,r) on channel e = (l, r),
-                w ≤ q/2 + Σ_e s_e n_e / (2q)   for the points q cut at,
+                Σ_i a_(i,k) z_(i,r) ≤ c_(r,k),
 
 where i runs over the *kinds* of tasks of job type l (tasks with equal requests are alike, and |i|
-is how many there are), z is a whole number of tasks and y is binary. √Y ≤ q/2 + Y/(2q) with
-equality at q = √Y, so each round is an upper bound on Σ v n + √(Σ s n), whatever the
-points.
+is how many there are), z_(i,r) is a whole number of tasks and y_l is binary: the rules of
+:mod:`gangwise.gangs.problem` with equal tasks merged.
 
-Servers enter in the order of :func:`.problem.server_order`, so the same problem under other server
-names is the same programme to the last bit, and has the same answer.
+What a placement is worth is an :class:`Objective`: concave in z, and put below tangents in columns
+of its own. The programme with finitely many tangents is an upper bound; where its answer claims
+more than it is worth, a tangent is added there, and the next round begins, until the two agree.
 
-The exact answer: the gang form of P3(t), max Σ_e v_e n_e + √(Σ_e s_e n_e), round by round.
-
-Each round solves the mixed-integer programme of :mod:`.programme`, in which the root lies below
-tangents. It is an upper bound; where its answer claims more than it is worth, a tangent is added
-there, until the two agree.
+Servers enter in the order of :attr:`.problem.GangPlacementProblem.server_order`, so the same
+problem under other server names is the same programme to the last bit, and has the same answer.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.gangs.problem import GangProblem, GangSolution, GangSpeedsProblem, server_order
+from gangwise.core.highs import Row, Rows, maximise
+from gangwise.gangs.problem import GangPlacementProblem, GangProblem, GangSpeedsProblem
+
+
+@dataclass(frozen=True, eq=False)
+class GangSolution:
+    """A solved programme.
+
+    Attributes
+    ----------
+    placement : ndarray of int64, shape [Q]
+        Feasible: server of each task, -1 for none.
+    value : float
+        Its objective.
+    bound : float
+        No placement has a larger objective.
+    rounds : int
+        How often the programme was solved, with more tangents each time.
+    """
+
+    placement: Ints
+    value: float
+    bound: float
+    rounds: int
+
+    @property
+    def gap(self) -> float:
+        """What the placement may fall short of the optimum, at most."""
+        return max(self.bound - self.value, 0.0)
+
+
+class OwnColumns(NamedTuple):
+    """The columns that an objective needs besides z and y: its variables below tangents."""
+
+    tasks: Floats  # objective of each z_(i,r), [size]
+    factor: Floats  # objective of each column of its own, [n]
+    upper: Floats  # [n]
+
+
+class Objective(Protocol):
+    """What a placement is worth."""
+
+    def columns(self) -> OwnColumns:
+        """The linear objective; own columns are numbered from ``size + L`` on."""
+
+    def rows(self) -> Rows:
+        """Rows that tie its own columns to z, with the tangents so far."""
+
+    def worth(self, placement: Ints) -> float:
+        """The true objective of a placement."""
+
+    def limit(self) -> float:
+        """A bound that no placement exceeds, whatever the room."""
+
+    def refine(self, placement: Ints) -> bool:
+        """Add tangents at a placement; False when they were all there already."""
+
+
+class GangProgramme:
+    """The gang constraints as a programme: columns z and y, and the rows that every objective has.
+
+    Attributes
+    ----------
+    kinds : list of ndarray
+        Tasks of each kind: equal requests, same job type.
+    kind, server, job_type, channel : ndarray of int64, shape [size]
+        What each whole-number column z_(i,r) stands for.
+    request : ndarray of shape [size, K]
+        Devices that a task of the column takes.
+    """
+
+    def __init__(self, problem: GangPlacementProblem):
+        self.problem = problem
+        p, order = problem, problem.server_order
+        kinds: list[Ints] = []
+        for l in range(p.L):
+            mine = np.arange(p.first[l], p.first[l + 1])
+            of = np.unique(p.task_requests[mine], axis=0, return_inverse=True)[1].ravel()
+            kinds += [mine[of == i] for i in range(int(of.max()) + 1)]
+        self.kinds = kinds
+        pairs = [(i, r) for i, q in enumerate(kinds) for r in order.tolist() if p.fits[q[0], r]]
+        self.kind = np.array([i for i, _ in pairs], dtype=np.int64)
+        self.server = np.array([r for _, r in pairs], dtype=np.int64)
+        job_type = p.task_job_type[[int(q[0]) for q in kinds]]
+        self.job_type = job_type[self.kind]
+        self.channel = p.channel_of[self.job_type, self.server]
+        self.request = p.task_requests[[int(q[0]) for q in kinds]][self.kind]
+        self.count = np.array([tasks.size for tasks in kinds])[self.kind]
+
+    @property
+    def size(self) -> int:
+        """Whole-number columns of tasks: kinds of tasks by the servers that they fit on."""
+        return int(self.kind.size)
+
+    @cached_property
+    def _constraints(self) -> Rows:
+        p, Z = self.problem, self.size
+        rows: list[Row] = []
+        for i, tasks in enumerate(self.kinds):  # no more than there are, none unless launched
+            mine = np.flatnonzero(self.kind == i).tolist()
+            launched = Z + int(p.task_job_type[tasks[0]])
+            rows.append(([*mine, launched], [*[1.0] * len(mine), -float(tasks.size)], 0.0))
+        for l in range(p.L):  # all or nothing: m_l y_l ≤ Σ z
+            mine = np.flatnonzero(self.job_type == l).tolist()
+            rows.append(([*mine, Z + l], [*[-1.0] * len(mine), float(p.minimum[l])], 0.0))
+        for r in p.server_order.tolist():
+            for k in range(p.cluster.capacity.shape[1]):
+                there = np.flatnonzero((self.server == r) & (self.request[:, k] > 0))
+                need, room = self.request[there, k], float(p.cluster.capacity[r, k])
+                if need @ self.count[there] > room:  # else all tasks together fit
+                    rows.append((there, need, room))
+        return Rows.of(rows)
+
+    def maximise(
+        self,
+        objective: Objective,
+        arrived: Ints,
+        time_limit: float,
+        tolerance: float,
+        nodes: int | None = None,
+        start: Ints | None = None,
+    ) -> GangSolution:
+        """Solve, round by round, with more tangents each time.
+
+        Parameters
+        ----------
+        arrived : ndarray of int64, shape [L]
+            Job types that may be launched, where not 0.
+        time_limit : float
+            Seconds for all rounds together. An answer that ran out of time is feasible, and its
+            ``bound`` holds.
+        tolerance : float
+            Stop when the gap is at most this, relative to 1 + the value.
+        nodes : int, optional
+            Branch and bound nodes in a round, at most.
+        start : ndarray of int64, shape [Q], optional
+            A feasible placement to do at least as well as.
+        """
+        p = self.problem
+        best = np.full(p.Q, -1, dtype=np.int64) if start is None else start
+        value, bound, rounds = objective.worth(best), objective.limit(), 0
+        if not np.any(arrived) or bound <= value:
+            return GangSolution(best, value, max(bound, value), 0)
+        deadline = time.monotonic() + time_limit
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0 and rounds:
+                break
+            rounds += 1
+            placement, upper, whole = self._round(objective, arrived, left, tolerance / 2, nodes)
+            bound = min(bound, upper)  # tangents only cut off, so every round bounds the optimum
+            if placement is None:
+                break
+            worth = objective.worth(placement)
+            if worth > value:
+                best, value = placement, worth
+            if bound - value <= tolerance * (1.0 + abs(value)) or not whole:
+                break
+            if not objective.refine(placement):
+                break
+        return GangSolution(best, value, max(bound, value), rounds)
+
+    def _round(
+        self, objective: Objective, arrived: Ints, seconds: float, gap: float, nodes: int | None
+    ) -> tuple[Ints | None, float, bool]:
+        """One round: a placement if one was found, an upper bound, and whether it is proved."""
+        L, own = self.problem.L, objective.columns()
+        called = (np.asarray(arrived) != 0).astype(np.float64)
+        answer = maximise(
+            np.concatenate((own.tasks, np.zeros(L), own.factor)),
+            np.concatenate((self.count * called[self.job_type], called, own.upper)),
+            np.arange(self.size + L + own.upper.size) < self.size + L,
+            self._constraints.above(objective.rows()),
+            relative_gap=gap,
+            seconds=seconds,
+            nodes=nodes,
+        )
+        if answer.x is None:
+            return None, answer.bound, False
+        # Whole within HiGHS's tolerance; the objective is then taken of the rounded placement.
+        z = np.rint(answer.x[: self.size]).astype(np.int64)
+        return self._assign(z), answer.bound, answer.optimal
+
+    def _assign(self, z: Ints) -> Ints:
+        """Hand the tasks of each kind to its servers, in order."""
+        placement = np.full(self.problem.Q, -1, dtype=np.int64)
+        for i, tasks in enumerate(self.kinds):
+            mine = self.kind == i
+            servers = np.repeat(self.server[mine], z[mine])
+            placement[tasks[: servers.size]] = servers
+        return placement
+
 
 POINTS = 12
 """How many attainable sums of a channel and device type the programme starts with tangents at."""
 
 
-class GangProgramme:
-    """The programme in HiGHS, and where its columns are."""
+class GainMinusOverhead:
+    """Σ_l n_l [ Σ_{r,k} g_lrk - u_l ], the weighted reward of OGASched §3.5.
 
-    def __init__(self, problem: GangProblem, weight: Floats):
-        import highspy
+        u_l ≥ β_k Σ_{i,r} a_(i,k) z_(i,r),
+        g_lrk ≤ f(s) + f'(s) (Σ_i a_(i,k) z_(i,r) - s)   for the points s cut at.
 
+    Only finitely many sums s can be attained, and a tangent at s is exact there because f is
+    concave. The programme starts with tangents at some attainable sums. This needs f and f' only,
+    so utilities of your own are handled like the built-in ones.
+    """
+
+    def __init__(self, programme: GangProgramme, problem: GangProblem, weight: Floats):
         self.problem, self.weight = problem, weight
-        make: Any = highspy.Highs  # has no type information
-        self.h = make()
-        for option, setting in (
-            ("output_flag", False),
-            ("threads", 1),
-            ("random_seed", 0),
-            ("mip_abs_gap", 1e-9),
-            ("mip_feasibility_tolerance", 1e-9),
-            ("primal_feasibility_tolerance", 1e-9),
-        ):
-            self.h.setOptionValue(option, setting)
-        self.infinity = highspy.kHighsInf
-        self.integer = highspy.HighsVarType.kInteger
-        self.statuses = highspy.HighsModelStatus
-        self.columns = 0
-        rows, servers = np.nonzero(problem.fits & (weight[problem.task_job_type] > 0)[:, None])
-        self.z: dict[tuple[int, int], int] = {
-            (q, r): self._column(0.0, 0.0, 1.0, whole=True)
-            for q, r in zip(rows.tolist(), servers.tolist())
-        }
-        self.gains: dict[tuple[int, int], tuple[int, list[tuple[int, int]]]] = {}
-        self.cuts: set[tuple[int, int, float]] = set()
-        self._gangs()
-        self._capacities()
-        self._gains()
+        self._programme = programme
+        active = np.flatnonzero(weight > 0).tolist()
+        base = programme.size + problem.L
+        self._worst = {l: base + i for i, l in enumerate(active)}
+        self._gain: dict[tuple[int, int], tuple[int, Ints]] = {}
+        self._cuts: set[tuple[int, int, float]] = set()
+        self._rows: list[Row] = []
+        self._overheads()
+        for e in range(problem.E):
+            if weight[problem.channels.job_type[e]] > 0:
+                self._gains(e, base + len(active))
 
-    def _column(self, cost: float, low: float, high: float, whole: bool = False) -> int:
-        self.h.addCol(-cost, low, high, 0, np.empty(0, dtype=np.int32), np.empty(0))
-        if whole:
-            self.h.changeColIntegrality(self.columns, self.integer)
-        self.columns += 1
-        return self.columns - 1
-
-    def _row(self, terms: list[tuple[int, float]], most: float) -> None:
-        """Σ value · column ≤ most."""
-        index = np.array([column for column, _ in terms], dtype=np.int32)
-        value = np.array([factor for _, factor in terms], dtype=np.float64)
-        self.h.addRow(-self.infinity, most, len(terms), index, value)
-
-    def _gangs(self) -> None:
-        """All-or-nothing, one server for each task, and the overhead."""
-        p = self.problem
-        for l in np.flatnonzero(self.weight > 0).tolist():
-            tasks = range(int(p.first[l]), int(p.first[l + 1]))
-            launched = self._column(0.0, 0.0, 1.0, whole=True)
-            worst = self._column(-float(self.weight[l]), 0.0, self.infinity)
-            mine = [(q, column) for (q, _), column in self.z.items() if q in tasks]
-            for q in tasks:
-                self._row([(c, 1.0) for task, c in mine if task == q] + [(launched, -1.0)], 0.0)
-            self._row([(c, -1.0) for _, c in mine] + [(launched, float(p.minimum[l]))], 0.0)
+    def _overheads(self) -> None:
+        """u_l is no smaller than the overhead of any device type: their maximum at the optimum."""
+        g, p = self._programme, self.problem
+        for l, column in self._worst.items():
+            mine = np.flatnonzero(g.job_type == l)
             for k, beta in enumerate(p.overhead.tolist()):
-                terms = [
-                    (c, beta * float(p.task_requests[q, k]))
-                    for q, c in mine
-                    if beta * p.task_requests[q, k] > 0
-                ]
-                if terms:
-                    self._row([*terms, (worst, -1.0)], 0.0)
+                some = mine[beta * g.request[mine, k] > 0]
+                if some.size:
+                    factor = np.append(beta * g.request[some, k], -1.0)
+                    self._rows.append((np.append(some, column), factor, 0.0))
 
-    def _capacities(self) -> None:
-        p = self.problem
-        R, K = p.cluster.capacity.shape
-        there: list[list[tuple[int, int]]] = [[] for _ in range(R)]
-        for (q, r), column in self.z.items():
-            there[r].append((q, column))
-        for r in range(R):
-            for k in range(K):
-                terms = [
-                    (c, float(p.task_requests[q, k]))
-                    for q, c in there[r]
-                    if p.task_requests[q, k] > 0
-                ]
-                if sum(a for _, a in terms) > p.cluster.capacity[r, k]:
-                    self._row(terms, float(p.cluster.capacity[r, k]))
-
-    def _gains(self) -> None:
-        """One gain for each channel and device type, below tangents at attainable sums."""
-        p = self.problem
-        on: dict[int, list[tuple[int, int]]] = {}
-        for (q, r), column in self.z.items():
-            e = int(p.channel_of[p.task_job_type[q], r])
-            on.setdefault(e, []).append((q, column))
-        for e, tasks in on.items():
-            l, r = int(p.channels.job_type[e]), int(p.channels.server[e])
-            for k in range(p.cluster.capacity.shape[1]):
-                wanting = [(q, c) for q, c in tasks if p.task_requests[q, k] > 0]
-                if not wanting:
-                    continue
-                column = self._column(float(self.weight[l]), 0.0, self.infinity)
-                self.gains[e, k] = (column, wanting)
-                room = float(p.cluster.capacity[r, k])
-                for point in _sums([float(p.task_requests[q, k]) for q, _ in wanting], room):
-                    self._tangent(e, k, point)
+    def _gains(self, e: int, first: int) -> None:
+        """One gain for each device type of a channel, below tangents at attainable sums."""
+        g, p = self._programme, self.problem
+        there = np.flatnonzero(g.channel == e)
+        for k in range(p.cluster.capacity.shape[1]):
+            some = there[g.request[there, k] > 0]
+            if not some.size:
+                continue
+            self._gain[e, k] = (first + len(self._gain), some)
+            room = float(p.cluster.capacity[p.channels.server[e], k])
+            for point in attainable(np.repeat(g.request[some, k], g.count[some]), room):
+                self._tangent(e, k, point)
 
     def _tangent(self, e: int, k: int, point: float) -> bool:
         """Cut off gains above the tangent at a point; False when it is there already."""
-        p = self.problem
-        if (e, k, point) in self.cuts:
+        if (e, k, point) in self._cuts:
             return False
-        self.cuts.add((e, k, point))
-        column, wanting = self.gains[e, k]
+        self._cuts.add((e, k, point))
+        column, some = self._gain[e, k]
         value, slope = self._utility("value", e, k, point), self._utility("slope", e, k, point)
-        terms = [(c, -slope * float(p.task_requests[q, k])) for q, c in wanting]
-        self._row([(column, 1.0), *terms], value - slope * point)
+        factor = np.append(-slope * self._programme.request[some, k], 1.0)
+        self._rows.append((np.append(some, column), factor, value - slope * point))
         return True
 
     def _utility(self, what: str, e: int, k: int, point: float) -> float:
-        p = self.problem
-        r = int(p.channels.server[e])
-        kind, alpha = p.utilities.kind[r, k : k + 1], p.utilities.alpha[r, k : k + 1]
-        return float(p.utilities.each(what, np.array([point]), kind, alpha)[0])
+        u, r = self.problem.utilities, int(self.problem.channels.server[e])
+        kind, alpha = u.kind[r, k : k + 1], u.alpha[r, k : k + 1]
+        return float(u.each(what, np.array([point]), kind, alpha)[0])
 
-    def run(self, seconds: float, tolerance: float) -> tuple[Ints | None, float]:
-        """Solve as it stands: a placement, if one was found in time, and an upper bound."""
-        p = self.problem
-        # Per run in HiGHS 1.15; a version that counts all runs together only stops sooner.
-        self.h.setOptionValue("time_limit", seconds)
-        self.h.setOptionValue("mip_rel_gap", tolerance)
-        self.h.run()
-        status, info = self.h.getModelStatus(), self.h.getInfo()
-        if status not in (self.statuses.kOptimal, self.statuses.kTimeLimit):
-            raise RuntimeError(f"HiGHS answered {self.h.modelStatusToString(status)}")
-        bound = -float(info.mip_dual_bound)
-        bound = bound if np.isfinite(bound) else np.inf
-        if int(info.primal_solution_status) != 2:  # kSolutionStatusFeasible
-            return None, bound
-        x = np.array(self.h.getSolution().col_value)
-        placement = np.full(p.Q, -1, dtype=np.int64)
-        for (q, r), column in self.z.items():
-            if x[column] > 0.5:
-                placement[q] = r
-        return placement, bound
+    def columns(self) -> OwnColumns:
+        """u_l of each job type with weight, then g of each channel and device type."""
+        gains = [self.weight[self.problem.channels.job_type[e]] for e, _ in self._gain]
+        factor = np.array([*(-self.weight[l] for l in self._worst), *gains])
+        return OwnColumns(np.zeros(self._programme.size), factor, np.full(factor.size, np.inf))
+
+    def rows(self) -> Rows:
+        """Overheads and tangents."""
+        return Rows.of(self._rows)
+
+    def worth(self, placement: Ints) -> float:
+        """Σ_l n_l q_l of a placement."""
+        gain, overhead = self.problem.by_job_type(placement)
+        return float(self.weight @ (gain - overhead))
+
+    def limit(self) -> float:
+        """Every task alone on its best server, without overhead: f is concave, zero at zero."""
+        p, u = self.problem, self.problem.utilities
+        best = np.zeros(p.Q)
+        for q, r in zip(*np.nonzero(p.fits)):
+            alone = u.each("value", p.task_requests[q], u.kind[r], u.alpha[r])
+            best[q] = max(best[q], float(alone.sum()))
+        return float(self.weight[p.task_job_type] @ best)
 
     def refine(self, placement: Ints) -> bool:
         """Add tangents at the sums of a placement; False when all were there already."""
-        p = self.problem
-        y = p.held(placement)
-        added = [self._tangent(e, k, float(y[e, k])) for e, k in self.gains if y[e, k] > 0]
+        y = self.problem.held(placement)
+        added = [self._tangent(e, k, float(y[e, k])) for e, k in self._gain if y[e, k] > 0]
         return any(added)
 
 
-def _sums(requests: list[float], room: float) -> list[float]:
+def attainable(requests: Floats, room: float) -> list[float]:
     """Some of the sums that subsets of the requests attain within the room, 0 among them."""
-    attained = {0.0}
-    for a in requests:
-        attained |= {s + a for s in attained if s + a <= room * (1 + 1e-12)}
-        attained = set(_spread(sorted(attained), 64 * POINTS))
-    return _spread(sorted(attained), POINTS)
+    sums = {0.0}
+    for a in requests.tolist():
+        sums |= {s + a for s in sums if s + a <= room * (1 + 1e-12)}
+        sums = set(_spread(sorted(sums), 64 * POINTS))
+    return _spread(sorted(sums), POINTS)
 
 
 def _spread(ordered: list[float], most: int) -> list[float]:
@@ -219,10 +337,68 @@ def _spread(ordered: list[float], most: int) -> list[float]:
     return [ordered[i * (len(ordered) - 1) // (most - 1)] for i in range(most)]
 
 
+FIRST_POINTS = (0.7, 1.0, 1.4)
+"""Where the first tangents of the root touch, in units of the starting point."""
+
+
+class OptimisticSum:
+    """Σ_e v_e n_e + √(Σ_e s_e n_e), the gang form of P3(t), ESDP (12).
+
+        w ≤ q/2 + Σ_e s_e n_e / (2q)   for the points q cut at,   n_e = Σ_i z_(i,r) on e = (l, r).
+
+    √Y ≤ q/2 + Y/(2q) for every q > 0, with equality at q = √Y.
+    """
+
+    def __init__(
+        self, programme: GangProgramme, value: Floats, width: Floats, start: Ints, arrivals: Ints
+    ):
+        self.value, self.width, self._arrivals = value, width, arrivals
+        self._programme = programme
+        self._touch = np.sqrt(float(width @ programme.problem.count(start)) or float(width.max()))
+        self._points = [self._touch * f for f in FIRST_POINTS] if self._touch > 0 else []
+
+    def columns(self) -> OwnColumns:
+        """w, which is 0 where no channel has any width."""
+        upper = np.array([np.inf if self._points else 0.0])
+        return OwnColumns(self.value[self._programme.channel], np.ones(1), upper)
+
+    def rows(self) -> Rows:
+        """Tangents of the root."""
+        g = self._programme
+        s = self.width[g.channel]
+        at = np.append(np.arange(g.size), g.size + g.problem.L)
+        return Rows.of([(at, np.append(-s / (2.0 * q), 1.0), q / 2.0) for q in self._points])
+
+    def worth(self, placement: Ints) -> float:
+        """Σ v n + √(Σ s n) of a placement."""
+        n = self._programme.problem.count(placement)
+        return float(self.value @ n + np.sqrt(max(float(self.width @ n), 0.0)))
+
+    def limit(self) -> float:
+        """Every task on its best channel, whatever the room."""
+        g, p = self._programme, self._programme.problem
+        best, widest = np.zeros(p.L), np.zeros(p.L)
+        np.maximum.at(best, g.job_type, self.value[g.channel])
+        np.maximum.at(widest, g.job_type, self.width[g.channel])
+        tasks = np.diff(p.first) * (np.asarray(self._arrivals) != 0)
+        return float(tasks @ best + np.sqrt(tasks @ widest))
+
+    def refine(self, placement: Ints) -> bool:
+        """Add the tangent at √(Σ s n); False when it is there already."""
+        if not self._points:
+            return False
+        n = self._programme.problem.count(placement)
+        at = max(float(np.sqrt(self.width @ n)), 1e-9 * self._touch)
+        if min(abs(at - q) for q in self._points) <= 1e-12 * at:
+            return False
+        self._points.append(at)
+        return True
+
+
 def solve(
     problem: GangProblem, weight: npt.ArrayLike, time_limit: float = 60.0, tolerance: float = 1e-7
 ) -> GangSolution:
-    """Maximise Σ_l n_l q_l over the feasible placements.
+    """Exact optimum of gain minus overhead: maximise Σ_l n_l q_l over the feasible placements.
 
     Parameters
     ----------
@@ -265,184 +441,13 @@ def solve(
     n = np.asarray(weight, dtype=np.float64)
     if n.shape != (problem.L,) or not (np.isfinite(n) & (n >= 0)).all():
         raise ScenarioError(f"weights must be {problem.L} numbers, zero or larger; got {n}")
-    programme = GangProgramme(problem, n)
-    nothing = np.full(problem.Q, -1, dtype=np.int64)
-    best, value, bound, rounds = nothing, 0.0, _crude_bound(problem, n), 0
-    if not programme.columns:
-        return GangSolution(nothing, 0.0, 0.0, 0)
-    deadline = time.monotonic() + time_limit
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0 and rounds:
-            break
-        rounds += 1
-        placement, upper = programme.run(left, tolerance / 2)
-        bound = min(bound, upper)
-        if placement is None:
-            break
-        gain, overhead = problem.by_job_type(placement)
-        worth = float(n @ (gain - overhead))
-        if worth > value:
-            best, value = placement, worth
-        if bound - value <= tolerance * (1.0 + abs(value)) or not programme.refine(placement):
-            break
-    return GangSolution(best, value, max(bound, value), rounds)
-
-
-def _crude_bound(problem: GangProblem, weight: Floats) -> float:
-    """Every task alone on its best server, without overhead: f is concave and starts at zero."""
-    best = np.zeros(problem.Q)
-    for q, r in zip(*np.nonzero(problem.fits)):
-        alone = problem.utilities.each(
-            "value", problem.task_requests[q], problem.utilities.kind[r], problem.utilities.alpha[r]
-        )
-        best[q] = max(best[q], float(alone.sum()))
-    return float(weight[problem.task_job_type] @ best)
-
-
-class GangSpeedsProgramme:
-    """Columns and rows of a problem, to be solved for any values, widths and arrivals.
-
-    Attributes
-    ----------
-    kinds : list of ndarray
-        Tasks of each kind: equal requests, same job type.
-    kind, server, job_type, channel : ndarray of int64, shape [size]
-        What each whole-number column z_(i,r) stands for.
-    """
-
-    def __init__(self, problem: GangSpeedsProblem):
-        self.problem = problem
-        p, order = problem, server_order(problem)
-        kinds: list[Ints] = []
-        for l in range(p.L):
-            mine = np.arange(p.gangs.first[l], p.gangs.first[l + 1])
-            of = np.unique(p.task_requests[mine], axis=0, return_inverse=True)[1].ravel()
-            kinds += [mine[of == i] for i in range(int(of.max()) + 1)]
-        self.kinds = kinds
-        fits = p.gangs.fits
-        pairs = [(i, r) for i, q in enumerate(kinds) for r in order.tolist() if fits[q[0], r]]
-        self.kind = np.array([i for i, _ in pairs], dtype=np.int64)
-        self.server = np.array([r for _, r in pairs], dtype=np.int64)
-        job_type = p.task_job_type[[int(q[0]) for q in kinds]]
-        self.job_type = job_type[self.kind]
-        self.channel = p.gangs.channel_of[self.job_type, self.server]
-        self.request = p.task_requests[[int(q[0]) for q in kinds]][self.kind]
-        self._order = order
-
-    @property
-    def size(self) -> int:
-        """Whole-number columns: kinds of tasks by the servers that they fit on."""
-        return int(self.kind.size)
-
-    @cached_property
-    def _rows(self) -> tuple[Ints, Ints, Floats, Floats]:
-        """Row by row: starts, columns, values, and upper limits of the constraints but tangents."""
-        p, Z = self.problem, self.size
-        rows: list[tuple[list[int], list[float], float]] = []
-        for i, tasks in enumerate(self.kinds):
-            mine = np.flatnonzero(self.kind == i).tolist()
-            launched = Z + int(p.task_job_type[tasks[0]])
-            rows.append(([*mine, launched], [*[1.0] * len(mine), -float(tasks.size)], 0.0))
-        for l in range(p.L):
-            mine = np.flatnonzero(self.job_type == l).tolist()
-            rows.append(([*mine, Z + l], [*[-1.0] * len(mine), float(p.minimum[l])], 0.0))
-        count = np.array([tasks.size for tasks in self.kinds])[self.kind]
-        for r in self._order.tolist():
-            for k in range(p.cluster.capacity.shape[1]):
-                there = np.flatnonzero((self.server == r) & (self.request[:, k] > 0))
-                need, room = self.request[there, k], float(p.cluster.capacity[r, k])
-                if need @ count[there] > room:
-                    rows.append((there.tolist(), need.tolist(), room))
-        starts = np.cumsum([0, *[len(columns) for columns, _, _ in rows]])
-        return (
-            starts,
-            np.concatenate([np.array(c, dtype=np.int64) for c, _, _ in rows]),
-            np.concatenate([np.array(v) for _, v, _ in rows]),
-            np.array([m for *_, m in rows]),
-        )
-
-    def run(
-        self,
-        value: Floats,
-        width: Floats,
-        arrivals: Ints,
-        points: list[float],
-        seconds: float,
-        tolerance: float,
-        nodes: int | None,
-    ) -> tuple[Ints | None, float, bool]:
-        """One round: a placement if one was found, an upper bound, and whether it is proved."""
-        import highspy
-
-        p, Z = self.problem, self.size
-        columns = Z + p.L + 1
-        starts, index, entries, most = self._rows
-        s = width[self.channel]
-        tangent = [np.append(-s / (2.0 * q), 1.0) for q in points]
-        at = np.append(np.arange(Z), columns - 1)
-        make: Any = highspy  # has no type information
-        lp = make.HighsLp()
-        lp.num_col_, lp.num_row_ = columns, most.size + len(points)
-        lp.col_cost_ = np.concatenate((-value[self.channel], np.zeros(p.L), [-1.0]))
-        lp.col_lower_ = np.zeros(columns)
-        sizes = np.array([float(tasks.size) for tasks in self.kinds])
-        called = (np.asarray(arrivals) != 0).astype(np.float64)
-        lp.col_upper_ = np.concatenate(
-            (sizes[self.kind] * called[self.job_type], called, [np.inf if points else 0.0])
-        )
-        lp.row_lower_ = np.full(lp.num_row_, -np.inf)
-        lp.row_upper_ = np.concatenate((most, np.array(points) / 2.0))
-        lp.a_matrix_.format_ = make.MatrixFormat.kRowwise
-        more = starts[-1] + at.size * np.arange(1, len(points) + 1)
-        lp.a_matrix_.start_ = np.concatenate((starts, more)).astype(np.int32)
-        lp.a_matrix_.index_ = np.concatenate((index, *[at] * len(points))).astype(np.int32)
-        lp.a_matrix_.value_ = np.concatenate((entries, *tangent))
-        whole = make.HighsVarType.kInteger
-        lp.integrality_ = [whole] * (columns - 1) + [make.HighsVarType.kContinuous]
-        h = make.Highs()
-        for option, setting in (
-            ("output_flag", False),
-            ("threads", 1),
-            ("random_seed", 0),
-            ("mip_abs_gap", 1e-9),
-            ("mip_rel_gap", tolerance),
-            ("mip_feasibility_tolerance", 1e-9),
-            ("primal_feasibility_tolerance", 1e-9),
-            ("time_limit", float(min(seconds, 1e9))),
-        ):
-            h.setOptionValue(option, setting)
-        if nodes is not None:
-            h.setOptionValue("mip_max_nodes", nodes)
-        h.passModel(lp)
-        h.run()
-        status, info, known = h.getModelStatus(), h.getInfo(), make.HighsModelStatus
-        limits = (known.kTimeLimit, known.kIterationLimit, known.kSolutionLimit)
-        if status != known.kOptimal and status not in limits:
-            raise RuntimeError(f"HiGHS answered {h.modelStatusToString(status)}")
-        bound = -float(info.mip_dual_bound)
-        bound = bound if np.isfinite(bound) else np.inf
-        if int(info.primal_solution_status) != 2:  # kSolutionStatusFeasible
-            return None, bound, False
-        z = np.rint(np.array(h.getSolution().col_value)[:Z]).astype(np.int64)
-        return self._assign(z), bound, status == known.kOptimal
-
-    def _assign(self, z: Ints) -> Ints:
-        """Hand the tasks of each kind to its servers, in order."""
-        placement = np.full(self.problem.Q, -1, dtype=np.int64)
-        for i, tasks in enumerate(self.kinds):
-            mine = self.kind == i
-            servers = np.repeat(self.server[mine], z[mine])
-            placement[tasks[: servers.size]] = servers
-        return placement
-
-
-FIRST_POINTS = (0.7, 1.0, 1.4)
-"""Where the first tangents touch, in units of the starting point."""
+    programme = GangProgramme(problem)
+    objective = GainMinusOverhead(programme, problem, n)
+    return programme.maximise(objective, (n > 0).astype(np.int64), time_limit, tolerance)
 
 
 class ExactGangs:
-    """The programme of a problem, to be solved for any values, widths and arrivals.
+    """Exact optimum at fluctuating speeds: the gang form of P3(t), for any values and arrivals.
 
     Parameters
     ----------
@@ -477,17 +482,12 @@ class ExactGangs:
         self, problem: GangSpeedsProblem, tolerance: float = 1e-7, nodes: int | None = None
     ):
         self.problem, self.tolerance, self.nodes = problem, tolerance, nodes
-        self._programme = GangSpeedsProgramme(problem)
+        self._programme = GangProgramme(problem)
 
     @property
     def size(self) -> int:
-        """Whole-number columns of the programme."""
+        """Whole-number columns of tasks."""
         return self._programme.size
-
-    def worth(self, value: Floats, width: Floats, placement: Ints) -> float:
-        """Σ v n + √(Σ s n) of a placement."""
-        n = self.problem.count(placement)
-        return float(value @ n + np.sqrt(max(float(width @ n), 0.0)))
 
     def solve(
         self,
@@ -524,40 +524,7 @@ class ExactGangs:
         if (width < 0).any():
             raise ScenarioError(f"{p.name(int(np.argmin(width)))}: its width is negative")
         best = np.full(p.Q, -1, dtype=np.int64) if start is None else start
-        worth, rounds = self.worth(value, width, best), 0
-        bound = self._crude(value, width, arrivals)
-        if not np.any(arrivals) or bound <= worth:
-            return GangSolution(best, worth, max(bound, worth), 0)
-        touch = np.sqrt(float(width @ p.count(best)) or float(width.max()))
-        points = [touch * f for f in FIRST_POINTS] if touch > 0 else []
-        deadline = time.monotonic() + time_limit
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0 and rounds:
-                break
-            rounds += 1
-            tolerance = self.tolerance / 2
-            placement, upper, whole = self._programme.run(
-                value, width, arrivals, points, left, tolerance, self.nodes
-            )
-            bound = min(bound, upper)
-            if placement is None:
-                break
-            now = self.worth(value, width, placement)
-            if now > worth:
-                best, worth = placement, now
-            if bound - worth <= self.tolerance * (1.0 + abs(worth)) or not points or not whole:
-                break
-            at = max(float(np.sqrt(width @ p.count(placement))), 1e-9 * touch)
-            if min(abs(at - q) for q in points) <= 1e-12 * at:
-                break
-            points.append(at)
-        return GangSolution(best, worth, max(bound, worth), rounds)
-
-    def _crude(self, value: Floats, width: Floats, arrivals: Ints) -> float:
-        """Every task on its best channel, whatever the room."""
-        best, widest = np.zeros(self.problem.L), np.zeros(self.problem.L)
-        np.maximum.at(best, self._programme.job_type, value[self._programme.channel])
-        np.maximum.at(widest, self._programme.job_type, width[self._programme.channel])
-        tasks = np.diff(self.problem.gangs.first) * (np.asarray(arrivals) != 0)
-        return float(tasks @ best + np.sqrt(tasks @ widest))
+        objective = OptimisticSum(self._programme, value, width, best, arrivals)
+        return self._programme.maximise(
+            objective, arrivals, time_limit, self.tolerance, self.nodes, best
+        )

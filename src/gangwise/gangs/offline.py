@@ -1,6 +1,7 @@
-"""Offline comparators of the gang family, both by :mod:`gangwise.gangs.milp`.
+"""Offline comparators of gangs: best fixed placement, optimum of every slot, omniscient policy.
 
-What an omniscient scheduler earns: it knows the mean utility of every channel, x*(t) of (7).
+All solve the exact programme of :mod:`gangwise.gangs.milp`; what it could not prove in its time is
+in the comparator's gap.
 """
 
 from __future__ import annotations
@@ -11,21 +12,20 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import Comparator, evenly_spaced
-from gangwise.core.errors import ScenarioError
+from gangwise.fluctuating_speeds.offline import Best, play_the_means
 from gangwise.gain_overhead.offline import optimum_of_each_slot
 from gangwise.gangs.milp import ExactGangs, solve
 from gangwise.gangs.placement import FastGangs
-from gangwise.gangs.problem import GangProblem, GangSolution
+from gangwise.gangs.problem import GangProblem
 
 if TYPE_CHECKING:
-    from gangwise.core.simulation import Run
     from gangwise.gangs.environment import GangSpeedsInstance
 
 
 def best_fixed(
     problem: GangProblem, arrivals: Ints, sample: int | None = None, time_limit: float = 60.0
 ) -> Comparator:
-    """The best placement that is held fixed over all slots, with room reserved for all job types.
+    """Best fixed placement, the gang form of y* of OGASched (6), with room held for all job types.
 
     Its reward in a slot counts the job types that arrived, so Σ_t q(x(t), z) = Σ_l n_l q_l(1, z)
     and one programme answers for all slots.
@@ -48,7 +48,7 @@ def best_fixed(
 def per_slot_optimum(
     problem: GangProblem, arrivals: Ints, sample: int | None = None, time_limit: float = 60.0
 ) -> Comparator:
-    """The best placement for the arrivals of each slot; no policy can earn more.
+    """Per-slot optimum: the best placement for the arrivals of each slot; no policy can earn more.
 
     Slots with the same arrivals share one programme. ``rewards + gap`` bounds the optimum from
     above where a programme ran out of time.
@@ -70,10 +70,10 @@ def per_slot_optimum(
 def omniscient(
     instance: GangSpeedsInstance, slots: int, seed: int, sample: int | None = None
 ) -> tuple[Comparator, Comparator]:
-    """The placement of the largest *mean* utility, for the arrivals of each slot.
+    """Omniscient policy, the gang form of x*(t) of ESDP (7): the placement of largest mean utility.
 
-    Slots with the same arrivals and means share one programme. Where a programme runs out of time,
-    the total mean utility is proved to be within ``gap`` of the optimum.
+    Where a programme runs out of time, the total mean utility is proved to be within ``gap`` of the
+    optimum.
 
     Parameters
     ----------
@@ -86,49 +86,16 @@ def omniscient(
     Returns
     -------
     (Comparator, Comparator)
-        ``omniscient``, whose rewards are Σ ñ ṽ (6); and ``omniscient_realised``, what the very same
-        placements earned with the noise of the run.
+        ``omniscient``, whose rewards are Σ n ṽ, ESDP (6); and ``omniscient_realised``, what the
+        very same placements earned with the noise of the run.
     """
-    arrivals, utilities = instance.history(slots, seed)
-    at = evenly_spaced(slots, sample)
     problem = instance.problem
     exact, fast = ExactGangs(problem), FastGangs(problem, passes=4)
-    known: dict[tuple[int, bytes], GangSolution] = {}
-    mean, realised, gap = np.empty(at.size), np.empty(at.size), 0.0
     none = np.zeros(problem.E)
-    for i, t in enumerate(at.tolist()):
-        called = np.ascontiguousarray(arrivals[t] != 0, dtype=np.int64)
-        key = (instance.speeds.regime(t), called.tobytes())
-        if key not in known:
-            means = instance.means(t)
-            start = fast.linear(means, called)
-            known[key] = exact.solve(means, none, called, instance.time_limit, start)
-        answer = known[key]
-        mean[i] = answer.value
-        realised[i] = problem.count(answer.placement) @ utilities[t]
-        gap += answer.gap
-    return (
-        Comparator("omniscient", at, mean, gap),
-        Comparator("omniscient_realised", at, realised, gap),
-    )
 
+    def best(means: Floats, called: Ints) -> Best:
+        start = fast.linear(means, called)
+        answer = exact.solve(means, none, called, instance.time_limit, start)
+        return Best(problem.count(answer.placement), answer.value, answer.gap)
 
-def pseudo_regret(run: Run, comparator: Comparator | None = None) -> Floats:
-    """Cumulative Σ_t [ṽᵀ n*(t) − ṽᵀ n(t)], free of noise, at the comparator's slots; shape [n].
-
-    Parameters
-    ----------
-    run : Run
-        Of this family.
-    comparator : Comparator, optional
-        ``omniscient`` on the slots of the run, solved when not given.
-
-    Raises
-    ------
-    ScenarioError
-        For a run of another family.
-    """
-    if "mean_utility" not in run.metrics:
-        raise ScenarioError(f"a run of the family {run.instance.family} has no mean utility")
-    best = run.comparator("omniscient") if comparator is None else comparator
-    return np.cumsum(best.rewards - run.metrics["mean_utility"][best.slots])
+    return play_the_means(instance, slots, seed, lambda keys: evenly_spaced(slots, sample), best)

@@ -1,60 +1,131 @@
-"""Whole tasks on servers: the state that all gang policies share.
+"""Gang placement: whole tasks on servers, by list scheduling, greedily, or under prices.
 
-The baselines differ in the order of tasks, in where a turn ends, and in how servers are scored;
-the routine that places, rolls back incomplete gangs and offers their room again is one.
+:class:`Placement` is the state that all gang policies share. The baselines differ in the order of
+tasks, in where a turn ends, and in how servers are scored; the routine that places, rolls back
+incomplete gangs and offers their room again is one, list scheduling.
 
-Fast placement: prices on devices, gangs placed under them, jobs taken off and built anew.
-
-Prices are raised where too many tasks want a server (:mod:`gangwise.gangs.search`); on the
-way gangs are placed under the prices, and the best placement is rearranged, one and two jobs at a
-time. The books are kept by the kernels of the other gang family. The square root is taken care of
-by tangents: √Y ≤ q/2 + Y/(2q), so for a given q the worth of a task is w_e = v_e + s_e/(2q), and
-q = √(Σ s n) of the answer gives the next one. The best is kept.
+:class:`FastGangs` places by Lagrangian prices: they are raised where too many tasks want a server
+(:mod:`gangwise.gangs.search`); on the way gangs are placed under the prices, and the best placement
+is improved by local search. The square root of ESDP (12) is taken care of by tangents:
+√Y ≤ q/2 + Y/(2q), so for a given q the worth of a task is w_e = v_e + s_e/(2q), and q = √(Σ s n) of
+the answer gives the next one. The best is kept.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.gangs.kernels import Gangs, Held, in_order, job_reward
+from gangwise.gangs import search
+from gangwise.gangs.kernels import Allocation, GangArrays, job_reward, list_schedule
 from gangwise.gangs.milp import ExactGangs
 from gangwise.gangs.problem import (
-    GainTable,
+    GangPlacementProblem,
     GangProblem,
     GangSpeedsProblem,
-    gain_table,
-    relabelled,
-    server_order,
+    relative_size,
 )
-from gangwise.gangs.search import follow, greedy, improve, insert, rearrange, recall, search, total
 
 
-def server_size(problem: GangProblem) -> Floats:
-    """Capacity of each server, each device type in units of the largest server's; shape [R].
-
-    It breaks ties between servers, so that decisions do not depend on what servers are called.
-    """
-    capacity = problem.cluster.capacity
-    largest = np.maximum(capacity.max(axis=0), np.finfo(float).tiny)
-    return np.asarray((capacity / largest).sum(axis=1))
-
-
-def job_by_job(problem: GangProblem, jobs: Ints) -> tuple[Ints, Ints]:
-    """Tasks of the jobs one job after the other, and where each job's turn ends."""
+def job_by_job(problem: GangPlacementProblem, jobs: Ints) -> tuple[Ints, Ints]:
+    """Job-by-job order: the tasks of one job, then of the next, and where each job's turn ends."""
     tasks = [np.arange(problem.first[l], problem.first[l + 1]) for l in jobs.tolist()]
     order = np.concatenate([np.empty(0, dtype=np.int64), *tasks])
     return order, np.cumsum(np.diff(problem.first)[jobs])
 
 
-def round_robin(problem: GangProblem, jobs: Ints) -> tuple[Ints, Ints]:
-    """The first task of each job, then the second, and so on, in one turn."""
+def round_robin(problem: GangPlacementProblem, jobs: Ints) -> tuple[Ints, Ints]:
+    """Round-robin order: the first task of each job, then the second, and so on, in one turn."""
     order, _ = job_by_job(problem, jobs)
     rank = order - problem.first[problem.task_job_type[order]]
     return order[np.argsort(rank, kind="stable")], np.array([order.size])
+
+
+MOST_ENTRIES = 1 << 23
+"""The largest table that is built, in entries of 8 bytes."""
+
+
+class GainTable(NamedTuple):
+    """Gains Σ_k f_r^k(Σ a^k) of sets of tasks: what a job gains on a server, by table.
+
+    Tasks of a job type with the same requests are alike, so a set is a count of each kind of task,
+    and its place in the table a number in mixed radix: a gang of 32 equal workers and one parameter
+    server has 33 · 2 sets, not 2³³. With the table, a marginal gain is a difference of two entries,
+    whatever the utilities are.
+
+    Attributes
+    ----------
+    stride : ndarray of int64, shape [Q]
+        What a task adds to the number of the set that it joins.
+    offset : ndarray of int64, shape [E]
+        Where the sets of each channel begin in ``value``.
+    value : ndarray of float64, shape [N]
+        Gain of each set; 0 for the empty one.
+    """
+
+    stride: Ints
+    offset: Ints
+    value: Floats
+
+
+def gain_table(problem: GangProblem) -> GainTable:
+    """Gain table of a problem.
+
+    Raises
+    ------
+    ScenarioError
+        When the table would be too large; names the job type with the most different tasks.
+    """
+    K = problem.task_requests.shape[1]
+    stride = np.zeros(problem.Q, dtype=np.int64)
+    sizes = np.zeros(problem.L, dtype=np.int64)
+    sums: list[Floats] = []
+    degree = np.bincount(problem.channels.job_type, minlength=problem.L)
+    entries = 0
+    for l in range(problem.L):
+        tasks = slice(problem.first[l], problem.first[l + 1])
+        kinds, of, count = np.unique(
+            problem.task_requests[tasks], axis=0, return_inverse=True, return_counts=True
+        )
+        sets = 1
+        for n in count.tolist():
+            sets *= n + 1
+        entries += sets * int(degree[l])
+        if entries > MOST_ENTRIES:
+            raise ScenarioError(
+                f"job type {problem.job_types[l]!r} has {len(count)} different kinds of task, "
+                f"which may come together on a server in {sets} ways; give more of its tasks the "
+                "same requests, or use a policy that does not weigh gains, such as gang-drf"
+            )
+        # Mixed radix: one more task of a kind moves on by the product of the radices before it.
+        step, total = 1, np.zeros((1, K))
+        steps = np.zeros(len(count), dtype=np.int64)
+        for kind, n in enumerate(count.tolist()):
+            steps[kind] = step
+            more = np.arange(n + 1)[:, None, None] * kinds[kind]
+            total = (more + total).reshape(-1, K)
+            step *= n + 1
+        stride[tasks] = steps[of.ravel()]
+        sizes[l] = sets
+        sums.append(total)
+    each = sizes[problem.channels.job_type]
+    offset = np.cumsum(each) - each
+    value = np.empty(int(each.sum()))
+    for e in range(len(problem.channels)):
+        l, r = int(problem.channels.job_type[e]), int(problem.channels.server[e])
+        shape = sums[l].shape
+        gains = problem.utilities.each(
+            "value",
+            sums[l],
+            np.broadcast_to(problem.utilities.kind[r], shape),
+            np.broadcast_to(problem.utilities.alpha[r], shape),
+        )
+        value[offset[e] : offset[e] + each[e]] = gains.sum(axis=1)
+    return GainTable(stride, offset, value)
 
 
 @dataclass(eq=False)
@@ -63,23 +134,28 @@ class Placement:
 
     Parameters
     ----------
-    problem : GangProblem
+    problem : GangPlacementProblem
     weighs_gains : bool
-        Whether gains are tabulated; what only :meth:`in_order` needs does without.
+        Whether the gains of a :class:`GangProblem` are tabulated; list scheduling and placing by
+        worth do without.
     """
 
-    problem: GangProblem
+    problem: GangPlacementProblem
     weighs_gains: bool = True
-    gangs: Gangs = field(init=False, repr=False)
-    held: Held = field(init=False, repr=False)
+    arrays: GangArrays = field(init=False, repr=False)
+    held: Allocation = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         p = self.problem
         R, K = p.cluster.capacity.shape
-        E, Q, L = len(p.channels), p.Q, p.L
-        none = GainTable(np.zeros(Q, np.int64), np.zeros(E, np.int64), np.zeros(1))
+        E, Q, L = p.E, p.Q, p.L
+        gains = GainTable(np.zeros(Q, np.int64), np.zeros(E, np.int64), np.zeros(1))
+        overhead = np.zeros(K)
+        if isinstance(p, GangProblem):
+            overhead = p.overhead
+            gains = gain_table(p) if self.weighs_gains else gains
         task, server = np.nonzero(p.fits)
-        self.gangs = Gangs(
+        self.arrays = GangArrays(
             p.task_job_type,
             p.first,
             p.minimum,
@@ -87,12 +163,12 @@ class Placement:
             np.searchsorted(task, np.arange(Q + 1)),
             p.channel_of[p.task_job_type[task], server],
             p.channels.server,
-            server_size(p),
+            relative_size(p.cluster.capacity),
             p.cluster.capacity,
-            p.overhead,
-            *(gain_table(p) if self.weighs_gains else none),
+            overhead,
+            *gains,
         )
-        self.held = Held(
+        self.held = Allocation(
             np.empty(Q, np.int64),
             np.empty((R, K)),
             np.empty((L, K)),
@@ -100,8 +176,19 @@ class Placement:
             np.empty(E, np.int64),
             np.empty(Q, np.int64),
         )
-        self._worth, self._out = np.empty(L), np.empty(L, np.int64)
+        self._worth, self._rolled_back = np.empty(L), np.empty(L, np.int64)
         self.reset()
+
+    @classmethod
+    def by_size(cls, problem: GangPlacementProblem) -> Placement:
+        """Empty servers, gone through largest first whatever they are called."""
+        servers = cls(problem, weighs_gains=False)
+        rank = np.argsort(problem.server_order)
+        g = servers.arrays
+        task = np.repeat(np.arange(problem.Q), np.diff(g.pair_first))
+        order = np.lexsort((rank[g.server[g.pair_channel]], task))
+        servers.arrays = g._replace(pair_channel=g.pair_channel[order])
+        return servers
 
     def reset(self) -> None:
         """Empty servers."""
@@ -115,8 +202,8 @@ class Placement:
         e = self.held.channel
         return np.where(e >= 0, self.problem.channels.server[e], -1)
 
-    def in_order(self, order: Ints, ends: Ints, sign: float, preference: Floats) -> Ints:
-        """Place tasks one by one on empty servers and return the decision.
+    def list_schedule(self, order: Ints, ends: Ints, sign: float, preference: Floats) -> Ints:
+        """List scheduling: place tasks one by one on empty servers and return the decision.
 
         Parameters
         ----------
@@ -132,44 +219,33 @@ class Placement:
             Larger is better where servers tie.
         """
         self.reset()
-        in_order(self.gangs, self.held, order, ends, sign, preference, self._out)
+        list_schedule(self.arrays, self.held, order, ends, sign, preference, self._rolled_back)
         return self.decision()
 
     def greedy(self, arrivals: Ints) -> None:
-        """Launch gangs, the one with the largest reward first, in the room that is left."""
-        greedy(self.gangs, self.held, arrivals, self._worth)
+        """Greedy: launch the gang with the largest reward, again and again, in the room left."""
+        search.greedy(self.arrays, self.held, arrivals, self._worth)
 
-    def follow(self, arrivals: Ints, plan: Floats, least: float) -> None:
-        """Round a fractional plan [E, K] to whole gangs; ``least`` is how much it must cover."""
-        follow(self.gangs, self.held, arrivals, np.array(plan), least)
+    def round_plan(self, arrivals: Ints, plan: Floats, least: float) -> None:
+        """Rounding: a fractional plan [E, K] to whole gangs; it must cover ``least`` of a task."""
+        search.round_plan(self.arrays, self.held, arrivals, np.array(plan), least)
 
-    def recall(self, arrivals: Ints, memory: Ints, worth: Floats) -> None:
+    def place_remembered(self, arrivals: Ints, memory: Ints, worth: Floats) -> None:
         """Place gangs on remembered channels [Q], those of the largest worth [L] first."""
-        recall(self.gangs, self.held, arrivals, memory, worth)
+        search.place_remembered(self.arrays, self.held, arrivals, memory, worth)
 
     def rewards(self) -> Floats:
         """Gain minus overhead of what each job type holds, shape [L]."""
-        return np.array([job_reward(self.gangs, self.held, l) for l in range(self.problem.L)])
+        return np.array([job_reward(self.arrays, self.held, l) for l in range(self.problem.L)])
 
-    def improve(self, arrivals: Ints, passes: int) -> int:
-        """Rebuild jobs, one and two at a time, where that raises the reward; returns how often."""
-        helped: int = improve(self.gangs, self.held, arrivals, passes)
+    def local_search(self, arrivals: Ints, passes: int) -> int:
+        """Local search: rebuild one and two jobs where that raises the reward; says how often."""
+        helped: int = search.local_search(self.arrays, self.held, arrivals, passes)
         return helped
 
 
-def ordered(problem: GangSpeedsProblem) -> Placement:
-    """Empty servers, gone through in :func:`.problem.server_order` whatever they are called."""
-    servers = Placement(problem.gangs, weighs_gains=False)
-    rank = np.argsort(server_order(problem))
-    g = servers.gangs
-    task = np.repeat(np.arange(problem.Q), np.diff(g.pair_first))
-    order = np.lexsort((rank[g.server[g.pair_channel]], task))
-    servers.gangs = g._replace(pair_channel=g.pair_channel[order])
-    return servers
-
-
 class FastGangs:
-    """Place gangs under prices, fill what is left, rebuild jobs one and two at a time.
+    """Lagrangian placement of gangs: subgradient prices, then local search.
 
     Parameters
     ----------
@@ -192,13 +268,13 @@ class FastGangs:
         self.problem, self.passes, self.steps, self.rounds = problem, passes, steps, rounds
         # Under names of its own, so that even the last bits do not depend on what servers are
         # called; and among tasks worth the same the kernels take the first: let that be small.
-        self._order = server_order(problem)
-        inner, self._before = relabelled(problem, self._order)
+        self._order = problem.server_order
+        inner, self._before = problem.relabelled(self._order)
         largest = np.maximum(problem.cluster.capacity.max(axis=0), np.finfo(float).tiny)
         size = (problem.task_requests / largest).sum(axis=1)
         self._rank = np.lexsort((size, problem.task_job_type))
         inner = replace(inner, task_requests=inner.task_requests[self._rank])
-        self._servers = Placement(inner.gangs, weighs_gains=False)
+        self._servers = Placement(inner)
         R, K = problem.cluster.capacity.shape
         self._price, self._demand = np.empty((R, K)), np.empty((R, K))
         self._profit, self._best = np.empty(problem.L), np.empty(problem.Q)
@@ -211,10 +287,10 @@ class FastGangs:
     def bounded(self, worth: Floats, arrivals: Ints) -> tuple[Ints, float]:
         """The same, and a bound that Σ w_e n_e of no placement exceeds."""
         servers, price = self._servers, self._price
-        g, h = servers.gangs, servers.held
+        g, h = servers.arrays, servers.held
         servers.reset()
         worth = np.ascontiguousarray(worth[self._before])
-        bound = search(
+        bound = search.price_search(
             g,
             h,
             arrivals,
@@ -227,18 +303,19 @@ class FastGangs:
             self.steps,
         )
         if self.passes:
-            insert(g, h, arrivals, worth, price, self.passes)
-            rearrange(g, h, arrivals, worth, price, 0.5, self.passes)
+            search.insert_tasks(g, h, arrivals, worth, price, self.passes)
+            search.rebuild_pairs(g, h, arrivals, worth, price, 0.5, self.passes)
         placement = np.empty(self.problem.Q, dtype=np.int64)
         inner = servers.decision()
         placement[self._rank] = np.where(inner >= 0, self._order[inner], -1)
-        return placement, max(bound, total(h, worth))
+        return placement, max(bound, search.total(h, worth))
 
     def solve(self, value: Floats, width: Floats, arrivals: Ints) -> Ints:
         """A placement of large Σ v n + √(Σ s n); widths [E] are zero or larger."""
         if not width.any():
             return self.linear(value, arrivals)
         best, top = np.full(self.problem.Q, -1, dtype=np.int64), 0.0
+        # The tangent at q makes the root linear; the answer's own √(Σ s n) is the next q.
         worth = value + np.sqrt(width)  # one task alone
         for _ in range(self.rounds):
             placement = self.linear(worth, arrivals)
@@ -255,7 +332,7 @@ class FastGangs:
 
 
 class GangSolver:
-    """Exact where the programme is small, fast where it is not, unless told.
+    """Solver of the gang form of P3(t): exact where the programme is small, else fast, unless told.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
-"""OGASched for gangs: the fractional ascent plans, whole gangs follow.
+"""Gang policies that know the reward: OGASched for gangs, a greedy, and the paper's baselines.
 
-The paper leaves the design out (§3.5). Here the ascent of the reactive mode climbs on the relaxed
-problem, in which a job type requests Σ_q a_l^q of every server, and its point is rounded: tasks go
-where the plan covers them, gangs are completed or rolled back, room that is left is offered to
-tasks and jobs that are worth it, and jobs are rebuilt, one and two at a time, where that raises the
-reward. The same improvement also starts from the gangs that each job type launched last, and the
-better of the two is played, so that a search which one slot leaves unfinished goes on in the next.
+OGASched §3.5 leaves the design of gangs out. Here the ascent of the reactive mode climbs on the
+relaxed problem, in which a job type requests Σ_q a_l^q of every server, and its point is rounded:
+tasks go where the plan covers them, gangs are completed or rolled back, room that is left is
+offered to tasks and jobs that are worth it, and jobs are rebuilt, one and two at a time, where that
+raises the reward. The same local search also starts from the gangs that each job type launched
+last, and the better of the two is played, so that a search which one slot leaves unfinished goes on
+in the next.
 
 No regret bound is known for this policy: the set of decisions is not convex, and the relaxed
 problem does not know that a task runs on one server only, so its plan says where a job type may go
@@ -13,34 +14,31 @@ rather than how much it will get. On ``ogasched-gang-v1`` most of what this poli
 plain greedy is due to rebuilding and remembering gangs; what starting from the plan adds is within
 the noise (-0.6 ± 1.5 % over ten seeds).
 
-A greedy that weighs gains: gangs are launched by their reward, the largest first.
-
-The baselines of OGASched §4 under the gang rule.
-
-All are :meth:`.placement.Placement.in_order` with an order of tasks and a score of servers. None
-weighs gains: they place every task that finds room, as the schedulers that they stand for do.
+The baselines of OGASched §4 under the gang rule are all list scheduling with an order of tasks and
+a score of servers. None weighs gains: they place every task that finds room, as the schedulers that
+they stand for do.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.contracts import Timing
+from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.gain_overhead.baselines import dominant_shares
-from gangwise.gain_overhead.environment import Feedback, Observation
+from gangwise.gain_overhead.environment import Observation
 from gangwise.gain_overhead.ogasched import OGASchedReact
-from gangwise.gangs.placement import Placement, job_by_job, round_robin, server_size
-from gangwise.gangs.problem import GangProblem
+from gangwise.gangs.placement import Placement, job_by_job, round_robin
+from gangwise.gangs.problem import GangProblem, relative_size
 
 
 @dataclass
-class GangOGASched:
-    """See the arrivals, climb, round the plan to whole gangs, improve them.
+class GangOGASched(PolicyBase):
+    """OGASched for gangs (OGASched §3.5): climb, round the plan to whole gangs, improve them.
 
     Parameters
     ----------
@@ -64,8 +62,6 @@ class GangOGASched:
     passes: int = 3
     remember: bool = True
     family = "gain_overhead_gang"
-    timing: Timing = field(init=False, repr=False, default="react")
-    _planner: OGASchedReact = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._planner = OGASchedReact(
@@ -86,30 +82,28 @@ class GangOGASched:
 
     def decide(self, observation: Observation) -> Ints:
         """Server of each task, -1 for none."""
-        plan, x = self._planner.decide(observation), observation.arrivals
-        if x is None:
-            raise ScenarioError("this policy must be shown the arrivals before it decides")
+        plan, x = self._planner.decide(observation), observation.arrived
         servers = self._servers
         servers.reset()
-        servers.follow(x, plan, self.least)
+        servers.round_plan(x, plan, self.least)
         played, rewards = self._finish(x)
-        if self.remember:
+        if self.remember:  # a second start for the local search: what worked last time
             servers.reset()
-            servers.recall(x, self._memory, self._worth)
+            servers.place_remembered(x, self._memory, self._worth)
             again, recalled = self._finish(x)
             if recalled.sum() > rewards.sum() + 1e-9 * (1.0 + abs(rewards.sum())):
                 played, rewards = again, recalled
-            self._learn_gangs(x, played, rewards)
+            self._remember(x, played, rewards)
         return np.where(played >= 0, servers.problem.channels.server[played], -1)
 
     def _finish(self, arrivals: Ints) -> tuple[Ints, Floats]:
         """Use what room is left, improve; the channel of each task, the reward of each job."""
         self._servers.greedy(arrivals)
         if self.passes:
-            self._servers.improve(arrivals, self.passes)
+            self._servers.local_search(arrivals, self.passes)
         return self._servers.held.channel.copy(), self._servers.rewards()
 
-    def _learn_gangs(self, arrivals: Ints, played: Ints, rewards: Floats) -> None:
+    def _remember(self, arrivals: Ints, played: Ints, rewards: Floats) -> None:
         """Remember what was launched; a job that arrived and was not keeps its gang, but last."""
         problem = self._servers.problem
         launched = np.zeros(problem.L, dtype=bool)
@@ -118,13 +112,10 @@ class GangOGASched:
         self._memory[mine] = played[mine]
         self._worth = np.where(arrivals != 0, rewards, self._worth)
 
-    def learn(self, feedback: Feedback) -> None:
-        """All there is to know was seen before deciding."""
-
 
 @dataclass
-class GangGreedy:
-    """Launch the gang with the largest reward, then the next, from empty servers in every slot.
+class GangGreedy(PolicyBase):
+    """Greedy: launch the gang with the largest reward, then the next, from empty servers each slot.
 
     A gang takes the task and server with the largest marginal reward, again and again: up to its
     minimum whatever the sign, then as long as it is positive. Gangs that cannot be completed, or
@@ -139,7 +130,6 @@ class GangGreedy:
 
     passes: int = 0
     family = "gain_overhead_gang"
-    timing: Timing = field(init=False, repr=False, default="react")
 
     def __post_init__(self) -> None:
         if self.passes < 0:
@@ -151,59 +141,46 @@ class GangGreedy:
 
     def decide(self, observation: Observation) -> Ints:
         """Server of each task, -1 for none."""
-        if observation.arrivals is None:
-            raise ScenarioError("this policy must be shown the arrivals before it decides")
         self._servers.reset()
-        self._servers.greedy(observation.arrivals)
+        self._servers.greedy(observation.arrived)
         if self.passes:
-            self._servers.improve(observation.arrivals, self.passes)
+            self._servers.local_search(observation.arrived, self.passes)
         return self._servers.decision()
-
-    def learn(self, feedback: Feedback) -> None:
-        """Nothing to learn."""
-
-
-def _arrived(observation: Observation) -> Ints:
-    if observation.arrivals is None:
-        raise ScenarioError("this policy must be shown the arrivals before it decides")
-    return np.flatnonzero(observation.arrivals)
 
 
 @dataclass
-class GangBinPacking:
-    """Job by job, each task on the most used server that has room (MOSTALLOCATED)."""
+class GangBinPacking(PolicyBase):
+    """BINPACKING for gangs: job by job, each task on the most used server with room."""
 
     family = "gain_overhead_gang"
     sign: ClassVar[float] = 1.0
-    timing: Timing = field(init=False, repr=False, default="react")
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
         """Bind to a problem."""
         self._problem, self._rng = problem, rng
         self._servers = Placement(problem, weighs_gains=False)
-        self._size = server_size(problem)
+        self._size = relative_size(problem.cluster.capacity)
 
     def decide(self, observation: Observation) -> Ints:
         """Server of each task, -1 for none."""
-        return self._place(*job_by_job(self._problem, _arrived(observation)), self._size)
+        return self._place(
+            *job_by_job(self._problem, np.flatnonzero(observation.arrived)), self._size
+        )
 
     def _place(self, order: Ints, ends: Ints, preference: Floats) -> Ints:
-        return self._servers.in_order(order, ends, self.sign, preference)
-
-    def learn(self, feedback: Feedback) -> None:
-        """Nothing to learn."""
+        return self._servers.list_schedule(order, ends, self.sign, preference)
 
 
 @dataclass
 class GangSpreading(GangBinPacking):
-    """Job by job, each task on the least used server that has room (LEASTALLOCATED)."""
+    """SPREADING for gangs: job by job, each task on the least used server with room."""
 
     sign: ClassVar[float] = -1.0
 
 
 @dataclass
 class GangDRF(GangBinPacking):
-    """Jobs in ascending order of their dominant share, each task on the largest server with room.
+    """Dominant resource fairness for gangs: jobs by ascending dominant share, largest server first.
 
     The dominant share is that of all the job's tasks together, of what its servers have together.
     Largest first is first fit in an order of servers that does not depend on what they are called.
@@ -218,13 +195,13 @@ class GangDRF(GangBinPacking):
 
     def decide(self, observation: Observation) -> Ints:
         """Server of each task, -1 for none."""
-        jobs = self._order[np.isin(self._order, _arrived(observation))]
+        jobs = self._order[np.isin(self._order, np.flatnonzero(observation.arrived))]
         return self._place(*job_by_job(self._problem, jobs), self._size)
 
 
 @dataclass
 class GangFairness(GangBinPacking):
-    """Round-robin: every job places one task, then every job another, on the largest server.
+    """FAIRNESS for gangs, round-robin: every job places a task, then another, largest server first.
 
     Fractional shares of a server have no meaning for whole tasks; taking turns is what is left of
     them. Gangs that stay incomplete are rolled back and their room is offered to the others.
@@ -234,18 +211,20 @@ class GangFairness(GangBinPacking):
 
     def decide(self, observation: Observation) -> Ints:
         """Server of each task, -1 for none."""
-        return self._place(*round_robin(self._problem, _arrived(observation)), self._size)
+        return self._place(
+            *round_robin(self._problem, np.flatnonzero(observation.arrived)), self._size
+        )
 
 
 @dataclass
 class GangRandom(GangBinPacking):
-    """Jobs in random order, servers in random order; the floor that others must clear."""
+    """Random order of jobs and servers; the floor that others must clear."""
 
     sign: ClassVar[float] = 0.0
     randomised = True
 
     def decide(self, observation: Observation) -> Ints:
         """Server of each task, -1 for none."""
-        jobs = self._rng.permutation(_arrived(observation))
+        jobs = self._rng.permutation(np.flatnonzero(observation.arrived))
         preference = self._rng.random(self._size.size)
         return self._place(*job_by_job(self._problem, jobs), preference)

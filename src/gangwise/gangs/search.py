@@ -1,20 +1,18 @@
-"""Inner loops of the gang policies that weigh gains: launch, follow a plan, remember, rebuild.
+"""Inner loops of gang search: a greedy, rounding of plans, local search, and Lagrangian prices.
 
-They move tasks with ``put`` and ``take`` of :mod:`gangwise.gangs.kernels` only.
+Policies that weigh gains launch gangs greedily, round a fractional plan or remember earlier gangs,
+and then rebuild jobs, one and two at a time, where that raises the reward.
 
-Inner loops of gang placement by prices: devices are rented, jobs answer, prices follow demand.
-
-With a price λ [R, K] on every device, the worth Σ_e w_e n_e of any feasible placement is at most
+At fluctuating speeds devices are rented: with a price λ [R, K] on every device, the worth
+Σ_e w_e n_e of any feasible placement is at most
 
     D(λ) = Σ_(r,k) λ_rk c_rk + Σ_l max(0, max over gangs of Σ_tasks [w_e − λ_r · a_q]),
 
 and the inner maximum is easy: every task takes its best channel, and the gang takes the tasks that
 gain, or the m_l best ones. Prices that make D small also tell which tasks deserve scarce devices.
+What is placed under them is improved by local search, which never makes anything worse.
 
-Inner loops that improve placed gangs: a task put where it wants to be, jobs built anew.
-
-They judge by Σ_e w_e n_e, and move tasks by :mod:`gangwise.gangs.search` and
-:mod:`gangwise.gangs.kernels` only. Nothing is ever made worse.
+All move tasks with ``put`` and ``take`` of :mod:`gangwise.gangs.kernels` only.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from __future__ import annotations
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import kernel
 from gangwise.gangs.kernels import (
-    Gangs,
-    Held,
+    Allocation,
+    GangArrays,
     added_gain,
     clear,
     fits,
@@ -38,8 +36,8 @@ CLEAR = 1e-9  # rewards must differ by this, relative to 1 + their size, to coun
 
 
 @kernel
-def grow(g: Gangs, h: Held, l: int, most: int) -> bool:
-    """Add the task and server with the largest marginal reward to a job, again and again.
+def grow(g: GangArrays, h: Allocation, l: int, most: int) -> bool:
+    """Greedy growth: add the task and server with the largest marginal reward, again and again.
 
     Up to its minimum whatever the sign, then while it is positive, and up to ``most`` tasks.
     Returns whether the job can be launched.
@@ -65,8 +63,8 @@ def grow(g: Gangs, h: Held, l: int, most: int) -> bool:
 
 
 @kernel
-def launch(g: Gangs, h: Held, l: int) -> float:
-    """Build a gang from nothing; roll it back unless its reward, which is returned, is positive."""
+def launch(g: GangArrays, h: Allocation, l: int) -> float:
+    """Launch: build a gang from nothing; rolled back unless its reward, returned, is positive."""
     if grow(g, h, l, g.first[l + 1] - g.first[l]):
         reward = job_reward(g, h, l)
         if reward > CLEAR:
@@ -76,8 +74,8 @@ def launch(g: Gangs, h: Held, l: int) -> float:
 
 
 @kernel
-def greedy(g: Gangs, h: Held, active: Ints, worth: Floats) -> None:
-    """Launch the gang with the largest reward, again and again, among those not launched.
+def greedy(g: GangArrays, h: Allocation, active: Ints, worth: Floats) -> None:
+    """Greedy: launch the gang with the largest reward, again and again, among those not launched.
 
     The reward that a gang would have is brought up to date only when it is the largest on the list
     (it hardly ever rises as room is taken). ``worth`` [L] is work space.
@@ -88,6 +86,7 @@ def greedy(g: Gangs, h: Held, active: Ints, worth: Floats) -> None:
         if active[l] != 0 and h.placed[l] == 0:
             worth[l] = launch(g, h, l)
             clear(g, h, l)
+    # Lazy evaluation: a reward is computed anew only when the old one leads the list.
     while True:
         best = 0
         for l in range(1, L):
@@ -111,7 +110,7 @@ def greedy(g: Gangs, h: Held, active: Ints, worth: Floats) -> None:
 
 
 @kernel
-def cover(g: Gangs, plan: Floats, q: int, e: int) -> float:
+def cover(g: GangArrays, plan: Floats, q: int, e: int) -> float:
     """The part of a task that a fractional plan pays for on a channel, 0 to 1."""
     part = 1.0
     for k in range(g.beta.size):
@@ -121,7 +120,7 @@ def cover(g: Gangs, plan: Floats, q: int, e: int) -> float:
 
 
 @kernel
-def planned(g: Gangs, h: Held, plan: Floats, q: int, least: float) -> int:
+def planned_channel(g: GangArrays, h: Allocation, plan: Floats, q: int, least: float) -> int:
     """Channel where a task gains most, among those with room whose plan covers ``least`` of it."""
     best, top = -1, 0.0
     for i in range(g.pair_first[q], g.pair_first[q + 1]):
@@ -139,8 +138,8 @@ def planned(g: Gangs, h: Held, plan: Floats, q: int, least: float) -> int:
 
 
 @kernel
-def follow(g: Gangs, h: Held, active: Ints, plan: Floats, least: float) -> None:
-    """Round a fractional plan [E, K], which is used up, to whole gangs.
+def round_plan(g: GangArrays, h: Allocation, active: Ints, plan: Floats, least: float) -> None:
+    """Rounding: a fractional plan [E, K], which is used up, to whole gangs.
 
     Job by job, those first whose tasks the plan covers most: each task goes where the plan covers
     ``least`` of it and it gains most; a gang that is then short of its minimum is completed
@@ -166,7 +165,7 @@ def follow(g: Gangs, h: Held, active: Ints, plan: Floats, least: float) -> None:
             break
         h.saved[job] = 1
         for q in range(g.first[job], g.first[job + 1]):
-            e = planned(g, h, plan, q, least)
+            e = planned_channel(g, h, plan, q, least)
             if e >= 0:
                 put(g, h, q, e)
                 for k in range(K):
@@ -176,7 +175,9 @@ def follow(g: Gangs, h: Held, active: Ints, plan: Floats, least: float) -> None:
 
 
 @kernel
-def recall(g: Gangs, h: Held, active: Ints, memory: Ints, worth: Floats) -> None:
+def place_remembered(
+    g: GangArrays, h: Allocation, active: Ints, memory: Ints, worth: Floats
+) -> None:
     """Place gangs on the channels ``memory`` [Q], in descending order of their ``worth`` [L].
 
     Tasks whose room is taken meanwhile stay out; gangs short of their minimum are rolled back.
@@ -200,7 +201,7 @@ def recall(g: Gangs, h: Held, active: Ints, memory: Ints, worth: Floats) -> None
 
 
 @kernel
-def restore(g: Gangs, h: Held, l: int) -> None:
+def restore_job(g: GangArrays, h: Allocation, l: int) -> None:
     """Put a job back as ``saved`` has it."""
     clear(g, h, l)
     for q in range(g.first[l], g.first[l + 1]):
@@ -209,8 +210,8 @@ def restore(g: Gangs, h: Held, l: int) -> None:
 
 
 @kernel
-def rebuild(g: Gangs, h: Held, one: int, other: int) -> bool:
-    """Take two jobs (or one twice) off, build ``one`` and then ``other`` anew; keep if better."""
+def rebuild(g: GangArrays, h: Allocation, one: int, other: int) -> bool:
+    """Ruin and recreate: take two jobs (or one twice) off, build both anew; keep if better."""
     before = job_reward(g, h, one) + (job_reward(g, h, other) if other != one else 0.0)
     for l in (one, other):
         for q in range(g.first[l], g.first[l + 1]):
@@ -224,15 +225,15 @@ def rebuild(g: Gangs, h: Held, one: int, other: int) -> bool:
         return True
     clear(g, h, one)
     clear(g, h, other)
-    restore(g, h, one)
+    restore_job(g, h, one)
     if other != one:
-        restore(g, h, other)
+        restore_job(g, h, other)
     return False
 
 
 @kernel
-def improve(g: Gangs, h: Held, active: Ints, passes: int) -> int:
-    """Rebuild single jobs and pairs of jobs while that raises the reward; never lowers it.
+def local_search(g: GangArrays, h: Allocation, active: Ints, passes: int) -> int:
+    """Local search: rebuild single jobs and pairs while that raises the reward; never lowers it.
 
     Rebuilding one job moves, adds or drops its tasks, or drops it whole when it is worth less than
     nothing; rebuilding a pair lets a job have the servers of another. Returns how often it helped.
@@ -257,8 +258,8 @@ UNREACHED = -1e300
 
 
 @kernel
-def rent(g: Gangs, price: Floats, q: int, r: int) -> float:
-    """What a task pays on a server."""
+def price_of(g: GangArrays, price: Floats, q: int, r: int) -> float:
+    """Rent λ_r · a_q: what a task pays on a server."""
     due = 0.0
     for k in range(g.beta.size):
         due += price[r, k] * g.request[q, k]
@@ -266,8 +267,8 @@ def rent(g: Gangs, price: Floats, q: int, r: int) -> float:
 
 
 @kernel
-def answer(
-    g: Gangs,
+def best_responses(
+    g: GangArrays,
     arrivals: Ints,
     worth: Floats,
     price: Floats,
@@ -276,7 +277,7 @@ def answer(
     best: Floats,
     where: Ints,
 ) -> float:
-    """Every job's best gang under prices; returns D(λ), which no placement exceeds.
+    """Lagrangian dual D(λ), which no placement exceeds, with every job's best gang under prices.
 
     ``profit`` [L] becomes what each job gains, ``demand`` [R, K] the devices that they ask for;
     ``best`` [Q] and ``where`` [Q] are work space.
@@ -296,13 +297,14 @@ def answer(
             best[q], where[q] = UNREACHED, -1
             for i in range(g.pair_first[q], g.pair_first[q + 1]):
                 e = g.pair_channel[i]
-                gain = worth[e] - rent(g, price, q, g.server[e])
+                gain = worth[e] - price_of(g, price, q, g.server[e])
                 if gain > best[q]:
                     best[q], where[q] = gain, e
             if best[q] > 0.0:
                 gaining += 1
                 total += best[q]
-        while gaining < g.minimum[l]:  # the best of those that lose
+        # All or nothing: below its minimum a gang takes along the tasks that lose least.
+        while gaining < g.minimum[l]:
             task = -1
             for q in range(g.first[l], g.first[l + 1]):
                 if best[q] <= 0.0 and (task < 0 or best[q] > best[task]):
@@ -322,8 +324,8 @@ def answer(
 
 
 @kernel
-def adjust(g: Gangs, price: Floats, demand: Floats, gap: float) -> bool:
-    """One Polyak step of the prices towards a bound lower by ``gap``; False at an optimum."""
+def polyak_step(g: GangArrays, price: Floats, demand: Floats, gap: float) -> bool:
+    """Polyak step of the prices towards a bound lower by ``gap``; False at an optimum."""
     R, K = g.capacity.shape
     norm = 0.0
     for r in range(R):
@@ -331,6 +333,7 @@ def adjust(g: Gangs, price: Floats, demand: Floats, gap: float) -> bool:
             over = demand[r, k] - g.capacity[r, k]
             if g.capacity[r, k] > 0.0 and (over > 0.0 or price[r, k] > 0.0):
                 norm += (over / g.capacity[r, k]) ** 2
+    # Each device type in units of its capacity, so that one step suits scarce and plenty.
     if norm <= 1e-12:
         return False
     for r in range(R):
@@ -343,9 +346,9 @@ def adjust(g: Gangs, price: Floats, demand: Floats, gap: float) -> bool:
 
 @kernel
 def grow_at_prices(
-    g: Gangs, h: Held, l: int, worth: Floats, price: Floats, scale: float, hardest: bool
+    g: GangArrays, h: Allocation, l: int, worth: Floats, price: Floats, scale: float, hardest: bool
 ) -> None:
-    """Place tasks one by one: up to the minimum whatever they gain, then while they gain.
+    """Greedy growth under prices: up to the minimum whatever tasks gain, then while they gain.
 
     Next is the task and channel of the largest gain under ``scale`` times the prices; or, up to the
     minimum and if ``hardest``, the task with the fewest channels that have room, on its best one.
@@ -359,7 +362,7 @@ def grow_at_prices(
             best, most, options = -1, UNREACHED, 0
             for i in range(g.pair_first[q], g.pair_first[q + 1]):
                 e = g.pair_channel[i]
-                gain = worth[e] - scale * rent(g, price, q, g.server[e])
+                gain = worth[e] - scale * price_of(g, price, q, g.server[e])
                 if (hard or gain > top) and fits(g, h, q, e):
                     options += 1
                     if gain > most:
@@ -375,8 +378,10 @@ def grow_at_prices(
 
 
 @kernel
-def build(g: Gangs, h: Held, l: int, worth: Floats, price: Floats, scale: float) -> None:
-    """A gang under ``scale`` times the prices; rolled back if it cannot be completed.
+def build_gang(
+    g: GangArrays, h: Allocation, l: int, worth: Floats, price: Floats, scale: float
+) -> None:
+    """Launch under ``scale`` times the prices; rolled back if the gang cannot be completed.
 
     Easy tasks may take the room of those that fit hardly anywhere, so a gang that fell short is
     tried again from nothing, the hardest task first.
@@ -390,8 +395,10 @@ def build(g: Gangs, h: Held, l: int, worth: Floats, price: Floats, scale: float)
 
 
 @kernel
-def place(g: Gangs, h: Held, arrivals: Ints, worth: Floats, price: Floats, profit: Floats) -> None:
-    """Whole gangs under prices, those of the largest ``profit`` [L], which is used up, first."""
+def place_by_profit(
+    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, price: Floats, profit: Floats
+) -> None:
+    """Greedy under prices: whole gangs, largest ``profit`` [L], which is used up, first."""
     while True:
         job = -1
         for l in range(profit.size):
@@ -400,11 +407,11 @@ def place(g: Gangs, h: Held, arrivals: Ints, worth: Floats, price: Floats, profi
         if job < 0:
             break
         profit[job] = 0.0
-        build(g, h, job, worth, price, 1.0)
+        build_gang(g, h, job, worth, price, 1.0)
 
 
 @kernel
-def total(h: Held, worth: Floats) -> float:
+def total(h: Allocation, worth: Floats) -> float:
     """Σ w_e n_e of what is placed."""
     value = 0.0
     for q in range(h.channel.size):
@@ -414,7 +421,7 @@ def total(h: Held, worth: Floats) -> float:
 
 
 @kernel
-def undo(g: Gangs, h: Held) -> None:
+def restore_all(g: GangArrays, h: Allocation) -> None:
     """Put everything back as ``saved`` has it."""
     for q in range(h.channel.size):
         if h.channel[q] >= 0 and h.channel[q] != h.saved[q]:
@@ -425,9 +432,9 @@ def undo(g: Gangs, h: Held) -> None:
 
 
 @kernel
-def search(
-    g: Gangs,
-    h: Held,
+def price_search(
+    g: GangArrays,
+    h: Allocation,
     arrivals: Ints,
     worth: Floats,
     price: Floats,
@@ -437,7 +444,7 @@ def search(
     where: Ints,
     steps: int,
 ) -> float:
-    """Step the prices from nought, place gangs at every fourth step, and end with the best of them.
+    """Subgradient search: step prices from nought, place gangs at every fourth step, keep the best.
 
     Steps are halved when the bound has not fallen five times in a row. Returns the lowest bound.
     ``price``, ``demand`` [R, K], ``profit`` [L], ``best`` and ``where`` [Q] are work space; the
@@ -451,7 +458,7 @@ def search(
         h.saved[q] = -1
     bound, top, pace, stale = 1e300, 0.0, 1.0, 0
     for step in range(steps + 1):
-        now = answer(g, arrivals, worth, price, profit, demand, best, where)
+        now = best_responses(g, arrivals, worth, price, profit, demand, best, where)
         if now < bound - 1e-9 * (1.0 + abs(now)):
             bound, stale = now, 0
         else:
@@ -461,40 +468,44 @@ def search(
         if step % 4 == 0:
             for l in range(g.minimum.size):
                 clear(g, h, l)
-            place(g, h, arrivals, worth, price, profit)
+            place_by_profit(g, h, arrivals, worth, price, profit)
             for l in range(g.minimum.size):
                 if arrivals[l] != 0:
-                    build(g, h, l, worth, price, 0.0)
+                    build_gang(g, h, l, worth, price, 0.0)
             value = total(h, worth)
             if value > top * (1.0 + 1e-12):
                 top = value
                 for q in range(Q):
                     h.saved[q] = h.channel[q]
         gap = now - top
-        if gap <= 1e-9 * (1.0 + abs(now)) or not adjust(g, price, demand, pace * gap):
+        if gap <= 1e-9 * (1.0 + abs(now)) or not polyak_step(g, price, demand, pace * gap):
             break
-    undo(g, h)
+    restore_all(g, h)
     return bound
 
 
 @kernel
-def settle(g: Gangs, h: Held, arrivals: Ints, worth: Floats, price: Floats) -> float:
+def complete_or_roll_back(
+    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, price: Floats
+) -> float:
     """Complete or roll back every gang, let everybody use what is left; the worth of it all."""
     for l in range(g.minimum.size):  # those that hold something first
         if h.placed[l] > 0:
-            build(g, h, l, worth, price, 0.0)
+            build_gang(g, h, l, worth, price, 0.0)
     for l in range(g.minimum.size):
         if arrivals[l] != 0:
-            build(g, h, l, worth, price, 0.0)
+            build_gang(g, h, l, worth, price, 0.0)
     return total(h, worth)
 
 
 @kernel
-def insert(g: Gangs, h: Held, arrivals: Ints, worth: Floats, price: Floats, passes: int) -> int:
-    """Put one task on one of its channels, whoever must leave for it; complete or roll back gangs.
+def insert_tasks(
+    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, price: Floats, passes: int
+) -> int:
+    """Insertion search: put one task on one of its channels, whoever must leave for it.
 
-    Those leave first that are worth least there. Kept where Σ w_e n_e rises, undone where not.
-    Returns how often it rose.
+    Those leave first that are worth least there; gangs are then completed or rolled back. Kept
+    where Σ w_e n_e rises, undone where not. Returns how often it rose.
     """
     Q = g.job_type.size
     helped, now = 0, total(h, worth)
@@ -524,22 +535,28 @@ def insert(g: Gangs, h: Held, arrivals: Ints, worth: Floats, price: Floats, pass
                         break
                     take(g, h, least)
                 put(g, h, q, e)
-                build(g, h, g.job_type[q], worth, price, 0.0)
-                after = settle(g, h, arrivals, worth, price)
+                build_gang(g, h, g.job_type[q], worth, price, 0.0)
+                after = complete_or_roll_back(g, h, arrivals, worth, price)
                 if after > now + 1e-9 * (1.0 + abs(now)):
                     helped, now = helped + 1, after
                 else:
-                    undo(g, h)
+                    restore_all(g, h)
         if helped == before:
             break
     return helped
 
 
 @kernel
-def rearrange(
-    g: Gangs, h: Held, arrivals: Ints, worth: Floats, price: Floats, scale: float, passes: int
+def rebuild_pairs(
+    g: GangArrays,
+    h: Allocation,
+    arrivals: Ints,
+    worth: Floats,
+    price: Floats,
+    scale: float,
+    passes: int,
 ) -> int:
-    """Take one or two jobs off, build them anew under prices, let everybody use what is left.
+    """Ruin and recreate under prices: take one or two jobs off, build them anew, use what is left.
 
     Kept where Σ w_e n_e rises, undone where not. Returns how often it rose.
     """
@@ -556,13 +573,13 @@ def rearrange(
                     h.saved[q] = h.channel[q]
                 clear(g, h, one)
                 clear(g, h, other)
-                build(g, h, one, worth, price, scale)
-                build(g, h, other, worth, price, scale)
-                after = settle(g, h, arrivals, worth, price)
+                build_gang(g, h, one, worth, price, scale)
+                build_gang(g, h, other, worth, price, scale)
+                after = complete_or_roll_back(g, h, arrivals, worth, price)
                 if after > now + 1e-9 * (1.0 + abs(now)):
                     helped, now = helped + 1, after
                 else:
-                    undo(g, h)
+                    restore_all(g, h)
         if helped == before:
             break
     return helped

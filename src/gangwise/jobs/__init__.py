@@ -7,12 +7,24 @@ array([ 0., 10.,  2.])
 """
 
 from gangwise.jobs.model import (
-    Account, Ask, Books, Conditions, Event, Explanation, Job, Jobs, Node, Nodes, Place, Preempt,
-    Queue, Rate, Running, Shape,
+    Account,
+    Ask,
+    Books,
+    Conditions,
+    Event,
+    Explanation,
+    Job,
+    Jobs,
+    Node,
+    Nodes,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
+    Running,
+    Shape,
 )
-from gangwise.jobs.scheduler import (
-    Composed, Scheduler, create_scheduler, parts, register_part,
-)
+from gangwise.jobs.scheduler import Composed, Scheduler, create_scheduler, parts, register_part
 from gangwise.jobs.simulation import Options, Schedule, simulate_jobs
 
 __all__ = [

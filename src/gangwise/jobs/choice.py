@@ -12,11 +12,12 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from gangwise.jobs import rate_kernels
-from gangwise.jobs.model import Books, Job, Nodes, Rate
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError
+from gangwise.jobs import rate_kernels
+from gangwise.jobs.model import Books, Job, Nodes, Rate, Shape
 
-__all__ = ["BestFit", "ByRate", "Choice", "FirstFit", "Worth", "WorstFit"]
+__all__ = ["FGD", "BestFit", "ByRate", "Choice", "FirstFit", "WorstFit", "Worth"]
 
 Tasks = list[tuple[int, int]]
 
@@ -98,6 +99,67 @@ class WorstFit:
 
 
 @dataclass
+class FGD:
+    """Fragmentation gradient descent (Weng et al., *Beware of Fragmentation*, ATC 2023).
+
+    A shared device's free part is a fragment for a task that does not fit on its node, or asks
+    for more of one device than is free of it. Each task goes to the node where fragments, over
+    the tasks seen so far, grow least.
+    """
+
+    name: ClassVar[str] = "fgd"
+    _seen: dict[Shape, int] = field(default_factory=dict, repr=False)
+    _jobs: set[str] = field(default_factory=set, repr=False)
+
+    def take_in(self, books: Books) -> None:
+        """Count what is asked for."""
+        for event in books.events:
+            if event.kind == "submitted" and event.job and event.job.id not in self._jobs:
+                self._jobs.add(event.job.id)
+                shape = event.job.shape
+                self._seen[shape] = self._seen.get(shape, 0) + event.job.tasks
+
+    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
+        """Task by task, on a copy of the books."""
+        trial = books.copy()
+        count: dict[int, int] = {}
+        one = job.shape._replace(per_node=0)
+        for _ in range(job.tasks):
+            best, least = -1, 0
+            fits = trial.fits(one)
+            before = self._fragments(trial)
+            after = trial.copy()
+            for n in np.flatnonzero(fits > 0):
+                if job.shape.per_node and count.get(int(n), 0) >= job.shape.per_node:
+                    continue
+                after.take(one, trial.tell_apart(one, [(int(n), 1)]))
+            after_all = self._fragments(after)
+            for n in np.flatnonzero(fits > 0):
+                if job.shape.per_node and count.get(int(n), 0) >= job.shape.per_node:
+                    continue
+                grows = int(after_all[n] - before[n])
+                if best < 0 or grows < least:
+                    best, least = int(n), grows
+            if best < 0:
+                return None
+            trial.take(one, trial.tell_apart(one, [(best, 1)]))
+            count[best] = count.get(best, 0) + 1
+        return list(count.items())
+
+    def _fragments(self, books: Books) -> Ints:
+        """Of each node [N]; one task on each was tried at once, for they do not interact."""
+        if books.nodes.shared is None:
+            raise ScenarioError("fgd looks at single devices: build Nodes with shared='gpu'")
+        k = books.nodes.devices.index(books.nodes.shared)
+        total = np.zeros(len(books.free), dtype=np.int64)
+        for shape, tasks in self._seen.items():
+            able = books.fits(shape._replace(constraint=())) > 0
+            lost = np.where(books.device < min(shape.demand[k], 1000), books.device, 0)
+            total += tasks * np.where(able, lost.sum(axis=1), books.device.sum(axis=1))
+        return total
+
+
+@dataclass
 class ByRate(Worth):
     """Nodes by what is believed of their rates: labels, the true ones, or learned ones.
 
@@ -152,9 +214,7 @@ class ByRate(Worth):
         rate_kernels.score(self.state, job.limit, mean, sd, free, out)
         return out
 
-    def holds_off(
-        self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float
-    ) -> float:
+    def holds_off(self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float) -> float:
         """Seconds to wait for better nodes than those chosen; 0 to start."""
         if not self.waits:
             return 0.0
@@ -163,8 +223,16 @@ class ByRate(Worth):
         devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
         return float(
             rate_kernels.wait(
-                self.state, self._types[job.job_type], job.tasks, devices, job.limit, slowest,
-                mean, waiting, now - job.submitted, now,
+                self.state,
+                self._types[job.job_type],
+                job.tasks,
+                devices,
+                job.limit,
+                slowest,
+                mean,
+                waiting,
+                now - job.submitted,
+                now,
             )
         )
 
@@ -180,7 +248,12 @@ class ByRate(Worth):
         nodes = np.array(rate.nodes, dtype=np.int64)
         logs = np.array([math.log(r) for r in rate.rates])
         rate_kernels.observe(
-            self.state, self._types[rate.job.job_type], nodes, logs, len(nodes), rate.first,
+            self.state,
+            self._types[rate.job.job_type],
+            nodes,
+            logs,
+            len(nodes),
+            rate.first,
             rate.time,
         )
         if rate.ended:

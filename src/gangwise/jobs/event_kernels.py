@@ -7,25 +7,92 @@ rules in plain Python.
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from numpy import int64
+import numpy as np
 
+from gangwise.core.arrays import Ints
+from gangwise.core.jit import inlined_kernel, lean_kernel
 from gangwise.jobs.kernels import (
-    BEST_FIT, BY_RATE, CHANGE, CONSERVATIVE, DIRTY, DOWN, EASY, EDF, ENDED, EPOCH, EVENT,
-    FACTOR, FAIR_SHARE, FGD, FINISHED, FINISHES, FIRST_FIT, FRESH, HAVE, HEAD, HELD, INSTANTS,
-    KILLED, KILLS, LABELS, LAS, LATER, LEARNED, LOGGED, LOGGED_PIECES, N_RUNNING, N_WAITING,
-    NEXT, NO_BACKFILLING, NOW, ORACLE, PIECES_OUT, PREEMPTIONS, REQUEUES, RESERVED, ROUNDS,
-    RUNNING, SET_ASIDE, TESTS, TIMERS, UNSUBMITTED, UP, WAITING, WFP3,
-    Rules, Shapes, State, Work, World,
-    fits, following, insert, merge_sort, occupy, order_place, place_best, place_first, pop, push, remove,
-    smallest, take, tell_apart, vacate,
+    BY_RATE,
+    CHANGE,
+    CONSERVATIVE,
+    DIRTY,
+    DOWN,
+    EASY,
+    ENDED,
+    EPOCH,
+    EVENT,
+    FACTOR,
+    FAIR_SHARE,
+    FGD,
+    FINISHED,
+    FINISHES,
+    FIRST_FIT,
+    FRESH,
+    HAVE,
+    HEAD,
+    HELD,
+    INSTANTS,
+    KILLED,
+    KILLS,
+    LABELS,
+    LATER,
+    LEARNED,
+    LOGGED,
+    LOGGED_PIECES,
+    N_RUNNING,
+    N_WAITING,
+    NEXT,
+    NO_BACKFILLING,
+    NOW,
+    PIECES_OUT,
+    PREEMPTIONS,
+    REQUEUES,
+    RESERVED,
+    ROUNDS,
+    RUNNING,
+    SET_ASIDE,
+    TESTS,
+    TIMERS,
+    UP,
+    WAITING,
+    Rules,
+    Shapes,
+    State,
+    Work,
+    World,
+    fits,
+    following,
+    insert,
+    merge_sort,
+    occupy,
+    order_place,
+    place_best,
+    place_fgd,
+    place_first,
+    pop,
+    push,
+    remove,
+    smallest,
+    take,
+    tell_apart,
+    vacate,
 )
 from gangwise.jobs.rate_kernels import (
-    Beliefs, believe, finished, observe, released, remaining, score, wait,
+    Beliefs,
+    believe,
+    finished,
+    observe,
+    released,
+    remaining,
+    score,
+    wait,
 )
-from gangwise.core.jit import lean_kernel
 
 __all__ = ["DONE", "MORE_ROOM", "PAUSED", "play"]
+
+int64: Any = np.int64
 
 DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
@@ -34,7 +101,7 @@ WHY_FAILED, WHY_PREEMPTED = range(2)
 # ------------------------------------------------------------------------------------- attempts
 
 
-@lean_kernel
+@inlined_kernel
 def speed_of(w: Work, v: World, x: State, j: int) -> float:
     """True rate of a running gang: that of its slowest piece."""
     if v.log_rates.size == 0:
@@ -59,14 +126,18 @@ def schedule_end(w: Work, r: Rules, x: State, j: int) -> None:
         size = 0
         for i in range(x.finishes.size):
             job = x.finishes[i].item
-            if x.jobs[job].phase == RUNNING and x.jobs[job].finish == x.finishes[i].time and job != j:
+            if (
+                x.jobs[job].phase == RUNNING
+                and x.jobs[job].finish == x.finishes[i].time
+                and job != j
+            ):
                 time = x.finishes[i].time
                 size = push(x.finishes, size, time, job)
         at[FINISHES] = size
     at[FINISHES] = push(x.finishes, at[FINISHES], end, j)
 
 
-@lean_kernel
+@inlined_kernel
 def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) -> None:
     """Job j begins on the ``count`` pieces tried."""
     at = x.at
@@ -112,14 +183,16 @@ def set_timer(x: State, j: int, time: float) -> None:
         for i in range(x.timers.size):
             job = x.timers[i].item
             t = x.timers[i].time
-            if x.jobs[job].timer == t and (x.jobs[job].phase == RUNNING or x.jobs[job].phase == WAITING):
+            if x.jobs[job].timer == t and (
+                x.jobs[job].phase == RUNNING or x.jobs[job].phase == WAITING
+            ):
                 size = push(x.timers, size, t, job)
         at[TIMERS] = size
     x.jobs[j].timer = time
     at[TIMERS] = push(x.timers, at[TIMERS], time, j)
 
 
-@lean_kernel
+@inlined_kernel
 def slowest_believed(w: Work, x: State, j: int) -> float:
     """Rate of job j's gang as `x.mean` has it."""
     slowest = LATER
@@ -129,7 +202,7 @@ def slowest_believed(w: Work, x: State, j: int) -> float:
     return math.exp(slowest)
 
 
-@lean_kernel
+@inlined_kernel
 def charge(w: Work, r: Rules, x: State, u: int) -> None:
     """Bring the use of user u up to now: it halves every half-life."""
     now = x.clock[NOW]
@@ -144,7 +217,7 @@ def charge(w: Work, r: Rules, x: State, u: int) -> None:
     x.users[u].at = now
 
 
-@lean_kernel
+@inlined_kernel
 def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
     """Job j gives its devices back, for whatever reason."""
     at = x.at
@@ -188,7 +261,7 @@ def measure(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int, first: bo
     x.at[DIRTY] = 1
 
 
-@lean_kernel
+@inlined_kernel
 def finish(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
     """Job j ends: by itself, or killed at its limit."""
     at = x.at
@@ -247,15 +320,18 @@ def interrupt(
     leave(w, s, v, r, x, b, j)
     x.jobs[j].left = left
     x.jobs[j].overhead = r.restart
+    x.jobs[j].slot = LATER
     at[REQUEUES if why == WHY_FAILED else PREEMPTIONS] += 1
     enter(w, x, j)
 
 
-@lean_kernel
+@inlined_kernel
 def enter(w: Work, x: State, j: int) -> None:
     """Job j joins those waiting."""
     at = x.at
     x.jobs[j].phase = WAITING
+    if x.jobs[j].attempts == 0:
+        x.memo[w.jobs[j].shape].seen += w.jobs[j].tasks
     insert(x.words, x.summary, at, w.jobs[j].rank)
     at[N_WAITING] += 1
     if at[FRESH] < x.fresh.size:
@@ -266,7 +342,7 @@ def enter(w: Work, x: State, j: int) -> None:
 # --------------------------------------------------------------------------------------- events
 
 
-@lean_kernel
+@inlined_kernel
 def next_instant(w: Work, v: World, x: State) -> float:
     """Time of the next event, inf for none."""
     at = x.at
@@ -299,7 +375,6 @@ def node_event(
 ) -> None:
     """A node fails, comes back, or changes its rate by a factor (value: its logarithm)."""
     at = x.at
-    now = x.clock[NOW]
     x.at[DIRTY] = 1
     if kind == UP:
         if not x.up[n]:
@@ -359,7 +434,7 @@ def change_speed(w: Work, v: World, r: Rules, x: State, j: int) -> None:
     schedule_end(w, r, x, j)
 
 
-@lean_kernel
+@inlined_kernel
 def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
     """Take in all that happens now: ends, then nodes, then submissions, then measurements."""
     at = x.at
@@ -398,7 +473,7 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
 # --------------------------------------------------------------------------------------- rounds
 
 
-@lean_kernel
+@inlined_kernel
 def find(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> int:
     """Try to place job j on what is free: pieces in `x.try_*`, their number, 0 for no room."""
     c = w.jobs[j].shape
@@ -412,22 +487,46 @@ def find(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -
             count = 0
             break
     if count > 0:
-        if r.choice == FIRST_FIT:
-            count = place_first(s, v, x, c, tasks)
-        else:
-            if r.choice == BY_RATE:
-                believed(w, s, v, r, x, b, j)
-            count = place_best(s, v, x, c, tasks, r.choice)
-        if count > 0 and v.shared >= 0 and s.tasks[c].fraction + s.tasks[c].whole > 0:
-            count = tell_apart(s, v, x, c, count)
+        count = arrange(w, s, v, r, x, b, x.free, x.device, x.top, j)
     if count == 0 and (x.memo[c].fail_epoch != x.at[EPOCH] or tasks < x.memo[c].fail_tasks):
         x.memo[c].fail_epoch = x.at[EPOCH]
         x.memo[c].fail_tasks = tasks
     return count
 
 
+@inlined_kernel
+def arrange(
+    w: Work,
+    s: Shapes,
+    v: World,
+    r: Rules,
+    x: State,
+    b: Beliefs,
+    free: Ints,
+    device: Ints,
+    top: Ints,
+    j: int,
+) -> int:
+    """Place job j by the rule on what is given as free: pieces in `x.tried`; 0 for no room."""
+    c = w.jobs[j].shape
+    tasks = w.jobs[j].tasks
+    if r.choice == FIRST_FIT:
+        count = place_first(s, v, x, free, device, top, c, tasks)
+    elif r.choice == FGD:
+        count = place_fgd(s, v, x, free, device, top, c, tasks)
+    else:
+        if r.choice == BY_RATE:
+            believed(w, s, v, r, x, b, free, j)
+        count = place_best(s, v, x, free, device, top, c, tasks, r.choice)
+    if count > 0 and v.shared >= 0 and s.tasks[c].fraction + s.tasks[c].whole > 0:
+        count = tell_apart(s, v, x, device, c, count)
+    return count
+
+
 @lean_kernel
-def believed(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
+def believed(
+    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, free: Ints, j: int
+) -> None:
     """Fill `x.mean`, `x.sd` and `x.worth` [N] for a placement of job j."""
     l = w.jobs[j].type
     N = x.mean.size
@@ -444,11 +543,11 @@ def believed(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: in
                 x.mean[n] = 0.0
     kind = s.tasks[w.jobs[j].shape].dominant
     for n in range(N):
-        x.spare[n] = x.free[n, kind] / 1000.0
+        x.spare[n] = free[n, kind] / 1000.0
     score(b, w.jobs[j].limit, x.mean, x.sd, x.spare, x.worth)
 
 
-@lean_kernel
+@inlined_kernel
 def tried_rate(x: State, count: int) -> float:
     """Log rate that is believed of the pieces tried: that of the slowest."""
     slowest = LATER
@@ -457,7 +556,7 @@ def tried_rate(x: State, count: int) -> float:
     return slowest
 
 
-@lean_kernel
+@inlined_kernel
 def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count: int) -> bool:
     """Job j could start on the pieces tried and had better wait for others."""
     if not r.waits:
@@ -466,8 +565,16 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     now = x.clock[NOW]
     devices = s.demand[c, s.tasks[c].dominant] / 1000.0
     seconds = wait(
-        b, w.jobs[j].type, w.jobs[j].tasks, devices, w.jobs[j].limit, tried_rate(x, count), x.mean,
-        x.at[N_WAITING], now - w.jobs[j].submit, now,
+        b,
+        w.jobs[j].type,
+        w.jobs[j].tasks,
+        devices,
+        w.jobs[j].limit,
+        tried_rate(x, count),
+        x.mean,
+        x.at[N_WAITING],
+        now - w.jobs[j].submit,
+        now,
     )
     if seconds <= 0.0:
         return False
@@ -530,8 +637,17 @@ def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
                 n = x.out[m].node
                 if allowed[n]:
                     have -= fits(s, v, x.shadow, x.shadow_device, c, n)
-                take(s, v, x.shadow, x.shadow_device, w.jobs[o].shape, n, x.out[m].tasks,
-                     x.out[m].mask, 1)
+                take(
+                    s,
+                    v,
+                    x.shadow,
+                    x.shadow_device,
+                    w.jobs[o].shape,
+                    n,
+                    x.out[m].tasks,
+                    x.out[m].mask,
+                    1,
+                )
                 if allowed[n]:
                     have += fits(s, v, x.shadow, x.shadow_device, c, n)
             i += 1
@@ -542,7 +658,7 @@ def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
     at[CHANGE] += 1
 
 
-@lean_kernel
+@inlined_kernel
 def keeps_promise(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int, count: int, head: int
 ) -> bool:
@@ -598,7 +714,7 @@ def keys(w: Work, r: Rules, x: State) -> int:
     return count
 
 
-@lean_kernel
+@inlined_kernel
 def backfill(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int, head: int
 ) -> None:
@@ -624,10 +740,174 @@ def backfill(
         x.memo[c].delay_tasks = w.jobs[j].tasks
 
 
+@inlined_kernel
+def enter_change(x: State, size: int, time: float, item: int) -> int:
+    """Note that devices are given back (item 2 j) or taken (2 j + 1), back first."""
+    i = size
+    while i > 0:
+        before = x.changes[i - 1]
+        if before.time < time or (before.time == time and before.item % 2 <= item % 2):
+            break
+        x.changes[i].time = before.time
+        x.changes[i].item = before.item
+        i -= 1
+    x.changes[i].time = time
+    x.changes[i].item = item
+    return size + 1
+
+
+@inlined_kernel
+def drop_changes(x: State, size: int, j: int) -> int:
+    """Forget what is noted of job j."""
+    kept = 0
+    for i in range(size):
+        if x.changes[i].item >> 1 != j:
+            if kept < i:
+                x.changes[kept].time = x.changes[i].time
+                x.changes[kept].item = x.changes[i].item
+            kept += 1
+    return kept
+
+
+@inlined_kernel
+def shift(w: Work, s: Shapes, v: World, x: State, free: Ints, device: Ints, item: int) -> None:
+    """One change of what is free."""
+    j = item >> 1
+    sign = 1 if item % 2 == 0 else -1
+    p = w.jobs[j].piece_from
+    for m in range(p, p + x.jobs[j].pieces):
+        take(
+            s, v, free, device, w.jobs[j].shape, x.out[m].node, x.out[m].tasks, x.out[m].mask, sign
+        )
+
+
+@inlined_kernel
+def room(w: Work, s: Shapes, v: World, x: State, free: Ints, device: Ints, j: int) -> bool:
+    """Job j fits on what is given as free."""
+    c = w.jobs[j].shape
+    have = 0
+    for n in range(free.shape[0]):
+        if v.allowed[s.tasks[c].constraint, n]:
+            have += max(fits(s, v, free, device, c, n), 0)
+    return bool(have >= w.jobs[j].tasks)
+
+
 @lean_kernel
+def copy_to(of: Ints, to: Ints) -> None:
+    """Copy a table."""
+    for n in range(of.shape[0]):
+        for k in range(of.shape[1]):
+            to[n, k] = of[n, k]
+
+
+@lean_kernel
+def lower_to(of: Ints, to: Ints) -> None:
+    """Let a table be the smaller of two, entry by entry."""
+    for n in range(of.shape[0]):
+        for k in range(of.shape[1]):
+            to[n, k] = min(to[n, k], of[n, k])
+
+
+@lean_kernel
+def conservative(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, count: int) -> None:
+    """Every waiting job holds a reservation; in order, each gets the earliest it can have now.
+
+    All others keep theirs meanwhile, so that nobody's is ever moved back.
+    """
+    at = x.at
+    now = x.clock[NOW]
+    copy_to(x.free, x.shadow)
+    copy_to(x.device, x.shadow_device)
+    size = 0
+    for i in range(at[N_RUNNING]):  # a job past its request is expected to end now
+        j = x.order[i]
+        if x.jobs[j].expect <= now:
+            shift(w, s, v, x, x.shadow, x.shadow_device, 2 * j)
+        else:
+            size = enter_change(x, size, x.jobs[j].expect, 2 * j)
+    for i in range(count):
+        j = x.sequence[i]
+        slot = x.jobs[j].slot
+        if slot == LATER or w.jobs[j].limit <= 0.0 or slot + w.jobs[j].limit <= now:
+            continue
+        size = enter_change(x, size, max(slot, now), 2 * j + 1)
+        size = enter_change(x, size, slot + w.jobs[j].limit, 2 * j)
+    for i in range(min(count, r.depth)):
+        j = x.sequence[i]
+        limit = w.jobs[j].limit
+        size = drop_changes(x, size, j)
+        copy_to(x.shadow, x.now_free)
+        copy_to(x.shadow_device, x.now_device)
+        place = 0
+        time = now
+        pieces = 0
+        while True:
+            while place < size and x.changes[place].time <= time:
+                shift(w, s, v, x, x.now_free, x.now_device, x.changes[place].item)
+                place += 1
+            if room(w, s, v, x, x.now_free, x.now_device, j):
+                copy_to(x.now_free, x.ahead)
+                copy_to(x.now_device, x.ahead_device)
+                copy_to(x.now_free, x.trial)
+                copy_to(x.now_device, x.trial_device)
+                m = place
+                while m < size and x.changes[m].time < time + limit:
+                    item = x.changes[m].item
+                    shift(w, s, v, x, x.trial, x.trial_device, item)
+                    m += 1
+                    if item % 2 == 1:
+                        lower_to(x.trial, x.ahead)
+                        lower_to(x.trial_device, x.ahead_device)
+                pieces = arrange(w, s, v, r, x, b, x.ahead, x.ahead_device, x.shadow_top, j)
+                if pieces > 0:
+                    break
+            if place == size:
+                break
+            time = x.changes[place].time
+        x.jobs[j].slot = LATER
+        if pieces == 0:
+            continue  # no node will ever be there for it, as things are
+        if time <= now and truly_free(s, v, x, w.jobs[j].shape, pieces):
+            start(w, s, v, r, x, j, pieces)
+            shift(w, s, v, x, x.shadow, x.shadow_device, 2 * j + 1)
+            if x.jobs[j].expect <= now:
+                shift(w, s, v, x, x.shadow, x.shadow_device, 2 * j)
+            else:
+                size = enter_change(x, size, x.jobs[j].expect, 2 * j)
+            continue
+        x.jobs[j].slot = time
+        x.jobs[j].reserved = min(x.jobs[j].reserved, time)
+        x.jobs[j].pieces = pieces
+        p = w.jobs[j].piece_from
+        for m in range(pieces):
+            x.out[p + m].node = x.tried[m].node
+            x.out[p + m].tasks = x.tried[m].tasks
+            x.out[p + m].mask = x.tried[m].mask
+        if limit > 0.0:
+            size = enter_change(x, size, time, 2 * j + 1)
+            size = enter_change(x, size, time + limit, 2 * j)
+
+
+@inlined_kernel
+def truly_free(s: Shapes, v: World, x: State, c: int, pieces: int) -> bool:
+    """What was tried is free, not only expected to be."""
+    able = True
+    for sign in (-1, 1):
+        for m in range(pieces):
+            n = x.tried[m].node
+            take(s, v, x.free, x.device, c, n, x.tried[m].tasks, x.tried[m].mask, sign)
+            if sign < 0:
+                for k in range(x.free.shape[1]):
+                    able = able and x.free[n, k] >= 0
+                for g in range(x.device.shape[1]):
+                    able = able and x.device[n, g] >= 0
+    return able
+
+
+@inlined_kernel
 def full(s: Shapes, x: State) -> bool:
     """Not even the smallest task fits."""
-    for k in range(x.total.size):
+    for k in range(x.total.size):  # noqa: SIM110 - generators do not compile
         if x.total[k] < s.least[k]:
             return True
     return False
@@ -671,9 +951,18 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
     at[HEAD] = -1
     if at[N_WAITING] == 0:
         return
-    if r.limits_of_work and r.backfilling == EASY:
+    if r.limits_of_work and r.backfilling != NO_BACKFILLING:
         expected_ends(w, r, x, b)
     count = keys(w, r, x) if changing else 0
+    if r.backfilling == CONSERVATIVE:
+        if not changing:
+            rank = smallest(x.words, x.summary, at)
+            while rank >= 0:
+                x.sequence[count] = w.by_rank[rank]
+                count += 1
+                rank = following(x.words, x.summary, at, rank + 1)
+        conservative(w, s, v, r, x, b, count)
+        return
     i = 0
     rank = smallest(x.words, x.summary, at) if not changing else -1
     head = -1
@@ -712,9 +1001,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
 
 
 @lean_kernel
-def play(
-    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants: int
-) -> int:
+def play(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants: int) -> int:
     """Run up to ``instants`` instants. Gives DONE, PAUSED, or MORE_ROOM for cut attempts."""
     at = x.at
     cuts = False

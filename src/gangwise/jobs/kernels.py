@@ -31,14 +31,14 @@ they change in place. The simulation calls, with job type l, node n and the time
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.cpython.unsafe.numbers import trailing_zeros
+from numba.cpython.unsafe import numbers
 
-from gangwise.core.jit import lean_kernel
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.jit import inlined_kernel, lean_kernel
 
 __all__ = ["Rules", "Shapes", "State", "Work", "World"]
 
@@ -59,12 +59,39 @@ DOWN, UP, FACTOR = range(3)
 
 # Places in `State.at`.
 (
-    NEXT, EVENT, FINISHES, TIMERS, N_RUNNING, N_WAITING, LOW, DIRTY, HEAD, FRESH, ROUNDS, TESTS,
-    ENDED, HAVE, LOGGED, LOGGED_PIECES, PIECES_OUT, EPOCH, CHANGE, KILLS, REQUEUES, PREEMPTIONS,
-    INSTANTS, SEEN_SHAPES, RESERVED_N, SIZE_AT,
+    NEXT,
+    EVENT,
+    FINISHES,
+    TIMERS,
+    N_RUNNING,
+    N_WAITING,
+    LOW,
+    DIRTY,
+    HEAD,
+    FRESH,
+    ROUNDS,
+    TESTS,
+    ENDED,
+    HAVE,
+    LOGGED,
+    LOGGED_PIECES,
+    PIECES_OUT,
+    EPOCH,
+    CHANGE,
+    KILLS,
+    REQUEUES,
+    PREEMPTIONS,
+    INSTANTS,
+    SEEN_SHAPES,
+    RESERVED_N,
+    SIZE_AT,
 ) = range(26)
 # Places in `State.clock`.
 NOW, RESERVED, SIZE_CLOCK = range(3)
+
+# numba knows them; their own types would say too little, or what compiled code has no use for.
+int64: Any = np.int64
+trailing_zeros: Any = numbers.trailing_zeros
 
 BLOCK = 32  # nodes whose largest free amounts are kept together
 LATER = np.inf
@@ -72,17 +99,24 @@ LATER = np.inf
 
 def record(**fields: type) -> np.dtype[np.void]:
     """Fields of one row, all of eight bytes."""
-    return np.dtype([(name, kind) for name, kind in fields.items()], align=True)
+    return np.dtype(list(fields.items()), align=True)
 
 
 WORK = record(
-    submit=np.float64, work=np.float64, limit=np.float64, tasks=np.int64, shape=np.int64,
-    type=np.int64, user=np.int64,
+    submit=np.float64,
+    work=np.float64,
+    limit=np.float64,
+    tasks=np.int64,
+    shape=np.int64,
+    type=np.int64,
+    user=np.int64,
     size=np.float64,  # devices of the dominant type, all tasks together
     share=np.float64,  # the same as a share of the cluster
     rank=np.int64,  # place in a queue whose order does not change
     doomed=np.int64,  # will be killed for its work (limits of work)
-    piece_from=np.int64, next_from=np.int64, next_to=np.int64,
+    piece_from=np.int64,
+    next_from=np.int64,
+    next_to=np.int64,
 )
 TASK = record(
     fraction=np.int64,  # thousandths of one shared device, or 0
@@ -92,20 +126,34 @@ TASK = record(
     dominant=np.int64,  # device type of the largest share
 )
 RUN = record(
-    phase=np.int64, wants=np.int64, attempts=np.int64, pieces=np.int64, running_at=np.int64,
+    phase=np.int64,
+    wants=np.int64,
+    attempts=np.int64,
+    pieces=np.int64,
+    running_at=np.int64,
     left=np.float64,  # work to do at `since`
-    since=np.float64, speed=np.float64, begun=np.float64, finish=np.float64, expect=np.float64,
+    since=np.float64,
+    speed=np.float64,
+    begun=np.float64,
+    finish=np.float64,
+    expect=np.float64,
     seen=np.float64,  # rate as the scheduler knows it
     timer=np.float64,  # when it is looked at next: measured, or decided on
-    overhead=np.float64, first=np.float64, end=np.float64,
+    overhead=np.float64,
+    first=np.float64,
+    end=np.float64,
     lost=np.float64,  # device-seconds
+    slot=np.float64,  # conservative: start of its reservation, inf for none
     reserved=np.float64,  # earliest promise made while first in line, inf for none
 )
 DUE = record(time=np.float64, item=np.int64)
 PIECE = record(node=np.int64, tasks=np.int64, mask=np.int64)
 CANDIDATE = record(score=np.float64, node=np.int64, fit=np.int64, slot=np.int64)
 MEMO = record(
-    fail_tasks=np.int64, fail_epoch=np.int64, delay_tasks=np.int64, delay_change=np.int64,
+    fail_tasks=np.int64,
+    fail_epoch=np.int64,
+    delay_tasks=np.int64,
+    delay_change=np.int64,
     seen=np.int64,
 )
 USER = record(use=np.float64, rate=np.float64, at=np.float64)
@@ -202,6 +250,14 @@ class State(NamedTuple):
     worth: Floats
     shadow: Ints  # what is free at the instant promised
     shadow_device: Ints
+    shadow_top: Ints  # above all amounts: no block is passed over
+    now_free: Ints
+    now_device: Ints
+    ahead: Ints
+    ahead_device: Ints
+    trial: Ints
+    trial_device: Ints
+    changes: Rows  # DUE: when devices are given back (item 2 j) or taken (2 j + 1)
     rated: Ints
     log_rates: Floats
     # attempts that were cut short
@@ -212,41 +268,41 @@ class State(NamedTuple):
 # ---------------------------------------------------------------------------------------- sets
 
 
-@lean_kernel
+@inlined_kernel
 def insert(words: Ints, summary: Ints, at: Ints, i: int) -> None:
     """Put i into a set of whole numbers: one bit each, and one bit for every 64 of them."""
     w = i >> 6
-    words[w] |= np.int64(1) << (i & 63)
-    summary[w >> 6] |= np.int64(1) << (w & 63)
+    words[w] |= int64(1) << (i & 63)
+    summary[w >> 6] |= int64(1) << (w & 63)
     at[LOW] = min(at[LOW], w >> 6)
 
 
-@lean_kernel
+@inlined_kernel
 def remove(words: Ints, summary: Ints, i: int) -> None:
     """Take i out of the set."""
     w = i >> 6
-    words[w] &= ~(np.int64(1) << (i & 63))
+    words[w] &= ~(int64(1) << (i & 63))
     if words[w] == 0:
-        summary[w >> 6] &= ~(np.int64(1) << (w & 63))
+        summary[w >> 6] &= ~(int64(1) << (w & 63))
 
 
-@lean_kernel
+@inlined_kernel
 def following(words: Ints, summary: Ints, at: Ints, i: int) -> int:
     """Smallest element ≥ i, or −1."""
     w = i >> 6
     if w >= words.size:
         return -1
-    rest = words[w] & (np.int64(-1) << (i & 63))
+    rest = words[w] & (int64(-1) << (i & 63))
     if rest != 0:
         return (w << 6) + trailing_zeros(rest)
     w += 1
     v = w >> 6
     if v >= summary.size:
         return -1
-    rest = summary[v] & (np.int64(-1) << (w & 63))
+    rest = summary[v] & (int64(-1) << (w & 63))
     if v < at[LOW]:
         v = at[LOW]
-        rest = summary[v] if v < summary.size else np.int64(0)
+        rest = summary[v] if v < summary.size else int64(0)
     while rest == 0:
         v += 1
         if v >= summary.size:
@@ -256,7 +312,7 @@ def following(words: Ints, summary: Ints, at: Ints, i: int) -> int:
     return (w << 6) + trailing_zeros(words[w])
 
 
-@lean_kernel
+@inlined_kernel
 def smallest(words: Ints, summary: Ints, at: Ints) -> int:
     """Smallest element, or −1."""
     while at[LOW] < summary.size and summary[at[LOW]] == 0:
@@ -270,7 +326,7 @@ def smallest(words: Ints, summary: Ints, at: Ints) -> int:
 # --------------------------------------------------------------------------------------- heaps
 
 
-@lean_kernel
+@inlined_kernel
 def push(heap: Rows, size: int, time: float, item: int) -> int:
     """Add to a binary heap by (time, item); gives its new size."""
     i = size
@@ -286,7 +342,7 @@ def push(heap: Rows, size: int, time: float, item: int) -> int:
     return size + 1
 
 
-@lean_kernel
+@inlined_kernel
 def pop(heap: Rows, size: int) -> int:
     """Drop the first of the heap; gives its new size."""
     size -= 1
@@ -312,7 +368,7 @@ def pop(heap: Rows, size: int) -> int:
     return size
 
 
-@lean_kernel
+@inlined_kernel
 def order_place(order: Ints, size: int, jobs: Rows, j: int) -> int:
     """Place of job j among running jobs sorted by (key, job)."""
     low = 0
@@ -372,7 +428,7 @@ def merge_sort(x: State, size: int) -> None:
 # --------------------------------------------------------------------------------- free devices
 
 
-@lean_kernel
+@inlined_kernel
 def fits(shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int) -> int:
     """How many tasks of shape s node n takes with what is free there."""
     f = shapes.tasks[s].per_node
@@ -397,12 +453,19 @@ def fits(shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int)
                 if device[n, g] == 1000:
                     c += 1
             f = min(f, c // shapes.tasks[s].whole)
-    return f
+    return int(f)
 
 
-@lean_kernel
+@inlined_kernel
 def take(
-    shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int, tasks: int, mask: int,
+    shapes: Shapes,
+    world: World,
+    free: Ints,
+    device: Ints,
+    s: int,
+    n: int,
+    tasks: int,
+    mask: int,
     sign: int,
 ) -> None:
     """Take the devices of a piece (sign −1) or give them back (+1)."""
@@ -416,7 +479,7 @@ def take(
             rest &= rest - 1
 
 
-@lean_kernel
+@inlined_kernel
 def occupy(shapes: Shapes, world: World, x: State, j: int, s: int, p: int, count: int) -> None:
     """Take the ``count`` pieces tried; they become the pieces of job j."""
     for i in range(count):
@@ -440,7 +503,7 @@ def occupy(shapes: Shapes, world: World, x: State, j: int, s: int, p: int, count
     x.at[CHANGE] += 1
 
 
-@lean_kernel
+@inlined_kernel
 def vacate(shapes: Shapes, world: World, x: State, j: int, s: int, p: int) -> None:
     """Give back the devices of job j."""
     for i in range(p, p + x.jobs[j].pieces):
@@ -459,7 +522,7 @@ def vacate(shapes: Shapes, world: World, x: State, j: int, s: int, p: int) -> No
 def block_top(x: State, b: int) -> None:
     """Largest free amounts of a block of nodes, anew."""
     for k in range(x.free.shape[1]):
-        most = np.int64(0)
+        most = int64(0)
         for n in range(b * BLOCK, min((b + 1) * BLOCK, x.free.shape[0])):
             most = max(most, x.free[n, k])
         x.top[b, k] = most
@@ -468,28 +531,30 @@ def block_top(x: State, b: int) -> None:
 # ------------------------------------------------------------------------------ gangs onto nodes
 
 
-@lean_kernel
-def block_misses(shapes: Shapes, x: State, s: int, b: int) -> bool:
+@inlined_kernel
+def block_misses(shapes: Shapes, top: Ints, s: int, b: int) -> bool:
     """No node of a block takes a task."""
-    for k in range(x.top.shape[1]):
-        if x.top[b, k] < shapes.demand[s, k]:
+    for k in range(top.shape[1]):  # noqa: SIM110 - generators do not compile
+        if top[b, k] < shapes.demand[s, k]:
             return True
     return False
 
 
-@lean_kernel
-def place_first(shapes: Shapes, world: World, x: State, s: int, tasks: int) -> int:
+@inlined_kernel
+def place_first(
+    shapes: Shapes, world: World, x: State, free: Ints, device: Ints, top: Ints, s: int, tasks: int
+) -> int:
     """First-fit: nodes in their order, each filled before the next. Gives pieces, 0 for none."""
     count = 0
-    N = x.free.shape[0]
+    N = free.shape[0]
     c = shapes.tasks[s].constraint
-    for b in range(x.top.shape[0]):
-        if block_misses(shapes, x, s, b):
+    for b in range(top.shape[0]):
+        if block_misses(shapes, top, s, b):
             continue
         for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
             if not world.allowed[c, n]:
                 continue
-            f = fits(shapes, world, x.free, x.device, s, n)
+            f = fits(shapes, world, free, device, s, n)
             if f > 0:
                 x.tried[count].node = n
                 x.tried[count].tasks = min(f, tasks)
@@ -501,15 +566,15 @@ def place_first(shapes: Shapes, world: World, x: State, s: int, tasks: int) -> i
     return 0
 
 
-@lean_kernel
+@inlined_kernel
 def better(x: State, a: int, b: int) -> bool:
     """Candidate a goes before candidate b."""
     if x.cands[a].score != x.cands[b].score:
-        return x.cands[a].score > x.cands[b].score
-    return x.cands[a].node < x.cands[b].node
+        return bool(x.cands[a].score > x.cands[b].score)
+    return bool(x.cands[a].node < x.cands[b].node)
 
 
-@lean_kernel
+@inlined_kernel
 def sift(x: State, i: int, size: int) -> None:
     """Let entry i of the heap of candidates sink to its place."""
     item = x.heap[i]
@@ -528,34 +593,42 @@ def sift(x: State, i: int, size: int) -> None:
 
 @lean_kernel
 def place_best(
-    shapes: Shapes, world: World, x: State, s: int, tasks: int, choice: int
+    shapes: Shapes,
+    world: World,
+    x: State,
+    free: Ints,
+    device: Ints,
+    top: Ints,
+    s: int,
+    tasks: int,
+    choice: int,
 ) -> int:
     """Best nodes first: tightest, emptiest, or of largest worth. Gives pieces, 0 for none.
 
     Tasks are placed one after another, each by the rule on what is then free. A node that is
     tightest or of largest worth stays so while it fills; the emptiest does not.
     """
-    N = x.free.shape[0]
+    N = free.shape[0]
     c = shapes.tasks[s].constraint
     kind = shapes.tasks[s].dominant
     M = 0
     room = 0
     best = -1
-    for b in range(x.top.shape[0]):
-        if block_misses(shapes, x, s, b):
+    for b in range(top.shape[0]):
+        if block_misses(shapes, top, s, b):
             continue
         for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
             if not world.allowed[c, n]:
                 continue
-            f = fits(shapes, world, x.free, x.device, s, n)
+            f = fits(shapes, world, free, device, s, n)
             if f > 0:
                 x.cands[M].node = n
                 x.cands[M].fit = f
                 x.cands[M].slot = -1
                 if choice == BEST_FIT:
-                    x.cands[M].score = -x.free[n, kind]
+                    x.cands[M].score = -free[n, kind]
                 elif choice == WORST_FIT:
-                    x.cands[M].score = x.free[n, kind]
+                    x.cands[M].score = free[n, kind]
                 else:
                     x.cands[M].score = x.worth[n]
                 if best < 0 or x.cands[M].score > x.cands[best].score:
@@ -599,7 +672,108 @@ def place_best(
 
 
 @lean_kernel
-def tell_apart(shapes: Shapes, world: World, x: State, s: int, count: int) -> int:
+def fragments(shapes: Shapes, world: World, x: State, free: Ints, device: Ints, n: int) -> int:
+    """Σ over tasks seen so far of the free shared devices on node n that they cannot use.
+
+    All of them where such a task does not fit; otherwise those with less free than it asks of
+    one (Weng et al., *Beware of Fragmentation*, ATC 2023, F_n(m)).
+    """
+    total = int64(0)
+    for m in range(shapes.demand.shape[0]):
+        if x.memo[m].seen == 0:
+            continue
+        able = fits(shapes, world, free, device, m, n) > 0
+        least = shapes.tasks[m].fraction if shapes.tasks[m].whole == 0 else 1000
+        lost = int64(0)
+        for g in range(world.devices[n]):
+            if not able or device[n, g] < least:
+                lost += device[n, g]
+        total += x.memo[m].seen * lost
+    return total
+
+
+@lean_kernel
+def place_fgd(
+    shapes: Shapes,
+    world: World,
+    x: State,
+    was: Ints,
+    was_device: Ints,
+    top: Ints,
+    s: int,
+    tasks: int,
+) -> int:
+    """Fragmentation gradient descent: the node whose fragments grow least, for each task anew."""
+    N = was.shape[0]
+    count = 0
+    c = shapes.tasks[s].constraint
+    free = x.trial
+    device = x.trial_device
+    for n in range(N):
+        x.cands[n].slot = -1
+        for k in range(was.shape[1]):
+            free[n, k] = was[n, k]
+        for g in range(was_device.shape[1]):
+            device[n, g] = was_device[n, g]
+    done = 0
+    while done < tasks:
+        best = -1
+        least = int64(0)
+        for n in range(N):
+            if block_misses(shapes, top, s, n // BLOCK) or not world.allowed[c, n]:
+                continue
+            slot = x.cands[n].slot
+            if slot >= 0 and x.tried[slot].tasks >= shapes.tasks[s].per_node:
+                continue
+            if fits(shapes, world, free, device, s, n) == 0:
+                continue
+            grows = -fragments(shapes, world, x, free, device, n)
+            mask = one_mask(shapes, world, device, s, n)
+            take(shapes, world, free, device, s, n, 1, mask, -1)
+            grows += fragments(shapes, world, x, free, device, n)
+            take(shapes, world, free, device, s, n, 1, mask, 1)
+            if best < 0 or grows < least:
+                best = n
+                least = grows
+        if best < 0:
+            return 0
+        take(shapes, world, free, device, s, best, 1, one_mask(shapes, world, device, s, best), -1)
+        slot = x.cands[best].slot
+        if slot < 0:
+            slot = count
+            x.cands[best].slot = slot
+            x.tried[slot].node = best
+            x.tried[slot].tasks = 0
+            x.tried[slot].mask = 0
+            count += 1
+        x.tried[slot].tasks += 1
+        done += 1
+    return count
+
+
+@inlined_kernel
+def one_mask(shapes: Shapes, world: World, device: Ints, s: int, n: int) -> int:
+    """Shared devices that one task would take on node n, which has room."""
+    d = shapes.tasks[s].fraction
+    if d > 0:
+        best = -1
+        for g in range(world.devices[n]):
+            if device[n, g] >= d and (best < 0 or device[n, g] < device[n, best]):
+                best = g
+        return int64(1) << best
+    need = shapes.tasks[s].whole
+    mask = int64(0)
+    g = 0
+    while need > 0:
+        if device[n, g] == 1000:
+            mask |= int64(1) << g
+            need -= 1
+        g += 1
+    return mask
+
+
+@lean_kernel
+def tell_apart(shapes: Shapes, world: World, x: State, device: Ints, s: int, count: int) -> int:
     """Give each piece its devices: fractions the fullest that fits, wholes the first unused.
 
     Ties go to the device of lowest index. Gives the new number of pieces.
@@ -609,11 +783,11 @@ def tell_apart(shapes: Shapes, world: World, x: State, s: int, count: int) -> in
         for i in range(count):
             need = shapes.tasks[s].whole * x.tried[i].tasks
             n = x.tried[i].node
-            mask = np.int64(0)
+            mask = int64(0)
             g = 0
             while need > 0:
-                if x.device[n, g] == 1000:
-                    mask |= np.int64(1) << g
+                if device[n, g] == 1000:
+                    mask |= int64(1) << g
                     need -= 1
                 g += 1
             x.tried[i].mask = mask
@@ -628,16 +802,16 @@ def tell_apart(shapes: Shapes, world: World, x: State, s: int, count: int) -> in
         for _ in range(x.cands[i].fit):
             best = -1
             for g in range(world.devices[n]):
-                if x.device[n, g] >= d and (best < 0 or x.device[n, g] < x.device[n, best]):
+                if device[n, g] >= d and (best < 0 or device[n, g] < device[n, best]):
                     best = g
-            x.device[n, best] -= d
-            if pieces > start and x.tried[pieces - 1].mask == np.int64(1) << best:
+            device[n, best] -= d
+            if pieces > start and x.tried[pieces - 1].mask == int64(1) << best:
                 x.tried[pieces - 1].tasks += 1
             else:
                 x.tried[pieces].node = n
                 x.tried[pieces].tasks = 1
-                x.tried[pieces].mask = np.int64(1) << best
+                x.tried[pieces].mask = int64(1) << best
                 pieces += 1
     for i in range(pieces):  # tried only
-        x.device[x.tried[i].node, trailing_zeros(x.tried[i].mask)] += d * x.tried[i].tasks
+        device[x.tried[i].node, trailing_zeros(x.tried[i].mask)] += d * x.tried[i].tasks
     return pieces

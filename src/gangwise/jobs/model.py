@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.errors import ScenarioError
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError
 
 __all__ = [
     "Account",
@@ -38,7 +38,7 @@ __all__ = [
 
 Bools = npt.NDArray[np.bool_]
 Piece = tuple[int, int, int]
-"""Node, tasks on it, and a mask of the shared devices they use (0 where they are not told apart)."""
+"""Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""
 
 EventKind = Literal[
     "submitted", "started", "finished", "killed", "failed", "preempted", "node_down", "node_up"
@@ -234,7 +234,8 @@ class Account:
     Examples
     --------
     >>> jobs = Jobs.of(submit=[0, 5, -1], run=[10, 20, 30], tasks=[1, 0, 2])
-    >>> for line in jobs.account.lines(): print(line)
+    >>> for line in jobs.account.lines():
+    ...     print(line)
     1 of 3 jobs are played
     set aside: 1 submitted at a negative time (row 2)
     set aside: 1 with no task (row 1)
@@ -255,9 +256,7 @@ class Account:
         lines = [f"{self.played:,} of {self.read:,} jobs are played"]
         for reason, rows in self.set_aside.items():
             shown = ", ".join(map(str, rows[:3])) + (", …" if rows.size > 3 else "")
-            lines.append(
-                f"set aside: {rows.size:,} {reason} (row{'s' * (rows.size > 1)} {shown})"
-            )
+            lines.append(f"set aside: {rows.size:,} {reason} (row{'s' * (rows.size > 1)} {shown})")
         return lines + [f"assumed: {n:,} {what}" for what, n in self.noted.items()]
 
 
@@ -311,11 +310,11 @@ class Jobs:
         tasks: npt.ArrayLike = 1,
         demand: Mapping[str, npt.ArrayLike] | None = None,
         *,
-        id: npt.ArrayLike | None = None,  # noqa: A002 - the column's name
+        id: npt.ArrayLike | None = None,
         limit: npt.ArrayLike = np.nan,
         per_node: npt.ArrayLike = 0,
         constraint: Sequence[Mapping[str, str]] | None = None,
-        type: npt.ArrayLike | None = None,  # noqa: A002 - the column's name
+        type: npt.ArrayLike | None = None,
         user: npt.ArrayLike | None = None,
         deadline: npt.ArrayLike = np.inf,
         budget: npt.ArrayLike = np.inf,
@@ -382,8 +381,10 @@ class Jobs:
             reject(run < 0, "with a negative run time")
             reject(~np.isfinite(many) | (many < 1), "with no task")
             reject(many != np.floor(many), "with a part of a task")
-            reject(~np.isfinite(asked).all(axis=1) | (asked < 0).any(axis=1),
-                   "with a missing or negative number of devices")
+            reject(
+                ~np.isfinite(asked).all(axis=1) | (asked < 0).any(axis=1),
+                "with a missing or negative number of devices",
+            )
             thousandths = np.where(np.isfinite(asked), np.rint(asked * 1000), 0).astype(np.int64)
             reject(thousandths.sum(axis=1) == 0, "that ask for no device")
         if id is not None:
@@ -419,10 +420,27 @@ class Jobs:
             else after_rows
         )
         return cls(
-            ids[order], order, submit[order], run[order], limits, many[order].astype(np.int64),
-            shape, types, users, column(deadline)[order], column(budget)[order],
-            column(priority)[order], starts, place[flat], started[order], ended[order],
-            devices, shapes, names, user_names, Account(J, set_aside, noted),
+            ids[order],
+            order,
+            submit[order],
+            run[order],
+            limits,
+            many[order].astype(np.int64),
+            shape,
+            types,
+            users,
+            column(deadline)[order],
+            column(budget)[order],
+            column(priority)[order],
+            starts,
+            place[flat],
+            started[order],
+            ended[order],
+            devices,
+            shapes,
+            names,
+            user_names,
+            Account(J, set_aside, noted),
         )
 
     def __len__(self) -> int:
@@ -431,9 +449,16 @@ class Jobs:
     def job(self, j: int) -> Job:
         """Job j as a scheduler sees it."""
         return Job(
-            str(self.id[j]), j, float(self.submit[j]), self.types[self.type[j]],
-            self.users[self.user[j]], int(self.tasks[j]), self.shapes[self.shape[j]],
-            float(self.limit[j]), float(self.deadline[j]), float(self.budget[j]),
+            str(self.id[j]),
+            j,
+            float(self.submit[j]),
+            self.types[self.type[j]],
+            self.users[self.user[j]],
+            int(self.tasks[j]),
+            self.shapes[self.shape[j]],
+            float(self.limit[j]),
+            float(self.deadline[j]),
+            float(self.budget[j]),
             float(self.priority[j]),
         )
 
@@ -669,8 +694,13 @@ class Books:
     def copy(self) -> Books:
         """To try things on."""
         return Books(
-            self.nodes, self.capacity, self.free.copy(), self.device.copy(), self.up,
-            dict(self.running), [],
+            self.nodes,
+            self.capacity,
+            self.free.copy(),
+            self.device.copy(),
+            self.up,
+            dict(self.running),
+            [],
         )
 
     def dominant(self, shape: Shape) -> int:
@@ -689,6 +719,7 @@ class Books:
                 take = np.minimum(take, (self.device // amount).sum(axis=1))
             elif amount:
                 take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
+        take = np.maximum(take, 0)
         if shape.per_node:
             take = np.minimum(take, shape.per_node)
         if shape.constraint:

@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from gangwise.jobs.model import Books, Event, Job, Running
+from gangwise.jobs.model import Books, Job, Piece, Running
 
 __all__ = [
+    "WFP3",
     "EarliestDeadline",
     "FairShare",
     "FirstCome",
     "Order",
     "Priority",
     "ShortestFirst",
-    "WFP3",
 ]
 
 
@@ -184,6 +184,56 @@ def reservation(
     return np.inf, None
 
 
-def ended(events: Sequence[Event]) -> list[Event]:
-    """Events that gave devices back."""
-    return [e for e in events if e.kind in ("finished", "killed", "failed", "preempted")]
+@dataclass
+class Plan:
+    """Conservative backfilling: a reservation for every waiting job.
+
+    In the order of the queue each job gets the earliest start it can have now, while all others
+    keep theirs, so that nobody's is ever moved back.
+    """
+
+    slots: dict[str, tuple[float, tuple[Piece, ...]]] = field(default_factory=dict)
+
+    def ahead(
+        self, jobs: Sequence[Job], books: Books, ends: dict[str, float], now: float
+    ) -> list[tuple[float, int, Job, tuple[Piece, ...]]]:
+        """Changes of what is free: (time, 0 given back or 1 taken, job, pieces), in order."""
+        changes = [(max(ends[r.job.id], now), 0, r.job, r.pieces) for r in books.running.values()]
+        for job in jobs:
+            slot, pieces = self.slots.get(job.id, (math.inf, ()))
+            if slot < math.inf and job.limit > 0.0 and slot + job.limit > now:
+                changes += [(max(slot, now), 1, job, pieces), (slot + job.limit, 0, job, pieces)]
+        return changes
+
+    def earliest(
+        self,
+        job: Job,
+        free: Books,
+        changes: list[tuple[float, int, Job, tuple[Piece, ...]]],
+        choice: Any,
+        now: float,
+    ) -> tuple[float, Any, Any]:
+        """First instant from which the gang fits for its whole limit; its tasks and pieces."""
+        changes = sorted((c for c in changes if c[2].id != job.id), key=lambda c: c[:2])
+        then = free.copy()
+        place = 0
+        time = now
+        while True:
+            while place < len(changes) and changes[place][0] <= time:
+                _, taken, other, pieces = changes[place]
+                then.take(other.shape, pieces, -1 if taken else 1)
+                place += 1
+            if int(then.fits(job.shape).sum()) >= job.tasks:
+                least, later = then.copy(), then.copy()
+                for at, taken, other, pieces in changes[place:]:
+                    if at >= time + job.limit:
+                        break
+                    later.take(other.shape, pieces, -1 if taken else 1)
+                    np.minimum(least.free, later.free, out=least.free)
+                    np.minimum(least.device, later.device, out=least.device)
+                chosen = choice.place(job, least, now)
+                if chosen is not None:
+                    return time, chosen, least.tell_apart(job.shape, chosen)
+            if place == len(changes):
+                return math.inf, None, ()
+            time = changes[place][0]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangwise.core.jit import kernel
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.jit import kernel
 
 __all__ = [
     "Beliefs",
@@ -86,8 +86,16 @@ def score(
 
 @kernel
 def wait(
-    state: Beliefs, l: int, tasks: int, devices: float, limit: float, log_rate: float,
-    mean: Floats, waiting: int, waited: float, now: float,
+    state: Beliefs,
+    l: int,
+    tasks: int,
+    devices: float,
+    limit: float,
+    log_rate: float,
+    mean: Floats,
+    waiting: int,
+    waited: float,
+    now: float,
 ) -> float:
     """Seconds to wait for better nodes than a gang could start on now, at ``log_rate``."""
     return 0.0
@@ -95,8 +103,7 @@ def wait(
 
 @kernel
 def migrate(
-    state: Beliefs, l: int, limit: float, done: float, log_rate: float, other: float,
-    restart: float,
+    state: Beliefs, l: int, limit: float, done: float, log_rate: float, other: float, restart: float
 ) -> bool:
     """Whether a job running at ``log_rate`` had better stop and go on at ``other``."""
     return False

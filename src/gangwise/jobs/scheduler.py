@@ -16,12 +16,28 @@ import numpy as np
 
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.jobs import rate_kernels
-from gangwise.jobs.choice import BestFit, ByRate, FirstFit, WorstFit
+from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.model import (
-    Ask, Books, Explanation, Job, Nodes, Piece, Place, Preempt, Queue, Rate, Running,
+    Ask,
+    Books,
+    Explanation,
+    Job,
+    Nodes,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
+    Running,
 )
 from gangwise.jobs.queues import (
-    EarliestDeadline, FairShare, FirstCome, Priority, ShortestFirst, WFP3, reservation,
+    WFP3,
+    EarliestDeadline,
+    FairShare,
+    FirstCome,
+    Plan,
+    Priority,
+    ShortestFirst,
+    reservation,
 )
 
 __all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]
@@ -46,19 +62,61 @@ class Scheduler(Protocol):
     def observe(self, rate: Rate) -> None:
         """Hear a measurement of anyone's placement: late, doubled, out of order, or never."""
 
+    def _conservative(
+        self, order: list[Job], books: Books, ends: dict[str, float], now: float
+    ) -> list[Action]:
+        """A reservation for every job; those that are due and find their nodes free start."""
+        actions: list[Action] = []
+        changes = self._plan.ahead(order, books, ends, now)
+        self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
+        opened = books.copy()  # what was free as the round began; the changes hold the rest
+        for job in order[: self.depth]:
+            time, chosen, pieces = self._plan.earliest(job, opened, changes, self.choice, now)
+            changes = [c for c in changes if c[2].id != job.id]
+            self._plan.slots.pop(job.id, None)
+            if chosen is None:
+                continue
+            books.take(job.shape, pieces)
+            able = bool((books.free >= 0).all() and (books.device >= 0).all())
+            end = time + job.limit
+            if time <= now and able:
+                self.queue.started(job, books, now)
+                books.running[job.id] = Running(job, pieces, now, 0.0)
+                ends[job.id] = end
+                actions.append(Place(job.id, tuple(chosen), pieces))
+                changes += [(now, 1, job, pieces), (max(end, now), 0, job, pieces)]
+                continue
+            books.take(job.shape, pieces, sign=1)
+            self._plan.slots[job.id] = time, pieces
+            if job.limit > 0.0:
+                changes += [(time, 1, job, pieces), (end, 0, job, pieces)]
+        return actions
+
     def explain(self, job: str) -> Explanation:
         """Why a job of the last round's queue still waits."""
 
 
 _parts: dict[Part, dict[str, Callable[[], Any]]] = {
     "queue": {
-        "fcfs": FirstCome, "sjf": ShortestFirst, "edf": EarliestDeadline, "priority": Priority,
-        "fair-share": FairShare, "wfp3": WFP3,
+        "fcfs": FirstCome,
+        "sjf": ShortestFirst,
+        "edf": EarliestDeadline,
+        "priority": Priority,
+        "fair-share": FairShare,
+        "wfp3": WFP3,
     },
-    "backfilling": {"none": lambda: "none", "easy": lambda: "easy"},
+    "backfilling": {
+        "none": lambda: "none",
+        "easy": lambda: "easy",
+        "conservative": lambda: "conservative",
+    },
     "choice": {
-        "first-fit": FirstFit, "best-fit": BestFit, "worst-fit": WorstFit,
-        "label": lambda: ByRate("labels"), "oracle": lambda: ByRate("oracle"),
+        "first-fit": FirstFit,
+        "best-fit": BestFit,
+        "worst-fit": WorstFit,
+        "fgd": FGD,
+        "label": lambda: ByRate("labels"),
+        "oracle": lambda: ByRate("oracle"),
     },
 }
 
@@ -90,13 +148,26 @@ def register_part(part: Part, name: str, make: Callable[[], Any]) -> None:
 
 
 @dataclass
+class _Round:
+    """What the last round left, for explanations."""
+
+    books: Books
+    now: float
+    ends: dict[str, float]
+    waiting: dict[str, Job]
+    head: str | None = None
+    promised: float = np.inf
+    delays: set[str] = field(default_factory=set)
+
+
+@dataclass
 class Composed:
     """A scheduler of three parts.
 
     Parameters
     ----------
     queue : Order
-    backfilling : {"none", "easy"}
+    backfilling : {"none", "easy", "conservative"}
     choice : Choice
     depth : int
         How many jobs behind the first that cannot start backfilling looks at.
@@ -111,9 +182,9 @@ class Composed:
     limits: str = "wall-clock"
     _seen: dict[str, float] = field(default_factory=dict, repr=False)
     _asked: dict[str, float] = field(default_factory=dict, repr=False)
-    _promised: tuple[str, float] | None = field(default=None, repr=False)
-    _why: dict[str, tuple[str, float, float]] = field(default_factory=dict, repr=False)
-    _last: Any = field(default=None, repr=False)
+    _plan: Plan = field(default_factory=Plan, repr=False)
+    _why: dict[str, tuple[str, float]] = field(default_factory=dict, repr=False)
+    _last: _Round | None = field(default=None, repr=False)
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
         """Bind the choice to nodes and job types."""
@@ -147,8 +218,9 @@ class Composed:
         promised, then = np.inf, None
         tested = 0
         waiting = len(order)
-        self._promised = None
-        self._last = (trial, now)
+        self._last = _Round(trial, now, ends, {job.id: job for job in order})
+        if self.backfilling == "conservative":
+            return self._conservative(order, trial, ends, now)
         for job in order:
             if head is not None:
                 if tested >= self.depth:
@@ -158,10 +230,11 @@ class Composed:
             if chosen is None:
                 if head is None:
                     head = job
+                    self._last.head = job.id
                     if self.backfilling == "none":
                         break
                     promised, then = reservation(job, trial, ends, now)
-                    self._promised = (job.id, promised)
+                    self._last.promised = promised
                 continue
             if self._holds_off(job, chosen, trial, waiting, now, actions):
                 continue
@@ -171,6 +244,7 @@ class Composed:
                 then.take(job.shape, pieces)
                 if int(then.fits(head.shape).sum()) < head.tasks:
                     then.take(job.shape, pieces, sign=1)
+                    self._last.delays.add(job.id)
                     continue
             trial.take(job.shape, pieces)
             trial.running[job.id] = Running(job, pieces, now, 0.0)
@@ -182,9 +256,79 @@ class Composed:
             actions.append(Place(job.id, tuple(chosen), pieces))
         return actions
 
+    def _conservative(
+        self, order: list[Job], books: Books, ends: dict[str, float], now: float
+    ) -> list[Action]:
+        """A reservation for every job; those that are due and find their nodes free start."""
+        actions: list[Action] = []
+        changes = self._plan.ahead(order, books, ends, now)
+        self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
+        opened = books.copy()  # what was free as the round began; the changes hold the rest
+        for job in order[: self.depth]:
+            time, chosen, pieces = self._plan.earliest(job, opened, changes, self.choice, now)
+            changes = [c for c in changes if c[2].id != job.id]
+            self._plan.slots.pop(job.id, None)
+            if chosen is None:
+                continue
+            books.take(job.shape, pieces)
+            able = bool((books.free >= 0).all() and (books.device >= 0).all())
+            end = time + job.limit
+            if time <= now and able:
+                self.queue.started(job, books, now)
+                books.running[job.id] = Running(job, pieces, now, 0.0)
+                ends[job.id] = end
+                actions.append(Place(job.id, tuple(chosen), pieces))
+                changes += [(now, 1, job, pieces), (max(end, now), 0, job, pieces)]
+                continue
+            books.take(job.shape, pieces, sign=1)
+            self._plan.slots[job.id] = time, pieces
+            if job.limit > 0.0:
+                changes += [(time, 1, job, pieces), (end, 0, job, pieces)]
+        return actions
+
     def explain(self, job: str) -> Explanation:
-        """Why a job waits, from the books as the last round left them."""
-        raise NotImplementedError
+        """Why a job waits, from the books as the last round left them.
+
+        Raises
+        ------
+        UnknownName
+            For a job that did not wait in the last round.
+        """
+        last = self._last
+        if last is None or job not in last.waiting or job in last.books.running:
+            known = [] if last is None else [j for j in last.waiting if j not in last.books.running]
+            raise UnknownName("waiting job", job, known)
+        asked = last.waiting[job]
+        constraint, until, nodes = self._held_back(asked, last)
+        before, since = self._why.get(job, (constraint, asked.submitted))
+        self._why[job] = constraint, (since if before == constraint else last.now)
+        names = tuple(last.books.nodes.names[n] for n in nodes)
+        return Explanation(job, constraint, names, self._why[job][1], until)
+
+    def _held_back(self, job: Job, last: _Round) -> tuple[str, float, list[int]]:
+        """The constraint, when it is expected to end, and nodes with room for a task."""
+        books, now = last.books, last.now
+        fits = books.fits(job.shape)
+        nodes = np.flatnonzero(fits).tolist()
+        if job.id in self._plan.slots:
+            return "its reservation is for later", max(self._plan.slots[job.id][0], now), nodes
+        if int(fits.sum()) < job.tasks:
+            until, _ = reservation(job, books, last.ends, now)
+            labels = ", ".join(f"{k}={v}" for k, v in job.shape.constraint)
+            if labels and not (books.allowed(job.shape) & books.up).any():
+                return f"no node that is up has {labels}", np.inf, nodes
+            devices = " + ".join(
+                f"{d / 1000:g} {k}" for k, d in zip(books.nodes.devices, job.shape.demand) if d
+            )
+            of = f"{job.tasks} tasks of {devices}" if job.tasks > 1 else devices
+            return f"{of} do not fit on what is free", until, nodes
+        if job.id in self._asked:
+            return "better nodes are expected soon", self._asked[job.id], nodes
+        if job.id in last.delays:
+            return f"it would delay job {last.head}, which is first in line", last.promised, nodes
+        if last.head is not None:
+            return f"job {last.head} is first in line", max(last.promised, now), nodes
+        return "not looked at in this round", np.inf, nodes
 
     def _expected_ends(self, books: Books, now: float) -> dict[str, float]:
         """Of running jobs, by their requested limits."""

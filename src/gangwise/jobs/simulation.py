@@ -13,25 +13,42 @@ import math
 import time
 from bisect import insort
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.jobs import event_kernels, kernels, rate_kernels
-from gangwise.jobs.choice import BestFit, ByRate, FirstFit, WorstFit
+from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import FINISHED, KILLED, RUNNING, SET_ASIDE, WAITING
 from gangwise.jobs.model import (
-    Account, Ask, Books, Conditions, Event, Job, Jobs, Nodes, Piece, Place, Preempt, Queue, Rate,
+    Account,
+    Ask,
+    Books,
+    Conditions,
+    Event,
+    Job,
+    Jobs,
+    Nodes,
+    Piece,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
     Running,
 )
 from gangwise.jobs.queues import (
-    EarliestDeadline, FairShare, FirstCome, Priority, ShortestFirst, WFP3,
+    WFP3,
+    EarliestDeadline,
+    FairShare,
+    FirstCome,
+    Priority,
+    ShortestFirst,
 )
 from gangwise.jobs.scheduler import Composed, create_scheduler
-from gangwise.core.arrays import Floats, Ints
 
 __all__ = ["Options", "Schedule", "simulate_jobs"]
 
@@ -118,9 +135,7 @@ class Schedule:
     def placed(self, j: int) -> list[tuple[int, int]]:
         """Nodes of job j's last attempt, and tasks on each."""
         p, c = self.piece_from[j], self.piece_count[j]
-        return list(
-            zip(self.piece_node[p : p + c].tolist(), self.piece_tasks[p : p + c].tolist())
-        )
+        return list(zip(self.piece_node[p : p + c].tolist(), self.piece_tasks[p : p + c].tolist()))
 
 
 def simulate_jobs(
@@ -165,7 +180,7 @@ def simulate_jobs(
     if isinstance(scheduler, Composed):
         scheduler.limits = options.limits
     tables = Tables.of(jobs, nodes, conditions, options)
-    rules = _built_in(scheduler, options)
+    rules = _built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:
         raise ScenarioError("only combinations of built-in parts run compiled; use engine='plain'")
     if engine != "plain" and rules is not None:
@@ -299,10 +314,27 @@ class Tables:
             if not (0 <= n < N and math.isfinite(t) and t >= 0):
                 raise ScenarioError(f"an event at {t} s of node {n}: there are {N} nodes")
         return cls(
-            jobs, nodes, options, conditions, aside, Account(J, set_aside, noted), work, doomed,
-            demand, fraction, whole, per_node, constraint, dominant, allowed, log_rates, log_noise,
-            np.array([e[0] for e in happens]), np.array([e[2] for e in happens], dtype=np.int64),
-            np.array([e[1] for e in happens], dtype=np.int64), np.array([e[3] for e in happens]),
+            jobs,
+            nodes,
+            options,
+            conditions,
+            aside,
+            Account(J, set_aside, noted),
+            work,
+            doomed,
+            demand,
+            fraction,
+            whole,
+            per_node,
+            constraint,
+            dominant,
+            allowed,
+            log_rates,
+            log_noise,
+            np.array([e[0] for e in happens]),
+            np.array([e[2] for e in happens], dtype=np.int64),
+            np.array([e[1] for e in happens], dtype=np.int64),
+            np.array([e[3] for e in happens]),
             wants,
         )
 
@@ -318,17 +350,28 @@ class Tables:
 
 
 _QUEUES = {
-    FirstCome: kernels.FCFS, ShortestFirst: kernels.SJF, EarliestDeadline: kernels.EDF,
-    Priority: kernels.PRIORITY, FairShare: kernels.FAIR_SHARE, WFP3: kernels.WFP3,
+    FirstCome: kernels.FCFS,
+    ShortestFirst: kernels.SJF,
+    EarliestDeadline: kernels.EDF,
+    Priority: kernels.PRIORITY,
+    FairShare: kernels.FAIR_SHARE,
+    WFP3: kernels.WFP3,
 }
-_BACKFILLING = {"none": kernels.NO_BACKFILLING, "easy": kernels.EASY}
+_BACKFILLING = {
+    "none": kernels.NO_BACKFILLING,
+    "easy": kernels.EASY,
+    "conservative": kernels.CONSERVATIVE,
+}
 _CHOICES = {
-    FirstFit: kernels.FIRST_FIT, BestFit: kernels.BEST_FIT, WorstFit: kernels.WORST_FIT,
+    FirstFit: kernels.FIRST_FIT,
+    BestFit: kernels.BEST_FIT,
+    WorstFit: kernels.WORST_FIT,
     ByRate: kernels.BY_RATE,
+    FGD: kernels.FGD,
 }
 
 
-def _built_in(scheduler: Any, options: Options) -> kernels.Rules | None:
+def _built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.Rules | None:
     """Rules for the compiled engine, None for what only plain Python can play."""
     if type(scheduler) is not Composed:
         return None
@@ -337,15 +380,27 @@ def _built_in(scheduler: Any, options: Options) -> kernels.Rules | None:
     backfilling = _BACKFILLING.get(scheduler.backfilling)
     if queue is None or choice is None or backfilling is None:
         return None
+    if choice == kernels.FGD and nodes.shared is None:
+        raise ScenarioError("fgd looks at single devices: build Nodes with shared='gpu'")
     rates = getattr(scheduler.choice, "rates", "labels")
     kind = {"labels": kernels.LABELS, "oracle": kernels.ORACLE}.get(
         rates if isinstance(rates, str) else "", kernels.LEARNED
     )
     return kernels.Rules(
-        queue, backfilling, choice, kind, bool(getattr(scheduler.choice, "waits", False)),
-        int(scheduler.depth), options.enforced, options.limits == "work",
-        float(options.checkpoint), float(options.restart), float(options.measured_after),
-        float(getattr(scheduler.queue, "half_life", math.inf)), math.inf, np.zeros(0),
+        queue,
+        backfilling,
+        choice,
+        kind,
+        bool(getattr(scheduler.choice, "waits", False)),
+        int(scheduler.depth),
+        options.enforced,
+        options.limits == "work",
+        float(options.checkpoint),
+        float(options.restart),
+        float(options.measured_after),
+        float(getattr(scheduler.queue, "half_life", math.inf)),
+        math.inf,
+        np.zeros(0),
     )
 
 
@@ -379,23 +434,41 @@ def _compiled(
     cut, pieces = int(at[kernels.LOGGED]), int(at[kernels.LOGGED_PIECES])
     runs, cuts = state.jobs, state.cuts[:cut]
     first, attempts = runs["first"], runs["attempts"].copy()
+    on_nodes = np.isin(runs["phase"], (RUNNING, FINISHED, KILLED))
     return Schedule(
-        jobs, t.nodes, np.where(np.isfinite(first), first, np.nan), runs["end"].copy(),
-        np.where(attempts > 0, runs["begun"], np.nan), runs["phase"].astype(np.int8), attempts,
-        runs["lost"].copy(), runs["reserved"].copy(), piece_from[:-1], runs["pieces"].copy(),
-        state.out["node"].copy(), state.out["tasks"].copy(),
+        jobs,
+        t.nodes,
+        np.where(np.isfinite(first), first, np.nan),
+        runs["end"].copy(),
+        np.where(attempts > 0, runs["begun"], np.nan),
+        runs["phase"].astype(np.int8),
+        attempts,
+        runs["lost"].copy(),
+        runs["reserved"].copy(),
+        piece_from[:-1],
+        np.where(on_nodes, runs["pieces"], 0),
+        state.out["node"].copy(),
+        state.out["tasks"].copy(),
         {
-            "job": cuts["job"].copy(), "begun": cuts["begun"].copy(), "end": cuts["end"].copy(),
-            "why": cuts["why"].copy(), "from": state.cuts["first"][: cut + 1].copy(),
+            "job": cuts["job"].copy(),
+            "begun": cuts["begun"].copy(),
+            "end": cuts["end"].copy(),
+            "why": cuts["why"].copy(),
+            "from": state.cuts["first"][: cut + 1].copy(),
             "node": state.cut_pieces["node"][:pieces].copy(),
             "tasks": state.cut_pieces["tasks"][:pieces].copy(),
         },
         {
-            "instants": int(at[kernels.INSTANTS]), "rounds": int(at[kernels.ROUNDS]),
-            "tests": int(at[kernels.TESTS]), "kills": int(at[kernels.KILLS]),
-            "requeues": int(at[kernels.REQUEUES]), "preemptions": int(at[kernels.PREEMPTIONS]),
+            "instants": int(at[kernels.INSTANTS]),
+            "rounds": int(at[kernels.ROUNDS]),
+            "tests": int(at[kernels.TESTS]),
+            "kills": int(at[kernels.KILLS]),
+            "requeues": int(at[kernels.REQUEUES]),
+            "preemptions": int(at[kernels.PREEMPTIONS]),
         },
-        seconds, t.account, t.told(_name(scheduler), "compiled"),
+        seconds,
+        t.account,
+        t.told(_name(scheduler), "compiled"),
     )
 
 
@@ -410,7 +483,9 @@ def _name(scheduler: Any) -> str:
     return f"{queue}+{scheduler.backfilling}+{choice}"
 
 
-def _inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Work, kernels.Shapes, kernels.World, Ints]:
+def _inputs(
+    t: Tables, rules: kernels.Rules
+) -> tuple[kernels.Work, kernels.Shapes, kernels.World, Ints]:
     jobs, nodes = t.jobs, t.nodes
     J, N = len(jobs), len(nodes)
     kind = t.dominant[jobs.shape]
@@ -437,13 +512,22 @@ def _inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Work, kernels.Shap
     parts = np.where(t.fraction[jobs.shape] > 0, jobs.tasks, parts)
     parts[t.aside] = 0
     piece_from = np.concatenate([[0], np.cumsum(parts)])
-    limit = jobs.limit
     rows = np.zeros(J, dtype=kernels.WORK)
     for name, values in {
-        "submit": jobs.submit, "work": t.work, "limit": jobs.limit, "tasks": jobs.tasks,
-        "shape": jobs.shape, "type": jobs.type, "user": jobs.user, "size": size, "share": share,
-        "rank": rank, "doomed": t.doomed, "piece_from": piece_from[:-1],
-        "next_from": next_from[:-1], "next_to": next_from[1:],
+        "submit": jobs.submit,
+        "work": t.work,
+        "limit": jobs.limit,
+        "tasks": jobs.tasks,
+        "shape": jobs.shape,
+        "type": jobs.type,
+        "user": jobs.user,
+        "size": size,
+        "share": share,
+        "rank": rank,
+        "doomed": t.doomed,
+        "piece_from": piece_from[:-1],
+        "next_from": next_from[:-1],
+        "next_to": next_from[1:],
     }.items():
         rows[name] = values
     work = kernels.Work(rows, by_rank.astype(np.int64), later[order].astype(np.int64))
@@ -451,16 +535,28 @@ def _inputs(t: Tables, rules: kernels.Rules) -> tuple[kernels.Work, kernels.Shap
     least = t.demand[played].min(axis=0) if played.size else np.zeros(t.demand.shape[1], np.int64)
     tasks = np.zeros(len(t.demand), dtype=kernels.TASK)
     for name, values in {
-        "fraction": t.fraction, "whole": t.whole, "per_node": t.per_node,
-        "constraint": t.constraint, "dominant": t.dominant,
+        "fraction": t.fraction,
+        "whole": t.whole,
+        "per_node": t.per_node,
+        "constraint": t.constraint,
+        "dominant": t.dominant,
     }.items():
         tasks[name] = values
     shapes = kernels.Shapes(tasks, t.demand, least)
     shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
     devices = nodes.capacity[:, shared] // 1000 if shared >= 0 else np.zeros(N, dtype=np.int64)
     world = kernels.World(
-        nodes.capacity, shared, devices, t.allowed, np.zeros((0, 0)), t.log_rates, t.log_noise,
-        t.event_time, t.event_node, t.event_kind, t.event_value,
+        nodes.capacity,
+        shared,
+        devices,
+        t.allowed,
+        np.zeros((0, 0)),
+        t.log_rates,
+        t.log_noise,
+        t.event_time,
+        t.event_node,
+        t.event_kind,
+        t.event_value,
     )
     return work, shapes, world, piece_from.astype(np.int64)
 
@@ -488,6 +584,7 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
     pieces = int(piece_from[-1])
     most = max(int(np.diff(piece_from).max(initial=1)), N) + 1
     backfills = rules.backfilling != kernels.NO_BACKFILLING
+    conserves = rules.backfilling == kernels.CONSERVATIVE
     learns = rules.choice == kernels.BY_RATE
     changing = rules.queue >= kernels.FAIR_SHARE
     sorts = J if changing or t.event_time.size else 0
@@ -497,23 +594,53 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
     runs["phase"] = np.where(t.aside, SET_ASIDE, 0)
     runs["wants"], runs["left"] = t.wants, t.work
     runs["speed"] = runs["seen"] = 1.0
-    runs["first"] = runs["reserved"] = np.inf
+    runs["first"] = runs["reserved"] = runs["slot"] = np.inf
     runs["end"], runs["timer"] = np.nan, -1.0
     return kernels.State(
-        at=at, clock=floats(kernels.SIZE_CLOCK, -1.0),
-        free=books.free, total=books.free.sum(axis=0), top=top, device=books.device,
-        up=np.ones(N, dtype=bool), log_factor=floats(N),
-        jobs=runs, out=np.zeros(pieces, dtype=kernels.PIECE),
-        words=ints(words), summary=ints(-(-words // 64) + 1),
-        finishes=np.zeros(J + 64, dtype=kernels.DUE), timers=np.zeros(timers, dtype=kernels.DUE),
-        running=ints(J), order=ints(J if backfills else 0), fresh=ints(64), sequence=ints(J),
-        key=floats(sorts), other_sequence=ints(sorts), other_key=floats(sorts), users=np.zeros(users, dtype=kernels.USER),
-        tried=np.zeros(most, dtype=kernels.PIECE), cands=np.zeros(most, dtype=kernels.CANDIDATE),
-        heap=ints(N), memo=np.zeros(S, dtype=kernels.MEMO),
-        mean=floats(N), sd=floats(N), spare=floats(N), worth=floats(N),
-        shadow=np.zeros_like(books.free), shadow_device=np.zeros_like(books.device),
-        rated=ints(most), log_rates=floats(most),
-        cuts=np.zeros(65, dtype=kernels.CUT), cut_pieces=np.zeros(64, dtype=kernels.PIECE),
+        at=at,
+        clock=floats(kernels.SIZE_CLOCK, -1.0),
+        free=books.free,
+        total=books.free.sum(axis=0),
+        top=top,
+        device=books.device,
+        up=np.ones(N, dtype=bool),
+        log_factor=floats(N),
+        jobs=runs,
+        out=np.zeros(pieces, dtype=kernels.PIECE),
+        words=ints(words),
+        summary=ints(-(-words // 64) + 1),
+        finishes=np.zeros(J + 64, dtype=kernels.DUE),
+        timers=np.zeros(timers, dtype=kernels.DUE),
+        running=ints(J),
+        order=ints(J if backfills else 0),
+        fresh=ints(64),
+        sequence=ints(J),
+        key=floats(sorts),
+        other_sequence=ints(sorts),
+        other_key=floats(sorts),
+        users=np.zeros(users, dtype=kernels.USER),
+        tried=np.zeros(most, dtype=kernels.PIECE),
+        cands=np.zeros(most, dtype=kernels.CANDIDATE),
+        heap=ints(N),
+        memo=np.zeros(S, dtype=kernels.MEMO),
+        mean=floats(N),
+        sd=floats(N),
+        spare=floats(N),
+        worth=floats(N),
+        shadow=np.zeros_like(books.free),
+        shadow_device=np.zeros_like(books.device),
+        shadow_top=np.full_like(top, 2**62),
+        now_free=np.zeros_like(books.free),
+        now_device=np.zeros_like(books.device),
+        ahead=np.zeros_like(books.free),
+        ahead_device=np.zeros_like(books.device),
+        trial=np.zeros_like(books.free),
+        trial_device=np.zeros_like(books.device),
+        changes=np.zeros(2 * J + 8 if conserves else 0, dtype=kernels.DUE),
+        rated=ints(most),
+        log_rates=floats(most),
+        cuts=np.zeros(65, dtype=kernels.CUT),
+        cut_pieces=np.zeros(64, dtype=kernels.PIECE),
     )
 
 
@@ -598,14 +725,21 @@ class PlainSimulation:
         self._events(now)
         if self.waiting:
             self.counts["rounds"] += 1
-            queue = Queue(self.waiting)
-            began = time.perf_counter()
-            actions = self.scheduler.place(queue, self.books, now)
-            self.seconds += time.perf_counter() - began
-            self.books.events.clear()
-            for action in actions:
+            for action in self._decisions(now):
                 self._act(action, now)
         return True
+
+    def _decisions(self, now: float) -> list[Any]:
+        """A round: what the scheduler wants."""
+        began = time.perf_counter()
+        actions = list(self.scheduler.place(Queue(self.waiting), self.books, now))
+        self.seconds += time.perf_counter() - began
+        self.books.events.clear()
+        return actions
+
+    def _tell(self, rate: Rate) -> None:
+        """A measurement reaches the scheduler."""
+        self.scheduler.observe(rate)
 
     def _next_instant(self) -> float:
         t = self.tables
@@ -800,9 +934,7 @@ class PlainSimulation:
                 rates.append(1.0)
         nodes = tuple(n for n, _, _ in self.pieces[j])
         begun = float(self.since[j])
-        self.scheduler.observe(
-            Rate(running.job, nodes, tuple(rates), begun, now, first, ended)
-        )
+        self._tell(Rate(running.job, nodes, tuple(rates), begun, now, first, ended))
 
     def _leave(self, j: int, now: float, kind: Any) -> Job:
         running = self.books.running.pop(str(self.tables.jobs.id[j]))
@@ -845,6 +977,7 @@ class PlainSimulation:
         why = 0 if kind == "failed" else 1
         self.cuts.append((j, float(self.begun[j]), now, why, self.pieces[j]))
         self._leave(j, now, kind)
+        del self.pieces[j]
         self.left[j] = left
         self.overhead[j] = o.restart
         self.counts["requeues" if kind == "failed" else "preemptions"] += 1
@@ -895,9 +1028,17 @@ class PlainSimulation:
         cut = [p for c in self.cuts for p in c[4]]
         lengths = [len(c[4]) for c in self.cuts]
         return Schedule(
-            t.jobs, t.nodes, self.first, self.end, self.begun, self.phase, self.attempts,
-            self.lost, np.full(J, np.inf),
-            np.cumsum(counts) - counts, counts,
+            t.jobs,
+            t.nodes,
+            self.first,
+            self.end,
+            self.begun,
+            self.phase,
+            self.attempts,
+            self.lost,
+            np.full(J, np.inf),
+            np.cumsum(counts) - counts,
+            counts,
             np.array([p[0] for p in flat], dtype=np.int64),
             np.array([p[1] for p in flat], dtype=np.int64),
             {
@@ -909,12 +1050,24 @@ class PlainSimulation:
                 "node": np.array([p[0] for p in cut], dtype=np.int64),
                 "tasks": np.array([p[1] for p in cut], dtype=np.int64),
             },
-            self.counts, self.seconds, t.account, t.told(_name(self.scheduler), "plain"),
+            self.counts,
+            self.seconds,
+            t.account,
+            t.told(_name(self.scheduler), "plain"),
         )
 
 
 def _with_shape(job: Job, shape: Any) -> Job:
     return Job(
-        job.id, job.row, job.submitted, job.job_type, job.user, job.tasks, shape, job.limit,
-        job.deadline, job.budget, job.priority,
+        job.id,
+        job.row,
+        job.submitted,
+        job.job_type,
+        job.user,
+        job.tasks,
+        shape,
+        job.limit,
+        job.deadline,
+        job.budget,
+        job.priority,
     )

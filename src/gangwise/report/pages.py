@@ -24,7 +24,7 @@ from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.report import comparison as compared
 from gangwise.report import reproduction, sweeps, tuning
 from gangwise.report.plotting import plain_styles
-from gangwise.report.rendering import render, setting
+from gangwise.report.rendering import render
 from gangwise.report.sweeps import SweepNumbers
 from gangwise.report.tables import Sheet
 
@@ -141,14 +141,19 @@ def _experiments(folder: Path, names: Sequence[str]) -> str:
     # What gangwise tune concluded; its trials alone would say more than they know.
     found = "" if tuned is None else f"{tuned.sentence[0].upper()}{tuned.sentence[1:]}."
     title = names[0] if len(names) == 1 else folder.resolve().name
+    shown = [_experiment(each, f"e{i}", tuned) for i, each in enumerate(every)]
+    return _page(f"{title}: results", title, shown, found)
+
+
+def _page(title: str, folder: str, shown: Sequence[Mapping[str, Any]], found: str = "") -> str:
     return render(
         "experiments.html",
-        title=f"{title}: results",
-        folder=title,
+        title=title,
+        folder=folder,
         version=gangwise.__version__,
         found=found,
         most_said=SAID,
-        experiments=[_experiment(each, f"e{i}", tuned) for i, each in enumerate(every)],
+        experiments=shown,
     )
 
 
@@ -176,25 +181,68 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> dict[str
     if tuned is not None and name == TUNING:
         says = {"byline": tuning.tuning_byline(tuned, numbers), "lead": ""}
         return about | says | {"tuning": tuning.tuning_parts(tuned, numbers)}
+    if is_comparison(results.store.folder, name) and not results.missing:
+        comparison = Comparison.open(results.store, name)
+        figures = compared.comparison_figures(comparison)
+        return about | _swept(numbers, anchor) | _slot_by_slot(comparison, figures)
+    return about | _swept(numbers, anchor) | _cell_by_cell(numbers)
+
+
+def _swept(numbers: SweepNumbers, anchor: str) -> dict[str, Any]:
+    """What is shown of any experiment."""
+    results = numbers.results
     rest = [policy for policy in results.policies if policy not in numbers.drawn]
     anchors = {policy: f"{anchor}-policy-{i}" for i, policy in enumerate(results.policies)}
 
     def links(sheet: Sheet) -> list[str]:
         return [anchors.get(name, "") for name, _ in sheet.rows]
 
-    return about | {
-        "byline": sweeps.byline(numbers),
-        "lead": sweeps.lead(numbers),
+    return {
         "tuning": None,
         "verdicts": results.sentences(),
         "looks": plain_styles([*numbers.drawn, *results.comparators, *rest]),
         "anchors": anchors,
         "links": links,
-        "results": sweeps.result_sheet(numbers),
-        "figures": sweeps.sweep_figures(numbers),
-        "regrets": [_regret(numbers, comparator) for comparator in results.comparators],
         "policies": [_policy(numbers, policy) for policy in results.policies],
         "timings": sweeps.time_sheet(numbers),
+    }
+
+
+def _cell_by_cell(numbers: SweepNumbers) -> dict[str, Any]:
+    """What is shown of an experiment that keeps sums and some points of curves."""
+    return {
+        "byline": sweeps.byline(numbers),
+        "lead": sweeps.lead(numbers),
+        "results": [sweeps.result_sheet(numbers)],
+        "figures": sweeps.sweep_figures(numbers),
+        "regrets": [_regret(numbers, name) for name in numbers.results.comparators],
+    }
+
+
+def _slot_by_slot(comparison: Comparison, figures: Mapping[str, bytes]) -> dict[str, Any]:
+    """What is shown of an experiment of one cell that keeps every slot: a comparison."""
+    n = len(comparison.policies)
+    first, *others = compared.sheets(comparison)
+    numbers = SweepNumbers(comparison.results)
+    return {
+        "byline": ", ".join(
+            [
+                "1 policy" if n == 1 else f"{n} policies",
+                compared.seeds_text(comparison),
+                f"{comparison.slots:,} slots",
+                f"family {comparison.scenario.family}",
+                f"gangwise {', '.join(numbers.run_versions)}",
+            ]
+        ),
+        "lead": compared.summary(comparison),
+        "looks": compared.styles(comparison),
+        # The comparators have a section of their own here; the table keeps the first caption.
+        "results": [replace(first, captions=first.captions[:1]), *others],
+        "figures": compared.drawn_figures(comparison, figures),
+        "regrets": [
+            _regret(numbers, name) | {"said": compared.about_comparator(comparison, name)}
+            for name in comparison.comparator_names
+        ],
     }
 
 
@@ -320,52 +368,32 @@ def comparison_page(
     digest : str
         Of ``rewards.parquet``.
     """
-    n, seed = len(comparison.policies), comparison.seeds[0]
-    first, *others = compared.sheets(comparison)
-    # The comparators have a section of their own here; the table keeps the first caption.
-    sheets: list[Sheet] = [replace(first, captions=first.captions[:1]), *others]
-    configurations = {
-        row.policy: ", ".join(
-            f"{key} = {setting(value)}"
-            for key, value in comparison.runs[row.policy, seed].configuration.items()
-        )
-        or "no arguments"
-        for row in comparison.table()
-    }
-    return render(
-        "comparison.html",
-        title=f"{comparison.scenario.name}: comparison of policies",
-        name=comparison.scenario.name,
-        byline=", ".join(
-            [
-                "1 policy" if n == 1 else f"{n} policies",
-                compared.seeds_text(comparison),
-                f"{comparison.slots:,} slots",
-                f"family {comparison.scenario.family}",
-                f"gangwise {gangwise.__version__}",
-            ]
-        ),
-        lead=compared.summary(comparison),
-        sheets=sheets,
-        looks=compared.styles(comparison),
-        figures=compared.drawn_figures(comparison, drawn or {}),
-        comparators=[compared.about_comparator(comparison, c) for c in comparison.comparator_names],
-        scenario=comparison.scenario.describe(),
-        configurations=configurations,
-        made={
-            "command": command,
-            "what": "rewards",
-            "file": "",
-            "python": "This comparison was made from Python; scenario, slots, seeds and the "
-            "policies' arguments, as given on this page, define every reward in it.",
-            "versions": {
-                "slots": comparison.slots,
-                "seeds": ", ".join(map(str, comparison.seeds)),
-                **versions(),
-            },
-            "caption": "Slots, seeds and versions",
-            "runs": (),
-            "digest": digest,
-            "of": "rewards.parquet",
+    results = comparison.results
+    numbers = SweepNumbers(results)
+    made = {
+        "command": command,
+        "what": "rewards",
+        "file": "",
+        "python": "This comparison was made from Python; scenario, slots, seeds and the policies' "
+        "arguments, as given on this page, define every reward in it.",
+        "versions": {
+            "slots": comparison.slots,
+            "seeds": ", ".join(map(str, comparison.seeds)),
+            **versions(),
         },
-    )
+        "caption": "Slots, seeds and versions",
+        "runs": _keys(results) if len(results.runs) <= KEYS else (),
+        "digest": digest,
+        "of": "rewards.parquet",
+    }
+    head = {
+        "name": comparison.scenario.name,
+        "anchor": "e0",
+        "nothing": "",
+        "missing": "",
+        "scenario": comparison.scenario.describe(),
+        "made": made,
+    }
+    shown = head | _swept(numbers, "e0") | _slot_by_slot(comparison, drawn or {})
+    title = comparison.scenario.name
+    return _page(f"{title}: comparison of policies", title, [shown])

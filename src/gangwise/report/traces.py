@@ -20,9 +20,7 @@ from matplotlib.figure import Figure
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.files import write_whole
 from gangwise.report.plotting import COLOURS, INK, MUTED, dress, image, settled
-from gangwise.traces.fidelity import period
-from gangwise.traces.load import device_totals
-from gangwise.traces.trace import Tables
+from gangwise.traces.tables import Tables, device_totals, period
 
 QUANTITIES = ("cpu", "mem", "gpu")
 HOUR, DAY = 3600.0, 86400.0

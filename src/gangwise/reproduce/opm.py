@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gangwise.approximation_jobs.horizons import share_at_most
+from gangwise.approximation_jobs.regret import share_at_most
 from gangwise.core.arrays import Floats
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment, PolicyTable

@@ -15,8 +15,8 @@ from functools import lru_cache
 
 import polars as pl
 
-from gangwise.approximation_jobs.horizons import claimed_fit, claimed_regret, known_optimum
 from gangwise.approximation_jobs.problem import Job
+from gangwise.approximation_jobs.regret import claimed_fit, claimed_regret, known_optimum
 from gangwise.core.registry import create
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment, PolicyTable

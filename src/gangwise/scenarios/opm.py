@@ -1,52 +1,43 @@
-"""The scenario of §VI of the OPM paper on synthetic jobs.
+"""Scenarios of OPS/OPM §VI, on synthetic jobs and on the Google trace, and of its theorems.
 
-The paper takes arrivals and deadlines from a public trace; here they are Poisson arrivals with
-bounded Pareto lifetimes, added until budgets reach a load. Where the paper leaves something open,
-the setting says so, because it decides the result: with every machine priced at twice its own mean
-rate (``pricing = realised``), knowing mean rates is worth nothing; with one price for all
-(``population``) an estimate earns what it can tell about up and down periods, whose length in slots
-(``time_scale``) is not stated either.
+On synthetic jobs (``opm-default-v1``) arrivals are Poisson with bounded Pareto lifetimes, added
+until budgets reach a load, where the paper takes arrivals and deadlines from a public trace. Where
+the paper leaves something open, the setting says so, because it decides the result: with every
+machine priced at twice its own mean rate (``pricing = realised``), knowing mean rates is worth
+nothing; with one price for all (``population``) an estimate earns what it can tell about up and
+down periods, whose length in slots (``time_scale``) is not stated either.
 
-The scenario of §VI of the OPM paper: jobs of the Google trace on 1000 unreliable machines.
+On the trace (``opm-google-v1``) jobs run on 1000 unreliable machines. The trace gives arrivals and
+ends; everything else is drawn, as the settings state. Two things that the paper does not say are
+decided here. *Time*: the window of 10 hours is the 50,000 units of time that the rates are
+generated for, so that a slot is 0.72 s; a job arrives in the slot that it is submitted in, and its
+deadline is the first slot that begins after its end, one slot later at least. *Budgets* are of the
+lifetime that is left in the window, for jobs that outlast it. :mod:`gangwise.traces.jobs_workload`
+makes the same of any trace.
 
-The trace gives arrivals and ends; everything else is drawn, as the settings state. Two things that
-the paper does not say are decided here. *Time*: the window of 10 hours is the 50,000 units of time
-that the rates are generated for, so that a slot is 0.72 s; a job arrives in the slot that it is
-submitted in, and its deadline is the first slot that begins after its end, one slot later at least.
-*Budgets* are of the lifetime that is left in the window, for jobs that outlast it.
-
-:mod:`gangwise.traces.jobs_workload` makes the same of any trace.
-
-The setting of Theorem 2, Theorem 3 and Corollary 1: the optimum is known, budgets are not kept.
-
-All jobs are there from slot 0 to slot T, rates are independent between slots with fixed means, and
-(7) is a small programme in closed form. Utilities are Lipschitz unless the square root is asked
-for, which the theorems do not cover. Tasks that a budget cannot pay run all the same, since what
-the theorems bound is by how much budgets are exceeded.
+In the setting of Theorem 2, Theorem 3 and Corollary 1 (``opm-theorem-v1``) the optimum is known and
+budgets are not kept. All jobs are there from slot 0 to slot T, rates are independent between slots
+with fixed means, and OPS/OPM (7) is a small programme in closed form. Utilities are Lipschitz
+unless the square root is asked for, which the theorems do not cover. Tasks that a budget cannot pay
+run all the same, since what the theorems bound is by how much budgets are exceeded.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from gangwise.approximation_jobs.environment import ApproximationInstance
+from gangwise.approximation_jobs.execution import rate_generator
 from gangwise.approximation_jobs.offline import ComparedInstance
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, Power, Utility
-from gangwise.approximation_jobs.processes import IidRates, ReplayedJobs, rate_generator
-from gangwise.approximation_jobs.rates import GammaPeriods
-from gangwise.approximation_jobs.workloads import SyntheticJobs, price_machines
+from gangwise.approximation_jobs.rates import GammaPeriods, IidRates
+from gangwise.approximation_jobs.workloads import ReplayedJobs, SyntheticJobs, price_machines
 from gangwise.core.errors import ScenarioError
 from gangwise.core.limits import Count, SlotCount
 from gangwise.core.simulation import Streams
-from gangwise.scenarios.drawing import DrawnScenario, checked
-from gangwise.traces.fidelity import Fidelity
-from gangwise.traces.google_2011_jobs import GoogleJobEvents
-from gangwise.traces.jobs_settings import MachineSettings
-from gangwise.traces.jobs_workload import ReplayedLifetimes
+from gangwise.scenarios.drawing import DrawnScenario
 
 
 class OPMSettings(BaseModel):
@@ -86,16 +77,6 @@ class OPMSettings(BaseModel):
 class OPMScenario(DrawnScenario[OPMSettings]):
     """Draws instances as :class:`OPMSettings` says.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`OPMSettings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
-
     Examples
     --------
     >>> scenario = OPMScenario(machines=20, slots=200, pricing="realised")
@@ -104,9 +85,8 @@ class OPMScenario(DrawnScenario[OPMSettings]):
     """
 
     family = "approximation_jobs"
-
-    def __init__(self, *, name: str = "opm-default-v1", **settings: Any):
-        super().__init__(name, checked(OPMSettings, name, settings))
+    version = "opm-default-v1"
+    settings_model = OPMSettings
 
     def instance(self, seed: int) -> ComparedInstance:
         """The instance of a seed; jobs and rates are drawn as a run of this seed draws them."""
@@ -126,85 +106,6 @@ class OPMScenario(DrawnScenario[OPMSettings]):
         )
         problem = ApproximationProblem(prices, horizon=s.slots, enforce=s.enforce)
         return ComparedInstance(problem, rates, jobs)
-
-
-class GoogleSettings(MachineSettings):
-    """Parameters, with the distribution of everything that is drawn."""
-
-    folder: str = Field("", description="where the parts of job_events are")
-    hours: float = Field(10.0, gt=0, description="length of the window, from the trace's start on")
-    present: Literal["drop", "start"] = Field(
-        "drop",
-        description="jobs that were there before the trace begins: left out, since their "
-        "arrival is not known, or arriving at the start",
-    )
-    machines: Count = Field(1000, description="M")
-    slots: SlotCount = Field(50_000, description="T: the window is cut into so many slots")
-
-
-class GoogleScenario:
-    """The jobs of Google ClusterData 2011 on machines with Gamma periods.
-
-    Parameters
-    ----------
-    trace : GoogleJobEvents, optional
-        Read from ``folder`` when not given.
-    **settings
-        Fields of :class:`GoogleSettings`.
-
-    Raises
-    ------
-    ScenarioError, UnknownName
-        Names the setting at fault.
-    TraceError
-        When the trace cannot be read.
-    """
-
-    family = "approximation_jobs"
-
-    def __init__(
-        self, *, name: str = "opm-google-v1", trace: GoogleJobEvents | None = None, **settings: Any
-    ):
-        self.name = name
-        if trace is not None:
-            settings = {"hours": trace.hours, "present": trace.present, **settings}
-            settings["folder"] = str(trace.path)
-        self.settings = s = checked(GoogleSettings, name, settings)
-        if trace is None:
-            if not s.folder:
-                raise ScenarioError(
-                    f"scenario {name!r} needs folder=, where the parts of job_events are; see "
-                    "gangwise.traces.google_2011 for where to get them"
-                )
-            trace = GoogleJobEvents(Path(s.folder), hours=s.hours, present=s.present)
-        self.trace, found = trace, trace.lifetimes()
-        self.workload = ReplayedLifetimes(
-            tuple(found.job.tolist()),
-            found.arrival,
-            found.end,
-            s.hours * 3600.0,
-            s.slots,
-            s.machines,
-            s,
-        )
-
-    @property
-    def slots(self) -> int:
-        """T."""
-        return self.settings.slots
-
-    def describe(self) -> dict[str, Any]:
-        """The settings, and which files they were applied to."""
-        files = dict(self.trace.fidelity().digests)
-        return {"files": files, **self.settings.model_dump(mode="json", exclude={"folder"})}
-
-    def instance(self, seed: int) -> ApproximationInstance:
-        """Draw the instance of a seed."""
-        return self.workload.instance(seed)
-
-    def fidelity(self) -> Fidelity:
-        """What was read, what was left out, and the load that the jobs make."""
-        return self.workload.told(self.trace.fidelity())
 
 
 class TheoremSettings(BaseModel):
@@ -231,16 +132,6 @@ class TheoremSettings(BaseModel):
 class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
     """Draws instances as :class:`TheoremSettings` says.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`TheoremSettings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
-
     Examples
     --------
     >>> scenario = OPMTheoremScenario(machines=10, slots=100, rho=0.2)
@@ -249,9 +140,12 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
     """
 
     family = "approximation_jobs"
+    version = "opm-theorem-v1"
+    settings_model = TheoremSettings
 
-    def __init__(self, *, name: str = "opm-theorem-v1", **settings: Any):
-        s = checked(TheoremSettings, name, settings)
+    def __init__(self, *, name: str = "", **settings: Any):
+        super().__init__(name=name, **settings)
+        s = self.settings
         for what, (low, high), top in (
             ("value", s.value, np.inf),
             ("rate", s.rate, 1.0),
@@ -259,10 +153,9 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
         ):
             if not 0 < low <= high <= top:
                 raise ScenarioError(
-                    f"scenario {name!r}: {what} is {(low, high)}; it must be a positive range, "
-                    + ("at most 1" if top == 1 else "the smaller number first")
+                    f"scenario {self.name!r}: {what} is {(low, high)}; it must be a positive "
+                    "range, " + ("at most 1" if top == 1 else "the smaller number first")
                 )
-        super().__init__(name, s)
 
     def instance(self, seed: int) -> ComparedInstance:
         """The instance of a seed."""

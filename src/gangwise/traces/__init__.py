@@ -1,5 +1,5 @@
-"""One module per public trace format, and the way from their tables to problems."""
+"""Traces of clusters: read from files, and made into jobs or into workloads of slots."""
 
-from gangwise.traces.opening import open_reader, open_tables, open_trace
+from gangwise.traces.registered import open_reader, open_tables
 
-__all__ = ["open_reader", "open_tables", "open_trace"]
+__all__ = ["open_reader", "open_tables"]

@@ -13,24 +13,19 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from gangwise.core.errors import StoreError, TraceError
 from gangwise.core.files import remove_orphans, write_whole
-from gangwise.traces import blocks as cut
-from gangwise.traces.blocks import Blocks
-from gangwise.traces.converted import stages_of
-from gangwise.traces.fidelity import Stage, reason_lines, reasons_plain
-from gangwise.traces.formats import Format, all_files
-from gangwise.traces.known import WITHOUT_SCHEMA
-from gangwise.traces.manifest import MANIFEST, Chunk, Manifest, SourceFile
-from gangwise.traces.opening import reader_of, without_reader
-from gangwise.traces.source import Source
-from gangwise.traces.tables import Dropped
-
-if TYPE_CHECKING:
-    import polars as pl
-
+from gangwise.traces.format import MANIFEST, Chunk, Format, Manifest, SourceFile, all_files
+from gangwise.traces.io import blocks as cut
+from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
+from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.io.reading import Dropped
+from gangwise.traces.registered import WITHOUT_SCHEMA, reader_of, without_reader
+from gangwise.traces.source import Source, stages_of
 
 CHUNK_ROWS = 1_000_000
 CHUNK_BYTES = 256 << 20
@@ -130,8 +125,8 @@ def convert(
     Examples
     --------
     >>> import tempfile
-    >>> from gangwise.traces.formats import TableFile
-    >>> from gangwise.traces.schema import Column, Schema
+    >>> from gangwise.traces.format import TableFile
+    >>> from gangwise.traces.io.schema import Column, Schema
     >>> nodes = Schema("node list", (Column("sn", number=False), Column("gpu", whole=True)))
     >>> form = Format("small", "A small trace", "", "", (TableFile("nodes", nodes),))
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -187,8 +182,6 @@ def _convert_file(
     report: Callable[[int], None] | None,
 ) -> None:
     """Convert what is not converted yet of one file."""
-    import polars as pl
-
     last = record.chunks[-1] if record.chunks else Chunk("", 0, 0, 0, 0, 0, "")
     blocks = Blocks(path, manifest.block, (last.stored, last.sha256) if last.stored else None)
     reading = source.reading(table, path, exact=True, blocks=blocks, skip=last.blocks)

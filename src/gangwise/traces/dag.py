@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import TraceError
-
-if TYPE_CHECKING:
-    import polars as pl
-
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 class Dag:
@@ -61,15 +56,13 @@ class Dag:
 
     @classmethod
     def of_jobs(cls, jobs: pl.DataFrame) -> Dag:
-        """The graph of :attr:`~gangwise.traces.trace.Tables.jobs`; task i is its row i.
+        """The graph of :attr:`~gangwise.traces.tables.Tables.jobs`; task i is its row i.
 
         Raises
         ------
         TraceError
             When a task waits for one that its job does not have; names job and row.
         """
-        import polars as pl
-
         tasks = jobs.select("row", "job", "name", "after").with_row_index("child")
         waits = tasks.filter(pl.col("after") != "").with_columns(pl.col("after").str.split("|"))
         known = tasks.select("job", pl.col("name").alias("after"), parent="child")
@@ -111,9 +104,6 @@ class Dag:
 
         Circles that share a task have one number.
         """
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         stuck = np.flatnonzero(self.level < 0)
         place = np.full(self.tasks, -1, np.int64)
         place[stuck] = np.arange(stuck.size)

@@ -1,312 +1,463 @@
-"""Reading CSV traces honestly: every row is either used or accounted for.
+"""Servers and jobs in one shape, whatever the format: what a reader gives, and how faithfully.
 
-A :class:`~gangwise.traces.schema.Schema` states what a file must hold. :func:`read_table` reads it,
-:class:`Reading` batch by batch in constant memory; a row that breaks the schema is left out and
-counted under its reason, or, with ``strict=True``, is an error that names the line. Nothing is
-filled in, guessed or corrected. Rows are numbered as an editor numbers lines, from 1 with the
-header included, and every row is one line. The members of an archive are one file.
+:class:`Tables` is what every :class:`Reader` reads. :func:`of_tables` makes the
+:class:`Fidelity` report of it (what was left out, and what the trace asks of its cluster);
+:func:`save_tables` keeps tables as Parquet beside a manifest, :func:`load_tables` reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.blocks import Block, Blocks
-from gangwise.traces.fidelity import reasons
-from gangwise.traces.rows import Layout, Rows
-from gangwise.traces.schema import Schema
-from gangwise.traces.text import complain, split_line
+from gangwise.traces.format import Format, files_of, recognise
+from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
+from gangwise.traces.source import Source
 
-if TYPE_CHECKING:
-    import polars as pl
-
-
-class Dropped(NamedTuple):
-    """Rows left out for one reason: how many, and the first of them."""
-
-    rows: int
-    first: int
+UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 
 
 @dataclass(frozen=True)
-class Table:
-    """What was read of a file.
+class Fidelity:
+    """What became of a trace.
 
     Attributes
     ----------
-    file : Path
-    digest : str
-        SHA-256 of the file as it is stored.
-    frame : polars.DataFrame
-        ``row`` and the schema's columns: numbers as Float64, text without surrounding blanks.
-    read : int
-        Rows of the file, without the header.
-    dropped : mapping of str to Dropped
-        Rows left out, by reason.
-    """
-
-    file: Path
-    digest: str
-    frame: pl.DataFrame
-    read: int
-    dropped: Mapping[str, Dropped]
-
-
-class Reading:
-    """The reading of one file, batch by batch.
-
-    Parameters
-    ----------
-    path : path
-    schema : Schema
-    others : sequence of Schema
-        What the file might be instead, so that a message can say so.
-    strict : bool
-        Raise at the first bad row rather than leave it out.
-    exact : bool
-        Give whole columns as Int64 wherever a batch allows, rather than as Float64.
-    blocks : Blocks, optional
-        Those of the file, where they are not to be cut as usual.
-    skip : int
-        Batches to pass over, which were read before; ``read``, ``dropped`` and ``seen`` are then to
-        be set to what they were.
-
-    Attributes
-    ----------
-    read : int
-        Rows so far, without headers.
-    line : int
-        The last line of the file that was looked at.
-    dropped : mapping of str to Dropped
-        Rows left out so far, by reason.
-    blocks : Blocks
-        With the position in the file, and its digest.
-    seen : set
-        Values so far of the column that must be unique: about 100 bytes of memory for each.
-
-    Raises
-    ------
-    TraceError
-        While iterating, as :func:`read_table`.
-    """
-
-    def __init__(
-        self,
-        path: Path | str,
-        schema: Schema,
-        *,
-        others: Sequence[Schema] = (),
-        strict: bool = False,
-        exact: bool = False,
-        blocks: Blocks | None = None,
-        skip: int = 0,
-    ):
-        self.path, self.schema, self.strict = Path(path), schema, strict
-        self.read, self.skip = 0, skip
-        self.seen: set[Any] = set()
-        self.blocks = blocks or Blocks(self.path)
-        self._others, self._exact = others, exact
-        self._lost: dict[str, Dropped] = {}
-        self.line = 0
-        self._rows: Rows | None = None
-
-    @property
-    def dropped(self) -> dict[str, Dropped]:
-        """Rows left out so far, by reason; the reason whose first row comes first is first."""
-        return dict(sorted(self._lost.items(), key=lambda item: (item[1].first, item[0])))
-
-    @dropped.setter
-    def dropped(self, lost: Mapping[str, Dropped]) -> None:
-        self._lost = dict(lost)
-
-    def __iter__(self) -> Iterator[pl.DataFrame]:
-        """The good rows of block after block: ``row`` and the columns."""
-        for number, block in enumerate(self.blocks):
-            rows = self._without_header(block)
-            self.line = rows.line + rows.rows - 1
-            if number >= self.skip:
-                yield self._batch(rows)
-        damage = self.blocks.damage
-        if self._rows is None:
-            raise TraceError(
-                f"{damage}; download it again" if damage else "the file is empty", self.path
-            )
-        if damage:
-            self._cut_short(damage)
-        elif self.read == 0:
-            raise TraceError("the file has a header and no rows", self.path)
-
-    def check_used(self, kept: int) -> None:
-        """Raise if no row of the file was kept, with the reasons."""
-        if kept == 0:
-            raise TraceError(
-                f"none of the {self.read} rows can be used: {reasons(self.dropped)}", self.path
-            )
-
-    def _without_header(self, block: Block) -> Block:
-        """The rows of a block."""
-        data, line, schema = block.data, block.line, self.schema
-        if not block.opens or (schema.json and self._rows is not None):
-            return block
-        end = data.index(b"\n") + 1
-        text = data[:end].decode("utf-8", errors="replace").rstrip("\n")
-        first = [field.strip() for field in split_line(text, schema.separator) or []]
-        layout = _columns(self.path, schema, first, self._others)
-        if self._rows is None:
-            self._rows = Rows(schema, layout, exact=self._exact)
-        elif layout != self._rows.layout:
-            raise TraceError(
-                "the members of this archive have different columns; unpack it and keep the files "
-                "of one table",
-                self.path,
-                line,
-            )
-        if schema.json or not (schema.header or schema.matches(first)):
-            return block
-        return Block(data[end:], block.rows - 1, line + 1, False)
-
-    def _batch(self, rows: Block) -> pl.DataFrame:
-        import polars as pl
-
-        assert self._rows is not None  # the first block opens the file
-        good, bad = self._rows.read(rows.data, rows.rows, rows.line)
-        self.read += len(good) + len(bad)
-        if self.schema.unique:
-            new = self._new(good[self.schema.unique])
-            again = good.filter(~new).select(
-                "row", pl.lit(f"{self.schema.unique} was used before").alias("reason")
-            )
-            good, bad = good.filter(new), pl.concat([bad, again])
-        if len(bad):
-            first = bad.sort("row").row(0)
-            if self.strict:
-                text = rows.data.split(b"\n")[first[0] - rows.line]
-                fields = self._rows.fields(text.decode("utf-8", errors="replace"))
-                self._refuse(first[0], first[1], fields)
-            for why, count, row in bad.group_by("reason").agg(pl.len(), pl.min("row")).rows():
-                self._drop(why, count, row)
-        return good
-
-    def _new(self, values: pl.Series) -> pl.Series:
-        """Which values were not there before."""
-        import polars as pl
-
-        new = []
-        for value in values.to_list():
-            new.append(value not in self.seen)
-            self.seen.add(value)
-        return pl.Series(new, dtype=pl.Boolean)
-
-    def _drop(self, why: str, rows: int, first: int) -> None:
-        before = self._lost.get(why, Dropped(0, first))
-        self._lost[why] = Dropped(before.rows + rows, min(before.first, first))
-
-    def _cut_short(self, damage: str) -> None:
-        """Account for the end that is missing."""
-        torn = self.blocks.torn
-        if self.strict:
-            raise TraceError(
-                f"{damage}, after row {self.line}; what follows is missing: download it again, "
-                "or read without strict to use the rows before",
-                self.path,
-                self.line + 1,
-            )
-        self.read += bool(torn)
-        self._drop(
-            f"CUT SHORT after row {self.line}: {damage}; all later rows are missing, download "
-            "it again",
-            int(bool(torn)),
-            self.line + 1,
-        )
-
-    def _refuse(self, row: int, reason: str, fields: list[str] | None) -> NoReturn:
-        """Raise for one bad row, showing what it holds."""
-        assert self._rows is not None  # there was a row
-        at, schema = self._rows.layout.at, self.schema
-        named = [n for check in schema.checks if check.reason == reason for n in check.columns]
-        named = named or [c.name for c in schema.columns if reason.startswith(f"{c.name} ")]
-        if fields is not None and named and max(at[name] for name in named) < len(fields):
-            held = ", ".join(f"{name} = {fields[at[name]]!r}" for name in named)
-        else:
-            held = f"{len(fields)} fields: {fields!r:.80}" if fields is not None else "see the line"
-        raise TraceError(
-            f"{reason} ({held}); correct the row, or read without strict to leave such rows out",
-            self.path,
-            row,
-        )
-
-
-def read_table(
-    path: Path | str,
-    schema: Schema,
-    *,
-    others: Sequence[Schema] = (),
-    strict: bool = False,
-    columns: Sequence[str] | None = None,
-) -> Table:
-    r"""Read a file: plain, gzipped, or a tar archive.
-
-    Parameters
-    ----------
-    path : path
-    schema : Schema
-    others : sequence of Schema
-        What the file might be instead, so that a message can say so.
-    strict : bool
-        Raise at the first bad row rather than leave it out.
-    columns : sequence of str, optional
-        The columns to keep; the others are checked all the same.
-
-    Raises
-    ------
-    TraceError
-        When the file cannot be read, its columns are not the schema's, no row is left, or, with
-        ``strict``, at the first bad row.
+    trace : str
+        Registered name of the format.
+    stages : tuple of Stage
+        Rows read, kept and dropped, file by file and step by step.
+    first, last : float
+        Seconds since the start of the trace: the period that ``load`` is a mean over. Both 0 when
+        there are no jobs, or when their times are not known.
+    servers, jobs : int
+    capacity : mapping of str to float
+        Total of each device type; empty when there are no servers.
+    load : mapping of str to float
+        Mean over the period of devices requested / devices there, see
+        :func:`~gangwise.traces.tables.implied_load`; empty when there are no servers or no jobs.
+    notes : tuple of str
+    digests : mapping of str to str
+        SHA-256 of each file.
+    units : mapping of str to str
+        Of ``cpu``, ``mem`` and ``gpu``.
 
     Examples
     --------
-    >>> import tempfile
-    >>> from gangwise.traces.schema import Column
-    >>> schema = Schema("node list", (Column("sn", number=False), Column("gpu")), unique="sn")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "nodes.csv"
-    ...     size = file.write_text("sn,gpu\na,8\nb,many\nc,2,2\na,4\n")
-    ...     table = read_table(file, schema)
-    >>> table.frame.rows()
-    [(2, 'a', 8.0)]
-    >>> for reason, (count, row) in table.dropped.items():
-    ...     print(count, "row such as", row, reason)
-    1 row such as 3 gpu is not a number
-    1 row such as 4 the number of fields is not that of the columns
-    1 row such as 5 sn was used before
+    >>> report = Fidelity(
+    ...     "my-trace",
+    ...     (Stage("pods.csv", 3, 2, {"cpu is negative": (1, 4)}),),
+    ...     0.0,
+    ...     7200.0,
+    ...     1,
+    ...     2,
+    ...     {"cpu": 8.0},
+    ...     {"cpu": 0.25},
+    ... )
+    >>> print(report)
+    my-trace: 1 servers, 2 jobs, 0 s to 7200 s (2 h)
+      pods.csv: 3 read, 2 kept
+               1  cpu is negative (first in row 4)
+      device type         capacity  unit     implied load
+      cpu                        8  cores          25.0 %
     """
-    import polars as pl
 
-    reading = Reading(path, schema, others=others, strict=strict)
-    frames = []
-    for batch in reading:
-        chosen = batch.columns if columns is None else ["row", *columns]
-        frames.append(batch.select(name for name in chosen if name in batch.columns))
-    frame = pl.concat(frames) if frames else pl.DataFrame()
-    reading.check_used(len(frame))
-    return Table(reading.path, reading.blocks.digest(), frame, reading.read, reading.dropped)
+    trace: str
+    stages: tuple[Stage, ...]
+    first: float
+    last: float
+    servers: int
+    jobs: int
+    capacity: Mapping[str, float]
+    load: Mapping[str, float]
+    notes: tuple[str, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=lambda: dict(UNITS))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        plain = asdict(self)
+        plain["stages"] = [
+            {**stage._asdict(), "dropped": reasons_plain(stage.dropped)} for stage in self.stages
+        ]
+        plain["notes"] = list(self.notes)
+        plain["period"] = period(self.last - self.first)
+        return plain
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.trace}: {self.servers or 'no'} servers, {self.jobs or 'no'} jobs"
+            + f", {self.first:.0f} s to {self.last:.0f} s ({period(self.last - self.first)})"
+            * bool(self.jobs)
+        ]
+        for stage in self.stages:
+            lines.append(f"  {stage.name}: {stage.read} read, {stage.kept} kept")
+            lines += reason_lines(stage.dropped)
+        if self.capacity:
+            lines.append(
+                f"  {'device type':<16s}{'capacity':>12s}  {'unit':<8s}{'implied load':>13s}"
+            )
+        for device, total in self.capacity.items():
+            unit = self.units[device.split(":")[0]]
+            load = f"{100 * self.load[device]:.1f} %" if device in self.load else "-"
+            lines.append(f"  {device:<16s}{total:12.10g}  {unit:<8s}{load:>13s}")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
-def _columns(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> Layout:
-    """Where the columns are, and how many fields a row has."""
-    if schema.json:
-        return Layout({column.name: i for i, column in enumerate(schema.columns)}, 0)
-    if schema.header or schema.matches(first):
-        if not schema.matches(first):
-            complain(path, schema, first, others)
-        twice = sorted({name for name in first if name and first.count(name) > 1})
-        if twice:
-            raise TraceError(f"the header names column {twice[0]!r} twice", path, 1)
-        return Layout(schema.place(first), len(first))
-    if len(first) != len(schema.columns):
-        complain(path, schema, first, others)
-    return Layout({column.name: i for i, column in enumerate(schema.columns)}, len(first))
+def period(seconds: float) -> str:
+    """A duration for people.
+
+    >>> period(12902960.0), period(90.0)
+    ('149.3 days', '1.5 min')
+    """
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{round(seconds / size, 1):g} {unit}"
+    return f"{seconds:g} s"
+
+
+def device_totals(tables: Tables) -> dict[str, float]:
+    """Capacity of each device type: ``cpu``, ``mem``, ``gpu:MODEL`` sorted, and all GPUs.
+
+    Capacities that are not known count as none. Empty when there are no servers.
+    """
+    servers = tables.servers
+    if servers.is_empty():
+        return {}
+    totals = {name: float(servers[name].sum()) for name in ("cpu", "mem")}
+    with_gpus = servers.filter(pl.col("gpu") > 0)
+    models = with_gpus.group_by("model").agg(pl.col("gpu").sum()).sort("model")
+    totals.update({f"gpu:{model}": float(count) for model, count in models.rows()})
+    if len(with_gpus):
+        totals["gpu"] = float(with_gpus["gpu"].sum())
+    return totals
+
+
+def implied_load(tables: Tables, first: float, last: float) -> dict[str, float]:
+    """Mean over a period of devices requested, as a share of those there.
+
+    A job requests its devices from creation to deletion, whether or not it was running; one whose
+    times are not known requests nothing, and neither does a request that is not known. A job that
+    may use several GPU models is spread over them in proportion to their GPUs; what it requests of
+    models that no server has is in ``gpu`` alone, the total over all models.
+
+    Parameters
+    ----------
+    tables : Tables
+    first, last : float
+        The period, in seconds since the start of the trace.
+
+    Returns
+    -------
+    dict
+        Load by device type; device types that the cluster has none of are absent. Empty when there
+        are no servers or no jobs.
+    """
+    totals = device_totals(tables)
+    if not totals or tables.jobs.is_empty():
+        return {}
+    jobs = tables.jobs.filter(_timed())
+    created, deleted = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
+    share = np.clip(np.minimum(deleted, last) - np.maximum(created, first), 0.0, None)
+    share = share / max(last - first, 1.0)
+    if "tasks" in jobs.columns:
+        share *= jobs["tasks"].fill_null(1).to_numpy()
+    asked = {name: jobs[name].fill_null(0).to_numpy() for name in UNITS}
+    held = {name: float(share @ asked[name]) for name in UNITS}
+    present = {name[4:]: total for name, total in totals.items() if name.startswith("gpu:")}
+    held.update({f"gpu:{model}": 0.0 for model in present})
+    by_set = jobs.select(pl.col("models").fill_null("")).with_columns(held=share * asked["gpu"])
+    for models, amount in by_set.group_by("models").sum().sort("models").rows():
+        usable = [m for m in (models.split("|") if models else present) if m in present]
+        among = sum(present[m] for m in usable)
+        for model in usable:
+            held[f"gpu:{model}"] += amount * present[model] / among
+    return {name: held[name] / total for name, total in totals.items() if total > 0}
+
+
+def of_tables(tables: Tables) -> Fidelity:
+    """The report of a trace as it was read, over all of its time.
+
+    Servers or jobs may be absent altogether, and times or requests of jobs null: the notes say so.
+    """
+    first, last, notes = 0.0, 0.0, []
+    if tables.servers.is_empty():
+        notes.append("the files here do not say which servers there are: no capacity, no load")
+    if tables.jobs.is_empty():
+        notes.append("there are no jobs in the files here: no period, no load")
+    else:
+        timed = tables.jobs.filter(_timed())
+        if len(timed):
+            first = float(timed["created"].to_numpy().min())
+            last = float(timed["deleted"].to_numpy().max())
+            until_end = int((timed["deleted"] == last).sum())
+            notes.append(
+                f"{until_end} jobs are deleted at the very end of the trace, at {last:.0f} s: "
+                "their true lifetimes may be longer; the implied load counts them until then"
+            )
+        if len(timed) < len(tables.jobs):
+            notes.append(
+                f"{len(tables.jobs) - len(timed)} jobs have no time of creation or deletion; the "
+                "implied load leaves them out"
+            )
+        for name in UNITS:
+            unknown = tables.jobs[name].null_count()
+            if unknown:
+                notes.append(
+                    f"{unknown} jobs do not say how much {name} they request; the implied load "
+                    "counts it as none"
+                )
+    return Fidelity(
+        tables.trace,
+        tables.stages,
+        first,
+        last,
+        len(tables.servers),
+        len(tables.jobs),
+        device_totals(tables),
+        implied_load(tables, first, last),
+        (*tables.notes, *notes),
+        tables.digests,
+        tables.units,
+    )
+
+
+def _timed() -> pl.Expr:
+    return pl.col("created").is_not_null() & pl.col("deleted").is_not_null()
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Servers and jobs of a trace, in one shape whatever the format.
+
+    Attributes
+    ----------
+    trace : str
+        Registered name of the format.
+    servers : polars.DataFrame
+        ``row`` (line of the file), ``name``, ``model`` (of its GPUs; empty when it has none),
+        ``cpu``, ``mem`` and ``gpu``, in the units below. No rows when the files do not say.
+    jobs : polars.DataFrame
+        A row per request: what a job asks for equal tasks.
+
+        - ``row``, ``name``
+        - ``cpu``, ``mem``, ``gpu`` (fractions allowed): of each task
+        - ``tasks``: how many; 1 when absent
+        - ``models``: sorted GPU models it may use, joined by ``|``; empty for any
+        - ``created``, ``deleted``: seconds since the start of the trace
+        - ``job``: the job it is a part of; absent when every row is a job
+        - ``after``: names of the rows of its job that must end first, joined by ``|``; absent when
+          the format has no such thing
+        - ``started`` (seconds, null when it never ran), ``status``, ``user``: where the format has
+          them; and, also for jobs that wait in a queue (:mod:`gangwise.traces.jobs`),
+          ``unfinished`` (the log ends before it does), ``elapsed`` (seconds that it ran, where that
+          is not all the time from start to end), ``limit`` (seconds it asked for, null for none),
+          ``hosts`` (names of the servers it ran on, joined by ``|``), ``priority``, and what a user
+          may call its type: ``account``, ``application``, ``group``, ``partition``, ``qos``, …
+    stages : tuple of Stage
+        The files read, and what was left out of each.
+    digests : mapping of str to str
+        SHA-256 of each file.
+    notes : tuple of str
+        What a reader of a result must know.
+    units : mapping of str to str
+        Of ``cpu``, ``mem`` and ``gpu``; cores, GiB and GPUs unless the publisher rescaled them.
+    events : polars.DataFrame or None
+        Servers that come and go: ``time`` (seconds), ``server`` (its name), ``up``; None when the
+        format does not say.
+    """
+
+    trace: str
+    servers: pl.DataFrame
+    jobs: pl.DataFrame
+    stages: tuple[Stage, ...]
+    digests: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=lambda: dict(UNITS))
+    events: pl.DataFrame | None = None
+
+
+def server_table(rows: Iterable[tuple[Any, ...]] = ()) -> pl.DataFrame:
+    """:attr:`Tables.servers` from tuples in the order of its columns; of no servers by default."""
+    text, number = pl.String, pl.Float64
+    columns = {
+        "row": pl.Int64,
+        "name": text,
+        "model": text,
+        "cpu": number,
+        "mem": number,
+        "gpu": number,
+    }
+    return pl.DataFrame(list(rows), schema=columns, orient="row")
+
+
+class Trace(Protocol):
+    """A reader of one trace format; its constructor takes a directory or a file first."""
+
+    @staticmethod
+    def recognise(path: Path | str) -> bool:
+        """Whether a file, or a file of a directory, has this format, by its first bytes."""
+
+    def scan(self) -> Tables:
+        """Read the files."""
+
+    def fidelity(self) -> Fidelity:
+        """What was read, what was left out, and what the trace asks of its cluster."""
+
+
+def name_of(trace: Trace | Tables) -> str:
+    """Registered name of the format."""
+    if isinstance(trace, Tables):
+        return trace.trace
+    form: Format | None = getattr(trace, "FORMAT", None)
+    return form.name if form is not None else trace.fidelity().trace
+
+
+class Reader(ABC):
+    """What readers have in common: a format, whose files are found and read once.
+
+    Parameters
+    ----------
+    path : path
+        A directory with the files of the trace, or one of them.
+    strict : bool
+        Raise at the first bad row rather than leave it out and report it.
+    """
+
+    FORMAT: ClassVar[Format]
+
+    def __init__(self, path: Path | str, *, strict: bool = False):
+        self.source = Source(path, self.FORMAT, strict=strict)
+
+    @classmethod
+    def recognise(cls, path: Path | str) -> bool:
+        """Whether a file, or a file of a directory, has this format, by its first lines."""
+        return any(recognise(file, [cls.FORMAT]) for file in files_of(Path(path)))
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Servers and jobs, read once."""
+        return self._read()
+
+    def scan(self) -> Tables:
+        """Servers and jobs, read once."""
+        return self.tables
+
+    def fidelity(self) -> Fidelity:
+        """What was read, what was left out, and what the trace asks of its cluster."""
+        return of_tables(self.tables)
+
+    @abstractmethod
+    def _read(self) -> Tables: ...
+
+
+SAVED = "tables.json"
+VERSION = 1
+
+
+def fingerprint(*arrays: np.ndarray[Any, Any]) -> str:
+    """SHA-256 of the shapes, types and values of arrays: the same on every machine.
+
+    >>> fingerprint(np.zeros(2)) == fingerprint(np.zeros(2)) != fingerprint(np.zeros((2, 1)))
+    True
+    """
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def save_tables(tables: Tables, folder: Path) -> list[Path]:
+    """Write tables to a folder, so that :func:`load_tables` gives the same ones.
+
+    Returns
+    -------
+    list of path
+        What was written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    frames = {"servers": tables.servers, "jobs": tables.jobs, "events": tables.events}
+    written = []
+    for name, frame in frames.items():
+        if frame is not None:
+            written.append(folder / f"{name}.parquet")
+            frame.write_parquet(written[-1])
+    manifest = {
+        "version": VERSION,
+        "trace": tables.trace,
+        "units": dict(tables.units),
+        "files": dict(tables.digests),
+        "tables": [path.name for path in written],
+        "stages": [
+            [
+                stage.name,
+                stage.read,
+                stage.kept,
+                {why: list(lost) for why, lost in stage.dropped.items()},
+            ]
+            for stage in tables.stages
+        ],
+        "notes": list(tables.notes),
+    }
+    written.append(folder / SAVED)
+    written[-1].write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    return written
+
+
+def load_tables(folder: Path) -> Tables:
+    """Read what :func:`save_tables` wrote.
+
+    Raises
+    ------
+    TraceError
+        Names the file at fault.
+    """
+    path = folder / SAVED
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest["version"] != VERSION:
+            raise TraceError(
+                f"these tables are of version {manifest['version']}, and {VERSION} is read: write "
+                "them again with gangwise trace workload",
+                path,
+            )
+        stages = tuple(
+            Stage(name, read, kept, {why: (lost[0], lost[1]) for why, lost in dropped.items()})
+            for name, read, kept, dropped in manifest["stages"]
+        )
+        return Tables(
+            manifest["trace"],
+            _read(folder / "servers.parquet"),
+            _read(folder / "jobs.parquet"),
+            stages,
+            manifest["files"],
+            tuple(manifest["notes"]),
+            manifest["units"],
+            _read(folder / "events.parquet") if "events.parquet" in manifest["tables"] else None,
+        )
+    except (OSError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, TraceError):
+            raise
+        raise TraceError(
+            f"this manifest of tables cannot be read ({type(error).__name__}: {error}); write them "
+            "again with gangwise trace workload",
+            path,
+        ) from error
+
+
+def _read(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise TraceError(f"this table cannot be read ({error})", path) from error

@@ -1,12 +1,6 @@
-"""Exact answer to P3: depth-first branch and bound on Lagrangian bounds.
+"""Exact answers to P3, ESDP (12): branch and bound on Lagrangian bounds, and a MILP as witness.
 
-At the multipliers of a node, deviating from the relaxed choice in channel e costs |ρ_e|, the
-reduced cost ρ_e = v_e + s_e/(2q) - u·a_e. Channels for which that exceeds the gap are settled; of
-the rest the one with the least |ρ_e|, the most undecided, is branched on, its relaxed value first.
-A channel that is worth no more and takes no less than another is never chosen without it: early in
-a run, when many channels look alike, the tree would be endless otherwise.
-
-The root of the search: Lagrangian bound and greedy choice, for large numbers of channels.
+The root is a bound and a greedy choice, enough for large numbers of channels:
 
     max_{A x ≤ c} v·x + √(s·x)  ≤  q/2 + u·c + Σ_e max(0, v_e + s_e/(2q) - u·a_e),
 
@@ -15,25 +9,31 @@ numbers; channels are then taken by density (v_e + s_e/(2q)) / (u·a_e), and sin
 dropped and swapped. An optimal relaxed choice is fractional in at most K + 1 channels, so the
 certified gap shrinks as the number of channels grows.
 
-P3 as a mixed-integer programme with tangent cuts, solved by HiGHS: the independent witness.
+Below it, depth first: at the multipliers of a node, deviating from the relaxed choice in channel e
+costs |ρ_e|, the reduced cost ρ_e = v_e + s_e/(2q) - u·a_e. Channels for which that exceeds the gap
+are settled; of the rest the one with the least |ρ_e|, the most undecided, is branched on, its
+relaxed value first. A channel that is worth no more and takes no less than another is never chosen
+without it: early in a run, when many channels look alike, the tree would be endless otherwise.
 
-    maximise v·x + t   s.t.  A x ≤ c,  t ≤ q/2 + s·x/(2q) at the points q cut at,  x binary.
+The independent witness is a mixed-integer programme in HiGHS,
 
-Each inequality is the tangent of √y at y = q². A tangent is added at the y of every answer whose t
-claims more than √y; each round is an upper bound, and the last one is the optimum.
+    maximise v·x + t   s.t.  A x ≤ c,  t ≤ q/2 + s·x/(2q) at the points q cut at,  x binary,
+
+where each inequality is the tangent of √y at y = q². A tangent is added at the y of every answer
+whose t claims more than √y; each round is an upper bound, and the last one is the optimum.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from typing import Any
 
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats
 from gangwise.core.errors import ScenarioError
-from gangwise.fluctuating_speeds.solvers.search import polish, root, search
+from gangwise.core.highs import Row, Rows, maximise
+from gangwise.fluctuating_speeds.solvers.search import core_search, root, search
 
 EVALUATIONS = 300
 """How often the bound is evaluated at a root, at most."""
@@ -49,7 +49,7 @@ CORE_NODES = 400
 
 
 class Lagrangian:
-    """Work space for E channels and K device types, and the root of the search in it.
+    """Lagrangian root of P3: a bound and a greedy choice, with work space for E channels.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class Lagrangian:
                 f"s = {s[bad]}"
             )
         if self.count[1] >= 0 and self.count[0] > CORE:
-            polish(
+            core_search(
                 gap,
                 absolute,
                 CORE,
@@ -180,9 +180,9 @@ CHUNK = 4096
 
 
 class BranchAndBound(Lagrangian):
-    """The root, then the tree below it."""
+    """Branch and bound for P3: the Lagrangian root, then the tree below it."""
 
-    def go_on(
+    def search(
         self, gap: float, absolute: float, nodes: int, time_limit: float | None = None
     ) -> None:
         """Search until the bound is met, or ``nodes`` nodes or the seconds are used up.
@@ -225,7 +225,7 @@ class BranchAndBound(Lagrangian):
 def solve_milp(
     v: Floats, s: Floats, a: Floats, c: Floats, gap: float = 1e-9, time_limit: float | None = None
 ) -> tuple[Bools, float, float, int]:
-    """Solve P3.
+    """MILP with tangent cuts for P3, ESDP (12).
 
     Parameters
     ----------
@@ -257,83 +257,44 @@ def solve_milp(
     if E == 0:
         return best, value, 0.0, rounds
     unit = math.sqrt(float(s.sum()))  # t is measured in it, y in its square
-    h = _programme(v, s, a, c, unit)
+    objective = np.append(v, unit)
+    upper = np.append(np.ones(E), 1.0 if unit > 0 else 0.0)
+    whole = np.arange(E + 1) < E
+    takes = [(np.flatnonzero(a[:, k]), k) for k in range(a.shape[1])]
+    rows: list[Row] = [(some, a[some, k], float(c[k])) for some, k in takes if some.size]
+    points = [0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0] if unit > 0 else []
+    rows += [_tangent(q, s / unit**2) for q in points]
     deadline = None if time_limit is None else time.monotonic() + time_limit
-    points: set[float] = set()
-    for q in (0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0) if unit > 0 else ():
-        _cut(h, q, s / unit**2, points)
     while bound - value > gap * abs(value):
-        if deadline is not None:
-            left = deadline - time.monotonic()
-            if left <= 0 and rounds:
-                break
-            h.setOptionValue("time_limit", max(left, 0.0))
-        h.setOptionValue("mip_rel_gap", gap / 2)
-        h.run()
-        rounds += 1
-        x, upper = _answer(h, E)
-        bound = min(bound, upper)
-        if x is None:
+        left = np.inf if deadline is None else deadline - time.monotonic()
+        if left <= 0 and rounds:
             break
+        rounds += 1
+        answer = maximise(
+            objective,
+            upper,
+            whole,
+            Rows.of(rows),
+            relative_gap=gap / 2,
+            absolute_gap=1e-12,
+            seconds=left,
+        )
+        bound = min(bound, answer.bound)  # tangents only cut off
+        if answer.x is None:
+            break
+        x = answer.x[:E] > 0.5
         y = float(s[x].sum())
         worth = float(v[x].sum()) + math.sqrt(y)
         if worth > value and (a[x].sum(axis=0) <= c * (1 + 1e-9)).all():
             best, value = x, worth
-        if y == 0.0 or not _cut(h, math.sqrt(y) / unit, s / unit**2, points):
+        if y == 0.0 or math.sqrt(y) / unit in points:
             break
+        points.append(math.sqrt(y) / unit)
+        rows.append(_tangent(points[-1], s / unit**2))
     return best, value, max(bound, value), rounds
 
 
-def _programme(v: Floats, s: Floats, a: Floats, c: Floats, unit: float) -> Any:
-    import highspy
-
-    make: Any = highspy.Highs  # has no type information
-    h = make()
-    for option, setting in (
-        ("output_flag", False),
-        ("threads", 1),
-        ("random_seed", 0),
-        ("mip_abs_gap", 1e-12),
-        ("mip_feasibility_tolerance", 1e-9),
-        ("primal_feasibility_tolerance", 1e-9),
-    ):
-        h.setOptionValue(option, setting)
-    E, K = a.shape
-    empty = np.empty(0, dtype=np.int32), np.empty(0)
-    for e in range(E):
-        h.addCol(-float(v[e]), 0.0, 1.0, 0, *empty)
-        h.changeColIntegrality(e, highspy.HighsVarType.kInteger)
-    h.addCol(-unit, 0.0, 1.0 if unit > 0 else 0.0, 0, *empty)
-    for k in range(K):
-        takes = np.flatnonzero(a[:, k]).astype(np.int32)
-        if takes.size:
-            h.addRow(-highspy.kHighsInf, float(c[k]), takes.size, takes, a[takes, k])
-    return h
-
-
-def _cut(h: Any, q: float, s: Floats, points: set[float]) -> bool:
-    """Add t ≤ q/2 + s·x/(2q); False when it is there already."""
-    import highspy
-
-    if q in points:
-        return False
-    points.add(q)
-    some = np.flatnonzero(s).astype(np.int32)
-    index = np.append(some, np.int32(s.size)).astype(np.int32)
-    h.addRow(-highspy.kHighsInf, q / 2, index.size, index, np.append(-s[some] / (2 * q), 1.0))
-    return True
-
-
-def _answer(h: Any, E: int) -> tuple[Bools | None, float]:
-    import highspy
-
-    status, info = h.getModelStatus(), h.getInfo()
-    statuses = highspy.HighsModelStatus
-    if status not in (statuses.kOptimal, statuses.kTimeLimit):
-        raise RuntimeError(f"HiGHS answered {h.modelStatusToString(status)}")
-    bound = -float(info.mip_dual_bound)
-    if not np.isfinite(bound):
-        bound = np.inf
-    if int(info.primal_solution_status) != 2:  # kSolutionStatusFeasible
-        return None, bound
-    return np.array(h.getSolution().col_value)[:E] > 0.5, bound
+def _tangent(q: float, s: Floats) -> Row:
+    """T ≤ q/2 + s·x/(2q), t being the column behind those of x."""
+    some = np.flatnonzero(s)
+    return np.append(some, s.size), np.append(-s[some] / (2 * q), 1.0), q / 2

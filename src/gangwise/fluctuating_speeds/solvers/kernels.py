@@ -1,4 +1,4 @@
-"""The Lagrangian bound of P3, and the two ways in which it is minimised.
+"""Inner loops for P3: the Lagrangian bound and its minimisers, a greedy, the dynamic programme.
 
 √y ≤ q/2 + y/(2q) for every q > 0, with equality at q = √y. So for every q > 0 and u
 
@@ -11,10 +11,6 @@ search takes Polyak steps in that metric towards the value that would prune it.
 
 ``point`` [K + 1] is u, then p; p = -inf stands for q = 0, right when every s is 0. ``free`` holds
 the open channels in its first ``count`` places and the decided ones behind them.
-
-The paper's dynamic programme, (22)–(27), in place and with one bit of decision per state.
-
-A good feasible choice for P3: greedy by density under given prices, then small exchanges.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from gangwise.core.jit import kernel
 
 
 @kernel
-def bound_at(
+def lagrangian_bound(
     point: Floats,
     v: Floats,
     s: Floats,
@@ -42,7 +38,7 @@ def bound_at(
     slope: Floats,
     part: Floats,
 ) -> float:
-    """F with ``v_in``, ``s_in`` already taken in and ``room`` [K] left for the open channels.
+    """Lagrangian bound F with ``v_in``, ``s_in`` taken in and ``room`` [K] left for open channels.
 
     Writes a subgradient to ``slope`` [K + 1], reduced costs of the open channels to ``reduced``
     [E], and to ``part`` the value of the relaxed choice {reduced > 0} and 1 if it fits, else 0.
@@ -83,6 +79,7 @@ def bound_at(
                 gain += v[e]
                 for k in range(K):
                     slope[k] += a[e, k]
+    # The slope in u is the slack of each capacity; in p = ln q it is q/2 - y/(2q), 0 at q = √y.
     fits = 1.0
     whole += v_in + 0.5 * q + s_in * half
     for k in range(K):
@@ -97,8 +94,10 @@ def bound_at(
 
 
 @kernel
-def record(reduced: Floats, free: Ints, count: int, decided: Ints, n: int, chosen: Ints) -> None:
-    """Write the relaxed choice of the open channels, and the decided ones, to ``chosen`` [E]."""
+def record_relaxed(
+    reduced: Floats, free: Ints, count: int, decided: Ints, n: int, chosen: Ints
+) -> None:
+    """Relaxed choice: {reduced > 0} of the open channels, with the decided ones, to ``chosen``."""
     for j in range(count):
         chosen[free[j]] = 1 if reduced[free[j]] > 0.0 else 0
     for j in range(count, n):
@@ -106,7 +105,7 @@ def record(reduced: Floats, free: Ints, count: int, decided: Ints, n: int, chose
 
 
 @kernel
-def descend(
+def r_algorithm(
     v: Floats,
     s: Floats,
     a: Floats,
@@ -123,7 +122,7 @@ def descend(
     chosen: Ints,
     best: Floats,
 ) -> float:
-    """Shor's r-algorithm from ``small[0]``; the step to go on with.
+    """Shor's r-algorithm: minimise F from ``small[0]``; returns the step to go on with.
 
     ``best``: [0] the largest value known, [1] the smallest F; ``small[1]`` is the point of the
     latter. Stops when a step promises less than ``tolerance`` times the gap.
@@ -138,7 +137,7 @@ def descend(
         small[5],
         small[6],
     )
-    f = bound_at(point, v, s, a, free, n, 0.0, 0.0, room, reduced, slope, part)
+    f = lagrangian_bound(point, v, s, a, free, n, 0.0, 0.0, room, reduced, slope, part)
     used, lame = 1, 0
     while True:
         if f < best[1]:
@@ -147,7 +146,8 @@ def descend(
                 lowest[k] = point[k]
         if part[1] > 0.0 and part[0] > best[0]:
             best[0] = part[0]
-            record(reduced, free, n, decided, n, chosen)
+            record_relaxed(reduced, free, n, decided, n, chosen)
+        # The subgradient in the transformed space, Bᵀ g; the way back is B (Bᵀ g) / ‖Bᵀ g‖.
         norm = 0.0
         for k in range(K + 1):
             turn[k] = 0.0
@@ -162,13 +162,14 @@ def descend(
             way[k] = 0.0
             for h in range(K + 1):
                 way[k] += basis[k, h] * turn[h] / norm
+        # Go on until F rises along the way, with longer steps where two were not enough.
         tries = 0
         while True:
             for k in range(K + 1):
                 point[k] -= step * way[k]
             if point[K] > -math.inf:
                 point[K] = min(max(point[K], -300.0), 300.0)
-            f = bound_at(point, v, s, a, free, n, 0.0, 0.0, room, reduced, later, part)
+            f = lagrangian_bound(point, v, s, a, free, n, 0.0, 0.0, room, reduced, later, part)
             used += 1
             tries += 1
             if f < best[1]:
@@ -184,6 +185,7 @@ def descend(
                 step *= 1.6
         if tries == 1:
             step *= 0.8
+        # Dilate space along the difference of two subgradients: B ← B (I - 0.6 ξ ξᵀ).
         norm = 0.0
         for k in range(K + 1):
             turn[k] = 0.0
@@ -204,7 +206,7 @@ def descend(
 
 
 @kernel
-def polyak(
+def polyak_steps(
     v: Floats,
     s: Floats,
     a: Floats,
@@ -224,7 +226,7 @@ def polyak(
     chosen: Ints,
     best: Floats,
 ) -> float:
-    """Polyak steps from ``small[0]`` until F is small enough to prune; the smallest F found.
+    """Polyak steps: from ``small[0]`` until F is small enough to prune; the smallest F found.
 
     ``small[1]`` receives its point, at which ``reduced`` is left. A relaxed choice that fits and is
     worth more than ``best[0]`` is recorded.
@@ -233,10 +235,10 @@ def polyak(
     point, lowest, slope, way, part = small[0], small[1], small[2], small[4], small[6]
     least, scale = math.inf, 1.0
     for _ in range(evaluations):
-        f = bound_at(point, v, s, a, free, count, v_in, s_in, room, reduced, slope, part)
+        f = lagrangian_bound(point, v, s, a, free, count, v_in, s_in, room, reduced, slope, part)
         if part[1] > 0.0 and part[0] > best[0]:
             best[0] = part[0]
-            record(reduced, free, count, decided, n, chosen)
+            record_relaxed(reduced, free, count, decided, n, chosen)
         margin = max(gap * best[0], absolute)
         if f < least:
             least = f
@@ -254,12 +256,135 @@ def polyak(
             curve += way[k] * slope[k]
         if curve <= 1e-26 * f * f:
             break
+        # Polyak: the step that would reach the target if F were linear, in the root's metric.
         length = scale * (f - best[0] - 0.5 * margin) / curve
         for k in range(K + 1):
             point[k] -= length * way[k]
         if point[K] > -math.inf:
             point[K] = min(max(point[K], -300.0), 300.0)
-    return bound_at(lowest, v, s, a, free, count, v_in, s_in, room, reduced, slope, part)
+    return lagrangian_bound(lowest, v, s, a, free, count, v_in, s_in, room, reduced, slope, part)
+
+
+@kernel
+def sort_descending(key: Floats, order: Ints, n: int) -> None:
+    """Heap sort: 0 … n-1 by falling ``key``, ties by rising number."""
+    for i in range(n):
+        order[i] = i
+    end, start = n, n // 2
+    while end > 1:
+        if start > 0:
+            start -= 1
+        else:
+            end -= 1
+            order[end], order[0] = order[0], order[end]
+        root = start
+        while True:
+            child = 2 * root + 1
+            if child >= end:
+                break
+            if child + 1 < end:
+                x, y = order[child], order[child + 1]
+                if key[y] < key[x] or (key[y] == key[x] and y > x):
+                    child += 1
+            x, y = order[root], order[child]
+            if key[y] < key[x] or (key[y] == key[x] and y > x):
+                order[root], order[child] = y, x
+                root = child
+            else:
+                break
+
+
+@kernel
+def greedy(
+    v: Floats, s: Floats, a: Floats, order: Ints, n: int, chosen: Ints, left: Floats, sums: Floats
+) -> int:
+    """Greedy: add channels in ``order`` while they fit and pay; the place of the first left out.
+
+    ``chosen`` [E], ``left`` [K] (capacity left) and ``sums`` (Σ v x, Σ s x) are carried on.
+    """
+    K = a.shape[1]
+    border = n
+    for j in range(n):
+        e = order[j]
+        if chosen[e] != 0:
+            continue
+        take = v[e] + math.sqrt(sums[1] + s[e]) > math.sqrt(sums[1])
+        for k in range(K):
+            take = take and a[e, k] <= left[k]
+        if take:
+            chosen[e] = 1
+            sums[0] += v[e]
+            sums[1] += s[e]
+            for k in range(K):
+                left[k] -= a[e, k]
+        elif border == n:
+            border = j
+    return border
+
+
+@kernel
+def local_search(
+    v: Floats,
+    s: Floats,
+    a: Floats,
+    order: Ints,
+    low: int,
+    high: int,
+    chosen: Ints,
+    left: Floats,
+    sums: Floats,
+    passes: int,
+) -> None:
+    """Local search: adds, drops and swaps among ``order[low:high]`` for as long as they pay."""
+    K = a.shape[1]
+    for _ in range(passes):
+        changed = False
+        for i in range(low, high):
+            out = order[i]
+            if chosen[out] == 0:
+                fits = True
+                for k in range(K):
+                    fits = fits and a[out, k] <= left[k]
+                now = math.sqrt(sums[1])
+                if fits and v[out] + math.sqrt(sums[1] + s[out]) - now > 1e-12 * (now + 1e-300):
+                    chosen[out] = 1
+                    sums[0] += v[out]
+                    sums[1] += s[out]
+                    for k in range(K):
+                        left[k] -= a[out, k]
+                    changed = True
+                continue
+            # Drop it, or swap it for the one of those that would then fit that is worth most.
+            now = sums[0] + math.sqrt(max(sums[1], 0.0))
+            v_rest, s_rest = sums[0] - v[out], max(sums[1] - s[out], 0.0)
+            most, into = now * (1.0 + 1e-12), -2
+            if v_rest + math.sqrt(s_rest) > most:
+                most, into = v_rest + math.sqrt(s_rest), -1
+            for j in range(low, high):
+                e = order[j]
+                if chosen[e] == 0 and (v[e] > v[out] or s[e] > s[out]):
+                    fits = True
+                    for k in range(K):
+                        fits = fits and a[e, k] <= left[k] + a[out, k]
+                    if fits:
+                        worth = v_rest + v[e] + math.sqrt(s_rest + s[e])
+                        if worth > most:
+                            most, into = worth, e
+            if into == -2:
+                continue
+            changed = True
+            chosen[out] = 0
+            sums[0], sums[1] = v_rest, s_rest
+            for k in range(K):
+                left[k] += a[out, k]
+            if into >= 0:
+                chosen[into] = 1
+                sums[0] += v[into]
+                sums[1] += s[into]
+                for k in range(K):
+                    left[k] -= a[into, k]
+        if not changed:
+            return
 
 
 @kernel
@@ -274,7 +399,9 @@ def tabulate(
     digit: Ints,
     flag: Bytes,
 ) -> None:
-    """V(s, c', 0) for every s and c', and what was taken on the way.
+    """Dynamic programme of ESDP (22)–(27): V(s, c', 0) for every s and c', and what was taken.
+
+    V(s, c', i) = max{V(s, c', i+1), Σ̂²_(i+1) + V(s - Υ̂_(i+1), c' - A_(i+1), i+1)}, ESDP (27).
 
     ``value`` [C, S], C = Π_k (c_k + 1), receives V, -inf where s is out of reach; ``taken``
     [E, C, ⌈S/8⌉] the decisions. ``stride`` [K] places a capacity c' at Σ_k stride_k c'_k;
@@ -288,6 +415,7 @@ def tabulate(
         for s in range(S):
             value[place, s] = -np.inf
         value[place, 0] = 0.0
+    # V(·, ·, i) overwrites V(·, ·, i + 1): what is read lies at smaller c', not yet overwritten.
     for i in range(E - 1, -1, -1):
         shift = 0
         for k in range(K):
@@ -331,131 +459,10 @@ def tabulate(
 
 
 @kernel
-def trace(s: int, place: int, upsilon: Ints, shift: Ints, taken: Bytes, chosen: Ints) -> None:
-    """Follow the decisions from state (s, c', 0) and write x to ``chosen`` [E]."""
+def backtrack(s: int, place: int, upsilon: Ints, shift: Ints, taken: Bytes, chosen: Ints) -> None:
+    """Backtracking: follow the decisions from state (s, c', 0) and write x to ``chosen`` [E]."""
     for i in range(chosen.shape[0]):
         chosen[i] = (taken[i, place, s >> 3] >> (s & 7)) & 1
         if chosen[i] == 1:
             s = max(s - upsilon[i], 0)
             place -= shift[i]
-
-
-@kernel
-def sort_descending(key: Floats, order: Ints, n: int) -> None:
-    """Order 0 … n-1 by falling ``key``, ties by rising number (heap sort)."""
-    for i in range(n):
-        order[i] = i
-    end, start = n, n // 2
-    while end > 1:
-        if start > 0:
-            start -= 1
-        else:
-            end -= 1
-            order[end], order[0] = order[0], order[end]
-        root = start
-        while True:
-            child = 2 * root + 1
-            if child >= end:
-                break
-            if child + 1 < end:
-                x, y = order[child], order[child + 1]
-                if key[y] < key[x] or (key[y] == key[x] and y > x):
-                    child += 1
-            x, y = order[root], order[child]
-            if key[y] < key[x] or (key[y] == key[x] and y > x):
-                order[root], order[child] = y, x
-                root = child
-            else:
-                break
-
-
-@kernel
-def fill(
-    v: Floats, s: Floats, a: Floats, order: Ints, n: int, chosen: Ints, left: Floats, sums: Floats
-) -> int:
-    """Add channels in ``order`` while they fit and pay; the place of the first one left out.
-
-    ``chosen`` [E], ``left`` [K] (capacity left) and ``sums`` (Σ v x, Σ s x) are carried on.
-    """
-    K = a.shape[1]
-    border = n
-    for j in range(n):
-        e = order[j]
-        if chosen[e] != 0:
-            continue
-        take = v[e] + math.sqrt(sums[1] + s[e]) > math.sqrt(sums[1])
-        for k in range(K):
-            take = take and a[e, k] <= left[k]
-        if take:
-            chosen[e] = 1
-            sums[0] += v[e]
-            sums[1] += s[e]
-            for k in range(K):
-                left[k] -= a[e, k]
-        elif border == n:
-            border = j
-    return border
-
-
-@kernel
-def exchange(
-    v: Floats,
-    s: Floats,
-    a: Floats,
-    order: Ints,
-    low: int,
-    high: int,
-    chosen: Ints,
-    left: Floats,
-    sums: Floats,
-    passes: int,
-) -> None:
-    """Adds, drops and swaps among ``order[low:high]`` for as long as they pay."""
-    K = a.shape[1]
-    for _ in range(passes):
-        changed = False
-        for i in range(low, high):
-            out = order[i]
-            if chosen[out] == 0:
-                fits = True
-                for k in range(K):
-                    fits = fits and a[out, k] <= left[k]
-                now = math.sqrt(sums[1])
-                if fits and v[out] + math.sqrt(sums[1] + s[out]) - now > 1e-12 * (now + 1e-300):
-                    chosen[out] = 1
-                    sums[0] += v[out]
-                    sums[1] += s[out]
-                    for k in range(K):
-                        left[k] -= a[out, k]
-                    changed = True
-                continue
-            now = sums[0] + math.sqrt(max(sums[1], 0.0))
-            v_rest, s_rest = sums[0] - v[out], max(sums[1] - s[out], 0.0)
-            most, into = now * (1.0 + 1e-12), -2
-            if v_rest + math.sqrt(s_rest) > most:
-                most, into = v_rest + math.sqrt(s_rest), -1
-            for j in range(low, high):
-                e = order[j]
-                if chosen[e] == 0 and (v[e] > v[out] or s[e] > s[out]):
-                    fits = True
-                    for k in range(K):
-                        fits = fits and a[e, k] <= left[k] + a[out, k]
-                    if fits:
-                        worth = v_rest + v[e] + math.sqrt(s_rest + s[e])
-                        if worth > most:
-                            most, into = worth, e
-            if into == -2:
-                continue
-            changed = True
-            chosen[out] = 0
-            sums[0], sums[1] = v_rest, s_rest
-            for k in range(K):
-                left[k] += a[out, k]
-            if into >= 0:
-                chosen[into] = 1
-                sums[0] += v[into]
-                sums[1] += s[into]
-                for k in range(K):
-                    left[k] -= a[into, k]
-        if not changed:
-            return

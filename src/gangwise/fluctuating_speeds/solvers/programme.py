@@ -1,16 +1,20 @@
-"""The paper's way to P3: scale and round (16)–(19), a dynamic programme (22)–(27), select (21).
+"""The dynamic programme of ESDP §3.2: scale and round, tabulate, select.
 
-    V(s) = max Σ̂²·x   s.t.  Υ̂·x ≥ s,  A x ≤ c,  x binary,        s* = argmax_s s + √V(s)
+The statistics are scaled and rounded, ESDP (16)–(19); for every s ∈ S
+
+    V(s) = max Σ̂²·x   s.t.  Υ̂·x ≥ s,  A x ≤ c,  x binary,        P4(s), ESDP (20),
+
+is tabulated by ESDP (22)–(27), and s* = argmax_s s + √V(s), ESDP (21), is selected.
 
 Repaired where Algorithm 2 as printed does not work: a skipped channel keeps the decisions behind
-it, values s that no x reaches are left out of (21), and a negative estimate counts as zero. The
-answer maximises Υ̂·x + √(Σ̂²·x): take s = Υ̂·x. It needs whole requests and capacities and
-E · S · Π_k (c_k + 1) states, which ends its use at some fifty channels of three device types.
+it, values s that no x reaches are left out of ESDP (21), and a negative estimate counts as zero.
+The answer maximises Υ̂·x + √(Σ̂²·x): take s = Υ̂·x. It needs whole requests and capacities and E ·
+S · Π_k (c_k + 1) states, which ends its use at some fifty channels of three device types.
 
-Algorithm 2 and selection (21) word for word, to show what they do: they schedule nothing.
-
-Two lines are missing. Where a channel is skipped, its x keeps the initial zeros instead of what was
-decided behind it; and (21) may select values of s that no x reaches, whose x is zero, too.
+:func:`algorithm_2` and :func:`select` are the same word for word, to show what they do: they
+schedule nothing. Two lines are missing. Where a channel is skipped, its x keeps the initial zeros
+instead of what was decided behind it; and ESDP (21) may select values of s that no x reaches, whose
+x is zero, too.
 """
 
 from __future__ import annotations
@@ -25,12 +29,12 @@ import numpy.typing as npt
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.fluctuating_speeds.solvers.exact import Lagrangian
-from gangwise.fluctuating_speeds.solvers.kernels import tabulate, trace
+from gangwise.fluctuating_speeds.solvers.kernels import backtrack, tabulate
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """Statistics (16), (17) and the sizes (18), (19).
+    """Scaled statistics of ESDP (16), ESDP (17) and the sizes of ESDP (18), ESDP (19).
 
     Attributes
     ----------
@@ -51,7 +55,7 @@ class Scaled:
 
 
 def scale(v: Floats, s: Floats, most: int, delta: float, round_variance: bool = False) -> Scaled:
-    """Scale the statistics, (16)–(19).
+    """Scaling, ESDP (16)–(19): v̂ and σ̂² times powers of ξ, and rounded up.
 
     Parameters
     ----------
@@ -62,7 +66,7 @@ def scale(v: Floats, s: Floats, most: int, delta: float, round_variance: bool = 
     delta : float
         δ(t) > 0.
     round_variance : bool
-        (17) as printed. Not rounding is at least as accurate, and the error bound of the paper
+        ESDP (17) as printed. Not rounding is at least as accurate, and the error bound of the paper
         holds only then.
 
     Raises
@@ -91,7 +95,7 @@ def scale(v: Floats, s: Floats, most: int, delta: float, round_variance: bool = 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """V(s) for every s, and the choices behind it.
+    """Table of P4(s), ESDP (20): V(s) for every s, and the choices behind it.
 
     Attributes
     ----------
@@ -105,7 +109,7 @@ class Table:
     _taken: npt.NDArray[np.uint8]
 
     def choice(self, s: int) -> Bools:
-        """An optimal x of P4(s), shape [E].
+        """Optimal x of P4(s), ESDP (20), shape [E].
 
         Raises
         ------
@@ -115,11 +119,12 @@ class Table:
         if not 0 <= s < self.value.size or self.value[s] == -np.inf:
             raise ScenarioError(f"no choice of channels is worth s = {s}")
         chosen = np.zeros(self._upsilon.size, dtype=np.int64)
-        trace(s, self._taken.shape[1] - 1, self._upsilon, self._shift, self._taken, chosen)
+        backtrack(s, self._taken.shape[1] - 1, self._upsilon, self._shift, self._taken, chosen)
         return chosen.astype(np.bool_)
 
     def select(self) -> tuple[int, float]:
-        """s* of (21) and its value s* + √V(s*)."""
+        """Selection s* of ESDP (21) and its value s* + √V(s*), among the s that some x reaches."""
+        # Values s that no x reaches have V = -∞ and must not be selected.
         within = np.where(self.value > -np.inf, self.value, 0.0)
         worth = np.where(self.value > -np.inf, np.arange(self.value.size) + np.sqrt(within), -1.0)
         s = int(worth.argmax())
@@ -127,7 +132,7 @@ class Table:
 
 
 class DynamicProgramme:
-    """Requests and capacities of the dynamic programme.
+    """Dynamic programme of ESDP Algorithm 2, repaired: V(s) of ESDP (20) by ESDP (22)–(27).
 
     Parameters
     ----------
@@ -164,12 +169,13 @@ class DynamicProgramme:
         if a.ndim != 2 or c.shape != a.shape[1:]:
             raise ScenarioError(f"requests have shape {a.shape}, capacities {c.shape}")
         self.a, self.c, self.memory = a.astype(np.int64), c.astype(np.int64), memory
+        # A capacity vector is a number in mixed radix, the last device type changing fastest.
         self.stride = np.append(np.cumprod((self.c + 1)[:0:-1])[::-1], 1).astype(np.int64)
         self.stride = self.stride[: self.c.size]
         self.states = math.prod((self.c + 1).tolist())
 
     def top(self, upsilon: Ints) -> int:
-        """A bound on Υ̂·x, which s need not exceed."""
+        """Bound on Υ̂·x, which s of ESDP (19) need not exceed."""
         root = Lagrangian(self.a.astype(np.float64))
         everyone = np.ones(upsilon.size, dtype=np.bool_)
         v, s = upsilon.astype(np.float64), np.zeros(upsilon.size)
@@ -185,7 +191,7 @@ class DynamicProgramme:
             Zero or larger.
         sigma : ndarray of float64, shape [E]
         top : int, optional
-            Of (19); by default, a bound on Υ̂·x.
+            Of ESDP (19); by default, a bound on Υ̂·x.
 
         Raises
         ------
@@ -219,7 +225,7 @@ class DynamicProgramme:
 def solve_rounded(
     v: Floats, s: Floats, a: Floats, c: Floats, most: int, delta: float | None
 ) -> tuple[Bools, float, float]:
-    """P3 by scaling, dynamic programme and (21): x [E], its value in P3, and a bound.
+    """P3 by scaling, dynamic programme and ESDP (21): x [E], its value in P3, and a bound.
 
     Parameters
     ----------
@@ -227,7 +233,7 @@ def solve_rounded(
     a : ndarray of shape [E, K]
     c : ndarray of shape [K]
     most : int
-        m of (18), not read without ``delta``.
+        m of ESDP (18), not read without ``delta``.
     delta : float or None
         δ(t); None takes v as it is, if whole, which is exact.
 
@@ -247,6 +253,7 @@ def solve_rounded(
         scaled = Scaled(v.astype(np.int64), s, 1, 0)
     else:
         scaled = scale(v, s, most, delta)
+    # max_s s + √V(s) is max_x Υ̂·x + √(Σ̂²·x): s = Υ̂·x is among those tabulated.
     table = programme.solve(scaled.upsilon, scaled.sigma)
     number, above = table.select()
     x = table.choice(number)
@@ -258,7 +265,7 @@ def solve_rounded(
 def algorithm_2(
     upsilon: Ints, sigma: Floats, a: Ints, c: Ints, top: int, copy_when_skipped: bool = False
 ) -> tuple[Floats, Ints]:
-    """V(s) and x(s), s = 0, …, ``top``; for a handful of channels, in plain Python.
+    """ESDP Algorithm 2 as printed: V(s) and x(s), s = 0, …, ``top``, for a handful of channels.
 
     Parameters
     ----------
@@ -316,7 +323,7 @@ def algorithm_2(
 
 
 def select(sigma: Floats, x: Ints) -> tuple[int, float]:
-    """(21) as printed: s* and s* + √(Σ̂²·x(s*)) over every s, reached or not."""
+    """Selection of ESDP (21) as printed: s* and s* + √(Σ̂²·x(s*)) over every s, reached or not."""
     worth = np.arange(len(x)) + np.sqrt(x @ sigma)
     s = int(worth.argmax())
     return s, float(worth[s])

@@ -1,14 +1,10 @@
-"""Exact branch and bound for P3 on Lagrangian bounds, depth first, able to stop and go on.
+"""Inner loops of branch and bound for P3: depth first on Lagrangian bounds, able to stop and go on.
 
 With reduced costs ρ_e = v_e + s_e/(2q) - u·a_e and D the bound at (q, u), every feasible x is worth
 
     v·x + √(s·x) = D - u·(c - A x) - Σ_{e: x_e ≠ [ρ_e > 0]} |ρ_e| - (√(s·x) - q)²/(2q),
 
 so a channel whose |ρ_e| exceeds the gap is settled, and the least |ρ_e| is the one to branch on.
-
-Work space as in ``p3_root``.
-
-Root of the search for P3: gather the channels, minimise the bound, make a first choice.
 
 Work space, for E channels and K device types: ``number`` [4, E] v, s, ρ, density; ``whole`` [6, E]
 channel of an item, open items, decisions, best choice, order, trial; ``a`` [E, K]; ``small``
@@ -24,11 +20,11 @@ import math
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import kernel
 from gangwise.fluctuating_speeds.solvers.kernels import (
-    bound_at,
-    descend,
-    exchange,
-    fill,
-    polyak,
+    greedy,
+    lagrangian_bound,
+    local_search,
+    polyak_steps,
+    r_algorithm,
     sort_descending,
 )
 
@@ -48,7 +44,7 @@ def _gather(
     a: Floats,
     count: Ints,
 ) -> int:
-    """Collect the channels that could be chosen; -1, or the first one with bad numbers."""
+    """Preprocessing: gather the channels that could be chosen; -1, or one with bad numbers."""
     K = c.shape[0]
     n, unplayed = 0, 0
     for e in range(v_all.shape[0]):
@@ -76,8 +72,10 @@ def _gather(
 
 
 @kernel
-def _guess(n: int, number: Floats, a: Floats, c: Floats, small: Floats, matrix: Floats) -> None:
-    """A first point, the units of its axes, and the basis that follows from them."""
+def _starting_point(
+    n: int, number: Floats, a: Floats, c: Floats, small: Floats, matrix: Floats
+) -> None:
+    """Starting point (u, ln q), the units of its axes, and the basis that follows from them."""
     K = c.shape[0]
     v, s = number[0], number[1]
     point, load = small[0], small[2]
@@ -91,6 +89,7 @@ def _guess(n: int, number: Floats, a: Floats, c: Floats, small: Floats, matrix: 
     for k in range(K):
         if load[k] > c[k]:
             share = min(share, c[k] / load[k])
+    # √y is tangent at q = √y; y is guessed by the share of all requests that fits.
     q = math.sqrt(max(share, 1.0 / n) * y)
     half = 0.5 / q if y > 0.0 else 0.0
     worth = 0.5 * q
@@ -121,7 +120,7 @@ def _greedy(
     warm: Bools,
     blur: float,
 ) -> None:
-    """Improve ``best[0]`` and the best choice by the greedy of ``small[1]`` and by the warm one.
+    """Greedy and local search: improve ``best[0]`` from the prices ``small[1]`` and the warm start.
 
     ``blur`` changes the densities by up to this share, so that channels of equal density but
     different requests take turns instead of coming kind by kind.
@@ -155,9 +154,9 @@ def _greedy(
                     sums[1] += s[e]
                     for k in range(K):
                         left[k] -= a[e, k]
-        border = fill(v, s, a, order, n, trial, left, sums)
+        border = greedy(v, s, a, order, n, trial, left, sums)
         low, high = (0, n) if n <= 64 else (max(0, border - 32), min(n, border + 32))
-        exchange(v, s, a, order, low, high, trial, left, sums, 8)
+        local_search(v, s, a, order, low, high, trial, left, sums, 8)
         # Summed afresh: adding and dropping leaves rounding behind.
         gain, y = 0.0, 0.0
         for e in range(n):
@@ -171,10 +170,10 @@ def _greedy(
 
 
 @kernel
-def plant(
+def reset_tree(
     count: Ints, c: Floats, small: Floats, level: Floats, stage: Ints, whole: Ints, best: Floats
 ) -> None:
-    """Set the search to its beginning: every item open, at the point ``small[7]``."""
+    """Reset the tree to its root: every item open, at the point ``small[7]``."""
     K = c.shape[0]
     for e in range(count[0]):
         whole[1, e] = e
@@ -209,7 +208,7 @@ def root(
     best: Floats,
     count: Ints,
 ) -> int:
-    """Everything before the search; -1, or the first channel whose numbers make no sense.
+    """Root of the tree: bound and greedy choice; -1, or the first channel with senseless numbers.
 
     ``small[0]`` is the point to start from (NaN: none); ``small[7]`` receives the best one.
     With unplayed channels, s = +inf, it counts them and stops.
@@ -228,9 +227,9 @@ def root(
         free[e] = e
         chosen[e] = 0
     cold = math.isnan(small[0, K])
-    _guess(n, number, a, c, small, matrix)
+    _starting_point(n, number, a, c, small, matrix)
     step = 0.5 if cold else 0.05
-    step = descend(
+    step = r_algorithm(
         v,
         s,
         a,
@@ -251,7 +250,7 @@ def root(
     if best[1] > best[0] + max(gap * best[0], absolute):
         for k in range(K + 1):
             small[0, k] = small[1, k]
-        descend(
+        r_algorithm(
             v,
             s,
             a,
@@ -274,13 +273,14 @@ def root(
         while blur < 0.5 and best[1] > best[0] + max(gap * best[0], absolute, BLURRED * best[0]):
             _greedy(n, number, whole, a, c, small, best, warm[:0], blur)
             blur *= 5.0
+    # The metric B Bᵀ that the r-algorithm learned serves the Polyak steps of all nodes.
     for k in range(K + 1):
         small[7, k] = small[1, k]
         for h in range(K + 1):
             matrix[1, k, h] = 0.0
             for j in range(K + 1):
                 matrix[1, k, h] += matrix[0, k, j] * matrix[0, h, j]
-    plant(count, c, small, level, stage, whole, best)
+    reset_tree(count, c, small, level, stage, whole, best)
     if best[1] <= best[0] + max(gap * best[0], absolute):
         best[2] = best[1]
         count[1] = -1
@@ -288,7 +288,7 @@ def root(
 
 
 @kernel
-def _settle(
+def _fix_variables(
     d: int,
     f: float,
     number: Floats,
@@ -301,7 +301,7 @@ def _settle(
     absolute: float,
     best: Floats,
 ) -> float:
-    """Decide what the reduced costs decide; the node's bound, or -inf when nothing is left."""
+    """Variable fixing by reduced costs; the node's bound, or -inf when nothing is left."""
     K = a.shape[1]
     v, s, reduced = number[0], number[1], number[2]
     here = level[d]
@@ -318,7 +318,7 @@ def _settle(
             if take:
                 f -= reduced[e]
             take = False
-        elif f - abs(reduced[e]) <= target:
+        elif f - abs(reduced[e]) <= target:  # the other value of x_e would be pruned: fix this one
             best[2] = max(best[2], f - abs(reduced[e]))
         else:
             j += 1
@@ -340,8 +340,8 @@ def _settle(
 
 
 @kernel
-def _before(i: int, j: int, v: Floats, s: Floats, a: Floats) -> bool:
-    """Whether some best choice that has j has i: i is worth no less and takes no more."""
+def _dominates(i: int, j: int, v: Floats, s: Floats, a: Floats) -> bool:
+    """Dominance: some best choice that has j has i, worth no less and taking no more."""
     if v[i] < v[j] or s[i] < s[j]:
         return False
     better = i < j or v[i] > v[j] or s[i] > s[j]
@@ -353,7 +353,7 @@ def _before(i: int, j: int, v: Floats, s: Floats, a: Floats) -> bool:
 
 
 @kernel
-def _child(
+def _branch(
     d: int,
     value: int,
     number: Floats,
@@ -363,7 +363,7 @@ def _child(
     level: Floats,
     stage: Ints,
 ) -> None:
-    """Set up depth d + 1: the branching channel, last of the open ones, and what follows from it.
+    """Branch: set up depth d + 1, the branching channel, last of the open ones, and what follows.
 
     Without it, no channel that it comes before; with it, every channel that comes before it. The
     order is partial and strict, so exchanging along it turns some optimum into one that obeys.
@@ -378,7 +378,7 @@ def _child(
     j = m
     while j >= 0:
         i = free[j]
-        follows = i == e or (_before(e, i, v, s, a) if value == 0 else _before(i, e, v, s, a))
+        follows = i == e or (_dominates(e, i, v, s, a) if value == 0 else _dominates(i, e, v, s, a))
         if follows:
             decided[i] = value
             if value == 1:
@@ -409,7 +409,7 @@ def search(
     best: Floats,
     count: Ints,
 ) -> None:
-    """Go on until the tree is searched (depth -1) or ``nodes`` more nodes have been looked at."""
+    """Branch and bound for P3, ESDP (12), depth first, for ``nodes`` more nodes or to its end."""
     K = a.shape[1]
     v, s, reduced = number[0], number[1], number[2]
     free, decided, chosen = whole[1], whole[2], whole[3]
@@ -429,7 +429,7 @@ def search(
                 continue
             for k in range(K + 1):
                 small[0, k] = here[k]
-            f = polyak(
+            f = polyak_steps(
                 v,
                 s,
                 a,
@@ -455,12 +455,12 @@ def search(
                 continue
             for k in range(K + 1):
                 here[k] = small[1, k]
-            f = _settle(d, f, number, free, decided, a, level, stage, gap, absolute, best)
+            f = _fix_variables(d, f, number, free, decided, a, level, stage, gap, absolute, best)
             m = stage[d, 1]
             if f == -math.inf:
                 d -= 1
                 continue
-            if m == 0:
+            if m == 0:  # a leaf: everything is decided
                 worth = here[K + 1] + math.sqrt(here[K + 2])
                 if worth > best[0]:
                     best[0] = worth
@@ -468,6 +468,7 @@ def search(
                         chosen[e] = decided[e]
                 d -= 1
                 continue
+            # Branch on the most undecided channel, its relaxed value first.
             least, place = math.inf, 0
             for j in range(m):
                 if abs(reduced[free[j]]) < least:
@@ -476,21 +477,22 @@ def search(
             free[place], free[m - 1] = free[m - 1], e
             stage[d, 0] = 1
             stage[d, 2] = 1 if reduced[e] > 0.0 else 0
-            here[K + 4] = f - least
-            _child(d, stage[d, 2], number, a, free, decided, level, stage)
+            here[K + 4] = f - least  # bound of the branch against the relaxed value
+            _branch(d, stage[d, 2], number, a, free, decided, level, stage)
             d += 1
         elif stage[d, 0] == 1:
             stage[d, 0] = 2
             if here[K + 4] <= best[0] + max(gap * best[0], absolute):
                 best[2] = max(best[2], here[K + 4])
             else:
-                _child(d, 1 - stage[d, 2], number, a, free, decided, level, stage)
+                _branch(d, 1 - stage[d, 2], number, a, free, decided, level, stage)
                 level[d + 1, K + 3] = here[K + 4]
                 d += 1
         else:
             d -= 1
     count[1] = d
     count[2] += nodes - left
+    # What is still open on the path bounds the rest, with all that was pruned.
     bound = max(best[2], best[0])
     for i in range(d + 1):
         if stage[i, 0] < 2:
@@ -499,7 +501,7 @@ def search(
 
 
 @kernel
-def polish(
+def core_search(
     gap: float,
     absolute: float,
     core: int,
@@ -516,7 +518,7 @@ def polish(
     best: Floats,
     count: Ints,
 ) -> None:
-    """Improve the choice by a search among the ``core`` or fewer channels with the least |ρ|.
+    """Core search: improve the choice among the ``core`` or fewer channels with the least |ρ|.
 
     The others keep their relaxed choice. Afterwards the search stands at its beginning again.
     """
@@ -525,7 +527,8 @@ def polish(
     if count[1] < 0 or n <= core:
         return
     v, s, reduced, free, decided = number[0], number[1], number[2], whole[1], whole[2]
-    f = bound_at(small[7], v, s, a, free, n, 0.0, 0.0, c, reduced, small[2], small[6])
+    f = lagrangian_bound(small[7], v, s, a, free, n, 0.0, 0.0, c, reduced, small[2], small[6])
+    # Bisect the |ρ| below which three quarters of the core to all of it lie.
     low, high = 0.0, f
     for _ in range(50):
         middle = 0.5 * (low + high)
@@ -569,7 +572,7 @@ def polish(
         best,
         count,
     )
-    plant(count, c, small, level, stage, whole, best)
+    reset_tree(count, c, small, level, stage, whole, best)
     if best[1] <= best[0] + max(gap * best[0], absolute):
         best[2] = best[1]
         count[1] = -1

@@ -1,4 +1,4 @@
-"""P3, the problem of a slot: maximise v·x + √(s·x) subject to A x ≤ c, x binary.
+"""P3 of ESDP (12): maximise v·x + √(s·x) subject to A x ≤ c, x binary, by a method of choice.
 
 ``v`` are the estimated worths of the channels, ``s`` their variances, each row of ``A`` the devices
 that a channel takes, ``c`` the cluster-wide capacity. Methods:
@@ -17,10 +17,6 @@ An unplayed channel has s = +inf, and one such channel outweighs everything else
 as fit are taken first (of several ways one that takes few devices), then P3 is solved for the
 played ones on the capacity that is left. Whether more unplayed ones would fit is searched for
 in the nodes of ``auto``, 20,000 at most; should that not settle it, the solution is not ``proved``.
-
-What a solver of P3 answers, and what it hands on to the next slot.
-
-Requests, capacities, statistics and masks are looked at before anything is solved.
 """
 
 from __future__ import annotations
@@ -34,14 +30,16 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.fluctuating_speeds.solvers.exact import BranchAndBound
+from gangwise.fluctuating_speeds.solvers.exact import BranchAndBound, solve_milp
+from gangwise.fluctuating_speeds.solvers.programme import solve_rounded
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Warm:
-    """Where the next slot's search starts. It changes how long a solve takes and which of several
-    equally good choices is found, never what is feasible or proved. It saves little: a root takes
-    some dozens of evaluations from anywhere.
+class WarmStart:
+    """Warm start: where the next slot's search starts.
+
+    It changes how long a solve takes and which of several equally good choices is found, never what
+    is feasible or proved. It saves little: a root takes some dozens of evaluations from anywhere.
 
     Attributes
     ----------
@@ -57,7 +55,7 @@ class Warm:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Solution:
-    """An answer to P3: max v·x + √(s·x), A x ≤ c, x binary.
+    """Certified solution of P3, ESDP (12): max v·x + √(s·x), A x ≤ c, x binary.
 
     Attributes
     ----------
@@ -72,7 +70,7 @@ class Solution:
         The gap asked for was reached and, with unplayed channels, no x contains more of them.
     nodes : int
         How many nodes were searched, the root not counted.
-    warm : Warm or None
+    warm : WarmStart or None
         For the next slot.
     unplayed : int
         How many channels with s = +inf are in x.
@@ -83,7 +81,7 @@ class Solution:
     bound: float
     proved: bool
     nodes: int
-    warm: Warm | None = None
+    warm: WarmStart | None = None
     unplayed: int = 0
 
     @property
@@ -182,7 +180,7 @@ WHOLE = 0.7
 
 
 class P3Solver:
-    """Requests and capacities, with the work space to solve slot after slot.
+    """Solver of P3, ESDP (12): requests and capacities, and work space to solve slot after slot.
 
     A solve depends on its arguments alone; pass ``warm`` on for the speed of a warm start. The
     solver pickles, without anything that a later solve depends on.
@@ -237,7 +235,7 @@ class P3Solver:
         gap: float = 1e-9,
         nodes: int | None = None,
         time_limit: float | None = None,
-        warm: Warm | None = None,
+        warm: WarmStart | None = None,
         delta: float | None = None,
     ) -> Solution:
         """Solve P3 for the available channels.
@@ -259,7 +257,7 @@ class P3Solver:
             Node limit of ``auto`` and ``exact``.
         time_limit : float, optional
             Seconds for the search; looked at every few thousand nodes. Not for ``dp``.
-        warm : Warm, optional
+        warm : WarmStart, optional
             That of the solution of the slot before.
         delta : float, optional
             δ(t) of the scaling, for ``dp`` only. Without it, v must be whole and positive or zero,
@@ -297,8 +295,9 @@ class P3Solver:
                 value, bound, proved, looked, point = self._search(
                     x, method, gap_here, nodes, time_limit
                 )
-                found = None if point is None else Warm(point, x)
+                found = None if point is None else WarmStart(point, x)
                 return Solution(x, value, bound, proved, looked, found)
+        # Lexicographic: first as many unplayed channels as fit, then P3 on what they leave.
         unplayed, certain, looked = self._unplayed(v, s, mask, x, method, nodes, time_limit)
         room = np.maximum(self._room - self.requests[x].sum(axis=0), 0.0)
         first = float(v[x].sum())
@@ -313,12 +312,12 @@ class P3Solver:
             first + bound,
             certain and proved,
             looked + more,
-            None if point is None else Warm(point, x),
+            None if point is None else WarmStart(point, x),
             unplayed,
         )
 
     def most_channels(self, available: npt.ArrayLike | None = None) -> int:
-        """The largest number of channels that fit at once: m of (11), (18), (19).
+        """Packing number m of ESDP (11), ESDP (18), ESDP (19): the most channels that fit at once.
 
         Where that takes more than 20,000 nodes (many channels alike), an upper bound on it.
 
@@ -330,7 +329,7 @@ class P3Solver:
         mask = self._everyone if available is None else mask_of(available, self._everyone)
         tree = self._tree
         tree.start(self._equal(mask), np.zeros(mask.size), mask, self._room, 0.0, WHOLE)
-        tree.go_on(0.0, WHOLE, min(COUNT_NODES, self._limit(None)))
+        tree.search(0.0, WHOLE, min(COUNT_NODES, self._limit(None)))
         return int((tree.value if tree.finished else tree.bound) + 0.25 + 1e-9)
 
     def _equal(self, mask: Bools) -> Floats:
@@ -361,7 +360,7 @@ class P3Solver:
         tree = self._tree
         if not tree.finished and method != "lagrangian":
             limit = UNLIMITED if method == "exact" and nodes is None else self._limit(nodes)
-            tree.go_on(gap, 0.0, limit, time_limit)
+            tree.search(gap, 0.0, limit, time_limit)
         tree.chosen(x)
         value, bound = tree.value, tree.bound
         proved = bound <= value + gap * value
@@ -393,7 +392,7 @@ class P3Solver:
         self._tree.start(worth, nothing, new, self._room, 0.0, WHOLE)
         if method != "lagrangian":
             limit = min(COUNT_NODES, self._limit(None)) if nodes is None else nodes
-            self._tree.go_on(0.0, WHOLE, limit, time_limit)
+            self._tree.search(0.0, WHOLE, limit, time_limit)
         self._tree.chosen(x)
         return int(x.sum()), self._tree.finished, self._tree.nodes
 
@@ -408,7 +407,7 @@ class P3Solver:
         gap: float,
         nodes: int | None,
         time_limit: float | None,
-        warm: Warm | None,
+        warm: WarmStart | None,
         delta: float | None,
     ) -> _Part:
         """P3 for channels with finite s."""
@@ -418,13 +417,9 @@ class P3Solver:
             some = np.flatnonzero(mask & (self.requests <= room).all(axis=1))
             part = v[some], s[some], self.requests[some], room
             if method == "milp":
-                from gangwise.fluctuating_speeds.solvers.exact import solve_milp
-
                 taken, value, bound, looked = solve_milp(*part, gap, time_limit)
                 slack = 1e-8 * abs(value) + 1e-9  # HiGHS has tolerances of its own
             else:
-                from gangwise.fluctuating_speeds.solvers.programme import solve_rounded
-
                 most = 0 if delta is None else self.most_channels(some)
                 taken, value, bound = solve_rounded(*part, most, delta)
                 looked, slack = 0, 1e-12 * abs(value)
@@ -446,7 +441,7 @@ def solve(
     gap: float = 1e-9,
     nodes: int | None = None,
     time_limit: float | None = None,
-    warm: Warm | None = None,
+    warm: WarmStart | None = None,
     delta: float | None = None,
 ) -> Solution:
     """Solve P3 once; see :class:`P3Solver`, which to keep for many slots.

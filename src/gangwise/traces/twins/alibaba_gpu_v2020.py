@@ -20,16 +20,12 @@ waiting: median 113 s and 90 % within 13709 s on V100; 11 s and      W
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import polars as pl
 
-from gangwise.traces.fidelity import UNITS
-from gangwise.traces.twins.calibration import Arrivals, Calibration, Floats, Kind, choose
-
-if TYPE_CHECKING:
-    import polars as pl
-
+from gangwise.core.arrays import Floats
+from gangwise.traces.tables import UNITS
+from gangwise.traces.twins.calibration import Arrivals, Calibration, Kind, choose
 
 NAME = "alibaba-gpu-v2020"
 MACHINES = (
@@ -77,8 +73,6 @@ Z90 = 1.2816
 
 def requests(rng: np.random.Generator, created: Floats) -> pl.DataFrame:
     """Tasks: gangs and single instances, each on one GPU model, as with ``models = "assigned"``."""
-    import polars as pl
-
     n = len(created)
     gang = np.ceil(np.exp(rng.normal(*GANG, n)))
     kinds = [kind for kind in MACHINES if kind.gpu]

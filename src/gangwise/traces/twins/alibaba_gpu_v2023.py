@@ -7,26 +7,21 @@ from day 118 on, 7730 of 8152: in the first 115 days there are 27, and then they
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import polars as pl
 
+from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError
-from gangwise.traces.fidelity import UNITS
+from gangwise.traces.tables import UNITS
 from gangwise.traces.twins.calibration import (
     Arrivals,
     Calibration,
     Cdf,
-    Floats,
     Kind,
     Shape,
     choose,
     typical,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 NAME = "alibaba-gpu-v2023"
 MACHINES = (
@@ -382,8 +377,6 @@ def requests(
     rng: np.random.Generator, created: Floats, *, constrained: float = 0.0
 ) -> pl.DataFrame:
     """Pods: common requests, and others by class; a share with GPUs is ``constrained``."""
-    import polars as pl
-
     if not (isinstance(constrained, int | float) and 0 <= constrained <= 1):
         raise ScenarioError(f"constrained is {constrained!r}; it must be a share, from 0 to 1")
     n = len(created)

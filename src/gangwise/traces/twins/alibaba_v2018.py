@@ -11,26 +11,14 @@ and little of arrivals.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+import polars as pl
 
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.traces.twins.calibration import (
-    Arrivals,
-    Calibration,
-    Cdf,
-    Floats,
-    Ints,
-    Kind,
-    Shape,
-    typical,
-)
-
-if TYPE_CHECKING:
-    import polars as pl
-
+from gangwise.traces.twins.calibration import Arrivals, Calibration, Cdf, Kind, Shape, typical
 
 NAME = "alibaba-v2018"
 MACHINES = (Kind(4033, "", 96, 100),)
@@ -321,8 +309,6 @@ def requests(
     rng: np.random.Generator, created: Floats, *, sizes: str = "published"
 ) -> pl.DataFrame:
     """Tasks of jobs, some of them after others; rows of a job are numbered from 0."""
-    import polars as pl
-
     if sizes not in SIZES:
         raise ScenarioError(f"sizes is {sizes!r}; choose among {', '.join(SIZES)}")
     rows = SIZES[sizes].draw(rng, len(created), whole=True).astype(np.int64)
@@ -366,15 +352,13 @@ def _draw(rng: np.random.Generator, rows: Rows, n: int) -> dict[str, Floats]:
 
 
 def _precedence(
-    rng: np.random.Generator, number: Ints, parents: Ints, chained: npt.NDArray[np.bool_]
+    rng: np.random.Generator, number: Ints, parents: Ints, chained: Bools
 ) -> tuple[pl.Series, pl.Series]:
     """Names with the numbers of the parents in them, as in the trace, and the parents' names.
 
     The parents of a row are drawn among those before it, each once; of chained rows the first is
     the row just before it.
     """
-    import polars as pl
-
     child = np.repeat(np.arange(len(number)), parents)
     back = np.floor(rng.random(len(child)) * number[child]).astype(np.int64)
     first = np.diff(child, prepend=-1) > 0

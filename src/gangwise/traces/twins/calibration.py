@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+import polars as pl
 
-if TYPE_CHECKING:
-    import polars as pl
+from gangwise.core.arrays import Floats, Ints
 
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 HOUR, DAY = 3600.0, 86400.0
 
 
@@ -160,8 +156,6 @@ def servers_of(machines: Sequence[Kind], servers: int) -> pl.DataFrame:
     >>> servers_of([Kind(3, "T4", 96, 512, 2), Kind(1, "", 32, 64)], 8)["model"].to_list()
     ['T4', 'T4', 'T4', 'T4', 'T4', 'T4', '', '']
     """
-    import polars as pl
-
     exact = np.array([kind.number for kind in machines], dtype=np.float64)
     exact *= servers / exact.sum()
     counts = np.floor(exact + 1e-9).astype(np.int64)

@@ -1,24 +1,27 @@
-"""Synthetic twins, drawn from a seed."""
+"""Synthetic twins: drawn from a seed, taken for what a folder lacks, and held against the trace.
+
+:func:`twin` draws one; :func:`completed` fills in the servers or jobs that files do not have;
+:func:`distance` tells how far two traces are apart, quantity by quantity.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.arrays import Floats
+from gangwise.core.errors import ScenarioError, TraceError, UnknownName
 from gangwise.core.simulation import Streams
-from gangwise.traces.fidelity import Stage
-from gangwise.traces.trace import Tables
-from gangwise.traces.twins.calibration import DAY, Calibration, servers_of
-
-if TYPE_CHECKING:
-    import polars as pl
-
+from gangwise.traces.io.account import Stage
+from gangwise.traces.tables import Tables, name_of
+from gangwise.traces.twins.calibration import DAY, HOUR, Calibration, servers_of
 
 NAMES = ("alibaba-gpu-v2020", "alibaba-gpu-v2023", "alibaba-v2018", "google-2011")
 MOST_JOBS = 20_000_000
@@ -152,8 +155,6 @@ def _sensible(name: str, seed: int, servers: int, days: float, jobs_per_day: flo
 
 def _finish(rows: pl.DataFrame, end: float, whole: bool) -> pl.DataFrame:
     """Rows as a loader gives them: jobs that are still there end with the trace."""
-    import polars as pl
-
     if whole:  # a row may start long after its job, yet before the end
         start = pl.min_horizontal(pl.col("created").floor(), pl.lit(end - 1.0))
         rows = rows.with_columns(created=start.clip(lower_bound=0.0))
@@ -192,3 +193,284 @@ def digest(tables: Tables) -> str:
             data = values.to_numpy()
             found.update("\n".join(data).encode() if data.dtype == object else data.tobytes())
     return found.hexdigest()
+
+
+def completed(
+    tables: Tables, *, servers: bool = False, jobs: bool = False, seed: int = 0, **knobs: Any
+) -> Tables:
+    """Real tables with the servers or the jobs of the twin, where the files have none.
+
+    Parameters
+    ----------
+    tables : Tables
+        Of a trace that has a twin.
+    servers, jobs : bool
+        What to take from the twin.
+    seed : int
+    **knobs
+        Of :func:`twin`.
+
+    Raises
+    ------
+    TraceError
+        When the files have what is to be taken from the twin: nothing real is replaced.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> real = twin("google-2011", days=0.1)
+    >>> without = replace(real, trace="google-2011", servers=real.servers.clear())
+    >>> whole = completed(without, servers=True, seed=3)
+    >>> len(whole.servers), whole.notes[-1][:35]
+    (12583, 'the servers are those of a syntheti')
+    """
+    for wanted, there, what in ((servers, tables.servers, "servers"), (jobs, tables.jobs, "jobs")):
+        if wanted and not there.is_empty():
+            raise TraceError(
+                f"the files of {tables.trace} have {what} of their own, "
+                "and none are taken from its twin"
+            )
+    if not (servers or jobs):
+        return tables
+    made = twin(tables.trace, seed, **knobs)
+    taken = " and ".join(["servers"] * servers + ["jobs"] * jobs)
+    label = f"{taken} of the {made.stages[0].name}"
+    own = replace(
+        made,
+        servers=made.servers if servers else made.servers.clear(),
+        jobs=made.jobs if jobs else made.jobs.clear(),
+    )
+    about = "; ".join(made.notes) if jobs else "the mix of machines is the published one"
+    note = f"the {taken} are those of a synthetic twin, not of the files; {about}"
+    stage = (Stage(label, len(own.jobs), len(own.jobs), {}),) if jobs else ()
+    return replace(
+        tables,
+        servers=own.servers if servers else tables.servers,
+        jobs=own.jobs if jobs else tables.jobs,
+        stages=(*tables.stages, *stage),
+        digests={**tables.digests, label: digest(own)},
+        notes=(*tables.notes, note),
+        units=made.units if jobs else tables.units,
+    )
+
+
+def completed_from(reader: Any, what: str, knobs: dict[str, Any]) -> Tables:
+    """Tables of a reader whose folder lacks servers or jobs, with those of the twin.
+
+    Parameters
+    ----------
+    reader : Trace
+    what : str
+        ``servers`` or ``jobs``.
+    knobs : dict
+        Those of the twin, such as ``twin_seed``, are taken out of it.
+    """
+    if what not in ("servers", "jobs"):
+        raise ScenarioError(f"complete is {what!r}; choose servers or jobs")
+    own = _own(knobs, ["twin_seed", *(("days", "jobs_per_day") if what == "jobs" else ())])
+    name, seed = name_of(reader), own.pop("seed", 0)
+    calibration(name)  # whether there is a twin
+    if what == "servers":
+        return completed(reader.scan(), servers=True, seed=seed)
+    said = reader.fidelity()  # it does not need jobs
+    if said.jobs:
+        return completed(reader.scan(), jobs=True, seed=seed)
+    made = twin(name, seed, days=1.0)
+    servers = reader.servers() if hasattr(reader, "servers") else made.servers.clear()
+    real = Tables(
+        name, servers, made.jobs.clear(), said.stages, said.digests, said.notes, said.units
+    )
+    return completed(real, jobs=True, servers=servers.is_empty(), seed=seed, **own)
+
+
+def open_twin(path: str, knobs: dict[str, Any]) -> Tables:
+    """The twin that ``twin:NAME`` names; its arguments are taken out of ``knobs``."""
+    return twin(path.removeprefix("twin:"), **_own(knobs, arguments(path)))
+
+
+def arguments(path: str) -> list[str]:
+    """Names of the arguments that ``twin:NAME`` takes, where it stands for a path."""
+    own = list(inspect.signature(twin).parameters)[2:-1]
+    return ["twin_seed", *own, *calibration(path.removeprefix("twin:")).options]
+
+
+def _own(knobs: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Arguments of a twin, taken out of ``knobs``; the seed is there as ``twin_seed``."""
+    return {name.removeprefix("twin_"): knobs.pop(name) for name in names if name in knobs}
+
+
+LONG, MANY = 14.0, 10
+"""Days that a trace must have before weekdays are compared, and hours before jobs per hour are."""
+DIGITS = 9
+"""Decimals of numbers that count: loaders multiply and divide to get them."""
+
+
+class Apart(NamedTuple):
+    """Distance of a quantity.
+
+    ``kind`` is KS, the Kolmogorov-Smirnov distance of numbers, or TV, the total variation distance
+    of categories; both are from 0 to 1. ``means`` and ``medians`` are those of the first trace
+    divided by those of the second; nan for categories, and where the second's is 0.
+    """
+
+    kind: str
+    value: float
+    means: float = float("nan")
+    medians: float = float("nan")
+
+
+@dataclass(frozen=True)
+class Distance:
+    """Distances by quantity, and the quantities that only one of the traces has."""
+
+    apart: dict[str, Apart]
+    missing: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{'quantity':<20s}{'':4s}{'distance':>9s}{'means':>10s}{'medians':>10s}"]
+        for name, (kind, value, means, medians) in self.apart.items():
+            ratios = (f"{r:>10.3g}" if np.isfinite(r) else f"{'-':>10s}" for r in (means, medians))
+            lines.append(f"{name:<20s}{kind:<4s}{value:>9.3f}{''.join(ratios)}")
+        if self.missing:
+            lines.append(f"in one trace only: {', '.join(self.missing)}")
+        return "\n".join(lines)
+
+
+def distance(first: Tables, second: Tables, *, skip: float = 0.01) -> Distance:
+    """Compare two traces, such as a twin and what it is a twin of.
+
+    Parameters
+    ----------
+    first, second : Tables
+    skip : float
+        Arrivals are compared from when this share of the jobs have been created on: traces tend to
+        start with a few jobs that were there before.
+
+    Returns
+    -------
+    Distance
+        Of numbers, over the rows of ``jobs``: ``cpu``, ``mem``, ``gpu``, ``tasks``, ``lifetime``,
+        ``wait`` (from creation to start) and ``parents`` (names in ``after``); over the jobs:
+        ``rows per job``, ``gap`` (time to the next job) and ``jobs per hour``, of at least 10
+        hours. Of categories: ``models`` that a row may use, ``hour`` of the day and, where both
+        last 14 days, ``weekday`` of creation, and ``machines`` by model and capacities.
+
+    Examples
+    --------
+    >>> from gangwise.traces.twins import twin
+    >>> one, other = (twin("alibaba-gpu-v2023", seed, days=7) for seed in (0, 1))
+    >>> distance(one, other).apart["machines"]
+    Apart(kind='TV', value=0.0, means=nan, medians=nan)
+    """
+    numbers = [_numbers(tables, skip) for tables in (first, second)]
+    names = [_categories(tables, skip) for tables in (first, second)]
+    apart = {
+        name: _of_numbers(numbers[0][name], numbers[1][name])
+        for name in numbers[0]
+        if name in numbers[1]
+    }
+    apart |= {
+        name: Apart("TV", total_variation(names[0][name], names[1][name]))
+        for name in names[0]
+        if name in names[1]
+    }
+    either = [*numbers[0], *numbers[1], *names[0], *names[1]]
+    return Distance(apart, tuple(dict.fromkeys(name for name in either if name not in apart)))
+
+
+def kolmogorov_smirnov(first: Floats, second: Floats) -> float:
+    """Largest difference of the two empirical distribution functions.
+
+    >>> kolmogorov_smirnov(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
+    0.5
+    """
+    every = np.concatenate([first, second])
+    shares = (
+        np.searchsorted(np.sort(values), every, side="right") / len(values)
+        for values in (first, second)
+    )
+    return float(np.abs(np.subtract(*shares)).max())
+
+
+def total_variation(first: dict[str, float], second: dict[str, float]) -> float:
+    """Half the sum of the differences of the shares.
+
+    >>> total_variation({"a": 3, "b": 1}, {"a": 1, "c": 1})
+    0.5
+    """
+    totals = sum(first.values()), sum(second.values())
+    return 0.5 * sum(
+        abs(first.get(name, 0) / totals[0] - second.get(name, 0) / totals[1])
+        for name in first.keys() | second.keys()
+    )
+
+
+def _of_numbers(first: Floats, second: Floats) -> Apart:
+    ratios = [
+        float(one / other) if other else float("nan")
+        for one, other in ((np.mean(first), np.mean(second)), (np.median(first), np.median(second)))
+    ]
+    return Apart("KS", kolmogorov_smirnov(first, second), *ratios)
+
+
+def _arrivals(tables: Tables, skip: float) -> Floats:
+    """Times at which jobs were created, ascending; a job is created with its first row."""
+    jobs = tables.jobs.filter(pl.col("created").is_not_null())
+    if "job" in jobs.columns:
+        jobs = jobs.group_by("job").agg(pl.col("created").min())
+    times = np.sort(jobs["created"].to_numpy())
+    return times[int(skip * len(times)) :]
+
+
+def _numbers(tables: Tables, skip: float) -> dict[str, Floats]:
+    jobs = tables.jobs
+    if jobs.is_empty():
+        return {}
+    asked = {
+        "cpu": pl.col("cpu"),
+        "mem": pl.col("mem"),
+        "gpu": pl.col("gpu"),
+        "lifetime": pl.col("deleted") - pl.col("created"),
+    }
+    if "tasks" in jobs.columns:
+        asked["tasks"] = pl.col("tasks")
+    if "started" in jobs.columns:
+        asked["wait"] = pl.col("started") - pl.col("created")
+    if "after" in jobs.columns:
+        names = pl.col("after").str.count_matches("|", literal=True) + 1
+        asked["parents"] = pl.when(pl.col("after") == "").then(0).otherwise(names)
+    found = {
+        name: jobs.select(what.cast(pl.Float64).round(DIGITS).alias("value"))["value"]
+        .drop_nulls()
+        .to_numpy()
+        for name, what in asked.items()
+    }
+    if "job" in jobs.columns:
+        found["rows per job"] = jobs.group_by("job").len()["len"].cast(pl.Float64).to_numpy()
+    times = _arrivals(tables, skip)
+    if len(times) > 1:
+        hours = ((times - times[0]) // HOUR).astype(np.int64)
+        found["gap"] = np.diff(times)
+        if hours[-1] >= MANY:  # the last hour may not be a whole one
+            counts = np.bincount(hours)[:-1]
+            found["jobs per hour"] = counts.astype(np.float64)
+    return {name: values for name, values in found.items() if len(values)}
+
+
+def _categories(tables: Tables, skip: float) -> dict[str, dict[str, float]]:
+    found = {}
+    if not tables.jobs.is_empty():
+        times = _arrivals(tables, skip)
+        found["models"] = _counts(tables.jobs["models"])
+        found["hour"] = _counts(pl.Series(times % DAY // HOUR))
+        if len(times) and times[-1] - times[0] >= LONG * DAY:
+            found["weekday"] = _counts(pl.Series(times // DAY % 7))
+    if not tables.servers.is_empty():
+        shape = pl.concat_str("model", "cpu", "mem", "gpu", separator=" ")
+        found["machines"] = _counts(tables.servers.select(shape).to_series())
+    return found
+
+
+def _counts(names: pl.Series) -> dict[str, float]:
+    values, counts = np.unique(names.drop_nulls().to_numpy(), return_counts=True)
+    return {str(value): float(count) for value, count in zip(values, counts)}

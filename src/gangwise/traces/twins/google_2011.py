@@ -9,23 +9,11 @@ seven outlasts the 1.4 hours, with the tail of the latter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import polars as pl
 
-from gangwise.traces.twins.calibration import (
-    Arrivals,
-    Calibration,
-    Cdf,
-    Floats,
-    Kind,
-    Shape,
-    typical,
-)
-
-if TYPE_CHECKING:
-    import polars as pl
-
+from gangwise.core.arrays import Floats
+from gangwise.traces.twins.calibration import Arrivals, Calibration, Cdf, Kind, Shape, typical
 
 NAME = "google-2011"
 MACHINES = (
@@ -310,8 +298,6 @@ HOURS = (635, 745, 742, 816, 784, 1232, 898, 764, 529, 642, 683, 617, 681, 784, 
 
 def requests(rng: np.random.Generator, created: Floats) -> pl.DataFrame:
     """One request of equal tasks for each job."""
-    import polars as pl
-
     n = len(created)
     common = typical(rng, SHAPES, n)
     other = rng.random(n) < OTHER / (OTHER + sum(shape.number for shape in SHAPES))

@@ -1,0 +1,192 @@
+"""Speed and memory of the simulation of jobs, each figure beside the others of the same run.
+
+``python -m benchmarks.jobs [SCALE]``; SCALE 1 is a million jobs. CPU time of this process is
+counted, so that a busy machine does not change the figures much. AccaSim is run, as a whole
+process, where it is installed; CQSim is on no package index.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from gangwise.jobs import Composed, Jobs, Nodes, Place, simulate_jobs
+
+
+def made(J: int, load: float, gpus: int, seed: int = 0, tasks: bool = True) -> Jobs:
+    """Jobs of 1 to 8 GPUs, a tenth of them gangs of 2 to 8 tasks, arriving evenly."""
+    rng = np.random.default_rng(seed)
+    run = np.minimum(np.round(rng.lognormal(6.5, 1.5, J)) + 1, 100_000)
+    gpu = rng.choice([1, 2, 4, 8], J, p=[0.6, 0.2, 0.1, 0.1])
+    gang = np.where(rng.random(J) < 0.1, rng.choice([2, 4, 8], J), 1) if tasks else 1
+    span = float((run * gpu * gang).sum()) / (load * gpus)
+    limit = np.ceil(run * rng.uniform(1, 5, J))
+    return Jobs.of(np.sort(np.round(rng.uniform(0, span, J))), run, gang, {"gpu": gpu}, limit=limit)
+
+
+def spent(work) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def combinations(J: int) -> None:
+    print(f"\n{J:,} jobs on 64 nodes × 8 GPUs at load 0.8")
+    jobs, nodes = made(J, 0.8, 512), Nodes.alike(64, {"gpu": 8})
+    pool = made(J, 0.8, 512, tasks=False)
+    few = made(10, 0.8, 512)
+    for name in (
+        "fcfs+none+first-fit",
+        "fcfs+none+best-fit",
+        "sjf+none+best-fit",
+        "fcfs+easy+first-fit",
+        "fcfs+easy+best-fit",
+        "fcfs+easy+label",
+        "sjf+easy+best-fit",
+    ):
+        simulate_jobs(few, nodes, name)  # compiled before it is timed
+        print(f"  {name:24}{J / spent(lambda n=name: simulate_jobs(jobs, nodes, n)):12,.0f} jobs/s")
+    for name in ("fcfs+none+first-fit", "fcfs+easy+first-fit"):
+        seconds = spent(lambda n=name: simulate_jobs(pool, Nodes.pool(512, "gpu"), n))
+        print(f"  {name + ', a pool':32}{J / seconds:12,.0f} jobs/s")
+
+
+def a_decision() -> None:
+    """1,000 nodes, 10,000 waiting: the cluster is full, then things end one by one."""
+    J = 20_000
+    rng = np.random.default_rng(1)
+    run = np.round(rng.lognormal(8, 1, J)) + 1
+    jobs = Jobs.of(
+        np.zeros(J),
+        run,
+        np.where(rng.random(J) < 0.1, 8, 1),
+        {"gpu": rng.choice([1, 2, 4, 8], J)},
+        limit=np.ceil(run * rng.uniform(1, 5, J)),
+    )
+    nodes = Nodes.alike(1_000, {"gpu": 8})
+    print(f"\n1,000 nodes, {J:,} jobs at once, half of them waiting on average")
+    for name in (
+        "fcfs+easy+first-fit",
+        "fcfs+easy+best-fit",
+        "fcfs+easy+label",
+        "wfp3+easy+best-fit",
+    ):
+        schedule = None
+
+        def work(name=name):
+            nonlocal schedule
+            schedule = simulate_jobs(jobs, nodes, name)
+
+        each = spent(work) / max(1, (schedule := schedule).counts["rounds"]) * 1e3
+        print(f"  {name:24}{each:8.3f} ms a round")
+
+
+def large(J: int) -> None:
+    nodes = Nodes.alike(10_000, {"gpu": 8})
+    print("\n10,000 nodes × 8 GPUs at load 0.8, fcfs+none+first-fit")
+    for some in (J // 4, J // 2, J):
+        jobs = made(some, 0.8, 80_000)
+        seconds = spent(lambda j=jobs: simulate_jobs(j, nodes, "fcfs+none+first-fit"))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(f"  {some:12,} jobs {seconds:8.2f} s, at most {peak:.2f} GiB so far")
+
+
+def seeds() -> None:
+    nodes = Nodes.alike(64, {"gpu": 8})
+    drawn = [made(7_000, 0.8, 512, seed) for seed in range(20)]
+    seconds = spent(lambda: [simulate_jobs(j, nodes, "fcfs+easy+best-fit") for j in drawn])
+    print(f"\n1,000 seeds of 7,000 jobs, fcfs+easy+best-fit: {50 * seconds:.1f} s on one core")
+
+
+class Own(Composed):
+    """A user's scheduler: the first that fits, in Python."""
+
+    learns = False
+
+    def place(self, queue, books, now):
+        """Start in order while there is room."""
+        free = int(books.free[0, 0])
+        actions = []
+        for job in queue:
+            if job.tasks * job.shape.demand[0] > free:
+                break
+            free -= job.tasks * job.shape.demand[0]
+            actions.append(Place(job.id, ((0, job.tasks),)))
+        return actions
+
+
+def own(J: int) -> None:
+    jobs = made(J, 0.8, 512, tasks=False)
+    schedule = None
+
+    def work():
+        nonlocal schedule
+        schedule = simulate_jobs(jobs, Nodes.pool(512, "gpu"), Own())
+
+    seconds = spent(work)
+    print(
+        f"\na scheduler in Python, one pool: {schedule.counts['rounds'] / seconds:,.0f} rounds/s, "
+        f"{J / seconds:,.0f} jobs/s"
+    )
+
+
+WHOLE = """
+import sys, numpy as np
+from gangwise.jobs import Jobs, Nodes, simulate_jobs
+log = np.loadtxt(sys.argv[1], usecols=(0, 1, 3, 4), dtype=np.int64)
+jobs = Jobs.of(log[:, 1], log[:, 2], log[:, 3], id=log[:, 0])
+print(simulate_jobs(jobs, Nodes.pool(int(sys.argv[2])), "fcfs+none+first-fit").start.sum())
+"""
+
+
+def whole_processes(J: int, theirs: int) -> None:
+    if importlib.util.find_spec("accasim") is None:
+        print("\nAccaSim is not installed: pip install accasim")
+        return
+    jobs = made(J, 0.8, 512, tasks=False)
+    with tempfile.TemporaryDirectory() as folder:
+
+        def log(count: int) -> Path:
+            path = Path(folder, f"{count}.swf")
+            rows = zip(jobs.submit[:count] + 1, jobs.run[:count], jobs.shape[:count])
+            path.write_text(
+                "".join(
+                    f"{i + 1} {int(s)} -1 {int(r)} {jobs.shapes[c].demand[0] // 1000} "
+                    "-1 -1 -1 -1 -1 1 1 1 1 1 1 -1 -1\n"
+                    for i, (s, r, c) in enumerate(rows)
+                )
+            )
+            return path
+
+        def rate(count: int, *command: str) -> float:
+            began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            subprocess.run([sys.executable, *command], check=True, capture_output=True)
+            return count / (resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began)
+
+        path = str(log(J))
+        rate(J, "-c", WHOLE, path, "512")
+        ours = rate(J, "-c", WHOLE, path, "512")
+        program = str(Path(__file__).parents[1] / "tests/reference/accasim_fcfs.py")
+        other = rate(theirs, program, str(log(theirs)), "512")
+    print(
+        f"\nwhole processes, FCFS on a pool of 512: {ours:,.0f} jobs/s of {J:,}; AccaSim "
+        f"{other:,.0f} jobs/s of {theirs:,}: {ours / other:,.0f} times"
+    )
+
+
+if __name__ == "__main__":
+    scale = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
+    million = int(1_000_000 * scale)
+    combinations(million)
+    a_decision()
+    large(million)
+    seeds()
+    own(million // 20)
+    whole_processes(million, max(1_000, million // 50))

@@ -1,0 +1,246 @@
+"""``check_scheduler``: what every scheduler must keep to, tried on random clusters and jobs."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gangwise.core.errors import GangwiseError, InfeasibleDecision
+from gangwise.jobs.model import Conditions, Explanation, Jobs, Node, Nodes, Queue, Rate
+from gangwise.jobs.scheduler import copy_of, create_scheduler
+from gangwise.jobs.simulation import Options, PlainSimulation, Tables
+
+__all__ = ["SchedulerCheckFailed", "check_scheduler"]
+
+
+class SchedulerCheckFailed(GangwiseError, AssertionError):  # noqa: N818 - the name says what it is
+    """A scheduler does not keep to the contract; says which part and on which case."""
+
+
+def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0) -> None:
+    """Try a scheduler on random clusters.
+
+    It must start only what fits and gangs whole, keep its hands off what it is shown, decide the
+    same under any hidden truth until that shows, give the same schedule again, from pickles taken
+    at every instant, and under other names of jobs, nodes, users and job types; bear rates that
+    come late, twice or never; explain every job that it leaves waiting; and let none wait for
+    ever.
+
+    Parameters
+    ----------
+    scheduler : str or Scheduler
+        A name, or one that has not been used yet; copies of it are tried.
+
+    Raises
+    ------
+    SchedulerCheckFailed
+
+    Examples
+    --------
+    >>> check_scheduler("fcfs+easy+best-fit", cases=2)
+    """
+    original = create_scheduler(scheduler)
+    name = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
+    try:
+        copy_of(original)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise SchedulerCheckFailed(f"{name} does not pickle: {error}") from error
+    for case in range(cases):
+        where = f"{name} on case {case} (seed {seed})"
+        world = _World(np.random.default_rng([seed, case]))
+        first = _played(_Watched, world, original, where)
+        for kind, what in (
+            (_Watched, "it is not deterministic: a second run differs"),
+            (_Pickled, "it does not survive pickling: a run resumed from its pickle differs"),
+        ):
+            if _played(kind, world, original, where).log != first.log:
+                raise SchedulerCheckFailed(f"{where}: {what}")
+        if _played(_Watched, world.renamed(), original, where).log != first.log:
+            raise SchedulerCheckFailed(
+                f"{where}: decisions depend on what jobs, nodes, users or job types are called"
+            )
+        _check_peeking(world, original, first, where)
+        for kind in (_Doubled, _Late, _Unheard):
+            _played(kind, world, original, f"{where}, {kind.__doc__}")
+
+
+class _World:
+    """A random cluster with jobs."""
+
+    def __init__(self, rng: np.random.Generator):
+        N, J = int(rng.integers(2, 6)), 25
+        self.capacity = rng.integers(2, 9, size=N)
+        self.speed = rng.choice([0.5, 1.0], size=N)
+        self.racks = [str(rack) for rack in rng.integers(0, 2, size=N)]
+        run = rng.integers(0, 300, size=J) * 1.0
+        self.columns: dict[str, Any] = {
+            "submit": np.sort(rng.integers(0, 400, size=J)).astype(float),
+            "run": run,
+            "limit": np.maximum(run * rng.uniform(1, 3, size=J), 10.0),
+            "tasks": rng.integers(1, 4, size=J),
+            "demand": {"gpu": rng.integers(1, 3, size=J).astype(float)},
+            "constraint": [
+                {"rack": str(rng.integers(0, 2))} if rng.random() < 0.1 else {} for _ in range(J)
+            ],
+            "deadline": rng.integers(100, 2000, size=J).astype(float),
+            "priority": rng.integers(0, 3, size=J).astype(float),
+        }
+        self.types, self.users = rng.integers(0, 3, size=J), rng.integers(0, 3, size=J)
+        self.rates = rng.uniform(0.3, 1.2, size=(3, N))
+        self.fails = [(float(rng.integers(50, 500)), int(rng.integers(0, N)))]
+        self.names = (lambda j: f"job{j}", lambda n: f"node{n}", lambda u: f"user{u}")
+
+    def renamed(self) -> _World:
+        """The same under other names, whose order is another."""
+        other = object.__new__(_World)
+        vars(other).update(vars(self))
+        other.names = (lambda j: f"{97 - j}-x", lambda n: f"{50 - n}-y", lambda u: f"{9 - u}-z")
+        return other
+
+    def hidden(self) -> _World:
+        """The same with another hidden truth: twice the work, other rates, no failures."""
+        other = object.__new__(_World)
+        vars(other).update(vars(self))
+        other.columns = {**self.columns, "run": self.columns["run"] * 2 + 1}
+        other.rates = self.rates[:, ::-1] * 0.7
+        other.fails = []
+        return other
+
+    def tables(self) -> Tables:
+        job, node, user = self.names
+        nodes = Nodes.of(
+            Node(node(n), {"gpu": float(c)}, {"rack": self.racks[n]}, float(self.speed[n]))
+            for n, c in enumerate(self.capacity)
+        )
+        J = len(self.columns["submit"])
+        jobs = Jobs.of(
+            **self.columns,
+            id=[job(j) for j in range(J)],
+            type=[user(l) for l in self.types],
+            user=[user(u) for u in self.users],
+        )
+        rates = np.array([self.rates[[user(l) for l in range(3)].index(t)] for t in jobs.types])
+        ups = [(t + 100.0, n) for t, n in self.fails]
+        return Tables.of(jobs, nodes, Conditions(rates, None, self.fails, ups), Options(restart=5))
+
+
+class _Watched(PlainSimulation):
+    """rates told at once"""
+
+    def __init__(self, tables: Tables, scheduler: Any):
+        super().__init__(tables, scheduler)
+        self.log: list[tuple[float, tuple[Any, ...]]] = []
+        self.where = ""
+        self.told = np.inf  # when a rate was first told
+
+    def _tell(self, rate: Rate) -> None:
+        self.told = min(self.told, rate.time)
+        super()._tell(rate)
+
+    def _decisions(self, now: float) -> list[Any]:
+        shown = pickle.dumps((self.books.free, self.books.device, self.books.up, self.waiting))
+        actions = super()._decisions(now)
+        if pickle.dumps((self.books.free, self.books.device, self.books.up, self.waiting)) != shown:
+            raise SchedulerCheckFailed(f"{self.where}: at {now:g} s place() changed the books")
+        rows = [
+            (
+                type(a).__name__,
+                self.rows.get(getattr(a, "job", ""), -1),
+                getattr(a, "tasks", getattr(a, "at", None)),
+            )
+            for a in actions
+        ]
+        self.log.append((now, tuple(rows)))
+        return actions
+
+    def step(self) -> bool:
+        """One instant, and an explanation of every job that waits after it."""
+        rounds = self.counts["rounds"]
+        more = super().step()
+        if more and self.counts["rounds"] > rounds:
+            for job in Queue(self.waiting):
+                said = self.scheduler.explain(job.id)
+                if not (
+                    isinstance(said, Explanation)
+                    and said.job == job.id
+                    and said.constraint
+                    and said.since <= self.now <= said.until
+                ):
+                    raise SchedulerCheckFailed(
+                        f"{self.where}: at {self.now:g} s job {job.id} waits and explain() says "
+                        f"{said!r}; it must name the constraint, since when, and until when"
+                    )
+        return more
+
+
+class _Pickled(_Watched):
+    """its state pickled at every instant"""
+
+    def step(self) -> bool:
+        self.scheduler = copy_of(self.scheduler)
+        return super().step()
+
+
+class _Doubled(_Watched):
+    """rates told twice"""
+
+    def _tell(self, rate: Rate) -> None:
+        super()._tell(rate)
+        super()._tell(rate)
+
+
+class _Late(_Watched):
+    """rates told late and out of order"""
+
+    def _tell(self, rate: Rate) -> None:
+        held = vars(self).setdefault("held", [])
+        held.append(replace(rate))
+        if len(held) == 3:
+            for late in reversed(held):
+                super()._tell(late)
+            held.clear()
+
+
+class _Unheard(_Watched):
+    """rates never told"""
+
+    def _tell(self, rate: Rate) -> None:
+        return
+
+
+def _played(kind: type[_Watched], world: _World, original: Any, where: str) -> _Watched:
+    try:
+        simulation = kind(world.tables(), copy_of(original))
+        simulation.where = where
+        schedule = simulation.run()
+    except SchedulerCheckFailed:
+        raise
+    except InfeasibleDecision as error:
+        raise SchedulerCheckFailed(f"{where}: {error}") from error
+    except Exception as error:
+        raise SchedulerCheckFailed(f"{where}: {type(error).__name__}: {error}") from error
+    if simulation.waiting:
+        job = simulation.waiting[0]
+        raise SchedulerCheckFailed(
+            f"{where}: job {job.id} waits for ever, though {np.isnan(schedule.end).sum()} jobs "
+            "are all that is left and the cluster is empty"
+        )
+    return simulation
+
+
+def _check_peeking(world: _World, original: Any, first: _Watched, where: str) -> None:
+    """Decisions are the same under another truth until the two can be told apart."""
+    other = _played(_Watched, world.hidden(), original, where)
+    shows = min(np.nanmin(s.end) for s in (first, other))
+    shows = min([shows, *(t for t, _ in world.fails), first.told, other.told])
+    for one, two in zip(first.log, other.log):
+        if min(one[0], two[0]) >= shows:
+            return
+        if one != two:
+            raise SchedulerCheckFailed(
+                f"{where}: at {one[0]:g} s it decides otherwise when work and rates are others, "
+                "which nothing has told it yet: it sees what is hidden"
+            )

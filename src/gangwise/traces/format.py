@@ -1,0 +1,457 @@
+"""What a trace format is: where it is published, which tables it has, and what their files hold.
+
+Files are recognised by what is in them, not by what they are called: a file is a table's if its
+first lines read as rows of the table's schema. For a file that is none, :func:`nearest` says which
+table it has most of, and what speaks against it.
+
+A converted trace is a folder with ``gangwise-trace.json``, its :class:`Manifest`, and, for each
+table, a folder of chunks, ``TABLE/part-NNNNN.parquet``. The manifest is replaced whole after every
+chunk, so that it never names a chunk that is not complete.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from gangwise.core.errors import TraceError, UnknownName
+from gangwise.core.files import write_whole
+from gangwise.traces.io.json_records import texts_of
+from gangwise.traces.io.schema import Column, Schema
+from gangwise.traces.io.text import first_lines, split_line
+
+MANIFEST = "gangwise-trace.json"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows that follow one another in a file.
+
+    Attributes
+    ----------
+    name : str
+        File name in the folder of the table.
+    rows : int
+    line : int
+        The last line of the file that was looked at for it.
+    blocks, unpacked : int
+        Blocks of the file up to its end, and their bytes.
+    stored : int
+        Bytes of the file, as it is stored, that were read by then.
+    sha256 : str
+        Of those bytes.
+    """
+
+    name: str
+    rows: int
+    line: int
+    blocks: int
+    unpacked: int
+    stored: int
+    sha256: str
+
+
+@dataclass
+class SourceFile:
+    """A file of the trace as published, and how far it is converted.
+
+    Attributes
+    ----------
+    name : str
+    size, modified : int
+        Bytes, and time of last change in nanoseconds.
+    sha256 : str
+        Of the file as it is stored; empty until all of it is converted.
+    read : int
+        Rows looked at.
+    dropped : dict
+        Reason to [how many, the first row].
+    chunks : list of Chunk
+    """
+
+    name: str
+    size: int
+    modified: int
+    sha256: str = ""
+    read: int = 0
+    dropped: dict[str, list[int]] = field(default_factory=dict)
+    chunks: list[Chunk] = field(default_factory=list)
+
+    @property
+    def kept(self) -> int:
+        """Rows that are in chunks."""
+        return sum(chunk.rows for chunk in self.chunks)
+
+
+@dataclass
+class Manifest:
+    """The manifest of a converted trace.
+
+    Attributes
+    ----------
+    format : str
+        Registered name of the trace's format.
+    tables : dict
+        The files of each table, in order.
+    block, rows : int
+        Bytes of a block and rows of a chunk, about.
+    complete : bool
+    """
+
+    format: str
+    tables: dict[str, list[SourceFile]]
+    block: int
+    rows: int
+    complete: bool = False
+
+    def save(self, folder: Path) -> None:
+        """Replace the manifest of a folder."""
+        text = json.dumps({"gangwise_trace": VERSION, **asdict(self)}, indent=1)
+        write_whole(folder / MANIFEST, text)
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """The manifest of a folder.
+
+        Raises
+        ------
+        TraceError
+            When it is not one, or of another version.
+        """
+        file = folder / MANIFEST
+        try:
+            plain = json.loads(file.read_text())
+            version = plain.pop("gangwise_trace")
+            tables = plain.pop("tables")
+            if version != VERSION:
+                raise TraceError(
+                    "another version of gangwise converted this trace; convert it "
+                    "again into an empty folder",
+                    file,
+                )
+            return cls(
+                tables={name: [_file(f) for f in files] for name, files in tables.items()}, **plain
+            )
+        except OSError as error:
+            raise TraceError(f"the manifest cannot be read ({error.strerror})", file) from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if isinstance(error, TraceError):
+                raise
+            raise TraceError(
+                f"this is not the manifest of a converted trace ({error!r}); convert the trace "
+                "again into an empty folder",
+                file,
+            ) from error
+
+
+def manifest_of(path: Path) -> Manifest | None:
+    """The manifest of a converted trace, if a folder is one."""
+    return Manifest.load(path) if (path / MANIFEST).is_file() else None
+
+
+def _file(plain: dict[str, object]) -> SourceFile:
+    chunks = plain.pop("chunks")
+    return SourceFile(chunks=[Chunk(**chunk) for chunk in chunks], **plain)  # type: ignore[arg-type, attr-defined]  # JSON: a wrong type is a TypeError, which load reports
+
+
+ENDINGS = (".csv", ".csv.gz", ".tar.gz", ".json", ".json.gz", ".jsonl", ".txt", ".gz")
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table of a trace, in one file or in several.
+
+    Parameters
+    ----------
+    name : str
+    schema : Schema
+    usual : str
+        A regular expression for the names of its published files, ending left out. Of several
+        files that could be the table, those with a usual name are.
+    parts : bool
+        Whether it is published in parts, ``part-NNNNN-of-NNNNN``.
+    needed : bool
+        Whether a workload cannot be made without it.
+    gives : str
+        What is read out of it, and not known where it is missing.
+    """
+
+    name: str
+    schema: Schema
+    usual: str = ""
+    parts: bool = False
+    needed: bool = False
+    gives: str = ""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A trace as it is published.
+
+    Parameters
+    ----------
+    name : str
+        As it is registered.
+    title : str
+    published : str
+        Address of its description.
+    licence : str
+    tables : tuple of TableFile
+    span, size : str
+        How long the trace is and how large its files are, as published; empty when not known.
+    sha256 : mapping of str to str
+        Digests that the publisher gives, by file name.
+    checksums : str
+        Where the publisher gives them, or others.
+    """
+
+    name: str
+    title: str
+    published: str
+    licence: str
+    tables: tuple[TableFile, ...]
+    span: str = ""
+    size: str = ""
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    checksums: str = ""
+
+    def table(self, name: str) -> TableFile:
+        """The table of this name.
+
+        Raises
+        ------
+        UnknownName
+            When there is none.
+        """
+        for table in self.tables:
+            if table.name == name:
+                return table
+        known = [table.name for table in self.tables]
+        raise UnknownName(f"table of {self.name}", name, known)
+
+
+def files_of(path: Path) -> list[Path]:
+    """A file itself, or the files of a directory and of the directories in it, by name.
+
+    Converted traces in it are none of its files.
+    """
+    return [f for f in all_files(path) if f == path or f.name.lower().endswith(ENDINGS)]
+
+
+def all_files(path: Path) -> list[Path]:
+    """As :func:`files_of`, whatever they are called; hidden ones are left out."""
+    if not path.is_dir():
+        return [path]
+    folders = [path, *(d for d in path.iterdir() if d.is_dir() and not (d / MANIFEST).is_file())]
+    found = [file for folder in folders for file in folder.iterdir()]
+    return sorted(f for f in found if f.is_file() and not f.name.startswith("."))
+
+
+def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, TableFile]]:
+    """What a file could be, judged by its first lines.
+
+    Of several, those of the usual name; else those whose header it has, since rows without one may
+    read as many things.
+    """
+    if path.name == MANIFEST:  # of a converted trace: whatever was converted
+        manifest = Manifest.load(path.parent)
+        return [
+            (form, form.table(table))
+            for form in formats
+            if form.name == manifest.format
+            for table in manifest.tables
+        ]
+    lines = first_lines(path)
+    found = [
+        (form, table)
+        for form in formats
+        for table in form.tables
+        if lines and reads_as(table.schema, lines)
+    ]
+    usual = [(form, table) for form, table in found if has_usual_name(path, table)]
+    sure = [(form, table) for form, table in found if table.schema.header]
+    return usual or sure or found
+
+
+def has_usual_name(path: Path, table: TableFile) -> bool:
+    """Whether a file, or the folder that its parts are in, is called as published."""
+    stem = path.name.split(".")[0]
+    if table.parts and re.fullmatch(r"part-\d+-of-\d+", stem):
+        stem = path.parent.name
+    return bool(table.usual) and re.fullmatch(table.usual, stem) is not None
+
+
+def reads_as(schema: Schema, lines: list[str]) -> bool:
+    """Whether lines from the start of a file are a header, or rows, of a schema.
+
+    With a header, it must have every needed column. Without one, more than half of the rows must
+    hold what the columns ask for.
+    """
+    if schema.json:
+        return _reads_as_json(schema, lines)
+    rows = [split_line(line, schema.separator) for line in lines]
+    first = [field.strip() for field in rows[0] or []]
+    if schema.header:
+        return schema.matches(first)
+    if schema.matches(first):
+        rows = rows[1:]
+    good = [
+        row is not None
+        and len(row) == len(schema.columns)
+        and all(holds(column, field.strip()) for column, field in zip(schema.columns, row))
+        for row in rows
+    ]
+    return 2 * sum(good) > len(good)
+
+
+def _reads_as_json(schema: Schema, lines: list[str]) -> bool:
+    """Whether more than half of the lines are objects with what the columns ask for."""
+    good = 0
+    for line in lines:
+        names = [column.name for column in schema.columns]
+        texts, why = texts_of(line, [*names, *schema.absent])
+        good += (
+            why is None
+            and not any(texts[len(names) :])
+            and all(holds(column, text.strip()) for column, text in zip(schema.columns, texts))
+        )
+    return 2 * good > len(lines)
+
+
+def holds(column: Column, field: str) -> bool:
+    """Whether a field is what a column asks for."""
+    if not field:
+        return column.empty
+    if not column.number:
+        return not column.pattern or re.fullmatch(column.pattern, field) is not None
+    try:
+        number = float(field)
+    except ValueError:
+        return False
+    return column.least <= number <= column.most and not (column.whole and number % 1)
+
+
+NEAR = 0.5
+"""A table is near when at least this share of its columns is there."""
+
+
+class Likeness(NamedTuple):
+    """How much of a table lines have, and what speaks against it.
+
+    ``share`` is that of the columns that are there, or that hold what they should.
+    """
+
+    share: float
+    why: str
+
+
+def nearest(
+    lines: Sequence[str], formats: Iterable[Format]
+) -> tuple[Format, TableFile, Likeness] | None:
+    """The table that lines from the start of a file have most of, if they have half of one."""
+    found = [
+        (form, table, likeness(table.schema, lines)) for form in formats for table in form.tables
+    ]
+    best = max(found, key=lambda item: item[2].share, default=None)
+    return best if best is not None and best[2].share >= NEAR else None
+
+
+def likeness(schema: Schema, lines: Sequence[str]) -> Likeness:
+    r"""Compare lines from the start of a file with a schema they are not of.
+
+    >>> batch = Schema(
+    ...     "batch_task",
+    ...     (
+    ...         Column("task", number=False),
+    ...         Column("instances"),
+    ...         Column("job", number=False, pattern=r"j_\d+"),
+    ...     ),
+    ...     header=False,
+    ... )
+    >>> print(likeness(batch, ["M1,2,17,Terminated"]).why)
+    its rows have 3 fields, these have 4; field 3, job, is '17' here and should be like j_\d+
+    >>> nodes = Schema("nodes", (Column("sn", number=False), Column("gpu"), Column("cpu")))
+    >>> likeness(nodes, ["sn,gpu", "a,8"])
+    Likeness(share=0.66..., why='no column cpu')
+    """
+    if not lines:
+        return Likeness(0.0, "there is no text")
+    if schema.json:
+        return _of_json(schema, lines[0])
+    first = [field.strip() for field in split_line(lines[0], schema.separator) or []]
+    if schema.header:
+        return _of_header(schema, first)
+    rows = [split_line(line, schema.separator) or [] for line in lines]
+    return _of_rows(schema, [[field.strip() for field in row] for row in rows])
+
+
+def _of_json(schema: Schema, line: str) -> Likeness:
+    needed = [column.name for column in schema.columns if column.needed]
+    texts, why = texts_of(line, needed)
+    if why is not None:
+        return Likeness(0.0, "its lines are JSON objects, these are not")
+    missing = [name for name, text in zip(needed, texts) if not text]
+    return Likeness(1 - len(missing) / len(needed), _columns(missing))
+
+
+def _of_header(schema: Schema, first: Sequence[str]) -> Likeness:
+    needed = [column.name for column in schema.columns if column.needed]
+    there = schema.place(first)
+    missing = [name for name in needed if name not in there]
+    if missing:
+        return Likeness(1 - len(missing) / len(needed), _columns(missing))
+    spare = [name for name in schema.absent if name in first]
+    return Likeness(1.0, f"it has no column {', '.join(spare)}, and these have" if spare else "")
+
+
+def _of_rows(schema: Schema, rows: Sequence[Sequence[str]]) -> Likeness:
+    """The first field that is wrong in most of the rows speaks against it."""
+    columns, width = schema.columns, len(rows[0])
+    wrong = [
+        (place, column)
+        for place, column in enumerate(columns)
+        if 2 * sum(place < len(row) and holds(column, row[place]) for row in rows) <= len(rows)
+    ]
+    share = (len(columns) - len(wrong)) / max(len(columns), width)
+    said = []
+    if width != len(columns):
+        said.append(f"its rows have {len(columns)} fields, these have {width}")
+    shown = [(place, column) for place, column in wrong if place < width]
+    if shown:
+        place, column = shown[0]
+        said.append(
+            f"field {place + 1}, {column.name}, is {rows[0][place]!r:.40} here and should be "
+            f"{_wanted(column)}"
+        )
+    return Likeness(share, "; ".join(said))
+
+
+def _wanted(column: Column) -> str:
+    if not column.number:
+        return f"like {column.pattern}" if column.pattern else "there"
+    kind = "a whole number" if column.whole else "a number"
+    return f"{kind} from {column.least:g} to {column.most:g}"
+
+
+def _columns(missing: Sequence[str]) -> str:
+    some = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+    return f"no column {some}" if len(missing) == 1 else f"no columns {some}"
+
+
+def looks_like(lines: Sequence[str]) -> str:
+    r"""What the start of a file is, in a word, where it is no table in text.
+
+    >>> looks_like(["\x89PNG\x1a\x00"]), looks_like(["{", '"a": 1}']), looks_like(["a,b"])
+    ('binary data', 'JSON', '')
+    """
+    if not lines:
+        return "an empty file"
+    start = "\n".join(lines)[:2000]
+    if "\0" in start or len(re.findall("[\x01-\x08\x0e-\x1f\ufffd]", start)) > len(start) / 20:
+        return "binary data"
+    return "JSON" if start.lstrip()[:1] in ("{", "[") else ""

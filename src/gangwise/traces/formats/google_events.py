@@ -1,0 +1,677 @@
+"""Events of a Google trace, part by part: lives of tasks and jobs, machines that come and go.
+
+Both traces, of 2011 and of 2019, log what becomes of a job or task: it is submitted, scheduled, and
+ends (evicted, failed, finished, killed, lost), perhaps several times. Out of all events of one key
+only a summary is kept, of fixed size, and two summaries of a key make one: so memory goes by the
+number of tasks rather than of events, and neither the order of rows nor where a file is cut can
+change a result.
+
+*Whether it is still there.* A key is there at the end of the window if it was submitted, or seen
+(scheduled, updated), later than it last ended. Where the last SUBMIT and the last end have the same
+microsecond, it is there if there were more SUBMITs than ends.
+
+:class:`GoogleReader` is what the two readers have in common: a window, and tables out of events.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.core.registry import entries
+from gangwise.traces.format import Format, files_of, recognise
+from gangwise.traces.io.account import Stage, leave_out, reasons
+from gangwise.traces.tables import Reader, Tables, period, server_table
+
+OFFSET = 600_000_000
+"""Microseconds at which both traces begin; time 0 is before."""
+NEVER = 2**58
+"""Microseconds; a larger time stands for 2^63 - 1, after the end of the trace."""
+CODES = 16
+"""More than any event code, so that time * CODES + code sorts by time and then by code."""
+ROWS = 2**40
+"""More than the rows of any file, so that part * ROWS + row is a place."""
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Numbers of the events.
+
+    Attributes
+    ----------
+    submit, schedule : int
+    ends : mapping of int to str
+        Events after which a task is no longer there, by name. All others are signs of life.
+    """
+
+    submit: int
+    schedule: int
+    ends: Mapping[int, str]
+
+
+def leave_out_of(
+    name: str, frame: pl.DataFrame, rules: Sequence[tuple[str, pl.Expr]], files: Sequence[str]
+) -> tuple[pl.DataFrame, Stage]:
+    """:func:`~gangwise.traces.io.account.leave_out` for rows with a ``place``, of several files."""
+    kept, stage = leave_out(name, frame.rename({"place": "row"}), rules)
+    dropped = {
+        f"{reason}; the row is of {files[place // ROWS]}": (count, place % ROWS)
+        for reason, (count, place) in stage.dropped.items()
+    }
+    return kept.rename({"row": "place"}), stage._replace(dropped=dropped)
+
+
+@dataclass
+class Order:
+    """Rows that are earlier than the row before them: how many, and where the first of them is."""
+
+    late: int = 0
+    first: tuple[int, int] = (0, 0)
+    latest: int = 0
+    _last: int = 0
+
+    def add(self, events: pl.DataFrame) -> None:
+        """Look at the next rows, as they are in the files."""
+        time = _time()
+        seen = events.select("part", "row", time=time).with_columns(
+            before=pl.col("time").shift(1, fill_value=self._last)
+        )
+        late = seen.filter(pl.col("time") < pl.col("before"))
+        if len(late) and not self.late:
+            part, row = late.select("part", "row").row(0)
+            self.first = int(part), int(row)
+        self.late += len(late)
+        self._last = int(seen["time"][-1])
+        within = seen.filter(pl.col("time") < NEVER)["time"]
+        self.latest = max(self.latest, int(within.max() or 0))  # type: ignore[arg-type]  # polars types max as any Python value; this column is Int64
+
+
+@dataclass
+class Lives:
+    """Summaries of all keys that occur in events.
+
+    Parameters
+    ----------
+    keys : sequence of str
+        Columns that name a job or task.
+    codes : Codes
+    end : int
+        Microseconds: later events tell nothing but that there is such a key.
+    """
+
+    keys: Sequence[str]
+    codes: Codes
+    end: int = NEVER - 1
+    order: Order = field(default_factory=Order)
+    _stack: list[pl.DataFrame] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there was no event at all."""
+        return not self._stack
+
+    def add(self, events: pl.DataFrame) -> None:
+        """Take in events: ``part row time event``, the keys, and ``cpu mem`` where there are."""
+        if events.is_empty():
+            return
+        self.order.add(events)
+        self._stack.append(_combine(_lift(events, self.keys, self.codes, self.end), self.keys))
+        while len(self._stack) > 1 and len(self._stack[-2]) <= 2 * len(self._stack[-1]):
+            self._merge()
+
+    def frame(self) -> pl.DataFrame:
+        """One row per key, in microseconds; null where there is no such event.
+
+        ``place`` (:data:`ROWS`), ``created`` (first SUBMIT, also after the window), ``submits``
+        (how many), ``started`` (first SCHEDULE), ``deleted`` (last end; null for what is still
+        there), ``code`` (of that end), ``cpu mem`` (first given), ``changed`` (given differently
+        later).
+        """
+        while len(self._stack) > 1:
+            self._merge()
+        ended = pl.col("ended") // CODES
+        there = (
+            ended.is_null()
+            | (pl.col("submitted") > ended)
+            | (pl.col("seen") > ended)
+            | ((pl.col("submitted") == ended) & (pl.col("balance") > 0))
+        ).fill_null(False)
+        return (
+            self._stack[0]
+            .select(
+                *self.keys,
+                "place",
+                "created",
+                "submits",
+                "started",
+                deleted=pl.when(~there).then(ended),
+                code=pl.when(~there).then(pl.col("ended") % CODES),
+                cpu="cpu",
+                mem="mem",
+                changed="changed",
+            )
+            .sort(*self.keys)
+        )
+
+    def _merge(self) -> None:
+        last, before = self._stack.pop(), self._stack.pop()
+        self._stack.append(_combine(pl.concat([before, last]), self.keys))
+
+
+def _time() -> pl.Expr:
+    return pl.col("time").clip(upper_bound=NEVER).cast(pl.Int64)
+
+
+def _lift(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int) -> pl.DataFrame:
+    """Every event as the summary of itself alone."""
+    time, event = pl.col("time"), pl.col("event")
+    inside, submit = time <= end, event == codes.submit
+    stop = event.is_in(list(codes.ends))
+    stamp = time * CODES + event
+    requests = "cpu" in events.columns
+    given = pl.lit(requests)
+    if requests:
+        given = pl.col("cpu").is_not_null() & pl.col("mem").is_not_null()
+    none = pl.lit(None, pl.Float64)
+    return events.with_columns(_time().alias("time"), event.cast(pl.Int64)).select(
+        *(pl.col(key).cast(pl.Int64) for key in keys),
+        place=pl.col("part") * ROWS + pl.col("row"),
+        created=pl.when(submit).then(time),
+        submitted=pl.when(submit & inside).then(time),
+        submits=(submit & inside).cast(pl.Int64),
+        balance=pl.when(inside).then(submit.cast(pl.Int64) - stop.cast(pl.Int64)),
+        started=pl.when((event == codes.schedule) & inside).then(time),
+        seen=pl.when(inside & ~submit & ~stop).then(time),
+        ended=pl.when(stop & inside).then(stamp),
+        asked=pl.when(given).then(stamp),
+        cpu=pl.when(given).then("cpu") if requests else none,
+        mem=pl.when(given).then("mem") if requests else none,
+        changed=pl.lit(False),
+    )
+
+
+def _combine(summaries: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """One summary per key."""
+    cpu, mem = pl.col("cpu"), pl.col("mem")
+    differ = (cpu.min() != cpu.max()) | (mem.min() != mem.max())
+    ordered = summaries.sort("asked", "cpu", "mem", nulls_last=True)
+    return (
+        ordered.group_by(*keys, maintain_order=True)
+        .agg(
+            pl.col("place", "created", "started", "asked").min(),
+            pl.col("submitted", "seen", "ended").max(),
+            pl.col("submits", "balance").sum(),
+            cpu.first(),
+            mem.first(),
+            changed=pl.col("changed").any() | differ.fill_null(False),
+        )
+        .select(summaries.columns)
+    )
+
+
+THERE = 31
+"""Instead of the code of an end, of what has not ended."""
+
+
+class Window(NamedTuple):
+    """A period of the trace, in microseconds, and what becomes of tasks that were there before."""
+
+    begin: int
+    end: int
+    present: str
+
+
+def usable(
+    lives: pl.DataFrame, window: Window, what: str, files: Sequence[str]
+) -> tuple[pl.DataFrame, Stage, list[str]]:
+    """Keep the lives of which a workload can be made.
+
+    Parameters
+    ----------
+    lives : polars.DataFrame
+        As of :meth:`gangwise.traces.formats.google_events.Lives.frame`.
+    window : Window
+    what : str
+        ``tasks``, which need a request; or ``jobs``, which have none.
+    files : sequence of str
+        Names of the parts.
+
+    Returns
+    -------
+    DataFrame
+        Those kept.
+    Stage
+        The account of it.
+    list of str
+        What a reader of a result must know.
+    """
+    created, begin = pl.col("created"), window.begin
+    late = begin > OFFSET
+    why = [
+        ("no SUBMIT in the files, so its arrival is not known", created.is_null()),
+        ("submitted after the window", created > window.end),
+    ]
+    if late:
+        why.append(("ended before the window", pl.col("deleted") < begin))
+    if window.present == "drop":
+        why.append(
+            (
+                f"there before the {'window' if late else 'trace'} begins, so its arrival is "
+                f"not {'in it' if late else 'known'}",
+                created < begin,
+            )
+        )
+    if what == "tasks":
+        why.append(("its request is empty in every row", pl.col("cpu").is_null()))
+    kept, stage = leave_out_of(what, lives, why, files)
+    notes = [
+        f"{count} {what} {text}"
+        for count, text in (
+            (
+                int((kept["created"] < begin).sum()),
+                "were there before the window begins; they are let arrive at its start",
+            ),
+            (
+                int((kept["submits"] > 1).sum()),
+                "were submitted more than once; each lasts from the first SUBMIT to the last end, "
+                "waits in between included",
+            ),
+            (int(kept["changed"].sum()), "gave another request later; the first one given is used"),
+            (
+                int(kept["deleted"].is_null().sum()),
+                "are still there at the end of the window; they end with it (status is empty)",
+            ),
+        )
+        if count
+    ]
+    return kept, stage, notes
+
+
+def job_rows(
+    lives: pl.DataFrame, users: pl.DataFrame, window: Window, codes: Codes
+) -> pl.DataFrame:
+    """A row per job and request, in seconds since the window began.
+
+    It is there from its first task's arrival until its last task's end, whose kind is its status;
+    of ends at the same microsecond, the one with the highest code.
+    """
+
+    def seconds(time: pl.Expr) -> pl.Expr:
+        return (time - window.begin).clip(lower_bound=0) / 1e6
+
+    width = THERE + 1
+    stamp = pl.col("deleted").fill_null(window.end) * width + pl.col("code").fill_null(THERE)
+    rows = (
+        lives.group_by("job", "cpu", "mem")
+        .agg(pl.col("place", "created", "started").min(), tasks=pl.len(), stamp=stamp.max())
+        .join(users, on="job", how="left")
+    )
+    name = pl.col("job").cast(pl.String)
+    jobs = rows.sort("created", "job", "cpu", "mem").select(
+        row=pl.col("place") % ROWS,
+        part=pl.col("place") // ROWS,
+        name=name,
+        job=name,
+        cpu="cpu",
+        mem="mem",
+        gpu=pl.lit(0.0),
+        tasks=pl.col("tasks").cast(pl.Int64),
+        models=pl.lit(""),
+        created=seconds(pl.col("created")),
+        started=seconds(pl.col("started")),
+        deleted=seconds(pl.col("stamp") // width),
+        status=(pl.col("stamp") % width).replace_strict(
+            {THERE: "", **codes.ends}, return_dtype=pl.String
+        ),
+        user=pl.col("user").fill_null(""),
+        unfinished=pl.col("stamp") % width == THERE,
+    )
+    return jobs if "task" in lives.columns else jobs.drop("tasks")
+
+
+class Machines(NamedTuple):
+    """What :class:`~gangwise.traces.tables.Tables` holds of machines."""
+
+    servers: pl.DataFrame
+    events: pl.DataFrame | None
+    stages: tuple[Stage, ...]
+    notes: tuple[str, ...]
+
+
+def no_machines() -> Machines:
+    """Of a trace whose machine events are not here."""
+    return Machines(server_table(), None, (), ("machine_events is not here",))
+
+
+def machines_of(
+    events: pl.DataFrame, add: int, remove: int, begin: int, end: int, files: Sequence[str]
+) -> Machines:
+    """Servers, and when they are up.
+
+    A server has the capacity that it is first given. It is down until its first event in the
+    result, which is at 0 for servers that are up when the window begins. An addition and a removal
+    at the same microsecond change nothing.
+
+    Parameters
+    ----------
+    events : polars.DataFrame
+        ``part row machine time event cpu mem platform``, times in microseconds.
+    add, remove : int
+        Codes of the events; others are updates of capacity.
+    begin, end : int
+        The window, in microseconds.
+    files : sequence of str
+        Names of the parts.
+    """
+    cpu, mem, event = pl.col("cpu"), pl.col("mem"), pl.col("event")
+    given = cpu.is_not_null() & mem.is_not_null()
+    rows = events.with_columns(
+        pl.col("time").clip(upper_bound=NEVER).cast(pl.Int64),
+        pl.col("machine").cast(pl.Int64),
+        place=pl.col("part") * ROWS + pl.col("row"),
+        step=(event == add).cast(pl.Int64) - (event == remove).cast(pl.Int64),
+        cpu=pl.when(given).then(cpu),
+        mem=pl.when(given).then(mem),
+    ).sort("time", "cpu", "mem", nulls_last=True)
+    moves = (
+        rows.filter(pl.col("time") <= end)
+        .group_by("machine", "time", maintain_order=True)
+        .agg(pl.col("step").sum())
+        .filter(pl.col("step") != 0)
+        .with_columns(at=pl.max_horizontal("time", pl.lit(begin)))
+        .group_by("machine", "at", maintain_order=True)
+        .agg(up=pl.col("step").last() > 0)
+        .filter(pl.col("up") != pl.col("up").shift(1, fill_value=False).over("machine"))
+    )
+    about = (
+        rows.group_by("machine")
+        .agg(
+            pl.col("place").min(),
+            cpu.drop_nulls().first(),
+            mem.drop_nulls().first(),
+            changed=(cpu.min() != cpu.max()) | (mem.min() != mem.max()),
+        )
+        .sort("machine")
+    )
+    there = pl.col("machine").is_in(moves["machine"].unique().to_list())
+    kept, stage = leave_out_of(
+        "machines",
+        about,
+        (
+            ("never there during the window", ~there),
+            ("its capacity is empty in every row", cpu.is_null()),
+        ),
+        files,
+    )
+    servers = kept.select(
+        row=pl.col("place") % ROWS,
+        name=pl.col("machine").cast(pl.String),
+        model=pl.lit(""),
+        cpu="cpu",
+        mem="mem",
+        gpu=pl.lit(0.0),
+    )
+    moves = (
+        moves.join(kept, on="machine", how="semi")
+        .sort("at", "machine")
+        .select(
+            time=(pl.col("at") - begin) / 1e6, server=pl.col("machine").cast(pl.String), up="up"
+        )
+    )
+    platforms = rows.filter(pl.col("platform") != "")["platform"].n_unique()
+    notes = [
+        f"machines are of {platforms} platforms; a platform is no GPU model, so model is empty"
+    ]
+    if changed := int(kept["changed"].sum()):
+        notes.append(
+            f"{changed} machines were given another capacity later; the first one given is used"
+        )
+    return Machines(servers, moves, (stage,), tuple(notes))
+
+
+UNITS = {"cpu": "NCU", "mem": "NMU", "gpu": "GPUs"}
+NORMALISED = (
+    "cpu and mem are shares of the largest machine's (NCU and NMU, normalised compute and memory "
+    "units): Google does not say how many cores or bytes that is"
+)
+NUMBER = re.compile(r"(?:part|events)-(\d+)(?:-of-\d+)?\.")
+
+
+class GoogleReader(Reader):
+    """A reader of events of tasks, of jobs and of machines.
+
+    Parameters
+    ----------
+    path : path
+        The folder with the tables, or one of its files.
+    hours : float, optional
+        Length of the window; as long as the files otherwise.
+    begin : float
+        Hours from the start of the trace to the window.
+    present : {"drop", "start"}
+        What becomes of tasks that were there before the window begins: left out, since their
+        arrival is not in it, or let arrive at its start.
+    strict : bool
+        Raise at the first bad row rather than leave it out and report it.
+
+    Attributes
+    ----------
+    files : list of Path
+        Those that were read so far.
+    stages : list of Stage
+    digests : dict
+        SHA-256, by name of the file.
+    notes : list of str
+
+    Raises
+    ------
+    TraceError
+        For a window or ``present`` that cannot be.
+    """
+
+    OTHER: ClassVar[str]
+    """The trace that this one could be mistaken for."""
+    CODES: ClassVar[Codes]
+    TASKS: ClassVar[str]
+    JOBS: ClassVar[str]
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        hours: float | None = None,
+        begin: float = 0.0,
+        present: str = "drop",
+        strict: bool = False,
+    ):
+        if hours is not None and not (_finite(hours) and hours > 0):
+            raise TraceError(f"hours is {hours!r}; the window needs a positive length")
+        if not (_finite(begin) and begin >= 0):
+            raise TraceError(
+                f"begin is {begin!r}; the window begins 0 hours into the trace or later"
+            )
+        if present not in ("drop", "start"):
+            raise TraceError(f"present is {present!r}; choose drop or start")
+        super().__init__(path, strict=strict)
+        self.hours, self.begin, self.present = hours, begin, present
+        self.files: list[Path] = []
+        self.stages: list[Stage] = []
+        self.digests: dict[str, str] = {}
+        self.notes: list[str] = []
+        self._users: list[pl.DataFrame] = []
+
+    @property
+    def first(self) -> int:
+        """Microsecond at which the window begins."""
+        return OFFSET + round(self.begin * 3.6e9)
+
+    @abstractmethod
+    def _machines(self, end: int) -> Machines: ...
+
+    @abstractmethod
+    def _events(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
+        """``part row time event job (task cpu mem) user filled`` of jobs; filled: by Google."""
+
+    def _beside(self, end: int, tasks: bool) -> None:
+        """Read what another table tells of the jobs of tasks."""
+
+    def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
+        """Add columns that only one of the traces has."""
+        return jobs
+
+    def _read(self) -> Tables:
+        tasks = self.source.has(self.TASKS)
+        if not tasks and not self.source.has(self.JOBS):
+            self._refuse()
+        self.notes.append(NORMALISED)
+        kept, window = self.lives_of(self.TASKS if tasks else self.JOBS)
+        if not tasks:
+            self.notes.append(
+                f"{self.TASKS} is not here: of how many tasks jobs are and what they request is "
+                "not known (cpu and mem are null)"
+            )
+        jobs = self._extra(job_rows(kept, self._users[0], window, self.CODES))
+        found = no_machines()
+        if self.source.has("machine_events"):
+            found = self._machines(window.end)
+        return Tables(
+            self.FORMAT.name,
+            found.servers,
+            jobs,
+            (*self.stages, *found.stages),
+            dict(self.digests),
+            (*self.notes, *found.notes),
+            dict(UNITS),
+            found.events,
+        )
+
+    def lives_of(self, table: str) -> tuple[pl.DataFrame, Window]:
+        """Tasks or jobs of which a workload can be made, out of the events of a table.
+
+        What is read and left out is added to ``stages``, ``digests`` and ``notes``: read once.
+
+        Returns
+        -------
+        DataFrame
+            As of :meth:`gangwise.traces.formats.google_events.Lives.frame`.
+        Window
+        """
+        tasks = table == self.TASKS
+        what = "tasks" if tasks else "jobs"
+        lives = self._lives(table, tasks)
+        end = lives.end if self.hours is not None else max(lives.order.latest, self.first)
+        self._beside(end, tasks)
+        window = Window(self.first, end, self.present)
+        names = [file.name for file in self.files]
+        kept, stage, notes = usable(lives.frame(), window, what, names)
+        self.stages.append(stage)
+        self.notes += notes
+        if kept.is_empty():
+            raise TraceError(
+                f"none of the {stage.read} {what} can be used: {reasons(stage.dropped)}",
+                self.source.path,
+            )
+        return kept, window
+
+    def _batches(self, table: str, enough: Callable[[], bool]) -> Iterator[pl.DataFrame]:
+        """Rows of a table; what is read is entered into the report.
+
+        After the part in which there is ``enough``, no other is read.
+        """
+        files, before, part = self.source.files(table), len(self.files), 0
+        for wanted, file in enumerate(files):
+            number = NUMBER.search(file.name)
+            if number and int(number[1]) != wanted:
+                raise TraceError(
+                    f"part {wanted:05d} is missing, before {file.name}: tasks submitted in it "
+                    "would be absent, and others would never end; download it",
+                    file.parent,
+                )
+        self.files += files
+        batches = self.source.batches(table)
+        for frame in batches:
+            if frame.is_empty():
+                continue
+            here = int(frame["part"][0])
+            if here != part and enough():
+                break
+            part = here
+            for file, stage in zip(files[:part], batches.stages):
+                if any(why.startswith("CUT SHORT") for why in stage.dropped):
+                    raise TraceError(
+                        "the file is cut short, and there are parts after it: tasks submitted in "
+                        "what is missing would be absent, and others would never end; download it "
+                        "again",
+                        file,
+                    )
+            yield frame.with_columns(pl.col("part") + before)
+        self.stages += batches.stages[: part + 1]
+        read = {file.name for file in files[: part + 1]}
+        self.digests.update((n, digest) for n, digest in batches.digests.items() if n in read)
+
+    def _name(self, events: pl.DataFrame) -> None:
+        """Enter the user of each job."""
+        named = events.filter(pl.col("user") != "").select(pl.col("job").cast(pl.Int64), "user")
+        self._users = [pl.concat([*self._users, named]).group_by("job").agg(pl.col("user").min())]
+
+    def _lives(self, table: str, tasks: bool) -> Lives:
+        """Lives of tasks, or of jobs; no part is read that is not needed."""
+        end = NEVER - 1 if self.hours is None else self.first + round(self.hours * 3.6e9)
+        lives = Lives(("job", "task") if tasks else ("job",), self.CODES, end)
+        filled = 0
+        for frame in self._batches(table, lambda: lives.order.latest >= end):
+            events = self._events(frame, table)
+            lives.add(events)
+            filled += int(events["filled"].sum())
+            self._name(events)
+        if lives.empty:
+            raise TraceError(f"no row of {table} is of a job", self.source.path)
+        latest = (lives.order.latest - OFFSET) / 1e6
+        if self.hours is not None and lives.order.latest < end:
+            last = (end - OFFSET) / 1e6
+            usable_hours = max(latest / 3600 - self.begin, 0.0) // 0.01 / 100
+            raise TraceError(
+                f"the parts of {table} here end {period(max(latest, 0.0))} into the trace; a "
+                f"window of {self.hours:g} h ends {period(last)} into it: download the parts that "
+                f"follow, or choose hours up to {usable_hours:g}",
+                self.source.path,
+            )
+        if filled:
+            self.notes.append(f"{filled} rows were filled in by Google; they are used")
+        if lives.order.late:
+            part, row = lives.order.first
+            self.notes.append(
+                f"{lives.order.late} rows are earlier than the row before them, the first is row "
+                f"{row} of {self.files[part].name}; rows are put in order of time"
+            )
+        return lives
+
+    def _refuse(self) -> None:
+        """Say what is here instead of events of tasks or jobs."""
+        other: Format = vars(entries("trace")[self.OTHER].load())["FORMAT"]
+        files = files_of(self.source.path)
+        for file in files:
+            if found := recognise(file, [other]):
+                raise TraceError(
+                    f"this looks like {found[0][1].name} of {other.name}, not like "
+                    f"{self.FORMAT.name}, whose event codes differ; read it with "
+                    f"trace={other.name!r}",
+                    file,
+                )
+        listed = ", ".join(f.name for f in files[:8]) or "nothing that can be read"
+        raise TraceError(
+            f"neither {self.TASKS} nor {self.JOBS} of {self.FORMAT.name} here; found {listed}",
+            self.source.path,
+        )
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and isfinite(value)

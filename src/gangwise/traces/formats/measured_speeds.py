@@ -1,0 +1,305 @@
+"""Measured speeds of training jobs: throughputs by GPU model, and times of iterations by worker.
+
+**Gavel** (Narayanan et al., OSDI 2020): training steps per second of jobs on three GPU models. Get
+``simulation_throughputs.json`` from https://github.com/stanford-futuredata/gavel, licence MIT. Its
+keys are texts of Python tuples, ``('ResNet-50 (batch size 64)', 2)``: the job and its number of
+GPUs. Under a key, ``null`` is the throughput alone; the other entries, of jobs that share a GPU,
+are not used here. Two things that look wrong are measurements, and are kept: newer models that are
+slower than older ones for some jobs (``slower_on_newer``), and zeros. A zero is read as "does not
+run there" (on the model with the least memory): no channel comes of it (``zeros``). Nothing is
+scaled, and no model stands in for another.
+
+**mini-batch-time** of Alibaba cluster-trace-gpu-v2020 ("MLaaS in the Wild", NSDI 2022): how long
+real workers took per iteration. Get it from https://github.com/alibaba/clusterdata, folder
+``cluster-trace-gpu-v2020/data``, licence CC-BY-4.0. Each ``job_N_norm.csv`` holds a training job:
+``worker``, ``gpu`` (per cent of a GPU that a worker requested), ``time`` (number of the iteration)
+and ``batch_time_norm`` (its duration, 1000 for the job's longest). Durations have no unit, so only
+ratios within a job are used. ``coefficient_variation.csv`` holds a hundred jobs: standard deviation
+/ mean over ten workers of the duration of each iteration, up to 2000; it is described and not used.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Floats
+from gangwise.core.errors import TraceError, UnknownName
+from gangwise.traces.format import TableFile
+from gangwise.traces.io.reading import Table, read_table
+from gangwise.traces.io.schema import Check, Column, Schema, value
+from gangwise.traces.io.text import read_text
+
+MODELS = ("k80", "p100", "v100")
+"""GPU models, oldest first. The ``…_unconsolidated`` tables are of workers spread over servers."""
+
+
+class Job(NamedTuple):
+    """What is trained, and on how many GPUs."""
+
+    name: str
+    gpus: int
+
+
+class GavelThroughputs:
+    r"""The table of a file.
+
+    Parameters
+    ----------
+    file : path
+        ``simulation_throughputs.json``, plain or gzipped, or a folder with it.
+    unconsolidated : bool
+        Take the measurements of workers spread over servers.
+
+    Attributes
+    ----------
+    models : tuple of str
+        GPU models, oldest first.
+    digest : str
+        SHA-256 of the file.
+    throughput : mapping of (model, Job) to float
+        Steps per second alone, positive; a job that does not run on a model is absent.
+    jobs : tuple of Job
+        Jobs that run on at least one model.
+    zeros : tuple of (model, Job)
+        Measured as 0: they do not run.
+    slower_on_newer : tuple of Job
+        Jobs for which a newer model is slower than some older one.
+
+    Raises
+    ------
+    TraceError
+        Names the file, the GPU model and the key.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "simulation_throughputs.json")
+    ...     size = file.write_text(
+    ...         json.dumps(
+    ...             {
+    ...                 "k80": {"('LM', 1)": {"null": 2.0}, "('LM', 2)": {"null": 0.0}},
+    ...                 "p100": {"('LM', 1)": {"null": 5.0}, "('LM', 2)": {"null": 8.0}},
+    ...                 "v100": {"('LM', 1)": {"null": 4.0}, "('LM', 2)": {"null": 9.0}},
+    ...             }
+    ...         )
+    ...     )
+    ...     table = GavelThroughputs(folder)
+    >>> table.throughput["v100", Job("LM", 2)], table.zeros
+    (9.0, (('k80', Job(name='LM', gpus=2)),))
+    >>> table.slower_on_newer
+    (Job(name='LM', gpus=1),)
+    """
+
+    def __init__(self, file: Path | str, unconsolidated: bool = False):
+        self.file = _find(Path(file))
+        tables, self.digest = _load(self.file)
+        suffix = "_unconsolidated" if unconsolidated else ""
+        self.models = MODELS
+        self.throughput: dict[tuple[str, Job], float] = {}
+        zeros: list[tuple[str, Job]] = []
+        jobs: dict[Job, None] = {}
+        for model in MODELS:
+            if model + suffix not in tables:
+                missing = UnknownName("GPU model", model + suffix, list(tables))
+                raise TraceError(str(missing), self.file)
+            for text, entry in tables[model + suffix].items():
+                job, speed = self._entry(model + suffix, text, entry)
+                if speed > 0:
+                    self.throughput[model, job] = speed
+                    jobs[job] = None
+                else:
+                    zeros.append((model, job))
+        if not jobs:
+            raise TraceError("no job runs on any GPU model", self.file)
+        self.jobs, self.zeros = tuple(jobs), tuple(zeros)
+        self.slower_on_newer = tuple(job for job in self.jobs if self._slower(job))
+
+    def _slower(self, job: Job) -> bool:
+        speeds = [self.throughput[m, job] for m in MODELS if (m, job) in self.throughput]
+        return speeds != sorted(speeds)
+
+    def _entry(self, table: str, text: str, entry: Any) -> tuple[Job, float]:
+        where = f"{table}, key {text!r}: "
+        try:
+            key = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            key = None
+        if not (
+            isinstance(key, tuple)
+            and len(key) == 2
+            and isinstance(key[0], str)
+            and isinstance(key[1], int)
+            and key[1] > 0
+        ):
+            raise TraceError(f"{where}this is not a tuple of a job and its GPUs", self.file)
+        if not isinstance(entry, dict) or "null" not in entry:
+            raise TraceError(f"{where}there is no throughput alone, under 'null'", self.file)
+        speed = entry["null"]
+        if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not 0 <= speed < 1e12:
+            raise TraceError(
+                f"{where}the throughput is {speed!r}; it must be a finite number, zero or larger",
+                self.file,
+            )
+        return Job(*key), float(speed)
+
+
+def _find(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    for name in ("simulation_throughputs.json", "simulation_throughputs.json.gz"):
+        if (path / name).exists():
+            return path / name
+    listed = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing"
+    raise TraceError(f"no simulation_throughputs.json here; found {listed}", path)
+
+
+def _load(file: Path) -> tuple[dict[str, dict[str, Any]], str]:
+    text, digest = read_text(file)
+    try:
+        tables = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TraceError(f"this is not JSON ({error.msg})", file, error.lineno) from error
+    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+        raise TraceError("expected GPU models, and under each its jobs", file)
+    return tables, digest
+
+
+SCHEMA = Schema(
+    "mini-batch-time job",
+    (
+        Column("worker", whole=True),
+        Column("gpu"),
+        Column("time", whole=True),
+        Column("batch_time_norm", most=1000),
+    ),
+    checks=(
+        Check("batch_time_norm is 0", ("batch_time_norm",), lambda: value("batch_time_norm") == 0),
+        Check("gpu is 0", ("gpu",), lambda: value("gpu") == 0),
+    ),
+)
+TABLE = TableFile(
+    "mini_batch_times",
+    SCHEMA,
+    usual=r"job_\d+_norm",
+    parts=True,
+    gives="how fast real workers were",
+)
+VARIATION = TableFile(
+    "mini_batch_variation",
+    Schema(
+        "mini-batch-time coefficient of variation",
+        (
+            Column("job", number=False, also=("",)),
+            *(Column(str(iteration), empty=True) for iteration in range(2000)),
+        ),
+    ),
+    usual="coefficient_variation",
+    gives="how unlike workers were, which nothing uses yet",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Worker:
+    """One worker of a job.
+
+    Attributes
+    ----------
+    job, name : str
+    gpus : float
+        GPUs that it requested.
+    speed : ndarray of shape [n]
+        Iterations per time, 1 at the fastest iteration of the whole job, in order of iteration.
+    """
+
+    job: str
+    name: str
+    gpus: float
+    speed: Floats
+
+
+class MiniBatchTime:
+    r"""The jobs of a folder.
+
+    Parameters
+    ----------
+    folder : path
+        With ``job_1_norm.csv`` and so on, plain or gzipped.
+    strict : bool
+        Raise at the first bad row, rather than leave it out.
+
+    Attributes
+    ----------
+    workers : tuple of Worker
+    tables : mapping of str to Table
+        What was read, and how many rows were left out for what reason.
+    digests : mapping of str to str
+        SHA-256 of each file.
+
+    Raises
+    ------
+    TraceError
+        Names the file and the row.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     size = Path(folder, "job_1_norm.csv").write_text(
+    ...         ",worker,gpu,time,batch_time_norm\n0,0,25,1,500\n1,1,25,1,1000\n2,0,25,11,250\n"
+    ...     )
+    ...     trace = MiniBatchTime(folder)
+    >>> [(w.name, w.gpus, w.speed.tolist()) for w in trace.workers]
+    [('job-1/worker-0', 0.25, [0.5, 1.0]), ('job-1/worker-1', 0.25, [0.25])]
+    """
+
+    def __init__(self, folder: Path | str, strict: bool = False):
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise TraceError("there is no such folder", folder)
+        files = sorted(
+            (int(found[1]), path)
+            for path in folder.iterdir()
+            if (found := re.fullmatch(r"job_(\d+)_norm\.csv(?:\.gz)?", path.name))
+        )
+        if not files:
+            listed = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
+            raise TraceError(f"no job_N_norm.csv here; found {listed}", folder)
+        for (number, path), (next_number, _) in itertools.pairwise(files):
+            if number == next_number:
+                raise TraceError("this job is here twice, plain and gzipped; keep one", path)
+        self.folder = folder
+        self.tables: dict[str, Table] = {
+            f"job-{number}": read_table(path, SCHEMA, strict=strict) for number, path in files
+        }
+        self.digests = {table.file.name: table.digest for table in self.tables.values()}
+        self.workers = tuple(
+            worker for job, table in self.tables.items() for worker in _workers(job, table)
+        )
+
+
+def _workers(job: str, table: Table) -> list[Worker]:
+    frame = table.frame.sort("worker", "time", "row")
+    fastest = float(frame["batch_time_norm"].to_numpy().min())
+    workers = []
+    for part in frame.partition_by("worker", maintain_order=True):
+        gpus, number = part["gpu"].to_numpy(), int(part["worker"][0])
+        if (gpus != gpus[0]).any():
+            row = int(part["row"].to_numpy()[np.flatnonzero(gpus != gpus[0])[0]])
+            raise TraceError(
+                f"worker {number} requested {gpus[0]:g} % of a GPU before, and now another share; "
+                "a worker has one request",
+                table.file,
+                row,
+            )
+        speed = fastest / part["batch_time_norm"].to_numpy()
+        workers.append(Worker(job, f"{job}/worker-{number}", float(gpus[0]) / 100.0, speed))
+    return workers

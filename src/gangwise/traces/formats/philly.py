@@ -1,0 +1,355 @@
+"""Microsoft Philly: deep learning jobs on a cluster of servers with 2 and with 8 GPUs, 2017.
+
+Published with "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
+(USENIX ATC 2019) at https://github.com/msr-fiddle/philly-traces, whose README describes the
+fields. Files have no ending:
+
+========================  ==================================================================
+``cluster_job_log``       one JSON list of jobs
+``jobid``, ``user``       text
+``status``                ``Pass``, ``Killed`` or ``Failed``
+``submitted_time``        ``2017-10-07 01:11:39``, no time zone
+``attempts``              what was scheduled, in order; may be empty
+``start_time``            of an attempt; may be None
+``end_time``              of an attempt; None on the last: it was still running
+``detail``                servers of an attempt: ``ip`` and the list ``gpus``
+``cluster_machine_list``  CSV: ``machineId``, ``number of GPUs``, ``single GPU mem``
+========================  ==================================================================
+
+A task is what a job holds on one server in its first attempt, as the publisher's notebook counts
+GPUs. The files give neither cores nor memory, of servers or of jobs: both are 0, and not a device
+type of the cluster. GPUs have no model names; their memory (``12GB``, ``24GB``) stands for one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.traces.format import Format, TableFile, all_files
+from gangwise.traces.io.account import Account
+from gangwise.traces.io.json_records import beginning, read_records
+from gangwise.traces.io.schema import Check, Column, Schema, value
+from gangwise.traces.io.text import header_of
+from gangwise.traces.source import Read, Source
+from gangwise.traces.tables import Reader, Tables, server_table
+
+TIME = "%Y-%m-%d %H:%M:%S"
+STATUSES = ("Pass", "Killed", "Failed")
+EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass
+class Jobs:
+    """The jobs of the log, in seconds since 1970 as if their times were UTC."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    seen: dict[str, set[str]] = field(default_factory=dict)
+    uneven: int = 0
+    running: int = 0
+
+    def add(self, row: int, record: Any, account: Account) -> None:
+        """Read one job, or account for why not."""
+        try:
+            job = _job(record)
+        except _BadError as bad:
+            account.refuse(row, bad.reason, bad.held)
+            return
+        if job["name"] in self.ids:
+            account.refuse(row, "jobid was used before", job["name"])
+            return
+        self.ids.add(job["name"])
+        for detail in job.pop("details"):
+            for ip, gpus in detail:
+                self.seen.setdefault(ip, set()).update(gpus)
+        first = job.pop("first")
+        if first is None:
+            account.leave_out(row, "no attempt is recorded, so its GPUs are not known")
+        elif not first:
+            account.leave_out(row, "its first attempt records no GPUs")
+        elif job["created"] is None:
+            account.leave_out(row, "no submitted_time is recorded")
+        else:
+            parts = sorted(Counter(first.values()).items(), reverse=True)
+            self.uneven += len(parts) > 1
+            self.running += job["deleted"] is None
+            job["hosts"] = "|".join(first)
+            self.rows += [{"row": row, **job, "gpu": float(n), "tasks": k} for n, k in parts]
+
+    def notes(self) -> list[str]:
+        """What a reader of the table must know."""
+        found = []
+        if self.uneven:
+            found.append(
+                f"{self.uneven} jobs have different numbers of GPUs on their servers; each number "
+                "is a row of its own"
+            )
+        if self.running:
+            found.append(
+                f"{self.running} jobs have no end_time on their last attempt; they last until the "
+                "last time in the job log"
+            )
+        return found
+
+    def table(self) -> pl.DataFrame:
+        """Jobs, in seconds since the first submission."""
+        times = ["created", "started", "deleted"]
+        texts = dict.fromkeys(["name", "user", "status", "hosts", "partition"], pl.String)
+        numbers = dict.fromkeys(["gpu", *times], pl.Float64)
+        kinds = {"row": pl.Int64, "tasks": pl.Int64, **texts, **numbers}
+        jobs = pl.DataFrame(self.rows, schema=kinds)
+        last = pl.max_horizontal(pl.col(times).max())
+        jobs = jobs.with_columns(
+            pl.col("deleted").fill_null(last), unfinished=pl.col("deleted").is_null()
+        )
+        return jobs.with_columns(pl.col(times) - pl.col("created").min()).select(
+            "row",
+            "name",
+            cpu=pl.lit(0.0),
+            mem=pl.lit(0.0),
+            gpu="gpu",
+            tasks="tasks",
+            models=pl.lit(""),
+            created="created",
+            deleted="deleted",
+            job="name",
+            started="started",
+            status="status",
+            user="user",
+            unfinished="unfinished",
+            hosts="hosts",
+            partition="partition",
+        )
+
+
+class _BadError(Exception):
+    """A record that is not as published."""
+
+    def __init__(self, reason: str, held: object = ""):
+        self.reason, self.held = reason, held
+
+
+def _job(record: Any) -> dict[str, Any]:
+    """One record, checked: ``first`` is GPUs by server, None without an attempt."""
+    if not isinstance(record, dict):
+        raise _BadError("the record is not an object", record)
+    name, attempts = record.get("jobid"), record.get("attempts")
+    if not isinstance(name, str) or not name:
+        raise _BadError("jobid is missing or no text", name)
+    if record.get("status") not in STATUSES:
+        raise _BadError("status is not Pass, Killed or Failed", record.get("status"))
+    if not isinstance(attempts, list) or not all(isinstance(a, dict) for a in attempts):
+        raise _BadError("attempts is not a list of objects", attempts)
+    created = _time(record, "submitted_time")
+    spans = [(_time(a, "start_time"), _time(a, "end_time")) for a in attempts]
+    details = [list(_detail(attempt)) for attempt in attempts]
+    for start, end in spans:
+        if start is not None and end is not None and end < start:
+            raise _BadError("an attempt ends before it starts", name)
+    known = [time for span in spans for time in span if time is not None]
+    if created is not None and known and min(known) < created:
+        raise _BadError("an attempt is before submitted_time", name)
+    held: Counter[str] = Counter()
+    for ip, gpus in details[0] if details else []:
+        held[ip] += len(gpus)
+    return {
+        "name": name,
+        "user": record["user"] if isinstance(record.get("user"), str) else "",
+        "status": record["status"],
+        "partition": record["vc"] if isinstance(record.get("vc"), str) else "",
+        "created": created,
+        "started": spans[0][0] if spans else None,
+        "deleted": spans[-1][1] if spans else None,
+        "details": details,
+        "first": {ip: n for ip, n in held.items() if n} if attempts else None,
+    }
+
+
+def _time(record: dict[str, Any], key: str) -> float | None:
+    text = record.get(key)
+    if text in (None, "", "None"):
+        return None
+    try:
+        return (datetime.strptime(text, TIME) - EPOCH).total_seconds()
+    except (TypeError, ValueError):
+        raise _BadError(f"{key} is not a time such as 2017-10-07 01:11:39", text) from None
+
+
+def _detail(attempt: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Servers of an attempt and the GPUs that it had there."""
+    for part in attempt.get("detail") or []:
+        ip, gpus = (part.get("ip"), part.get("gpus")) if isinstance(part, dict) else (None, None)
+        if not isinstance(ip, str) or not isinstance(gpus, list):
+            raise _BadError("detail is not a list of servers with their GPUs", part)
+        yield ip, [str(gpu) for gpu in gpus]
+
+
+NAME = "philly"
+
+MACHINES = Schema(
+    f"{NAME} machine list",
+    (
+        Column("machineId", number=False),
+        Column("number of GPUs", whole=True),
+        Column("single GPU mem", number=False, empty=True),
+    ),
+    unique="machineId",
+    checks=(
+        Check("the machine has no GPUs", ("number of GPUs",), lambda: value("number of GPUs") == 0),
+    ),
+)
+FORMAT = Format(
+    NAME,
+    "Microsoft Philly 2017",
+    "https://github.com/msr-fiddle/philly-traces",
+    "see the repository",
+    (TableFile("machines", MACHINES, usual="cluster_machine_list", gives="servers"),),
+    span="2017-08-07 to 2017-12-22",
+    size="6.6 GB, most of it utilisation that is not read",
+)
+
+
+class Philly(Reader):
+    r"""Reader of the job log and the machine list.
+
+    Parameters
+    ----------
+    path : path
+        The unpacked folder, or the job log with the machine list beside it.
+    capacity : {"listed", "seen"}
+        GPUs of a server: as in the machine list, or all that the job log names on it, where these
+        are more. The two disagree: https://github.com/msr-fiddle/philly-traces/issues/8.
+    strict : bool
+        Raise at the first bad record rather than leave it out and report it.
+
+    Raises
+    ------
+    TraceError
+        When there is no job log, or it cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> size = Path(folder.name, "cluster_machine_list").write_text(
+    ...     "machineId, number of GPUs, single GPU mem\nm1,2, 12GB\n"
+    ... )
+    >>> size = Path(folder.name, "cluster_job_log").write_text('''[{"jobid": "a", "user": "u",
+    ...     "status": "Pass", "vc": "v", "submitted_time": "2017-10-07 01:00:00", "attempts": [
+    ...     {"start_time": "2017-10-07 01:00:30", "end_time": "2017-10-07 01:02:00",
+    ...      "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}]}]}]''')
+    >>> jobs = Philly(folder.name).scan().jobs
+    >>> jobs.select("name", "gpu", "tasks", "created", "started", "deleted").rows()
+    [('a', 2.0, 1, 0.0, 30.0, 120.0)]
+    >>> folder.cleanup()
+    """
+
+    FORMAT = FORMAT
+
+    def __init__(self, path: Path | str, *, capacity: str = "listed", strict: bool = False):
+        if capacity not in ("listed", "seen"):
+            raise TraceError(f"capacity is {capacity!r}; choose listed or seen")
+        super().__init__(path, strict=strict)
+        self.capacity = capacity
+
+    @classmethod
+    def recognise(cls, path: Path | str) -> bool:
+        """Whether a file, or a file of a folder, begins as a job log."""
+        return any(is_job_log(file) for file in all_files(Path(path)))
+
+    def _read(self) -> Tables:
+        log = read_records(_only(self.source.path, is_job_log, "job log"))
+        account, jobs = Account(log.file, self.source.strict), Jobs()
+        for row, record in enumerate(log.records, 1):
+            jobs.add(row, record, account)
+        account.require(len(jobs.rows), "job")
+        stages = [account.stage(log.file.name, len(log.records))]
+        digests = {log.file.name: log.digest}
+        servers = self._machines()
+        notes = [*NOTES, *jobs.notes()]
+        if servers is None:
+            notes.append("there is no machine list here, so servers and their GPUs are not known")
+        else:
+            stages, digests = [*servers.stages, *stages], {**servers.digests, **digests}
+            notes += _disagreement(servers.frame, jobs.seen, self.capacity)
+        table = _servers(servers, jobs.seen if self.capacity == "seen" else {})
+        return Tables(NAME, table, jobs.table(), tuple(stages), digests, tuple(notes))
+
+    def _machines(self) -> Read | None:
+        path = self.source.path
+        folder = path if path.is_dir() else path.parent
+        if not any(_is_machine_list(file) for file in all_files(folder)):
+            return None
+        file = _only(folder, _is_machine_list, "machine list")
+        return Source(file, FORMAT, strict=self.source.strict).read("machines")
+
+
+NOTES = (
+    "the files give no cores and no memory, of servers or of jobs: both are 0, and the cluster has "
+    "GPUs only",
+    "GPU models are not published: the memory of a GPU stands for its model, and a job may use any",
+    "times have no zone; some that are compared across a change of the clocks are an hour off",
+)
+
+
+def _servers(machines: Read | None, seen: dict[str, set[str]]) -> pl.DataFrame:
+    if machines is None:
+        return server_table()
+    return server_table(
+        (row, name, memory or "gpu", 0.0, 0.0, max(gpus, float(len(seen.get(name, ())))))
+        for row, name, gpus, memory in machines.frame.select(
+            "row", "machineId", "number of GPUs", "single GPU mem"
+        ).rows()
+    )
+
+
+def _disagreement(frame: pl.DataFrame, seen: dict[str, set[str]], capacity: str) -> list[str]:
+    """What the job log says of servers that the machine list does not."""
+    listed = dict(frame.select("machineId", "number of GPUs").rows())
+    more = sum(len(gpus) > listed[name] for name, gpus in seen.items() if name in listed)
+    absent = sum(name not in listed for name in seen)
+    notes = []
+    if more:
+        taken = "of the machine list (capacity = listed)"
+        if capacity == "seen":
+            taken = "that the job log names (capacity = seen)"
+        notes.append(
+            f"the job log names more GPUs on {more} servers than the machine list gives them; "
+            f"their GPUs are those {taken}"
+        )
+    if absent:
+        notes.append(f"{absent} servers of the job log are not in the machine list, and left out")
+    return notes
+
+
+def is_job_log(file: Path) -> bool:
+    """Whether a file begins as a job log."""
+    start = beginning(file)
+    return start.startswith("[") and '"jobid"' in start and '"attempts"' in start
+
+
+def _is_machine_list(file: Path) -> bool:
+    return MACHINES.matches(header_of(file))
+
+
+def _only(path: Path, fits: Callable[[Path], bool], what: str) -> Path:
+    found = [file for file in all_files(path) if fits(file)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(file.name for file in found)
+        raise TraceError(f"{len(found)} files could be the {NAME} {what}: {names}; keep one", path)
+    names = ", ".join(file.name for file in all_files(path)[:12]) or "nothing"
+    raise TraceError(
+        f"no {NAME} {what} here (published as cluster_job_log and cluster_machine_list, in "
+        f"trace-data.tar.gz, which must be unpacked first); found {names}",
+        path,
+    )

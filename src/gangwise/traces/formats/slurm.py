@@ -1,0 +1,628 @@
+"""Slurm accounting: what ``sacct`` prints, as text or as JSON, and the nodes of ``scontrol``.
+
+::
+
+    columns=JobID,User,State,Submit,Start,End,ReqTRES,AllocTRES,NNodes,NodeList
+    sacct -a -X -P -S 2024-01-01 -E now --format=$columns > jobs.txt
+    scontrol show node -o > nodes.txt
+
+Fields are described at https://slurm.schedmd.com/sacct.html. Text has ``|`` between the fields
+(``-P``, or ``-p`` with one more at the end) and any choice of columns that has the needed ones.
+``sacct --json`` (Slurm 21.08 and later) is one object whose ``jobs`` have ``job_id``, ``array``,
+``het``, ``state.current`` (a text, later a list), ``time.submission``, ``.start`` and ``.end`` in
+seconds since 1970, ``tres.requested`` and ``.allocated`` (``type``, ``name``, ``count``; memory in
+MiB), ``allocation_nodes``, ``nodes`` and ``steps``; later versions write some numbers as
+``{"set": true, "infinite": false, "number": 7}``.
+
+A record of an allocation is a job; steps (``123.batch``) are counted and left out. A task is a
+node of the job, and asks for an equal part of the total, since accounting does not say how uneven
+the parts were.
+
+Structures of the JSON differ by version (21.08 to 24.11 and the data parsers in between); described
+at https://slurm.schedmd.com/rest_api.html under the job of the accounting database. What is needed
+of a job is the same in all: ids, times, TRES lists. A record without it is bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.traces.format import Format, TableFile, manifest_of, reads_as
+from gangwise.traces.formats.slurm_notation import (
+    Request,
+    duration,
+    expand_nodes,
+    is_node_list,
+    read_nodes,
+    request,
+)
+from gangwise.traces.io.account import Account, Stage, leave_out, reasons, refuse
+from gangwise.traces.io.json_records import beginning, read_records
+from gangwise.traces.io.reading import read_table
+from gangwise.traces.io.schema import Column, Schema
+from gangwise.traces.io.text import split_line
+from gangwise.traces.source import Source
+from gangwise.traces.tables import Reader, Tables, server_table
+
+NAME = "slurm-sacct"
+COMMAND = (
+    "sacct -a -X -P --format=JobID,User,State,Submit,Start,End,ReqTRES,AllocTRES,NNodes,NodeList"
+)
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|\d{1,10}"
+NEVER = "Unknown|None|N/A"
+TRES = r"[^=,|]+=\d+(?:\.\d+)?[KMGTP]?(?:,[^=,|]+=\d+(?:\.\d+)?[KMGTP]?)*,?"
+TYPES = {"Partition": "partition", "QOS": "qos", "Account": "account", "JobName": "application"}
+"""Columns that may tell the type of a job."""
+
+
+def _text(name: str, pattern: str = "", *also: str, needed: bool = False) -> Column:
+    return Column(name, number=False, empty=True, pattern=pattern, needed=needed, also=also)
+
+
+SACCT = Schema(
+    "sacct listing",
+    (
+        Column(
+            "JobID",
+            number=False,
+            pattern=r"\d+(?:_(?:\d+|\[.*\]?))?(?:\+\d+)?(?:\..+)?",
+            also=("JobIDRaw",),
+        ),
+        Column("Submit", number=False, pattern=TIME),
+        _text("Start", f"{TIME}|{NEVER}", needed=True),
+        _text("End", f"{TIME}|{NEVER}"),
+        _text("Elapsed", r"(?:(?:\d+-)?\d+:)?\d+:\d+(?:\.\d+)?"),
+        _text("State"),
+        _text("User"),
+        _text("ReqTRES", TRES),
+        _text("AllocTRES", TRES),
+        _text("ReqMem", r"\d+(?:\.\d+)?[KMGTP]?[nc]?"),
+        Column("NNodes", whole=True, empty=True, needed=False, also=("AllocNodes", "ReqNodes")),
+        _text("NodeList"),
+        _text("Timelimit"),
+        *(_text(name) for name in TYPES),
+    ),
+    separator="|",
+    unique="JobID",
+)
+FORMAT = Format(
+    NAME,
+    "Slurm accounting",
+    "https://slurm.schedmd.com/sacct.html",
+    "your own",
+    (TableFile("jobs", SACCT, needed=True, gives="jobs, as a listing or as JSON"),),
+)
+
+
+OPEN_XDMOD = (
+    "JobID|JobIDRaw|Cluster|Partition|QOS|Account|Group|GID|User|UID|Submit|Eligible|Start|End|"
+    "Elapsed|ExitCode|State|NNodes|NCPUS|ReqCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|NodeList|JobName"
+)
+"""What Open XDMoD asks sacct for, which it stores without a header."""
+
+
+def declared(columns: str) -> Schema:
+    """The schema of a listing without a header, from the names of its columns in their order.
+
+    Raises
+    ------
+    TraceError
+        When a column is missing without which nothing can be made of the listing.
+    """
+    names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
+    _require(names, "the list of columns")
+    at = {place: name for name, place in SACCT.place(names).items()}
+    of = {column.name: column for column in SACCT.columns}
+    every = (
+        of[at[i]] if i in at else _text(f"column {i + 1}, {name}") for i, name in enumerate(names)
+    )
+    return replace(SACCT, columns=tuple(every), header=False)
+
+
+def is_listing(file: Path, columns: str = OPEN_XDMOD) -> bool:
+    """Whether the first line names columns of sacct, with bars between them; or has these."""
+    first = beginning(file).split("\n", 1)[0]
+    return _names_columns(first) or reads_as(declared(columns), [first])
+
+
+def _names_columns(first: str) -> bool:
+    fields = [field.strip() for field in split_line(first, "|") or []]
+    names = ("JobID", "JobIDRaw"), ("Submit", "Start", "End", "State", "ReqTRES", "AllocTRES")
+    return all(any(name in fields for name in group) for group in names)
+
+
+def read_listing(
+    file: Path, strict: bool, columns: str = OPEN_XDMOD
+) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str]]:
+    """Allocations of a text listing, as published or converted, and the stages of it."""
+    stages: tuple[Stage, ...]
+    source, first = Source(file, FORMAT, strict=strict), beginning(file).split("\n", 1)[0]
+    if source.converted is None and not _names_columns(first):
+        table = read_table(file, declared(columns), strict=strict)
+        stage = Stage(file.name, table.read, len(table.frame), dict(table.dropped))
+        frame, stages, digests = table.frame, (stage,), {file.name: table.digest}
+    else:
+        if source.converted is None:
+            _require([name.strip() for name in split_line(first, "|") or []], "the listing", file)
+        read = source.read("jobs")
+        frame, stages, digests = read.frame, read.stages, read.digests
+    blank = [
+        pl.lit("").alias(c.name)
+        for c in SACCT.columns
+        if not c.number and c.name not in frame.columns
+    ]
+    frame = frame.with_columns(blank)
+    if "NNodes" not in frame.columns:
+        frame = frame.with_columns(NNodes=pl.lit(None, pl.Float64))
+    frame, steps = leave_out(
+        "allocations",
+        frame,
+        [
+            (
+                "a step, whose job has a row of its own",
+                pl.col("JobID").str.contains(".", literal=True),
+            )
+        ],
+    )
+    ran = pl.when(pl.col("Elapsed") != "").then(duration("Elapsed"))
+    end = pl.coalesce(_seconds("End"), _seconds("Start") + pl.when(pl.col("End") == "").then(ran))
+    nodes = pl.col("NNodes").cast(pl.Int64)
+    frame = frame.select(
+        "row",
+        name="JobID",
+        user="User",
+        status=pl.col("State").str.split(" ").list.first(),
+        submit=_seconds("Submit"),
+        start=_seconds("Start"),
+        end=end,
+        req="ReqTRES",
+        alloc="AllocTRES",
+        memory="ReqMem",
+        nodes=pl.when(nodes > 0).then(nodes),
+        hosts="NodeList",
+        elapsed=ran,
+        limit=duration("Timelimit"),
+        **{name: pl.col(column) for column, name in TYPES.items()},
+    )
+    return frame, (*stages, steps), digests
+
+
+def _require(names: Sequence[str], where: str, file: Path | None = None) -> None:
+    """Raise when columns are missing without which nothing can be made of a listing."""
+    there = SACCT.place(names)
+    missing = [c.name for c in SACCT.columns if c.needed and c.name not in there]
+    if "End" not in names and "Elapsed" not in names:
+        missing.append("End")
+    if not {"ReqTRES", "AllocTRES"} & set(names):
+        missing.append("ReqTRES")
+    if missing:
+        raise TraceError(
+            f"{where} of sacct has no {' and no '.join(missing)}; run {COMMAND}",
+            file,
+            None if file is None else 1,
+        )
+
+
+def _seconds(column: str) -> pl.Expr:
+    """Seconds since 1970 of a local time, as if it were UTC, or of seconds since 1970."""
+    time = pl.col(column).str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="ms")
+    number = pl.col(column).cast(pl.Float64, strict=False)
+    return pl.coalesce(time.dt.epoch("s").cast(pl.Float64), pl.when(number > 0).then(number))
+
+
+def is_sacct_json(file: Path) -> bool:
+    """Whether a file begins as the JSON of sacct does; that of squeue has no submission."""
+    start = beginning(file)
+    return start.startswith("{") and '"jobs"' in start and '"submission"' in start
+
+
+def read_sacct_json(
+    file: Path, strict: bool
+) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
+    """Allocations of a JSON document, its stage, digest and notes."""
+    found = read_records(file, "jobs")
+    account, rows, ids, steps = Account(file, strict), [], set(), 0
+    for row, record in enumerate(found.records, 1):
+        try:
+            job = _job(record)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            account.refuse(row, f"the record has no usable {_at_fault(error)}")
+            continue
+        if job["name"] in ids:
+            account.refuse(row, "job_id was used before", job["name"])
+            continue
+        ids.add(job["name"])
+        held = record.get("steps")
+        steps += len(held) if isinstance(held, list) else 0
+        rows.append({"row": row, **job})
+    account.require(len(rows), "job")
+    texts = ["name", "user", "status", "req", "alloc", "memory", "hosts", *TYPES.values()]
+    schema = {
+        "row": pl.Int64,
+        "nodes": pl.Int64,
+        **dict.fromkeys(["submit", "start", "end", "elapsed", "limit"], pl.Float64),
+        **dict.fromkeys(texts, pl.String),
+    }
+    notes = [f"{steps} steps are inside their jobs, and not read"] if steps else []
+    stage = account.stage(file.name, len(found.records))
+    return pl.DataFrame(rows, schema=schema), (stage,), {file.name: found.digest}, notes
+
+
+class _MissingError(ValueError):
+    """A value that a job must have."""
+
+
+def _at_fault(error: Exception) -> str:
+    return str(error) if isinstance(error, _MissingError) else "fields of a job"
+
+
+def _job(record: dict[str, Any]) -> dict[str, Any]:
+    time, lists = record["time"], record["tres"]
+    submit = _number(time.get("submission"))
+    if not submit:
+        raise _MissingError("time.submission")
+    state = (record.get("state") or {}).get("current") or ""
+    memory = (record.get("required") or {}).get("memory")
+    limit = _number(time.get("limit"))  # minutes
+    return {
+        "name": _name(record),
+        "user": str(record.get("user") or (record.get("association") or {}).get("user") or ""),
+        "status": "+".join(state) if isinstance(state, list) else str(state).split(" ")[0],
+        "submit": submit,
+        "start": _number(time.get("start")) or None,
+        "end": _number(time.get("end")) or None,
+        "req": _tres(lists.get("requested")),
+        "alloc": _tres(lists.get("allocated")),
+        "memory": f"{memory:d}" if isinstance(memory, int) and 0 < memory < 2**62 else "",
+        "nodes": int(_number(record.get("allocation_nodes")) or 0) or None,
+        "hosts": str(record.get("nodes") or ""),
+        "elapsed": _number(time.get("elapsed")),
+        "limit": None if limit is None else 60 * limit,
+        "partition": str(record.get("partition") or ""),
+        "qos": str(record.get("qos") or ""),
+        "account": str(record.get("account") or ""),
+        "application": str(record.get("name") or ""),
+    }
+
+
+def _name(record: dict[str, Any]) -> str:
+    """The id as sacct prints it: ``7``, ``7_3`` of an array, ``7+1`` of a heterogeneous job."""
+    array, het = record.get("array") or {}, record.get("het") or {}
+    if _number(array.get("job_id")):
+        task = _number(array.get("task_id"))
+        of = int(_number(array["job_id"]) or 0)
+        if task is not None:
+            return f"{of}_{int(task)}"
+        if array.get("task"):
+            return f"{of}_[{array['task']}]"
+    if _number(het.get("job_id")):
+        offset = int(_number(het.get("job_offset")) or 0)
+        return f"{int(_number(het['job_id']) or 0)}+{offset}"
+    job = _number(record.get("job_id"))
+    if not job:
+        raise _MissingError("job_id")
+    return str(int(job))
+
+
+def _number(held: Any) -> float | None:
+    """A number, plain or with a mark whether it is set."""
+    if isinstance(held, dict):
+        held = held.get("number") if held.get("set") and not held.get("infinite") else None
+    if held is None:
+        return None
+    if isinstance(held, bool) or not isinstance(held, int | float) or not 0 <= held < 2**53:
+        raise _MissingError(f"number where {held!r:.20} is")
+    return float(held)
+
+
+def _tres(items: Any) -> str:
+    """A TRES list as sacct writes it in text."""
+    found = []
+    for item in items or []:
+        count = _number(item.get("count"))
+        if count is not None and item["type"] != "energy":
+            name = f"{item['type']}/{item['name']}" if item.get("name") else item["type"]
+            unit = "M" if name == "mem" else ""
+            found.append(f"{name}={count:.0f}{unit}")
+    return ",".join(found)
+
+
+class SlurmSacct(Reader):
+    r"""Reader of ``sacct`` output, with the nodes of ``scontrol show node`` where they are given.
+
+    Parameters
+    ----------
+    path : path
+        The output of sacct, or a folder with it.
+    nodes : path, optional
+        Output of ``scontrol show node`` (with or without ``-o``); by default the one file beside
+        the jobs that is such. Without one there are no servers: accounting does not list nodes.
+    tres : {"requested", "allocated"}
+        What a job asks for: ReqTRES or AllocTRES (whole nodes, where they are given whole). Where
+        the one is empty, the other is taken, and the report says how often. Where ReqTRES names no
+        GPUs (old versions never do) and AllocTRES does, those are asked for.
+    columns : str
+        Columns of a listing without a header, as given to ``--format``; by default the 26 that Open
+        XDMoD stores.
+    strict : bool
+        Raise at the first bad row rather than leave it out and report it.
+
+    Raises
+    ------
+    TraceError
+        When there is no such file, or columns are missing; says what to ask sacct for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "jobs.txt")
+    ...     size = file.write_text(
+    ...         "JobID|Submit|Start|End|State|ReqTRES\n"
+    ...         "7|2024-01-01T00:00:00|2024-01-01T00:00:30|2024-01-01T00:02:00|COMPLETED|"
+    ...         "cpu=8,gres/gpu=2,mem=16G,node=2\n"
+    ...         "7.batch|2024-01-01T00:00:30|2024-01-01T00:00:30|2024-01-01T00:02:00|COMPLETED|\n"
+    ...     )
+    ...     jobs = SlurmSacct(file).scan().jobs
+    >>> jobs.select("name", "cpu", "mem", "gpu", "tasks", "started", "deleted").rows()
+    [('7', 4.0, 8.0, 1.0, 2, 30.0, 120.0)]
+    """
+
+    FORMAT = FORMAT
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        nodes: Path | str | None = None,
+        tres: str = "requested",
+        columns: str = OPEN_XDMOD,
+        strict: bool = False,
+    ):
+        if tres not in ("requested", "allocated"):
+            raise TraceError(f"tres is {tres!r}; choose requested or allocated")
+        super().__init__(path, strict=strict)
+        self.nodes, self.tres = None if nodes is None else Path(nodes), tres
+        self.columns = columns
+        declared(columns)
+
+    @classmethod
+    def recognise(cls, path: Path | str) -> bool:
+        """Whether a file, or a file of a folder, begins as sacct output does."""
+        path = Path(path)
+        if manifest_of(path) is not None:
+            return super().recognise(path)
+        return any(is_sacct_json(file) or is_listing(file) for file in _files(path))
+
+    def _read(self) -> Tables:
+        if self.source.converted is not None:
+            [file] = self.source.files("jobs")
+        else:
+            file = self._only(
+                [
+                    file
+                    for file in _files(self.source.path)
+                    if is_sacct_json(file) or is_listing(file, self.columns)
+                ],
+                "sacct output",
+            )
+        strict = self.source.strict
+        if is_sacct_json(file):
+            raw, stages, digests, notes = read_sacct_json(file, strict)
+        else:
+            raw, stages, digests = read_listing(file, strict, self.columns)
+            notes = [
+                "times are local times of the cluster; some that are compared across a change "
+                "of the clocks are an hour off (SLURM_TIME_FORMAT=%s avoids it)"
+            ]
+        raw, stage = _usable(raw, file, strict)
+        raw, unclear = _named_hosts(raw, file, strict)
+        jobs, asked, more = self._requests(raw, file)
+        servers, node_stages, node_digests, about = self._nodes(jobs)
+        jobs, timing = _relative(jobs)
+        return Tables(
+            NAME,
+            servers,
+            jobs,
+            (*node_stages, *stages, stage, asked),
+            {**node_digests, **digests},
+            (*notes, *timing, *unclear, *more, *about),
+        )
+
+    def _requests(self, raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, Stage, list[str]]:
+        """What each job asks for, each way of asking looked at once."""
+        first, second = ("req", "alloc") if self.tres == "requested" else ("alloc", "req")
+        hosts = pl.col("hosts").str.count_matches("|", literal=True).cast(pl.Int64) + 1
+        gpus = pl.col("alloc").str.extract_all(r"gres/gpu(?::[^=,|]+)?=\d+")
+        silent = (pl.col("req") != "") & ~pl.col("req").str.contains("gres/", literal=True)
+        unsaid = silent & (gpus.list.len() > 0) & (first == "req")
+        raw = raw.with_columns(
+            asked=pl.when(pl.col(first) == "")
+            .then(second)
+            .when(unsaid)
+            .then(pl.concat_str(first, pl.lit(","), gpus.list.join(",")))
+            .otherwise(first),
+            unsaid=unsaid,
+            other=(pl.col(first) == "") & (pl.col(second) != ""),
+            nodes=pl.coalesce("nodes", pl.when(pl.col("hosts") != "").then(hosts)),
+        )
+        key = ["asked", "nodes", "memory"]
+        kinds = raw.select(key).unique(maintain_order=True)
+        found = [_request(*row) for row in kinds.rows()]
+        dtypes = [pl.Float64, pl.Float64, pl.Float64, pl.String, pl.Int64, pl.String]
+        names = ["cpu", "mem", "gpu", "models", "tasks", "why"]
+        kinds = kinds.hstack(pl.DataFrame(found, schema=dict(zip(names, dtypes)), orient="row"))
+        jobs = raw.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
+        unclear = kinds["why"].drop_nulls().unique().to_list()
+        rules = [(why, pl.col("why") == why) for why in unclear]
+        if self.source.strict:
+            refuse(file, jobs, rules)
+        jobs, stage = leave_out("requests", jobs, rules)
+        if jobs.is_empty():
+            raise TraceError(
+                f"no job says what it asks for: {reasons(stage.dropped)}; run {COMMAND}", file
+            )
+        notes = []
+        if jobs["other"].sum():
+            notes.append(
+                f"{jobs['other'].sum()} jobs have an empty {NAMES[first]}; what they ask "
+                f"for is their {NAMES[second]}"
+            )
+        if jobs["unsaid"].sum():
+            notes.append(
+                f"{jobs['unsaid'].sum()} jobs ask for no GPUs in {NAMES['req']} and were given "
+                f"some in {NAMES['alloc']}; they ask for those"
+            )
+        if (jobs["mem"] == 0).sum():
+            notes.append(
+                f"{(jobs['mem'] == 0).sum()} jobs do not say how much memory they ask for; it is 0"
+            )
+        return jobs, stage, notes
+
+    def _nodes(
+        self, jobs: pl.DataFrame
+    ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
+        """Servers of the node list, where there is one."""
+        file = self.nodes
+        if file is None:
+            folder = self.source.path if self.source.path.is_dir() else self.source.path.parent
+            found = [f for f in _files(folder) if is_node_list(f)]
+            file = self._only(found, "node list", "nodes=") if found else None
+        if file is None:
+            note = (
+                "no servers: sacct does not list nodes; give the output of scontrol show node "
+                "-o as nodes=PATH"
+            )
+            return server_table(), (), {}, [note]
+        servers, stage, digest = read_nodes(file, self.source.strict)
+        named = {name for text in jobs["hosts"].unique() for name in text.split("|") if name}
+        absent = len(named - set(servers["name"].to_list()))
+        notes = [f"{absent} nodes of {NAMES['hosts']} are not in the node list"] if absent else []
+        return servers, (stage,), {file.name: digest}, notes
+
+    def _only(self, found: list[Path], what: str, argument: str = "") -> Path:
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(f.name for f in found)
+            hint = f"choose one with {argument}" if argument else "keep one, or name the file"
+            raise TraceError(
+                f"{len(found)} files could be the {what}: {names}; {hint}", self.source.path
+            )
+        here = _files(self.source.path)
+        names = ", ".join(f.name for f in here[:12]) or "nothing"
+        raise TraceError(
+            f"no {what} here; make it with {COMMAND} > jobs.txt; found {names}", self.source.path
+        )
+
+
+NOWHERE = ("None", "None assigned", "(null)")
+"""A NodeList of no nodes."""
+NAMES = {"req": "ReqTRES", "alloc": "AllocTRES", "hosts": "NodeList"}
+
+
+def _files(path: Path) -> list[Path]:
+    """The file, or those of the folder: not of folders in it, which may be of another cluster."""
+    if not path.is_dir():
+        return [path]
+    return sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith("."))
+
+
+def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, Stage]:
+    """Jobs whose times can be right."""
+    bad = [
+        ("Submit is not a date that exists", pl.col("submit").is_null()),
+        ("End is before Start", pl.col("end") < pl.col("start")),
+        ("Start is before Submit", pl.col("start") < pl.col("submit")),
+        ("End is before Submit", pl.col("end") < pl.col("submit")),
+    ]
+    if strict:
+        refuse(file, raw, bad)
+    array = (
+        "a part of an array that has not started: one record of several jobs",
+        pl.col("name").str.contains("[", literal=True),
+    )
+    kept, stage = leave_out("jobs", raw, [array, *bad])
+    if kept.is_empty():
+        said = reasons(stage.dropped) or "there are steps only"
+        raise TraceError(f"no job can be used: {said}", file)
+    return kept, stage
+
+
+def _relative(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Jobs in seconds since the first submission; those that have not ended last until the end."""
+    times = ["submit", "start", "end"]
+    notes = []
+    open_ended, waiting = jobs["end"].null_count(), jobs["start"].null_count()
+    if open_ended:
+        notes.append(f"{open_ended} jobs have not ended; they last until the last time in the file")
+    if waiting:
+        notes.append(f"{waiting} jobs never started")
+    last = pl.max_horizontal(pl.col(times).max())
+    jobs = jobs.with_columns(pl.col("end").fill_null(last), unfinished=pl.col("end").is_null())
+    jobs = jobs.with_columns(pl.col(times) - pl.col("submit").min())
+    return jobs.select(
+        "row",
+        "name",
+        "cpu",
+        "mem",
+        "gpu",
+        "tasks",
+        "models",
+        created="submit",
+        deleted="end",
+        started="start",
+        status="status",
+        user="user",
+        unfinished="unfinished",
+        elapsed="elapsed",
+        limit="limit",
+        hosts="hosts",
+        **{name: pl.col(name) for name in TYPES.values()},
+    ), notes
+
+
+def _request(text: str, nodes: int | None, memory: str) -> tuple[object, ...]:
+    """The request, or nothing and why."""
+    nothing = (None,) * len(Request._fields)
+    if not text:
+        return (*nothing, "neither ReqTRES nor AllocTRES says what it asks for")
+    try:
+        return (*request(text, nodes, memory), None)
+    except ValueError as error:
+        return (*nothing, str(error))
+
+
+def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, list[str]]:
+    """Node lists with every name written out, ``|`` between them, and which are none.
+
+    A job that was assigned no nodes never started: its Start is the time that it was cancelled.
+    """
+    nowhere = pl.col("hosts").is_in(NOWHERE)
+    raw = raw.with_columns(
+        pl.when(~nowhere).then(pl.col(name)).alias(name) for name in ("start", "elapsed")
+    )
+    lists, wrong = {"": ""}, []
+    for text in raw["hosts"].unique(maintain_order=True):
+        try:
+            lists[text] = "|".join(expand_nodes(text))
+        except ValueError:
+            lists[text] = ""
+            wrong.append(text)
+    found = raw.with_columns(pl.col("hosts").replace_strict(lists, return_dtype=pl.String))
+    if not wrong:
+        return found, []
+    bad = raw.filter(pl.col("hosts").is_in(wrong))
+    if strict:
+        refuse(file, raw, [(f"{NAMES['hosts']} is no list of nodes", pl.col("hosts").is_in(wrong))])
+    row, text = bad.sort("row").select("row", "hosts").row(0)
+    return found, [
+        f"{len(bad)} jobs have a {NAMES['hosts']} that is no list of nodes ({text!r:.60}, first in "
+        f"row {row}); where they ran is not known"
+    ]

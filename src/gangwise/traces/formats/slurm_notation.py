@@ -1,0 +1,274 @@
+"""What Slurm writes: node lists, trackable resources (TRES), memory, durations, and its nodes.
+
+Node lists as in https://slurm.schedmd.com/scontrol.html (``show hostnames``), the rest as in
+https://slurm.schedmd.com/sacct.html; memory of old versions (before 21.08) ends in ``n``, per
+node, or ``c``, per core: https://manpages.ubuntu.com/manpages/focal/man1/sacct.1.html.
+
+``scontrol show node``, with ``-o`` or without, prints ``Key=Value`` pairs, described at
+https://slurm.schedmd.com/scontrol.html: ``NodeName``, ``CPUTot`` (cores, or hardware threads where
+Slurm counts those), ``RealMemory`` in MiB, and ``Gres`` such as ``gpu:a100:4(S:0-1)``, ``gpu:2``,
+whose model is then called ``gpu``, or ``(null)``. It is what the cluster has when the command is
+run.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from gangwise.traces.io.account import Account, Stage
+from gangwise.traces.io.json_records import beginning
+from gangwise.traces.io.text import read_text, split_lines
+from gangwise.traces.tables import server_table
+
+MOST_NODES = 1 << 16
+GIB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2}
+"""GiB in a unit; without one, memory is in MiB."""
+PER_CORE = 2.0**31 / 1024
+"""GiB: old versions add 2^31 MiB to an amount that is per core, and may print the sum."""
+DURATION = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+
+
+def expand_nodes(text: str) -> list[str]:
+    """Names in a node list; none for ``None assigned`` and the like.
+
+    Raises
+    ------
+    ValueError
+        When brackets or ranges make no sense, or there are more than 65,536 names.
+
+    Examples
+    --------
+    >>> expand_nodes("gpu[08-10,12],login")
+    ['gpu08', 'gpu09', 'gpu10', 'gpu12', 'login']
+    >>> expand_nodes("r[1-2]n[1,3]")
+    ['r1n1', 'r1n3', 'r2n1', 'r2n3']
+    """
+    if text.strip() in ("", "None", "None assigned", "(null)", "N/A"):
+        return []
+    names: list[str] = []
+    for part in re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+|[,\[\]]", text.strip()):
+        if part in "[]":
+            raise ValueError(f"brackets do not match in {text!r}")
+        if part != ",":
+            names += _expand(part)
+            if len(names) > MOST_NODES:
+                raise ValueError(f"more than {MOST_NODES} nodes in {text!r:.60}")
+    return names
+
+
+def _expand(part: str) -> list[str]:
+    names = [""]
+    for literal, inside in re.findall(r"([^\[\]]+)|\[([^\[\]]*)\]", part):
+        endings = [literal] if literal else _ranges(inside)
+        if len(names) * len(endings) > MOST_NODES:
+            raise ValueError(f"more than {MOST_NODES} nodes in {part!r:.60}")
+        names = [name + ending for name in names for ending in endings]
+    return names
+
+
+def _ranges(inside: str) -> list[str]:
+    """``08-10,12`` to ``08 09 10 12``: numbers are as wide as the first of their range."""
+    found: list[str] = []
+    for piece in inside.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece.strip())
+        if match is None:
+            raise ValueError(f"[{inside}] is no list of numbers and ranges")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= MOST_NODES:
+            raise ValueError(f"the range {piece.strip()} is backwards or too long")
+        found += [f"{n:0{len(match[1])}d}" for n in range(first, last + 1)]
+    return found
+
+
+def gib(text: str) -> float:
+    """GiB of an amount of memory such as ``16G``, ``515538M`` or ``4000``, which is MiB.
+
+    Raises
+    ------
+    ValueError
+        When it is no amount.
+
+    Examples
+    --------
+    >>> gib("16G"), gib("512M"), gib("2048"), gib("1.5T")
+    (16.0, 0.5, 2.0, 1536.0)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no amount of memory")
+    return float(match[1]) * GIB[match[2]]
+
+
+def tres(text: str) -> dict[str, str]:
+    """Names and amounts of a TRES list, as they are written.
+
+    Raises
+    ------
+    ValueError
+        When a piece is not ``name=amount``, or a name is there twice.
+
+    Examples
+    --------
+    >>> tres("cpu=4,gres/gpu:a100=2,mem=16G")
+    {'cpu': '4', 'gres/gpu:a100': '2', 'mem': '16G'}
+    """
+    found: dict[str, str] = {}
+    for piece in filter(None, text.strip().split(",")):
+        name, equals, amount = piece.partition("=")
+        if not (name and equals and amount) or name in found:
+            raise ValueError(f"{piece!r} is no TRES such as cpu=4")
+        found[name] = amount
+    return found
+
+
+def duration(column: str) -> pl.Expr:
+    """Seconds of a column of ``[[days-]hours:]minutes:seconds``; null for ``UNLIMITED`` and such.
+
+    Examples
+    --------
+    >>> limits = pl.DataFrame({"limit": ["1-02:03:04", "05:30", "UNLIMITED"]})
+    >>> limits.select(duration("limit"))["limit"].to_list()
+    [93784.0, 330.0, None]
+    """
+    parts = pl.col(column).str.extract_groups(f"^(?:{DURATION.pattern})$").struct
+    days, hours, minutes, rest = (parts.field(str(n)).cast(pl.Float64) for n in range(1, 5))
+    whole = 86400 * days.fill_null(0) + 3600 * hours.fill_null(0) + 60 * minutes + rest
+    return whole.alias(column)
+
+
+class Request(NamedTuple):
+    """What each of equal tasks asks for: cores, GiB, GPUs and the GPU models named."""
+
+    cpu: float
+    mem: float
+    gpu: float
+    models: str
+    tasks: int
+
+
+def request(text: str, nodes: int | None = None, memory: str = "") -> Request:
+    """The request of a job: a task per node, each with an equal part of the total.
+
+    Parameters
+    ----------
+    text : str
+        ReqTRES or AllocTRES, totals over the nodes.
+    nodes : int, optional
+        For a TRES list without ``node=``.
+    memory : str
+        ReqMem, for a TRES list without ``mem=``; ``n`` at its end is per node, ``c`` per core.
+
+    Raises
+    ------
+    ValueError
+        When there are no cores, no nodes, or an amount is none.
+
+    Examples
+    --------
+    >>> request("billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2")
+    Request(cpu=4.0, mem=32.0, gpu=2.0, models='a100', tasks=2)
+    >>> request("cpu=8,node=2", memory="4000Mc").mem
+    15.625
+    """
+    held = tres(text)
+    if "cpu" not in held:
+        raise ValueError("the TRES list names no cpu")
+    cpu = _count(held["cpu"])
+    tasks = int(_count(held["node"])) if "node" in held else nodes
+    if not tasks:
+        raise ValueError("the number of nodes is not known")
+    if "mem" in held:
+        mem = gib(held["mem"])
+    else:
+        per = tasks if memory.endswith("n") else cpu if memory.endswith("c") else 1
+        amount = gib(memory.rstrip("nc")) if memory else 0.0
+        if amount >= PER_CORE:
+            per, amount = cpu, amount - PER_CORE
+        mem = per * amount
+    kinds = {name[9:]: _count(n) for name, n in held.items() if name.startswith("gres/gpu:")}
+    gpu = _count(held["gres/gpu"]) if "gres/gpu" in held else sum(kinds.values())
+    models = "|".join(sorted(name for name, n in kinds.items() if n)) if gpu else ""
+    return Request(cpu / tasks, mem / tasks, gpu / tasks, models, tasks)
+
+
+def _count(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is no count")
+    return float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or " ")
+
+
+def is_node_list(file: Path) -> bool:
+    """Whether a file begins with a node."""
+    return beginning(file).startswith("NodeName=")
+
+
+def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
+    """Servers, the account of them, and the SHA-256 of the file."""
+    text, digest = read_text(file)
+    nodes: list[tuple[int, str]] = []
+    for row, line in enumerate(split_lines(text), 1):
+        if line.startswith("NodeName=") or not nodes:
+            nodes.append((row, line))
+        else:
+            nodes[-1] = (nodes[-1][0], f"{nodes[-1][1]} {line}")
+    account, names, rows = Account(file, strict), set(), []
+    for row, node in nodes:
+        held = {
+            key: re.search(rf"(?:^|\s){key}=(\S+)", node)
+            for key in ("NodeName", "CPUTot", "RealMemory", "Gres")
+        }
+        name, cores, memory = (held[key] for key in ("NodeName", "CPUTot", "RealMemory"))
+        if name is None or cores is None or memory is None:
+            account.refuse(row, "NodeName, CPUTot or RealMemory is missing", node)
+        elif not (cores[1].isdecimal() and memory[1].isdecimal()):
+            account.refuse(row, "CPUTot or RealMemory is not a number", node)
+        elif name[1] in names:
+            account.refuse(row, "NodeName was used before", name[1])
+        else:
+            names.add(name[1])
+            try:
+                kinds = gpus(held["Gres"][1] if held["Gres"] else "(null)")
+            except ValueError as error:
+                account.refuse(row, str(error), name[1])
+                continue
+            if len(kinds) > 1:
+                account.leave_out(row, "the node has GPUs of several models")
+                continue
+            model, count = next(iter(kinds.items()), ("", 0))
+            model = model or "gpu" * bool(count)
+            rows.append(
+                (row, name[1], model, float(cores[1]), float(memory[1]) / 1024, float(count))
+            )
+    account.require(len(rows), "node")
+    return server_table(rows), account.stage(file.name, len(nodes)), digest
+
+
+def gpus(gres: str) -> dict[str, int]:
+    """GPUs by model in a list of generic resources; the model is empty where none is named.
+
+    Raises
+    ------
+    ValueError
+        When a count is none.
+
+    Examples
+    --------
+    >>> gpus("gpu:a100:4(S:0-1),lscratch:3200"), gpus("gpu:2"), gpus("(null)")
+    ({'a100': 4}, {'': 2}, {})
+    """
+    found: dict[str, int] = {}
+    for item in re.sub(r"\([^)]*\)", "", gres).split(","):
+        kind, *rest = item.split(":")
+        if kind != "gpu":
+            continue
+        model, count = (rest[0], rest[1]) if len(rest) == 2 else ("", rest[0] if rest else "1")
+        if not count.isdecimal():
+            raise ValueError(f"Gres has {item!r}, which is no count of GPUs")
+        if int(count):
+            found[model] = found.get(model, 0) + int(count)
+    return found

@@ -1,0 +1,528 @@
+"""Inspecting a path: which trace it is, which tables, what of it can be used, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gangwise.core.errors import TraceError
+from gangwise.traces.format import (
+    MANIFEST,
+    Format,
+    Manifest,
+    TableFile,
+    all_files,
+    likeness,
+    looks_like,
+    manifest_of,
+    nearest,
+    recognise,
+)
+from gangwise.traces.io.account import reason_lines, reasons_plain
+from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.io.text import first_lines
+from gangwise.traces.registered import (
+    WITHOUT_SCHEMA,
+    RegisteredTrace,
+    open_reader,
+    open_tables,
+    registered_traces,
+    without_reader,
+)
+from gangwise.traces.source import Converted, Source, stages_of
+from gangwise.traces.tables import Fidelity, of_tables
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file of a table.
+
+    Attributes
+    ----------
+    name : str
+        Below the path that was inspected.
+    table : str
+    stored : int
+        Bytes, as they are stored.
+    share : float
+        Of these bytes, how much was read: 1 for all of them.
+    read, kept : int or None
+        Rows; None where the reader of the whole trace counts them (``fidelity``).
+    dropped : mapping of str to (int, int)
+        Reason to (rows left out, the first of them).
+    sha256 : str
+        Of the file as it is stored; empty unless all of it was read.
+    as_published : bool or None
+        Whether that is the digest that the publisher gives; None when none is given.
+    unlike : tuple of str
+        Tables of other traces that it could be mistaken for, and what speaks against each.
+    problem : str
+        Why it could not be read; else empty.
+    """
+
+    name: str
+    table: str
+    stored: int
+    share: float
+    read: int | None
+    kept: int | None
+    dropped: Mapping[str, tuple[int, int]]
+    sha256: str = ""
+    as_published: bool | None = None
+    unlike: tuple[str, ...] = ()
+    problem: str = ""
+
+    def lines(self) -> list[str]:
+        """What a report says of it."""
+        said = f"  {self.name}: {self.table}, {_size(self.stored)}"
+        if self.share < 1:
+            said += f", of which {_percent(self.share)} was read"
+        if self.read is not None:
+            said += f"; {self.read:,} rows read, {self.kept:,} kept"
+        found = [said, *reason_lines(self.dropped)]
+        found += [f"    not {other}" for other in self.unlike]
+        if self.as_published is not None:
+            found.append(
+                "    its SHA-256 is the published one"
+                if self.as_published
+                else "    its SHA-256 is NOT the published one: download it again, or it was "
+                "packed anew"
+            )
+        return [*found, f"    cannot be read: {self.problem}"] if self.problem else found
+
+
+@dataclass(frozen=True)
+class MissingTable:
+    """A table of a trace that is not there, and what is not known for want of it."""
+
+    name: str
+    needed: bool
+    gives: str
+
+
+@dataclass(frozen=True)
+class FoundTrace:
+    """A trace, or some tables of one.
+
+    Attributes
+    ----------
+    name : str
+        Registered name of the format.
+    title, published, licence : str
+        The last two are empty where there are no published files.
+    files : tuple of FoundFile
+    missing : tuple of MissingTable
+    fidelity : Fidelity or None
+        What a reader makes of the files; None when it was not asked, or cannot.
+    problem : str
+        Why there is no ``fidelity``; else empty.
+    """
+
+    name: str
+    title: str
+    published: str
+    licence: str
+    files: tuple[FoundFile, ...]
+    missing: tuple[MissingTable, ...]
+    fidelity: Fidelity | None = None
+    problem: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.title}"]
+        if self.published:
+            lines.append(f"  published: {self.published}; {self.licence}")
+        for file in self.files:
+            lines += file.lines()
+        for table in self.missing:
+            what = "not here, and needed" if table.needed else "not here"
+            lines.append(f"  {table.name}: {what}" + f" (gives {table.gives})" * bool(table.gives))
+        if self.fidelity is not None:
+            lines += ["as it is read:", *(f"  {line}" for line in str(self.fidelity).split("\n"))]
+        else:
+            lines.append(f"not read as a trace: {self.problem}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class UnknownFile:
+    """A file that is no known table.
+
+    Attributes
+    ----------
+    name : str
+    starts : str
+        Its first line, cut short; or what it is where it is no text.
+    near : str
+        The table that it has most of, and why it is none; else empty.
+    """
+
+    name: str
+    starts: str
+    near: str
+
+    def __str__(self) -> str:
+        return f"  {self.name}: {self.starts}" + f"\n    {self.near}" * bool(self.near)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is at a path.
+
+    Attributes
+    ----------
+    path : Path
+    kind : str
+        What the path is as a whole, such as ``a converted trace``; empty for files as published.
+    everything : bool
+        All rows were read, not a sample.
+    traces : tuple of FoundTrace
+    unknown : tuple of UnknownFile
+    """
+
+    path: Path
+    kind: str
+    everything: bool
+    traces: tuple[FoundTrace, ...]
+    unknown: tuple[UnknownFile, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        plain = asdict(self)
+        plain["path"] = str(self.path)
+        for trace, found in zip(plain["traces"], self.traces):
+            trace["fidelity"] = None if found.fidelity is None else found.fidelity.to_dict()
+            for file in trace["files"]:
+                file["dropped"] = reasons_plain(file["dropped"])
+        return plain
+
+    def __str__(self) -> str:
+        parts = [f"{self.path}: " + (self.kind or _what(self))]
+        if not self.everything:
+            parts.append("this is much to read: the start of each large file was; --all reads all")
+        parts += [str(trace) for trace in self.traces]
+        if self.unknown:
+            parts.append("\n".join(["not recognised:", *map(str, self.unknown)]))
+        return "\n\n".join(parts)
+
+
+def _what(found: Inspection) -> str:
+    files = sum(len(trace.files) for trace in found.traces)
+    said = f"{files} {'file' if files == 1 else 'files'} recognised"
+    names = ", ".join(trace.name for trace in found.traces)
+    return f"{said} ({names})" if names else said
+
+
+def _size(stored: int) -> str:
+    for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if stored >= size:
+            return f"{stored / size:.3g} {unit}"
+    return f"{stored} bytes"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
+
+
+LARGE = 128 << 20
+"""Bytes of files, as they are stored, above which a sample is read."""
+SAMPLE = 32 << 20
+"""Bytes of text that are read of a large file."""
+MANY = 5_000_000
+"""Rows of a converted trace above which they are not read."""
+Progress = Callable[[int, int], None]
+
+
+class _Found(NamedTuple):
+    """A file, and the table that it is; without one, of which only the reader knows more."""
+
+    file: Path
+    name: str
+    table: TableFile | None
+
+
+def inspect(
+    path: Path | str,
+    *,
+    strict: bool = False,
+    everything: bool = False,
+    progress: Progress | None = None,
+    **knobs: Any,
+) -> Inspection:
+    r"""Recognise files by what they hold, and account for their rows.
+
+    Parameters
+    ----------
+    path : path
+        A file, a folder of files and of folders with files, or a converted trace; or tables that
+        were saved, or ``twin:NAME``.
+    strict : bool
+        Raise at the first bad row rather than count it.
+    everything : bool
+        Read all rows, however many. Otherwise the start of files is read where there is much.
+    progress : callable, optional
+        Called with bytes read and bytes in all.
+    **knobs
+        Arguments of the reader that tells servers, jobs and load, or of the twin.
+
+    Raises
+    ------
+    TraceError
+        When there is nothing at the path; with ``strict``, at the first bad row.
+    UnknownName
+        For an argument that the reader or the twin does not have.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     size = Path(folder, "tasks.csv").write_text(
+    ...         "100,160,1,1,2,Terminated,1,0.01\n120,90,1,2,1,Failed,1,0.01\n"
+    ...     )
+    ...     found = inspect(folder)
+    >>> [file] = found.traces[0].files
+    >>> found.traces[0].name, file.table, file.read, *file.dropped
+    ('alibaba-v2017', 'batch_task', 2, 'end_time is before create_time')
+    >>> print(*file.unlike)
+    alibaba-v2018 batch_task: its rows have 9 fields, these have 8; field 3, job_name, is '1' ...
+    """
+    path = Path(path)
+    if kind := without_reader(path):
+        made = open_tables(path, **knobs)
+        ready = FoundTrace(made.trace, kind, "", "", (), (), of_tables(made))
+        return Inspection(path, kind, True, (ready,), ())
+    if not path.exists():
+        raise TraceError("there is no such file or directory", path)
+    known = registered_traces()
+    folder = path.parent if path.name == MANIFEST else path
+    manifest = manifest_of(folder) if folder.is_dir() else None
+    if manifest is not None:
+        trace = next((t for t in known if t.name == manifest.format), None)
+        if trace is None or trace.form is None:
+            raise TraceError(
+                f"a converted trace of {manifest.format}, which is not known here", folder
+            )
+        found = _converted(folder, manifest, trace, strict, everything, knobs)
+        return Inspection(path, "a converted trace", True, (found,), ())
+    files = all_files(path)
+    if not files:
+        raise TraceError("there are no files here", path)
+    by_trace: dict[str, list[_Found]] = {}
+    unknown = []
+    for file in files:
+        tables = _tables_of(file, known)
+        for name, table, what in tables[:1]:
+            by_trace.setdefault(name, []).append(_Found(file, what, table))
+        if not tables:
+            unknown.append(_unknown(file, path, known))
+    total = sum(f.file.stat().st_size for found in by_trace.values() for f in found)
+    everything = everything or total <= LARGE
+    report = _Report(path, strict, everything, total, progress, knobs)
+    traces = [report.trace(t, by_trace[t.name]) for t in known if t.name in by_trace]
+    return Inspection(path, "", everything, tuple(traces), tuple(unknown))
+
+
+class _Report:
+    """Reads the files of traces, and reports."""
+
+    def __init__(
+        self,
+        path: Path,
+        strict: bool,
+        everything: bool,
+        total: int,
+        progress: Progress | None,
+        knobs: dict[str, Any],
+    ):
+        self.path, self.strict, self.everything, self.knobs = path, strict, everything, knobs
+        self.total, self.progress, self.done = total, progress, 0
+
+    def trace(self, trace: RegisteredTrace, found: Sequence[_Found]) -> FoundTrace:
+        files = [self._file(trace, item) for item in found]
+        here = {item.name for item in found}
+        form = trace.form
+        missing = [
+            MissingTable(table.name, table.needed, table.gives)
+            for table in (form.tables if form else ())
+            if table.name not in here
+        ]
+        missing += [
+            MissingTable(table.name, table.needed, table.gives)
+            for table in WITHOUT_SCHEMA
+            if table.trace == trace.name and table.name not in {*here, *(m.name for m in missing)}
+        ]
+        fidelity, problem = None, "only a sample was read, which says nothing of servers and load"
+        if self.everything:
+            alone = found[0].file if trace.form is None else self.path
+            fidelity, problem = _fidelity(trace, alone, self.strict, self.knobs)
+        return _found(trace, files, missing, fidelity, problem)
+
+    def _file(self, trace: RegisteredTrace, item: _Found) -> FoundFile:
+        stored = item.file.stat().st_size
+        name = item.file.name if item.file == self.path else str(item.file.relative_to(self.path))
+        if item.table is None:
+            return FoundFile(name, item.name, stored, 1.0, None, None, {})
+        assert trace.form is not None  # it has the table
+        blocks = Blocks(item.file)
+        source = Source(item.file, trace.form, strict=self.strict)
+        reading = source.reading(item.name, item.file, blocks=blocks)
+        kept, problem, whole = 0, "", False
+        try:
+            for batch in reading:
+                kept += len(batch)
+                if self.progress is not None:
+                    self.progress(self.done + blocks.stored, self.total)
+                if not self.everything and blocks.unpacked >= SAMPLE:
+                    break
+            else:
+                whole = True
+        except TraceError as error:
+            if self.strict:
+                raise
+            problem = str(error).removeprefix(f"{item.file}: ")
+        self.done += stored
+        digest = blocks.digest() if whole else ""
+        wanted = trace.form.sha256.get(item.file.name)
+        return FoundFile(
+            name,
+            item.name,
+            stored,
+            1.0 if whole or not stored else blocks.stored / stored,
+            reading.read,
+            kept,
+            dict(reading.dropped),
+            digest,
+            None if not digest or wanted is None else wanted == digest,
+            tuple(_unlike(item, trace.form)),
+            problem,
+        )
+
+
+def _tables_of(
+    file: Path, known: Sequence[RegisteredTrace]
+) -> list[tuple[str, TableFile | None, str]]:
+    """What a file could be: trace, table and its name."""
+    for other in WITHOUT_SCHEMA:
+        if other.fits(file):
+            return [(other.trace, None, other.name)]
+    likely = recognise(file, [trace.form for trace in known if trace.form is not None])
+    if likely:
+        return [(form.name, table, table.name) for form, table in likely]
+    return [(t.name, None, "mapping") for t in known if t.form is None and t.reader.recognise(file)]
+
+
+def _unlike(item: _Found, form: Format) -> Iterable[str]:
+    """Tables of the same name of other traces, and why the file is not theirs."""
+    lines = first_lines(item.file)
+    for other in (trace.form for trace in registered_traces()):
+        for table in other.tables if other is not None and other.name != form.name else ():
+            if table.name == item.name and (why := likeness(table.schema, lines).why):
+                yield f"{other.name} {table.name}: {why}"  # type: ignore[union-attr]  # it has tables
+
+
+def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> UnknownFile:
+    name = file.name if file == path else str(file.relative_to(path))
+    try:
+        for _ in zip(range(1), Blocks(file)):
+            pass
+        lines = first_lines(file)
+    except TraceError as error:
+        return UnknownFile(name, str(error).removeprefix(f"{file}: "), "")
+    what = looks_like(lines)
+    if what and what != "JSON":
+        return UnknownFile(name, what, "")
+    near = nearest(lines, [trace.form for trace in known if trace.form is not None])
+    said = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
+    if lines[0].startswith("{") and "batch size" in "\n".join(lines)[:2000]:
+        said = "throughputs as Gavel publishes them, no trace: read by the scenario esdp-gavel-v1"
+    return UnknownFile(name, f"starts {lines[0]!r:.100}", said)
+
+
+def _fidelity(
+    trace: RegisteredTrace, path: Path, strict: bool, knobs: dict[str, Any]
+) -> tuple[Fidelity | None, str]:
+    """What the reader makes of it, or why it makes nothing."""
+    try:
+        return open_reader(path, trace=trace.name, strict=strict, **knobs).fidelity(), ""
+    except TraceError as error:
+        if strict and error.row is not None:
+            raise
+        return None, str(error)
+
+
+def _converted(
+    folder: Path,
+    manifest: Manifest,
+    trace: RegisteredTrace,
+    strict: bool,
+    everything: bool,
+    knobs: dict[str, Any],
+) -> FoundTrace:
+    form, files = trace.form, []
+    assert form is not None  # it was converted
+    for table, found in manifest.tables.items():
+        for file, stage in zip(found, stages_of(found)):
+            files.append(
+                FoundFile(
+                    f"{table}/{file.name}",
+                    table,
+                    file.size,
+                    1.0
+                    if file.sha256
+                    else (file.chunks[-1].stored / file.size if file.chunks else 0.0),
+                    stage.read,
+                    stage.kept,
+                    dict(stage.dropped),
+                    file.sha256,
+                    file.sha256 == form.sha256[file.name]
+                    if file.sha256 and file.name in form.sha256
+                    else None,
+                )
+            )
+    missing = [
+        MissingTable(t.name, t.needed, t.gives)
+        for t in form.tables
+        if t.name not in manifest.tables
+    ]
+    rows = sum(file.kept or 0 for file in files)
+    fidelity, problem = (
+        None,
+        (
+            f"{rows:,} rows are many to read; the account above is complete, --all adds servers "
+            f"and "
+            "load"
+        ),
+    )
+    if not manifest.complete:
+        problem = (
+            "the conversion is not complete; run gangwise trace convert again, it goes on "
+            "from where it stopped"
+        )
+    elif everything or rows <= MANY:
+        if strict:
+            for table in manifest.tables:
+                Converted(folder, manifest, form).account(table, strict)
+        fidelity, problem = _fidelity(trace, folder, strict, knobs)
+    return _found(trace, files, missing, fidelity, problem)
+
+
+def _found(
+    trace: RegisteredTrace,
+    files: Sequence[FoundFile],
+    missing: Sequence[MissingTable],
+    fidelity: Fidelity | None,
+    problem: str,
+) -> FoundTrace:
+    form = trace.form
+    title = form.title if form else trace.summary
+    return FoundTrace(
+        trace.name,
+        title,
+        form.published if form else "nowhere: your own files",
+        form.licence if form else "your own",
+        tuple(files),
+        tuple(missing),
+        fidelity,
+        problem,
+    )

@@ -1,0 +1,1 @@
+"""From files of text to typed tables, with an account of every row."""

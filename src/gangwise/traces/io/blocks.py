@@ -1,0 +1,286 @@
+r"""The lines of a trace file, in blocks: unpacked and cut as they stream by, in constant memory.
+
+A file may be plain, gzip (of one member or several), or a tar archive, gzipped or not, whose
+members are read one after another as if they were one file. Every block ends with a line end,
+``\n`` whatever the file uses, and holds the same bytes however the file is packed; so block
+number and line number mean the same in every run. The digest of the stored bytes is made on the
+way. A gzip file that is cut short or damaged gives the lines before that place, and says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from gangwise.core.errors import TraceError
+
+inflate: Any = zlib
+with suppress(ImportError):  # unpacks more than twice as fast, where it is installed
+    inflate = import_module("isal.isal_zlib")
+
+
+BLOCK = 8 << 20
+"""Bytes of a block, unpacked."""
+STORED = 1 << 16
+"""Bytes read from the file at a time."""
+LONGEST_LINE = 64 << 20
+GZIP = b"\x1f\x8b"
+NOT_TEXT = (
+    (b"PK\x03\x04", "a zip archive (or a spreadsheet)"),
+    (b"\xfd7zXZ", "packed with xz"),
+    (b"(\xb5/\xfd", "packed with zstd"),
+    (b"BZh", "packed with bzip2"),
+    (b"PAR1", "a Parquet file"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+)
+
+
+class Block(NamedTuple):
+    r"""Whole lines, each with its ``\n``.
+
+    Attributes
+    ----------
+    data : bytes
+    rows : int
+        How many lines.
+    line : int
+        Number of the first, from 1.
+    opens : bool
+        It begins the file, or a member of the archive: the first line may be a header.
+    """
+
+    data: bytes
+    rows: int
+    line: int
+    opens: bool
+
+
+class _Bytes(Protocol):
+    def read(self, size: int) -> bytes: ...
+
+
+class Blocks:
+    r"""The blocks of a file; iterate once.
+
+    Parameters
+    ----------
+    path : Path
+    size : int, optional
+        Bytes of a block, about; by default ``BLOCK``.
+    known : (int, str), optional
+        A number of bytes, and the digest that the first of so many had before.
+
+    Attributes
+    ----------
+    count : int
+        Blocks so far.
+    stored : int
+        Bytes of the file read so far.
+    unpacked : int
+        Bytes of the blocks so far.
+    damage : str
+        What is wrong with the packing, once that place is reached; else empty.
+    torn : int
+        Number of the line that was cut by the damage, which is in no block; 0 for none.
+
+    Raises
+    ------
+    TraceError
+        While iterating: no such file, it cannot be read, it is not text, or it is not the file that
+        is ``known``.
+
+    Examples
+    --------
+    >>> import gzip, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "x.csv.gz")
+    ...     size = file.write_bytes(gzip.compress(b"a,b\r\n1,2\r\n\r\n"))
+    ...     list(Blocks(file))
+    [Block(data=b'a,b\n1,2\n', rows=2, line=1, opens=True)]
+    """
+
+    def __init__(self, path: Path, size: int | None = None, known: tuple[int, str] | None = None):
+        self.path, self.size, self._known = path, size or BLOCK, known
+        self.count = self.stored = self.unpacked = self.torn = 0
+        self.damage = ""
+        self._line = 1
+        self._digest = hashlib.sha256()
+
+    def digest(self) -> str:
+        """SHA-256 of the bytes of the file read so far; after the last block, of the file."""
+        return self._digest.hexdigest()
+
+    def start(self, size: int) -> bytes:
+        """The first bytes of the text, without cutting them into blocks."""
+        with self._open() as file:
+            for text in self._texts(file):
+                return text.read(size)
+        return b""
+
+    def __iter__(self) -> Iterator[Block]:
+        with self._open() as file:
+            for text in self._texts(file):
+                yield from self._cut(text)
+            while self._stored(file, STORED):
+                pass
+
+    def _open(self) -> IO[bytes]:
+        try:
+            return self.path.open("rb")
+        except FileNotFoundError as error:
+            raise TraceError("there is no such file", self.path) from error
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> TraceError:
+        return TraceError(f"the file cannot be read ({error.strerror or error})", self.path)
+
+    def _stored(self, file: IO[bytes], size: int) -> bytes:
+        try:
+            data = file.read(size)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        self._digest.update(data)
+        self.stored += len(data)
+        if self._known and self.stored == self._known[0] and self.digest() != self._known[1]:
+            raise TraceError("the file has changed since its first rows were read", self.path)
+        return data
+
+    def _texts(self, file: IO[bytes]) -> Iterator[_Bytes]:
+        """The text of the file, or of every member of the archive that it is."""
+        whole: Any = _Pieces(self._pieces(file))
+        start = whole.read(512)
+        whole.put_back(start)
+        for magic, what in NOT_TEXT:
+            if start.startswith(magic):
+                raise TraceError(
+                    f"this is {what}; a CSV file in UTF-8, or gzip of it, is read", self.path
+                )
+        if start[257:262] != b"ustar":
+            yield whole
+            return
+        try:
+            with tarfile.open(fileobj=whole, mode="r|", bufsize=STORED) as archive:
+                for member in archive:
+                    hidden = member.name.rsplit("/", 1)[-1].startswith(".")
+                    if member.isfile() and member.size and not hidden:
+                        opened = archive.extractfile(member)
+                        assert opened is not None  # it is a file
+                        yield opened
+            while whole.read(STORED):
+                pass
+        except (tarfile.TarError, EOFError) as error:
+            self.damage = self.damage or f"the tar archive is cut short or damaged ({error})"
+
+    def _pieces(self, file: IO[bytes]) -> Iterator[bytes]:
+        """Unpacked bytes, in pieces of any size."""
+        data = self._stored(file, STORED)
+        if not data.startswith(GZIP):
+            while data:
+                yield data
+                data = self._stored(file, STORED)
+            return
+        member = inflate.decompressobj(31)
+        while data:
+            try:
+                piece = member.decompress(data)
+            except (zlib.error, inflate.error) as error:
+                self.damage = f"the gzip file is damaged ({error})"
+                return
+            if piece:
+                yield piece
+            data = b""
+            if member.eof:
+                data = member.unused_data.lstrip(b"\0")
+                while not data and (more := self._stored(file, STORED)):
+                    data = more.lstrip(b"\0")
+                if not data:
+                    return
+                member = inflate.decompressobj(31)
+            data = data or self._stored(file, STORED)
+        self.damage = "the gzip file is cut short"
+
+    def _cut(self, text: _Bytes) -> Iterator[Block]:
+        """Blocks of one text; blank lines at its end are left out."""
+        opens, carried, blank = True, b"", list[bytes]()
+        while True:
+            try:
+                fresh = text.read(self.size)
+            except (tarfile.TarError, EOFError) as error:
+                self.damage = self.damage or f"the tar archive is cut short ({error})"
+                fresh = b""
+            data = carried + fresh
+            if opens:
+                data = data.removeprefix(b"\xef\xbb\xbf")
+            last = len(fresh) < self.size
+            held = b""
+            if b"\r" in data:
+                if data.endswith(b"\r") and not last:
+                    data, held = data[:-1], b"\r"
+                data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            if last and not self.damage and data and not data.endswith(b"\n"):
+                data += b"\n"
+            whole = data.rfind(b"\n") + 1
+            said = len(data[:whole].rstrip())
+            end = data.index(b"\n", said) + 1 if said else 0
+            if end:
+                lines = b"".join([*blank, data[:end]])
+                rows = int(np.count_nonzero(np.frombuffer(lines, np.uint8) == ord("\n")))
+                block = Block(lines, rows, self._line, opens)
+                self._line += rows
+                self.unpacked += len(lines)
+                self.count += 1
+                opens, blank = False, []
+                yield block
+            if whole > end:
+                blank.append(data[end:whole])  # blank lines wait for what follows
+            carried = data[whole:] + held
+            if last:
+                break
+            waiting = sum(map(len, blank))
+            if max(len(carried), waiting) > LONGEST_LINE:
+                what = "blank lines are" if waiting > LONGEST_LINE else "the line is"
+                raise TraceError(
+                    f"{what} longer than {LONGEST_LINE >> 20} MiB: this is not a table in text",
+                    self.path,
+                    self._line,
+                )
+        if self.damage and carried.strip():
+            self.torn = self._line + b"".join(blank).count(b"\n") + carried.rstrip().count(b"\n")
+
+
+class _Pieces:
+    """A file of pieces."""
+
+    def __init__(self, pieces: Iterator[bytes]):
+        self._pieces = pieces
+        self._have: list[bytes] = []
+
+    def put_back(self, data: bytes) -> None:
+        """Let bytes be read again."""
+        self._have.insert(0, data)
+
+    def read(self, size: int) -> bytes:
+        """Exactly ``size`` bytes, unless the file ends."""
+        total = sum(map(len, self._have))
+        while total < size and (piece := next(self._pieces, b"")):
+            self._have.append(piece)
+            total += len(piece)
+        rest = b""
+        if total > size:
+            last = self._have.pop()
+            middle = len(last) - (total - size)
+            self._have.append(last[:middle])
+            rest = last[middle:]
+        data = b"".join(self._have)
+        self._have = [rest] if rest else []
+        return data

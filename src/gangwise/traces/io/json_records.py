@@ -1,0 +1,142 @@
+"""Traces in JSON: one document with a list of records, or an object a line.
+
+A document is read whole, so it must fit into memory. A record's row is its place in the list,
+counted from 1: unlike a line of a CSV file, a record may span many lines or none of its own. A line
+that is an object is read as the texts of its fields, as if they stood in a CSV file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gangwise.core.errors import TraceError
+from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.io.text import ENOUGH_FOR_A_HEADER, read_text
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of a file, unchecked, and the SHA-256 of the file as it is stored."""
+
+    file: Path
+    digest: str
+    records: list[Any]
+
+
+def beginning(path: Path) -> str:
+    """How the text of a file begins, however long its lines are; empty when unreadable."""
+    try:
+        data = Blocks(path).start(ENOUGH_FOR_A_HEADER)
+    except TraceError:
+        return ""
+    return data.decode("utf-8-sig", errors="replace").lstrip()
+
+
+def read_records(path: Path, key: str = "") -> Records:
+    r"""The records of a JSON file, plain or gzipped.
+
+    Parameters
+    ----------
+    path : path
+    key : str
+        The list is the value of this key of one object; empty: the list is the whole document.
+
+    Raises
+    ------
+    TraceError
+        When the file cannot be read, is cut short, or holds no such list; names the line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "jobs.json")
+    ...     size = file.write_text('{"jobs": [{"id": 1}, {"id": 2}]}')
+    ...     read_records(file, "jobs").records
+    [{'id': 1}, {'id': 2}]
+    """
+    text, digest = read_text(path)
+    text = text.rstrip()
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        what = f"this is not JSON: {error.msg} at character {error.colno} of the line"
+        if error.pos >= len(text) or error.msg.startswith("Unterminated string"):
+            what = "the JSON is cut short; what is missing cannot be known, so get it again"
+        raise TraceError(what, path, error.lineno) from error
+    except RecursionError as error:
+        raise TraceError("the JSON document is nested too deeply to be a trace", path) from error
+    if key:
+        if not isinstance(found, dict) or key not in found:
+            raise TraceError(f"the JSON document has no key {key!r}", path)
+        found = found[key]
+    if not isinstance(found, list):
+        where = f"under {key!r}" if key else "in the JSON document"
+        raise TraceError(f"a list of records is needed {where}, not {type(found).__name__}", path)
+    if not found:
+        raise TraceError("the list of records is empty", path)
+    return Records(path, digest, found)
+
+
+NOT_UTF8 = "the text is not UTF-8"
+NOT_AN_OBJECT = "the line is not a JSON object"
+DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+"""Leaves numbers as they are written."""
+
+
+def texts_of(line: str, names: Sequence[str]) -> tuple[list[str], str | None]:
+    """The text of each field, and why there are none.
+
+    Field ``b`` of object ``a`` is named ``a.b``. What is absent or null is empty; truth values are
+    ``true`` and ``false``; a list or an object is its JSON.
+
+    >>> texts_of(
+    ...     '{"time": 1e3, "size": {"cpus": "0.5"}, "after": [1, 2], "alloc": true}',
+    ...     ["time", "size.cpus", "size.memory", "after", "alloc"],
+    ... )
+    (['1e3', '0.5', '', '[1,2]', 'true'], None)
+    >>> texts_of("[1]", ["time"])
+    ([''], 'the line is not a JSON object')
+    """
+    found, why = _object(line)
+    if why is not None:
+        return [""] * len(names), why
+    texts = []
+    for name in names:
+        value: Any = found
+        for field in name.split("."):
+            value = value.get(field) if isinstance(value, dict) else None
+        texts.append(value if isinstance(value, str) else _text(value, line, name))
+    return texts, None
+
+
+def _object(line: str) -> tuple[dict[str, Any], str | None]:
+    if "\ufffd" in line:
+        return {}, NOT_UTF8
+    if not line.strip():
+        return {}, "the line is empty"
+    try:
+        found = DECODER.decode(line)
+        if "\\u" in line:
+            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair has no bytes
+    except UnicodeEncodeError:
+        return {}, NOT_UTF8
+    except (ValueError, RecursionError):
+        return {}, NOT_AN_OBJECT
+    return (found, None) if isinstance(found, dict) else ({}, NOT_AN_OBJECT)
+
+
+def _text(value: Any, line: str, name: str) -> str:
+    """The text of a value that is not text itself."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    value = json.loads(line)  # its numbers as numbers
+    for field in name.split("."):
+        value = value[field]
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,557 @@
+"""Reading CSV traces honestly: every row is either used or accounted for.
+
+A :class:`~gangwise.traces.io.schema.Schema` states what a file must hold. :func:`read_table` reads
+it, :class:`Reading` batch by batch in constant memory; a row that breaks the schema is left out and
+counted under its reason, or, with ``strict=True``, is an error that names the line. Nothing is
+filled in, guessed or corrected. Rows are numbered as an editor numbers lines, from 1 with the
+header included, and every row is one line. The members of an archive are one file.
+
+A block of lines is read in one of two ways with the same result (:class:`Rows`). The fast way gives
+it to the CSV reader of polars with the types of the schema, where nothing can be read in two ways:
+valid UTF-8, quotes that polars reads as Python's ``csv`` does, as many separators as the rows need,
+every number a number. Otherwise the block is halved, until the lines that are at fault are few;
+those are taken apart one by one, and each gets its reason. JSON lines are always taken one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import polars as pl
+
+from gangwise.core.arrays import Bools
+from gangwise.core.errors import TraceError
+from gangwise.traces.io.account import first_reason, reasons
+from gangwise.traces.io.blocks import Block, Blocks
+from gangwise.traces.io.json_records import NOT_UTF8, texts_of
+from gangwise.traces.io.schema import Rules, Schema
+from gangwise.traces.io.text import complain, split_line
+
+FEW = 1 << 16
+"""Bytes of lines that are not halved further."""
+EXACT = 2.0**53
+"""Whole numbers up to here are exact as floating point numbers."""
+LAST = "last field of the line"
+BLANKS = (b" ", b"\t", b"\x0b", b"\x0c")
+
+
+class Layout(NamedTuple):
+    """Where the columns of a schema are in the lines of a file, and how many fields these have."""
+
+    at: Mapping[str, int]
+    width: int
+
+
+class Quotes:
+    r"""Where the quotes of a block of lines are.
+
+    The first quote of a block opens a quoted field, the second closes it, and so on; a doubled
+    quote, which stands for one, closes and opens. Where every quote keeps to that, Python's ``csv``
+    and polars read the same.
+
+    >>> Quotes(b'a,"b,""c"\n"",d\n').plain(b","), Quotes(b'a,b"c"\n').plain(b",")
+    (True, False)
+    """
+
+    def __init__(self, data: bytes):
+        self._text = np.frombuffer(data, np.uint8)
+        self._at = np.flatnonzero(self._text == ord('"'))
+
+    def plain(self, separator: bytes) -> bool:
+        """Whether each opens a field or closes one, on the same line."""
+        text, opens, closes = self._text, self._at[::2], self._at[1::2]
+        if opens.size != closes.size:
+            return False
+        beside = np.zeros(256, dtype=bool)
+        beside[[ord(separator), ord("\n"), ord('"')]] = True
+        # before one that opens, or after one that closes, a quote is the other of a double; no line
+        # ends inside a field
+        return bool(
+            beside[text[opens[opens > 0] - 1]].all()
+            and beside[text[closes + 1]].all()
+            and not self._inside("\n").any()
+        )
+
+    def outside(self, character: bytes) -> int:
+        """How often a character is there outside of quotes."""
+        return int((~self._inside(character)).sum())
+
+    def _inside(self, character: str | bytes) -> Bools:
+        """Whether each occurrence of a character is inside quotes."""
+        places = np.flatnonzero(self._text == ord(character))
+        return np.asarray(np.searchsorted(self._at, places) % 2 == 1)
+
+
+class Rows:
+    """Reads blocks of one file.
+
+    Parameters
+    ----------
+    schema : Schema
+    layout : Layout
+    exact : bool
+        Give whole columns as Int64 wherever a block allows, rather than as Float64.
+    """
+
+    def __init__(self, schema: Schema, layout: Layout, *, exact: bool = False):
+        self.schema, self.layout, self.exact = schema, layout, exact
+        self.columns = [column for column in schema.columns if column.name in layout.at]
+        self._rules = Rules(self.columns, schema.checks)
+        self._whole = [c.name for c in self.columns if c.number and c.whole] if exact else []
+
+    def read(self, data: bytes, rows: int, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The good rows of a block, ``row`` and the columns; and ``row reason`` of the others."""
+        judged = self._judged(data, rows, line)
+        good = [self._chosen(frame) for frame, _ in judged]
+        return (
+            good[0] if len(good) == 1 else pl.concat(good, how="vertical_relaxed"),
+            pl.concat([lost for _, lost in judged]),
+        )
+
+    def _chosen(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """``row`` and the columns, those as integers that can be."""
+        whole = [
+            name
+            for name in self._whole
+            if frame[_integer(name)].null_count() == frame[name].null_count()
+        ]
+        return frame.select(
+            "row",
+            *(
+                pl.col(_integer(c.name) if c.name in whole else c.name).alias(c.name)
+                for c in self.columns
+            ),
+        )
+
+    def fields(self, text: str) -> list[str] | None:
+        """Fields of a line, for a message."""
+        return None if self.schema.json else split_line(text, self.schema.separator)
+
+    def _judged(self, data: bytes, rows: int, line: int) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
+        """Good rows, and ``row reason`` of the others, of part after part."""
+        frame = None if self.schema.json else self._fast(data, rows)
+        if frame is None and not self.schema.json and len(data) > FEW:
+            middle = data.rfind(b"\n", 0, len(data) // 2) + 1
+            if middle:
+                above = data.count(b"\n", 0, middle)
+                return [
+                    *self._judged(data[:middle], above, line),
+                    *self._judged(data[middle:], rows - above, line + above),
+                ]
+        return [self._rules.judge(self._slow(data) if frame is None else frame, line)]
+
+    def _fast(self, data: bytes, rows: int) -> pl.DataFrame | None:
+        """The columns, typed; None when anything about the lines is unusual."""
+        separator, width = self.schema.separator.encode(), self.layout.width
+        quotes = Quotes(data) if b'"' in data else None
+        if width == 1 or len(separator) != 1 or not (quotes is None or quotes.plain(separator)):
+            return None
+        blanks = any(blank in data for blank in BLANKS)
+        if not data.isascii():
+            blanks = True
+            try:
+                if "\ufffd" in data.decode():
+                    return None
+            except UnicodeDecodeError:
+                return None
+        frame = self._parsed(data, self._whole, quotes is not None)
+        if frame is None and self._whole:
+            frame = self._parsed(data, [], quotes is not None)
+            if frame is not None and frame.select(_too_large(self._whole)).item():
+                return None
+        if frame is None or len(frame) != rows:
+            return None
+        # Too many fields are an error of polars; too few are silently null, from the last on.
+        if frame[LAST].null_count():
+            found = data.count(separator) if quotes is None else quotes.outside(separator)
+            if found != rows * (width - 1):
+                return None
+        texts = pl.col([c.name for c in self.columns if not c.number]).fill_null("")
+        frame = frame.with_columns(texts.str.strip_chars() if blanks else texts)
+        return _with_integers(frame, self._whole)
+
+    def _parsed(self, data: bytes, whole: Sequence[str], quoted: bool) -> pl.DataFrame | None:
+        types: dict[str, Any] = {str(place): pl.String for place in range(self.layout.width)}
+        place = {c.name: str(self.layout.at[c.name]) for c in self.columns}
+        for column in (c for c in self.columns if c.number):
+            types[place[column.name]] = pl.Int64 if column.name in whole else pl.Float64
+        try:
+            frame = pl.read_csv(
+                data,
+                has_header=False,
+                schema=types,
+                quote_char='"' if quoted else None,
+                separator=self.schema.separator,
+            )
+        except pl.exceptions.PolarsError:
+            return None
+        return frame.select(
+            *(
+                pl.col(place[c.name]).cast(pl.Float64 if c.number else pl.String).alias(c.name)
+                for c in self.columns
+            ),
+            pl.col(str(self.layout.width - 1)).alias(LAST),
+            *(pl.col(place[name]).alias(_integer(name)) for name in whole),
+        )
+
+    def _slow(self, data: bytes) -> pl.DataFrame:
+        """The columns, typed, and ``broken``: why a line cannot be taken apart, else null."""
+        lines = data.decode("utf-8", errors="replace").split("\n")[:-1]
+        frame = self._of_json(lines) if self.schema.json else self._of_fields(lines)
+        numbers = [c for c in self.columns if c.number]
+        read = {c.name: pl.col(c.name).cast(pl.Float64, strict=False) for c in numbers}
+        fault = first_reason(
+            [(name, (pl.col(name) != "") & number.is_null()) for name, number in read.items()]
+        ).alias("fault")
+        whole = [
+            pl.col(name).cast(pl.Int64, strict=False).alias(_integer(name)) for name in self._whole
+        ]
+        frame = frame.with_columns(fault, *whole).with_columns(read.values())
+        return _with_integers(frame, self._whole)
+
+    def _of_fields(self, lines: list[str]) -> pl.DataFrame:
+        if any('"' in line for line in lines):
+            split = [split_line(line, self.schema.separator) for line in lines]
+            fields = pl.Series("fields", split, dtype=pl.List(pl.String))
+        else:
+            fields = pl.Series("fields", lines, dtype=pl.String).str.split(self.schema.separator)
+        each = pl.col("fields")
+        broken = [
+            ("quotes do not match", each.is_null()),
+            (NOT_UTF8, each.list.join("").str.contains("\ufffd", literal=True)),
+            (
+                "the line is empty",
+                (each.list.len() == 1) & (each.list.first().str.strip_chars() == ""),
+            ),
+            (
+                "the number of fields is not that of the columns",
+                each.list.len() != self.layout.width,
+            ),
+        ]
+        return fields.to_frame().select(
+            first_reason(broken).alias("broken"),
+            *(
+                each.list.get(self.layout.at[c.name], null_on_oob=True)
+                .str.strip_chars()
+                .alias(c.name)
+                for c in self.columns
+            ),
+        )
+
+    def _of_json(self, lines: list[str]) -> pl.DataFrame:
+        names = [column.name for column in self.columns]
+        found = [texts_of(line, names) for line in lines]
+        texts = pl.DataFrame(
+            [t for t, _ in found], schema=dict.fromkeys(names, pl.String), orient="row"
+        )
+        broken = pl.Series("broken", [why for _, why in found], dtype=pl.String)
+        return texts.with_columns(pl.all().str.strip_chars()).with_columns(broken)
+
+
+def _integer(name: str) -> str:
+    return f"integer of {name}"
+
+
+def _too_large(names: Sequence[str]) -> pl.Expr:
+    """Whether a floating point number may not be the whole number that was written."""
+    return pl.any_horizontal(pl.col(names).abs().max() > EXACT)
+
+
+def _with_integers(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Complete the integers of whole columns from floating point numbers that are whole."""
+    for name in names:
+        known = pl.lit(None, pl.Int64)
+        if _integer(name) in frame.columns:
+            if frame[_integer(name)].null_count() == frame[name].null_count():
+                continue
+            known = pl.col(_integer(name))
+        floats = pl.when(pl.col(name) == pl.col(name).floor()).then(pl.col(name))
+        frame = frame.with_columns(
+            pl.coalesce(known, floats.cast(pl.Int64, strict=False)).alias(_integer(name))
+        )
+    return frame
+
+
+class Dropped(NamedTuple):
+    """Rows left out for one reason: how many, and the first of them."""
+
+    rows: int
+    first: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """What was read of a file.
+
+    Attributes
+    ----------
+    file : Path
+    digest : str
+        SHA-256 of the file as it is stored.
+    frame : polars.DataFrame
+        ``row`` and the schema's columns: numbers as Float64, text without surrounding blanks.
+    read : int
+        Rows of the file, without the header.
+    dropped : mapping of str to Dropped
+        Rows left out, by reason.
+    """
+
+    file: Path
+    digest: str
+    frame: pl.DataFrame
+    read: int
+    dropped: Mapping[str, Dropped]
+
+
+class Reading:
+    """The reading of one file, batch by batch.
+
+    Parameters
+    ----------
+    path : path
+    schema : Schema
+    others : sequence of Schema
+        What the file might be instead, so that a message can say so.
+    strict : bool
+        Raise at the first bad row rather than leave it out.
+    exact : bool
+        Give whole columns as Int64 wherever a batch allows, rather than as Float64.
+    blocks : Blocks, optional
+        Those of the file, where they are not to be cut as usual.
+    skip : int
+        Batches to pass over, which were read before; ``read``, ``dropped`` and ``seen`` are then to
+        be set to what they were.
+
+    Attributes
+    ----------
+    read : int
+        Rows so far, without headers.
+    line : int
+        The last line of the file that was looked at.
+    dropped : mapping of str to Dropped
+        Rows left out so far, by reason.
+    blocks : Blocks
+        With the position in the file, and its digest.
+    seen : set
+        Values so far of the column that must be unique: about 100 bytes of memory for each.
+
+    Raises
+    ------
+    TraceError
+        While iterating, as :func:`read_table`.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        schema: Schema,
+        *,
+        others: Sequence[Schema] = (),
+        strict: bool = False,
+        exact: bool = False,
+        blocks: Blocks | None = None,
+        skip: int = 0,
+    ):
+        self.path, self.schema, self.strict = Path(path), schema, strict
+        self.read, self.skip = 0, skip
+        self.seen: set[Any] = set()
+        self.blocks = blocks or Blocks(self.path)
+        self._others, self._exact = others, exact
+        self._lost: dict[str, Dropped] = {}
+        self.line = 0
+        self._rows: Rows | None = None
+
+    @property
+    def dropped(self) -> dict[str, Dropped]:
+        """Rows left out so far, by reason; the reason whose first row comes first is first."""
+        return dict(sorted(self._lost.items(), key=lambda item: (item[1].first, item[0])))
+
+    @dropped.setter
+    def dropped(self, lost: Mapping[str, Dropped]) -> None:
+        self._lost = dict(lost)
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        """The good rows of block after block: ``row`` and the columns."""
+        for number, block in enumerate(self.blocks):
+            rows = self._without_header(block)
+            self.line = rows.line + rows.rows - 1
+            if number >= self.skip:
+                yield self._batch(rows)
+        damage = self.blocks.damage
+        if self._rows is None:
+            raise TraceError(
+                f"{damage}; download it again" if damage else "the file is empty", self.path
+            )
+        if damage:
+            self._cut_short(damage)
+        elif self.read == 0:
+            raise TraceError("the file has a header and no rows", self.path)
+
+    def check_used(self, kept: int) -> None:
+        """Raise if no row of the file was kept, with the reasons."""
+        if kept == 0:
+            raise TraceError(
+                f"none of the {self.read} rows can be used: {reasons(self.dropped)}", self.path
+            )
+
+    def _without_header(self, block: Block) -> Block:
+        """The rows of a block."""
+        data, line, schema = block.data, block.line, self.schema
+        if not block.opens or (schema.json and self._rows is not None):
+            return block
+        end = data.index(b"\n") + 1
+        text = data[:end].decode("utf-8", errors="replace").rstrip("\n")
+        first = [field.strip() for field in split_line(text, schema.separator) or []]
+        layout = _columns(self.path, schema, first, self._others)
+        if self._rows is None:
+            self._rows = Rows(schema, layout, exact=self._exact)
+        elif layout != self._rows.layout:
+            raise TraceError(
+                "the members of this archive have different columns; unpack it and keep the files "
+                "of one table",
+                self.path,
+                line,
+            )
+        if schema.json or not (schema.header or schema.matches(first)):
+            return block
+        return Block(data[end:], block.rows - 1, line + 1, False)
+
+    def _batch(self, rows: Block) -> pl.DataFrame:
+        assert self._rows is not None  # the first block opens the file
+        good, bad = self._rows.read(rows.data, rows.rows, rows.line)
+        self.read += len(good) + len(bad)
+        if self.schema.unique:
+            new = self._new(good[self.schema.unique])
+            again = good.filter(~new).select(
+                "row", pl.lit(f"{self.schema.unique} was used before").alias("reason")
+            )
+            good, bad = good.filter(new), pl.concat([bad, again])
+        if len(bad):
+            first = bad.sort("row").row(0)
+            if self.strict:
+                text = rows.data.split(b"\n")[first[0] - rows.line]
+                fields = self._rows.fields(text.decode("utf-8", errors="replace"))
+                self._refuse(first[0], first[1], fields)
+            for why, count, row in bad.group_by("reason").agg(pl.len(), pl.min("row")).rows():
+                self._drop(why, count, row)
+        return good
+
+    def _new(self, values: pl.Series) -> pl.Series:
+        """Which values were not there before."""
+        new = []
+        for value in values.to_list():
+            new.append(value not in self.seen)
+            self.seen.add(value)
+        return pl.Series(new, dtype=pl.Boolean)
+
+    def _drop(self, why: str, rows: int, first: int) -> None:
+        before = self._lost.get(why, Dropped(0, first))
+        self._lost[why] = Dropped(before.rows + rows, min(before.first, first))
+
+    def _cut_short(self, damage: str) -> None:
+        """Account for the end that is missing."""
+        torn = self.blocks.torn
+        if self.strict:
+            raise TraceError(
+                f"{damage}, after row {self.line}; what follows is missing: download it again, "
+                "or read without strict to use the rows before",
+                self.path,
+                self.line + 1,
+            )
+        self.read += bool(torn)
+        self._drop(
+            f"CUT SHORT after row {self.line}: {damage}; all later rows are missing, download "
+            "it again",
+            int(bool(torn)),
+            self.line + 1,
+        )
+
+    def _refuse(self, row: int, reason: str, fields: list[str] | None) -> NoReturn:
+        """Raise for one bad row, showing what it holds."""
+        assert self._rows is not None  # there was a row
+        at, schema = self._rows.layout.at, self.schema
+        named = [n for check in schema.checks if check.reason == reason for n in check.columns]
+        named = named or [c.name for c in schema.columns if reason.startswith(f"{c.name} ")]
+        if fields is not None and named and max(at[name] for name in named) < len(fields):
+            held = ", ".join(f"{name} = {fields[at[name]]!r}" for name in named)
+        else:
+            held = f"{len(fields)} fields: {fields!r:.80}" if fields is not None else "see the line"
+        raise TraceError(
+            f"{reason} ({held}); correct the row, or read without strict to leave such rows out",
+            self.path,
+            row,
+        )
+
+
+def read_table(
+    path: Path | str,
+    schema: Schema,
+    *,
+    others: Sequence[Schema] = (),
+    strict: bool = False,
+    columns: Sequence[str] | None = None,
+) -> Table:
+    r"""Read a file: plain, gzipped, or a tar archive.
+
+    Parameters
+    ----------
+    path : path
+    schema : Schema
+    others : sequence of Schema
+        What the file might be instead, so that a message can say so.
+    strict : bool
+        Raise at the first bad row rather than leave it out.
+    columns : sequence of str, optional
+        The columns to keep; the others are checked all the same.
+
+    Raises
+    ------
+    TraceError
+        When the file cannot be read, its columns are not the schema's, no row is left, or, with
+        ``strict``, at the first bad row.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from gangwise.traces.io.schema import Column
+    >>> schema = Schema("node list", (Column("sn", number=False), Column("gpu")), unique="sn")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "nodes.csv"
+    ...     size = file.write_text("sn,gpu\na,8\nb,many\nc,2,2\na,4\n")
+    ...     table = read_table(file, schema)
+    >>> table.frame.rows()
+    [(2, 'a', 8.0)]
+    >>> for reason, (count, row) in table.dropped.items():
+    ...     print(count, "row such as", row, reason)
+    1 row such as 3 gpu is not a number
+    1 row such as 4 the number of fields is not that of the columns
+    1 row such as 5 sn was used before
+    """
+    reading = Reading(path, schema, others=others, strict=strict)
+    frames = []
+    for batch in reading:
+        chosen = batch.columns if columns is None else ["row", *columns]
+        frames.append(batch.select(name for name in chosen if name in batch.columns))
+    frame = pl.concat(frames) if frames else pl.DataFrame()
+    reading.check_used(len(frame))
+    return Table(reading.path, reading.blocks.digest(), frame, reading.read, reading.dropped)
+
+
+def _columns(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> Layout:
+    """Where the columns are, and how many fields a row has."""
+    if schema.json:
+        return Layout({column.name: i for i, column in enumerate(schema.columns)}, 0)
+    if schema.header or schema.matches(first):
+        if not schema.matches(first):
+            complain(path, schema, first, others)
+        twice = sorted({name for name in first if name and first.count(name) > 1})
+        if twice:
+            raise TraceError(f"the header names column {twice[0]!r} twice", path, 1)
+        return Layout(schema.place(first), len(first))
+    if len(first) != len(schema.columns):
+        complain(path, schema, first, others)
+    return Layout({column.name: i for i, column in enumerate(schema.columns)}, len(first))

@@ -1,0 +1,197 @@
+"""What a file of a trace must hold: columns, rules over them, and the rows that keep to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import polars as pl
+
+from gangwise.traces.io.account import first_reason
+
+
+def value(column: str) -> pl.Expr:
+    """The value of a column, for the rule of a :class:`Check`."""
+    return pl.col(column)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column must hold.
+
+    Parameters
+    ----------
+    name : str
+    number : bool
+        A finite number from ``least`` to ``most``; otherwise text.
+    whole : bool
+        The number must be whole, though it may be written as ``1.0``.
+    least, most : float
+        Numbers beyond are refused; by default negative ones, and what no quantity or time in a
+        trace reaches.
+    empty : bool
+        Whether a field may be empty: a missing number is null, a missing text is empty.
+    pattern : str
+        A regular expression that a whole text must match, unless it is empty and may be.
+    needed : bool
+        Whether a file without the column is refused.
+    also : tuple of str
+        Other spellings of the name that are in use.
+    """
+
+    name: str
+    number: bool = True
+    whole: bool = False
+    least: float = 0.0
+    most: float = 1e12
+    empty: bool = False
+    pattern: str = ""
+    needed: bool = True
+    also: tuple[str, ...] = ()
+
+
+class Check(NamedTuple):
+    """A rule over columns that are needed: rows for which ``broken()`` is true break it."""
+
+    reason: str
+    columns: tuple[str, ...]
+    broken: Callable[[], pl.Expr]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a file must hold.
+
+    Parameters
+    ----------
+    name : str
+        What the file is, for messages.
+    columns : tuple of Column
+    header : bool
+        Whether the first line names the columns (in any order); without one, fields are in the
+        order of ``columns``.
+    separator : str
+    json : bool
+        Every line is a JSON object; a column named ``a.b`` is field ``b`` of object ``a``.
+    absent : tuple of str
+        Columns that the header of a fuller table has and that of this one must not.
+    unique : str
+        The column whose values must differ; of equal ones the first row is used.
+    checks : tuple of Check
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    header: bool = True
+    unique: str = ""
+    checks: tuple[Check, ...] = ()
+    separator: str = ","
+    json: bool = False
+    absent: tuple[str, ...] = ()
+
+    def place(self, header: Sequence[str]) -> dict[str, int]:
+        """Where each column of the schema stands in a header; absent ones are left out."""
+        found: dict[str, int] = {}
+        for column in self.columns:
+            for spelling in (column.name, *column.also):
+                if spelling in header and column.name not in found:
+                    found[column.name] = header.index(spelling)
+        return found
+
+    def matches(self, header: Sequence[str]) -> bool:
+        """Whether a header has every column that is needed, and none that must be absent."""
+        found = self.place(header)
+        return all(column.name in found for column in self.columns if column.needed) and not any(
+            name in header for name in self.absent
+        )
+
+
+class Rules:
+    """The rules of some columns of a schema, for frames in which a number is Float64.
+
+    A frame whose lines were taken apart one by one has two columns more: ``broken``, why a line
+    could not be, and ``fault``, the first column that is no number. Both are null for sound lines.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+    checks : sequence of Check
+    """
+
+    def __init__(self, columns: Sequence[Column], checks: Sequence[Check]):
+        self.columns, self.checks = columns, checks
+
+    def judge(self, frame: pl.DataFrame, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The good rows with their line numbers, and why each other row is refused."""
+        row = pl.int_range(line, line + len(frame), eager=True).alias("row")
+        if "broken" not in frame.columns and frame.select(self._sound(frame)).item():
+            nothing = pl.DataFrame(schema={"row": pl.Int64, "reason": pl.String})
+            return frame.with_columns(row), nothing
+        reason = first_reason(self._rules(frame))
+        if "broken" in frame.columns:
+            reason = pl.coalesce("broken", reason)
+        frame = frame.with_columns(row, reason.alias("reason"))
+        refused = pl.col("reason").is_not_null()
+        return frame.filter(~refused), frame.filter(refused).select("row", "reason")
+
+    def _rules(self, frame: pl.DataFrame) -> list[tuple[str, pl.Expr]]:
+        """What breaks the schema, in the order in which a reason is given."""
+        rules: list[tuple[str, pl.Expr]] = []
+        taken_apart = "fault" in frame.columns
+        for c in self.columns:
+            value = pl.col(c.name)
+            fault = pl.col("fault") == c.name if taken_apart else pl.lit(False)
+            blank = value.is_null() & ~fault.fill_null(False) if c.number else value == ""
+            if not c.empty:
+                rules.append((f"{c.name} is empty", blank))
+            if c.number and taken_apart:
+                rules.append((f"{c.name} is not a number", fault))
+            elif c.pattern:
+                fits = value.str.contains(f"^(?:{c.pattern})$")
+                rules.append((f"{c.name} does not look like one", ~fits & ~blank))
+        return (
+            rules
+            + _number_rules(self.columns)
+            + [(check.reason, check.broken()) for check in self.checks]
+        )
+
+    def _sound(self, frame: pl.DataFrame) -> pl.Expr:
+        """Whether no row at all breaks a rule, by as few passes as will do."""
+        sound = []
+        for c in self.columns:
+            value = pl.col(c.name)
+            if c.number:
+                within = value.is_between(c.least, c.most) & value.is_finite()
+                sound.append((within & (value == value.floor()) if c.whole else within).all())
+                if not c.empty:
+                    sound.append(value.null_count() == 0)
+            else:
+                if c.pattern:
+                    texts = value.unique() if _come_again(frame[c.name]) else value
+                    fits = texts.str.contains(f"^(?:{c.pattern})$")
+                    sound.append(((texts == "") | fits if c.empty else fits).all())
+                if not c.empty:
+                    sound.append((value != "").all())
+        sound += [~check.broken().fill_null(False).any() for check in self.checks]
+        return pl.all_horizontal(*sound) if sound else pl.lit(True)
+
+
+def _come_again(texts: pl.Series) -> bool:
+    """Whether texts come again so often that looking at each once is faster."""
+    return 2 * texts.head(1000).n_unique() < min(len(texts), 1000)
+
+
+def _number_rules(columns: Sequence[Column]) -> list[tuple[str, pl.Expr]]:
+    rules: list[tuple[str, pl.Expr]] = []
+    for c in (column for column in columns if column.number):
+        value = pl.col(c.name)
+        rules.append((f"{c.name} is not finite", ~value.is_finite()))
+        if c.least == 0:
+            rules.append((f"{c.name} is negative", value < 0))
+        else:
+            rules.append((f"{c.name} is less than {c.least:g}", value < c.least))
+        rules.append((f"{c.name} is larger than {c.most:g}", value > c.most))
+        if c.whole:
+            rules.append((f"{c.name} is not a whole number", value != value.floor()))
+    return rules

@@ -1,0 +1,133 @@
+"""The text of a trace file: unpacked, decoded, split into lines, and recognised by its header."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from gangwise.core.errors import TraceError
+from gangwise.traces.io.blocks import Blocks
+
+if TYPE_CHECKING:
+    from gangwise.traces.io.schema import Schema
+
+
+ENOUGH_FOR_A_HEADER = 1 << 16
+
+
+def read_text(path: Path) -> tuple[str, str]:
+    """Text of a small file, plain or gzipped, and the SHA-256 of the file as it is stored.
+
+    Bytes that are not UTF-8 become U+FFFD.
+
+    Raises
+    ------
+    TraceError
+        When there is no such file, or it is damaged, cut short, or not text at all.
+    """
+    blocks = Blocks(path)
+    data = b"".join(block.data for block in blocks)
+    if blocks.damage:
+        raise TraceError(f"{blocks.damage}; download it again", path)
+    return data.decode("utf-8", errors="replace"), blocks.digest()
+
+
+def first_lines(path: Path, lines: int = 20) -> list[str]:
+    """Lines from the start of a file, read without the rest of it; empty when unreadable."""
+    try:
+        data = Blocks(path).start(ENOUGH_FOR_A_HEADER)
+    except TraceError:
+        return []
+    found = split_lines(data.decode("utf-8-sig", errors="replace"))
+    if len(data) == ENOUGH_FOR_A_HEADER:
+        found = found[:-1]  # cut off
+    return found[:lines]
+
+
+def header_of(path: Path) -> list[str]:
+    """Fields of the first line, read without the rest of the file; empty when unreadable."""
+    lines = first_lines(path, 1)
+    return [field.strip() for field in split_line(lines[0]) or []] if lines else []
+
+
+def split_lines(text: str) -> list[str]:
+    r"""Lines as an editor shows them; empty ones at the end are left out.
+
+    >>> split_lines("a,b\r\n1,2\r\n\r\n")
+    ['a,b', '1,2']
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def split_line(line: str, separator: str = ",") -> list[str] | None:
+    """Fields of one line; None when its quotes do not match.
+
+    >>> split_line('a,"b,c"'), split_line('a,"b')
+    (['a', 'b,c'], None)
+    """
+    if '"' not in line:
+        return line.split(separator)
+    try:
+        return next(csv.reader([line], delimiter=separator, strict=True))
+    except csv.Error:
+        return None
+
+
+def named(names: Sequence[str] | str) -> tuple[str, ...]:
+    """Names that were given as such, or in one text, separated by bars or commas.
+
+    >>> named("Terminated|Failed"), named(("Running",))
+    (('Terminated', 'Failed'), ('Running',))
+    """
+    given = re.split(r"[|,]", names) if isinstance(names, str) else names
+    return tuple(name.strip() for name in given)
+
+
+def complain(path: Path, schema: Schema, first: list[str], others: Sequence[Schema]) -> NoReturn:
+    """Say why a first line is not the schema's, naming columns and what was found instead."""
+    wanted = [column.name for column in schema.columns if column.needed]
+    listing = f"found {', '.join(first) or 'nothing'}; expected {', '.join(wanted)}"
+    if not schema.header:
+        raise TraceError(
+            f"this is not the {schema.name}, whose rows have {len(schema.columns)} fields and no "
+            f"header: {listing}",
+            path,
+            1,
+        )
+    for other in others:
+        if other.matches(first):
+            raise TraceError(
+                f"this looks like the {other.name}, not the {schema.name}: {listing}", path, 1
+            )
+    if len(first) == 1:
+        for character, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+            if character in first[0]:
+                raise TraceError(f"the columns are separated by {name}; commas are read", path, 1)
+    if any(_number(field) for field in first):
+        raise TraceError(
+            f"the first line holds data where column names should be: {listing}", path, 1
+        )
+    missing = [name for name in wanted if name not in schema.place(first)]
+    spare = [name for name in first if name not in wanted]
+    hints = []
+    for name in missing:
+        folded = {s.lower().replace(" ", "_"): s for s in spare}
+        close = get_close_matches(name, list(folded), n=1, cutoff=0.6)
+        hints.append(f"{name!r}" + (f" (did you mean {folded[close[0]]!r}?)" if close else ""))
+    what = "column" if len(missing) == 1 else "columns"
+    raise TraceError(f"the {schema.name} needs {what} {', '.join(hints)}: {listing}", path, 1)
+
+
+def _number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,194 @@
+"""The trace formats that are registered: from a path to the reader of its format and its tables."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gangwise.core.errors import TraceError, UnknownName
+from gangwise.core.registry import entries
+from gangwise.traces.format import Format, files_of, recognise
+from gangwise.traces.formats.philly import is_job_log
+from gangwise.traces.formats.slurm import is_sacct_json
+from gangwise.traces.formats.slurm_notation import is_node_list
+from gangwise.traces.formats.swf import is_swf
+from gangwise.traces.io.text import header_of
+from gangwise.traces.tables import SAVED, Tables, Trace, load_tables
+from gangwise.traces.twins.drawing import arguments, open_twin
+
+TWIN = "twin:"
+"""How the name of a synthetic twin begins, where a path is expected."""
+
+
+def open_tables(path: Path | str, *, trace: str = "", **knobs: Any) -> Tables:
+    """Servers and jobs, before anything is made of them.
+
+    Parameters
+    ----------
+    path, trace
+        As of :func:`open_trace`.
+    **knobs
+        Arguments of the reader, or of the twin.
+
+    Raises
+    ------
+    TraceError, UnknownName
+        As :func:`open_reader`.
+    """
+    path = Path(path)
+    kind = without_reader(path)
+    if not kind:
+        return open_reader(path, trace=trace, **knobs).scan()
+    found = ready_tables(path, knobs)
+    for knob in knobs:
+        known = [] if path.exists() else arguments(path.name)
+        raise UnknownName(f"argument of {kind}", knob, known)
+    return found
+
+
+def without_reader(path: Path) -> str:
+    """What a path is whose servers and jobs need no reader; empty for files of a trace."""
+    if path.name.startswith(TWIN) and not path.exists():  # scenario files prepend their folder
+        return "a synthetic twin"
+    return "tables that were saved" if (path / SAVED).is_file() else ""
+
+
+def ready_tables(path: Path, knobs: dict[str, Any]) -> Tables:
+    """Tables that need no reader; the arguments that they take are taken out of ``knobs``."""
+    knobs.pop("strict", None)  # no row of them can be bad
+    if not path.exists():
+        return open_twin(path.name, knobs)
+    return load_tables(path)
+
+
+def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Trace:
+    """The reader of a trace, whose format is recognised.
+
+    Parameters
+    ----------
+    path, trace
+        As of :func:`open_trace`.
+    **knobs
+        Arguments of the reader.
+
+    Raises
+    ------
+    TraceError
+        When nothing is recognised: says what was looked for and what was found.
+    UnknownName
+        For a format or argument that does not exist.
+    """
+    reader = reader_of(Path(path), trace)
+    accepted = list(inspect.signature(reader).parameters)
+    for knob in knobs:
+        if knob not in accepted:
+            raise UnknownName("argument of the reader of this trace", knob, accepted[1:])
+    opened: Trace = reader(path, **knobs)
+    return opened
+
+
+def reader_of(path: Path, trace: str = "") -> Any:
+    """The class of the reader; arguments and errors as of :func:`open_reader`."""
+    known = entries("trace")
+    if trace and trace not in known:
+        raise UnknownName("trace", trace, list(known))
+    if not path.exists():
+        raise TraceError("there is no such file or directory", path)
+    readers: dict[str, Any] = {name: entry.load() for name, entry in known.items()}
+    fit = [trace] if trace else [name for name in readers if readers[name].recognise(path)]
+    if len(fit) > 1:
+        forms = [form for name in fit if (form := getattr(readers[name], "FORMAT", None))]
+        likely = {form.name for file in files_of(path) for form, _ in recognise(file, forms)}
+        fit = [name for name in fit if name in likely] or fit
+    if len(fit) == 1:
+        return readers[fit[0]]
+    if fit:
+        raise TraceError(f"this could be {' or '.join(fit)}; choose one with trace=", path)
+    if path.is_dir():
+        found = ", ".join(sorted(item.name for item in path.iterdir())[:12]) or "an empty directory"
+    else:
+        found = ", ".join(header_of(path)[:12]) or "nothing readable"
+    what = "files" if path.is_dir() else "first line"
+    raise TraceError(
+        f"no known trace format; looked for {', '.join(known) or 'none (none is registered)'}; "
+        f"{what} found: {found}",
+        path,
+    )
+
+
+class RegisteredTrace(NamedTuple):
+    """A registered trace; ``form`` is None for one that has no format of its own."""
+
+    name: str
+    summary: str
+    reader: Any
+    form: Format | None
+
+
+class OtherTable(NamedTuple):
+    """A table that is no rows of columns, of which only the reader knows more."""
+
+    trace: str
+    name: str
+    fits: Callable[[Path], bool]
+    gives: str
+    needed: bool
+
+
+WITHOUT_SCHEMA = (
+    OtherTable("philly", "job_log", is_job_log, "jobs", True),
+    OtherTable("slurm-sacct", "jobs", is_sacct_json, "jobs, as JSON or as a listing", True),
+    OtherTable("slurm-sacct", "nodes", is_node_list, "servers", False),
+    OtherTable("swf", "jobs", is_swf, "jobs, and how many processors there are", True),
+)
+
+
+def registered_traces() -> list[RegisteredTrace]:
+    """Every registered trace, by name."""
+    found = []
+    for name, entry in entries("trace").items():
+        reader = entry.load()
+        found.append(RegisteredTrace(name, entry.summary, reader, getattr(reader, "FORMAT", None)))
+    return found
+
+
+def described() -> list[dict[str, Any]]:
+    """Every registered trace: what its format says of it, ready for JSON.
+
+    >>> [trace["name"] for trace in described() if trace["sha256"]]
+    ['alibaba-v2017', 'alibaba-v2018']
+    """
+    found = []
+    for name, summary, _, known in registered_traces():
+        form = known or Format(name, summary, "nowhere: your own files", "your own", ())
+        tables = [
+            {
+                "name": t.name,
+                "gives": t.gives,
+                "needed": t.needed,
+                "parts": t.parts,
+                "columns": [column.name for column in t.schema.columns],
+            }
+            for t in form.tables
+        ] + [
+            {"name": t.name, "gives": t.gives, "needed": t.needed, "parts": False, "columns": []}
+            for t in WITHOUT_SCHEMA
+            if t.trace == name and t.name not in [table.name for table in form.tables]
+        ]
+        found.append(
+            {
+                "name": name,
+                "title": form.title,
+                "summary": summary,
+                "published": form.published,
+                "licence": form.licence,
+                "span": form.span,
+                "size": form.size,
+                "sha256": dict(form.sha256),
+                "checksums": form.checksums,
+                "tables": tables,
+            }
+        )
+    return found

@@ -1,0 +1,434 @@
+"""From the tables of a trace to a problem of fluctuating speeds and its arrivals.
+
+The steps of :mod:`gangwise.traces.slots.demand` give job types, the servers that they fit on, and
+arrivals, at most one of a type in a slot. Then, also settings
+(:class:`~gangwise.traces.slots.settings.SpeedsSettings`):
+
+1. channels: each (job type, server) that fits, with probability ``density``;
+2. speeds: measured where the trace holds measurements, or ``speeds`` names some; otherwise drawn;
+3. capacity of the cluster, supply cost, and delay of feedback.
+
+A file of throughputs tells the mean speed of a job on a GPU model. It knows its own jobs and
+models: a job type is given one of its jobs with the same number of GPUs (or the nearest number that
+was measured), and a server has its model if the name begins alike (``V100M32`` is ``v100``).
+Recorded times of iterations tell whole distributions: a job type is given one of the jobs, and each
+channel one of the job's workers. Where there are recorded times and servers, but no jobs, the
+recorded jobs are the job types.
+
+Both kinds of measured speeds (:mod:`gangwise.traces.formats.measured_speeds`) are relative: a job's
+throughput on a GPU model over that on its best model, and a worker's iterations per time over those
+of the fastest iteration of its job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.cluster import Channels
+from gangwise.core.errors import ScenarioError, TraceError
+from gangwise.core.feedback import Delivery
+from gangwise.core.settings import checked
+from gangwise.core.simulation import Streams
+from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
+from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
+from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
+from gangwise.fluctuating_speeds.speeds import NormalSpeeds, ReplayedSpeeds, Speeds
+from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniBatchTime
+from gangwise.traces.slots.demand import Demand, demand_of
+from gangwise.traces.slots.grouping import QUANTITIES, Grouping, fits, in_units, sample_servers
+from gangwise.traces.slots.settings import SpeedsSettings, Steps
+from gangwise.traces.tables import Fidelity, Tables, Trace, fingerprint, name_of, of_tables
+
+Measured = GavelThroughputs | MiniBatchTime
+
+
+def measured(trace: Trace | Tables, where: str) -> Measured | None:
+    """Measured speeds at a place; those that the trace holds, if none is given.
+
+    Parameters
+    ----------
+    trace : Trace or Tables
+    where : str
+        A file of throughputs, a folder of recorded iteration times, ``drawn`` for none, or empty.
+
+    Raises
+    ------
+    TraceError
+        When there are none at the place, or they cannot be read.
+    """
+    if where == "drawn":
+        return None
+    if where:
+        return _at(Path(where))
+    source = getattr(trace, "source", None)
+    tables = () if source is None else [table.name for table in source.form.tables]
+    if source is None or "mini_batch_times" not in tables or not source.has("mini_batch_times"):
+        return None
+    folder = source.files("mini_batch_times")[0].parent
+    if not folder.is_dir():
+        raise TraceError(
+            "recorded iteration times are read from the published files, not from a converted "
+            "trace: give their folder as speeds=PATH, or speeds=drawn",
+            source.path,
+        )
+    return MiniBatchTime(folder)
+
+
+def _at(path: Path) -> Measured:
+    if path.is_dir() and any(path.glob("job_*_norm.csv*")):
+        return MiniBatchTime(path)
+    if path.exists():
+        return GavelThroughputs(path)
+    raise TraceError("there is no such file or folder of measured speeds", path)
+
+
+def digests_of(found: Measured | None) -> dict[str, str]:
+    """SHA-256 of the files."""
+    if isinstance(found, GavelThroughputs):
+        return {found.file.name: found.digest}
+    return {} if found is None else dict(found.digests)
+
+
+def relative_throughput(table: GavelThroughputs, jobs: Sequence[Job]) -> Floats:
+    """Throughput of jobs on each model of the table, 1 on their best; 0 where they do not run.
+
+    Returns
+    -------
+    ndarray of shape [jobs, models]
+    """
+    speed = np.array([[table.throughput.get((m, job), 0.0) for m in table.models] for job in jobs])
+    return np.asarray(speed / speed.max(axis=1, keepdims=True))
+
+
+def some_of(able: Bools, density: float, rng: np.random.Generator) -> Bools:
+    """Each possible channel with a probability; a job type without any gets one, uniform.
+
+    Parameters
+    ----------
+    able : ndarray of bool, shape [L, R]
+        Where a job type can run; somewhere at least.
+    """
+    mask = (rng.random(able.shape) < density) & able
+    for l in np.flatnonzero(~mask.any(axis=1)):
+        mask[l, rng.choice(np.flatnonzero(able[l]))] = True
+    return mask
+
+
+def scarce(requests: Floats, fraction: float) -> Floats:
+    """c_k = fraction · Σ_e a_k, at least the largest request; requests of shape [E, K]."""
+    return np.asarray(np.maximum(fraction * requests.sum(axis=0), requests.max(axis=0)))
+
+
+def pooled_instance(
+    pool: Pool,
+    requests: Floats,
+    channels: Channels,
+    job_types: tuple[str, ...],
+    speeds: Speeds,
+    mean: float,
+    cost_share: float,
+    workload: Workload,
+    delivery: Delivery | None = None,
+) -> FluctuatingSpeedsInstance:
+    """An instance in which supply costs the same per device.
+
+    Parameters
+    ----------
+    requests : ndarray of shape [E, K]
+    mean : float
+        Mean utility of the channels, before cost.
+    cost_share : float
+        The mean cost of a channel, as a share of it.
+    """
+    cost = linear_cost(requests, np.ones(requests.shape[1]))
+    cost *= cost_share * mean / cost.mean()
+    problem = FluctuatingSpeedsProblem(pool, requests, channels, cost, job_types)
+    scale = Scale.of("clip", speeds, cost)
+    return FluctuatingSpeedsInstance(problem, workload, speeds, scale, delivery or Delivery())
+
+
+def tables_of(trace: Trace | Tables, recorded: bool) -> Tables:
+    """What was read; the servers alone, where the speeds of jobs are recorded and nothing else."""
+    if isinstance(trace, Tables):
+        return trace
+    servers = getattr(trace, "servers", None)
+    if not recorded or servers is None or (report := trace.fidelity()).jobs:
+        return trace.scan()
+    no_jobs = pl.DataFrame(schema=dict.fromkeys(QUANTITIES, pl.Float64))
+    return Tables(
+        report.trace, servers(), no_jobs, report.stages, report.digests, report.notes, report.units
+    )
+
+
+def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
+    """Recorded jobs as job types, on the servers that have GPUs.
+
+    Raises
+    ------
+    TraceError
+        When none has.
+    """
+    there = tables.servers.filter(pl.col("gpu") > 0)
+    if there.is_empty():
+        raise TraceError("no server here has GPUs, which the recorded workers requested")
+    notes = [
+        f"there are no jobs in the files: the {len(record.tables)} recorded jobs are the job "
+        f"types, and each arrives in a slot with probability keep = {s.keep:g}",
+        "recorded workers requested parts of a GPU; of cores and memory nothing is known",
+        f"servers are the {len(there)} of {len(tables.servers)} that have GPUs",
+    ]
+    tables = replace(tables, servers=there.sort("name").fill_null(0.0))
+    if s.servers is not None and s.servers < len(there):
+        tables = sample_servers(tables, s.servers)
+        notes.append(f"{s.servers} of them are a sample, each kind in proportion")
+    jobs = tuple(dict.fromkeys(w.job for w in record.workers))
+    share = [max(w.gpus for w in record.workers if w.job == job) for job in jobs]
+    requests = np.array([[0.0, 0.0, gpus] for gpus in share])
+    L = len(jobs)
+    grouping = Grouping(requests, ("",) * L, np.arange(L), np.ones(L))
+    capacity, model = tables.servers.select(QUANTITIES).to_numpy(), tables.servers["model"]
+    base = of_tables(tables)
+    return Demand(
+        tables.servers,
+        grouping,
+        jobs,
+        fits(requests, grouping.models, capacity, model.to_list()),
+        np.zeros((0, L), dtype=np.int64),
+        np.full(L, np.nan),
+        tables.units,
+        replace(base, notes=(*dict.fromkeys(base.notes), *notes)),
+    )
+
+
+RECORD = 1000
+"""Values in the record of a drawn speed, where others have a record of measured ones."""
+
+
+class SpeedsTraceScenario:
+    """A trace, played with speeds that must be learned; the seed draws what it does not tell.
+
+    Parameters
+    ----------
+    trace : Trace or Tables
+        A reader, or what one has read.
+    name : str, optional
+    **settings
+        Fields of :class:`~gangwise.traces.slots.settings.SpeedsSettings`.
+
+    Attributes
+    ----------
+    tables : Tables
+    demand : Demand
+
+    Raises
+    ------
+    TraceError
+        When the trace cannot be read or no job of it can be played.
+    ScenarioError
+        Names the setting at fault.
+    """
+
+    family = "fluctuating_speeds"
+
+    def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
+        self.name = name or f"trace-{name_of(trace)}-speeds-v1"
+        self.settings = s = checked(SpeedsSettings, self.name, settings)
+        self.measured = measured(trace, s.speeds)
+        recorded = isinstance(self.measured, MiniBatchTime)
+        self.tables = tables = tables_of(trace, recorded)
+        if "servers" not in settings and s.servers is not None:
+            there = s.machines or len(tables.servers)
+            steps = s.model_copy(update={"servers": min(s.servers, there)})
+        else:
+            steps = s
+        if tables.jobs.is_empty() and isinstance(self.measured, MiniBatchTime):
+            self.demand = recorded_demand(tables, self.measured, steps)
+        else:
+            self.demand = demand_of(tables, steps)
+        self._cluster, self._requests = in_units(
+            self.demand.servers, self.demand.grouping, 1.0, self.demand.units
+        )
+        self._requests *= s.contention
+        self._models = [m.lower() for m in self.demand.servers["model"].to_list()]
+        fidelity = self.demand.fidelity
+        self._fidelity = replace(
+            fidelity,
+            notes=(*fidelity.notes, *self._tell()),
+            digests={**fidelity.digests, **digests_of(self.measured)},
+        )
+
+    @property
+    def measured_at(self) -> Path | None:
+        """Where the measured speeds are, if any are used."""
+        found = self.measured
+        if isinstance(found, MiniBatchTime):
+            return found.folder
+        return None if found is None else found.file
+
+    @property
+    def slots(self) -> int:
+        """Slots in the window; 2000 where the files have no jobs."""
+        return len(self.demand.counts) or 2000
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and what they were applied to: the files, and what was made of them."""
+        demand = self.demand
+        return {
+            "trace": self._fidelity.trace,
+            "files": dict(self._fidelity.digests),
+            "workload": fingerprint(
+                self._cluster.capacity, self._requests, demand.fits, demand.counts
+            ),
+            **self.settings.model_dump(mode="json", exclude={"speeds"}),
+            "speeds": type(self.measured).__name__ if self.measured else "drawn",
+        }
+
+    def fidelity(self) -> Fidelity:
+        """What was read, what was left out at each step, and what is measured and what drawn."""
+        return self._fidelity
+
+    def instance(self, seed: int) -> FluctuatingSpeedsInstance:
+        """Draw the instance of a seed."""
+        s, rng, demand = self.settings, Streams.of(seed).instance, self.demand
+        known = self._throughputs(rng)
+        able = demand.fits & ~(known == 0)
+        if s.unmeasured == "drop" and isinstance(self.measured, GavelThroughputs):
+            able &= ~np.isnan(known) | ~self._with_gpus[:, None]
+        for l in np.flatnonzero(~able.any(axis=1)):
+            raise ScenarioError(
+                f"scenario {self.name!r}: job type {demand.names[l]!r} has no server on which its "
+                "speed is measured as more than 0; use more servers, or unmeasured=draw"
+            )
+        drawn = rng.uniform(*s.mean, known.shape)
+        mean = np.where(np.isnan(known), drawn, known)
+        channels = Channels.of_mask(some_of(able, s.density, rng))
+        there = self._cluster.capacity[channels.server]
+        requests = self._requests[channels.job_type] * (there > 0)
+        used: Bools = np.any(requests, axis=0)
+        requests, total = requests[:, used], self._cluster.capacity.sum(axis=0)[used]
+        speeds = self._speeds(channels, mean[channels.job_type, channels.server], rng)
+        capacity = total if s.fraction is None else scarce(requests, s.fraction)
+        devices = tuple(name for name, use in zip(self._cluster.devices, used) if use)
+        return pooled_instance(
+            Pool(capacity, devices, self._cluster.servers),
+            requests,
+            channels,
+            demand.names,
+            speeds,
+            _mean(speeds),
+            s.cost_share,
+            self._workload(),
+            Delivery(s.delay, s.delay_kind, s.loss),
+        )
+
+    @property
+    def _with_gpus(self) -> Bools:
+        return np.asarray(self.demand.grouping.requests[:, 2] > 0)
+
+    def _workload(self) -> Workload:
+        s, counts = self.settings, self.demand.counts
+        if not len(counts):
+            return BernoulliArrivals(np.full(len(self.demand.names), s.keep))
+        return ReplayedArrivals(counts, s.keep, s.repeat)
+
+    def _columns(self, table: GavelThroughputs) -> Ints:
+        """Column of the table for each server, -1 where its model was not measured."""
+        return np.array(
+            [
+                next((k for k, model in enumerate(table.models) if own.startswith(model)), -1)
+                for own in self._models
+            ]
+        )
+
+    def _throughputs(self, rng: np.random.Generator) -> Floats:
+        """Measured mean speeds, shape [L, R]; nan where there are none."""
+        known = np.full(self.demand.fits.shape, np.nan)
+        if not isinstance(self.measured, GavelThroughputs):
+            return known
+        table, column = self.measured, self._columns(self.measured)
+        sizes = np.array([job.gpus for job in table.jobs])
+        for l in np.flatnonzero(self._with_gpus):
+            away = np.abs(sizes - max(np.ceil(self.demand.grouping.requests[l, 2]), 1.0))
+            job = table.jobs[rng.choice(np.flatnonzero(away == away.min()))]
+            relative = relative_throughput(table, [job])[0]
+            known[l, column >= 0] = relative[column[column >= 0]]
+        return known
+
+    def _speeds(self, channels: Channels, mean: Floats, rng: np.random.Generator) -> Speeds:
+        s = self.settings
+        if not isinstance(self.measured, MiniBatchTime):
+            return NormalSpeeds(mean, s.spread)
+        jobs = tuple(dict.fromkeys(w.job for w in self.measured.workers))
+        record = {job: [w.speed for w in self.measured.workers if w.job == job] for job in jobs}
+        if self.tables.jobs.is_empty():
+            given = np.arange(len(jobs))
+        else:
+            given = rng.integers(0, len(jobs), len(self.demand.names))
+        series = []
+        for e, l in enumerate(channels.job_type):
+            if self._with_gpus[l]:
+                of_job = record[jobs[given[l]]]
+                series.append(of_job[int(rng.integers(0, len(of_job)))])
+            else:
+                noise = rng.standard_normal(RECORD)
+                series.append(np.maximum(mean[e] * (1.0 + s.spread * noise), 0.0))
+        return ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
+
+    def _tell(self) -> list[str]:
+        """Where speeds come from, and what is drawn."""
+        s, demand = self.settings, self.demand
+        fit = int(demand.fits.sum())
+        notes = [
+            f"{fit} (job type, server) fit; each is a channel with probability {s.density:g}, by "
+            "the seed (density)",
+            "capacities are those of the servers together"
+            if s.fraction is None
+            else f"capacities are {s.fraction:g} of what all channels request together "
+            f"(fraction), not "
+            "what the servers have",
+            f"supply cost is {s.cost_share:g} of the mean utility in the mean, by the device "
+            "(cost_share); the trace has no cost",
+        ]
+        law = f"drawn: mean uniform in {s.mean}, normal with σ = {s.spread:g} of it"
+        gpus = self._with_gpus
+        if isinstance(self.measured, MiniBatchTime):
+            jobs = len({w.job for w in self.measured.workers})
+            which = ", and which job a job type" if len(demand.counts) else ""
+            notes.append(
+                f"speeds of the {int(gpus.sum())} job types with GPUs are recorded iteration "
+                f"times of {len(self.measured.workers)} workers of {jobs} jobs; which worker a "
+                f"channel has is drawn{which}"
+            )
+            if not gpus.all():
+                notes.append(f"speeds of {int((~gpus).sum())} job types without GPUs are {law}")
+        elif isinstance(self.measured, GavelThroughputs):
+            here = demand.fits & (self._columns(self.measured) >= 0) & gpus[:, None]
+            named = sorted(
+                {m for m, k in zip(self._models, self._columns(self.measured)) if m and k < 0}
+            )
+            left = "left out" if s.unmeasured == "drop" else law
+            notes += [
+                f"mean speeds of {int(here.sum())} of the {fit} are measured throughputs, relative "
+                "to the job's best GPU model; which job of the table a job type is, is drawn among "
+                f"those with as many GPUs; σ = {s.spread:g} of the mean is our choice",
+                f"speeds of job types with GPUs on models that are not measured "
+                f"({', '.join(named) or 'none'}) are {left}; those without GPUs are {law}",
+            ]
+        else:
+            notes.append(f"speeds are {law}; nothing here is measured")
+        return notes
+
+
+def _mean(speeds: Speeds) -> float:
+    """Mean utility over channels."""
+    if isinstance(speeds, ReplayedSpeeds):
+        return float(np.mean([values.mean() for values in speeds.series]))
+    assert isinstance(speeds, NormalSpeeds)
+    return float(np.mean(speeds.mean))

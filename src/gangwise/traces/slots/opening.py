@@ -1,0 +1,274 @@
+"""From the files of a trace to a scenario of a family of slots, and what that is made of."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gangwise.core.contracts import Scenario
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.traces.formats.google_2011 import Google2011
+from gangwise.traces.registered import reader_of, ready_tables, without_reader
+from gangwise.traces.slots.approximation_jobs import (
+    GoogleScenario,
+    JobsTraceScenario,
+    ReplayedLifetimes,
+)
+from gangwise.traces.slots.fluctuating_speeds import SpeedsTraceScenario
+from gangwise.traces.slots.gain_overhead import TraceScenario
+from gangwise.traces.tables import Tables, Trace, save_tables
+from gangwise.traces.twins.drawing import completed_from
+
+FAMILIES: Mapping[str, Any] = {
+    "gain_overhead": TraceScenario,
+    "fluctuating_speeds": SpeedsTraceScenario,
+    "approximation_jobs": JobsTraceScenario,
+}
+"""Families that a trace can be played in, and the scenario of each."""
+
+
+def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: Any) -> Scenario:
+    r"""A scenario from the files of a trace, whose format is recognised.
+
+    Job events of Google become the scenario of the OPM paper, unless another family is asked for.
+
+    Parameters
+    ----------
+    path : path
+        A directory with the files of a trace, or one of them; or tables that were saved by
+        :func:`~gangwise.traces.tables.save_tables`;
+        or ``twin:NAME`` for a synthetic twin, see :mod:`gangwise.traces.twins`.
+    trace : str
+        The registered name of the format, when it is not to be recognised.
+    family : str
+        ``gain_overhead``, ``fluctuating_speeds`` or ``approximation_jobs``; ``gain_overhead`` when
+        empty, and ``approximation_jobs`` for events of Google ClusterData 2011.
+    **knobs
+        Arguments of the reader (such as ``nodes``, ``pods``, ``strict``), or of the twin (its seed
+        as ``twin_seed``); ``complete="servers"`` or ``"jobs"``, to take from the twin what the
+        files have none of; and settings of the scenario:
+        :class:`~gangwise.traces.slots.settings.Settings`,
+        :class:`~gangwise.traces.slots.settings.SpeedsSettings` or
+        :class:`~gangwise.traces.slots.settings.JobsSettings`, unless the reader builds another.
+
+    Raises
+    ------
+    TraceError
+        When nothing is recognised: says what was looked for and what was found.
+    UnknownName
+        For a format, family or setting that does not exist.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     nodes, pods = Path(folder, "nodes.csv"), Path(folder, "pods.csv")
+    ...     size = nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,8000,16384,2,T4\n")
+    ...     size = pods.write_text(
+    ...         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n"
+    ...         "p,4000,4096,1,500,,0,60\n"
+    ...         "q,4000,4096,1,500,,7200,7260\n"
+    ...     )
+    ...     scenario = open_trace(folder, slot="1h")
+    ...     speeds = open_trace(folder, slot="1h", family="fluctuating_speeds")
+    >>> scenario.counts.tolist()
+    [[1], [0], [1]]
+    >>> scenario.instance(seed=0).problem.cluster.capacity
+    array([[16., 16., 16.]])
+    >>> speeds.instance(seed=0).problem.E
+    1
+    """
+    if family and family not in FAMILIES:
+        raise UnknownName("family for traces", family, list(FAMILIES))
+    path = Path(path)
+    found: Trace | Tables
+    if without_reader(path):
+        found = ready_tables(path, knobs)
+    else:
+        reader = reader_of(path, trace)
+        accepted = list(inspect.signature(reader).parameters)
+        found = reader(path, **{knob: knobs.pop(knob) for knob in accepted if knob in knobs})
+        of_google = isinstance(found, Google2011) and family in ("", "approximation_jobs")
+        family = "approximation_jobs" if of_google else family
+        if "complete" in knobs:
+            found = completed_from(found, knobs.pop("complete"), knobs)
+        elif isinstance(found, Google2011) and of_google and found.source.has("job_events"):
+            return GoogleScenario.of_reader(found, **knobs)
+    built: Scenario = FAMILIES[family or "gain_overhead"](found, **knobs)
+    return built
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A scenario in tables.
+
+    Attributes
+    ----------
+    scenario, family : str
+    numbers : mapping of str to number
+        Slots, servers, arrivals per slot and so on.
+    job_types : list of dict
+        A row per job type; none in the family without job types.
+    frames : mapping of str to polars.DataFrame
+        ``job_types``, ``channels`` and ``arrivals``; or ``lifetimes`` and ``outages``. Channels are
+        those that fit, or those of seed 0 where the seed draws some.
+    fidelity : dict
+    """
+
+    scenario: str
+    family: str
+    numbers: dict[str, float]
+    job_types: list[dict[str, Any]]
+    frames: dict[str, pl.DataFrame]
+    fidelity: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the frames, ready for JSON."""
+        return {
+            "scenario": self.scenario,
+            "family": self.family,
+            "numbers": self.numbers,
+            "job_types": self.job_types,
+            "fidelity": self.fidelity,
+        }
+
+
+def outline(scenario: Scenario) -> Outline:
+    """What a scenario of a trace is made of.
+
+    Raises
+    ------
+    ScenarioError
+        For a scenario that is not of a trace.
+    """
+    if isinstance(scenario, TraceScenario | SpeedsTraceScenario):
+        return _with_types(scenario)
+    if isinstance(scenario, JobsTraceScenario | GoogleScenario):
+        return _with_lifetimes(scenario)
+    raise ScenarioError(f"scenario {scenario.name!r} has no outline: it is not made of a trace")
+
+
+def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Outline:
+    demand, s, problem = scenario.demand, scenario.settings, scenario.instance(0)
+    base = problem.base if isinstance(scenario, TraceScenario) else problem.problem  # type: ignore[union-attr]  # each family has its own instance
+    channels = base.channels
+    rows = demand.rows(s.keep)
+    of_type = np.bincount(channels.job_type, minlength=len(rows))
+    types = [{**row, "channels": int(n)} for row, n in zip(rows, of_type)]
+    slot, job_type = np.nonzero(demand.counts)
+    names, servers = np.array(demand.names), np.array(base.cluster.servers)
+    frames = {
+        "job_types": pl.DataFrame(types),
+        "channels": pl.DataFrame(
+            {"job_type": names[channels.job_type], "server": servers[channels.server]}
+        ),
+        "arrivals": pl.DataFrame(
+            {"slot": slot, "job_type": names[job_type], "jobs": demand.counts[slot, job_type]}
+        ),
+    }
+    numbers = {
+        "slots": scenario.slots,
+        "servers": len(servers),
+        "job_types": len(types),
+        "channels": len(channels),
+        "arrivals_per_slot": float(sum(row["arrivals_per_slot"] for row in rows)),
+        **{f"load_{device}": load for device, load in scenario.fidelity().load.items()},
+    }
+    return Outline(
+        scenario.name, scenario.family, numbers, types, frames, scenario.fidelity().to_dict()
+    )
+
+
+def _with_lifetimes(scenario: JobsTraceScenario | GoogleScenario) -> Outline:
+    workload: ReplayedLifetimes = scenario.workload
+    a, d = workload.span
+    away = scenario.outages if isinstance(scenario, JobsTraceScenario) else ()
+    frames = {
+        "lifetimes": pl.DataFrame(
+            {"job": [str(name) for name in workload.names], "arrival": a, "deadline": d}
+        ),
+        "outages": pl.DataFrame(
+            [(o.machine, o.first, o.back) for o in away],
+            orient="row",
+            schema={"machine": pl.Int64, "first": pl.Int64, "back": pl.Int64},
+        ),
+    }
+    numbers = {
+        "slots": scenario.slots,
+        "slot_s": workload.length / workload.slots,
+        "machines": workload.machines,
+        "outages": len(away),
+        **workload.summary(),
+    }
+    return Outline(
+        scenario.name, scenario.family, numbers, [], frames, scenario.fidelity().to_dict()
+    )
+
+
+def write_outline(
+    scenario: Scenario, found: Outline, path: Path, settings: dict[str, Any], out: Path
+) -> list[Path]:
+    """Write the tables, and ``scenario.toml``, which plays them again.
+
+    A scenario that is built of tables has them saved beside it and needs the trace no more; one
+    that is not (of job events of Google, and recorded speeds) names the files.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    found : Outline
+        Of the scenario.
+    path : path
+        The files of the trace.
+    settings : dict
+        Arguments that the trace was opened with.
+    out : path
+        The folder; made if it is not there.
+
+    Returns
+    -------
+    list of path
+        What was written.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, frame in found.frames.items():
+        written.append(out / f"workload-{name}.parquet")
+        frame.write_parquet(written[-1])
+    tables = getattr(scenario, "tables", None)
+    family = str(scenario.family)
+    if tables is None:
+        where = os.path.relpath(path.resolve(), out.resolve())
+        given = {k: v for k, v in settings.items() if k not in ("family", "trace")}
+    else:
+        written += save_tables(tables, out)
+        where = "."
+        given = scenario.settings.model_dump(exclude_unset=True)  # type: ignore[attr-defined]  # every scenario built of tables has settings
+        if isinstance(scenario, SpeedsTraceScenario):
+            place = scenario.measured_at
+            given["speeds"] = "drawn" if place is None else str(place.resolve())
+    lines = [f"trace = {json_text(where)}", f"family = {json_text(family)}"]
+    if tables is None and settings.get("trace"):
+        lines.append(f"format = {json_text(settings['trace'])}")
+    lines += ["", "[settings]"]
+    lines += [f"{key} = {json_text(value)}" for key, value in given.items() if value is not None]
+    written.append(out / "scenario.toml")
+    written[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return written
+
+
+def json_text(value: Any) -> str:
+    """A text, number, truth value or list as both JSON and TOML write it.
+
+    >>> json_text("a/b"), json_text((1, 2.5)), json_text(True)
+    ('"a/b"', '[1, 2.5]', 'true')
+    """
+    return json.dumps(value, ensure_ascii=False)
