@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-
 from gangwise.core.arrays import Ints
 from gangwise.core.jit import inlined_kernel, lean_kernel
 from gangwise.jobs.kernels import (
