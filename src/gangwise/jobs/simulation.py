@@ -740,6 +740,8 @@ class PlainSimulation:
             self.counts["rounds"] += 1
             for action in self._decisions(now):
                 self._act(action, now)
+        if looks:
+            self._look_around(now)
         return True
 
     def _decisions(self, now: float) -> list[Any]:
