@@ -247,8 +247,8 @@ def test_bad_input_is_named():
         SharedFactors(Constants(pack=-1.0))
 
 
-@pytest.mark.parametrize("name", ["labels", "ucb", "learned", "oracle"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["labels", "ucb", "learned", "learned-moving", "oracle-moving"])
+@pytest.mark.parametrize("seed", range(4))
 def test_compiled_and_plain_learn_and_decide_alike(name, seed):
     rng = np.random.default_rng([seed, 5])
     J, N, L = 150, 6, 3
@@ -267,7 +267,7 @@ def test_compiled_and_plain_learn_and_decide_alike(name, seed):
     )
     schedules = [
         simulate_jobs(
-            jobs, nodes, f"fcfs+easy+{name}", conditions, Options(limits="work"), engine=engine
+            jobs, nodes, f"fcfs+easy+{name}", conditions, Options(limits="work", restart=30.0), engine=engine
         )
         for engine in ("compiled", "plain")
     ]
@@ -275,4 +275,7 @@ def test_compiled_and_plain_learn_and_decide_alike(name, seed):
         np.testing.assert_array_equal(*(getattr(s, column) for s in schedules))
     one, other = schedules
     assert all(one.placed(j) == other.placed(j) for j in range(J))
-    assert (schedules[0].start > jobs.submit).any()
+    assert (one.start > jobs.submit).any()
+    assert one.counts["preemptions"] == other.counts["preemptions"]
+    if name.endswith("moving"):
+        assert one.counts["preemptions"] > 0

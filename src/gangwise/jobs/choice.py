@@ -171,10 +171,13 @@ class ByRate(Worth):
         :mod:`gangwise.jobs.rate_kernels`.
     waits : bool
         Whether a gang may wait for better nodes.
+    look : float
+        Seconds between looks at running jobs, which are measured again and may move; inf for none.
     """
 
     rates: Any = "labels"
     waits: bool = False
+    look: float = math.inf
     name: ClassVar[str] = "label"
     state: Any = field(default=None, init=False, repr=False)
     _types: dict[str, int] = field(default_factory=dict, init=False, repr=False)
@@ -232,6 +235,23 @@ class ByRate(Worth):
                 waiting,
                 now - job.submitted,
                 now,
+            )
+        )
+
+    def moves(
+        self, job: Job, pieces: Any, chosen: Tasks, seen: float, done: float, restart: float,
+        now: float,
+    ) -> bool:  # fmt: skip
+        """Whether a job running on ``pieces`` at the rate ``seen`` had better move."""
+        mean, sd = self.believed(job, now)
+        caution = self.state.constants.caution
+        here = min(float(mean[n]) for n, _, _ in pieces)
+        there = min(float(mean[n] - caution * sd[n]) for n, _ in chosen)
+        other = math.log(seen) + there - here
+        return bool(
+            rate_kernels.migrate(
+                self.state, self._types[job.job_type], job.limit, done, math.log(seen), other,
+                restart,
             )
         )
 

@@ -124,6 +124,9 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "labels": lambda: ByRate(Labels()),
         "ucb": lambda: ByRate(MeanRates()),
         "learned": lambda: ByRate(SharedFactors(), waits=True),
+        "learned-moving": lambda: ByRate(SharedFactors(), waits=True, look=600.0),
+        "oracle-moving": lambda: ByRate("oracle", waits=True, look=600.0),
+        "labels-moving": lambda: ByRate(Labels(), waits=True, look=600.0),
     },
 }
 
@@ -180,6 +183,8 @@ class Composed:
         How many jobs behind the first that cannot start backfilling looks at.
     limits : {"wall-clock", "work"}
         What requested limits are: seconds of the clock, or seconds at rate 1.
+    restart : float
+        Seconds that a job which moves is known to lose.
     """
 
     queue: Any = field(default_factory=FirstCome)
@@ -187,7 +192,10 @@ class Composed:
     choice: Any = field(default_factory=BestFit)
     depth: int = 10_000
     limits: str = "wall-clock"
+    restart: float = 0.0
     _seen: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _measured: set[str] = field(default_factory=set, init=False, repr=False)
+    _before: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _asked: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _plan: Plan = field(default_factory=Plan, init=False, repr=False)
     _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
@@ -205,8 +213,18 @@ class Composed:
             return bool(self.choice.rates != "labels")
         return hasattr(self.choice, "observe")
 
+    @property
+    def look(self) -> float:
+        """Seconds between looks at running jobs, of which some may move; inf for none."""
+        return float(getattr(self.choice, "look", np.inf))
+
     def observe(self, rate: Rate) -> None:
         """Learn a rate."""
+        if rate.ended:
+            self._measured.discard(rate.job.id)
+            self._before.pop(rate.job.id, None)
+        else:
+            self._measured.add(rate.job.id)
         self._seen[rate.job.id] = min(rate.rates)
         if hasattr(self.choice, "observe"):
             self.choice.observe(rate)
@@ -264,6 +282,43 @@ class Composed:
             waiting -= 1
             actions.append(Place(job.id, tuple(chosen), pieces))
         return actions
+
+    def migrations(self, books: Books, now: float) -> list[Action]:
+        """Moves of running jobs that save more than they cost; asked for while nobody waits."""
+        choice = self.choice
+        if not isinstance(choice, ByRate):
+            return []
+        trial = books.copy()
+        actions: list[Action] = []
+        for name, running in sorted(trial.running.items(), key=lambda item: item[1].job.row):
+            job = running.job
+            if name not in self._measured or now <= running.begun + running.overhead:
+                continue
+            seen = self._seen[name]
+            done = self._done(running, now)
+            if rate_kernels.remaining(choice.state, job.limit, done) <= seen * self.restart:
+                continue
+            chosen = choice.place(job, trial, now)
+            if chosen is None or not choice.moves(
+                job, running.pieces, chosen, seen, done, self.restart, now
+            ):
+                continue
+            pieces = trial.tell_apart(job.shape, chosen)
+            trial.take(job.shape, running.pieces, sign=1)
+            trial.take(job.shape, pieces)
+            trial.running[name] = Running(job, pieces, now, self.restart)
+            self._seen[name] = self._rate(job, chosen, now, seen=True)
+            self._before[name] = done
+            self._measured.discard(name)
+            self.queue.started(job, books, now)
+            actions += [Preempt(name), Place(name, tuple(chosen), pieces)]
+        return actions
+
+    def _done(self, running: Running, now: float) -> float:
+        """Work that a running job has done: seconds × the rate seen."""
+        gone = max(now - running.begun - running.overhead, 0.0)
+        before = self._before.get(running.job.id, 0.0)
+        return before + gone * self._seen.get(running.job.id, 1.0)
 
     def _conservative(
         self, order: list[Job], books: Books, ends: dict[str, float], now: float
@@ -347,7 +402,7 @@ class Composed:
         state = getattr(self.choice, "state", None)
         for name, running in books.running.items():
             seen = self._seen.get(name, 1.0)
-            done = max(now - running.begun - running.overhead, 0.0) * seen
+            done = self._done(running, now)
             left = (
                 max(running.job.limit - done, 0.0)
                 if state is None
