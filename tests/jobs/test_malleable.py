@@ -217,9 +217,7 @@ def test_wrong_actions_are_named(action: Any, words: str) -> None:
 def test_terms_that_make_no_sense_are_named() -> None:
     jobs = Jobs.of([0, 0], [10, 10], 2)
     nodes = Nodes.pool(4)
-    with pytest.raises(
-        ScenarioError, match=r"terms of job 0: .* divisible"
-    ):
+    with pytest.raises(ScenarioError, match=r"terms of job 0: .* divisible"):
         simulate_malleable(jobs, nodes, "plan", Terms.of(jobs, nodes, DIVISIBLE))
     with pytest.raises(ScenarioError, match="from 0 to 1"):
         simulate_malleable(jobs, nodes, "ogasched", Terms.of(jobs, nodes, ELASTIC), 2.0)

@@ -250,7 +250,12 @@ class ByRate(Worth):
         other = math.log(seen) + there - here
         return bool(
             rate_kernels.migrate(
-                self.state, self._types[job.job_type], job.limit, done, math.log(seen), other,
+                self.state,
+                self._types[job.job_type],
+                job.limit,
+                done,
+                math.log(seen),
+                other,
                 restart,
             )
         )
