@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gangwise.core.registry import register
 
 GAIN = "gain_overhead"
@@ -266,7 +268,7 @@ register(
     "OPS and OPM: approximation jobs on machines of unknown rates",
 )
 
-AS_PRINTED: dict[str, object] = {
+AS_PRINTED: dict[str, Any] = {
     "estimator": "ucb",
     "objective": "average",
     "pacing": "even",
@@ -275,7 +277,7 @@ AS_PRINTED: dict[str, object] = {
     "alpha": 0.1,
 }
 
-jobs_policies: tuple[tuple[str, str, str, dict[str, object]], ...] = (
+jobs_policies: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("ops", "ops:OPS", "Algorithm 1 with the constants of Theorem 2; serves one job at a time", {}),
     (
         "opm",

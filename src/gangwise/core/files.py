@@ -62,6 +62,9 @@ Content = bytes | str | Callable[[IO[bytes]], object]
 ORPHAN = re.compile(r"\.gangwise-([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.part")
 """A file on its way: host, process and a random number."""
 
+LONGEST = 240
+"""Bytes of a file's name; systems take 255."""
+
 PATIENCE = 60.0
 """Seconds that a process waits for another one that writes a line into the registry."""
 
@@ -284,8 +287,9 @@ class Folder:
     def place(self, name: str) -> Path:
         """Where a file is; names are relative, with slashes, and stay in the folder."""
         parts = PurePosixPath(name)
-        if not parts.parts or parts.is_absolute() or ".." in parts.parts or "\n" in name:
-            raise StoreError(f"{name!r} cannot be the name of a file in {self.path}")
+        long = any(len(part.encode()) > LONGEST for part in parts.parts)
+        if not parts.parts or parts.is_absolute() or ".." in parts.parts or "\n" in name or long:
+            raise StoreError(f"{name[:LONGEST]!r} cannot be the name of a file in {self.path}")
         return self.path / parts
 
     def checkpoint(self, name: str) -> Path:
