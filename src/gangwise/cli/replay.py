@@ -18,6 +18,16 @@ from gangwise.cli.options import (
     settings_of,
 )
 
+DEFAULT = {
+    "world": "unlike",
+    "nodes": 32,
+    "load": 0.9,
+    "limits": "work",
+    "longest": 100_000.0,
+    "first": 2000,
+}
+"""Settings of the replay that needs no log: done within a minute of installing."""
+
 
 def replay_command(
     source: Annotated[
@@ -25,7 +35,7 @@ def replay_command(
         typer.Argument(
             metavar="TRACE",
             help="The folder or file of a trace, an .swf, or twin:NAME; by default a twin of a GPU "
-            "cluster's jobs on 64 nodes of three generations, so that nothing need be downloaded.",
+            "cluster's jobs on 32 nodes of three generations, so that nothing need be downloaded.",
             show_default=False,
         ),
     ] = "",
@@ -70,7 +80,7 @@ def replay_command(
 
     given = settings_of(settings)
     if not source:
-        source, given = TWIN, {"world": "unlike", "load": 0.8, "limits": "work", **given}
+        source, given = TWIN, {**DEFAULT, **given}
     named = {"world": world, "load": load}
     given |= {key: value for key, value in named.items() if value is not None}
     scenario = NamedSource.of("replay", False, {"source": source, **given})

@@ -79,6 +79,9 @@ class Settings(BaseModel):
     trace: str = Field("", description="format of the source, where it is not to be recognised")
     job_type: str = Field("", description="column that learning generalises over")
     first: int = Field(0, ge=0, description="only so many jobs, the first ones; 0 for all")
+    longest: float = Field(
+        0.0, ge=0, description="only jobs that run for at most so many seconds; 0 for all"
+    )
     nodes: int = Field(
         0, ge=0, le=1_000_000, description="so many nodes in place of the log's; 0: as logged"
     )
@@ -154,6 +157,8 @@ class ReplayScenario:
             asks = np.array([shape.demand[k] for shape in jobs.shapes])[jobs.shape]
             small = (asks > 0) & (asks <= 1000 * s.devices) & (jobs.run > 0)
             jobs = _only(jobs, small, kind)
+        if s.longest:
+            jobs = _only(jobs, jobs.run <= s.longest)
         if s.first:
             jobs = _only(jobs, np.arange(len(jobs)) < s.first)
         if len(jobs) == 0:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
+from gangwise.core.jit import is_compiled
 from gangwise.jobs import event_kernels, kernels, rate_kernels
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import FINISHED, KILLED, RUNNING, SET_ASIDE, WAITING
@@ -138,6 +139,10 @@ class Schedule:
         return list(zip(self.piece_node[p : p + c].tolist(), self.piece_tasks[p : p + c].tolist()))
 
 
+FEW = 10_000
+"""Jobs that are played in plain Python rather than waiting for a compiler."""
+
+
 def simulate_jobs(
     jobs: Jobs,
     nodes: Nodes,
@@ -158,7 +163,9 @@ def simulate_jobs(
         Hidden rates, noise and failures; by default every rate is 1 and nothing fails.
     options : Options, optional
     engine : {"auto", "compiled", "plain"}
-        ``auto`` is compiled wherever the scheduler has only built-in parts.
+        ``auto`` is compiled wherever the scheduler has only built-in parts; for up to
+        :data:`FEW` jobs only if the code is there already, for compiling takes longer than
+        playing them. Both give the same schedule.
     progress : callable, optional
         Called now and then with jobs ended and jobs in all.
 
@@ -184,6 +191,8 @@ def simulate_jobs(
     rules = _built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:
         raise ScenarioError("only combinations of built-in parts run compiled; use engine='plain'")
+    if engine == "auto" and len(jobs) <= FEW and not is_compiled(event_kernels.play):
+        engine = "plain"
     if engine != "plain" and rules is not None:
         return _compiled(tables, scheduler, rules, progress)
     return PlainSimulation(tables, scheduler).run(progress)
