@@ -302,13 +302,13 @@ class Tables:
             or len(conditions.factors) > 0
         )
         if varied:
-            shape = (len(jobs.types), N)
-            rates = np.ones(shape) if conditions.rates is None else np.asarray(conditions.rates)
+            wanted = (len(jobs.types), N)
+            rates = np.ones(wanted) if conditions.rates is None else np.asarray(conditions.rates)
             noise = np.ones(J) if conditions.noise is None else np.asarray(conditions.noise)
-            if rates.shape != shape or noise.shape != (J,):
+            if rates.shape != wanted or noise.shape != (J,):
                 raise ScenarioError(
                     f"rates are {rates.shape} and noise {noise.shape}; they must be [L, N] = "
-                    f"{shape} and [J] = {(J,)}"
+                    f"{wanted} and [J] = {(J,)}"
                 )
             if not ((rates > 0).all() and (noise > 0).all() and np.isfinite(rates).all()):
                 raise ScenarioError("a rate is not positive; a node that stands still is down")
@@ -918,9 +918,11 @@ class PlainSimulation:
                     f"{where} gets {c} tasks on node {name}; at most {job.shape.per_node} may be"
                 )
             has = books.nodes.labels[n]
-            for k, v in job.shape.constraint:
-                if has.get(k) != v:
-                    raise InfeasibleDecision(f"{where} asks for {k}={v}; node {name} is not that")
+            for label, value in job.shape.constraint:
+                if has.get(label) != value:
+                    raise InfeasibleDecision(
+                        f"{where} asks for {label}={value}; node {name} is not that"
+                    )
             for k, d in enumerate(job.shape.demand):
                 if c * d > books.free[n, k]:
                     raise InfeasibleDecision(
