@@ -18,13 +18,16 @@ from gangwise.cli.options import (
     settings_of,
 )
 
+WIDE = 120
+"""Columns where output is not a terminal's."""
+
 DEFAULT = {
     "world": "unlike",
-    "nodes": 32,
+    "nodes": 8,
     "load": 0.9,
     "limits": "work",
     "longest": 100_000.0,
-    "first": 2000,
+    "first": 1000,
 }
 """Settings of the replay that needs no log: done within a minute of installing."""
 
@@ -35,7 +38,7 @@ def replay_command(
         typer.Argument(
             metavar="TRACE",
             help="The folder or file of a trace, an .swf, or twin:NAME; by default a twin of a GPU "
-            "cluster's jobs on 32 nodes of three generations, so that nothing need be downloaded.",
+            "cluster's jobs on 8 nodes of three generations, so that nothing need be downloaded.",
             show_default=False,
         ),
     ] = "",
@@ -93,7 +96,10 @@ def replay_command(
     if as_json:
         print(json_text({**played.as_dict(), "lower_bounds": values}))
     else:
-        Console().print(job_report(results_of(played, values, command_line())).terminal())
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=WIDE)
+        console.print(job_report(results_of(played, values, command_line())).terminal())
     if out is not None:
         written = write_replay(played, out, bounds, command_line())
         say(f"wrote {', '.join(path.name for path in written)} to {out}")
