@@ -99,7 +99,7 @@ def test_every_call_of_out_may_fail(name, tmp_path):
 
 @pytest.mark.parametrize(("name", "places"), [("compare", 4), ("sweep", 16), ("tune", 8)])
 def test_flipped_bits_anywhere_do_not_change_results(name, places, tmp_path):
-    """Every stored file, one bit in some places, from end to end: the command mends it, or says so."""
+    """Every stored file, a bit in some places of it: the command mends it, or says so."""
     arguments = COMMANDS[name](tmp_path, tmp_path / "out")
     assert command(arguments).exit_code == 0
     wanted = results(name, tmp_path / "out")
@@ -115,7 +115,8 @@ def test_flipped_bits_anywhere_do_not_change_results(name, places, tmp_path):
             if done.exit_code == 0:
                 assert results(name, tmp_path / "out") == wanted, (path, place)
             else:
-                assert "damaged" in str(done.exception), (path, place, done.exception)
+                said = str(done.exception)
+                assert "damaged" in said or "would be replaced" in said, (path, place, said)
             path.write_bytes(whole)
 
 
