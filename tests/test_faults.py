@@ -97,7 +97,7 @@ def test_every_call_of_out_may_fail(name, tmp_path):
     print(f"{name}: {tried} faults at {len(disk.calls)} calls")
 
 
-@pytest.mark.parametrize(("name", "places"), [("compare", 4), ("sweep", 16), ("tune", 8)])
+@pytest.mark.parametrize(("name", "places"), [("compare", 3), ("sweep", 8), ("tune", 4)])
 def test_flipped_bits_anywhere_do_not_change_results(name, places, tmp_path):
     """Every stored file, a bit in some places of it: the command mends it, or says so."""
     arguments = COMMANDS[name](tmp_path, tmp_path / "out")
@@ -105,7 +105,8 @@ def test_flipped_bits_anywhere_do_not_change_results(name, places, tmp_path):
     wanted = results(name, tmp_path / "out")
     for path in sorted(p for p in (tmp_path / "out").rglob("*") if p.is_file()):
         whole = path.read_bytes()
-        if path.suffix == ".db":  # the study is SQLite's, and can be played again from the runs
+        # The study is SQLite's, and can be played again from the runs; pictures are drawn again.
+        if path.suffix in (".db", ".svg", ".png"):
             continue
         for place in range(min(places, len(whole))):
             damaged = bytearray(whole)
