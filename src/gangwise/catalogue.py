@@ -356,3 +356,23 @@ register(
     "gangwise.reproduce.esdp:ESDPByProgramme",
     "esdp-as-printed solved by the paper's dynamic programme",
 )
+
+register(
+    "scheduler",
+    "gavel",
+    "gangwise.jobs.gavel:Gavel",
+    "heterogeneity-aware shares by a linear programme, in rounds (Gavel, OSDI 2020)",
+)
+register(
+    "scheduler",
+    "*",
+    "gangwise.jobs.scheduler:composed",
+    "queue+backfilling+choice, such as fcfs+easy+best-fit; see: gangwise list schedulers",
+)
+register(
+    "scenario",
+    "replay",
+    "gangwise.experiments.replay:ReplayScenario",
+    "the jobs of a log, a twin or a drawn world, under schedulers; source=",
+    "jobs",
+)

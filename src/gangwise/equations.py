@@ -1,8 +1,8 @@
 """Equations of the papers: which symbol implements them, in which inner loop, and what tests it.
 
-``gangwise show "OGASched (9)"`` prints an entry; the page *Equations* of the documentation lists them
-all. A test keeps the table true: every symbol and kernel exists and says the label in its docstring,
-and every test exists. Equations that only a proof needs are left out.
+``gangwise show "OGASched (9)"`` prints an entry; the page *Equations* of the documentation lists
+them all. A test keeps the table true: every symbol and kernel exists and says the label in its
+docstring, and every test exists. Equations that only a proof needs are left out.
 
 Papers are called OGASched (gain minus overhead), ESDP (fluctuating speeds), and OPS and OPM
 (approximation jobs).

@@ -208,7 +208,7 @@ def test_a_utility_of_ones_own_is_planned_like_a_built_in_one():
 
 
 def test_a_job_alone_spends_evenly_what_is_left():
-    """left / (d − t) tasks of price 1 in every slot, rounded down or up; all is spent in the end."""
+    """left / (d − t) tasks of price 1 in every slot, rounded down or up, until all is spent."""
     deadline, budget = 12, 31.0
     made = instance([Job("a", 2, deadline, budget)], prices=[1.0] * 9, rates=[[0.5] * 9])
     environment, policy = started(made), create_policy("plan")

@@ -51,7 +51,7 @@ def test_work_is_from_start_to_end_and_waiting_is_apart():
     assert log.jobs.recorded_end.tolist() == [100, 50]
     assert log.rows["limit"].to_list() == [120, None]
     assert (log.played.hours, log.played.unit) == (pytest.approx(180 / 3600), "core")
-    assert log.played.lost == {"that never started": (1, 0.0, 3)}
+    assert log.played.lost == {"without a start": (1, 0.0, 3)}
     assert log.played.line.startswith("made: 66.7 % of 3 jobs and 100 % of 0.05 core-hours are")
     assert "limits unknown: run times used: 1" in log.played.line
     found = summary(log)
@@ -69,7 +69,7 @@ def test_without_starts_the_line_says_that_waiting_is_counted_as_work():
 
 BAD = {
     "larger than the cluster": job("large", 9),
-    "that never started": job("never", created=3.0, deleted=None),
+    "without a start": job("never", created=3.0, deleted=None),
     "without a submission time": job("when", created=None),
     "submitted at a negative time": job("early", created=-5.0),
     "that ended before they started": job("backwards", created=1.0, deleted=0.5),
@@ -289,7 +289,7 @@ def test_a_listing_without_a_header(tmp_path):
     assert {why: (n, row) for why, (n, _, row) in log.played.lost.items()} == {
         "because the number of fields is not that of the columns": (1, 9),
         "because End is before Start": (1, 5),
-        "that never started": (2, 3),
+        "without a start": (2, 3),
         "because the number of nodes is not known": (1, 7),
     }
     assert log.played.read == 9  # a step is no job
@@ -414,3 +414,95 @@ def test_hostile_files_give_one_line_and_no_traceback(tmp_path, name, form):
     else:
         assert isinstance(done.exception, GangwiseError), repr(done.exception)
         assert str(done.exception)
+
+
+# --------------------------------------------------------------------------------- other formats
+
+
+def test_jobs_of_philly(tmp_path):
+    from .test_philly import write as philly
+
+    log = open_jobs(philly(tmp_path))
+    assert log.rows.select("name", "tasks", "gpu", "submit", "start", "run").rows() == [
+        ("one", 1, 2, 0, 30, 90),
+        ("again", 1, 8, 60, 70, 530),
+        ("uneven", 2, 8, 120, 120, 120),
+        ("uneven#2", 1, 2, 120, 120, 120),
+        ("running", 1, 1, 180, 300, 1500),
+    ]
+    assert log.rows["end"].to_list() == [120, 600, 240, 240, None]
+    assert [log.host[a:b].tolist() for a, b in pairwise(log.host_from)][:2] == [[0], [1]]
+    assert (log.nodes.names, log.nodes.devices) == (("m1", "m2", "m3"), ("gpu",))
+    line = log.played.line
+    assert "1 without a start (row 7)" in line
+    assert "1 because no submitted_time is recorded (row 8)" in line
+    assert "of jobs that ask for several kinds of tasks, each a job of its own: 2" in line
+    assert "had not ended when the log did, and end with it: 1" in line
+    assert log.played.read == 9  # eight jobs, one of which is two
+
+
+def test_jobs_of_alibaba_gpu_v2020(tmp_path):
+    from .test_alibaba_gpu_v2020 import write as pai
+
+    log = open_jobs(pai(tmp_path))
+    by_id = {row["name"]: row for row in log.rows.to_dicts()}
+    worker = by_id["a1/worker"]
+    assert (worker["tasks"], worker["gpu"], worker["start"], worker["run"]) == (2, 0.5, 40, 460)
+    assert worker["type"] == "fb"
+    assert log.job_type == "group"
+    assert log.played.lost["without a start"].jobs >= 1
+    assert log.played.read == log.played.played + sum(n for n, _, _ in log.played.lost.values())
+
+
+def test_jobs_of_ones_own_files(tmp_path):
+    (tmp_path / "jobs.csv").write_text(
+        "id;cores;submit;begin;run;asked;kind;where;urgent\n"
+        "a;4;0;10;60;100;train;x|y;1\n"
+        "b;4;5;;60;;;;\n"
+        "c;4;20;80;0;50;;x;0\n"
+    )
+    (tmp_path / "map.toml").write_text(
+        'trace = "csv"\n[jobs]\nfile = "jobs.csv"\nseparator = ";"\n[jobs.columns]\nname = "id"\n'
+        'cpu = "cores"\ncreated = "submit"\nstarted = "begin"\nduration = "run"\nlimit = "asked"\n'
+        'type = "kind"\nhosts = "where"\npriority = "urgent"\n'
+    )
+    log = open_jobs(tmp_path / "map.toml")
+    assert log.played.lost == {"without a start": (1, 0.0, 3)}
+    assert log.jobs.run.tolist() == [60, 0]
+    assert log.jobs.types == ("train", "unknown")
+    assert log.jobs.priority.tolist() == [1, 0]
+    assert log.jobs.limit.tolist() == [100, 50]
+    assert log.nodes.names == ("x", "y")
+
+
+def test_jobs_of_google_events(tmp_path):
+    from .test_google_2011_tasks import write as events
+
+    def event(time, job, task, code, cpu=0.25):
+        return f"{time},,{job},{task},,{code},u{job},1,9,{cpu},0.5,,0"
+
+    second = 1_000_000
+    events(
+        tmp_path,
+        "task_events",
+        [
+            event(700 * second, 1, 0, 0),
+            event(700 * second, 1, 1, 0),
+            event(705 * second, 1, 0, 1),
+            event(710 * second, 1, 1, 1),
+            event(720 * second, 2, 0, 0, 0.0001),
+            event(721 * second, 2, 0, 1, 0.0001),
+            event(760 * second, 1, 0, 4),
+            event(770 * second, 1, 1, 4),
+            event(800 * second, 3, 0, 0),
+        ],
+    )
+    log = open_jobs(tmp_path)
+    assert log.rows.select("name", "tasks", "cpu", "submit", "start", "run").rows() == [
+        ("1", 2, 0.25, 100, 105, 65),
+        ("2", 1, 0.0001, 120, 121, 79),
+    ]
+    assert log.scale["cpu"] == 1000
+    assert log.jobs.shapes[log.jobs.shape[1]].demand[0] == 100  # ten-millionths do not vanish
+    assert log.played.lost["without a start"].jobs == 1
+    assert log.played.unit == "NCU"

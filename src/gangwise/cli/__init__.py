@@ -21,6 +21,7 @@ from gangwise.cli.files import clean_command, verify_command
 from gangwise.cli.jobs import jobs_command
 from gangwise.cli.listing import list_command, show_command
 from gangwise.cli.options import say
+from gangwise.cli.replay import replay_command
 from gangwise.cli.trace import trace_app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once
@@ -63,6 +64,7 @@ def _root(
 
 app.command("compare")(compare_command)
 app.command("run")(run_command)
+app.command("replay")(replay_command)
 app.command("sweep")(sweep_command)
 app.command("report")(report_command)
 app.command("reproduce")(reproduce_command)

@@ -19,13 +19,14 @@ from typing import Any, Literal
 
 from gangwise.core.errors import ScenarioError, UnknownName
 
-Kind = Literal["policy", "scenario", "trace", "family"]
+Kind = Literal["policy", "scenario", "trace", "family", "scheduler"]
 
 GROUPS: Mapping[Kind, str] = {
     "policy": "gangwise.policies",
     "scenario": "gangwise.scenarios",
     "trace": "gangwise.traces",
     "family": "gangwise.families",
+    "scheduler": "gangwise.schedulers",
 }
 
 
@@ -63,7 +64,7 @@ class Entry:
         return factory
 
 
-_entries: dict[Kind, dict[str, Entry]] = {"policy": {}, "scenario": {}, "trace": {}, "family": {}}
+_entries: dict[Kind, dict[str, Entry]] = {kind: {} for kind in GROUPS}
 _plugins_read: set[str] = set()
 
 
@@ -142,6 +143,10 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
     return name, arguments
 
 
+ANY = "*"
+"""The entry of a kind that builds every name that no other entry has."""
+
+
 def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     """Build what a name stands for.
 
@@ -168,6 +173,8 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     """
     name, given = parse(specification)
     known = entries(kind)
+    if name not in known and ANY in known:
+        return known[ANY].load()(specification, **arguments)
     if name not in known:
         raise UnknownName(kind, name, list(known))
     factory = known[name].load()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,6 +56,17 @@ class Results:
         done = tuple(run for run in plan["runs"] if whole[run["key"]])
         missing = tuple(run for run in plan["runs"] if not whole[run["key"]])
         return cls(store, plan["experiment"], done, missing)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all numbers but the timings, whichever order they were made in."""
+        made = hashlib.sha256()
+        for run in sorted(self.runs, key=lambda run: str(run["key"])):
+            made.update(str(run["key"]).encode())
+            for name, (at, values) in sorted(self.store.rows(run["key"]).columns().items()):
+                if name not in TIMINGS:
+                    made.update(name.encode() + at.tobytes() + values.tobytes())
+        return made.hexdigest()
 
     @cached_property
     def cells(self) -> list[str]:

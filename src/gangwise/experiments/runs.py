@@ -59,7 +59,13 @@ from gangwise.core.simulation import Run, Simulation
 from gangwise.scenarios.files import read_scenario
 from gangwise.traces.slots.opening import open_trace
 
-TIMINGS = ("us_per_slot", "seconds", "nanoseconds.slot")
+TIMINGS = (
+    "us_per_slot",
+    "seconds",
+    "nanoseconds.slot",
+    "microseconds per decision",
+    "scheduler.seconds",
+)
 """The metrics that differ from one execution of a run to the next."""
 
 

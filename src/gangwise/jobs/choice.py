@@ -16,6 +16,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Books, Job, Nodes, Rate, Shape
+from gangwise.jobs.rates import Labels
 
 __all__ = ["FGD", "BestFit", "ByRate", "Choice", "FirstFit", "WorstFit", "Worth"]
 
@@ -108,8 +109,8 @@ class FGD:
     """
 
     name: ClassVar[str] = "fgd"
-    _seen: dict[Shape, int] = field(default_factory=dict, repr=False)
-    _jobs: set[str] = field(default_factory=set, repr=False)
+    _seen: dict[Shape, int] = field(default_factory=dict, init=False, repr=False)
+    _jobs: set[str] = field(default_factory=set, init=False, repr=False)
 
     def take_in(self, books: Books) -> None:
         """Count what is asked for."""
@@ -170,25 +171,26 @@ class ByRate(Worth):
         :mod:`gangwise.jobs.rate_kernels`.
     waits : bool
         Whether a gang may wait for better nodes.
+    look : float
+        Seconds between looks at running jobs, which are measured again and may move; inf for none.
     """
 
     rates: Any = "labels"
     waits: bool = False
+    look: float = math.inf
     name: ClassVar[str] = "label"
-    state: Any = field(default=None, repr=False)
-    _types: dict[str, int] = field(default_factory=dict, repr=False)
-    _labels: Floats | None = field(default=None, repr=False)
-    _truth: Any = field(default=None, repr=False)
-    _factor: Any = field(default=None, repr=False)
+    state: Any = field(default=None, init=False, repr=False)
+    _types: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _labels: Floats | None = field(default=None, init=False, repr=False)
+    _truth: Any = field(default=None, init=False, repr=False)
+    _factor: Any = field(default=None, init=False, repr=False)
 
     def resize(self, nodes: Nodes, job_types: tuple[str, ...]) -> None:
         """Bind to nodes and job types."""
         self._types = {name: l for l, name in enumerate(job_types)}
         self._labels = np.log(nodes.declared(job_types))
-        if isinstance(self.rates, str):
-            self.state = rate_kernels.no_beliefs(len(job_types), len(nodes))
-        else:
-            self.state = self.rates.beliefs(nodes, job_types)
+        learner = Labels() if isinstance(self.rates, str) else self.rates
+        self.state = learner.beliefs(nodes, job_types)
 
     def reveal(self, log_rates: Floats, log_factor: Floats) -> None:
         """The oracle alone is shown the true rates: by the simulation, nowhere else."""
@@ -236,6 +238,28 @@ class ByRate(Worth):
             )
         )
 
+    def moves(
+        self, job: Job, pieces: Any, chosen: Tasks, seen: float, done: float, restart: float,
+        now: float,
+    ) -> bool:  # fmt: skip
+        """Whether a job running on ``pieces`` at the rate ``seen`` had better move."""
+        mean, sd = self.believed(job, now)
+        caution = self.state.constants.caution
+        here = min(float(mean[n]) for n, _, _ in pieces)
+        there = min(float(mean[n] - caution * sd[n]) for n, _ in chosen)
+        other = math.log(seen) + there - here
+        return bool(
+            rate_kernels.migrate(
+                self.state,
+                self._types[job.job_type],
+                job.limit,
+                done,
+                math.log(seen),
+                other,
+                restart,
+            )
+        )
+
     def rate(self, job: Job, chosen: Tasks, now: float) -> float:
         """Believed rate of a gang on nodes."""
         mean, _ = self.believed(job, now)
@@ -243,7 +267,7 @@ class ByRate(Worth):
 
     def observe(self, rate: Rate) -> None:
         """Learn from a measurement."""
-        if isinstance(self.rates, str):
+        if self.rates == "labels":
             return
         nodes = np.array(rate.nodes, dtype=np.int64)
         logs = np.array([math.log(r) for r in rate.rates])
@@ -262,7 +286,7 @@ class ByRate(Worth):
 
     def take_in(self, books: Books) -> None:
         """Hear what was given back since the last round."""
-        if isinstance(self.rates, str):
+        if self.rates == "labels":
             return
         for event in books.events:
             if event.kind in ("finished", "killed", "failed", "preempted") and event.job:

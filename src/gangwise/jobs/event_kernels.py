@@ -83,6 +83,7 @@ from gangwise.jobs.rate_kernels import (
     Beliefs,
     believe,
     finished,
+    migrate,
     observe,
     released,
     remaining,
@@ -164,7 +165,7 @@ def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) 
         for m in range(size, i, -1):
             x.order[m] = x.order[m - 1]
         x.order[i] = j
-    if r.choice == BY_RATE and r.rates == LEARNED:
+    if r.choice == BY_RATE and r.rates != LABELS:
         if now + r.measured_after < x.jobs[j].finish or v.event_time.size > 0:
             set_timer(x, j, now + r.measured_after)
         else:
@@ -233,7 +234,7 @@ def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) 
     if r.queue == FAIR_SHARE:
         charge(w, r, x, w.jobs[j].user)
         x.users[w.jobs[j].user].rate -= w.jobs[j].share
-    if r.choice == BY_RATE and r.rates == LEARNED:
+    if r.choice == BY_RATE and r.rates != LABELS:
         p = w.jobs[j].piece_from
         d = s.demand[w.jobs[j].shape, s.tasks[w.jobs[j].shape].dominant] / 1000.0
         for i in range(p, p + x.jobs[j].pieces):
@@ -267,7 +268,7 @@ def finish(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int)
     at = x.at
     now = x.clock[NOW]
     own = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
-    if r.choice == BY_RATE and r.rates == LEARNED and now > x.jobs[j].since:
+    if r.choice == BY_RATE and r.rates != LABELS and now > x.jobs[j].since:
         measure(w, v, r, x, b, j, now <= x.jobs[j].timer)
         if own <= now:
             finished(b, w.jobs[j].limit, (now - x.jobs[j].since) * x.jobs[j].seen, now)
@@ -583,6 +584,13 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     return True
 
 
+@inlined_kernel
+def work_done(x: State, j: int) -> float:
+    """What running job j has done as far as the scheduler knows: seconds × the rate seen."""
+    gone = max(x.clock[NOW] - x.jobs[j].begun - x.jobs[j].overhead, 0.0)
+    return x.jobs[j].before + gone * x.jobs[j].seen
+
+
 @lean_kernel
 def expected_ends(w: Work, r: Rules, x: State, b: Beliefs) -> None:
     """With limits of work: when running jobs are expected to end, anew, and their order."""
@@ -590,7 +598,7 @@ def expected_ends(w: Work, r: Rules, x: State, b: Beliefs) -> None:
     size = x.at[N_RUNNING]
     for i in range(size):
         j = x.order[i]
-        done = max(now - x.jobs[j].begun - x.jobs[j].overhead, 0.0) * x.jobs[j].seen
+        done = work_done(x, j)
         x.jobs[j].expect = now + remaining(b, w.jobs[j].limit, done) / x.jobs[j].seen
     for i in range(1, size):
         j = x.order[i]
@@ -928,7 +936,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
         and not changing
         and not r.limits_of_work
         and not r.waits
-        and (r.choice != BY_RATE or r.rates != LEARNED or r.backfilling == NO_BACKFILLING)
+        and (r.choice != BY_RATE or r.rates == LABELS or r.backfilling == NO_BACKFILLING)
         and fresh <= x.fresh.size
         and (r.backfilling != EASY or (x.clock[RESERVED] >= now and at[N_WAITING] <= r.depth))
     ):
@@ -951,7 +959,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
     at[HEAD] = -1
     if at[N_WAITING] == 0:
         return
-    if r.limits_of_work and r.backfilling != NO_BACKFILLING:
+    if r.limits_of_work and r.backfilling == CONSERVATIVE:
         expected_ends(w, r, x, b)
     count = keys(w, r, x) if changing else 0
     if r.backfilling == CONSERVATIVE:
@@ -991,6 +999,8 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
                 if r.backfilling == EASY:
                     at[DIRTY] = 1
                 break
+            if r.limits_of_work:
+                expected_ends(w, r, x, b)
             reserve(w, s, v, x, j)
             x.jobs[j].reserved = min(x.jobs[j].reserved, x.clock[RESERVED])
         else:
@@ -1001,10 +1011,54 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
 
 
 @lean_kernel
+def look_around(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
+    """Running jobs are measured again; while nobody waits, they move where that saves time."""
+    at = x.at
+    now = x.clock[NOW]
+    count = 0
+    for m in range(at[N_RUNNING]):
+        j = x.running[m]
+        begun = x.jobs[j].begun
+        if begun + r.measured_after <= now and begun + x.jobs[j].overhead < now:
+            x.sequence[count] = j
+            x.key[count] = j
+            count += 1
+    merge_sort(x, count)
+    for m in range(count):
+        measure(w, v, r, x, b, x.sequence[m], False)
+    if at[N_WAITING] > 0:
+        return
+    for m in range(count):
+        j = x.sequence[m]
+        seen = x.jobs[j].seen
+        done = work_done(x, j)
+        if remaining(b, w.jobs[j].limit, done) <= seen * r.restart:
+            continue
+        pieces = find(w, s, v, r, x, b, j)
+        if pieces == 0:
+            continue
+        here = LATER
+        p = w.jobs[j].piece_from
+        for i in range(p, p + x.jobs[j].pieces):
+            here = min(here, x.mean[x.out[i].node])
+        there = LATER
+        for i in range(pieces):
+            n = x.tried[i].node
+            there = min(there, x.mean[n] - b.constants.caution * x.sd[n])
+        log_rate = math.log(seen)
+        other = log_rate + there - here
+        if migrate(b, w.jobs[j].type, w.jobs[j].limit, done, log_rate, other, r.restart):
+            interrupt(w, s, v, r, x, b, j, WHY_PREEMPTED)
+            x.jobs[j].before = done
+            start(w, s, v, r, x, j, pieces)
+    at[FRESH] = 0
+
+
+@lean_kernel
 def play(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants: int) -> int:
     """Run up to ``instants`` instants. Gives DONE, PAUSED, or MORE_ROOM for cut attempts."""
     at = x.at
-    cuts = False
+    cuts = r.look < LATER
     for e in range(v.event_kind.size):
         cuts = cuts or v.event_kind[e] == DOWN
     for _ in range(instants):
@@ -1016,6 +1070,12 @@ def play(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants:
             or at[LOGGED_PIECES] + at[PIECES_OUT] > x.cut_pieces.size
         ):
             return MORE_ROOM
+        looks = False
+        if r.look < LATER and at[N_RUNNING] > 0:
+            due = (math.floor(x.clock[NOW] / r.look) + 1) * r.look
+            if due <= time:
+                time = due
+                looks = True
         x.clock[NOW] = time
         at[INSTANTS] += 1
         events(w, s, v, r, x, b)
@@ -1026,4 +1086,6 @@ def play(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants:
             at[FRESH] = 0
             at[HEAD] = -1
             at[DIRTY] = 0
+        if looks:
+            look_around(w, s, v, r, x, b)
     return PAUSED

@@ -140,6 +140,7 @@ RUN = record(
     seen=np.float64,  # rate as the scheduler knows it
     timer=np.float64,  # when it is looked at next: measured, or decided on
     overhead=np.float64,
+    before=np.float64,  # work done before it last moved, as the scheduler knows it
     first=np.float64,
     end=np.float64,
     lost=np.float64,  # device-seconds

@@ -325,7 +325,8 @@ class Outcome:
         on = self.ended
         count = np.bincount(self.jobs.user[on], minlength=len(self.jobs.users))
         total = np.bincount(self.jobs.user[on], of[on], minlength=len(self.jobs.users))
-        return np.divide(total, count, out=np.full(count.size, np.nan), where=count > 0)
+        means: Floats = np.full(count.size, np.nan)
+        return np.divide(total, count, out=means, where=count > 0)
 
     @property
     def worst_users(self) -> float:

@@ -7,6 +7,7 @@ is left out of a name is ``none`` and ``best-fit``. Parts of your own get a name
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from gangwise.core.contracts import configuration
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.registry import ANY, create, entries, parse
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.model import (
@@ -39,6 +42,7 @@ from gangwise.jobs.queues import (
     ShortestFirst,
     reservation,
 )
+from gangwise.jobs.rates import Labels, MeanRates, SharedFactors
 
 __all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]
 
@@ -116,7 +120,13 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "worst-fit": WorstFit,
         "fgd": FGD,
         "label": lambda: ByRate("labels"),
-        "oracle": lambda: ByRate("oracle"),
+        "oracle": lambda: ByRate("oracle", waits=True),
+        "labels": lambda: ByRate(Labels()),
+        "ucb": lambda: ByRate(MeanRates()),
+        "learned": lambda: ByRate(SharedFactors(), waits=True),
+        "learned-moving": lambda: ByRate(SharedFactors(), waits=True, look=600.0),
+        "oracle-moving": lambda: ByRate("oracle", waits=True, look=600.0),
+        "labels-moving": lambda: ByRate(Labels(), waits=True, look=600.0),
     },
 }
 
@@ -173,6 +183,8 @@ class Composed:
         How many jobs behind the first that cannot start backfilling looks at.
     limits : {"wall-clock", "work"}
         What requested limits are: seconds of the clock, or seconds at rate 1.
+    restart : float
+        Seconds that a job which moves is known to lose.
     """
 
     queue: Any = field(default_factory=FirstCome)
@@ -180,11 +192,14 @@ class Composed:
     choice: Any = field(default_factory=BestFit)
     depth: int = 10_000
     limits: str = "wall-clock"
-    _seen: dict[str, float] = field(default_factory=dict, repr=False)
-    _asked: dict[str, float] = field(default_factory=dict, repr=False)
-    _plan: Plan = field(default_factory=Plan, repr=False)
-    _why: dict[str, tuple[str, float]] = field(default_factory=dict, repr=False)
-    _last: _Round | None = field(default=None, repr=False)
+    restart: float = 0.0
+    _seen: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _measured: set[str] = field(default_factory=set, init=False, repr=False)
+    _before: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _asked: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _plan: Plan = field(default_factory=Plan, init=False, repr=False)
+    _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
+    _last: _Round | None = field(default=None, init=False, repr=False)
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
         """Bind the choice to nodes and job types."""
@@ -195,11 +210,21 @@ class Composed:
     def learns(self) -> bool:
         """Whether anything here listens to rates."""
         if isinstance(self.choice, ByRate):
-            return not isinstance(self.choice.rates, str)
+            return bool(self.choice.rates != "labels")
         return hasattr(self.choice, "observe")
+
+    @property
+    def look(self) -> float:
+        """Seconds between looks at running jobs, of which some may move; inf for none."""
+        return float(getattr(self.choice, "look", np.inf))
 
     def observe(self, rate: Rate) -> None:
         """Learn a rate."""
+        if rate.ended:
+            self._measured.discard(rate.job.id)
+            self._before.pop(rate.job.id, None)
+        else:
+            self._measured.add(rate.job.id)
         self._seen[rate.job.id] = min(rate.rates)
         if hasattr(self.choice, "observe"):
             self.choice.observe(rate)
@@ -233,6 +258,8 @@ class Composed:
                     self._last.head = job.id
                     if self.backfilling == "none":
                         break
+                    if self.limits == "work":  # of those just started, too
+                        ends.update(self._expected_ends(trial, now))
                     promised, then = reservation(job, trial, ends, now)
                     self._last.promised = promised
                 continue
@@ -255,6 +282,43 @@ class Composed:
             waiting -= 1
             actions.append(Place(job.id, tuple(chosen), pieces))
         return actions
+
+    def migrations(self, books: Books, now: float) -> list[Action]:
+        """Moves of running jobs that save more than they cost; asked for while nobody waits."""
+        choice = self.choice
+        if not isinstance(choice, ByRate):
+            return []
+        trial = books.copy()
+        actions: list[Action] = []
+        for name, running in sorted(trial.running.items(), key=lambda item: item[1].job.row):
+            job = running.job
+            if name not in self._measured or now <= running.begun + running.overhead:
+                continue
+            seen = self._seen[name]
+            done = self._done(running, now)
+            if rate_kernels.remaining(choice.state, job.limit, done) <= seen * self.restart:
+                continue
+            chosen = choice.place(job, trial, now)
+            if chosen is None or not choice.moves(
+                job, running.pieces, chosen, seen, done, self.restart, now
+            ):
+                continue
+            pieces = trial.tell_apart(job.shape, chosen)
+            trial.take(job.shape, running.pieces, sign=1)
+            trial.take(job.shape, pieces)
+            trial.running[name] = Running(job, pieces, now, self.restart)
+            self._seen[name] = self._rate(job, chosen, now, seen=True)
+            self._before[name] = done
+            self._measured.discard(name)
+            self.queue.started(job, books, now)
+            actions += [Preempt(name), Place(name, tuple(chosen), pieces)]
+        return actions
+
+    def _done(self, running: Running, now: float) -> float:
+        """Work that a running job has done: seconds × the rate seen."""
+        gone = max(now - running.begun - running.overhead, 0.0)
+        before = self._before.get(running.job.id, 0.0)
+        return before + gone * self._seen.get(running.job.id, 1.0)
 
     def _conservative(
         self, order: list[Job], books: Books, ends: dict[str, float], now: float
@@ -338,7 +402,7 @@ class Composed:
         state = getattr(self.choice, "state", None)
         for name, running in books.running.items():
             seen = self._seen.get(name, 1.0)
-            done = max(now - running.begun - running.overhead, 0.0) * seen
+            done = self._done(running, now)
             left = (
                 max(running.job.limit - done, 0.0)
                 if state is None
@@ -378,14 +442,20 @@ def create_scheduler(name: str | Any, **options: Any) -> Any:
     --------
     >>> create_scheduler("fcfs+easy+best-fit").backfilling
     'easy'
+    >>> create_scheduler("gavel:objective=total,seconds=1800").objective
+    'total'
     >>> create_scheduler("fcfs+esay")
     Traceback (most recent call last):
-    gangwise.core.errors.UnknownName: there is no part of a scheduler named 'esay'; did you mean...
+    gangwise.core.errors.UnknownName: there is no scheduler or part of one named 'esay'; did...
     """
-    if not isinstance(name, str):
-        return name
+    return create("scheduler", name, **options) if isinstance(name, str) else name
+
+
+def composed(name: str, **options: Any) -> Composed:
+    """A scheduler of named parts: ``fcfs+easy+best-fit:depth=100``."""
+    words, given = parse(name)
     chosen: dict[Part, Any] = {}
-    for word in name.split("+"):
+    for word in words.split("+"):
         word = word.strip()
         for part, known in _parts.items():
             if word in known:
@@ -394,10 +464,21 @@ def create_scheduler(name: str | Any, **options: Any) -> Any:
                 chosen[part] = known[word]()
                 break
         else:
-            raise UnknownName(
-                "part of a scheduler", word, [w for known in _parts.values() for w in known]
-            )
-    return Composed(**chosen, **options)
+            whole = [entry for entry in entries("scheduler") if entry != ANY]
+            parts_known = [w for known in _parts.values() for w in known]
+            raise UnknownName("scheduler or part of one", word, parts_known + whole)
+    accepted = [f.name for f in dataclasses.fields(Composed) if f.init and f.name not in _parts]
+    for argument in given | options:
+        if argument not in accepted:
+            raise UnknownName(f"argument of scheduler {words!r}", argument, accepted)
+    return Composed(**chosen, **{**given, **options})
+
+
+def fresh(value: Any) -> Any:
+    """A scheduler, or a part of one, with the same configuration and no memory."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    return type(value)(**{name: fresh(each) for name, each in configuration(value).items()})
 
 
 def copy_of(scheduler: Any) -> Any:

@@ -179,6 +179,7 @@ def simulate_jobs(
     scheduler = create_scheduler(scheduler)
     if isinstance(scheduler, Composed):
         scheduler.limits = options.limits
+        scheduler.restart = options.restart
     tables = Tables.of(jobs, nodes, conditions, options)
     rules = _built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:
@@ -399,7 +400,7 @@ def _built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.Rules |
         float(options.restart),
         float(options.measured_after),
         float(getattr(scheduler.queue, "half_life", math.inf)),
-        math.inf,
+        float(getattr(scheduler, "look", math.inf)),
         np.zeros(0),
     )
 
@@ -419,7 +420,13 @@ def _compiled(
         beliefs = scheduler.choice.state
         world = world._replace(labels=np.log(t.nodes.declared(jobs.types)))
     else:
-        beliefs = rate_kernels.no_beliefs(1, len(t.nodes))
+        beliefs = rate_kernels.no_beliefs(
+            rate_kernels.LABELS,
+            np.zeros((1, 1)),
+            np.zeros(1, dtype=np.int64),
+            1,
+            rate_kernels.Constants(),
+        )._replace(ratio=np.zeros(0))
     began = time.perf_counter()
     while True:
         status = event_kernels.play(work, shapes, world, rules, state, beliefs, 200_000)
@@ -587,9 +594,9 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
     conserves = rules.backfilling == kernels.CONSERVATIVE
     learns = rules.choice == kernels.BY_RATE
     changing = rules.queue >= kernels.FAIR_SHARE
-    sorts = J if changing or t.event_time.size else 0
+    sorts = J if changing or t.event_time.size or rules.look < math.inf else 0
     users = len(jobs.users) if rules.queue == kernels.FAIR_SHARE else 0
-    timers = 2 * J + 64 if learns and (rules.rates == kernels.LEARNED or rules.waits) else 0
+    timers = 2 * J + 64 if learns and (rules.rates != kernels.LABELS or rules.waits) else 0
     runs = np.zeros(J, dtype=kernels.RUN)
     runs["phase"] = np.where(t.aside, SET_ASIDE, 0)
     runs["wants"], runs["left"] = t.wants, t.work
@@ -666,7 +673,8 @@ class PlainSimulation:
         self.scheduler = scheduler
         self.learns = getattr(scheduler, "learns", True)
         self.books = Books.opened(t.nodes)
-        self.now = -math.inf
+        self.now = -1.0
+        self.look = float(getattr(scheduler, "look", math.inf))
         J = len(t.jobs)
         self.phase = np.where(t.aside, SET_ASIDE, 0).astype(np.int8)
         self.left = t.work.astype(float).tolist()
@@ -720,6 +728,11 @@ class PlainSimulation:
         now = self._next_instant()
         if now == math.inf or self.ended == len(self.tables.jobs):
             return False
+        looks = False
+        if self.look < math.inf and self.books.running:
+            due = (math.floor(self.now / self.look) + 1) * self.look
+            looks = due <= now
+            now = min(now, due)
         self.now = now
         self.counts["instants"] += 1
         self._events(now)
@@ -727,6 +740,8 @@ class PlainSimulation:
             self.counts["rounds"] += 1
             for action in self._decisions(now):
                 self._act(action, now)
+        if looks:
+            self._look_around(now)
         return True
 
     def _decisions(self, now: float) -> list[Any]:
@@ -740,6 +755,20 @@ class PlainSimulation:
     def _tell(self, rate: Rate) -> None:
         """A measurement reaches the scheduler."""
         self.scheduler.observe(rate)
+
+    def _look_around(self, now: float) -> None:
+        """Running jobs are measured again; while nobody waits, some may move."""
+        after = self.tables.options.measured_after
+        for j in sorted(self.rows[name] for name in self.books.running):
+            if self.begun[j] + after <= now and self.begun[j] + self.overhead[j] < now:
+                self._measure(j, now, first=False, ended=False)
+        if self.waiting:
+            return
+        began = time.perf_counter()
+        actions = self.scheduler.migrations(self.books, now)
+        self.seconds += time.perf_counter() - began
+        for action in actions:
+            self._act(action, now)
 
     def _next_instant(self) -> float:
         t = self.tables

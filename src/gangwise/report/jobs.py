@@ -22,6 +22,7 @@ from rich.text import Text
 import gangwise
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
+from gangwise.experiments.replay import Replayed
 from gangwise.experiments.statistics import (
     Estimate,
     decimals_for,
@@ -70,6 +71,15 @@ class SlowNode(Protocol):
     def low(self) -> float: ...  # noqa: D102
     @property
     def high(self) -> float: ...  # noqa: D102
+
+
+class SlowerNode(NamedTuple):
+    """As :class:`SlowNode`."""
+
+    node: str
+    slower: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +208,26 @@ class JobReport:
     def _played(self) -> list[str]:
         told = [o.told for each in self.results.outcomes.values() for o in each[:1] if o.told]
         return list(dict.fromkeys(told))
+
+
+def results_of(played: Replayed, bounds: Sequence[float] = (), command: str = "") -> JobResults:
+    """Results of a replay, as a report takes them."""
+    truth, types = played.true_rates(), played.scenario.draw(played.seeds[0]).jobs.types
+    learned = {
+        name: LearnedRates(types, mean, sd, truth, [SlowerNode(*each) for each in slow])
+        for name, (mean, sd, slow) in played.learned().items()
+    }
+    return JobResults(
+        name=str(played.scenario.describe()["source"]),
+        outcomes=played.outcomes,
+        base=played.schedulers[0],
+        fidelity=played.scenario.fidelity(),
+        assumed=played.scenario.assumed(),
+        bounds=bounds,
+        learned=learned,
+        command=command,
+        digest=played.results.digest,
+    )
 
 
 def job_report(results: JobResults) -> JobReport:

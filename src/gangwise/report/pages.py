@@ -7,22 +7,31 @@ out. A page quotes the digest of the files whose numbers it shows, and is publis
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import polars as pl
 
 import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Folder, write_whole
 from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
+from gangwise.experiments.replay import NAME as REPLAY
+from gangwise.experiments.replay import Replayed, finite
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import experiment_toml
 from gangwise.experiments.statistics import NOTHING
 from gangwise.experiments.store import provenance_text, read_provenance, versions
 from gangwise.experiments.tune import TUNING, Tuning, read_tuning
+from gangwise.jobs.bounds import LowerBound
 from gangwise.report import comparison as compared
 from gangwise.report import reproduction, sweeps, tuning
+from gangwise.report.jobs import job_report, results_of
 from gangwise.report.plotting import plain_styles
 from gangwise.report.rendering import render
 from gangwise.report.sweeps import SweepNumbers
@@ -72,6 +81,14 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
             write_comparison(comparison, folder, command)
             return folder / PAGE
         page = comparison_page(comparison, compared.comparison_figures(comparison), command)
+    elif names == [REPLAY]:
+        known = read_provenance(folder, REPLAY)
+        played = Replayed.open(folder)
+        if out is None:
+            bounds = json.loads(_bounds_file(folder)) or None
+            write_replay(played, folder, bounds, "" if known is None else known.command)
+            return folder / PAGE
+        page = job_report(results_of(played)).page()
     elif names:
         page = _experiments(folder, names)
     else:
@@ -347,6 +364,60 @@ def write_comparison(
         new.write(PAGE, comparison_page(comparison, drawn, command, digests["rewards.parquet"]))
         names = list(new.staged)
     return [folder.place(name) for name in names]
+
+
+def write_replay(
+    played: Replayed,
+    directory: Path | str,
+    bounds: Mapping[str, float] | Sequence[LowerBound] | None = None,
+    command: str = "",
+) -> list[Path]:
+    """Write ``summary.json``, the prices that prove the bounds, and ``report.html``, as a whole.
+
+    Raises
+    ------
+    StoreError
+        When they cannot be written; what was there before is still there.
+    """
+    folder = Folder(directory)
+    proven = [] if isinstance(bounds, Mapping) else list(bounds or [])
+    values = (
+        list(bounds.values())
+        if isinstance(bounds, Mapping)
+        else [bound.mean_completion for bound in proven]
+    )
+    with folder.publish(REPLAY) as new:
+        summary = {**played.as_dict(), "lower_bounds": values}
+        new.write("summary.json", json.dumps(finite(summary), indent=2) + "\n")
+        new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), values))) + "\n")
+        for seed, bound in zip(played.seeds, proven):
+            new.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
+        if command:
+            new.write(f"{REPLAY}.command.json", provenance_text(command))
+        new.write(PAGE, job_report(results_of(played, values, command)).page())
+        names = list(new.staged)
+    return [folder.place(name) for name in names]
+
+
+BOUNDS = "bounds.json"
+
+
+def _bounds_file(folder: Path) -> str:
+    path = folder / BOUNDS
+    return Folder(folder).read_text(BOUNDS) if path.exists() else "{}"
+
+
+def _write_prices(bound: LowerBound, file: Any) -> None:
+    """Prices above 0: node, from when (seconds), for how long, price of a device-second."""
+    node, period = np.nonzero(bound.prices)
+    pl.DataFrame(
+        {
+            "node": node,
+            "begin": bound.origin + period * bound.period,
+            "seconds": np.full(node.size, bound.period),
+            "price": bound.prices[node, period],
+        }
+    ).write_parquet(file)
 
 
 def comparison_page(

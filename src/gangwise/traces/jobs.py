@@ -4,7 +4,7 @@
 any format. Waiting is not work: a job is submitted when it was created, and its work is the time
 from its start to its end, or what the log says it ran. Steps, each told in :class:`Played`:
 
-1. jobs that never started, or that cannot be played (no time, no request, no task, a circle of
+1. jobs without a start, or that cannot be played (no time, no request, no task, a circle of
    dependencies), are set aside;
 2. nodes are those of the trace; without any, those that node lists name, or one pool, as large as
    what was in use at once;
@@ -484,7 +484,7 @@ class _Making:
         rows = np.arange(len(self.rows))
         lost: dict[str, Ints] = {}
         if self.never.any():
-            lost["that never started"] = rows[self.never]
+            lost["without a start"] = rows[self.never]
         keep = rows[~self.never]
         jobs = self._jobs(keep, nodes.devices)
         beyond = jobs.tasks > _room(nodes, jobs.shapes)[jobs.shape]

@@ -250,7 +250,8 @@ def _only(folder: Path, name: str) -> Path:
         other = "pods" if name == "nodes" else "nodes"
         near = [file for file in files if other not in _tables_of(file)]
         near.sort(key=lambda file: -len(table.schema.place(header_of(file))))
-        if near and 2 * len(table.schema.place(header_of(near[0]))) > len(table.schema.columns):
+        needed = sum(column.needed for column in table.schema.columns)
+        if near and 2 * len(table.schema.place(header_of(near[0]))) > needed:
             return near[0]  # reading it says what is wrong with it
     return _one(folder, name, fit)
 
@@ -266,7 +267,7 @@ def _one(folder: Path, name: str, fit: list[Path]) -> Path:
     if not fit:
         raise TraceError(
             f"no {schema.name} here: no file has the columns "
-            f"{', '.join(c.name for c in schema.columns)}; found "
+            f"{', '.join(c.name for c in schema.columns if c.needed)}; found "
             f"{', '.join(f.name for f in files_of(folder)) or 'no .csv or .csv.gz file'}; "
             f"name the file with {name}=",
             folder,

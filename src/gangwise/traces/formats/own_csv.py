@@ -47,9 +47,10 @@ NAME = "csv"
 TIMES = ("created", "deleted", "started")
 NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "limit", "priority", *TIMES)
 """Fields that are numbers, unless a time is written out."""
-OTHERS = ("tasks", "job", "started", "status", "user", "limit", "priority", "hosts", "type")
-EMPTY = ("models", "model", *OTHERS[2:])
+EMPTY = ("models", "model", "started", "status", "user", "limit", "priority", "hosts", "type")
 """Fields that may be empty."""
+OTHERS = ("tasks", "job", "elapsed", *EMPTY[2:])
+"""Columns of jobs, where the mapping has them."""
 
 
 class _Strict(BaseModel):
@@ -411,7 +412,11 @@ def _rules(
 def _job_table(frame: pl.DataFrame) -> pl.DataFrame:
     """Jobs in seconds since the first creation."""
     if "duration" in frame.columns:
-        frame = frame.with_columns(deleted=pl.col("created") + pl.col("duration"))
+        begun = pl.col("created")
+        if "started" in frame.columns:  # waiting is no part of how long it takes
+            begun = pl.coalesce("started", "created")
+            frame = frame.with_columns(elapsed=pl.when(pl.col("started") >= 0).then("duration"))
+        frame = frame.with_columns(deleted=begun + pl.col("duration"))
     frame = _with_devices(frame)
     if "models" in frame.columns:  # any order, once each
         models = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())

@@ -1,0 +1,220 @@
+"""What is believed of rates: labels, a mean per (job type, node), shared factors.
+
+A learner is given to :class:`gangwise.jobs.choice.ByRate`; it hears rates, says what it believes and
+how sure it is, and names the nodes that are slower than their label says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.jobs import rate_kernels
+from gangwise.jobs.model import Nodes
+from gangwise.jobs.rate_kernels import LABELS, MEANS, SHARED, Beliefs, Constants
+
+__all__ = ["Constants", "Labels", "MeanRates", "Rates", "SharedFactors", "SlowNode"]
+
+
+class SlowNode(NamedTuple):
+    """A node that is slower than its label says.
+
+    Attributes
+    ----------
+    slower : float
+        Share of the rate that is missing: 0.48 for a node at 52 % of what its kind does.
+    low, high : float
+        95 % credible interval of it.
+    """
+
+    node: str
+    slower: float
+    low: float
+    high: float
+
+
+@dataclass
+class Rates:
+    """What learners share: nodes and job types by name, and the compiled state.
+
+    Parameters
+    ----------
+    constants : Constants
+        What is assumed of rates, and the constants of decisions.
+    generation : str, optional
+        Label of nodes whose values are generations, such as ``gpu-model``. Without, nodes that
+        declare the same rates are one generation.
+    """
+
+    constants: Constants = field(default_factory=Constants)
+    generation: str | None = None
+    state: Beliefs | None = field(default=None, init=False, repr=False)
+    nodes: tuple[str, ...] = field(default=(), repr=False)
+    types: tuple[str, ...] = field(default=(), repr=False)
+    generations: tuple[str, ...] = field(default=(), repr=False)
+    kind: ClassVar[int] = LABELS
+
+    def __post_init__(self) -> None:
+        c = self.constants
+        bad = [k for k, v in c._asdict().items() if not (math.isfinite(v) and v >= 0)]
+        if bad:
+            raise ScenarioError(f"{bad[0]} is {getattr(c, bad[0])}; it must be zero or more")
+        if c.a <= 0 or c.epsilon <= 0 or c.memory <= 0:
+            raise ScenarioError("a, epsilon and memory must be positive")
+
+    def beliefs(self, nodes: Nodes, job_types: Sequence[str]) -> Beliefs:
+        """State for these nodes and job types; what was learned of those known before stays."""
+        named = [
+            str(labels.get(self.generation, "")) if self.generation else ""
+            for labels in nodes.labels
+        ]
+        if self.generation is None:
+            named = [repr(rate) for rate in nodes.rates]
+        generations = tuple(dict.fromkeys([*self.generations, *named]))
+        new = rate_kernels.no_beliefs(
+            self.kind,
+            np.log(nodes.declared(job_types)),
+            np.array([generations.index(name) for name in named], dtype=np.int64),
+            len(generations),
+            self.constants,
+        )
+        if self.state is not None:
+            self._keep(new, self.state, nodes.names, tuple(job_types))
+        self.state, self.nodes, self.types = new, nodes.names, tuple(job_types)
+        self.generations = generations
+        return new
+
+    def _keep(
+        self, new: Beliefs, old: Beliefs, nodes: tuple[str, ...], types: tuple[str, ...]
+    ) -> None:
+        """Copy what the old state knows of nodes and job types that are still there."""
+        there, here = _matched(self.nodes, nodes)
+        was, now = _matched(self.types, types)
+        G = old.a_mean.shape[0]
+        for g in range(G):
+            new.a_mean[g, now] = old.a_mean[g, was]
+            new.a_cov[g][np.ix_(now, now)] = old.a_cov[g][np.ix_(was, was)]
+        new.release[:G] = old.release
+        new.release_time[:] = old.release_time
+        new.ratio[:], new.seen[:] = old.ratio, old.seen
+        new.f_mean[here], new.f_var[here] = old.f_mean[there], old.f_var[there]
+        new.f_time[here] = old.f_time[there]
+        new.f_slope[np.ix_(here, now)] = old.f_slope[np.ix_(there, was)]
+        new.e_sum[np.ix_(now, here)] = old.e_sum[np.ix_(was, there)]
+        new.e_count[np.ix_(now, here)] = old.e_count[np.ix_(was, there)]
+
+    def _bound(self) -> Beliefs:
+        if self.state is None:
+            raise ScenarioError("no nodes yet: call beliefs(nodes, job_types) first")
+        return self.state
+
+    def observe(
+        self, job_type: str, nodes: Sequence[str], rates: Sequence[float], now: float = 0.0
+    ) -> None:
+        """Learn from one gang: its ranks ran on ``nodes`` at ``rates``, work per second."""
+        state = self._bound()
+        l = self._type(job_type)
+        at = np.array([self._node(name) for name in nodes], dtype=np.int64)
+        if len(rates) != at.size or not all(r > 0 and math.isfinite(r) for r in rates):
+            raise ScenarioError(f"{at.size} nodes have the rates {list(rates)}; one each, above 0")
+        rate_kernels.observe(state, l, at, np.log(np.asarray(rates)), at.size, True, now)
+
+    def estimate(self, job_type: str, now: float = 0.0) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of the log rate on every node, both [N]."""
+        state = self._bound()
+        mean, sd = np.empty(len(self.nodes)), np.empty(len(self.nodes))
+        rate_kernels.believe(state, self._type(job_type), now, mean, sd)
+        return mean, sd
+
+    def slow_nodes(self, by: float = 0.05) -> list[SlowNode]:
+        """Nodes that are surely (97.5 %) more than ``by`` slower than their kind; worst first."""
+        return []
+
+    def _type(self, name: str) -> int:
+        if name not in self.types:
+            raise UnknownName("job type", name, self.types)
+        return self.types.index(name)
+
+    def _node(self, name: str) -> int:
+        if name not in self.nodes:
+            raise UnknownName("node", name, self.nodes)
+        return self.nodes.index(name)
+
+
+@dataclass
+class Labels(Rates):
+    """Declared rates are believed; only how much of its limit a job needs is learned."""
+
+    kind: ClassVar[int] = LABELS
+
+
+@dataclass
+class MeanRates(Rates):
+    """A mean per (job type, node), with ESDP's index v̂ + √(ln(t + 1) / 2n), ESDP (9) and (10).
+
+    t counts the gangs observed. Channels never used come first, so that every job type is tried
+    on every node: L × N cold starts, which is what this loses by.
+    """
+
+    kind: ClassVar[int] = MEANS
+
+
+@dataclass
+class SharedFactors(Rates):
+    """log rate = log label + a[type, generation] + f[node] + e[type, node] + u[job] + ε.
+
+    Exact posterior means and variances of a and f, from recursive least squares
+    (:mod:`gangwise.jobs.rate_kernels`); e shrunk residual means. An innovation beyond three
+    standard deviations widens f[node] by 0.4 first, so that stragglers and healing are found at
+    once.
+
+    Examples
+    --------
+    >>> from gangwise.jobs.model import Nodes
+    >>> rates = SharedFactors()
+    >>> state = rates.beliefs(Nodes.alike(8, {"gpu": 8}), ["train"])
+    >>> for _ in range(5):
+    ...     for n in range(8):
+    ...         rates.observe("train", [f"n{n}"], [0.5 if n == 3 else 1.0])
+    >>> [(s.node, round(s.slower, 2)) for s in rates.slow_nodes()]
+    [('n3', 0.49)]
+    """
+
+    kind: ClassVar[int] = SHARED
+
+    def slow_nodes(self, by: float = 0.05) -> list[SlowNode]:
+        """Nodes that are surely (97.5 %) more than ``by`` slower than their kind; worst first."""
+        mean, sd = self.node_factors()
+        slow = []
+        for name, m, s in zip(self.nodes, mean.tolist(), sd.tolist(), strict=True):
+            if m + 1.96 * s < math.log1p(-by):
+                low, high = 1 - math.exp(m + 1.96 * s), 1 - math.exp(m - 1.96 * s)
+                slow.append(SlowNode(name, 1 - math.exp(m), low, high))
+        return sorted(slow, key=lambda node: -node.slower)
+
+    def node_factors(self) -> tuple[Floats, Floats]:
+        """Posterior mean and standard deviation of f [N]."""
+        b = self._bound()
+        mu = b.a_mean[b.generation]
+        mean = b.f_mean - (b.f_slope * mu).sum(axis=1)
+        var = b.f_var + np.einsum("ni,nij,nj->n", b.f_slope, b.a_cov[b.generation], b.f_slope)
+        return mean, np.sqrt(var)
+
+    def type_factors(self) -> tuple[Floats, Floats]:
+        """Posterior mean and standard deviation of a [G, L]."""
+        b = self._bound()
+        return b.a_mean.copy(), np.sqrt(np.einsum("gll->gl", b.a_cov))
+
+
+def _matched(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[Ints, Ints]:
+    """Places in old and in new of the names that both have."""
+    place = {name: i for i, name in enumerate(old)}
+    both = [(place[name], i) for i, name in enumerate(new) if name in place]
+    pairs = np.array(both, dtype=np.int64).reshape(len(both), 2)
+    return pairs[:, 0], pairs[:, 1]

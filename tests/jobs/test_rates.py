@@ -1,0 +1,286 @@
+"""Learned rates: against dense Bayesian regression, formulas, planted stragglers, plain runs."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from gangwise.core.errors import GangwiseError
+from gangwise.jobs import rate_kernels
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
+from gangwise.jobs.rates import Constants, Labels, MeanRates, SharedFactors
+from gangwise.jobs.simulation import Options, simulate_jobs
+
+PLAIN = Constants(e=0.0, surprise=1e9)  # the linear model alone
+
+
+def cluster(N: int, G: int) -> Nodes:
+    return Nodes.of(
+        Node(f"n{n}", {"gpu": 8}, {"kind": f"g{n % G}"}, 1.0 / (1 + n % G)) for n in range(N)
+    )
+
+
+def dense(
+    L: int, N: int, G: int, gangs: list[tuple[int, list[int], list[float]]], c: Constants
+) -> tuple[np.ndarray, np.ndarray]:
+    """Posterior mean and covariance of (a [G L], f [N]): one least-squares problem, solved once."""
+    rows, y, blocks = [], [], []
+    for l, nodes, logs in gangs:
+        for n, log in zip(nodes, logs):
+            x = np.zeros(G * L + N)
+            x[(n % G) * L + l] = 1
+            x[G * L + n] = 1
+            rows.append(x)
+            y.append(log - math.log(1.0 / (1 + n % G)))
+        k = len(nodes)
+        blocks.append(np.eye(k) * c.epsilon**2 + c.u**2)
+    prior = np.diag([c.a**2] * (G * L) + [c.f**2] * N)
+    if not rows:
+        return np.zeros(len(prior)), prior
+    X = np.array(rows)
+    R = np.zeros((len(y), len(y)))
+    at = 0
+    for block in blocks:
+        R[at : at + len(block), at : at + len(block)] = block
+        at += len(block)
+    gain = prior @ X.T @ np.linalg.inv(X @ prior @ X.T + R)
+    return gain @ np.array(y), prior - gain @ X @ prior
+
+
+def witnessed(rates: SharedFactors, gangs: list, L: int, N: int, G: int):
+    mean, cov = dense(L, N, G, gangs, rates.constants)
+    for l in range(L):
+        got, sd = rates.estimate(f"t{l}")
+        for n in range(N):
+            x = np.zeros(G * L + N)
+            x[(n % G) * L + l] = x[G * L + n] = 1
+            yield got[n] + math.log(1 + n % G), sd[n], mean @ x, math.sqrt(x @ cov @ x)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shared_factors_of_single_tasks_are_exact_bayesian_regression(seed):
+    rng = np.random.default_rng(seed)
+    L, N, G = 3, 7, 2
+    rates = SharedFactors(PLAIN)
+    rates.beliefs(cluster(N, G), [f"t{l}" for l in range(L)])
+    gangs = []
+    for _ in range(60):
+        l, n = int(rng.integers(L)), int(rng.integers(N))
+        log = float(rng.normal(0, 0.4))
+        gangs.append((l, [n], [log]))
+        rates.observe(f"t{l}", [f"n{n}"], [math.exp(log)])
+        if len(gangs) in (1, 5, 60):
+            for mean, sd, m, s in witnessed(rates, gangs, L, N, G):
+                assert mean == pytest.approx(m, abs=1e-9)
+                assert sd == pytest.approx(s, abs=1e-9)
+    mean, cov = dense(L, N, G, gangs, PLAIN)
+    f, f_sd = rates.node_factors()
+    a, a_sd = rates.type_factors()
+    np.testing.assert_allclose(f, mean[G * L :], atol=1e-9)
+    np.testing.assert_allclose(f_sd, np.sqrt(np.diag(cov)[G * L :]), atol=1e-9)
+    np.testing.assert_allclose(a.ravel(), mean[: G * L], atol=1e-9)
+    np.testing.assert_allclose(a_sd.ravel(), np.sqrt(np.diag(cov)[: G * L]), atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gangs_are_exact_at_first_and_their_differences_stay_so(seed):
+    """After a gang, nodes depend on one another through its u, which is not kept.
+
+    What it costs is the common level of a generation, not which of its nodes is the faster.
+    """
+    rng = np.random.default_rng(seed)
+    L, N, G = 2, 8, 2
+    rates = SharedFactors(PLAIN)
+    rates.beliefs(cluster(N, G), ["t0", "t1"])
+    a, f = rng.normal(0, 0.2, (G, L)), rng.normal(0, 0.05, N)
+    gangs = []
+    for i in range(80):
+        l = int(rng.integers(L))
+        size = int(rng.integers(2, 5))
+        pool = np.arange(0, N, G) if i == 0 else np.arange(N)
+        nodes = sorted(rng.choice(pool, size=size, replace=False).tolist())
+        u = rng.normal(0, 0.1)
+        logs = [
+            math.log(1 / (1 + n % G)) + a[n % G, l] + f[n] + u + rng.normal(0, 0.03) for n in nodes
+        ]
+        gangs.append((l, nodes, logs))
+        rates.observe(f"t{l}", [f"n{n}" for n in nodes], np.exp(logs).tolist())
+        if i == 0:
+            for mean, sd, m, s in witnessed(rates, gangs, L, N, G):
+                assert mean == pytest.approx(m, abs=1e-9)
+                assert sd == pytest.approx(s, abs=1e-9)
+    got = np.array(list(witnessed(rates, gangs, L, N, G))).reshape(L, N, 4)
+    for g in range(G):
+        ours, exact = got[:, g::G, 0], got[:, g::G, 2]
+        level = (ours - exact).mean(axis=1)
+        np.testing.assert_allclose(ours - exact, level[:, None] + 0 * ours, atol=0.005)
+        assert np.abs(level).max() < 0.1
+
+
+def test_residuals_of_a_type_on_a_node_are_learned_shrunk():
+    rng = np.random.default_rng(3)
+    rates = SharedFactors()
+    rates.beliefs(Nodes.alike(6, {"gpu": 8}), ["a", "b"])
+    e = {("a", 2): 0.15, ("b", 2): -0.15}
+    for _ in range(200):
+        for name in ("a", "b"):
+            for n in range(6):
+                log = e.get((name, n), 0.0) + rng.normal(0, 0.05)
+                rates.observe(name, [f"n{n}"], [math.exp(log)])
+    for name, sign in (("a", 1), ("b", -1)):
+        mean, _ = rates.estimate(name)
+        assert mean[2] - np.delete(mean, 2).mean() == pytest.approx(sign * 0.15, abs=0.03)
+
+
+def test_planted_stragglers_are_named_and_healing_is_noticed():
+    rng = np.random.default_rng(0)
+    rates = SharedFactors()
+    rates.beliefs(Nodes.alike(20, {"gpu": 8}), ["train"])
+
+    def play(rounds: int, slow: dict[int, float]) -> None:
+        for _ in range(rounds):
+            for n in range(20):
+                log = math.log(slow.get(n, 1.0)) + rng.normal(0, 0.1)
+                rates.observe("train", [f"n{n}"], [math.exp(log)])
+
+    play(20, {})
+    assert rates.slow_nodes() == []
+    play(3, {4: 0.5, 11: 0.6})  # three jobs are enough
+    named = {s.node: s for s in rates.slow_nodes(by=0.2)}
+    assert set(named) == {"n4", "n11"}
+    assert named["n4"].low < 0.5 < named["n4"].high
+    assert named["n11"].low < 0.4 < named["n11"].high
+    play(3, {11: 0.6})
+    assert {s.node for s in rates.slow_nodes(by=0.2)} == {"n11"}
+
+
+def test_without_surprise_a_straggler_takes_long_to_find():
+    rates = SharedFactors(Constants(surprise=1e9))
+    rates.beliefs(Nodes.alike(4, {"gpu": 8}), ["train"])
+    quick = SharedFactors()
+    quick.beliefs(Nodes.alike(4, {"gpu": 8}), ["train"])
+    for each in (rates, quick):
+        for i in range(43):
+            for n in range(4):
+                each.observe("train", [f"n{n}"], [0.5 if n == 1 and i >= 40 else 1.0])
+    assert quick.estimate("train")[0][1] < math.log(0.6) < rates.estimate("train")[0][1]
+
+
+def test_what_was_measured_before_is_left_alone_unless_it_changed():
+    rates = SharedFactors()
+    state = rates.beliefs(Nodes.alike(2, {"gpu": 8}), ["train"])
+    node = np.array([0])
+    rate_kernels.observe(state, 0, node, np.array([0.05]), 1, True, 0.0)
+    before = rates.estimate("train")[0].copy()
+    rate_kernels.observe(state, 0, node, np.array([0.05]), 1, False, 600.0)
+    np.testing.assert_array_equal(rates.estimate("train")[0], before)
+    rate_kernels.observe(state, 0, node, np.array([math.log(0.5)]), 1, False, 1200.0)
+    assert rates.estimate("train")[0][0] < before[0] - 0.3
+
+
+def test_esdp_index_is_the_formula():
+    rates = MeanRates(Constants(pack=0.0))
+    state = rates.beliefs(cluster(3, 1), ["t"])
+    seen = {0: [0.5, 0.7], 1: [0.4]}
+    for n, values in seen.items():
+        for v in values:
+            rates.observe("t", [f"n{n}"], [v])
+    mean, sd = rates.estimate("t")
+    out = np.empty(3)
+    rate_kernels.score(state, 100.0, mean, sd, np.zeros(3), out)
+    t = 3  # gangs so far, so this is slot t + 1 with g = ln(t + 2)
+    for n, values in seen.items():
+        index = np.mean(values) + math.sqrt(math.log(t + 2) / (2 * len(values)))
+        assert math.exp(out[n]) == pytest.approx(index, rel=1e-12)
+    assert out[2] == math.inf  # never used: first
+
+
+def test_remaining_work_follows_the_jobs_that_ended():
+    rng = np.random.default_rng(2)
+    rates = Labels()
+    state = rates.beliefs(Nodes.alike(1, {"gpu": 1}), ["t"])
+    work = rng.lognormal(6, 1, 20_000)
+    limit = work * rng.uniform(1, 5, work.size)
+    for w, x in zip(work, limit):
+        rate_kernels.finished(state, x, w, 0.0)
+    for x in (0.0, 0.1, 0.25, 0.5, 0.8):
+        ratio = work / limit
+        left = (ratio[ratio > x] - x).mean()
+        assert rate_kernels.remaining(state, 1000.0, 1000.0 * x) == pytest.approx(
+            1000 * left, rel=0.02
+        )
+    assert rate_kernels.remaining(state, 1000.0, 1200.0) == 1.0  # past its limit: any moment
+
+
+def test_what_was_learned_stays_when_nodes_and_types_come_and_go():
+    rates = SharedFactors()
+    rates.beliefs(Nodes.alike(4, {"gpu": 8}), ["a", "b"])
+    for n in range(4):
+        for _ in range(30):
+            rates.observe("b", [f"n{n}"], [0.5 if n == 2 else 1.2])
+    before = dict(zip(rates.nodes, rates.estimate("b")[0]))
+    fewer = Nodes.of([Node("n2", {"gpu": 8}), Node("new", {"gpu": 8}), Node("n0", {"gpu": 8})])
+    rates.beliefs(fewer, ["c", "b"])
+    mean, sd = rates.estimate("b")
+    assert mean[0] == pytest.approx(before["n2"]) and mean[2] == pytest.approx(before["n0"])
+    assert sd[1] > sd[2]
+    assert pickle.loads(pickle.dumps(rates)).estimate("b")[0] == pytest.approx(mean)
+
+
+def test_bad_input_is_named():
+    rates = SharedFactors()
+    with pytest.raises(GangwiseError, match="call beliefs"):
+        rates.estimate("t")
+    rates.beliefs(Nodes.alike(2, {"gpu": 8}), ["t"])
+    for job_type, nodes, values, says in (
+        ("u", ["n0"], [1.0], "job type"),
+        ("t", ["n9"], [1.0], "node"),
+        ("t", ["n0"], [0.0], "above 0"),
+        ("t", ["n0", "n1"], [1.0], "one each"),
+    ):
+        with pytest.raises(GangwiseError, match=says):
+            rates.observe(job_type, nodes, values)
+    with pytest.raises(GangwiseError, match="pack"):
+        SharedFactors(Constants(pack=-1.0))
+
+
+@pytest.mark.parametrize("name", ["labels", "ucb", "learned", "learned-moving", "oracle-moving"])
+@pytest.mark.parametrize("seed", range(4))
+def test_compiled_and_plain_learn_and_decide_alike(name, seed):
+    rng = np.random.default_rng([seed, 5])
+    J, N, L = 150, 6, 3
+    run = rng.lognormal(6, 1.5, J)
+    jobs = Jobs.of(
+        submit=np.sort(rng.uniform(0, 12_000, J)), run=run, limit=run * rng.uniform(1, 5, J),
+        tasks=rng.choice([1, 1, 2, 4, 9], J), demand={"gpu": rng.choice([1, 2], J)},
+        type=rng.integers(0, L, J).astype(str),
+    )  # fmt: skip
+    nodes = cluster(N, 2)
+    declared = nodes.declared(jobs.types)
+    conditions = Conditions(
+        rates=declared * np.exp(rng.normal(0, 0.2, (L, N))),
+        noise=np.exp(rng.normal(0, 0.1, J)),
+        factors=[(0.0, 1, 0.5), (5000.0, 1, 1.0), (7000.0, 2, 0.5)],
+    )
+    schedules = [
+        simulate_jobs(
+            jobs,
+            nodes,
+            f"fcfs+easy+{name}",
+            conditions,
+            Options(limits="work", restart=30.0),
+            engine=engine,
+        )
+        for engine in ("compiled", "plain")
+    ]
+    for column in ("start", "end"):
+        np.testing.assert_array_equal(*(getattr(s, column) for s in schedules))
+    one, other = schedules
+    assert all(one.placed(j) == other.placed(j) for j in range(J))
+    assert (one.start > jobs.submit).any()
+    assert one.counts["preemptions"] == other.counts["preemptions"]
+    if name.endswith("moving"):
+        assert one.counts["preemptions"] > 0
