@@ -146,3 +146,15 @@ def test_a_reproduction_is_published_whole_or_not_at_all(tmp_path):
         assert (out / "side-by-side.json").read_text() == wanted
         assert all(folder.verify().sound for folder in find_folders(out))
     print(f"reproduce: {len(disk.calls)} calls")
+
+
+def test_the_checkpoint_of_a_finished_run_is_forgotten(tmp_path):
+    """Killed after a run is stored and before its checkpoint is removed."""
+    arguments = COMMANDS["sweep"](tmp_path, tmp_path / "out")
+    assert command(arguments).exit_code == 0
+    (folder,) = find_folders(tmp_path / "out")
+    key = next((tmp_path / "out" / "runs").iterdir()).stem
+    files.write_whole(folder.checkpoint(key), "state")
+    assert folder.verify().unfinished
+    assert command(arguments).exit_code == 0
+    assert not folder.verify().unfinished
