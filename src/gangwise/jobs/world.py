@@ -20,9 +20,8 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
-from gangwise.traces.gavel_throughputs import GavelThroughputs
-from gangwise.traces.gavel_throughputs import Job as GavelJob
-from gangwise.traces.mini_batch_time import MiniBatchTime
+from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
+from gangwise.traces.formats.measured_speeds import Job as GavelJob
 
 __all__ = ["Drawn", "DrawnWorld", "measured_factors", "rescaled", "throughput_rates"]
 
