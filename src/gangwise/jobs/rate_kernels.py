@@ -482,7 +482,7 @@ def wait(
     so the gang would have its own after about price · (1 + crowd · waiting) · tasks · devices / ϱ.
     """
     c = b.constants
-    if c.price <= 0.0 or waited >= c.patience:
+    if c.price <= 0.0 or waited > c.patience - 1.0:
         return 0.0
     age(b, now)
     expected = remaining(b, limit, 0.0)

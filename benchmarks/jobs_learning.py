@@ -1,0 +1,188 @@
+"""What learned rates are worth on gpu-v2023's jobs: mean completion time against labels.
+
+    python benchmarks/jobs_learning.py TRACES/alibaba-gpu-v2023 --seeds 30
+
+GPU pods of up to 100,000 s on 64 nodes of 8 GPUs, in the world of `gangwise.jobs.world.DrawnWorld`.
+Every policy meets the same worlds, limits and noise. The rival, `fcfs+easy+labels`, has the same
+queue, the same backfilling and the same expectation of what is left of a running job; it trusts
+declared rates, packs among equals, and neither waits nor moves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from gangwise.jobs.choice import ByRate
+from gangwise.jobs.model import Jobs
+from gangwise.jobs.rates import Constants, Labels, MeanRates, SharedFactors
+from gangwise.jobs.scheduler import Composed
+from gangwise.jobs.simulation import Options, simulate_jobs
+from gangwise.jobs.world import DrawnWorld, rescaled
+
+NODES, GPUS, TYPES, LONGEST, RESTART = 64, 8, 8, 100_000.0, 300.0
+GANGS = {"recorded": None, "gangs": {1: 0.7, 2: 0.1, 4: 0.1, 8: 0.1}}
+WORLDS = {
+    "unlike": DrawnWorld(),
+    "like": DrawnWorld.alike(),
+    "unlike, drifting": replace(DrawnWorld(), spell=12 * 3600.0),
+    "like, drifting": replace(DrawnWorld.alike(), spell=12 * 3600.0),
+    "like, no stragglers": replace(DrawnWorld.alike(), stragglers=0.0),
+}
+CASES = [
+    *((w, load) for w in ("unlike", "like") for load in (0.5, 0.8, 0.95)),
+    ("unlike, drifting", 0.8),
+    ("like, drifting", 0.8),
+    ("like, no stragglers", 0.8),
+]
+RIVAL = "labels"
+
+
+def policies(constants: Constants) -> dict[str, ByRate]:
+    """Choices of nodes, new for each run."""
+    still = constants._replace(price=0.0)
+    return {
+        RIVAL: ByRate(Labels(still)),
+        "labels, wait, move": ByRate(Labels(constants), waits=True, look=600.0),
+        "ucb": ByRate(MeanRates(still)),
+        "learned, no wait": ByRate(SharedFactors(still)),
+        "learned": ByRate(SharedFactors(constants), waits=True),
+        "learned, move": ByRate(SharedFactors(constants), waits=True, look=600.0),
+        "oracle, move": ByRate("oracle", waits=True, look=600.0),
+    }
+
+
+def read(folder: Path, ran_only: bool) -> Jobs:
+    """GPU pods; work is deletion − creation, or − scheduled of those that ran."""
+    with next(folder.glob("openb_pod_list_default.csv*")).open() as file:
+        rows = [r for r in csv.DictReader(file) if int(r["num_gpu"]) > 0]
+    begun = "scheduled_time" if ran_only else "creation_time"
+    rows = [r for r in rows if r[begun] and r["deletion_time"]]
+    run = np.array([float(r["deletion_time"]) - float(r[begun]) for r in rows])
+    keep = np.flatnonzero((run > 0) & (run <= LONGEST))
+    shapes = [
+        " ".join(rows[i][k] for k in ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli"))
+        for i in keep
+    ]
+    count = {s: shapes.count(s) for s in set(shapes)}
+    common = sorted(count, key=lambda s: (-count[s], s))[: TYPES - 1]
+    return Jobs.of(
+        submit=[float(rows[i]["creation_time"]) for i in keep],
+        run=run[keep],
+        demand={"gpu": [float(rows[i]["num_gpu"]) for i in keep]},
+        type=[s if s in common else "other" for s in shapes],
+        user=shapes,
+    )
+
+
+def measures(jobs: Jobs, start: np.ndarray, end: np.ndarray) -> dict[str, float]:
+    """Seconds, and stretch (completion ÷ work) of the worst tenth of users."""
+    completion, wait = end - jobs.submit, start - jobs.submit
+    stretch = np.bincount(jobs.user, completion) / np.bincount(jobs.user, jobs.run)
+    early = slice(0, 1000)
+    return {
+        "mean": completion.mean(),
+        "p95": np.percentile(completion, 95),
+        "worst decile of users": np.sort(stretch)[-max(len(stretch) // 10, 1) :].mean(),
+        "first 1,000 jobs": completion[early].mean(),
+        "mean wait": wait.mean(),
+        "longest wait": wait.max(),
+    }
+
+
+def one(job: tuple[Jobs, str, float, str, int, Constants, tuple[str, ...] | None]) -> dict:
+    """All policies in one world."""
+    jobs, world_name, load, gangs, seed, constants, only = job
+    world = WORLDS[world_name]
+    if GANGS[gangs] is not None:
+        sizes, shares = zip(*GANGS[gangs].items(), strict=True)
+        tasks = np.random.default_rng([seed, 19]).choice(sizes, len(jobs), p=shares)
+        jobs = replace(jobs, tasks=tasks.astype(np.int64))
+    jobs = rescaled(jobs, load, world.capacity(NODES, GPUS))
+    drawn = world.draw(jobs, NODES, {"gpu": GPUS}, seed)
+    options = Options(limits="work", restart=RESTART)
+    out = {}
+    for name, choice in policies(constants).items():
+        if only is not None and name not in only:
+            continue
+        scheduler = Composed(backfilling="easy", choice=choice)
+        s = simulate_jobs(drawn.jobs, drawn.nodes, scheduler, drawn.conditions, options)
+        out[name] = measures(drawn.jobs, s.start, s.end)
+        out[name]["moves"] = s.counts["preemptions"]
+        out[name]["jobs/s"] = len(jobs) / s.seconds
+    return out
+
+
+def interval(differences: np.ndarray) -> str:
+    """Mean and 95 % of paired differences, in per cent."""
+    half = 1.96 * differences.std(ddof=1) / np.sqrt(differences.size)
+    return f"{differences.mean():+.1f} ± {half:.1f}"
+
+
+def table(results: list[dict], names: list[str]) -> list[str]:
+    """Markdown; per cent against the rival except where seconds are said."""
+    lines = [
+        "| policy | mean, % | p95, % | worst decile of users, % | first 1,000 jobs, % | "
+        "mean wait, s | longest wait, s | moves | jobs/s |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    rival = {k: np.array([r[RIVAL][k] for r in results]) for k in results[0][RIVAL]}
+    for name in names:
+        own = {k: np.array([r[name][k] for r in results]) for k in rival}
+        cells = [
+            f"{own[k].mean():,.0f} s"
+            if name == RIVAL and k != "worst decile of users"
+            else f"{own[k].mean():.2f}"
+            if name == RIVAL
+            else interval(100 * (own[k] / rival[k] - 1))
+            for k in ("mean", "p95", "worst decile of users", "first 1,000 jobs")
+        ]
+        cells += [f"{own[k].mean():,.0f}" for k in ("mean wait", "longest wait", "moves", "jobs/s")]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--first", type=int, default=1, help="constants were tuned on 1000 to 1009")
+    parser.add_argument("--gangs", choices=tuple(GANGS), default="recorded")
+    parser.add_argument("--ran-only", action="store_true")
+    parser.add_argument("--cases", type=int, nargs="*", help="rows of CASES")
+    parser.add_argument("--policies", nargs="*")
+    parser.add_argument("--set", nargs="*", default=[], help="constants, as name=value")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    changes = {k: float(v) for k, v in (item.split("=") for item in options.set)}
+    constants = Constants()._replace(**changes)
+    jobs = read(options.folder, options.ran_only)
+    only = None if options.policies is None else (RIVAL, *options.policies)
+    names = [n for n in policies(constants) if only is None or n in only]
+    print(f"{len(jobs):,} jobs; job types are the {TYPES - 1} commonest requests and the rest;")
+    print(f"users are requests ({len(jobs.users)}); gangs: {GANGS[options.gangs] or 'as recorded'}")
+    saved = {}
+    with ProcessPoolExecutor(options.workers) as pool:
+        for world, load in [CASES[i] for i in options.cases or range(len(CASES))]:
+            began = time.perf_counter()
+            seeds = range(options.first, options.first + options.seeds)
+            asked = [(jobs, world, load, options.gangs, s, constants, only) for s in seeds]
+            results = list(pool.map(one, asked))
+            saved[f"{world} {load}"] = results
+            print(f"\n### {world} nodes, load {load}\n\n{WORLDS[world].told()}\n")
+            print("\n".join(table(results, names)))
+            print(f"\n{options.seeds} seeds, {time.perf_counter() - began:.0f} s", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(saved))
+
+
+if __name__ == "__main__":
+    main()
