@@ -592,8 +592,8 @@ class Replayed:
 NONE = np.zeros(0)
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def finite(value: Any) -> Any:

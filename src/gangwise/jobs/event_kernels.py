@@ -588,7 +588,7 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
 def work_done(x: State, j: int) -> float:
     """What running job j has done as far as the scheduler knows: seconds × the rate seen."""
     gone = max(x.clock[NOW] - x.jobs[j].begun - x.jobs[j].overhead, 0.0)
-    return x.jobs[j].before + gone * x.jobs[j].seen
+    return float(x.jobs[j].before + gone * x.jobs[j].seen)
 
 
 @lean_kernel
