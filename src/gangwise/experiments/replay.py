@@ -587,8 +587,9 @@ class Replayed:
 NONE = np.zeros(0)
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    """For JSON, which has no word for NaN; one seed gives no interval."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def finite(value: Any) -> Any:
