@@ -373,7 +373,7 @@ register(
     "scheduler",
     "*",
     "gangwise.jobs.scheduler:composed",
-    "queue+backfilling+choice, such as fcfs+easy+best-fit; see: gangwise list schedulers",
+    "any queue+backfilling+choice, such as fcfs+easy+best-fit or sjf+conservative+learned",
 )
 register(
     "scenario",

@@ -161,3 +161,12 @@ def test_wrong_settings_are_named(
 def test_an_empty_folder_holds_no_replay(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no results"):
         Replayed.open(tmp_path)
+
+
+def test_one_seed_has_no_interval_and_is_json() -> None:
+    names = ["fcfs+easy+label", "fcfs"]
+    found = replay("twin:alibaba-gpu-v2023", names, [3], first=30, world="like", nodes=4)
+    told = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    over = told["schedulers"][1]["over"]
+    assert over["than"] == "fcfs+easy+label"
+    assert (over["low"], over["high"]) == (None, None)

@@ -593,6 +593,7 @@ NONE = np.zeros(0)
 
 
 def _finite(value: float | None) -> float | None:
+    """For JSON, which has no word for NaN; one seed gives no interval."""
     return value if value is not None and math.isfinite(value) else None
 
 
