@@ -13,6 +13,7 @@ from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.experiments.replay import Replayed, ReplayScenario, bounded, replay
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.sweep import sweep
+from gangwise.experiments.tune import tune
 from gangwise.jobs import Jobs, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.world import DrawnWorld
@@ -170,3 +171,36 @@ def test_one_seed_has_no_interval_and_is_json() -> None:
     over = told["schedulers"][1]["over"]
     assert over["than"] == "fcfs+easy+label"
     assert (over["low"], over["high"]) == (None, None)
+
+
+def test_tuning_takes_schedulers_and_their_objective(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    found = tune(
+        "replay",
+        "gavel",
+        ["seconds=600:3600"],
+        tmp_path,
+        {**SMALL, "first": 30},
+        trials=2,
+        seeds=(0,),
+        validation=(1, 2),
+        jobs=1,
+    )
+    assert (found.metric, found.minimise) == ("completion.mean", True)
+    assert found.trials[0].value <= found.trials[1].value
+
+
+def test_a_sweep_of_replays_is_reported(tmp_path: Path) -> None:
+    content = {
+        "name": "loads",
+        "scenario": "replay",
+        "settings": {**SMALL, "first": 30},
+        "grid": {"load": [0.5, 1.5]},
+        "policies": ["fcfs+easy+best-fit", "sjf+easy+fgd"],
+        "seeds": 2,
+    }
+    sweep(Experiment.of(content), tmp_path, jobs=1)
+    write_report(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "completion.mean" in page
+    assert "reward per slot" not in page

@@ -181,13 +181,13 @@ class ReplayScenario:
                 if not (per > 0).any():
                     raise ScenarioError("replay: load is of the first device, which none asks for")
                 jobs = rescaled(jobs, s.load, float(self.log.nodes.capacity[:, 0].sum()) / 1000)
-            return Played(jobs, self.log.nodes, Conditions())
+            return Played(jobs, _told_apart(self.log.nodes, jobs), Conditions())
         world = WORLDS[s.world]
         jobs = self.jobs
         if s.load:
             jobs = rescaled(jobs, s.load, world.capacity(s.nodes, s.devices))
         drawn: Drawn = world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
-        return Played(drawn.jobs, drawn.nodes, drawn.conditions)
+        return Played(drawn.jobs, _told_apart(drawn.nodes, jobs), drawn.conditions)
 
     @property
     def options(self) -> Options:
@@ -301,6 +301,19 @@ def _learned(rows: Rows, learner: Any, played: Played) -> None:
         rows.add("slow.node", np.array([float(names.index(s.node)) for s in slow]), place)
         for part in ("slower", "low", "high"):
             rows.add(f"slow.{part}", np.array([getattr(s, part) for s in slow]), place)
+
+
+def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
+    """Nodes whose GPUs are told apart where tasks take parts of one, and never more than one."""
+    if "gpu" not in nodes.devices or "gpu" not in jobs.devices:
+        return nodes
+    asked = np.array([shape.demand[jobs.devices.index("gpu")] for shape in jobs.shapes])
+    held = nodes.capacity[:, nodes.devices.index("gpu")]
+    parts = (asked % 1000 != 0) & (asked > 0)
+    whole = not (held % 1000).any() and held.max() <= 63_000
+    if not parts.any() or (asked[parts] > 1000).any() or not whole:
+        return nodes
+    return replace(nodes, shared="gpu")
 
 
 def _only(jobs: Jobs, keep: Any, device: str = "") -> Jobs:

@@ -139,7 +139,7 @@ class Schedule:
         return list(zip(self.piece_node[p : p + c].tolist(), self.piece_tasks[p : p + c].tolist()))
 
 
-FEW = 10_000
+FEW = 2_500
 """Jobs that are played in plain Python rather than waiting for a compiler."""
 
 
@@ -436,6 +436,7 @@ def _compiled(
             1,
             rate_kernels.Constants(),
         )._replace(ratio=np.zeros(0))
+    event_kernels.play(work, shapes, world, rules, state, beliefs, 0)  # compiles, or loads
     began = time.perf_counter()
     while True:
         status = event_kernels.play(work, shapes, world, rules, state, beliefs, 200_000)
