@@ -267,7 +267,12 @@ def test_compiled_and_plain_learn_and_decide_alike(name, seed):
     )
     schedules = [
         simulate_jobs(
-            jobs, nodes, f"fcfs+easy+{name}", conditions, Options(limits="work", restart=30.0), engine=engine
+            jobs,
+            nodes,
+            f"fcfs+easy+{name}",
+            conditions,
+            Options(limits="work", restart=30.0),
+            engine=engine,
         )
         for engine in ("compiled", "plain")
     ]
