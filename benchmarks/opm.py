@@ -31,7 +31,7 @@ from gangwise.approximation_jobs.workloads import ReplayedJobs
 from gangwise.core.arrays import Floats
 from gangwise.core.jit import kernel
 
-POLICIES = ("opm", "opm-as-printed", "fair", "utility-per-price")
+POLICIES = ("plan", "opm", "opm-as-printed", "fair", "utility-per-price")
 PARTS = ("environment", "decision", "learning")
 
 

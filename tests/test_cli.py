@@ -88,7 +88,28 @@ def test_compare_writes_its_results(tmp_path):
     assert "report.html" in done.stderr
     assert (out / "report.html").stat().st_size > 10_000
     assert pl.read_parquet(out / "rewards.parquet").height == 2 * 2 * 30
-    assert not (out / "checkpoints").exists()
+    page = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    gangwise("report", out)
+    assert (out / "report.html").read_bytes() == page
+    extended = gangwise(
+        "compare",
+        SMALL,
+        "--policies",
+        "drf,fairness,greedy",
+        "--slots",
+        30,
+        "--seeds",
+        3,
+        "--out",
+        out,
+        "--resume",
+        "--json",
+    )
+    assert json.loads(extended.stdout)["seeds"] == [0, 1, 2]
+    assert len(list((out / "runs").iterdir())) == 3 * (3 + 2)
+    refused = gangwise("compare", SMALL, "--slots", 31, "--out", out, "--resume", code=2)
+    assert "30 slots; --resume was asked for with" in refused.stderr
 
 
 def test_run(tmp_path):
@@ -114,6 +135,15 @@ def test_run(tmp_path):
     assert "best_fixed" in summary["regret"]
 
 
+def test_a_run_into_a_folder_is_a_folder_of_results(tmp_path):
+    done = gangwise("run", SMALL, "drf", "--slots", 12, "--out", tmp_path / "out", "--json")
+    gangwise("report", tmp_path / "out")
+    alone = gangwise("run", SMALL, "drf", "--slots", 12, "--json")
+    told, plain = (json.loads(each.stdout) for each in (done, alone))
+    assert told.pop("us_per_slot") > 0
+    assert told == {key: value for key, value in plain.items() if key != "us_per_slot"}
+
+
 def test_a_log_gets_lines_of_progress(tmp_path, monkeypatch):
     monkeypatch.setattr("gangwise.cli.options.MINUTE", 0.0)
     file = tmp_path / "small.toml"
@@ -126,6 +156,20 @@ def test_a_log_gets_lines_of_progress(tmp_path, monkeypatch):
     assert lines[0] == "small: 0 of 2"
     assert re.fullmatch(r"small: 1 of 2, 0:\d\d:\d\d left", lines[1])
     assert lines[2] == "small: 2 of 2"
+
+
+def test_labels_are_no_markup(tmp_path):
+    file = tmp_path / "labels.toml"
+    file.write_text(
+        f'name = "labels"\nscenario = "{SMALL}"\nslots = 5\nseeds = 2\npolicies = ['
+        '{ name = "drf", label = "[/foo]" }, { name = "fairness", label = "[bold]x" }]\n'
+    )
+    for over in ("[/foo]", "[bold]x"):
+        arguments = ["sweep", str(file), "--out", str(tmp_path / "o"), "--jobs", "1"]
+        done = CliRunner().invoke(app, [*arguments, "--over", over])
+        assert done.exit_code == 0, done.output
+        assert f"% over {over}" in done.stdout
+        assert done.stdout.count("[/foo]") >= 2
 
 
 @pytest.mark.parametrize(
@@ -143,7 +187,9 @@ def test_a_log_gets_lines_of_progress(tmp_path, monkeypatch):
         (["compare", SMALL, "--set", "rho"], "--set rho: write KEY=VALUE"),
         (["compare", SMALL, "--optimum-slots", "0"], "at least one slot"),
         (["compare", SMALL, "--policies", "gang-drf,drf"], "gain_overhead_gang"),
-        (["compare", SMALL, "--policies", "drf", "--out", "/proc/none"], "cannot write results"),
+        (["compare", SMALL, "--policies", "drf", "--out", "/proc/none"], "cannot lock /proc/none"),
+        (["compare", SMALL, "--jobs", "0"], "--jobs is how many workers"),
+        (["compare", SMALL, "--policies", "drf", "--resume"], "give --out too"),
         (["run", SMALL, "gang-drf"], "gain_overhead_gang"),
         (["run", SMALL, "drf", "--out", "rows.xls"], ".parquet or .csv"),
         (["run", SMALL, "drf", "--slots", "5", "--versus", "best"], "comparator"),
@@ -166,6 +212,8 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
         "15000",
         "--seeds",
         "1",
+        "--jobs",
+        "1",
         "--out",
         str(out),
     ]
@@ -176,17 +224,16 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
         text=True,
     )
     deadline = time.monotonic() + 120
-    while not list(out.glob("checkpoints/*.run")) and time.monotonic() < deadline:
+    while not list(out.glob("runs/*.parquet")) and time.monotonic() < deadline:
         time.sleep(0.02)  # drf is finished, greedy is under way
     time.sleep(0.3)
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 130, errors
-    assert "to go on:" in errors
-    assert errors.strip().endswith("--resume")
-    assert "add --resume" in gangwise(*arguments, code=2).stderr
-    assert "add --resume" in gangwise(*arguments[:-4], *arguments[-2:], code=2).stderr
-    gangwise(*arguments, "--resume")
+    assert "to go on: gangwise compare" in errors
+    assert list((out / ".gangwise" / "checkpoints").iterdir())
+    gangwise(*arguments)
     whole = pl.read_parquet(out / "rewards.parquet")
-    gangwise(*arguments[:-1], tmp_path / "again")
+    gangwise(*arguments[:-1], tmp_path / "again", "--jobs", 2)
     assert whole.equals(pl.read_parquet(tmp_path / "again" / "rewards.parquet"))
+    assert not list((out / ".gangwise" / "checkpoints").iterdir())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gangwise.reproduce import PAPERS, artefacts, expected
-from gangwise.reproduce.side_by_side import fill
+from gangwise.reproduce.expected import fill
 
 if __name__ == "__main__":
     for paper in PAPERS:

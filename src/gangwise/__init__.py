@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Workload,
     )
     from gangwise.experiments.compare import Comparison, compare
+    from gangwise.report.pages import write_report
 
 _WHERE = {
     "core.check": ["PolicyCheckFailed", "check_policy"],
@@ -77,8 +78,8 @@ _WHERE = {
         "ReplayedArrivals",
         "Workload",
     ],
-    "experiments.compare": ["compare"],
-    "experiments.comparison": ["Comparison"],
+    "experiments.compare": ["Comparison", "compare"],
+    "report.pages": ["write_report"],
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
@@ -123,6 +124,7 @@ __all__ = [
     "create_scenario",
     "register",
     "simulate",
+    "write_report",
 ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gangwise.core.registry import register
 
 GAIN = "gain_overhead"
@@ -109,6 +111,12 @@ register(
     "slurm-sacct",
     "gangwise.traces.formats.slurm:SlurmSacct",
     "what sacct prints, as text or JSON, with the nodes of scontrol",
+)
+register(
+    "trace",
+    "swf",
+    "gangwise.traces.formats.swf:StandardWorkload",
+    "Standard Workload Format: the logs of the Parallel Workloads Archive",
 )
 register(
     "trace",
@@ -260,7 +268,7 @@ register(
     "OPS and OPM: approximation jobs on machines of unknown rates",
 )
 
-AS_PRINTED: dict[str, object] = {
+AS_PRINTED: dict[str, Any] = {
     "estimator": "ucb",
     "objective": "average",
     "pacing": "even",
@@ -269,7 +277,7 @@ AS_PRINTED: dict[str, object] = {
     "alpha": 0.1,
 }
 
-jobs_policies: tuple[tuple[str, str, str, dict[str, object]], ...] = (
+jobs_policies: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("ops", "ops:OPS", "Algorithm 1 with the constants of Theorem 2; serves one job at a time", {}),
     (
         "opm",
@@ -345,6 +353,26 @@ register(
 register(
     "policy",
     "esdp-by-programme",
-    "gangwise.reproduce.esdp.overhead:ESDPByProgramme",
+    "gangwise.reproduce.esdp:ESDPByProgramme",
     "esdp-as-printed solved by the paper's dynamic programme",
+)
+
+register(
+    "scheduler",
+    "gavel",
+    "gangwise.jobs.gavel:Gavel",
+    "heterogeneity-aware shares by a linear programme, in rounds (Gavel, OSDI 2020)",
+)
+register(
+    "scheduler",
+    "*",
+    "gangwise.jobs.scheduler:composed",
+    "queue+backfilling+choice, such as fcfs+easy+best-fit; see: gangwise list schedulers",
+)
+register(
+    "scenario",
+    "replay",
+    "gangwise.experiments.replay:ReplayScenario",
+    "the jobs of a log, a twin or a drawn world, under schedulers; source=",
+    "jobs",
 )

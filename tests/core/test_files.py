@@ -249,7 +249,7 @@ def test_folders_in_folders_look_after_themselves(tmp_path):
         find_folders(tmp_path / "runs" / STATE / "locks")
 
 
-@pytest.mark.parametrize("name", ["../beside", "/etc/passwd", "", "a/../../b", "a\nb"])
+@pytest.mark.parametrize("name", ["../beside", "/etc/passwd", "", "a/../../b", "a\nb", "x" * 5000])
 def test_names_stay_in_the_folder(name, tmp_path):
     with pytest.raises(StoreError, match="cannot be the name"):
         Folder(tmp_path / "in").write(name, "x")

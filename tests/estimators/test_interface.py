@@ -51,6 +51,8 @@ def expected(name, history, arm, slot):
         return s / n if n > 1e-3 else 1.0
     if name == "decay":
         return plain.decay(history, arm, slot, TAU, 30.0, 1.0)
+    if name == "learned-decay":
+        return plain.learned_decay(history, arm, slot)
     return 0.7
 
 
@@ -126,9 +128,9 @@ def test_estimates_lie_in_their_range_and_arms_never_played_invite(name, story):
     assert estimator.untried.tolist() in ([True, True, False, True], [False] * N)
 
 
-@pytest.mark.parametrize("name", [n for n in ESTIMATORS if n != "decay"])
+@pytest.mark.parametrize("name", [n for n in ESTIMATORS if "decay" not in n])
 def test_what_one_arm_brings_says_nothing_of_another(name):
-    """All but ``decay``, which draws means together."""
+    """All but the two that draw means together."""
     rng = np.random.default_rng(3)
     one, other = make(name), make(name)
     for estimator in (one, other):
@@ -142,11 +144,13 @@ def test_what_one_arm_brings_says_nothing_of_another(name):
         assert set(changed.tolist()) <= {2}
 
 
-@pytest.mark.parametrize("name", [n for n in ESTIMATORS if n != "change-point"])
+@pytest.mark.parametrize(
+    "name", [n for n in ESTIMATORS if n not in ("change-point", "learned-decay")]
+)
 @settings(max_examples=12)
 @given(story=stories(), seed=st.integers(0, 99))
 def test_the_order_in_which_slots_are_told_does_not_matter(name, story, seed):
-    """All but ``change-point``, whose test goes by the order."""
+    """All but ``change-point`` and ``learned-decay``, which learn from one play to the next."""
     found = []
     for order in (np.arange(SLOTS), np.random.default_rng(seed).permutation(SLOTS)):
         estimator = make(name)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,8 +10,20 @@ import polars as pl
 import pytest
 
 import gangwise
-from gangwise import Interrupted, ScenarioError, StoreError, UnknownName, compare, create_scenario
+from gangwise import (
+    Comparison,
+    Interrupted,
+    ScenarioError,
+    StoreError,
+    UnknownName,
+    compare,
+    create_policy,
+    create_scenario,
+    simulate,
+    write_report,
+)
 from gangwise.gain_overhead import DRF, Fairness
+from gangwise.scenarios.ogasched import OGASchedScenario
 
 SMALL = "ogasched-default-v1:servers=16,job_types=4"
 POLICIES = ["ogasched-react", "drf", "fairness"]
@@ -71,18 +85,118 @@ def test_a_percentage_over_a_loss_is_not_given():
     assert "drf" not in rows["ogasched-react"].over
 
 
-def test_files(tmp_path, comparison):
-    written = comparison.write(tmp_path / "deep" / "out", "gangwise compare …")
-    names = {path.name for path in written}
-    assert {"rewards.parquet", "summary.json", "report.html"} <= names
-    assert any(n.endswith(".png") for n in names)
-    assert any(n.endswith(".svg") for n in names)
-    frame = pl.read_parquet(tmp_path / "deep" / "out" / "rewards.parquet")
+def test_numbers_as_files(tmp_path, comparison):
+    out = tmp_path / "deep" / "out"
+    assert [path.name for path in comparison.write(out)] == ["rewards.parquet", "summary.json"]
+    frame = pl.read_parquet(out / "rewards.parquet")
     assert frame.height == 3 * 3 * 60
     one = frame.filter((pl.col("policy") == "drf") & (pl.col("seed") == 5)).sort("slot")
     np.testing.assert_array_equal(one["reward"].to_numpy(), comparison.runs["drf", 5].rewards)
-    with pytest.raises(StoreError, match="cannot write results"):
-        comparison.write(tmp_path / "deep" / "out" / "summary.json")
+    with pytest.raises(StoreError, match="cannot lock"):
+        comparison.write(out / "summary.json")
+
+
+def test_a_folder_gives_the_comparison_back(tmp_path, comparison):
+    comparison.write(tmp_path)
+    opened = Comparison.open(tmp_path)
+    assert opened.as_dict() == comparison.as_dict()
+    assert opened.frame().equals(comparison.frame())
+    told = opened.comparators["best_fixed", 5]
+    was = comparison.comparators["best_fixed", 5]
+    assert (told.gap, told.bounds) == (was.gap, was.bounds)
+    np.testing.assert_array_equal(told.rewards, was.rewards)
+    run = opened.runs["drf", 5]  # of an instance that is drawn again when it is asked for
+    assert run.regret("best_fixed") == pytest.approx(comparison.runs["drf", 5].regret(was))
+    assert write_report(tmp_path) == tmp_path / "report.html"
+    assert "drf" in (tmp_path / "report.html").read_text()
+    (run_file, *_) = (tmp_path / "runs").iterdir()
+    run_file.unlink()
+    with pytest.raises(StoreError, match=r"1 runs of .* missing or damaged"):
+        Comparison.open(tmp_path)
+
+
+def test_a_comparison_is_what_simulating_says(comparison):
+    """An independent witness: each run by itself, without specifications, store and results."""
+    for seed in (3, 8):
+        instance = create_scenario(SMALL).instance(seed)
+        run = simulate(instance, create_policy("drf"), 60, seed)
+        ours = comparison.runs["drf", seed]
+        assert run.rewards.tobytes() == ours.rewards.tobytes()
+        assert {n: c.tobytes() for n, c in run.metrics.items()} == {
+            n: c.tobytes() for n, c in ours.metrics.items()
+        }
+        best = instance.comparator("best_fixed", 60, seed, 200)
+        stored = comparison.comparators["best_fixed", seed]
+        assert stored.rewards.tobytes() == best.rewards.tobytes()
+        against = comparison.results.against("best_fixed")
+        (row,) = against.filter(policy="drf", seed=seed).to_dicts()
+        assert row["regret"] == pytest.approx(run.regret(best), rel=1e-12)
+        assert row["share"] == pytest.approx(run.share_of(best), rel=1e-12)
+
+
+def test_the_same_to_the_bit_whatever_the_number_of_workers(tmp_path, comparison):
+    two = compare(SMALL, POLICIES, 60, [3, 5, 8], jobs=2, out=tmp_path)
+    assert two.frame().equals(comparison.frame())
+    assert without_times(two) == without_times(comparison)
+    told = []
+    more = compare(
+        SMALL,
+        [*POLICIES, "greedy"],
+        60,
+        [3, 5, 8, 9],
+        out=tmp_path,
+        progress=lambda what, done, of: told.append((done, of)),
+    )
+    assert told[0] == (15 * 60, 24 * 60)  # 3 policies and 2 comparators of 3 seeds are there
+    assert more.policies == (*POLICIES, "greedy")
+    assert more.runs["drf", 5].rewards.tobytes() == two.runs["drf", 5].rewards.tobytes()
+
+
+def without_times(comparison):
+    told = comparison.as_dict()
+    for policy in told["policies"]:
+        del policy["us_per_slot"]
+    return told
+
+
+def test_what_cannot_travel_is_played_here(tmp_path):
+    @dataclass
+    class Local(Fairness):
+        """Cannot be imported."""
+
+        def start(self, problem, rng):
+            super().start(problem, rng)
+            PLAYED_HERE.append(problem)
+
+    both = {"local": Local(), "drf": DRF()}
+    found = compare(SMALL, both, 20, [0, 1], [], jobs=2)
+    assert len(PLAYED_HERE) >= 2
+    plain = compare(SMALL, {"local": Fairness(), "drf": DRF()}, 20, [0, 1], [])
+    assert found.frame().equals(plain.frame())
+
+
+PLAYED_HERE: list[object] = []
+
+MAIN = """
+from dataclasses import dataclass
+from gangwise import compare
+from gangwise.gain_overhead import Fairness
+
+@dataclass
+class Mine(Fairness):
+    share: str = "all"
+
+found = compare("ogasched-default-v1:servers=16,job_types=4", {"mine": Mine()}, 10, [0, 1], jobs=2)
+print(len(found.runs), found.table()[0].policy)
+"""
+
+
+def test_a_policy_of_a_script_is_played(tmp_path):
+    (tmp_path / "script.py").write_text(MAIN)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "2 mine\n", done.stderr
 
 
 @dataclass
@@ -105,33 +219,46 @@ class Stops(Fairness):
 ARMED: list[bool] = []
 
 
-def test_a_stopped_comparison_goes_on_where_it_was(tmp_path):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_stopped_comparison_goes_on_where_it_was(tmp_path, jobs):
     def policies():
         return {"drf": DRF(), "stops": Stops(at=20)}
 
     whole = compare(SMALL, policies(), 40, [0, 1])
     ARMED.append(True)
     with pytest.raises(Interrupted) as stop:
-        compare(SMALL, policies(), 40, [0, 1], checkpoints=tmp_path)
-    assert stop.value.checkpoint.parent == tmp_path
-    assert len(list(tmp_path.glob("*.run"))) == 1  # drf, seed 0
-    resumed = compare(SMALL, policies(), 40, [0, 1], checkpoints=tmp_path)
+        compare(SMALL, policies(), 40, [0, 1], out=tmp_path)
+    assert stop.value.checkpoint.parent == tmp_path / ".gangwise" / "checkpoints"
+    assert len(list(tmp_path.glob("runs/*.parquet"))) == 1  # drf, seed 0
+    resumed = compare(SMALL, policies(), 40, [0, 1], out=tmp_path, jobs=jobs)
+    assert without_times(resumed) == without_times(whole)
     for key, run in whole.runs.items():
         assert run.rewards.tobytes() == resumed.runs[key].rewards.tobytes()
-    assert len(list(tmp_path.glob("*.run"))) == 4
-    assert not list(tmp_path.glob("*.checkpoint"))
+    assert not list((tmp_path / ".gangwise" / "checkpoints").iterdir())
 
 
 def test_finished_runs_are_not_mistaken_for_others(tmp_path):
-    compare(SMALL, ["drf"], 10, [0], checkpoints=tmp_path)
-    other = compare(SMALL, {"drf": Fairness()}, 10, [0], checkpoints=tmp_path)
-    assert len(list(tmp_path.glob("*.run"))) == 2
-    direct = compare(SMALL, {"drf": Fairness()}, 10, [0])
+    compare(SMALL, ["drf"], 10, [0], [], out=tmp_path)
+    other = compare(SMALL, {"drf": Fairness()}, 10, [0], [], out=tmp_path)
+    assert len(list(tmp_path.glob("runs/*.parquet"))) == 2
+    direct = compare(SMALL, {"drf": Fairness()}, 10, [0], [])
     assert other.runs["drf", 0].rewards.tobytes() == direct.runs["drf", 0].rewards.tobytes()
-    for path in tmp_path.glob("*.run"):
+    for path in tmp_path.glob("runs/*.parquet"):
         path.write_bytes(b"torn")
-    with pytest.raises(StoreError, match="delete it"):
-        compare(SMALL, ["drf"], 10, [0], checkpoints=tmp_path)
+    again = compare(SMALL, {"drf": Fairness()}, 10, [0], [], out=tmp_path)  # torn is not done
+    assert again.runs["drf", 0].rewards.tobytes() == direct.runs["drf", 0].rewards.tobytes()
+
+
+def test_files_of_the_user_stay(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "model.pt").write_text("mine")
+    (tmp_path / "notes.txt").write_text("mine")
+    compare(SMALL, ["drf"], 5, [0], [], out=tmp_path).write(tmp_path)
+    assert (tmp_path / "checkpoints" / "model.pt").read_text() == "mine"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "summary.json").write_text("mine")
+    with pytest.raises(StoreError, match=r"summary\.json would be replaced"):
+        compare(SMALL, ["drf"], 5, [0], []).write(tmp_path / "other")
 
 
 @dataclass
@@ -145,8 +272,8 @@ def test_every_element_of_an_argument_counts(tmp_path):
     for place in (1500, 1501):
         weights = np.zeros(3000)
         weights[place] = 1.0
-        compare(SMALL, {"weighted": Weighted(weights=weights)}, 5, [0], [], checkpoints=tmp_path)
-    assert len(list(tmp_path.glob("*.run"))) == 2
+        compare(SMALL, {"weighted": Weighted(weights=weights)}, 5, [0], [], out=tmp_path)
+    assert len(list(tmp_path.glob("runs/*.parquet"))) == 2
 
 
 def test_nonsense_is_refused():
@@ -160,6 +287,25 @@ def test_nonsense_is_refused():
         compare(SMALL, ["drf"], 0)
     with pytest.raises(UnknownName, match="comparator"):
         compare(SMALL, ["drf"], 5, [0], comparators=["best"])
+    for seeds in ([0.7], "12", [-1], [True], 5, ["0"]):
+        with pytest.raises(ScenarioError, match="give a list of whole numbers"):
+            compare(SMALL, ["drf"], 5, seeds)
+    with pytest.raises(ScenarioError, match="at most 100000 seeds"):
+        compare(SMALL, ["drf"], 5, range(10**9))
+    with pytest.raises(ScenarioError, match="no policies"):
+        compare(SMALL, {}, 5, [0])
+    with pytest.raises(ScenarioError, match=r"DRF is a class; give a policy .* DRF\(\)"):
+        compare(SMALL, [DRF], 5, [0])
+    with pytest.raises(ScenarioError, match="OGASchedScenario is a class"):
+        compare(OGASchedScenario, ["drf"], 5, [0])
+    with pytest.raises(ScenarioError, match="is no policy"):
+        compare(SMALL, {"x": 3}, 5, [0])
+    with pytest.raises(ScenarioError, match="is no scenario"):
+        compare(7, ["drf"], 5, [0])
+    with pytest.raises(ScenarioError, match="give a list: "):
+        compare(SMALL, "drf", 5, [0])
+    with pytest.raises(ScenarioError, match=r"slots is 1\.5; it must be a whole number"):
+        compare(SMALL, ["drf"], 1.5, [0])
 
     class Foreign(DRF):
         family = "something_else"

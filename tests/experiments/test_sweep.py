@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from scipy import stats
 from gangwise import GangwiseError, ScenarioError, StoreError, UnknownName, compare, create_scenario
 from gangwise.core.registry import register
 from gangwise.experiments.results import Results
-from gangwise.experiments.runs import checkpoint_slots
+from gangwise.experiments.runs import Rows, checkpoint_slots
 from gangwise.experiments.specification import Experiment, schema
 from gangwise.experiments.statistics import bootstrap
 from gangwise.experiments.store import Store
@@ -140,6 +141,66 @@ def test_a_job_of_its_own_row(tmp_path):
     assert (jobs["cost"] <= jobs["budget"] * (1 + 1e-9)).all()
     rows = Results.open(tmp_path).rows().filter(pl.col("metric") == "reward.total").collect()
     assert jobs["utility"].sum() == pytest.approx(rows["value"].item())
+
+
+@dataclass
+class Shortest:
+    """Jobs by their lengths, or as they came."""
+
+    family = "made_jobs"
+    sort: bool = True
+
+    def start(self, problem, rng):
+        pass
+
+
+@dataclass(frozen=True)
+class MadeQueue:
+    """One server; all jobs are there from the start. No slots, no reward."""
+
+    jobs: int = 20
+    name, family, slots = "made-queue", "made_jobs", 1
+    deciders, objective, minimise = "policy", "wait.mean", True
+
+    def describe(self):
+        return {"jobs": self.jobs}
+
+    def instance(self, seed):
+        raise AssertionError("a replay needs none")
+
+    def replay(self, decider, seed, slots, label):
+        lengths = np.random.default_rng(seed).exponential(size=self.jobs)
+        lengths = np.sort(lengths) if decider.sort else lengths
+        wait, rows = np.cumsum(lengths) - lengths, Rows()
+        rows.add("wait.mean", wait.mean())
+        rows.add("job.wait", wait, np.arange(self.jobs))
+        return rows
+
+
+def test_what_is_simulated_need_not_be_slots(tmp_path):
+    register("scenario", "made-queue", MadeQueue, "one server")
+    register("policy", "made-shortest", Shortest, "by length")
+    experiment = Experiment(
+        name="queue",
+        scenario="made-queue",
+        grid={"jobs": [5, 50]},
+        seeds=4,
+        policies=["made-shortest:sort=False", "made-shortest"],
+    )
+    found = sweep(experiment, tmp_path, jobs=1)
+    assert found.table()["policy"].to_list() == ["made-shortest", "made-shortest:sort=False"] * 2
+    for row in found.per_seed().iter_rows(named=True):
+        lengths = np.random.default_rng(row["seed"]).exponential(size=row["jobs"])
+        order = lengths if row["policy"].endswith("False") else np.sort(lengths)
+        assert row["value"] == pytest.approx(np.mean(np.cumsum(order) - order))
+    assert found.sentences()[1].startswith(
+        "jobs = 50: made-shortest beats made-shortest:sort=False"
+    )
+    jobs = found.jobs()
+    assert jobs.height == 2 * 4 * (5 + 50)
+    means = jobs.group_by("jobs", "policy", "seed").agg(pl.col("wait").mean())
+    both = means.join(found.per_seed(), on=["jobs", "policy", "seed"])
+    np.testing.assert_allclose(both["wait"], both["value"])
 
 
 def test_the_same_whatever_the_number_of_workers(folder, results, tmp_path):
@@ -299,6 +360,8 @@ policies = ["drf"]
         ),
         (FILE + "[grid]\na = [1]\n[[cases]]\na = 2", "a is both in grid and in cases"),
         (FILE.replace('"x"', '"a/b"'), "name: String should match pattern"),
+        (FILE.replace('"x"', '".."'), "name: String should match pattern"),
+        (FILE.replace('"x"', f'"{"x" * 5000}"'), "name: String should have at most 100"),
         ("name = ", "Invalid value"),
     ],
 )

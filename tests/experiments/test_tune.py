@@ -14,7 +14,7 @@ from gangwise import ScenarioError, StoreError, UnknownName, compare, create_sce
 from gangwise.cli import app
 from gangwise.experiments.store import Store
 from gangwise.experiments.tune import ParameterRange, Tuning, read_tuning, tune
-from gangwise.report.folder import write_report
+from gangwise.report.pages import write_report
 
 pytest.importorskip("optuna", reason="tuning needs Optuna: pip install 'gangwise[tune]'")
 
@@ -106,7 +106,7 @@ def test_killed_in_a_trial_it_goes_on_to_the_same_study(tuning, tmp_path):
         cwd=root,
         capture_output=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])},
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (tmp_path / "tuning.json").exists()

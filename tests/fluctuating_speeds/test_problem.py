@@ -90,7 +90,7 @@ def test_the_check_accepts_exactly_the_feasible_decisions():
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        ([1, 1], r"slot 3: device type 'gpu': 5 of 4 devices are taken, \(2\), by 2 channels"),
+        ([1, 1], r"slot 3: .* 'gpu': 5 of 4 devices are taken, ESDP \(2\), by 2 channels"),
         ([0.5, 0], r"slot 3: channel \('train' on 'fast'\) is 0.5"),
         ([np.nan, 0], r"slot 3: channel \('train' on 'fast'\) is nan"),
         ([1, 0, 0], r"slot 3: the decision has shape \(3,\); expected 2 channels"),

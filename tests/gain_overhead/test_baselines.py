@@ -104,7 +104,7 @@ def test_greedy_is_a_rival_that_deserves_its_name():
     assert np.mean(shares) > 0.95
 
 
-def test_fill_keeps_what_is_held_and_drops_the_absent():
+def test_the_greedy_keeps_what_is_held_and_drops_the_absent():
     problem = tiny([[5.0], [5.0]], [[6.0]])
     y = marginal_greedy(problem, np.array([1, 0]), np.array([[2.0], [4.0]]))
     np.testing.assert_allclose(y.ravel(), [5.0, 0.0])

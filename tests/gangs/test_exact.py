@@ -110,3 +110,10 @@ def test_a_gang_decision_is_one_of_the_relaxed_problem_and_worth_the_same(seed):
     placement = solve(p, x).placement
     relaxed = p.relaxed.reward(x, p.held(placement))  # raises if it is not feasible there
     assert relaxed.reward == pytest.approx(p.reward(x, placement).reward)
+
+
+def test_equal_tasks_share_their_columns():
+    # 3 equal tasks and 1 other on 2 servers: a column for each kind and server, not for each task.
+    p = problem([[4.0], [4.0]], [[[1], [1], [1], [2]]], [2])
+    assert programme.GangProgramme(p).size == 4
+    assert solve(p, [1]).value == pytest.approx(5.0)

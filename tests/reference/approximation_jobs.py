@@ -149,3 +149,43 @@ class PlainOPS:
         for i, rate in zip(machines, rates):
             self.plays[i] += 1
             self.totals[i] += rate
+
+
+def water_fill(kind, v, shape, done, most, money, slots, rho, supply):
+    """What each job spends in a slot, and η: bisection on η, demands by bisection on the slope."""
+
+    def demand(j, eta):
+        if money[j] <= 0 or most[j] <= done[j]:
+            return 0.0
+        # the last unit of money is worth f'(X + ρ c) ρ; it is spent if that is more than η
+        low, high = 0.0, min(money[j], (most[j] - done[j]) / rho[j])
+        for _ in range(100):
+            c = (low + high) / 2
+            worth = slope(kind[j], v[j], shape[j], max(done[j] + rho[j] * c, 1e-300)) * rho[j]
+            low, high = (c, high) if worth > eta else (low, c)
+        return low / slots[j]
+
+    n = len(kind)
+    if sum(demand(j, 0.0) for j in range(n)) <= supply:
+        return [demand(j, 0.0) for j in range(n)], 0.0
+    low, high = 1e-9, 1e9
+    for _ in range(100):
+        eta = math.sqrt(low * high)
+        low, high = (eta, high) if sum(demand(j, eta) for j in range(n)) > supply else (low, eta)
+    return [demand(j, high) for j in range(n)], high
+
+
+def match(want, rows, steep, order, worth, least, holder):
+    """Jobs in two groups, one after the other: what is kept, then what is free, best first."""
+    left, now = dict(zip(rows, want)), [-1] * len(holder)
+    for group, kept in ((rows[:steep], least), (rows[steep:], -1.0)):
+        for i in order:
+            if holder[i] in group and left[holder[i]] > 0 and now[i] < 0 and worth[i] >= kept:
+                now[i] = int(holder[i])
+                left[holder[i]] -= 1
+        for row in group:
+            for i in order:
+                if now[i] < 0 and left[row] > 0:
+                    now[i] = row
+                    left[row] -= 1
+    return now

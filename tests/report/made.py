@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.contracts import Comparator
-from gangwise.core.simulation import Run
 from gangwise.experiments.compare import Comparison
+from gangwise.experiments.results import Results
+from gangwise.experiments.runs import Rows
+from gangwise.experiments.store import MemoryStore
 
 
 class MadeScenario:
@@ -33,26 +34,36 @@ def made(
     bounds: Mapping[str, float] | None = None,
 ) -> Comparison:
     """A comparison from rewards per policy, seed and slot; comparators with their slots."""
-    seeds = tuple(range(len(next(iter(rewards.values())))))
+    seeds = range(len(next(iter(rewards.values()))))
     slots = len(next(iter(rewards.values()))[0])
-    runs = {
-        (policy, seed): Run(
-            policy,
-            configuration or {},
-            seed,
-            None,
-            np.array(each[seed], float),  # type: ignore[arg-type]  # reports use no instance
-            {},
-            np.full(slots, 12_000),
-        )
-        for policy, each in rewards.items()
-        for seed in seeds
-    }
-    judged = {
-        (name, seed): Comparator(name, np.array(at), np.array(each[seed], float), 0.0, bounds or {})
-        for name, (at, each) in (comparators or {}).items()
-        for seed in seeds
-    }
-    return Comparison(
-        scenario or MadeScenario(slots=slots), slots, seeds, tuple(rewards), runs, judged
-    )
+    scenario = scenario or MadeScenario(slots=slots)
+    store, runs = MemoryStore(), []
+
+    def add(label: str, seed: int, rows: Rows, **what: Any) -> None:
+        key = f"{next(iter(what))}-{label}-{seed}"
+        about = {"scenario": scenario.name, "family": scenario.family, "version": "0.0.7"}
+        about |= {"settings": scenario.settings, "seed": seed, "slots": slots, **what}
+        store.write(key, about, rows)
+        runs.append({"key": key, "cell": {}, "label": label, "comparator": "comparator" in what})
+        runs[-1] |= {"seed": seed, "slots": slots}
+
+    for seed in seeds:
+        for policy, each in rewards.items():
+            rows, column = Rows(), np.array(each[seed], float)
+            rows.add("reward.mean", column.mean())
+            rows.add("reward.total", column.sum())
+            rows.add("reward.slot", column, np.arange(slots))
+            rows.add("nanoseconds.slot", np.full(slots, 12_000.0), np.arange(slots))
+            rows.add("us_per_slot", 12.0)
+            add(policy, seed, rows, policy="made.Policy", configuration=configuration or {})
+        for name, (at, each) in (comparators or {}).items():
+            rows, column = Rows(), np.array(each[seed], float)
+            rows.add("reward.mean", column.mean())
+            rows.add("reward.slot", column, np.array(at))
+            rows.add("gap", 0.0)
+            for bound, value in (bounds or {}).items():
+                rows.add(f"bound.{bound}", value)
+            add(name, seed, rows, comparator=name)
+    asked = {"name": "comparison", "every_slot": True, "seeds": list(seeds), "slots": slots}
+    store.write_plan("comparison", {"experiment": asked, "runs": runs})
+    return Comparison(Results.open(store), scenario)

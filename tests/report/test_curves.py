@@ -1,6 +1,6 @@
 import numpy as np
 
-from gangwise.report import curves
+from gangwise.report import comparison as curves
 from tests.report.made import made
 
 

@@ -1,56 +1,52 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 from matplotlib import rcParams
 
 from gangwise.experiments.compare import Comparison
-from gangwise.report.figures import draw
-from gangwise.report.labels import apart
-from gangwise.report.palette import styles
+from gangwise.report.comparison import comparison_figures, styles
+from gangwise.report.plotting import apart
 from tests.report.made import made
 
 STEMS = ["average-reward", "cumulative-reward", "ratio", "regret"]
 
 
-def test_four_figures_in_two_formats(real: Comparison, tmp_path: Path) -> None:
-    written = draw(real, tmp_path)
-    assert [path.name for path in written] == [f"{s}.{e}" for s in STEMS for e in ("png", "svg")]
-    assert all(path.stat().st_size > 2000 for path in written)
+def stems(comparison: Comparison) -> set[str]:
+    return {name.partition(".")[0] for name in comparison_figures(comparison)}
 
 
-def test_same_comparison_same_svg(real: Comparison, tmp_path: Path) -> None:
+def test_four_figures_in_two_formats(real: Comparison) -> None:
+    drawn = comparison_figures(real)
+    assert list(drawn) == [f"{s}.{e}" for s in STEMS for e in ("png", "svg")]
+    assert all(len(content) > 2000 for content in drawn.values())
+
+
+def test_same_comparison_same_svg(real: Comparison) -> None:
     settings = dict(rcParams)
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    first, second = draw(real, tmp_path / "a"), draw(real, tmp_path / "b")
-    for one, other in zip(first, second):
-        assert one.read_bytes() == other.read_bytes(), one.name
+    assert comparison_figures(real) == comparison_figures(real)
     assert dict(rcParams) == settings
 
 
-def test_a_single_seed_and_a_single_policy(tmp_path: Path) -> None:
+def test_a_single_seed_and_a_single_policy() -> None:
     comparison = made({"a": [[1.0, 2.0]]}, {"best": ([0, 1], [[2.0, 2.0]])})
-    stems = {path.stem for path in draw(comparison, tmp_path)}
-    assert stems == {"average-reward", "cumulative-reward", "regret"}
+    assert stems(comparison) == {"average-reward", "cumulative-reward", "regret"}
 
 
 @pytest.mark.parametrize("rewards", [[[0.0]], [[-3.0, -1.0]], [[0.0, 0.0], [0.0, 0.0]]])
-def test_rewards_that_are_not_positive(rewards: list[list[float]], tmp_path: Path) -> None:
+def test_rewards_that_are_not_positive(rewards: list[list[float]]) -> None:
     comparison = made({"a": rewards, "b": rewards})
-    assert {path.stem for path in draw(comparison, tmp_path)} == set(STEMS[:2])
+    assert stems(comparison) == set(STEMS[:2])
 
 
-def test_names_with_markup_and_mathematics(tmp_path: Path) -> None:
+def test_names_with_markup_and_mathematics() -> None:
     comparison = made({"$x_1$ <b>&": [[1.0, 2.0]], "$\\broken{": [[1.0, 1.0]]})
-    svg = next(p for p in draw(comparison, tmp_path) if p.suffix == ".svg").read_text()
+    svg = comparison_figures(comparison)["average-reward.svg"].decode()
     assert "$x_1$ &lt;b&gt;&amp;" in svg
     assert "<b>" not in svg
 
 
-def test_long_series_are_thinned(tmp_path: Path) -> None:
+def test_long_series_are_thinned() -> None:
     comparison = made({"a": np.random.default_rng(0).random((2, 20_000)).tolist()})
-    assert all(path.stat().st_size < 300_000 for path in draw(comparison, tmp_path))
+    assert all(len(content) < 300_000 for content in comparison_figures(comparison).values())
 
 
 def test_every_policy_has_a_style_of_its_own() -> None:

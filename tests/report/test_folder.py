@@ -9,17 +9,23 @@ from typer.testing import CliRunner
 
 from gangwise import StoreError
 from gangwise.cli import app
-from gangwise.report.folder import write_report
+from gangwise.report.pages import write_comparison, write_report
+from tests.report.made import made
 from tests.report.made_sweep import made_sweep
 from tests.report.pages import read
 
 
-def test_a_comparison_has_its_page_already(tmp_path: Path) -> None:
-    (tmp_path / "rewards.parquet").write_bytes(b"")
-    (tmp_path / "report.html").write_text("made by compare")
+def test_a_comparison_gets_its_page(tmp_path: Path) -> None:
+    comparison = made({"a": [[1.0, 2.0]], "b": [[1.0, 1.0]]})
+    comparison.write(tmp_path)
     assert write_report(tmp_path) == tmp_path / "report.html"
     copied = write_report(tmp_path, tmp_path / "copy.html")
-    assert copied.read_text() == "made by compare"
+    assert "a earned most" in read(copied).text
+    write_comparison(comparison, tmp_path, "gangwise compare x")
+    (tmp_path / "report.html").unlink()
+    assert "gangwise compare x" in read(write_report(tmp_path)).text
+    comparison.write(tmp_path)  # new numbers: an old page must not stand beside them
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_folders_without_results(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gangwise import StoreError
 from gangwise.experiments.store import write_provenance
-from gangwise.report.folder import write_report
+from gangwise.report.pages import write_report
 from tests.report.made_sweep import HOSTILE
 from tests.report.pages import faults, loaded, read
 

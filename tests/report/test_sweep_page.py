@@ -9,7 +9,7 @@ import pytest
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.store import write_provenance
 from gangwise.experiments.sweep import sweep
-from gangwise.report.folder import write_report
+from gangwise.report.pages import write_report
 from tests.report.made_sweep import HOSTILE, made_sweep
 from tests.report.pages import Page, faults, loaded, read
 

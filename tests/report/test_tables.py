@@ -5,13 +5,15 @@ import pytest
 from rich.console import Console
 
 from gangwise.experiments.compare import Comparison
-from gangwise.report.tables import html_table, rich_table, sheets
+from gangwise.report.comparison import sheets
+from gangwise.report.pages import comparison_page
+from gangwise.report.tables import rich_tables
 from tests.report.made import made
 
 
 def printed(comparison: Comparison, width: int) -> str:
     out = io.StringIO()
-    Console(file=out, width=width).print(rich_table(comparison))
+    Console(file=out, width=width).print(rich_tables(sheets(comparison)))
     return out.getvalue()
 
 
@@ -121,8 +123,8 @@ def test_brackets_in_names_are_no_markup() -> None:
     assert "[/]" in text
 
 
-def test_html_cells_can_be_sorted_by_their_full_numbers() -> None:
-    results, _ = sheets(made(TWO, OPTIMUM))
-    html = html_table(results)
+def test_cells_of_a_page_can_be_sorted_by_their_full_numbers() -> None:
+    comparison = made(TWO, OPTIMUM)
+    html = comparison_page(comparison)
     assert 'data-value="13.0"' in html
-    assert html.count('<button type="button">') == 1 + len(results.columns)
+    assert html.count('<button type="button">') == html.count('<th scope="col"')

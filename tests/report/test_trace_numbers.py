@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangwise.report.trace_figures import draw
-from gangwise.report.trace_numbers import arrivals, lifetimes, load, sizes
+from gangwise.report.traces import arrivals, draw_trace, lifetimes, load, sizes
 from gangwise.traces.tables import Tables
 
 HOUR = 3600.0
@@ -146,7 +145,7 @@ def test_pictures_and_their_captions(tmp_path):
         )
         for t in rng.integers(0, 4 * 86400, 300)
     ]
-    drawn = draw(tables(rows), tmp_path)
+    drawn = draw_trace(tables(rows), tmp_path)
     assert list(drawn.captions) == ["arrivals", "sizes", "lifetimes", "load"]
     assert drawn.left_out == {}
     names = {f"{stem}{end}" for stem in drawn.captions for end in (".png", ".svg")}
@@ -154,14 +153,14 @@ def test_pictures_and_their_captions(tmp_path):
     assert "300 requests" in drawn.captions["sizes"]
     assert "12 cores (CPU), 32 GiB (memory) and 2 GPUs (GPUs)" in drawn.captions["load"]
     before = (tmp_path / "load.svg").read_bytes()
-    draw(tables(rows), tmp_path)
+    draw_trace(tables(rows), tmp_path)
     assert (tmp_path / "load.svg").read_bytes() == before
 
 
 def test_pictures_that_have_nothing_to_show_are_left_out(tmp_path):
-    drawn = draw(tables([(None, None, None, None, None, None)]), tmp_path)
+    drawn = draw_trace(tables([(None, None, None, None, None, None)]), tmp_path)
     assert drawn.captions == {}
     assert list(drawn.left_out) == ["arrivals", "sizes", "lifetimes", "load"]
     assert not list(tmp_path.iterdir())
-    drawn = draw(tables([(5.0, 5.0, 0.0, 0.0, 0.0, 1)], SERVERS.clear()), tmp_path)
+    drawn = draw_trace(tables([(5.0, 5.0, 0.0, 0.0, 0.0, 1)], SERVERS.clear()), tmp_path)
     assert list(drawn.captions) == ["arrivals", "lifetimes"]

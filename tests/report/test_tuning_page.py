@@ -9,9 +9,16 @@ import pytest
 
 from gangwise import StoreError
 from gangwise.experiments.store import Store
-from gangwise.experiments.tune import ParameterRange, Trial, Tuning, read_tuning, write_tuning
-from gangwise.report.folder import write_report
-from gangwise.report.tuning_page import edges
+from gangwise.experiments.tune import (
+    STUDY,
+    ParameterRange,
+    Trial,
+    Tuning,
+    read_tuning,
+    write_tuning,
+)
+from gangwise.report.pages import write_report
+from gangwise.report.tuning import edges
 from tests.report.made_sweep import HOSTILE, played
 from tests.report.pages import faults, loaded, read
 
@@ -146,7 +153,7 @@ def test_trials_are_paired_with_the_default(folder: Path) -> None:
 
 def test_a_tuning_that_has_not_finished_says_how_to_go_on(folder: Path) -> None:
     (folder / "tuning.json").unlink()
-    (folder / "study.db").touch()
+    (folder / STUDY).touch()
     with pytest.raises(StoreError, match="has not finished; start the same gangwise tune again"):
         write_report(folder)
     for torn in ('{"policy": "made"', '{"policy": "made"}', "[]"):

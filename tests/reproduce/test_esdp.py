@@ -13,12 +13,12 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate
 from gangwise.experiments.sweep import sweep
 from gangwise.fluctuating_speeds.offline import pseudo_regret
-from gangwise.reproduce import artefacts, expected, measures
+from gangwise.reproduce import artefact as measures
+from gangwise.reproduce import artefacts, expected
+from gangwise.reproduce import esdp_settings as esdp_measures
 from gangwise.reproduce.artefact import Scale
-from gangwise.reproduce.esdp import measures as esdp_measures
-from gangwise.reproduce.esdp.overhead import ESDPByProgramme
-from gangwise.reproduce.esdp.sequences import numbers_s
-from gangwise.reproduce.esdp.theorems import smallest_gap
+from gangwise.reproduce.esdp import ESDPByProgramme, smallest_gap
+from gangwise.reproduce.esdp_settings import numbers_s
 from gangwise.reproduce.run import reproduce
 
 SEEDS, SLOTS, FRACTIONS = (3, 4), 40, (0.2, 0.4, 0.8)

@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 from gangwise import GangwiseError, ScenarioError, UnknownName
 from gangwise.cli import app
 from gangwise.experiments.statistics import Estimate
-from gangwise.report.picture import Panel
+from gangwise.report.plotting import Panel
 from gangwise.reproduce import run
-from gangwise.reproduce.artefact import Artefact, Claim, Scale, above
-from gangwise.reproduce.measures import table
+from gangwise.reproduce.artefact import Artefact, Claim, Scale, above, table
 from tests.report.pages import read
 
 

@@ -10,9 +10,10 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.sweep import sweep
 from gangwise.gain_overhead.offline import best_fixed, regret_bound
 from gangwise.reproduce import artefacts
+from gangwise.reproduce import ogasched as theorem
+from gangwise.reproduce import ogasched_settings as study
 from gangwise.reproduce.artefact import Scale
-from gangwise.reproduce.ogasched import scales, study, theorem
-from gangwise.reproduce.ogasched.table import PAPERS
+from gangwise.reproduce.ogasched import PAPERS
 from gangwise.reproduce.run import reproduce
 
 SEEDS, SLOTS, SERVERS = (3, 4), 40, (8, 16)
@@ -105,7 +106,7 @@ def test_a_lead_that_moves_is_paired(results):
         n: np.array([earned("ogasched-react", n, s) / earned("fairness", n, s) for s in SEEDS])
         for n in SERVERS
     }
-    found = scales.lead_moves(scales.SERVERS, *SERVERS)({scales.SERVERS: results})
+    found = study.lead_moves(study.SERVERS, *SERVERS)({study.SERVERS: results})
     assert found[study.OURS].mean == pytest.approx(100 * (ratio[16] - ratio[8]).mean())
 
 

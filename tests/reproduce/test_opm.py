@@ -13,7 +13,7 @@ from gangwise.experiments.runs import Rows
 from gangwise.experiments.store import Store
 from gangwise.reproduce import artefacts
 from gangwise.reproduce.artefact import Scale
-from gangwise.reproduce.opm.section_vi import POLICIES
+from gangwise.reproduce.opm import POLICIES
 from gangwise.reproduce.run import reproduce
 
 PAPER = {artefact.name: artefact for artefact in artefacts("opm")}

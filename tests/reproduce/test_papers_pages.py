@@ -9,8 +9,7 @@ import pytest
 
 from gangwise.experiments.statistics import Estimate
 from gangwise.reproduce import PAPERS, artefacts, expected
-from gangwise.reproduce.expected import Row
-from gangwise.reproduce.side_by_side import fill, markdown
+from gangwise.reproduce.expected import Row, fill, markdown
 
 PAGES = Path(__file__).parents[2] / "docs" / "papers"
 

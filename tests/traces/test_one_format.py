@@ -16,6 +16,7 @@ from . import test_google_2019 as g2019
 from . import test_own_csv as own
 from . import test_philly as philly
 from . import test_slurm as slurm
+from . import test_swf as swf
 from .csvs import NODE_HEADER, NODES, POD_HEADER, pod
 
 JOB_EVENTS = [
@@ -63,6 +64,7 @@ TABLES = {
     },
     "philly": {"job_log": json.dumps(philly.JOBS, indent=4).split("\n")},
     "slurm-sacct": {"sacct": [slurm.HEADER, *slurm.ROWS]},
+    "swf": {"jobs": ["; MaxProcs: 64", *(swf.line(job, job) for job in range(1, 4))]},
     "csv": {"mapping": own.MAPPING.split("\n")},
 }
 EVERY = [(name, table) for name, tables in TABLES.items() for table in tables]

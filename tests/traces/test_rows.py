@@ -249,6 +249,13 @@ def test_a_bad_row_does_not_make_its_whole_block_slow(tmp_path, monkeypatch):
     assert 0 < sum(slow) <= 1 << 16
 
 
+def test_a_mark_of_the_byte_order_is_taken_off_once(tmp_path):
+    file = tmp_path / "x"
+    file.write_bytes(b"\xef\xbb\xbf\xef\xbb\xbfa,1\nb,2\n")
+    schema = Schema("list", (Column("name", number=False), Column("count")), header=False)
+    assert read_table(file, schema).frame.rows() == [(1, "\ufeffa", 1.0), (2, "b", 2.0)]
+
+
 def test_chosen_columns_are_kept_and_all_are_checked(tmp_path):
     file = tmp_path / "x"
     file.write_text("a,1,0.5,x\nb,1,lots,y\n")

@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from gangwise import TraceError
 from gangwise.traces.convert import convert
 from gangwise.traces.formats.slurm import SlurmSacct
-from gangwise.traces.formats.slurm_notation import expand_nodes, gib, request, seconds_of, tres
+from gangwise.traces.formats.slurm_notation import duration, expand_nodes, gib, request, tres
 from gangwise.traces.slots.opening import open_trace
 
 HEADER = "JobID|User|State|Submit|Start|End|ReqTRES|AllocTRES|NNodes|NodeList"
@@ -383,7 +384,8 @@ def test_node_lists_that_make_no_sense(text):
 def test_a_duration_reads_back(total):
     days, rest = divmod(total, 86400)
     clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-    assert seconds_of(f"{days}-{clock}" if days else clock) == total
+    text = f"{days}-{clock}" if days else clock
+    assert pl.DataFrame({"t": [text]}).select(duration("t")).item() == total
 
 
 AMOUNTS = st.integers(0, 10**6)

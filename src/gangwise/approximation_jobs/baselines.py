@@ -84,13 +84,17 @@ class CountingPolicy(PolicyBase):
             most[(most < 1.0) & (left >= prices.min())] = 1.0
         return most
 
+    def _make_room(self, observation: Observation) -> None:
+        """Take machines from the jobs that have gone; work space for all rows of the table."""
+        if self._place.size < observation.jobs.size:
+            self._place = np.full(observation.jobs.size, -1, np.int64)
+        self._holder[np.isin(self._holder, observation.departed)] = -1
+
     def hand_out(
         self, observation: Observation, rows: Ints, want: Ints, machines: Ints | None = None
     ) -> Ints:
         """Place ``want[k]`` tasks of the job in table row ``rows[k]``, earlier ones first."""
-        if self._place.size < observation.jobs.size:
-            self._place = np.full(observation.jobs.size, -1, np.int64)
-        self._holder[np.isin(self._holder, observation.departed)] = -1
+        self._make_room(observation)
         listed = self._order if machines is None else machines
         if machines is not None:
             unlisted = np.ones(self._problem.M, dtype=bool)

@@ -166,7 +166,10 @@ class ApproximationEnvironment:
         return self._observation
 
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
-        """Run the tasks, as far as budgets pay them; say what is known by now."""
+        """Run the tasks, work OPM (1), as far as budgets OPM (4) pay them.
+
+        Say what is known by now.
+        """
         problem, rows = self.problem, self.rows
         available = self.observe(slot, "react").available
         rate, _, delay = self._inputs.at(slot)
@@ -225,7 +228,7 @@ class ApproximationEnvironment:
         return gain + float(self._out[0]), average + float(self._out[1])
 
     def results(self) -> Results:
-        """Cost, budget, work and utility of every job so far, those still active last."""
+        """Cost, budget, work OPM (2) and utility of every job so far, those still active last."""
         both = self.finished.copy()
         for j in self.rows.active:
             both.add(self.rows.jobs[j], self.rows.cost[j], self.rows.work[j])

@@ -139,7 +139,7 @@ def tasks_of(
 ) -> tuple[Ints, Ints]:
     """Table rows and machines of the tasks of a decision, by machine.
 
-    OPM (3), (102) and (103) hold.
+    OPM (3), OPM (102) and OPM (103) hold.
 
     Parameters
     ----------

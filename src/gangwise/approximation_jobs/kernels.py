@@ -66,7 +66,7 @@ def slope(kind: int, v: float, shape: float, work: float) -> float:
 
 @kernel
 def slopes(rows: Ints, kind: Ints, v: Floats, shape: Floats, at: Floats, out: Floats) -> None:
-    """out[n] = f'(at[n]) for the job in table row rows[n]."""
+    """Slopes of OPM (9), OPM (68): out[n] = f'(at[n]) for the job in table row rows[n]."""
     for n in range(rows.size):
         j = rows[n]
         out[n] = slope(kind[j], v[j], shape[j], at[n])
@@ -158,7 +158,9 @@ def primal_step(
     free: Floats,
     fixed: Ints,
 ) -> int:
-    """Primal step: y_j = x_j + gain_j θ̂_i − toll_j p_i, OPM (69), then OPM (P4).
+    """Primal step.
+
+    Y_j = x_j + gain_j θ̂_i − toll_j p_i, OPS (18), OPM (69), then OPS (19), OPM (P4).
 
     ``gain`` [n] = α f_j' and ``toll`` [n] = α λ_j.
     Writes ``new`` [n, M], ``total`` [M] = Σ_j x_j and ``spend`` [n] = Σ_i p_i x_j^i; ``tau`` [M] is
@@ -229,7 +231,7 @@ def remove_job(x: Floats, j: int, last: int, total: Floats, holder: Ints) -> Non
 
 @kernel
 def sample_fresh(x: Floats, n: int, u: Floats, whole: Floats, holder: Ints) -> None:
-    """Random rounding: P(holder_i = j) = x_j^i, −1 (idle) with the rest, OPM (72).
+    """Random rounding: P(holder_i = j) = x_j^i, −1 (idle) with the rest, OPS (21)–(22), OPM (72).
 
     ``u`` [M] is uniform; ``whole`` [STRIPE] is work space.
     """
@@ -288,7 +290,7 @@ def sample_coupled(
 
 @kernel
 def first_infeasible(row: Ints, machine: Ints, serial: Ints, available: Bools) -> int:
-    """First task of a row without a job or on a machine that is away; −1 if there is none."""
+    """First task that breaks OPM (3): of a row without a job or on a machine away; −1 if none."""
     for n in range(row.size):
         j = row[n]
         if j < 0 or j >= serial.size or serial[j] == 0 or not available[machine[n]]:
@@ -308,6 +310,8 @@ def execute(
     kept: Bools,
 ) -> tuple[float, int]:
     """Execution of the tasks that budgets can pay, in the order given; Algorithm 1, lines 7–12.
+
+    Work of a slot OPM (1), within budgets OPM (4).
 
     Task n of table row ``row[n]`` runs on ``machine[n]`` unless the row's cost would exceed its
     ``limit``; ``kept[n]`` says whether it ran. ``cost`` and ``worked`` [rows] are added to.
@@ -354,7 +358,7 @@ def utility_gains(
     work: Floats,
     out: Floats,
 ) -> None:
-    """Gains in utility: Σ_j f_j(X_j after) − f_j(X_j before).
+    """Gains in utility: Σ_j f_j(X_j after) − f_j(X_j before), work X_j of OPM (2).
 
     Adds ``worked`` to ``work`` and leaves it at zero. out[0] is the gain, out[1] the same for the
     utility of OPM (6), (d − a) f(X / (d − a)).

@@ -552,7 +552,7 @@ def offline_optimum(
     tolerance: float = 1e-6,
     iterations: int = 25,
 ) -> Optimum:
-    """The offline optimum of a run, with a certified gap.
+    """The offline optimum of a run, of its rates or of their means OPM (7), with a certified gap.
 
     Parameters
     ----------

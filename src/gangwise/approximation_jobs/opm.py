@@ -129,7 +129,7 @@ class PrimalDual:
     def multipliers(self, target: Floats, mu: float) -> Floats:
         """Multipliers λ_j(t), OPS (20) and OPM (73), shape [n].
 
-        From g_j(x_j(t−1)) = spend − ``target`` [n], OPM (64).
+        From g_j(x_j(t−1)) = spend − ``target`` [n], OPM (64), carried as OPS (25).
         """
         g = mu * (self.spend[: self.n] - target)
         # OPS (25): the virtual queue ω = λ(t) − μ g(x(t−1)), which never falls below −μ g
@@ -184,7 +184,7 @@ class PrimalDual:
         )
 
     def draw(self, rng: np.random.Generator, couple: bool) -> Ints:
-        """Random rounding OPS (21), OPM (72).
+        """Random rounding OPS (21)–(22), OPM (72).
 
         A table row for every machine, −1 for none, shape [M].
 
@@ -387,7 +387,7 @@ class OPM(PolicyBase):
         return jobs.budget[rows] / (jobs.deadline[rows] - jobs.arrival[rows])
 
     def _slopes(self, jobs: JobTable, rows: Ints, t: int) -> Floats:
-        """Slopes f_j' at the work per slot so far, OPM (68), or at the projected total.
+        """Slopes f_j' at the work per slot so far, OPM (9), OPM (68), or at the projected total.
 
         Shape [n].
         """

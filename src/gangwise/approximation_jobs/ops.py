@@ -26,7 +26,7 @@ from gangwise.estimators import Estimator, make_estimator
 
 @dataclass
 class OPS(PolicyBase):
-    """OPS, Algorithm 1: OPS (12)–(21) with the constants of Theorem 2.
+    """OPS Algorithm 1: OPS (10)–(21) with the constants of Theorem 2.
 
     Parameters
     ----------

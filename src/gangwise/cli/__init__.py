@@ -18,8 +18,10 @@ import gangwise
 from gangwise.cli.compare import compare_command, run_command
 from gangwise.cli.experiments import report_command, reproduce_command, sweep_command, tune_command
 from gangwise.cli.files import clean_command, verify_command
-from gangwise.cli.listing import list_command
+from gangwise.cli.jobs import jobs_command
+from gangwise.cli.listing import list_command, show_command
 from gangwise.cli.options import say
+from gangwise.cli.replay import replay_command
 from gangwise.cli.trace import trace_app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once
@@ -62,11 +64,14 @@ def _root(
 
 app.command("compare")(compare_command)
 app.command("run")(run_command)
+app.command("replay")(replay_command)
 app.command("sweep")(sweep_command)
 app.command("report")(report_command)
 app.command("reproduce")(reproduce_command)
 app.command("tune")(tune_command)
 app.command("list")(list_command)
+app.command("show")(show_command)
+app.command("jobs")(jobs_command)
 app.command("verify")(verify_command)
 app.command("clean")(clean_command)
 app.add_typer(trace_app, name="trace")

@@ -1,16 +1,13 @@
-"""``gangwise compare`` and ``gangwise run``."""
+"""``gangwise compare`` and ``gangwise run``: a folder of results, or an answer on the screen."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import gangwise
 from gangwise.cli.options import (
     Family,
     Json,
@@ -21,13 +18,20 @@ from gangwise.cli.options import (
     command_line,
     comparator_names,
     json_text,
-    open_target,
     policy_names,
     progress,
     say,
     seed_list,
+    source_of,
 )
-from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from gangwise.experiments.compare import Comparison
+    from gangwise.experiments.runs import NamedSource
+
+FILES = (".parquet", ".csv")
+"""Endings of --out of ``run`` that ask for one file of rows instead of a folder of results."""
 
 
 def compare_command(
@@ -44,7 +48,7 @@ def compare_command(
     slots: Slots = None,
     seeds: Annotated[str, typer.Option(help="How many (5 means 0 to 4), or a list: 3,7,9.")] = "5",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for rewards.parquet, figures and report.html.")
+        Path | None, typer.Option(help="Folder for runs, rewards.parquet, figures and report.html.")
     ] = None,
     optimum_slots: Annotated[
         int, typer.Option(help="Slots per seed on which the optimum of a slot is solved.")
@@ -53,43 +57,50 @@ def compare_command(
         str | None, typer.Option(help="Names separated by commas, or 'none'. All by default.")
     ] = None,
     settings: Settings = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Workers; all cores by default, unless it is a trifle.")
+    ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a comparison that was stopped.")
+        bool, typer.Option("--resume", help="Only go on with what is in --out: refuse all else.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare policies: same instances, same arrivals, one table, and pictures with --out."""
-    from gangwise.experiments.compare import compare
+    """Compare policies: same instances, same arrivals, one table, and pictures with --out.
 
-    scenario = open_target(target, settings, trace, family)
+    What is in --out already is not played again: stopped, or asked for more seeds or policies, the
+    same command does the rest.
+    """
+    from gangwise.experiments.compare import AUTO, COMPARISON, compare
+
+    source = source_of(target, settings, trace, family)
+    scenario = source.scenario()
     names = policy_names(policies, scenario.family)
-    checkpoints = None if out is None else _checkpoints(out, resume)
+    if resume:
+        _refuse_all_else(source, slots, out, COMPARISON)
     with progress(_after_stop(out)) as tell:
         comparison = compare(
-            scenario,
+            source,
             names,
             slots,
             seed_list(seeds),
             comparator_names(comparators),
             optimum_slots,
-            checkpoints,
+            out,
             tell,
+            _workers(jobs, AUTO),
         )
     if as_json:
         print(json_text(comparison.as_dict()))
     else:
         from rich.console import Console
 
-        from gangwise.report.tables import rich_table
+        from gangwise.report.comparison import sheets
+        from gangwise.report.tables import rich_tables
 
         console = Console()
-        console.print(rich_table(comparison))
+        console.print(rich_tables(sheets(comparison)))
     if out is not None:
-        written = comparison.write(out, command_line())
-        _write_fidelity(scenario, out)
-        assert checkpoints is not None
-        shutil.rmtree(checkpoints, ignore_errors=True)
-        say(f"wrote {', '.join(path.name for path in written)} to {out}")
+        _write_pages(comparison, out)
 
 
 def run_command(
@@ -103,60 +114,58 @@ def run_command(
     slots: Slots = None,
     seed: Annotated[int, typer.Option(help="Draws the instance, its arrivals and the noise.")] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="A .parquet or .csv file for the per-slot rows.")
+        Path | None,
+        typer.Option(
+            help="A folder of results, as of compare; or a .parquet or .csv file for the per-slot "
+            "rows."
+        ),
     ] = None,
     versus: Annotated[
         str | None, typer.Option(help="Also report the regret against this comparator.")
     ] = None,
     settings: Settings = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped.")
+        bool, typer.Option("--resume", help="Only go on with what is in --out: refuse all else.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run one policy and print what it earned."""
-    import polars as pl
+    """Run one policy and print what it earned.
 
-    from gangwise.core.files import Folder
-    from gangwise.core.identity import run_identity
-    from gangwise.core.simulation import Simulation
+    Stopped, or killed, it goes on where it was when it is started again.
+    """
+    from gangwise.experiments.compare import compare
+    from gangwise.experiments.store import MemoryStore
 
     if trace is not None and policy is None:
         target, policy = None, target
     if policy is None:
         raise ScenarioError("give a policy after the scenario or trace; see: gangwise list")
-    scenario = open_target(target, settings, trace, family)
-    if out is not None and out.suffix not in (".parquet", ".csv"):
-        raise ScenarioError(f"--out {out}: write per-slot rows to a .parquet or .csv file")
-    played, plays = scenario.slots if slots is None else slots, gangwise.create_policy(policy)
-    identity = run_identity(scenario, plays, played, seed, policy)
-    with ExitStack() as stack:
-        folder = checkpoint = None
-        if out is not None:
-            folder = Folder(out.parent)
-            stack.enter_context(folder.lock(out.name, command_line()))
-            checkpoint = folder.checkpoint(out.name)
-            if checkpoint.exists() and not resume:
-                raise StoreError(
-                    f"{checkpoint} holds a run that was stopped; add --resume, or delete it"
-                )
-        with progress(_after_stop(out)) as tell:
-            if checkpoint is not None and checkpoint.exists():
-                simulation = Simulation.load(checkpoint, identity)
-            else:
-                simulation = Simulation(
-                    scenario.instance(seed), plays, played, seed, policy, identity
-                )
-            result = simulation.run(checkpoint, progress=lambda done: tell(policy, done, played))
-        if folder is not None and out is not None and checkpoint is not None:
-            frame = pl.DataFrame(list(result.rows()))
-            write = frame.write_csv if out.suffix == ".csv" else frame.write_parquet
-            folder.write(out.name, write, replace=True)
-            checkpoint.unlink(missing_ok=True)
-            say(f"wrote {result.slots} rows to {out}")
-    summary = {"scenario": scenario.name, **result.summary()}
+    source, file = source_of(target, settings, trace, family), None
+    if out is not None and out.suffix:
+        if out.suffix not in FILES:
+            raise ScenarioError(
+                f"--out {out}: give a folder, or a .parquet or .csv file for per-slot rows"
+            )
+        file, out = out, None
+    store = out if file is None else MemoryStore(file)
+    if resume and file is None:
+        _refuse_all_else(source, slots, out, "run")
+    judges = [] if versus is None else [versus]
+    with progress(_after_stop(file or out)) as tell:
+        comparison = compare(source, [policy], slots, [seed], judges, None, store, tell, name="run")
+    (run,) = comparison.runs.values()
+    summary = {"scenario": comparison.scenario.name, **run.summary()}
     if versus is not None:
-        summary["regret"] = {versus: result.regret(versus)}
+        summary["regret"] = {versus: comparison.table()[0].regret[versus].mean}
+    if file is not None and isinstance(store, MemoryStore):
+        frame = comparison.frame()
+        with store.lock():
+            write = frame.write_csv if file.suffix == ".csv" else frame.write_parquet
+            store.files.write(file.name, write, replace=True)
+            store.files.checkpoint(file.name).unlink(missing_ok=True)
+        say(f"wrote {run.slots} rows to {file}")
+    elif out is not None:
+        _write_pages(comparison, out)
     if as_json:
         print(json_text(summary))
     else:
@@ -164,29 +173,49 @@ def run_command(
             print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
 
 
+def _workers(jobs: int | None, auto: int) -> int:
+    if jobs == 0:
+        raise ScenarioError("--jobs is how many workers, or -1 for all cores; not 0")
+    return auto if jobs is None else jobs
+
+
 def _after_stop(out: Path | None) -> str:
     if out is None:
-        return "nothing was saved; with --out there is a checkpoint to go on from"
-    return f"to go on: {command_line('--resume')} --resume"
+        return "nothing was saved; with --out there is something to go on from"
+    return f"what is finished is stored\nto go on: {command_line()}"
 
 
-def _checkpoints(out: Path, resume: bool) -> Path:
-    folder = out / "checkpoints"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot write results to {out}: {error}") from error
-    if folder.exists() and any(folder.iterdir()) and not resume:
-        raise StoreError(
-            f"{folder} holds a comparison that was stopped; add --resume to go on with it, or "
-            "delete the folder to start afresh"
+def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, name: str) -> None:
+    """See that a folder holds results of the same scenario, settings and slots."""
+    from gangwise.experiments.store import Store
+
+    if out is None:
+        raise ScenarioError("--resume goes on with what is in a folder: give --out too")
+    store = Store(out)
+    if name not in store.plans():
+        return  # stopped before it had begun
+    asked = store.read_plan(name)["experiment"]
+    there = (asked.get("scenario") or asked.get("trace"), asked["settings"], asked["slots"])
+    wanted = (source.name, json.loads(source.settings), slots or source.scenario().slots)
+    if there != wanted:
+        told = [f"{name} {given}, {n} slots" for name, given, n in (there, wanted)]
+        raise ScenarioError(
+            f"{out} holds results of {told[0]}; --resume was asked for with {told[1]}. Leave out "
+            "--resume to begin with it, or give another --out"
         )
-    return folder
 
 
-def _write_fidelity(scenario: Any, out: Path) -> None:
-    """What a trace held and what was dropped, beside the results."""
+def _write_pages(comparison: Comparison, out: Path) -> None:
+    """All of a folder of results; for a trace also what it held and what was dropped."""
+    from gangwise.report.pages import write_comparison
+
+    written = write_comparison(comparison, out, command_line())
+    scenario: Any = comparison.scenario
     if hasattr(scenario, "fidelity"):
+        from gangwise.core.files import Folder
+
         report = scenario.fidelity()
-        (out / "fidelity.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
-        (out / "fidelity.txt").write_text(str(report) + "\n")
+        with Folder(out).publish("fidelity") as new:
+            new.write("fidelity.json", json.dumps(report.to_dict(), indent=2) + "\n")
+            new.write("fidelity.txt", f"{report}\n")
+    say(f"wrote {', '.join(path.name for path in written)} to {out}")

@@ -118,14 +118,13 @@ def _print_sweep(
     results: Results, metrics: list[str], over: str, interval: Literal["t", "bootstrap"]
 ) -> None:
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
-    from gangwise.experiments.statistics import Estimate
-    from gangwise.report.numbers import NOTHING, decimals_for, estimate_text
-    from gangwise.report.terminal import Breakable
+    from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
+    from gangwise.report.tables import Breakable
 
-    names = ["reward.mean", *(f"{name}.mean" for name in metrics)]
+    names = [results.objective, *(f"{name}.mean" for name in metrics)]
     rows = results.table(*names, interval=interval).to_dicts()
     columns = {
         name: [Estimate(row[name], row[f"{name}.low"], row[f"{name}.high"]) for row in rows]
@@ -139,15 +138,15 @@ def _print_sweep(
     }
     table = Table(box=None, pad_edge=False)
     for name in where:
-        table.add_column(escape(name))
-    for name in ["reward per slot", *metrics, f"% over {over}"]:
-        table.add_column(escape(name), justify="right")
+        table.add_column(Text(name))
+    for name in [_called(results.objective), *metrics, f"% over {over}"]:
+        table.add_column(Text(name), justify="right")
     for i, row in enumerate(rows):
         lead = ahead.get(tuple(row[key] for key in where))
         if i and results.cells and any(row[key] != rows[i - 1][key] for key in results.cells):
             table.add_section()
         table.add_row(
-            *(NOTHING if row[key] is None else escape(str(row[key])) for key in results.cells),
+            *(Text(NOTHING if row[key] is None else str(row[key])) for key in results.cells),
             Breakable(row["policy"]),
             *(estimate_text(found[i], decimals_for(found)) for found in columns.values()),
             NOTHING
@@ -158,6 +157,10 @@ def _print_sweep(
     console.print(table)
     for sentence in results.sentences(interval):
         console.print(f"{sentence}.", highlight=False, markup=False, soft_wrap=True)
+
+
+def _called(objective: str) -> str:
+    return "reward per slot" if objective == "reward.mean" else objective
 
 
 SHOWN = 5
@@ -230,20 +233,20 @@ def tune_command(
 
 def _print_tuning(tuning: Tuning) -> None:
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     table.add_column("trial")
     for name in (*tuning.default.arguments, tuning.metric):
-        table.add_column(escape(name), justify="right")
+        table.add_column(Text(name), justify="right")
     shown = list(tuning.trials[:SHOWN])
     if tuning.default not in shown:
         shown.append(tuning.default)
     for trial in shown:
         told = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in trial.arguments.values())
         name = "default" if trial == tuning.default else str(trial.number)
-        table.add_row(name, *map(escape, told), f"{trial.value:.5g}")
+        table.add_row(name, *map(Text, told), f"{trial.value:.5g}")
     console = Console()
     console.print(table)
     text = tuning.sentence
@@ -263,7 +266,7 @@ def report_command(
     opened: Annotated[bool, typer.Option("--open", help="Show it in a browser.")] = False,
 ) -> None:
     """Write one page about a folder of results; it needs no network and no other file."""
-    from gangwise.report.folder import write_report
+    from gangwise.report.pages import write_report
 
     path = write_report(folder, out)
     say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
@@ -388,7 +391,7 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from gangwise.report.numbers import decimals_for, estimate_text
+    from gangwise.experiments.statistics import decimals_for, estimate_text
 
     table = Table(box=None, pad_edge=False)
     for name in ("where", "what", "the paper", "version", "ours", ""):

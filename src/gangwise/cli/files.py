@@ -35,8 +35,11 @@ def verify_command(folder: Results, as_json: Json = False) -> None:
             print(f"{each.path}: {len(what.whole)} files are as they were written")
             _tell("damaged: not what was written", each, what.damaged)
             _tell("missing", each, what.missing)
-            _tell("unfinished: the same command goes on with it, or gangwise clean", each,
-                  what.unfinished)  # fmt: skip
+            _tell(
+                "unfinished: the same command goes on with it, or gangwise clean",
+                each,
+                what.unfinished,
+            )
             _tell("not written by gangwise", each, what.unknown)
     if not sound:
         say("run the command that made them again: what is whole is not done twice")

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-import gangwise
 from gangwise.core.errors import ScenarioError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gangwise.core.contracts import Scenario
+    from gangwise.experiments.runs import NamedSource
     from gangwise.experiments.sweep import Progress
 
 
@@ -85,13 +84,14 @@ def settings_of(pairs: list[str] | None, family: str | None = None) -> dict[str,
     return given
 
 
-def open_target(
+def source_of(
     target: str | None,
     settings: list[str] | None,
     trace: str | None = None,
     family: str | None = None,
-) -> Scenario:
-    """The scenario that a target names: registered, a scenario file, or the files of a trace."""
+) -> NamedSource:
+    """What a target names: a registered scenario, a scenario file, or the files of a trace."""
+    from gangwise.experiments.runs import NamedSource
     from gangwise.traces.formats.own_csv import is_mapping
 
     given = settings_of(settings, family)
@@ -102,18 +102,13 @@ def open_target(
         raise ScenarioError(f"{named[:40]}… is no scenario or trace: it has {len(named)} letters")
     path = Path(named)
     if trace is None and path.suffix == ".toml" and not is_mapping(path):
-        from gangwise.scenarios.files import read_scenario
-
-        return read_scenario(path, given)
+        return NamedSource.of(named, False, given)
     files = path.exists() or "/" in named or named.endswith((".csv", ".gz"))
     if trace is not None or files or named.startswith("twin:"):
-        from gangwise.traces.slots.opening import open_trace
-
-        traced: Scenario = open_trace(path, **given)
-        return traced
+        return NamedSource.of(named, True, given)
     if family is not None:
         raise ScenarioError(f"--family is for traces; the scenario {named!r} has a family")
-    return gangwise.create_scenario(named, **given)
+    return NamedSource.of(named, False, given)
 
 
 def policy_names(text: str | None, family: str) -> list[str]:

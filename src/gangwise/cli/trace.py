@@ -67,8 +67,8 @@ def convert_command(
         Path,
         typer.Argument(
             metavar="OUT",
-            help="An empty folder, or one that is not there yet; or that "
-            "of a conversion that was stopped.",
+            help="An empty folder, or one that is not there yet; or that of a conversion that was "
+            "stopped; or a file .swf or .swf.gz, for the jobs in the Standard Workload Format.",
             show_default=False,
         ),
     ],
@@ -76,10 +76,18 @@ def convert_command(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Convert a trace to Parquet, in constant memory.
+    """Convert a trace to Parquet, in constant memory; or its jobs to SWF.
 
     Stopped, or killed, it goes on where it was when it is started again.
     """
+    if out.name.endswith((".swf", ".swf.gz")):
+        from gangwise.traces.jobs import open_jobs, save_swf
+
+        log = open_jobs(path, trace=trace, strict=strict)
+        save_swf(log, out)
+        print(json.dumps(log.played.to_dict(), indent=2) if as_json else log.played.line)
+        say(f"wrote {len(log.jobs):,} jobs to {out}")
+        return
     from gangwise.traces.convert import convert
 
     try:
@@ -141,13 +149,13 @@ def plot_command(
     strict: Strict = False,
 ) -> None:
     """Draw arrivals, request sizes, lifetimes and load, as PNG and SVG."""
-    from gangwise.report.trace_figures import draw
+    from gangwise.report.traces import draw_trace
     from gangwise.traces import open_tables
 
     tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
     try:
         out.mkdir(parents=True, exist_ok=True)
-        drawn = draw(tables, out)
+        drawn = draw_trace(tables, out)
     except OSError as error:
         raise StoreError(f"cannot write {out}: {error.strerror or error}") from error
     for stem, caption in drawn.captions.items():

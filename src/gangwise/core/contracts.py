@@ -109,35 +109,6 @@ def configuration(policy: object) -> dict[str, Any]:
     return {f.name: getattr(policy, f.name) for f in dataclasses.fields(policy) if f.init}
 
 
-LARGEST = 10_000_000
-"""Of whole numbers among a policy's arguments: steps, windows, limits of a search."""
-
-
-def check_arguments(policy: object) -> None:
-    """Raise ScenarioError where an argument that is a whole number is none, or beyond all measure.
-
-    Examples
-    --------
-    >>> @dataclasses.dataclass
-    ... class Steps:
-    ...     steps: int = 5
-    >>> check_arguments(Steps(steps=1.5))
-    Traceback (most recent call last):
-    gangwise.core.errors.ScenarioError: steps of Steps is 1.5; it must be a whole number
-    """
-    if not dataclasses.is_dataclass(policy):
-        return
-    for each in dataclasses.fields(policy):
-        value = getattr(policy, each.name, None)
-        if not each.init or each.type not in (int, "int", "int | None") or value is None:
-            continue
-        where = f"{each.name} of {type(policy).__name__}"
-        if not hasattr(value, "__index__") or isinstance(value, bool):
-            raise ScenarioError(f"{where} is {value!r}; it must be a whole number")
-        if abs(int(value)) > LARGEST:
-            raise ScenarioError(f"{where} is {value}; it must be at most {LARGEST}")
-
-
 PolicyT = TypeVar("PolicyT")
 
 

@@ -62,6 +62,9 @@ Content = bytes | str | Callable[[IO[bytes]], object]
 ORPHAN = re.compile(r"\.gangwise-([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.part")
 """A file on its way: host, process and a random number."""
 
+LONGEST = 240
+"""Bytes of a file's name; systems take 255."""
+
 PATIENCE = 60.0
 """Seconds that a process waits for another one that writes a line into the registry."""
 
@@ -284,8 +287,9 @@ class Folder:
     def place(self, name: str) -> Path:
         """Where a file is; names are relative, with slashes, and stay in the folder."""
         parts = PurePosixPath(name)
-        if not parts.parts or parts.is_absolute() or ".." in parts.parts or "\n" in name:
-            raise StoreError(f"{name!r} cannot be the name of a file in {self.path}")
+        long = any(len(part.encode()) > LONGEST for part in parts.parts)
+        if not parts.parts or parts.is_absolute() or ".." in parts.parts or "\n" in name or long:
+            raise StoreError(f"{name[:LONGEST]!r} cannot be the name of a file in {self.path}")
         return self.path / parts
 
     def checkpoint(self, name: str) -> Path:
@@ -526,8 +530,8 @@ class Folder:
             Also results, and the state of the folder itself.
         """
         with self.lock():
-            found = self.verify()
-            removed = [name for name in (self.own() if everything else found.damaged)
+            found, own = self.verify(), self.own()
+            removed = [name for name in (own if everything else found.damaged)
                        if self.remove(name)]  # fmt: skip
             if not everything and found.missing:
                 self._enter([(name, None) for name in found.missing])
@@ -537,21 +541,20 @@ class Folder:
                         os.unlink(self.path / name)
                         removed.append(name)
                 if everything:
-                    self._remove_state()
+                    self._remove_state({above for name in own for above in Path(name).parents})
         return Cleaned(removed, found.unknown)
 
-    def _remove_state(self) -> None:
-        """The files of ``.gangwise`` that this module makes, and folders that are empty then."""
-        for path in (self.state / "files", self.state / "files.lock"):
+    def _remove_state(self, folders: set[Path]) -> None:
+        """What this module makes in ``.gangwise``, and folders of own files that are empty then."""
+        for name in ("files", "files.lock", "study.db"):  # Optuna writes the last one
             with suppress(FileNotFoundError):
-                os.unlink(path)
+                os.unlink(self.state / name)
         for name in _names(self.state / "locks"):
             os.unlink(self.state / "locks" / name)
-        below = sorted((p for p in self.path.rglob("*") if p.is_dir() and not p.is_symlink()),
-                       key=lambda p: -len(p.parts))  # fmt: skip
-        for folder in [*below, self.path]:
-            with suppress(OSError):  # not empty
-                folder.rmdir()
+        state = {Path(CHECKPOINTS), Path(STATE, "locks"), Path(STATE)}
+        for folder in sorted(folders | state | {Path()}, key=lambda p: -len(p.parts)):
+            with suppress(OSError):  # not empty, or not there
+                os.rmdir(self.path / folder)
 
     def _files(self) -> list[str]:
         """Names of the files that are no state, sorted; folders of results in it are their own."""

@@ -140,7 +140,7 @@ def plain(value: Any) -> Any:
     {'alpha': 0.5, 'sizes': [1, 2]}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = {k: plain(each) for k, each in configuration(value).items()}
         kind = type(value)
         return {"type": identify(kind).removesuffix(" r1"), **fields}
     if isinstance(value, Mapping):

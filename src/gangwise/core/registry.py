@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Literal
 
-from gangwise.core.contracts import check_arguments
 from gangwise.core.errors import ScenarioError, UnknownName
 
-Kind = Literal["policy", "scenario", "trace", "family"]
+Kind = Literal["policy", "scenario", "trace", "family", "scheduler"]
 
 GROUPS: Mapping[Kind, str] = {
     "policy": "gangwise.policies",
     "scenario": "gangwise.scenarios",
     "trace": "gangwise.traces",
     "family": "gangwise.families",
+    "scheduler": "gangwise.schedulers",
 }
 
 
@@ -64,7 +64,7 @@ class Entry:
         return factory
 
 
-_entries: dict[Kind, dict[str, Entry]] = {"policy": {}, "scenario": {}, "trace": {}, "family": {}}
+_entries: dict[Kind, dict[str, Entry]] = {kind: {} for kind in GROUPS}
 _plugins_read: set[str] = set()
 
 
@@ -143,6 +143,10 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
     return name, arguments
 
 
+ANY = "*"
+"""The entry of a kind that builds every name that no other entry has."""
+
+
 def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     """Build what a name stands for.
 
@@ -169,6 +173,8 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     """
     name, given = parse(specification)
     known = entries(kind)
+    if name not in known and ANY in known:
+        return known[ANY].load()(specification, **arguments)
     if name not in known:
         raise UnknownName(kind, name, list(known))
     factory = known[name].load()
@@ -184,6 +190,35 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
         return made
     except TypeError as error:
         raise ScenarioError(f"{kind} {name!r} with {given}: {error}") from error
+
+
+LARGEST = 10_000_000
+"""Of whole numbers among a policy's arguments: steps, windows, limits of a search."""
+
+
+def check_arguments(policy: object) -> None:
+    """Raise ScenarioError where an argument that is a whole number is none, or beyond all measure.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass
+    ... class Steps:
+    ...     steps: int = 5
+    >>> check_arguments(Steps(steps=1.5))
+    Traceback (most recent call last):
+    gangwise.core.errors.ScenarioError: steps of Steps is 1.5; it must be a whole number
+    """
+    if not dataclasses.is_dataclass(policy):
+        return
+    for each in dataclasses.fields(policy):
+        value = getattr(policy, each.name, None)
+        if not each.init or each.type not in (int, "int", "int | None") or value is None:
+            continue
+        where = f"{each.name} of {type(policy).__name__}"
+        if not hasattr(value, "__index__") or isinstance(value, bool):
+            raise ScenarioError(f"{where} is {value!r}; it must be a whole number")
+        if abs(int(value)) > LARGEST:
+            raise ScenarioError(f"{where} is {value}; it must be at most {LARGEST}")
 
 
 def _accepted(factory: Callable[..., Any]) -> list[str] | None:

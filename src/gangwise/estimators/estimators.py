@@ -22,6 +22,9 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.estimators import kernels
 from gangwise.estimators.memory import ChangePoint, Discounted, Memory, SlidingWindow
 
+AGE_BINS = 14
+"""Bins of age of :class:`LearnedDecay`, each twice as wide as the one before."""
+
 
 class Estimator(Protocol):
     """Says what each of N arms is worth, from the values of those that were played.
@@ -122,7 +125,10 @@ def confidence_radius(mean: npt.ArrayLike, plays: npt.ArrayLike, gamma: float) -
 
 
 def upper_bound(total: Floats, plays: Floats, gamma: float) -> Floats:
-    """Upper bound: θ̂ = min{1, θ̄ + 2 rad(θ̄, n + 1)}, θ̄ = total / (n + 1), OPS (12), OPM (66)."""
+    """Upper bound: θ̂ = min{1, θ̄ + 2 rad(θ̄, n + 1)}, θ̄ = total / (n + 1).
+
+    OPS (12)–(13), OPM (66)–(67).
+    """
     mean = total / (plays + 1.0)
     bound: Floats = np.minimum(mean + 2.0 * confidence_radius(mean, plays + 1.0, gamma), 1.0)
     return bound
@@ -292,6 +298,112 @@ class Decay(OfMemory):
 
 
 @dataclass(eq=False)
+class LearnedDecay(OfMemory):
+    """Learned forgetting: m + φ(age, side) (last − m), φ regressed online and pooled over arms.
+
+    How much of the last value's departure from the mean is left after so many slots is what the
+    next play of an arm tells, and all arms tell it of one φ: least squares of y − m on last − m, by
+    bins of age (0, 1, 2–3, 4–7, …) and by the side of the mean that the last value was on, since
+    good and bad times need not last alike. Where values are independent between slots φ is 0 and
+    this is the mean; where arms stay as they are it is the last value.
+
+    Parameters
+    ----------
+    pull, prior : float
+        As for :class:`Decay`.
+    weight : float
+        What is believed of φ beforehand counts as squared departures that add up to this: 1 for the
+        first bin, and from there on ``shrink`` times the φ of the bin before.
+    shrink : float
+        Arms that are bad are not played, so that nothing is told of old bad values; they fade all
+        the same.
+
+    Examples
+    --------
+    An arm that is good and bad in turns: the last value says the opposite, which is cut off at 0.
+
+    >>> learned = LearnedDecay()
+    >>> learned.start(1, np.random.default_rng(0))
+    >>> for t in range(100):
+    ...     learned.learn(t, np.array([0]), np.array([float(t % 2)]))
+    >>> learned.phi[0], learned.estimate(100).round(2)
+    (array([0., 0.]), array([0.5]))
+    """
+
+    pull: float = 30.0
+    prior: float = 1.0
+    weight: float = 1.0
+    shrink: float = 0.7
+
+    def __post_init__(self) -> None:
+        if not (self.pull > 0 and self.weight > 0 and 0 <= self.prior <= 1):
+            raise ScenarioError(
+                "pull and weight must be positive and prior in [0, 1]; got "
+                f"{self.pull}, {self.weight}, {self.prior}"
+            )
+        if not 0 <= self.shrink <= 1:
+            raise ScenarioError(f"shrink is {self.shrink}; it must lie in [0, 1]")
+
+    def start(self, arms: int, rng: np.random.Generator) -> None:
+        """Forget everything."""
+        super().start(arms, rng)
+        self._last, self._at = np.zeros(arms), np.full(arms, -1, np.int64)
+        self._products, self._squares = np.zeros((AGE_BINS, 2)), np.zeros((AGE_BINS, 2))
+        self._out = np.zeros(arms)
+
+    @property
+    def phi(self) -> Floats:
+        """φ by bin of age and side (below the mean, above it), in [0, 1], shape [AGE_BINS, 2]."""
+        found, believed = np.empty((AGE_BINS, 2)), np.ones(2)
+        for b in range(AGE_BINS):
+            learned = self._products[b] + self.weight * believed
+            found[b] = np.clip(learned / (self._squares[b] + self.weight), 0.0, 1.0)
+            believed = self.shrink * found[b]
+        return found
+
+    def _everyone(self) -> float:
+        return float(self.memory.totals.sum()) / max(float(self.memory.weights.sum()), 1.0)
+
+    def _estimate(self, slot: int) -> Floats:
+        kernels.faded_as_learned(
+            self.memory.totals,
+            self.memory.weights,
+            float(self.pull),
+            self._everyone(),
+            self._last,
+            self._at,
+            slot,
+            self.phi,
+            float(self.prior),
+            self._out,
+        )
+        return self._out
+
+    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
+        """Late feedback counts towards the mean; φ and the last value are of plays in order."""
+        arms = np.ascontiguousarray(arms, dtype=np.int64)
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        # The departure is from the mean as it was without this play.
+        totals, plays = self.memory.totals.copy(), self.memory.weights.copy()
+        everyone = self._everyone()
+        super().learn(slot, arms, values)  # raises for what is faulty
+        kernels.regress(
+            arms,
+            values,
+            slot,
+            totals,
+            plays,
+            float(self.pull),
+            everyone,
+            self._last,
+            self._at,
+            self._products,
+            self._squares,
+        )
+        kernels.renew(arms, values, slot, self._last, self._at)
+
+
+@dataclass(eq=False)
 class Oracle:
     """Oracle: values that are known, one for each arm, or a table [slots, N].
 
@@ -362,6 +474,7 @@ ESTIMATORS = (
     "thompson",
     "thompson-gaussian",
     "decay",
+    "learned-decay",
     "mean",
     "constant",
 )
@@ -408,6 +521,7 @@ def make_estimator(
         "thompson": lambda: BetaSampling(memory=Discounted(kappa)),
         "thompson-gaussian": lambda: GaussianSampling(memory=Discounted(kappa)),
         "decay": lambda: Decay(tau, memory=Discounted(1.0)),
+        "learned-decay": lambda: LearnedDecay(memory=Discounted(1.0)),
         "mean": Mean,
         "constant": lambda: Constant(rate),
     }

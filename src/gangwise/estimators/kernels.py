@@ -1,4 +1,4 @@
-"""Inner loops of the estimators: feedback is checked and added up; estimates that fade."""
+"""Inner loops of the estimators: feedback is checked and added up; last values that fade."""
 
 from __future__ import annotations
 
@@ -64,3 +64,65 @@ def renew(arms: Ints, values: Floats, slot: int, last: Floats, at: Ints) -> None
         if at[i] < slot:
             last[i] = values[n]
             at[i] = slot
+
+
+@kernel
+def age_bin(age: int, bins: int) -> int:
+    """Bin of an age in slots: 0, 1, 2–3, 4–7, 8–15 and so on; the last one has no end."""
+    b = 0
+    while age > 0 and b < bins - 1:
+        age //= 2
+        b += 1
+    return b
+
+
+@kernel
+def regress(
+    arms: Ints,
+    values: Floats,
+    slot: int,
+    totals: Floats,
+    plays: Floats,
+    pull: float,
+    everyone: float,
+    last: Floats,
+    at: Ints,
+    products: Floats,
+    squares: Floats,
+) -> None:
+    """Least squares of a value's departure from the mean on that of the last value.
+
+    Adds d (y − m) to ``products`` and d² to ``squares`` [bins, 2], d = last − m, by the bin of the
+    last value's age and by whether d is positive; plays before the last one teach nothing here.
+    """
+    for n in range(arms.size):
+        i = arms[n]
+        if 0 <= at[i] < slot:
+            mean = (totals[i] + pull * everyone) / (plays[i] + pull)
+            d = last[i] - mean
+            b, side = age_bin(slot - 1 - at[i], products.shape[0]), 1 if d > 0.0 else 0
+            products[b, side] += d * (values[n] - mean)
+            squares[b, side] += d * d
+
+
+@kernel
+def faded_as_learned(
+    totals: Floats,
+    plays: Floats,
+    pull: float,
+    everyone: float,
+    last: Floats,
+    at: Ints,
+    slot: int,
+    phi: Floats,
+    prior: float,
+    out: Floats,
+) -> None:
+    """Put m + φ (last − m) into ``out``, φ [bins, 2] by age and side; ``prior`` if never played."""
+    for i in range(out.size):
+        out[i] = prior
+        if at[i] >= 0:
+            mean = (totals[i] + pull * everyone) / (plays[i] + pull)
+            d = last[i] - mean
+            b = age_bin(max(slot - 1 - at[i], 0), phi.shape[0])
+            out[i] = mean + phi[b, 1 if d > 0.0 else 0] * d

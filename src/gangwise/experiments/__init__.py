@@ -1,1 +1,1 @@
-"""Comparisons of policies over seeds."""
+"""Runs, one store for them, and what they say: comparisons, sweeps, tunings."""

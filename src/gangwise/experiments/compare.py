@@ -1,33 +1,51 @@
-"""A comparison of policies: its table, its frame of all slots, its files.
+"""Compare policies on one scenario: the same instances, arrivals and noise for all of them.
 
-Compare policies on one scenario: the same instances, arrivals and noise for all of them.
+A comparison is a sweep of one cell that keeps every slot. It goes through the same store under the
+same keys, so what was played before is not played again, and any folder of results can be opened as
+one (:meth:`Comparison.open`), shown, extended and verified.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import count
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 import gangwise
-from gangwise.core.contracts import Comparator, Instance, Policy, Scenario
+from gangwise.core.contracts import Comparator, Policy, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.files import Content
 from gangwise.core.limits import MOST_LETTERS, require_seeds
 from gangwise.core.registry import create
-from gangwise.core.simulation import Run, Simulation
+from gangwise.core.simulation import Run
+from gangwise.experiments.results import Results
+from gangwise.experiments.runs import (
+    GivenSource,
+    NamedSource,
+    RunSpec,
+    Source,
+    played_run,
+    stored_comparator,
+)
 from gangwise.experiments.statistics import Estimate, mean_and_interval
-from gangwise.experiments.store import RunStore
-from gangwise.experiments.sweep import Progress, silent
+from gangwise.experiments.store import MemoryStore, Store
+from gangwise.experiments.sweep import Progress, Workers, check_names, perform
 
-if TYPE_CHECKING:
-    import polars as pl
+COMPARISON = "comparison"
+"""Name of the experiment of a comparison."""
+
+FEW_SLOTS = 5_000
+"""Slots of all runs together that are played before workers have started."""
+
+AUTO = 0
+"""As many workers as there are cores, none for a handful of slots."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +60,15 @@ class Row:
         Paired improvement over each other policy, in per cent; absent where the other's reward is
         not positive, since a percentage then says nothing.
     share_of : mapping of str to Estimate
-        Share of each comparator's reward, on the comparator's slots.
+        Share of each comparator's reward, on the comparator's slots; not a number where it earned
+        nothing in some seed.
     regret : mapping of str to Estimate
         Total regret against each comparator; signed.
     metrics : mapping of str to Estimate
         Averages of what the environment measures.
     us_per_slot : float
-        Policy time per slot in microseconds.
+        Time that the policy takes to decide and learn, mean over slots and seeds, in microseconds;
+        kernels were compiled or loaded before the first slot.
     """
 
     policy: str
@@ -60,67 +80,173 @@ class Row:
     us_per_slot: float
 
 
+@dataclass(frozen=True)
+class Described:
+    """A scenario as results describe it; where it is known, it draws instances."""
+
+    name: str
+    family: str
+    slots: int
+    settings: Mapping[str, Any]
+    source: Source | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Parameters and distributions."""
+        return dict(self.settings)
+
+    def instance(self, seed: int) -> Any:
+        """Draw one instance.
+
+        Raises
+        ------
+        StoreError
+            For results of a scenario that was made in Python.
+        """
+        if self.source is None:
+            raise StoreError(
+                f"the scenario {self.name!r} was made in Python; these results do not say how"
+            )
+        return self.source.instance(seed)
+
+
+class _Lazy(Mapping[tuple[str, int], Any]):
+    """Runs or comparators by label and seed, read when they are asked for."""
+
+    def __init__(self, keys: Mapping[tuple[str, int], str], read: Any):
+        self._keys, self._read, self._found = keys, read, dict[tuple[str, int], Any]()
+
+    def __getitem__(self, at: tuple[str, int]) -> Any:
+        if at not in self._found:
+            self._found[at] = self._read(at, self._keys[at])
+        return self._found[at]
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Runs of several policies over several seeds, and the comparators of each seed.
+    """Several policies on one scenario over several seeds: a view on the results of one cell.
 
     Attributes
     ----------
+    results : Results
+        Of one cell, with every slot.
     scenario : Scenario
-    slots : int
-    seeds : tuple of int
-    runs : mapping of (policy, seed) to Run
-    comparators : mapping of (comparator, seed) to Comparator
     """
 
+    results: Results
     scenario: Scenario
-    slots: int
-    seeds: tuple[int, ...]
-    policies: tuple[str, ...]
-    runs: Mapping[tuple[str, int], Run]
-    comparators: Mapping[tuple[str, int], Comparator] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, folder: Store | Path | str, name: str = COMPARISON) -> Comparison:
+        """The comparison in a folder of results.
+
+        Raises
+        ------
+        StoreError
+            When there is none, when it is not finished, or when the experiment is a sweep of
+            several cells or without the rewards of every slot.
+        """
+        results = Results.open(folder, name)
+        where = results.store.folder
+        if results.missing:
+            raise StoreError(
+                f"{len(results.missing)} runs of {where} are missing or damaged; run the same "
+                "command again to do them"
+            )
+        if results.cells or not results.experiment.get("every_slot"):
+            raise StoreError(f"{name} in {where} is a sweep, not a comparison")
+        about = results.store.about(str(results.runs[0]["key"]))
+        asked, source = results.experiment, None
+        if asked.get("scenario") or asked.get("trace"):
+            source = NamedSource.of(
+                asked.get("scenario") or asked["trace"],
+                bool(asked.get("trace")),
+                asked.get("settings", {}),
+            )
+        told = (about["scenario"], about["family"], about["slots"], about["settings"])
+        return cls(results, Described(*told, source))
 
     @property
-    def comparator_names(self) -> tuple[str, ...]:
-        """The comparators that were evaluated."""
-        return tuple(dict.fromkeys(name for name, _ in self.comparators))
+    def slots(self) -> int:
+        """How many slots each run has."""
+        return int(self.results.runs[0]["slots"])
 
     @cached_property
-    def _rewards(self) -> dict[str, Any]:
+    def seeds(self) -> tuple[int, ...]:
+        """One instance, one sequence of arrivals and one run of every policy per seed."""
+        return tuple(dict.fromkeys(run["seed"] for run in self.results.runs))
+
+    @cached_property
+    def policies(self) -> tuple[str, ...]:
+        """Labels of the policies, in the order in which they were given."""
+        return tuple(self.results.policies)
+
+    @cached_property
+    def comparator_names(self) -> tuple[str, ...]:
+        """The comparators that were evaluated."""
+        return tuple(self.results.comparators)
+
+    @cached_property
+    def runs(self) -> Mapping[tuple[str, int], Run]:
+        """Runs by policy and seed."""
+        store, draw = self.results.store, self.scenario.instance
+
+        def read(at: tuple[str, int], key: str) -> Run:
+            return played_run(store.rows(key), *at, store.about(key), lambda: draw(at[1]))
+
+        return _Lazy(self._keys(comparators=False), read)
+
+    @cached_property
+    def comparators(self) -> Mapping[tuple[str, int], Comparator]:
+        """Comparators by name and seed."""
+        store = self.results.store
+        return _Lazy(
+            self._keys(comparators=True), lambda at, key: stored_comparator(store.rows(key), at[0])
+        )
+
+    def _keys(self, comparators: bool) -> dict[tuple[str, int], str]:
         return {
-            p: np.array([self.runs[p, s].mean_reward for s in self.seeds]) for p in self.policies
+            (run["label"], run["seed"]): run["key"]
+            for run in self.results.runs
+            if run["comparator"] == comparators
         }
 
     def table(self) -> list[Row]:
         """One row for each policy, best first."""
-        rows = [self._row(policy) for policy in self.policies]
-        return sorted(rows, key=lambda row: -row.reward.mean)
+        return self._table
 
-    def _row(self, policy: str) -> Row:
-        runs = [self.runs[policy, s] for s in self.seeds]
-        over = {
-            other: mean_and_interval(100 * (self._rewards[policy] / self._rewards[other] - 1))
-            for other in self.policies
-            if other != policy and (self._rewards[other] > 0).all()
-        }
-        share, regret = {}, {}
-        for name in self.comparator_names:
-            versus = [self.comparators[name, s] for s in self.seeds]
-            share[name] = mean_and_interval([r.share_of(c) for r, c in zip(runs, versus)])
-            regret[name] = mean_and_interval([r.regret(c) for r, c in zip(runs, versus)])
-        metrics = {
-            name: mean_and_interval([float(run.metrics[name].mean()) for run in runs])
-            for name in runs[0].metrics
-        }
-        return Row(
-            policy,
-            mean_and_interval(self._rewards[policy]),
-            over,
-            share,
-            regret,
-            metrics,
-            float(np.mean([run.us_per_slot for run in runs])),
-        )
+    @cached_property
+    def _table(self) -> list[Row]:
+        results, names = self.results, self.policies
+        over = {name: _by_policy(results.improvements(name)) for name in names if len(names) > 1}
+        versus = {name: results.against(name) for name in self.comparator_names}
+        metrics = {m: _each(results.per_seed(f"{m}.mean"), "value") for m in results.metrics}
+        rewards = _each(results.per_seed("reward.mean"), "value")
+        times = _each(results.per_seed("us_per_slot"), "value")
+        shares = {name: _each(frame, "share") for name, frame in versus.items()}
+        regrets = {name: _each(frame, "regret") for name, frame in versus.items()}
+        rows = [
+            Row(
+                policy,
+                mean_and_interval(rewards[policy]),
+                {
+                    other: Estimate(of[policy]["mean"], of[policy]["low"], of[policy]["high"])
+                    for other, of in over.items()
+                    if other != policy and of[policy]["percent"]
+                },
+                {name: mean_and_interval(each[policy]) for name, each in shares.items()},
+                {name: mean_and_interval(each[policy]) for name, each in regrets.items()},
+                {name: mean_and_interval(each[policy]) for name, each in metrics.items()},
+                float(times[policy].mean()),
+            )
+            for policy in names
+        ]
+        return sorted(rows, key=lambda row: -row.reward.mean)
 
     def comparator_reward(self, name: str) -> Estimate:
         """Average reward per slot of a comparator."""
@@ -144,11 +270,11 @@ class Comparison:
         ``share_of_optimum`` is the share of the last comparator, the strongest one of the family;
         regret is the mean over seeds. An interval needs two seeds: with one it is null.
         """
-        optimum = self.comparator_names[-1] if self.comparators else None
+        optimum = self.comparator_names[-1] if self.comparator_names else None
         policies = [
             {
                 "name": row.policy,
-                "mean_reward": row.reward.mean,
+                "mean_reward": _finite(row.reward.mean),
                 "ci95": [row.reward.low, row.reward.high],
                 "share_of_optimum": _finite(row.share_of[optimum].mean) if optimum else None,
                 "regret": {name: _finite(e.mean) for name, e in row.regret.items()},
@@ -160,10 +286,10 @@ class Comparison:
         comparators = [
             {
                 "name": name,
-                "mean_reward": self.comparator_reward(name).mean,
-                "relative_gap": self.gap(name),
+                "mean_reward": _finite(self.comparator_reward(name).mean),
+                "relative_gap": _finite(self.gap(name)),
                 "slots_evaluated": int(self.comparators[name, self.seeds[0]].slots.size),
-                "regret_bounds": {b: e.mean for b, e in self.bounds(name).items()},
+                "regret_bounds": {b: _finite(e.mean) for b, e in self.bounds(name).items()},
             }
             for name in self.comparator_names
         ]
@@ -179,8 +305,6 @@ class Comparison:
 
     def frame(self) -> pl.DataFrame:
         """Per-slot rewards and metrics of all runs, tidy: one row per policy, seed and slot."""
-        import polars as pl
-
         parts = []
         for (policy, seed), run in self.runs.items():
             columns = {"reward": run.rewards, **run.metrics}
@@ -191,45 +315,63 @@ class Comparison:
             )
         return pl.concat(parts)
 
-    def write(self, directory: Path | str, command: str = "") -> list[Path]:
-        """Write ``rewards.parquet``, ``summary.json``, the figures and ``report.html``.
+    def files(self) -> dict[str, Content]:
+        """The numbers as files: ``rewards.parquet`` and ``summary.json``."""
+        return {
+            "rewards.parquet": self.frame().write_parquet,
+            "summary.json": json.dumps(self.as_dict(), indent=2, allow_nan=False) + "\n",
+        }
+
+    def store(self, folder: Path | str) -> Store:
+        """Have the runs in a folder, for what opens one: ``gangwise report``, :meth:`open`."""
+        store, mine = Store(folder), self.results.store
+        if store.folder != mine.folder:
+            with store.lock():
+                store.write_plan(str(self.results.experiment["name"]), self.results.plan())
+                for key in {str(run["key"]): None for run in self.results.runs}:
+                    if not store.finished(key):
+                        store.write(key, mine.about(key), mine.rows(key))
+        return store
+
+    def write(self, folder: Path | str) -> list[Path]:
+        """Write the runs, ``rewards.parquet`` and ``summary.json``; no page.
+
+        :func:`gangwise.write_report` makes a page of the folder.
 
         Returns
         -------
         list of Path
-            The files written.
+            Of ``rewards.parquet`` and ``summary.json``.
+
+        Raises
+        ------
+        StoreError
+            When they cannot be written.
         """
-        from gangwise.report.figures import draw
-        from gangwise.report.html import write_html
-
-        directory = Path(directory)
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self.frame().write_parquet(directory / "rewards.parquet")
-            (directory / "summary.json").write_text(
-                json.dumps(self.as_dict(), indent=2, allow_nan=False) + "\n"
-            )
-            figures = draw(self, directory)
-            report = write_html(self, directory / "report.html", figures, command)
-        except OSError as error:
-            raise StoreError(f"cannot write results to {directory}: {error}") from error
-        return [directory / "rewards.parquet", directory / "summary.json", *figures, report]
+        files = self.store(folder).files
+        with files.publish(COMPARISON) as new:  # in place of an earlier one, its page included
+            for name, content in self.files().items():
+                new.write(name, content)
+        return [files.place(name) for name in new.staged]
 
 
-def _finite(value: float) -> float | None:
-    """JSON has no word for not-a-number; null says that there is no such number."""
-    return value if math.isfinite(value) else None
+def is_comparison(folder: Path, name: str) -> bool:
+    """Whether an experiment of a folder of results has one cell and keeps every slot."""
+    plan = Store(folder).read_plan(name)
+    return bool(plan["experiment"].get("every_slot")) and not any(r["cell"] for r in plan["runs"])
 
 
 def compare(
-    scenario: Scenario | str,
-    policies: Sequence[str | Policy[Any, Any, Any]] | Mapping[str, Policy[Any, Any, Any]],
+    scenario: Scenario | Source | str,
+    policies: Sequence[str | Policy[Any, Any, Any]] | Mapping[str, str | Policy[Any, Any, Any]],
     slots: int | None = None,
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
     comparators: Sequence[str] | None = None,
     optimum_slots: int | None = 200,
-    checkpoints: Path | None = None,
+    out: Store | Path | str | None = None,
     progress: Progress | None = None,
+    jobs: int = 1,
+    name: str = COMPARISON,
 ) -> Comparison:
     """Run policies on the instances of a scenario.
 
@@ -247,18 +389,23 @@ def compare(
         All of the family's when not given.
     optimum_slots : int, optional
         Evaluate comparators that solve a programme per slot on at most so many slots.
-    checkpoints : path, optional
-        A folder for finished runs and for the one in hand. A comparison that was stopped goes on
-        from there when it is started again with the same arguments.
+    out : path or Store, optional
+        A folder of results. What was played before, there, is not played again; a run that was
+        stopped goes on where it was.
     progress : callable, optional
-        ``progress(what, done, of)``.
+        ``progress(what, done, of)``, in slots of all runs.
+    jobs : int
+        Workers; −1 for all cores, 0 for as many as this is worth. The numbers are the same. What
+        does not pickle, and policies of ``__main__``, are played in this process.
+    name : str
+        Of the experiment, in the folder.
 
     Raises
     ------
     ScenarioError
         When a policy belongs to another family, or nothing is left to compare.
     Interrupted
-        On Ctrl-C, with the checkpoint written.
+        On Ctrl-C, with the run in hand saved if there is a folder.
 
     Examples
     --------
@@ -266,102 +413,122 @@ def compare(
     >>> len(comparison.runs), comparison.table()[0].policy
     (4, 'fairness')
     """
-    if isinstance(scenario, str):
-        scenario = create("scenario", scenario)
-        assert not isinstance(scenario, str)
-    named = _named(policies)
-    slots = scenario.slots if slots is None else slots
-    seeds = require_seeds(seeds)
-    if optimum_slots is not None and optimum_slots < 1:
+    source = _source(scenario)
+    drawn_from, named, listed = source.scenario(), _named(policies), require_seeds(seeds)
+    slots = drawn_from.slots if slots is None else _count("slots", slots)
+    if optimum_slots is not None and _count("optimum_slots", optimum_slots) < 1:
         raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
-    if slots < 1 or not seeds:
-        raise ScenarioError(f"nothing to run: {slots} slots and {len(seeds)} seeds")
-    for name, policy in named.items():
-        family = getattr(policy, "family", scenario.family)
-        if family != scenario.family:
+    if slots < 1 or not listed:
+        raise ScenarioError(f"nothing to run: {slots} slots and {len(listed)} seeds")
+    if isinstance(comparators, str):
+        raise ScenarioError(f"comparators is {comparators!r}; give a list of names")
+    for label, (_, policy) in named.items():
+        family = getattr(policy, "family", drawn_from.family)
+        if family != drawn_from.family:
             raise ScenarioError(
-                f"policy {name!r} is for the family {family}; scenario {scenario.name!r} is of "
-                f"the family {scenario.family}"
+                f"policy {label!r} is for the family {family}; scenario {drawn_from.name!r} is of "
+                f"the family {drawn_from.family}"
             )
-    tell = progress or silent
-    store = RunStore(checkpoints, scenario, slots) if checkpoints is not None else None
-    runs: dict[tuple[str, int], Run] = {}
-    judged: dict[tuple[str, int], Comparator] = {}
-    numbers = count(1)
-    for seed in seeds:
-        instance = scenario.instance(seed)
-        names = instance.comparators if comparators is None else comparators
-        of = len(seeds) * (len(named) + len(names))
-        for name, policy in named.items():
-            what = f"{next(numbers)} of {of}: {name}, seed {seed}"
-            runs[name, seed] = _run(
-                instance, policy, slots, seed, name, store, partial(_tell_slots, tell, what, slots)
-            )
-        for comparator in names:
-            what = f"{next(numbers)} of {of}: {comparator}, seed {seed}"
-            tell(what, 0, 1)
-            any_run = runs[next(iter(named)), seed]
-            judged[comparator, seed] = any_run.comparator(comparator, optimum_slots)
-            tell(what, 1, 1)
-    return Comparison(scenario, slots, seeds, tuple(named), runs, judged)
+    first = RunSpec(source, {}, listed[0], slots)
+    judges = first.source.instance(listed[0]).comparators if comparators is None else comparators
+    check_names(first, judges, ())
+    specs = [
+        RunSpec(source, {}, seed, slots, optimum_slots, 150, label, policy, every_slot=True)
+        for seed in listed
+        for label, policy in [
+            *((n, p) for n, (_, p) in named.items()),
+            *((j, None) for j in judges),
+        ]
+    ]
+    asked = {
+        "name": name,
+        **_asked(source),
+        "policies": [said for said, _ in named.values()],
+        "seeds": list(listed),
+        "slots": slots,
+        "comparators": list(judges),
+        "optimum_slots": optimum_slots,
+        "points": 150,
+        "every_slot": True,
+    }
+    if jobs == AUTO:
+        jobs = 1 if slots * len(specs) <= FEW_SLOTS else -1
+    store = out if isinstance(out, Store) else MemoryStore() if out is None else Store(out)
+    results = perform(asked, specs, store, Workers(jobs), progress, slotwise=True)
+    return Comparison(results, drawn_from)
 
 
-def _named(
-    policies: Sequence[str | Policy[Any, Any, Any]] | Mapping[str, Policy[Any, Any, Any]],
-) -> dict[str, Policy[Any, Any, Any]]:
-    named: dict[str, Policy[Any, Any, Any]] = {}
+def _source(scenario: Any) -> Source:
+    if isinstance(scenario, str):
+        return NamedSource(scenario, trace=False)
+    if isinstance(scenario, type):
+        raise ScenarioError(
+            f"{scenario.__name__} is a class; give a scenario, {scenario.__name__}()"
+        )
+    if hasattr(scenario, "made_by"):
+        source: Source = scenario
+        return source
+    if not hasattr(scenario, "instance"):
+        raise ScenarioError(f"{scenario!r} is no scenario; give the name of one, or an object")
+    return GivenSource(scenario)
+
+
+def _asked(source: Source) -> dict[str, Any]:
+    """How a plan names a source."""
+    if isinstance(source, NamedSource):
+        kind = "trace" if source.trace else "scenario"
+        return {kind: source.name, "settings": json.loads(source.settings)}
+    return {"scenario": "", "settings": {}}
+
+
+def _named(policies: Any) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
+    """Policies by label, with what a plan calls them."""
     if isinstance(policies, str):
-        raise ScenarioError(f"policies are {policies!r}; give a list: [{policies!r}]")
-    for entry in policies.items() if isinstance(policies, Mapping) else policies:
-        if isinstance(policies, Mapping):
-            name, policy = entry
-            if isinstance(policy, str):
-                policy = create("policy", policy)
-        elif isinstance(entry, str):
-            name, policy = entry, create("policy", entry)
-        else:
-            name, policy = type(entry).__name__, entry
+        raise ScenarioError(f"policies is {policies!r}; give a list: [{policies!r}]")
+    given = policies.items() if isinstance(policies, Mapping) else ((None, p) for p in policies)
+    named: dict[str, tuple[str, Policy[Any, Any, Any]]] = {}
+    for label, entry in given:
+        policy = create("policy", entry) if isinstance(entry, str) else entry
         if isinstance(policy, type):
-            raise ScenarioError(f"{policy.__name__} is a class; give {policy.__name__}()")
-        if not callable(getattr(policy, "decide", None)):
-            raise ScenarioError(f"{policy!r} is no policy: it has no method decide")
-        if len(str(name)) > MOST_LETTERS:
+            kind = policy.__name__
+            raise ScenarioError(f"{kind} is a class; give a policy with its arguments, {kind}()")
+        if not all(hasattr(policy, part) for part in ("start", "decide", "learn", "timing")):
             raise ScenarioError(
-                f"a policy's name has {len(str(name))} letters; {MOST_LETTERS} are the most"
+                f"{policy!r} is no policy: it needs start, decide, learn and timing; see "
+                "docs/how-to/own-policy.md"
             )
-        if name in named:
-            raise ScenarioError(f"policy {name!r} is named twice; give a mapping of names instead")
-        named[name] = policy
+        said = entry if isinstance(entry, str) else type(policy).__name__
+        label = str(said if label is None else label)
+        if len(label) > MOST_LETTERS:
+            raise ScenarioError(
+                f"a policy's name has {len(label)} letters; {MOST_LETTERS} are the most"
+            )
+        if label in named:
+            raise ScenarioError(f"policy {label!r} is named twice; give a mapping of names instead")
+        named[label] = label if not isinstance(entry, str) else said, policy
     if not named:
         raise ScenarioError("no policies to compare")
     return named
 
 
-def _tell_slots(tell: Progress, what: str, slots: int, done: int) -> None:
-    tell(what, done, slots)
+def _count(what: str, value: Any) -> int:
+    if not hasattr(value, "__index__") or isinstance(value, bool):
+        raise ScenarioError(f"{what} is {value!r}; it must be a whole number")
+    return int(value)
 
 
-def _run(
-    instance: Instance,
-    policy: Policy[Any, Any, Any],
-    slots: int,
-    seed: int,
-    name: str,
-    store: RunStore | None,
-    tell: Callable[[int], None],
-) -> Run:
-    if store is None:
-        return Simulation(instance, policy, slots, seed, name).run(progress=tell)
-    key = store.key(name, policy, seed)
-    finished = store.finished(key, instance)
-    if finished is not None:
-        tell(slots)
-        return finished
-    checkpoint = store.checkpoint(key)
-    if checkpoint.exists():
-        simulation = Simulation.load(checkpoint)
-    else:
-        simulation = Simulation(instance, policy, slots, seed, name)
-    run = simulation.run(checkpoint, progress=tell)
-    store.finish(key, run)
-    return run
+def _each(frame: pl.DataFrame, column: str) -> dict[str, Any]:
+    """One number for each seed, by policy."""
+    return {
+        str(policy): part[column].fill_null(math.nan).to_numpy()
+        for (policy,), part in frame.group_by("policy", maintain_order=True)
+    }
+
+
+def _by_policy(frame: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    return {row["policy"]: row for row in frame.iter_rows(named=True)}
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no word for not-a-number; null says that there is no such number."""
+    return value if math.isfinite(value) else None

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.experiments.runs import TIMINGS
-from gangwise.experiments.statistics import Interval, estimate
+from gangwise.experiments.statistics import Interval, estimate, verdict
 from gangwise.experiments.store import Store
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,20 +42,31 @@ class Results:
     missing: tuple[Mapping[str, Any], ...]
 
     @classmethod
-    def open(cls, folder: Path | str, name: str = "") -> Results:
-        """Results in the folder of a sweep; the name of the experiment if there are several.
+    def open(cls, folder: Store | Path | str, name: str = "") -> Results:
+        """Results in a folder, or in a store; the name of the experiment if there are several.
 
         Raises
         ------
         StoreError
             When there are none.
         """
-        store = Store(Path(folder))
+        store = folder if isinstance(folder, Store) else Store(folder)
         plan = store.read_plan(name)
         whole = {key: store.finished(key) for key in {run["key"] for run in plan["runs"]}}
         done = tuple(run for run in plan["runs"] if whole[run["key"]])
         missing = tuple(run for run in plan["runs"] if not whole[run["key"]])
         return cls(store, plan["experiment"], done, missing)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all numbers but the timings, whichever order they were made in."""
+        made = hashlib.sha256()
+        for run in sorted(self.runs, key=lambda run: str(run["key"])):
+            made.update(str(run["key"]).encode())
+            for name, (at, values) in sorted(self.store.rows(run["key"]).columns().items()):
+                if name not in TIMINGS:
+                    made.update(name.encode() + at.tobytes() + values.tobytes())
+        return made.hexdigest()
 
     @cached_property
     def cells(self) -> list[str]:
@@ -73,6 +83,28 @@ class Results:
         """Names of the comparators."""
         return list(dict.fromkeys(run["label"] for run in self.runs if run["comparator"]))
 
+    @property
+    def objective(self) -> str:
+        """The metric that policies are ranked by."""
+        return self.experiment.get("objective") or "reward.mean"
+
+    @property
+    def minimise(self) -> bool:
+        """Whether less of it is better."""
+        return bool(self.experiment.get("minimise"))
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """What the environments measure in every slot, beside the reward."""
+        names = self._single["metric"].unique(maintain_order=True).to_list()
+        means = [name.removesuffix(".mean") for name in names if name.endswith(".mean")]
+        return [name for name in means if name != "reward"]
+
+    def plan(self) -> dict[str, Any]:
+        """What the experiment asks for, as a store keeps it."""
+        every = [*self.runs, *self.missing]
+        return {"experiment": dict(self.experiment), "runs": [dict(run) for run in every]}
+
     def rows(self, timings: bool = True) -> pl.LazyFrame:
         """All rows of all runs, to be filtered.
 
@@ -81,8 +113,6 @@ class Results:
         :mod:`gangwise.experiments.runs` for the metrics. Without ``timings``, the same
         experiment gives the same rows, wherever and however often it was run.
         """
-        import polars as pl
-
         if not self.runs:
             raise StoreError(f"no run in {self.store.folder} is finished; sweep first")
         plan = pl.DataFrame(
@@ -95,15 +125,14 @@ class Results:
                 "key": [run["key"] for run in self.runs],
             }
         )
-        paths = [self.store.path(key) for key in dict.fromkeys(plan["key"])]
-        found = pl.scan_parquet(paths).select("key", "metric", "at", "value")
+        found = self.store.scan(plan["key"])
         if not timings:
             found = found.filter(~pl.col("metric").is_in(TIMINGS))
         rows = plan.lazy().join(found, on="key", maintain_order="left_right")
         return rows.select(*plan.columns[:-1], "metric", "at", "value", "key")
 
-    def per_seed(self, metric: str = "reward.mean") -> pl.DataFrame:
-        """One number per cell, policy and seed.
+    def per_seed(self, metric: str = "") -> pl.DataFrame:
+        """One number per cell, policy and seed; the objective unless another metric is named.
 
         Raises
         ------
@@ -111,8 +140,7 @@ class Results:
             For a metric that no run has; those of a single number are ``NAME.mean``,
             ``NAME.total``, ``us_per_slot``.
         """
-        import polars as pl
-
+        metric = metric or self.objective
         found = self._single.filter(pl.col("metric") == metric)
         if found.is_empty():
             raise UnknownName("metric", metric, self._single["metric"].unique().to_list())
@@ -121,19 +149,15 @@ class Results:
     @cached_property
     def _single(self) -> pl.DataFrame:
         """Rows of a single number per run, of policies."""
-        import polars as pl
-
         return self.rows().filter(~pl.col("comparator") & pl.col("at").is_null()).collect()
 
     def table(self, *metrics: str, interval: Interval = "t") -> pl.DataFrame:
-        """Mean and 95 % interval over seeds: ``reward.mean`` and other metrics.
+        """Mean and 95 % interval over seeds: the objective and other metrics.
 
         Columns: cells, ``policy``, ``seeds``, and for each metric ``METRIC``, ``METRIC.low``,
         ``METRIC.high``; the best policy of each cell first.
         """
-        import polars as pl
-
-        names = list(dict.fromkeys(["reward.mean", *metrics]))
+        names = list(dict.fromkeys([self.objective, *metrics]))
         groups: dict[tuple[Any, ...], dict[str, Any]] = {}
         for metric in names:
             by = [*self.cells, "policy"]
@@ -146,20 +170,17 @@ class Results:
                     f"{metric}.high": found.high,
                 }
         cell = {group[:-1]: i for i, group in reversed(list(enumerate(groups)))}
-        order = sorted(groups, key=lambda g: (cell[g[:-1]], -groups[g]["reward.mean"]))
+        sign = 1 if self.minimise else -1
+        order = sorted(groups, key=lambda g: (cell[g[:-1]], sign * groups[g][self.objective]))
         return pl.DataFrame([groups[group] for group in order], infer_schema_length=None)
 
-    def improvements(
-        self, over: str, metric: str = "reward.mean", interval: Interval = "t"
-    ) -> pl.DataFrame:
+    def improvements(self, over: str, metric: str = "", interval: Interval = "t") -> pl.DataFrame:
         """How much more each policy has than ``over``, seed by seed: the same arrivals and noise.
 
         Columns: cells, ``policy``, ``over``, ``seeds`` (common ones), ``percent``, ``mean``,
         ``low``, ``high``. Where ``over`` is not positive in every seed, a percentage would say
         nothing: ``percent`` is false and the numbers are plain differences.
         """
-        import polars as pl
-
         if over not in self.policies:
             raise UnknownName("policy in these results", over, self.policies)
         found = self.per_seed(metric)
@@ -192,8 +213,6 @@ class Results:
         Columns: cells, ``policy``, ``seed``, ``share`` of the comparator's reward (null where it
         earned nothing), and ``regret``, signed, scaled to all slots where they were sampled.
         """
-        import polars as pl
-
         if comparator not in self.comparators:
             raise UnknownName("comparator in these results", comparator, self.comparators)
         on = [*self.cells, "seed"]
@@ -242,8 +261,6 @@ class Results:
         UnknownName
             For a metric that no run has.
         """
-        import polars as pl
-
         by = [*self.cells, "policy", "comparator", "at"]
         curves = pl.col("metric").str.ends_with(".cumulative")
         found = self.rows().filter(pl.col("metric") == f"{metric}.cumulative").collect()
@@ -264,8 +281,6 @@ class Results:
         and ``arrival``, ``deadline``, ``budget``, ``cost``, ``work``, ``utility`` for approximation
         jobs.
         """
-        import polars as pl
-
         of = self.rows().filter(pl.col("metric").str.starts_with("job.")).collect()
         if of.is_empty():
             raise StoreError("these runs have no jobs of their own: their family keeps no results")
@@ -275,8 +290,6 @@ class Results:
 
     def sentences(self, interval: Interval = "t") -> list[str]:
         """For each cell, the best policy against the next one, in words."""
-        from gangwise.report.verdicts import verdict
-
         table, said = self.table(interval=interval), []
         over = cache(partial(self.improvements, interval=interval))
         groups = table.group_by(self.cells, maintain_order=True) if self.cells else [((), table)]
@@ -291,7 +304,8 @@ class Results:
                         for key, value in zip(self.cells, group)
                         if value is not None
                     )
-                    said.append((f"{where}: " if where else "") + verdict(row))
+                    better = turned(row) if self.minimise else row
+                    said.append((f"{where}: " if where else "") + verdict(better))
         return said
 
     def to_parquet(self, path: Path | str, timings: bool = True) -> Path:
@@ -305,10 +319,19 @@ class Results:
         return path
 
 
+def turned(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of improvements of a metric of which less is better: positive is better then."""
+    low, high = row["low"], row["high"]
+    return {
+        **row,
+        "mean": -row["mean"],
+        "low": None if high is None else -high,
+        "high": None if low is None else -low,
+    }
+
+
 def _column(values: list[Any]) -> Any:
     """A column of settings: as it is where all are of one kind, as JSON text otherwise."""
-    import polars as pl
-
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float}:
         return (

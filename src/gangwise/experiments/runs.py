@@ -1,6 +1,7 @@
-"""One run of an experiment: what defines it, and its key.
+"""Runs: what is simulated × who decides × seed → tidy rows of numbers.
 
-What a run leaves behind: tidy rows of numbers.
+A :class:`RunSpec` names all that a run depends on, its key is a hash of that, and :func:`measure`
+plays it. What a run leaves behind:
 
 =====================  ====================  ==============================================
 metric                 at                    value
@@ -9,51 +10,136 @@ reward.mean            null                  mean per slot; so for every metric
 reward.total           null                  sum over the slots; so for every metric
 reward.cumulative      slots played          sum so far; so for every metric
 reward.slot            slot                  reward of the slot, at ``optimum_slots`` evenly
-                                             spaced slots (of a comparator: at its slots)
+                                             spaced slots (of a comparator: at its slots);
+                                             with ``every_slot`` of every slot and metric
 job.cost …             job, as they left     what became of each job, where the environment
                                              keeps ``results()`` (approximation jobs)
-us_per_slot, seconds   null                  policy time per slot; time of the whole run
+us_per_slot            null                  time that the policy takes to decide and learn,
+                                             mean over the slots, microseconds; kernels were
+                                             compiled or loaded before the first of them
+nanoseconds.slot       slot                  the same of each slot, with ``every_slot``
+seconds                null                  time of the whole run
 gap                    null                  comparator: its proven gap, summed over its slots
 bound.…                null                  comparator: theoretical bounds on the regret
 =====================  ====================  ==============================================
 
-Everything but the two timings is a function of what defines the run, see
-:meth:`gangwise.experiments.runs.RunSpec.identity`.
+Everything but the timings is a function of what defines the run, see :meth:`RunSpec.identity`.
+
+Slots are one kind of run. A scenario that plays whole runs by itself, as a replay of jobs does, is
+a :class:`Replay`; its rows go the same way into store, tables and pages.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 import gangwise
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.contracts import Comparator, Instance, Policy, Scenario, clone, configuration
+from gangwise.core.contracts import (
+    Comparator,
+    Instance,
+    Policy,
+    Scenario,
+    clone,
+    configuration,
+    evenly_spaced,
+)
 from gangwise.core.errors import ScenarioError
-from gangwise.core.identity import identify, key_of, plain
+from gangwise.core.identity import PATHS, identify, key_of, plain
 from gangwise.core.registry import create, entries, parse
-from gangwise.core.simulation import Simulation
+from gangwise.core.simulation import Run, Simulation
+from gangwise.scenarios.files import read_scenario
+from gangwise.traces.slots.opening import open_trace
 
-PATHS = ("folder", "path")
-"""Settings that say where the files of a trace are; their digests say which they are."""
+TIMINGS = (
+    "us_per_slot",
+    "seconds",
+    "nanoseconds.slot",
+    "microseconds per decision",
+    "scheduler.seconds",
+)
+"""The metrics that differ from one execution of a run to the next."""
+
+
+@dataclass
+class Rows:
+    """Rows of a run: metric names with how many rows each has, and the columns of all."""
+
+    metrics: list[tuple[str, int]] = field(default_factory=list)
+    at: list[Ints] = field(default_factory=list)
+    values: list[Floats] = field(default_factory=list)
+
+    def add(self, metric: str, value: Floats | float, at: Ints | None = None) -> None:
+        """Add one number, or a column with where its values are."""
+        values = np.atleast_1d(np.asarray(value, dtype=np.float64))
+        self.metrics.append((metric, values.size))
+        self.at.append(np.full(values.size, -1) if at is None else np.asarray(at, dtype=np.int64))
+        self.values.append(values)
+
+    def columns(self) -> dict[str, tuple[Ints, Floats]]:
+        """Where the values of each metric are, and the values."""
+        return {n: (at, v) for (n, _), at, v in zip(self.metrics, self.at, self.values)}
+
+
+@runtime_checkable
+class Replay(Protocol):
+    """A scenario of which a run is something else than slots with a reward.
+
+    It has a scenario's ``name``, ``family``, ``slots`` (how long a run is, at least 1) and
+    ``describe()`` as well; they define the run together with the decider and the seed.
+    """
+
+    @property
+    def deciders(self) -> Literal["policy", "scheduler"]:
+        """As what those that decide in it are registered."""
+
+    @property
+    def objective(self) -> str:
+        """The metric of one number per run that ranks them, such as ``wait.mean``."""
+
+    @property
+    def minimise(self) -> bool:
+        """Whether less of it is better."""
+
+    def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
+        """Play one run. Metrics of one number are those that tables and tuning can rank by."""
+
+
+class Source(Protocol):
+    """Where instances come from."""
+
+    @property
+    def name(self) -> str:
+        """As in an experiment file, or the scenario's own name."""
+
+    def scenario(self) -> Scenario:
+        """The scenario."""
+
+    def instance(self, seed: int) -> Instance:
+        """The instance of a seed."""
+
+    def made_by(self) -> list[str]:
+        """Identities of the code that draws instances."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where instances come from: a scenario or a trace, with settings as JSON text."""
+class NamedSource:
+    """A registered scenario, a scenario file or a trace, with settings as JSON text."""
 
     name: str
     trace: bool
-    settings: str
+    settings: str = "{}"
 
     @classmethod
-    def of(cls, name: str, trace: bool, settings: Mapping[str, Any]) -> Source:
+    def of(cls, name: str, trace: bool, settings: Mapping[str, Any]) -> NamedSource:
         """Settings must be of the kind that TOML can say."""
         try:
             return cls(name, trace, json.dumps(dict(settings)))
@@ -64,30 +150,56 @@ class Source:
         """The scenario; each process keeps the last few, so that traces are read once."""
         return _scenario(self)
 
+    def instance(self, seed: int) -> Instance:
+        """The instance of a seed; each process keeps the last one."""
+        return _instance(self, seed)
+
     def made_by(self) -> list[str]:
         """Identities of the scenario's class and of what its name is registered for."""
         made = [identify(type(self.scenario()), "scenario")]
         entry = entries("scenario").get(parse(self.name)[0])
         return made if entry is None else [*made, identify(entry.load(), "scenario")]
 
+
+def deciders(scenario: object) -> Any:
+    """The kind under which those that decide in a scenario are registered."""
+    return scenario.deciders if isinstance(scenario, Replay) else "policy"
+
+
+@lru_cache(maxsize=16)
+def _scenario(source: NamedSource) -> Scenario:
+    settings = json.loads(source.settings)
+    if source.trace:
+        traced: Scenario = open_trace(source.name, **settings)
+        return traced
+    if source.name.endswith(".toml"):
+        return read_scenario(source.name, settings)
+    scenario: Scenario = create("scenario", source.name, **settings)
+    return scenario
+
+
+@dataclass(frozen=True, eq=False)
+class GivenSource:
+    """A scenario that was made in Python."""
+
+    given: Scenario
+
+    @property
+    def name(self) -> str:
+        """The scenario's."""
+        return self.given.name
+
+    def scenario(self) -> Scenario:
+        """The scenario."""
+        return self.given
+
     def instance(self, seed: int) -> Instance:
         """The instance of a seed; each process keeps the last one."""
         return _instance(self, seed)
 
-
-@lru_cache(maxsize=16)
-def _scenario(source: Source) -> Scenario:
-    settings = json.loads(source.settings)
-    if source.trace:
-        from gangwise.traces.slots.opening import open_trace
-
-        return open_trace(source.name, **settings)
-    if source.name.endswith(".toml"):
-        from gangwise.scenarios.files import read_scenario
-
-        return read_scenario(source.name, settings)
-    scenario: Scenario = create("scenario", source.name, **settings)
-    return scenario
+    def made_by(self) -> list[str]:
+        """Identity of the scenario's class."""
+        return [identify(type(self.given), "scenario")]
 
 
 @lru_cache(maxsize=1)
@@ -108,6 +220,8 @@ class RunSpec:
         What the policy is called in results, or the name of the comparator.
     policy : Policy, optional
         None for a comparator.
+    every_slot : bool
+        Whether rewards and metrics of every slot are kept, not only sums and curves.
     """
 
     source: Source
@@ -118,6 +232,7 @@ class RunSpec:
     points: int = 150
     label: str = ""
     policy: Policy[Any, Any, Any] | None = None
+    every_slot: bool = False
 
     def identity(self) -> dict[str, Any]:
         """All that defines the run; where the files of a trace are is not part of it."""
@@ -127,7 +242,6 @@ class RunSpec:
             described = {k: v for k, v in described.items() if k not in PATHS}
         what: Any = {"comparator": self.label}
         if self.policy is not None:
-            kind = type(self.policy)
             family = getattr(self.policy, "family", scenario.family)
             if family != scenario.family:
                 raise ScenarioError(
@@ -135,12 +249,15 @@ class RunSpec:
                     f"{scenario.name!r} is of the family {scenario.family}"
                 )
             what = {
-                "policy": identify(kind, "policy"),
+                "policy": identify(type(self.policy), deciders(scenario)),
                 "configuration": plain(configuration(self.policy)),
             }
+        if self.every_slot:
+            what["every_slot"] = True
         return {
             "version": gangwise.__version__,
             "scenario": scenario.name,
+            "family": scenario.family,
             "made_by": self.source.made_by(),
             "settings": plain(described),
             "slots": self.slots,
@@ -159,26 +276,6 @@ class RunSpec:
         return f"{self.label}{cell}, seed {self.seed}"
 
 
-TIMINGS = ("us_per_slot", "seconds")
-"""The metrics that differ from one execution of a run to the next."""
-
-
-@dataclass
-class Rows:
-    """Rows of a run: metric names with how many rows each has, and the columns of all."""
-
-    metrics: list[tuple[str, int]] = field(default_factory=list)
-    at: list[Ints] = field(default_factory=list)
-    values: list[Floats] = field(default_factory=list)
-
-    def add(self, metric: str, value: Floats | float, at: Ints | None = None) -> None:
-        """Add one number, or a column with where its values are."""
-        values = np.atleast_1d(np.asarray(value, dtype=np.float64))
-        self.metrics.append((metric, values.size))
-        self.at.append(np.full(values.size, -1) if at is None else np.asarray(at, dtype=np.int64))
-        self.values.append(values)
-
-
 def checkpoint_slots(slots: int, points: int) -> Ints:
     """Numbers of slots played at which curves are recorded, ascending; the last is ``slots``.
 
@@ -191,28 +288,60 @@ def checkpoint_slots(slots: int, points: int) -> Ints:
     return np.unique(found.round().astype(np.int64))
 
 
-def measure(spec: RunSpec) -> Rows:
-    """Play a run, or evaluate a comparator."""
+def measure(
+    spec: RunSpec, checkpoint: Path | None = None, progress: Callable[[int], None] | None = None
+) -> Rows:
+    """Play a run, or evaluate a comparator.
+
+    Parameters
+    ----------
+    spec : RunSpec
+    checkpoint : path, optional
+        Where the unfinished run is kept, and gone on with from.
+    progress : callable, optional
+        Called with the number of slots played.
+    """
     begin = time.perf_counter()
-    rows = _of_comparator(spec) if spec.policy is None else _of_policy(spec, clone(spec.policy))
+    scenario = spec.source.scenario()
+    if isinstance(scenario, Replay):
+        decider = None if spec.policy is None else clone(spec.policy)
+        rows = scenario.replay(decider, spec.seed, spec.slots, spec.label)
+    elif spec.policy is None:
+        rows = _of_comparator(spec)
+    else:
+        rows = _of_policy(spec, clone(spec.policy), checkpoint, progress)
     rows.add("seconds", time.perf_counter() - begin)
     return rows
 
 
-def _of_policy(spec: RunSpec, policy: Policy[Any, Any, Any]) -> Rows:
-    instance = spec.source.instance(spec.seed)
-    simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label)
-    run, rows = simulation.run(), Rows()
-    played = checkpoint_slots(spec.slots, spec.points)
-    _series(rows, {"reward": run.rewards, **run.metrics}, played)
-    some = min(spec.slots, spec.optimum_slots or spec.slots)
-    slots = np.unique(np.linspace(0, spec.slots - 1, some).round().astype(np.int64))
-    rows.add("reward.slot", run.rewards[slots], slots)
+def _of_policy(
+    spec: RunSpec,
+    policy: Policy[Any, Any, Any],
+    checkpoint: Path | None,
+    progress: Callable[[int], None] | None,
+) -> Rows:
+    identity = spec.identity() if checkpoint is not None else {}
+    if checkpoint is not None and checkpoint.exists():
+        simulation = Simulation.load(checkpoint, identity)
+    else:
+        instance = spec.source.instance(spec.seed)
+        simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label, identity)
+    run, rows = simulation.run(checkpoint, progress=progress), Rows()
+    columns = {"reward": run.rewards, **run.metrics}
+    _series(rows, columns, checkpoint_slots(spec.slots, spec.points))
+    if spec.every_slot:
+        every = np.arange(spec.slots)
+        for name, column in columns.items():
+            rows.add(f"{name}.slot", column, every)
+        rows.add("nanoseconds.slot", run.nanoseconds.astype(np.float64), every)
+    else:
+        some = evenly_spaced(spec.slots, spec.optimum_slots)
+        rows.add("reward.slot", run.rewards[some], some)
     rows.add("us_per_slot", run.us_per_slot)
     results = getattr(simulation.environment, "results", None)
     if results is not None:
-        for column, values in results().columns().items():
-            rows.add(f"job.{column}", values, np.arange(values.size))
+        for name, values in results().columns().items():
+            rows.add(f"job.{name}", values, np.arange(values.size))
     return rows
 
 
@@ -220,10 +349,10 @@ def _of_comparator(spec: RunSpec) -> Rows:
     instance, rows = spec.source.instance(spec.seed), Rows()
     found: Comparator = instance.comparator(spec.label, spec.slots, spec.seed, spec.optimum_slots)
     if found.slots.size == spec.slots:
-        played = checkpoint_slots(spec.slots, spec.points)
-        _series(rows, {"reward": found.rewards}, played)
+        _series(rows, {"reward": found.rewards}, checkpoint_slots(spec.slots, spec.points))
     else:
         rows.add("reward.mean", found.rewards.mean())
+    if spec.every_slot or found.slots.size < spec.slots:
         rows.add("reward.slot", found.rewards, found.slots)
     rows.add("gap", found.gap)
     for bound, value in found.bounds.items():
@@ -238,3 +367,30 @@ def _series(rows: Rows, columns: Mapping[str, Floats], played: Iterable[int]) ->
         rows.add(f"{name}.mean", column.mean())
         rows.add(f"{name}.total", column.sum())
         rows.add(f"{name}.cumulative", so_far[at - 1], at)
+
+
+def played_run(
+    rows: Rows, label: str, seed: int, about: Mapping[str, Any], draw: Callable[[], Instance]
+) -> Run:
+    """A stored run with every slot as :func:`gangwise.simulate` had returned it."""
+    columns = {n: v for n, (_, v) in rows.columns().items() if n.endswith(".slot")}
+    named = {n.removesuffix(".slot"): v for n, v in columns.items()}
+    rewards, nanoseconds = named.pop("reward"), named.pop("nanoseconds").astype(np.int64)
+    told = about.get("configuration") or {}
+    return Run(label, told, seed, draw, rewards, named, nanoseconds)
+
+
+def stored_comparator(rows: Rows, label: str) -> Comparator:
+    """A stored comparator as :meth:`gangwise.Instance.comparator` had returned it."""
+    columns = rows.columns()
+    slots, rewards = columns["reward.slot"]
+    bounds = {
+        n.removeprefix("bound."): v for n, (_, v) in columns.items() if n.startswith("bound.")
+    }
+    return Comparator(
+        label,
+        slots,
+        rewards,
+        float(columns["gap"][1][0]),
+        {n: float(v[0]) for n, v in bounds.items()},
+    )

@@ -57,7 +57,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.limits import MOST_LETTERS, MOST_SEEDS
 from gangwise.core.registry import create
 from gangwise.core.toml import read_toml
-from gangwise.experiments.runs import RunSpec, Source
+from gangwise.experiments.runs import NamedSource, RunSpec, deciders
 
 COLUMNS = (
     "policy",
@@ -111,7 +111,7 @@ class PolicyTable(_Strict):
     arguments: Settings = Field({}, description="arguments of the policy")
     grid: Grid = Field({}, description="arguments to vary: every combination is a policy")
 
-    def labelled(self) -> dict[str, Policy[Any, Any, Any]]:
+    def labelled(self, kind: Any = "policy") -> dict[str, Policy[Any, Any, Any]]:
         """The policies that this table stands for."""
         found: dict[str, Policy[Any, Any, Any]] = {}
         for chosen in _combinations(self.grid):
@@ -119,7 +119,7 @@ class PolicyTable(_Strict):
             said = ",".join(f"{key}={value}" for key, value in {**fixed, **chosen}.items())
             base = self.label or self.name
             label = base + (("," if ":" in base else ":") + said if said else "")
-            found[label] = create("policy", self.name, **{**self.arguments, **chosen})
+            found[label] = create(kind, self.name, **{**self.arguments, **chosen})
         return found
 
 
@@ -167,6 +167,13 @@ class Experiment(_Strict):
         description="slots, at most, at which cumulative curves are recorded: half of them "
         "evenly spaced, half of them evenly spaced on a logarithmic axis",
     )
+    every_slot: bool = Field(
+        False, description="keep rewards and metrics of every slot, as a comparison does"
+    )
+    objective: str = Field(
+        "", description="the metric that policies are ranked by, the scenario's own by default"
+    )
+    minimise: bool = Field(False, description="whether less of the objective is better")
     metrics: list[str] = Field([], description="metrics that tables show beside the reward")
 
     @field_validator("seeds", "cases", "comparators")
@@ -250,6 +257,11 @@ class Experiment(_Strict):
             {**case, **chosen} for case in self.cases or [{}] for chosen in _combinations(self.grid)
         ]
 
+    def _deciders(self) -> Any:
+        source = self.scenario or self.trace
+        first = NamedSource.of(source, bool(self.trace), {**self.settings, **self.cells[0]})
+        return deciders(first.scenario())
+
     def labelled(self) -> dict[str, Policy[Any, Any, Any]]:
         """The policies by label.
 
@@ -263,7 +275,7 @@ class Experiment(_Strict):
         found: dict[str, Policy[Any, Any, Any]] = {}
         for entry in self.policies:
             table = PolicyTable(name=entry) if isinstance(entry, str) else entry
-            for label, policy in table.labelled().items():
+            for label, policy in table.labelled(self._deciders()).items():
                 if label in found:
                     raise ScenarioError(f"two policies are called {label!r}; give one a label")
                 found[label] = policy
@@ -274,7 +286,7 @@ class Experiment(_Strict):
         policies = self.labelled()
         found = []
         for cell in self.cells:
-            source = Source.of(
+            source = NamedSource.of(
                 self.scenario or self.trace, bool(self.trace), {**self.settings, **cell}
             )
             slots = self.slots or source.scenario().slots
@@ -284,7 +296,16 @@ class Experiment(_Strict):
                     "played in it; leave slots out of the experiment"
                 )
             for seed in self.chosen_seeds:
-                run = partial(RunSpec, source, cell, seed, slots, self.optimum_slots, self.points)
+                run = partial(
+                    RunSpec,
+                    source,
+                    cell,
+                    seed,
+                    slots,
+                    self.optimum_slots,
+                    self.points,
+                    every_slot=self.every_slot,
+                )
                 found += [run(label=name, policy=policy) for name, policy in policies.items()]
                 found += [run(label=name) for name in self.comparators]
         return found

@@ -1,11 +1,18 @@
-"""Estimates over seeds."""
+"""Statistics over seeds: estimates with confidence intervals, and how they are told.
+
+Numbers have as many digits as their intervals can carry, and no more.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 Interval = Literal["t", "bootstrap"]
 
@@ -46,8 +53,6 @@ def mean_and_interval(values: npt.ArrayLike) -> Estimate:
     mean = float(x.mean())
     if x.size < 2 or not np.isfinite(x).all():
         return Estimate(mean, None, None)
-    from scipy.special import stdtrit
-
     half = float(stdtrit(x.size - 1, 0.975) * x.std(ddof=1) / np.sqrt(x.size))
     return Estimate(mean, mean - half, mean + half)
 
@@ -75,3 +80,140 @@ def bootstrap(values: npt.ArrayLike) -> Estimate:
 def estimate(values: npt.ArrayLike, interval: Interval = "t") -> Estimate:
     """Mean with the interval asked for; of paired differences, this is a paired comparison."""
     return bootstrap(values) if interval == "bootstrap" else mean_and_interval(values)
+
+
+NOTHING = "–"
+"""Stands where a number would say nothing."""
+
+_SCALES = ((1e9, "billions"), (1e6, "millions"), (1e3, "thousands"))
+
+
+def number(value: float, decimals: int = 0, sign: bool = False) -> str:
+    """A number with thousands separators and a true minus sign.
+
+    >>> number(-178332.4), number(0.26, 1, sign=True), number(-0.04, 1), number(float("nan"))
+    ('−178,332', '+0.3', '0.0', '–')
+    """
+    if not math.isfinite(value):
+        return NOTHING
+    value = round(value, decimals) + 0.0  # + 0.0 turns -0.0 into 0.0
+    return f"{value:{'+' if sign and value else ''},.{decimals}f}".replace("-", "−")
+
+
+def decimals_for(estimates: Iterable[Estimate]) -> int:
+    """Decimals that a column of estimates deserves, from 0 to 4.
+
+    The middle interval is shown with two digits where it starts with 1, 2 or 3 and with one digit
+    otherwise; one decimal more where a narrower interval needs it. The largest number is shown with
+    two digits at least, and with four where there is no interval.
+
+    >>> decimals_for([Estimate(2819.3, 2807.1, 2831.5)])
+    0
+    >>> decimals_for([Estimate(25.04, 24.23, 25.85), Estimate(3.0, 2.9, 3.1)])
+    1
+    >>> decimals_for([Estimate(5.04, -2.0, 12.1)])
+    1
+    """
+    known = [e for e in estimates if math.isfinite(e.mean)]
+    largest = max((abs(e.mean) for e in known), default=0.0)
+    halves = [half for e in known if (half := e.half) is not None and half > 0]
+    if halves:
+        middle = _decimals(median(halves), 2 if _first_digit(median(halves)) <= 3 else 1)
+        wanted = min(max(middle, _decimals(min(halves), 1)), middle + 1)
+        wanted = max(wanted, _decimals(largest, 2))
+    else:
+        wanted = _decimals(largest, 4)
+    return min(max(wanted, 0), 4)
+
+
+def estimate_text(estimate: Estimate, decimals: int, sign: bool = False) -> str:
+    """Mean, and half the width of the interval where there is one.
+
+    >>> estimate_text(Estimate(25.04, 24.23, 25.85), 1, sign=True)
+    '+25.0 ± 0.8'
+    """
+    mean = number(estimate.mean, decimals, sign)
+    half = estimate.half
+    if half is None or mean == NOTHING:
+        return mean
+    if 0 < half < 0.5 * 10**-decimals:
+        return f"{mean} ± <{10**-decimals:.{decimals}f}"
+    return f"{mean} ± {number(half, decimals)}"
+
+
+def scale_for(values: Sequence[float]) -> tuple[float, str]:
+    """A unit that keeps a column of large numbers narrow, and its name; (1, "") for small ones.
+
+    >>> scale_for([-178332.4, 20149.1]), scale_for([1234.0])
+    ((1000.0, 'thousands'), (1.0, ''))
+    """
+    largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
+    for unit, name in _SCALES:
+        if largest >= 20 * unit:
+            return unit, name
+    return 1.0, ""
+
+
+def small_share(share: float) -> str:
+    """A share near zero as a percentage, rounded up to one digit.
+
+    >>> small_share(9.65e-07), small_share(0.0213), small_share(0)
+    ('0.0001 %', '3 %', '0 %')
+    """
+    percent = 100 * share
+    if percent <= 0:
+        return "0 %"
+    digits = max(0, -math.floor(math.log10(percent)))
+    if digits > 8:
+        return "0.00000001 %"
+    up = math.ceil(round(percent * 10**digits, 6)) / 10**digits
+    return f"{up:.{digits}f}".rstrip("0").rstrip(".") + " %" if digits else f"{up:.0f} %"
+
+
+def _first_digit(value: float) -> int:
+    return int(value / 10 ** math.floor(math.log10(value)))
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Decimals that show a value with so many digits."""
+    return digits - 1 - math.floor(math.log10(value)) if value > 0 else 0
+
+
+def verdict(row: Mapping[str, Any]) -> str:
+    """A row of :meth:`~gangwise.experiments.results.Results.improvements` in words.
+
+    >>> row = {
+    ...     "policy": "A",
+    ...     "over": "B",
+    ...     "seeds": 20,
+    ...     "percent": True,
+    ...     "mean": 12.1,
+    ...     "low": 11.3,
+    ...     "high": 12.9,
+    ... }
+    >>> verdict(row)
+    'A beats B by 12.1 % ± 0.8 (20 seeds)'
+    >>> verdict({**row, "low": -0.5, "high": 24.7})
+    'A and B cannot be told apart: +12.1 % ± 12.6 (20 seeds)'
+    >>> verdict({**row, "mean": -12.1, "low": -12.9, "high": -11.3})
+    'A falls behind B by 12.1 % ± 0.8 (20 seeds)'
+    >>> verdict({**row, "seeds": 1, "percent": False, "low": None, "high": None})
+    'A beats B by 12.10 per slot (1 seed)'
+    """
+    found = Estimate(row["mean"], row["low"], row["high"])
+    a, b, n = row["policy"], row["over"], row["seeds"]
+    seeds = "1 seed" if n == 1 else f"{n} seeds"
+    apart = found.low is None or found.high is None or found.low > 0 or found.high < 0
+    shown = found
+    beats = "beats"
+    if apart and found.mean < 0:
+        beats = "falls behind"  # not "B beats A": the percentage is of B
+        low, high = (None if end is None else -end for end in (found.high, found.low))
+        shown = Estimate(-found.mean, low, high)
+    text = estimate_text(shown, max(1, decimals_for([shown])), sign=not apart)
+    mean, _, half = text.partition(" ± ")
+    unit = " %" if row["percent"] else ""
+    amount = f"{mean}{unit}{f' ± {half}' if half else ''}{'' if unit else ' per slot'}"
+    if not apart:
+        return f"{a} and {b} cannot be told apart: {amount} ({seeds})"
+    return f"{a} {beats} {b} by {amount} ({seeds})"

@@ -1,44 +1,43 @@
 """Sweeps: all runs of an experiment that are not finished yet, on many cores or machines.
 
 Workers compute, this process writes: a cluster needs no shared folder, and a run is stored once,
-however often a worker that died made it be computed.
+however often a worker that died made it be computed. What :func:`perform` does, a comparison, a
+sweep, a tuning and a reproduction do alike.
 
-Where the runs of a sweep are computed: joblib, with its own processes or a cluster's workers.
-
-A cluster must exist already and have this version of gangwise installed. Dask and Ray start a task
-again when its worker dies; of the processes of this machine, joblib's loky gives up all of them,
-which is reported as :class:`WorkersLost`.
-
-A joblib backend for whatever hands out futures, which Dask and Ray clusters both do.
-
-joblib's own Dask backend leaves its caller waiting for ever once a task has lost too many workers,
-and Ray's cannot hand over results as they come.
-
-How what takes long tells how far it is.
+Workers are joblib's: its own processes, or those of a Dask or Ray cluster, which must exist already
+and have this version of gangwise installed. Dask and Ray start a task again when its worker dies;
+of the processes of this machine, joblib's loky gives up all of them, which is reported as
+:class:`WorkersLost`.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import signal
 import socket
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from joblib.externals.loky.backend import resource_tracker as loky_tracker
+from joblib.externals.loky.process_executor import BrokenProcessPool
 from joblib.parallel import ParallelBackendBase
 
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, UnknownName
 from gangwise.core.interrupt import children_left_alone
 from gangwise.experiments.results import Results
-from gangwise.experiments.runs import Rows, RunSpec, measure
+from gangwise.experiments.runs import Replay, Rows, RunSpec, measure
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.store import Store
 
@@ -52,16 +51,50 @@ Cluster = tuple[Any, tuple[type[BaseException], ...]]
 """A backend for joblib, and the errors that say that workers died."""
 
 
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and how much there is."""
+
+
+def silent(what: str, done: int, of: int) -> None:
+    """Tell nobody."""
+
+
 class WorkersLost(Exception):  # noqa: N818 - the name says what it is
     """Workers died; tasks that are not finished have to be started again."""
 
 
+@dataclass(frozen=True)
+class Workers:
+    """Who plays runs.
+
+    Parameters
+    ----------
+    jobs : int
+        How many at once; −1 for all cores, or all of the cluster. A single one is this process.
+    backend : {"loky", "dask", "ray"}
+    address : str, optional
+        Of the Dask scheduler or Ray cluster.
+    """
+
+    jobs: int = -1
+    backend: Backend = "loky"
+    address: str | None = None
+
+    def here(self) -> bool:
+        """Whether this process does it all; says so if these workers cannot be."""
+        if self.backend not in ("loky", "dask", "ray"):
+            raise ScenarioError(f"there is no backend {self.backend!r}; choose loky, dask or ray")
+        if self.backend == "loky" and self.address:
+            raise ScenarioError(
+                f"address {self.address} is for a cluster: choose the backend dask or ray"
+            )
+        if not isinstance(self.jobs, int) or self.jobs == 0:
+            raise ScenarioError(f"jobs is how many workers, or -1 for all cores; not {self.jobs!r}")
+        return self.backend == "loky" and (self.jobs == 1 or effective_n_jobs(self.jobs) == 1)
+
+
 def parallel(
-    function: Callable[..., T],
-    tasks: Iterable[tuple[Any, ...]],
-    jobs: int = -1,
-    backend: Backend = "loky",
-    address: str | None = None,
+    function: Callable[..., T], tasks: Iterable[tuple[Any, ...]], workers: Workers
 ) -> Generator[T, None, None]:
     """``function(*task)`` of every task, in the order in which they get finished.
 
@@ -72,17 +105,14 @@ def parallel(
     ScenarioError, StoreError
         When the backend is not installed, has no address, or does not answer; for 0 jobs.
     """
-    from joblib import Parallel, delayed, parallel_config
-
-    if backend not in ("loky", "dask", "ray"):
-        raise ScenarioError(f"there is no backend {backend!r}; choose loky, dask or ray")
-    if backend == "loky" and address:
-        raise ScenarioError(f"address {address} is for a cluster: choose the backend dask or ray")
-    if jobs == 0:
-        raise ScenarioError("jobs is how many workers, or -1 for all cores; not 0")
-    with _cluster(backend, address) as (chosen, lost):
+    jobs, backend = workers.jobs, workers.backend
+    workers.here()
+    with _cluster(backend, workers.address) as (chosen, lost):
         settings = {"inner_max_num_threads": 1} if chosen == "loky" and jobs != 1 else {}
         with parallel_config(chosen, n_jobs=jobs, **settings):
+            if chosen == "loky":  # these two processes, when they are started, unblock signals
+                for tracker in (resource_tracker, loky_tracker):
+                    tracker.ensure_running()
             with children_left_alone():
                 results = Parallel(return_as="generator_unordered", batch_size=1)(
                     delayed(function)(*task) for task in tasks
@@ -101,8 +131,6 @@ def parallel(
 @contextmanager
 def _cluster(backend: Backend, address: str | None) -> Iterator[Cluster]:
     if backend == "loky":
-        from joblib.externals.loky.process_executor import BrokenProcessPool
-
         yield "loky", (BrokenProcessPool,)
         return
     package = _package(backend)
@@ -125,7 +153,6 @@ def _knock(address: str) -> None:
 
 @contextmanager
 def _dask(package: Any, address: str) -> Iterator[Cluster]:
-
     _knock(address)
     try:
         client = package.Client(address, timeout=CONNECT, set_as_default=False)
@@ -145,7 +172,6 @@ def _dask(package: Any, address: str) -> Iterator[Cluster]:
 
 @contextmanager
 def _ray(package: Any, address: str) -> Iterator[Cluster]:
-
     if address != "auto":
         _knock(address)
     try:
@@ -221,14 +247,6 @@ class ClusterBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib ships
             future.cancel()
 
 
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and how much there is."""
-
-
-def silent(what: str, done: int, of: int) -> None:
-    """Tell nobody."""
-
-
 ATTEMPTS = 4
 """How often the rest is started again after workers died, while nothing at all gets finished."""
 
@@ -263,7 +281,8 @@ def sweep(
     ScenarioError, UnknownName
         For an experiment that makes no sense, before anything is run.
     StoreError
-        When results cannot be written, or workers keep dying.
+        When results cannot be written, another process writes into the folder, or workers keep
+        dying.
     GangwiseError
         Of the first run that failed, after all others are done.
 
@@ -283,93 +302,227 @@ def sweep(
     """
     if not isinstance(experiment, Experiment):
         experiment = Experiment.read(experiment)
-    store, tell = Store(Path(out)), progress or silent
-    specs = experiment.runs()
+    asked = experiment.model_dump(mode="json")
+    specs, store = experiment.runs(), Store(out)
+    scenario = specs[0].source.scenario()
+    if isinstance(scenario, Replay) and not experiment.objective:
+        asked |= {"objective": scenario.objective, "minimise": scenario.minimise}
+    if experiment.comparators or experiment.metrics:
+        check_names(specs[0], experiment.comparators, experiment.metrics)
+    return perform(asked, specs, store, Workers(jobs, backend, address), progress)
+
+
+def perform(
+    experiment: Mapping[str, Any],
+    specs: Sequence[RunSpec],
+    store: Store,
+    workers: Workers,
+    progress: Progress | None = None,
+    slotwise: bool = False,
+) -> Results:
+    """Do the runs that are not in the store, and return the results of all.
+
+    Whoever plays them, a run gives the same numbers. What cannot travel, such as a policy that does
+    not pickle or that was defined in ``__main__``, is played in this process.
+
+    Parameters
+    ----------
+    experiment : mapping
+        What the plan says beside the runs; at least its ``name``.
+    specs : sequence of RunSpec
+    store : Store
+    workers : Workers
+    progress : callable, optional
+        ``progress(what, done, of)``, in runs.
+    slotwise : bool
+        Progress in slots instead.
+
+    Raises
+    ------
+    StoreError
+        When results cannot be written, another process writes into the folder, or workers keep
+        dying.
+    GangwiseError
+        Of the first run that failed, after all others are done.
+    Interrupted
+        On Ctrl-C, with the run in hand saved if it was played in this process.
+    """
+    name, here = str(experiment["name"]), workers.here()
     keys = [spec.key() for spec in specs]
-    store.write_plan(experiment.name, _plan(experiment, specs, keys))
     wanted = dict(zip(keys, specs))
-    left = {key: spec for key, spec in wanted.items() if not store.finished(key)}
-    if left:
-        _check_names(experiment, next(iter(left.values())))
-    failed: dict[str, Failure] = {}
-    tell(experiment.name, len(wanted) - len(left), len(wanted))
-    attempts = 0
-    while left:
+    with store.lock():
+        store.write_plan(name, _plan(experiment, specs, keys))
+        left = {key: spec for key, spec in wanted.items() if not store.finished(key)}
+        tell = _Teller(progress or silent, name, list(wanted.values()), slotwise)
+        for key in wanted.keys() - left.keys():
+            tell.finished(wanted[key])
+        tell.now()
+        failed: dict[str, Failure] = {}
+
+        def take(key: str, outcome: Rows | Failure) -> None:
+            spec = left.pop(key)
+            if isinstance(outcome, Failure):
+                failed[key] = outcome
+            else:
+                store.write(key, spec.identity(), outcome)
+            tell.finished(spec)
+            tell.now()
+
+        if not here:
+            away = {key for key, spec in left.items() if _travels(spec)}
+            _send(away, left, store, workers, take)
+        for key, spec in list(left.items()):
+            slots_played = partial(tell.now, spec) if slotwise else None
+            take(key, _attempt(key, spec, store.checkpoint(key), slots_played)[1])
+    if failed:
+        raise _error_of(failed, wanted)
+    return Results.open(store, name)
+
+
+def _error_of(failed: Mapping[str, Failure], wanted: Mapping[str, RunSpec]) -> GangwiseError:
+    """One error for all runs that failed: of their kind, where that is gangwise's own."""
+    key, first = next(iter(failed.items()))
+    causes = {type(failure.cause) for failure in failed.values()}
+    if isinstance(first.cause, GangwiseError) and len(causes) == 1:
+        first.cause.add_note(f"in {wanted[key]}; {len(failed)} of {len(wanted)} runs failed")
+        return first.cause
+    error = GangwiseError(
+        f"{len(failed)} of {len(wanted)} runs failed, the others are stored; {wanted[key]}: "
+        f"{first.error}"
+    )
+    error.add_note(first.traceback)
+    error.__cause__ = first.cause
+    return error
+
+
+def _send(
+    away: set[str],
+    left: dict[str, RunSpec],
+    store: Store,
+    workers: Workers,
+    take: Callable[[str, Rows | Failure], None],
+) -> None:
+    """Have workers play what is left, as often as they die."""
+    attempts, local = 0, workers.backend == "loky"
+    total = len(left)
+    while away & left.keys():
         before = len(left)
+        tasks = [
+            (key, spec, store.checkpoint(key) if local else None, None, local, os.getpid())
+            for key, spec in left.items()
+            if key in away
+        ]
         try:
-            tasks = [(key, spec, backend == "loky", os.getpid()) for key, spec in left.items()]
-            with closing(parallel(_attempt, tasks, jobs, backend, address)) as finished:
+            with closing(parallel(_attempt, tasks, workers)) as finished:
                 for key, outcome in finished:
-                    spec = left.pop(key)
-                    if isinstance(outcome, Failure):
-                        failed[key] = outcome
-                    else:
-                        store.write(key, spec.identity(), outcome)
-                    tell(experiment.name, len(wanted) - len(left), len(wanted))
+                    take(key, outcome)
         except WorkersLost as lost:
             attempts = attempts + 1 if len(left) == before else 0
             if attempts == ATTEMPTS:
                 raise StoreError(
                     f"workers died {ATTEMPTS} times without finishing a run ({lost}); "
-                    f"{len(wanted) - len(left)} of {len(wanted)} runs are stored, start again to "
-                    "do the rest"
+                    f"{total - len(left)} of {total} runs are stored, start again to do the rest"
                 ) from lost
-    if failed:
-        key, first = next(iter(failed.items()))
-        error = GangwiseError(
-            f"{len(failed)} of {len(wanted)} runs failed, the others are stored; {wanted[key]}: "
-            f"{first.error}"
-        )
-        error.add_note(first.traceback)
-        raise error
-    return Results.open(store.folder, experiment.name)
 
 
-def _check_names(experiment: Experiment, spec: RunSpec) -> None:
-    """Comparators and metrics are those of an instance, so one is drawn where any is named."""
-    if not (experiment.comparators or experiment.metrics):
+class _Teller:
+    """How far a sweep is, in runs or in slots."""
+
+    def __init__(self, tell: Progress, what: str, specs: Sequence[RunSpec], slotwise: bool):
+        self._tell, self._what, self._slotwise = tell, what, slotwise
+        self._of, self._done = sum(map(self._size, specs)), 0
+
+    def _size(self, spec: RunSpec) -> int:
+        return spec.slots if self._slotwise else 1
+
+    def finished(self, spec: RunSpec) -> None:
+        self._done += self._size(spec)
+
+    def now(self, spec: RunSpec | None = None, slots: int = 0) -> None:
+        """Tell, with the slots of the run in hand."""
+        self._tell(self._what, self._done + slots, self._of)
+
+
+def check_names(spec: RunSpec, comparators: Sequence[str], metrics: Sequence[str]) -> None:
+    """Comparators and metrics are those of an instance, so one is drawn.
+
+    Raises
+    ------
+    UnknownName
+        For one that it does not have.
+    """
+    if isinstance(spec.source.scenario(), Replay):
         return
     instance = spec.source.instance(spec.seed)
-    for name in experiment.comparators:
+    for name in comparators:
         if name not in instance.comparators:
             raise UnknownName("comparator", name, list(instance.comparators))
-    if experiment.metrics:
+    if metrics:
         known = ["reward", *instance.environment().metrics]
-        for name in experiment.metrics:
+        for name in metrics:
             if name not in known:
                 raise UnknownName("metric", name, known)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run failed, in words: not every exception survives the way back from a worker."""
+    """Why a run failed, in words: not every exception survives the way back from a worker.
+
+    Attributes
+    ----------
+    cause : Exception, optional
+        The exception itself, where the run was played in this process.
+    """
 
     error: str
     traceback: str
+    cause: Exception | None = None
 
 
-def _attempt(key: str, spec: RunSpec, local: bool, writer: int) -> tuple[str, Rows | Failure]:
-    """One run in a worker; an error in it must not end the others.
+def _travels(spec: RunSpec) -> bool:
+    """Whether a worker can be given a run: its classes can be imported there."""
+    if spec.policy is not None and type(spec.policy).__module__ == "__main__":
+        return False
+    try:
+        pickle.dumps((spec.source, spec.policy))
+    except Exception:  # whatever an object of a user raises when it is pickled
+        return False
+    return True
+
+
+def _attempt(
+    key: str,
+    spec: RunSpec,
+    checkpoint: Path | None = None,
+    progress: Callable[[int], None] | None = None,
+    local: bool = False,
+    writer: int = 0,
+) -> tuple[str, Rows | Failure]:
+    """One run, here or in a worker; an error in it must not end the others.
 
     A worker that finds another key has other files or another version than this process.
     """
     main = threading.current_thread() is threading.main_thread()
-    if local and main and os.getpid() != writer:
+    away = os.getpid() != writer and writer != 0
+    if local and main and away:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that writes
     try:
-        if spec.key() != key:
+        if writer and spec.key() != key:
             raise StoreError(
                 "the worker finds something else under this scenario; give it the same version of "
                 f"gangwise and the same files ({spec.source.name})"
             )
-        return key, measure(spec)
+        return key, measure(spec, checkpoint, progress)
     except Exception as error:
-        return key, Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
+        told = f"{type(error).__name__}: {error}"
+        return key, Failure(told, traceback.format_exc(), None if away else error)
 
 
-def _plan(experiment: Experiment, specs: list[RunSpec], keys: list[str]) -> dict[str, object]:
+def _plan(
+    experiment: Mapping[str, Any], specs: Sequence[RunSpec], keys: Sequence[str]
+) -> dict[str, object]:
     return {
-        "experiment": experiment.model_dump(mode="json"),
+        "experiment": dict(experiment),
         "runs": [
             {
                 "key": key,

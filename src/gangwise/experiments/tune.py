@@ -1,8 +1,4 @@
-"""What tuning found, as it is kept beside the study: ``tuning.json``.
-
-Ranges of a policy's arguments, as they are written on the command line.
-
-Tuning a policy's arguments with Optuna, and an honest look at what it gained.
+"""Tuning a policy's arguments with Optuna, and an honest look at what it gained.
 
 Trials are played on some seeds, the best of them is compared with the default on others: the best
 of many trials looks better than it is on the seeds that chose it. Every run goes through
@@ -25,14 +21,17 @@ from typing import TYPE_CHECKING, Any
 import gangwise
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
+from gangwise.core.files import STATE, Folder
 from gangwise.core.registry import create
-from gangwise.experiments.results import Results
+from gangwise.experiments.results import Results, turned
 from gangwise.experiments.specification import Experiment, PolicyTable
+from gangwise.experiments.statistics import verdict
 from gangwise.experiments.sweep import Progress, silent, sweep
 
 if TYPE_CHECKING:
     from optuna.study import Study
-    from optuna.trial import FrozenTrial, Trial
+    from optuna.trial import FrozenTrial
+    from optuna.trial import Trial as OptunaTrial
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class ParameterRange:
         known = isinstance(value, kind) and not isinstance(value, bool)
         return known and self.ends[0] <= value <= self.ends[1]
 
-    def suggest(self, trial: Trial) -> Any:
+    def suggest(self, trial: OptunaTrial) -> Any:
         """A value for a trial."""
         if self.ends is None:
             return trial.suggest_categorical(self.name, self.choices)
@@ -147,7 +146,8 @@ DEFAULT = "default"
 TUNING = "tuning"
 """Name of the experiment of the trials."""
 
-STUDY = "study.db"
+STUDY = f"{STATE}/study.db"
+"""Optuna's, where the state of a folder is."""
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,6 @@ class Tuning:
         on = f"tuned on {_seeds(self.seeds)}"
         if self.row is None:
             return f"{on}: none of {len(self.trials)} trials is better than the default; keep it"
-        from gangwise.report.verdicts import verdict
-
         found = f"{said(self.best.arguments)}; on {_seeds(self.validation)}"
         return f"{on}: {found}: {verdict(self.row)}"
 
@@ -238,11 +236,8 @@ def write_tuning(folder: Path, tuning: Tuning) -> Path:
         When it cannot be written.
     """
     path = tuning_file(folder)
-    try:
-        path.write_text(json.dumps(tuning.as_dict(), indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error}") from error
-    return path
+    text = json.dumps(tuning.as_dict(), indent=1, allow_nan=False) + "\n"
+    return Folder(folder).write(path.name, text, replace=True)
 
 
 def read_tuning(folder: Path) -> Tuning | None:
@@ -262,7 +257,7 @@ def read_tuning(folder: Path) -> Tuning | None:
             )
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(Folder(folder).read_text(path.name))
         return Tuning(
             found["policy"],
             found["metric"],
@@ -346,8 +341,8 @@ def tune(
     knobs : sequence of ParameterRange or str
         Such as ``"fraction=0.05:0.8:log"``.
     out : path
-        Folder of the study (``study.db``) and of the runs, to be read as those of a sweep: the
-        experiments ``tuning`` and ``validation``.
+        Folder of the study (``.gangwise/study.db``) and of the runs, to be read as those of a
+        sweep: the experiments ``tuning`` and ``validation``.
     settings : mapping, optional
         Of the scenario.
     trials : int
@@ -415,11 +410,12 @@ def tune(
 
     sign = -1.0 if minimise else 1.0
     experiment(TUNING, {DEFAULT: default}, seeds).runs()[0].key()  # mistakes come before a study
-    with closing(_open(optuna, out, definition, minimise)) as opened:
+    folder = Folder(out)
+    with folder.lock(), closing(_open(optuna, out, definition, minimise)) as opened:
         study: Study = opened.study
         while (done := len(_finished(study))) < trials:
             tell("tuning", done, trials)
-            tuning_file(out).unlink(missing_ok=True)  # until it is true again
+            folder.remove(tuning_file(out).name)  # until it is true again
             study.sampler = optuna.samplers.TPESampler(seed=SEED + done)
             if done == 0 and all(knob.holds(default[knob.name]) for knob in ranges):
                 study.enqueue_trial(default)
@@ -460,15 +456,8 @@ def _compare(
     sign: float,
 ) -> dict[str, Any]:
     results = play("validation", {DEFAULT: default, "tuned": best}, validation)
-    row = dict(results.improvements(DEFAULT, metric).row(0, named=True))
-    if sign < 0:
-        low, high = row["low"], row["high"]
-        row |= {
-            "mean": -row["mean"],
-            "low": None if high is None else -high,
-            "high": None if low is None else -low,
-        }
-    return row
+    row = results.improvements(DEFAULT, metric).row(0, named=True)
+    return turned(row) if sign < 0 else dict(row)
 
 
 def _distinct(found: Sequence[Trial], default: Mapping[str, Any]) -> list[Trial]:
@@ -501,9 +490,6 @@ def _check(
             f"seed {both[0]} is used for tuning and for validation; the best trial would be judged "
             "by what chose it"
         )
-    values = {knob.name: knob.choices or knob.ends or () for knob in knobs}
-    for i in range(max(map(len, values.values()))):
-        create("policy", policy, **{k: each[min(i, len(each) - 1)] for k, each in values.items()})
     kinds = {field.name: field.type for field in dataclasses.fields(create("policy", policy))}
     for knob in knobs:
         if kinds.get(knob.name) in (int, "int") and knob.ends and isinstance(knob.low, float):
@@ -511,6 +497,9 @@ def _check(
                 f"knob {knob}: {knob.name} of {policy} is a whole number; write "
                 f"{knob.name}={knob.low:.0f}:{knob.high:.0f}:int"
             )
+    values = {knob.name: knob.choices or knob.ends or () for knob in knobs}
+    for i in range(max(map(len, values.values()))):
+        create("policy", policy, **{k: each[min(i, len(each) - 1)] for k, each in values.items()})
 
 
 def _optuna() -> Any:
@@ -534,7 +523,7 @@ def _open(optuna: Any, out: Path, definition: Mapping[str, Any], minimise: bool)
     direction = "minimize" if minimise else "maximize"
     text = json.dumps(definition, sort_keys=True, default=str)
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
         study = optuna.create_study(
             storage=storage, study_name=name, load_if_exists=True, direction=direction

@@ -58,7 +58,26 @@ class HAUFChannel(HAUF):
 
 
 @dataclass
-class LCF(PolicyBase):
+class KnownOrder(PolicyBase):
+    """List scheduling of job types by what is known of them; a policy adds the order.
+
+    Parameters
+    ----------
+    stop : bool
+        Stop at the first channel that does not fit, instead of skipping it.
+    """
+
+    stop: bool = False
+    family = "fluctuating_speeds"
+
+    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
+        """Bind to a problem."""
+        self._problem = problem
+        self._list = ListScheduling(problem, self.stop)
+
+
+@dataclass
+class LCF(KnownOrder):
     """LCF, lowest cost first (ESDP §4): job types in ascending order of Σ_k f_k(a_k^(l,r)).
 
     The cost depends on the server r, over which the paper does not sum here, unlike in the score of
@@ -71,13 +90,9 @@ class LCF(PolicyBase):
         Stop at the first channel that does not fit, instead of skipping it.
     """
 
-    stop: bool = False
-    family = "fluctuating_speeds"
-
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         """Costs are known, so the order is settled."""
-        self._problem = problem
-        self._list = ListScheduling(problem, self.stop)
+        super().start(problem, rng)
         channels = np.bincount(problem.channels.job_type, minlength=problem.L)
         self._score = -self._list.per_job_type(problem.cost) / channels
 
@@ -88,7 +103,7 @@ class LCF(PolicyBase):
 
 
 @dataclass
-class LWTF(PolicyBase):
+class LWTF(KnownOrder):
     """LWTF, longest waiting time first (ESDP §4): by the slots since a job type was last served.
 
     The paper has no queue in which a job could wait, so this is its waiting time: a job type waits
@@ -100,13 +115,9 @@ class LWTF(PolicyBase):
         Stop at the first channel that does not fit, instead of skipping it.
     """
 
-    stop: bool = False
-    family = "fluctuating_speeds"
-
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
         """Nobody has been served."""
-        self._problem = problem
-        self._list = ListScheduling(problem, self.stop)
+        super().start(problem, rng)
         self._served = np.full(problem.L, -1, dtype=np.int64)
 
     def decide(self, observation: Observation) -> Bools:

@@ -1,4 +1,4 @@
-"""Environment of fluctuating speeds: arrivals are seen, channels are used, utilities are felt.
+"""Environment of fluctuating speeds: arrivals are seen, channels are used, utilities are observed.
 
 Utilities are drawn for all channels, whichever are used, so that policies that are compared meet
 the same noise. Only channels that were used tell theirs (semi-bandit feedback), late or never if so

@@ -2,7 +2,7 @@
 
 In slot t, over the channels of the job types that arrived,
 
-    x(t) = argmax_{x ∈ Ω(t)}  v̂·x + √(σ̂²·x),    σ̂²_e = g(t) / (2 n_e),    ESDP (10), (12),
+    x(t) = argmax_{x ∈ Ω(t)}  v̂·x + √(σ̂²·x),    σ̂²_e = g(t) / (2 n_e),    ESDP (10), ESDP (12),
 
 with v̂ and n over the slots before t. The paper rounds v̂ and σ̂² to integers, so that a dynamic
 programme over (s, c, i) takes polynomial time; max over s of P4(s) with ESDP (21) is the same
@@ -12,8 +12,8 @@ logarithmic: Ω(t) instead of solving for all job types and switching off those 
 channels never used come first, since +∞ in ESDP (10) hides every difference.
 
 The sequences g(t) of ESDP (10)–(11) and δ(t) of ESDP (14) go by name, or are one's own. Everywhere
-ln(t + 1) stands where ESDP (11) and (14) print ln t, as ESDP §4 has it: the two differ for tiny t
-only, where the printed ones make g(1) = 0.
+ln(t + 1) stands where ESDP (11) and ESDP (14) print ln t, as ESDP §4 has it: the two differ for
+tiny t only, where the printed ones make g(1) = 0.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ DELTAS: Mapping[str, Delta] = {
     "one": _delta_one,
 }
 """Sequences δ(t) of ESDP (14) and its Fig. 7: ``log`` (ln(t+1)+1)⁻¹; ``loglog-no-plus-one``
-(ln(ln(t+1)+1))⁻¹ as its text has it, and ``default`` with the +1 of §4; ``triple``
+(ln(ln(t+1)+1))⁻¹ as its text has it, and ``default`` with the +1 of ESDP §4; ``triple``
 (ln(ln(ln(t+1)+1)+1)+1)⁻¹ of the preprint (the journal lost a +1). ``one`` does not go to zero; for
 comparison."""
 
@@ -115,7 +115,7 @@ def delta(sequence: str | Delta | float) -> Delta:
     if isinstance(sequence, (int, float)):
         value = float(sequence)
         if not (math.isfinite(value) and value > 0):
-            raise ScenarioError(f"delta is {sequence}; it must be positive, (12)")
+            raise ScenarioError(f"delta is {sequence}; it must be positive, ESDP (12)")
         return _Constant(value)
     if sequence not in DELTAS:
         raise UnknownName("sequence delta", sequence, list(DELTAS))
@@ -183,7 +183,10 @@ class ESDP(Optimiser):
         return x
 
     def scores(self, slot: int) -> tuple[Floats, Floats]:
-        """Statistics v̂(t) of ESDP (9) and σ̂²(t) of ESDP (10), slots before t = slot + 1, [E]."""
+        """Statistics of the slots before t = slot + 1: v̂(t) and σ̂²(t), both of shape [E].
+
+        Means v̂ are ESDP (9), widths σ̂² ESDP (10), both over the n uses of ESDP (8).
+        """
         memory = self._memory
         memory.advance(slot)
         counts = memory.counts
@@ -199,7 +202,7 @@ class ESDP(Optimiser):
 class ESDPAsPrinted(ESDP):
     """ESDP Algorithm 1 as printed, repaired only as far as it runs at all.
 
-    It rounds with δ(t) and ξ(t), ESDP (14) and (16)–(18), solves over the channels of all job
+    It rounds with δ(t) and ξ(t), ESDP (14) and ESDP (16)–(18), solves over the channels of all job
     types, and switches off those of absent job types afterwards (lines 10–16), whose capacity is
     then lost: a regret linear in T. Repairs: a skipped channel keeps the choice of the rest (the
     else branch that Algorithm 2 lacks), infeasible s are skipped in ESDP (21), and channels never

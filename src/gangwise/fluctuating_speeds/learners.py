@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -36,6 +37,8 @@ from gangwise.fluctuating_speeds.environment import (
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.solvers import P3Solver, WarmStart
 
+ProblemT = TypeVar("ProblemT", bound=ChannelProblem)
+
 
 def unplayed_first(untried: Bools, bonus: Floats | float = 0.0) -> Floats:
     """σ̂² of ESDP (10): ``bonus`` where a channel was used, +∞ where it never was, shape [E]."""
@@ -43,14 +46,14 @@ def unplayed_first(untried: Bools, bonus: Floats | float = 0.0) -> Floats:
 
 
 @dataclass
-class ChannelLearner(PolicyBase, ABC):
+class ChannelLearner(PolicyBase, ABC, Generic[ProblemT]):
     """Semi-bandit learner: estimates every channel from the feedback of those that were used."""
 
     family = "fluctuating_speeds"
 
-    def start(self, problem: ChannelProblem, rng: np.random.Generator) -> None:
+    def start(self, problem: ProblemT, rng: np.random.Generator) -> None:
         """Bind to a problem and forget everything."""
-        self._rng = rng
+        self._problem, self._rng = problem, rng
         self._pending = PendingFeedback(problem)
         self._estimator = self._make_estimator()
         self._estimator.start(problem.E, rng)
@@ -66,13 +69,8 @@ class ChannelLearner(PolicyBase, ABC):
 
 
 @dataclass
-class Learner(ChannelLearner):
+class Learner(ChannelLearner[FluctuatingSpeedsProblem]):
     """Learner that switches channels on; a policy adds what it estimates, and how it decides."""
-
-    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem and forget everything."""
-        super().start(problem, rng)
-        self._problem = problem
 
     def _make_estimator(self) -> Estimator:
         """The means so far, ESDP (9)."""
@@ -120,6 +118,7 @@ class ListScheduling:
 
     def by_job_type(self, score: Floats, available: Bools) -> Bools:
         """Job types in descending order of their score [L], ties to the first."""
+        # Stable: among the channels of one job type the cheapest stays first.
         order = self._by_cost[np.argsort(-score[self._job_type_by_cost], kind="stable")]
         return self.schedule(order[available[order]])
 
@@ -175,7 +174,7 @@ class Optimiser(Learner):
         solution = self._solver.solve(
             v, s, available=available, gap=self.gap, nodes=self.nodes, warm=self._warm
         )
-        self._warm = solution.warm
+        self._warm = solution.warm  # the next slot differs by a few means only
         return solution.x
 
 

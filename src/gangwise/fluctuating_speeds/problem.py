@@ -245,7 +245,8 @@ class FluctuatingSpeedsProblem:
         Raises
         ------
         InfeasibleDecision
-            Names the slot, and the channel or device type at fault.
+            Names the slot, and the channel or device type at fault: neither on nor off, ESDP (1);
+            of a job type that did not come, ESDP (4); or beyond the capacity, ESDP (2).
         """
         x, where = np.asarray(decision), "" if slot is None else f"slot {slot}: "
         if x.shape != (self.E,):
@@ -256,13 +257,13 @@ class FluctuatingSpeedsProblem:
         if x.dtype != np.bool_ and not (on | (x == 0)).all():
             e = int(np.flatnonzero(~(on | (x == 0)))[0])
             raise InfeasibleDecision(
-                f"{where}{self.name(e)} is {x[e]}; a channel is on (1) or off (0), (1)"
+                f"{where}{self.name(e)} is {x[e]}; a channel is on (1) or off (0), ESDP (1)"
             )
         absent = on & ~self.available(arrivals)
         if absent.any():
             raise InfeasibleDecision(
                 f"{where}{self.name(int(np.flatnonzero(absent)[0]))} is on, but no job of that "
-                "type arrived, (4)"
+                "type arrived, ESDP (4)"
             )
         taken = on @ self.requests
         over = np.flatnonzero(taken > self.cluster.capacity + self.tolerance)
@@ -272,8 +273,8 @@ class FluctuatingSpeedsProblem:
             listed = ", ".join(self.name(e) for e in users[:4])
             raise InfeasibleDecision(
                 f"{where}device type {self.cluster.devices[k]!r}: {taken[k]:g} of "
-                f"{self.cluster.capacity[k]:g} devices are taken, (2), by {users.size} channels: "
-                f"{listed}{', …' if users.size > 4 else ''}"
+                f"{self.cluster.capacity[k]:g} devices are taken, ESDP (2), by "
+                f"{users.size} channels: {listed}{', …' if users.size > 4 else ''}"
             )
         return on
 
@@ -332,5 +333,6 @@ class Scale:
 
     def mean(self, speeds: Speeds, cost: Floats, slot: int) -> Floats:
         """E[Z̃] of each channel in a slot, exactly, shape [E]: ṽ of ESDP (7)."""
+        # E[clip((Z - cost - low) / width, 0, 1)] = (E[clip(Z, cost + low, … + width)] - …) / width.
         low, width = cost + self.low, self.high - self.low
         return np.asarray((speeds.clipped_mean(slot, low, low + width) - low) / width)

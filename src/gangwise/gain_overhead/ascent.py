@@ -53,7 +53,7 @@ class Ascent:
         self._z, self._a = np.zeros(problem.L), np.zeros(problem.L)
 
     def slope(self, weight: Floats, active: Ints, smoothing: float = 0.0) -> float:
-        """Gradient ∇q of OGASched (9) with x_l = ``weight``; returns its squared norm."""
+        """Gradient ∇q of OGASched (9), k* of OGASched (10), x_l = ``weight``; its squared norm."""
         p = self.problem
         overhead_prices(self.total, p.overhead, active, smoothing, self.price)
         squared: float = gradient(
@@ -93,7 +93,7 @@ class Ascent:
 
 
 def project(problem: GainOverheadProblem, z: Floats) -> Floats:
-    """Euclidean projection Π_Y of OGASched (11), exact, onto the decisions of OGASched (3) and (4).
+    """Euclidean projection Π_Y of OGASched (11), exact: onto OGASched (3), OGASched (4).
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def project(problem: GainOverheadProblem, z: Floats) -> Floats:
     -------
     ndarray of shape [E, K]
         clip(z - τ, 0, a) with the smallest τ ≥ 0 per server and device type that meets the
-        capacity.
+        capacity: OGASched (12) with τ = ρ / 2.
 
     Examples
     --------
@@ -122,13 +122,14 @@ def project(problem: GainOverheadProblem, z: Floats) -> Floats:
     >>> project(problem, np.array([[8.0], [6.0]])).ravel()
     array([4.5, 2.5])
     """
+    # A step of length zero leaves the projection alone.
     state = Ascent(problem, z)
     state.climb(0.0, np.ones(problem.L, dtype=np.int64))
     return state.y
 
 
 def project_as_printed(problem: GainOverheadProblem, z: Floats) -> Floats:
-    """Projection of OGASched Algorithm 1 as printed, (12) and (13), repaired only until it ends.
+    """Projection of OGASched Algorithm 1 as printed, repaired only until it ends: OGASched (13).
 
     It differs from :func:`project` and may be infeasible: with spare capacity OGASched (13) has no
     ρ ≥ 0 and hands out all of it (z = (1, 1), a = (5, 5), c = 10 gives (5, 5), not (1, 1)), and
@@ -155,6 +156,7 @@ def diameter(problem: GainOverheadProblem, as_printed: bool = False) -> float:
     OGASched (24) only needs |y - z| ≤ min(a, c), so the sum here is over 2 c min(max_l a, c);
     ``as_printed`` gives the paper's 2 c max_l a, which is larger where requests exceed capacities.
     """
+    # Σ_l |y_l - z_l| ≤ 2 c on every server and device type, and each |y_l - z_l| ≤ min(a_l, c).
     most = problem.requests.max(axis=0)[None, :]
     capacity = problem.cluster.capacity
     reach = np.broadcast_to(most, capacity.shape) if as_printed else np.minimum(most, capacity)
@@ -196,6 +198,7 @@ class AdaGradNorm:
 
     def size(self, slot: int, squared: float) -> float:
         """η_t; 0 until there is a gradient."""
+        # This slot's gradient included: no step is longer than scale · D / √2.
         self._squares += squared
         if self._squares <= 0.0:
             return 0.0

@@ -1,7 +1,7 @@
 """Environment of gain minus overhead: arrivals come, jobs hold devices for one slot.
 
-Where several jobs of a type come in one slot, each has a port of its own (:class:`Ports`, OGASched
-§3.4). There is no noise besides the arrivals.
+Where several jobs of a type come in one slot, each has a port of its own, :class:`Ports` of
+OGASched §3.4. There is no noise besides the arrivals.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def overhead_prices(
     for l in range(L):
         if active[l] == 0:
             continue
-        largest, dominant = -1.0, 0
+        largest, dominant = -1.0, 0  # k* of OGASched (10); strict > below keeps the smallest k
         for k in range(K):
             if beta[k] * total[l, k] > largest:
                 largest, dominant = beta[k] * total[l, k], k
@@ -114,7 +114,7 @@ def evaluate(
     total: Floats,
     result: Floats,
 ) -> int:
-    """Reward of OGASched (5) with OGASched (7), checked against OGASched (3) and (4).
+    """Reward of OGASched (5) with OGASched (7), checked against OGASched (3) and OGASched (4).
 
     Returns 0, or the place of the first violation: 1 + e K + k for a value out of [0, a_l^k],
     -(1 + r K + k) for a server's capacity. ``result`` receives gain and overhead of the job types
@@ -309,7 +309,7 @@ def ascend(
 
 @kernel
 def _project_block_as_printed(z: Floats, a: Floats, c: float, order: Ints, y: Floats) -> None:
-    """Steps 7–30 of OGASched Algorithm 1 for one server and device type, read charitably.
+    """Steps 7–30 of OGASched Algorithm 1 for one server and device type, with ρ of OGASched (13).
 
     ``order`` lists the entries by descending z. Three repairs let it end at all: S is emptied
     before every pass, B² is set to zero, and an empty B³ ends the loop. What it returns may break

@@ -3,7 +3,7 @@
 Both are one concave programme with weights n_l: the number of slots in which job type l arrived for
 the best fixed decision, since the rewards of a fixed decision add up, or x_l(t) for one slot.
 
-    maximise  Σ_l n_l [ Σ_{r,k} f_r^k(y) - max_k β_k Σ_r y ]   over OGASched (3) and (4).
+    maximise  Σ_l n_l [ Σ_{r,k} f_r^k(y) - max_k β_k Σ_r y ]   over OGASched (3) and OGASched (4).
 
 It is solved by a primal-dual interior-point method that knows the structure. The Newton system
 couples the channels of a server through its capacity and the channels of a job type through its
@@ -111,7 +111,7 @@ def back_substitute(
 
 @kernel
 def best_response(g: Floats, upper: Floats, capacity: Floats, starts: Ints, order: Ints) -> float:
-    """Best response: the largest Σ g y over the decisions of OGASched (3) and (4).
+    """Best response: the largest Σ g y over the decisions of OGASched (3) and OGASched (4).
 
     A fractional knapsack on every server and device type: highest g first, while positive.
     ``order`` [L] is work space.
@@ -474,6 +474,7 @@ def best_fixed(
     Comparator
         With the regret bound of OGASched (14) in its ``bounds``.
     """
+    # Rewards of a fixed decision add up: Σ_t q(x(t), y) = Σ_l n_l q_l(1, y).
     solution = solve(problem, arrivals.sum(axis=0))
     each = reward_by_job_type(problem, solution.decision)
     slots = np.arange(len(arrivals))
@@ -511,6 +512,7 @@ def optimum_of_each_slot(
         The optimum for the arrivals of a slot, shape [L]; called once for each different pattern.
     """
     slots = evenly_spaced(len(arrivals), sample)
+    # Slots with the same arrivals share one programme.
     patterns, which = np.unique(arrivals[slots], axis=0, return_inverse=True)
     solutions = [solve(pattern) for pattern in patterns]
     which = which.ravel()

@@ -69,7 +69,7 @@ class Utility:
             if value.shape != y.shape or slope.shape != y.shape:
                 problem = "must work elementwise on arrays"
             elif not (np.isfinite(value).all() and np.isfinite(slope).all()):
-                problem = "is not finite everywhere (its slope at 0 must be finite, (8))"
+                problem = "is not finite everywhere (its slope at 0 must be finite, OGASched (8))"
             elif abs(value[0]) > 1e-12:
                 problem = f"must start at zero; its value there is {value[0]}"
             elif (slope < -1e-12).any():
@@ -290,12 +290,12 @@ class GainOverheadProblem:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of a decision: channels by device types, (E, K)."""
+        """Shape of a decision y(t), OGASched (2): channels by device types, (E, K)."""
         return len(self.channels), self.cluster.capacity.shape[1]
 
     @cached_property
     def upper(self) -> Floats:
-        """Upper bounds min(a_l^k, c_r^k) of a channel, OGASched (3) and (4), shape [E, K]."""
+        """Upper bounds min(a_l^k, c_r^k) of OGASched (3) and OGASched (4), shape [E, K]."""
         return np.minimum(
             self.requests[self.channels.job_type], self.cluster.capacity[self.channels.server]
         )
@@ -388,13 +388,13 @@ class GainOverheadProblem:
             raise InfeasibleDecision(
                 f"{_at(slot)}server {self.cluster.servers[r]!r} has "
                 f"{self.cluster.capacity[r, k]:g} of device type {device!r}, and {held:.12g} were "
-                "handed out (4)"
+                "handed out, OGASched (4)"
             )
         l, r = self.channels.job_type[position], self.channels.server[position]
         raise InfeasibleDecision(
             f"{_at(slot)}job type {self.job_types[l]!r} was given {y[position, k]:.12g} of device "
             f"type {device!r} on server {self.cluster.servers[r]!r}; it may hold 0 to "
-            f"{self.requests[l, k]:g} (3)"
+            f"{self.requests[l, k]:g}, OGASched (3)"
         )
 
     def dense(self, decision: Floats) -> Floats:

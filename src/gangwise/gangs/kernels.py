@@ -65,6 +65,7 @@ def take(g: GangArrays, h: Allocation, q: int) -> None:
     h.state[e] -= g.stride[q]
     for k in range(g.beta.size):
         h.left[r, k] += g.request[q, k]
+        # Exactly nothing when the last task leaves, so that rounding cannot pile up.
         h.total[l, k] = 0.0 if h.placed[l] == 0 else h.total[l, k] - g.request[q, k]
 
 

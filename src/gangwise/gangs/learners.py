@@ -25,10 +25,10 @@ from gangwise.gangs.problem import GangSpeedsProblem, relative_size
 
 
 @dataclass
-class GangMeans(ChannelLearner):
+class GangMeans(ChannelLearner[GangSpeedsProblem]):
     """Greedy in the means: place gangs by the means so far, and never explore on purpose.
 
-    A channel that was never felt counts as 1, the most it can be.
+    A channel that was never used counts as 1, the most it can be.
 
     Parameters
     ----------
@@ -55,7 +55,6 @@ class GangMeans(ChannelLearner):
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
         """Bind to a problem; nothing is known about any channel."""
         super().start(problem, rng)
-        self._problem = problem
         self._solver = GangSolver(problem, self.solver, self.columns, self.passes)
         self._none = np.zeros(problem.E)
 
@@ -100,9 +99,9 @@ class GangCUCB(GangMeans):
 class GangESDP(GangMeans):
     """ESDP for gangs (ESDP §3.4): maximise Σ v̂ n + √(Σ σ̂² n) over whole gangs.
 
-    σ̂²_e(t) = κ g(t) / (2 n_e), ESDP (10). A channel never felt has v̂ = 1 and the width of one
-    observation, where ESDP (9) and (10) put 0 and +∞: no channel can be worth more, all are tried
-    that way, and the programme stays finite.
+    σ̂²_e(t) = κ g(t) / (2 n_e), ESDP (10). A channel never used has v̂ = 1 and the width of one
+    observation, where ESDP (9) and ESDP (10) put 0 and +∞: no channel can be worth more, all are
+    tried that way, and the programme stays finite.
 
     All tasks on a channel share its estimate, so a bound that surely covers the error of Σ v̂ n has
     Σ σ̂² n² under the root, n ≤ |Q_l| here being the number of tasks there. Linear in n, it is
@@ -156,11 +155,11 @@ class GangESDP(GangMeans):
         return placement
 
     def index(self, slot: int) -> tuple[Floats, Floats]:
-        """v̂_e and σ̂²_e(t), ESDP (9) and (10)."""
+        """v̂_e and σ̂²_e(t), ESDP (9) and ESDP (10)."""
         value, _ = super().index(slot)
         counts, t = self._memory.counts, self._memory.horizon(slot + 1.0)
-        felt = np.where(counts > 0, counts, 1.0)
-        return value, self.kappa * self._g(t, self.alpha * self._none.size) / (2.0 * felt)
+        uses = np.where(counts > 0, counts, 1.0)  # never used: as wide as after one observation
+        return value, self.kappa * self._g(t, self.alpha * self._none.size) / (2.0 * uses)
 
 
 @dataclass

@@ -207,6 +207,7 @@ class GangProgramme:
         )
         if answer.x is None:
             return None, answer.bound, False
+        # Whole within HiGHS's tolerance; the objective is then taken of the rounded placement.
         z = np.rint(answer.x[: self.size]).astype(np.int64)
         return self._assign(z), answer.bound, answer.optimal
 

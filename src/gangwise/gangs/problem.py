@@ -395,7 +395,8 @@ class GangReward(NamedTuple):
 class GangProblem(GangPlacementProblem):
     """Gangs with gain and overhead (OGASched §3.5): the gang form of OGASched (5).
 
-    A launched job earns, with the gain separable by server as OGASched (7) and (9) have it,
+    A launched job earns, with the gain separable by server as OGASched (7) and OGASched (9) have
+    it,
 
         Σ_{r,k} f_r^k( Σ_q y_{l,r}^{q,k} ) - max_k β_k Σ_{q,r} y_{l,r}^{q,k}.
 

@@ -109,8 +109,8 @@ class FGD:
     """
 
     name: ClassVar[str] = "fgd"
-    _seen: dict[Shape, int] = field(default_factory=dict, repr=False)
-    _jobs: set[str] = field(default_factory=set, repr=False)
+    _seen: dict[Shape, int] = field(default_factory=dict, init=False, repr=False)
+    _jobs: set[str] = field(default_factory=set, init=False, repr=False)
 
     def take_in(self, books: Books) -> None:
         """Count what is asked for."""
@@ -179,11 +179,11 @@ class ByRate(Worth):
     waits: bool = False
     look: float = math.inf
     name: ClassVar[str] = "label"
-    state: Any = field(default=None, repr=False)
-    _types: dict[str, int] = field(default_factory=dict, repr=False)
-    _labels: Floats | None = field(default=None, repr=False)
-    _truth: Any = field(default=None, repr=False)
-    _factor: Any = field(default=None, repr=False)
+    state: Any = field(default=None, init=False, repr=False)
+    _types: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _labels: Floats | None = field(default=None, init=False, repr=False)
+    _truth: Any = field(default=None, init=False, repr=False)
+    _factor: Any = field(default=None, init=False, repr=False)
 
     def resize(self, nodes: Nodes, job_types: tuple[str, ...]) -> None:
         """Bind to nodes and job types."""
@@ -250,7 +250,12 @@ class ByRate(Worth):
         other = math.log(seen) + there - here
         return bool(
             rate_kernels.migrate(
-                self.state, self._types[job.job_type], job.limit, done, math.log(seen), other,
+                self.state,
+                self._types[job.job_type],
+                job.limit,
+                done,
+                math.log(seen),
+                other,
                 restart,
             )
         )

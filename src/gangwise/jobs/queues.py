@@ -121,7 +121,9 @@ class FairShare:
 
     name: ClassVar[str] = "fair-share"
     half_life: float = 604_800.0
-    _use: dict[str, list[float]] = field(default_factory=dict, repr=False)  # use, rate, when
+    _use: dict[str, list[float]] = field(
+        default_factory=dict, init=False, repr=False
+    )  # use, rate, when
 
     def take_in(self, books: Books) -> None:
         """Stop charging for what has ended."""

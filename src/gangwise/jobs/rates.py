@@ -54,7 +54,7 @@ class Rates:
 
     constants: Constants = field(default_factory=Constants)
     generation: str | None = None
-    state: Beliefs | None = field(default=None, repr=False)
+    state: Beliefs | None = field(default=None, init=False, repr=False)
     nodes: tuple[str, ...] = field(default=(), repr=False)
     types: tuple[str, ...] = field(default=(), repr=False)
     generations: tuple[str, ...] = field(default=(), repr=False)

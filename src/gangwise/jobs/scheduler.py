@@ -7,6 +7,7 @@ is left out of a name is ``none`` and ``best-fit``. Parts of your own get a name
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from gangwise.core.contracts import configuration
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.registry import ANY, create, entries, parse
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.model import (
@@ -190,13 +193,13 @@ class Composed:
     depth: int = 10_000
     limits: str = "wall-clock"
     restart: float = 0.0
-    _seen: dict[str, float] = field(default_factory=dict, repr=False)
-    _measured: set[str] = field(default_factory=set, repr=False)
-    _before: dict[str, float] = field(default_factory=dict, repr=False)
-    _asked: dict[str, float] = field(default_factory=dict, repr=False)
-    _plan: Plan = field(default_factory=Plan, repr=False)
-    _why: dict[str, tuple[str, float]] = field(default_factory=dict, repr=False)
-    _last: _Round | None = field(default=None, repr=False)
+    _seen: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _measured: set[str] = field(default_factory=set, init=False, repr=False)
+    _before: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _asked: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _plan: Plan = field(default_factory=Plan, init=False, repr=False)
+    _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
+    _last: _Round | None = field(default=None, init=False, repr=False)
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
         """Bind the choice to nodes and job types."""
@@ -439,14 +442,20 @@ def create_scheduler(name: str | Any, **options: Any) -> Any:
     --------
     >>> create_scheduler("fcfs+easy+best-fit").backfilling
     'easy'
+    >>> create_scheduler("gavel:objective=total,seconds=1800").objective
+    'total'
     >>> create_scheduler("fcfs+esay")
     Traceback (most recent call last):
-    gangwise.core.errors.UnknownName: there is no part of a scheduler named 'esay'; did you mean...
+    gangwise.core.errors.UnknownName: there is no scheduler or part of one named 'esay'; did...
     """
-    if not isinstance(name, str):
-        return name
+    return create("scheduler", name, **options) if isinstance(name, str) else name
+
+
+def composed(name: str, **options: Any) -> Composed:
+    """A scheduler of named parts: ``fcfs+easy+best-fit:depth=100``."""
+    words, given = parse(name)
     chosen: dict[Part, Any] = {}
-    for word in name.split("+"):
+    for word in words.split("+"):
         word = word.strip()
         for part, known in _parts.items():
             if word in known:
@@ -455,10 +464,21 @@ def create_scheduler(name: str | Any, **options: Any) -> Any:
                 chosen[part] = known[word]()
                 break
         else:
-            raise UnknownName(
-                "part of a scheduler", word, [w for known in _parts.values() for w in known]
-            )
-    return Composed(**chosen, **options)
+            whole = [entry for entry in entries("scheduler") if entry != ANY]
+            parts_known = [w for known in _parts.values() for w in known]
+            raise UnknownName("scheduler or part of one", word, parts_known + whole)
+    accepted = [f.name for f in dataclasses.fields(Composed) if f.init and f.name not in _parts]
+    for argument in given | options:
+        if argument not in accepted:
+            raise UnknownName(f"argument of scheduler {words!r}", argument, accepted)
+    return Composed(**chosen, **{**given, **options})
+
+
+def fresh(value: Any) -> Any:
+    """A scheduler, or a part of one, with the same configuration and no memory."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    return type(value)(**{name: fresh(each) for name, each in configuration(value).items()})
 
 
 def copy_of(scheduler: Any) -> Any:

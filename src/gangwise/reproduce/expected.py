@@ -1,17 +1,21 @@
-"""Our own committed results: what a run must find again."""
+"""The papers' claims beside our numbers: as a table, and as the committed results to find again."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gangwise.core.errors import StoreError
-from gangwise.experiments.statistics import Estimate
-from gangwise.reproduce.artefact import Artefact, Verdict
+import polars as pl
+
+from gangwise.core.files import write_whole
+from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text
+from gangwise.reproduce.artefact import Artefact, Claim, Verdict
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,21 @@ class Row:
     def id(self) -> str:
         """What identifies the row."""
         return f"{self.paper} {self.artefact}: {self.says} [{self.version}]"
+
+    @classmethod
+    def found(cls, artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> Row:
+        """Our number for a claim, judged."""
+        return cls(
+            artefact.paper,
+            artefact.name,
+            claim.says,
+            version,
+            claim.paper,
+            ours,
+            claim.judge(ours),
+            claim.why,
+            claim.timed,
+        )
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Row:
@@ -96,17 +115,7 @@ def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
         for claim in artefact.claims:
             start = f"{artefact.paper} {artefact.name}: {claim.says} ["
             found += [
-                Row(
-                    artefact.paper,
-                    artefact.name,
-                    claim.says,
-                    key[len(start) : -1],
-                    claim.paper,
-                    ours,
-                    claim.judge(ours),
-                    claim.why,
-                    claim.timed,
-                )
+                Row.found(artefact, claim, key[len(start) : -1], ours)
                 for key, ours in known.items()
                 if key.startswith(start)
             ]
@@ -120,12 +129,9 @@ def write(rows: Sequence[Row], quick: bool) -> Path:
     kept = {k: v for k, v in kept.items() if tuple(k.split(":")[0].split(" ")) not in redone}
     kept.update({row.id: list(row.ours) for row in rows})
     path = _path(quick)
-    try:
-        by_artefact = sorted(kept.items(), key=lambda item: item[0].split(":")[0])
-        text = json.dumps(dict(by_artefact), indent=1, ensure_ascii=False)
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error}") from error
+    by_artefact = sorted(kept.items(), key=lambda item: item[0].split(":")[0])
+    text = json.dumps(dict(by_artefact), indent=1, ensure_ascii=False)
+    write_whole(path, text + "\n")
     return path
 
 
@@ -146,3 +152,49 @@ def differences(rows: Sequence[Row], quick: bool) -> list[str]:
         if not low - slack <= row.ours.mean <= high + slack:
             found.append(f"{row.id}: {row.ours.mean:.6g} is outside {low:.6g} to {high:.6g}")
     return found
+
+
+def table(rows: Sequence[Row]) -> pl.DataFrame:
+    """Tidy: a row per claim and version."""
+    plain = [row.as_dict() | {"the paper": str(row.number)} for row in rows]
+    return pl.DataFrame(plain, infer_schema_length=None)
+
+
+def markdown(rows: Iterable[Row]) -> str:
+    """For reading: a heading per artefact, a row per claim."""
+    parts = [
+        f"## {paper} {artefact}\n\n{_of_one(list(mine))}"
+        for (paper, artefact), mine in groupby(rows, lambda row: (row.paper, row.artefact))
+    ]
+    return "\n".join(parts)
+
+
+def fill(page: str, rows: Sequence[Row]) -> str:
+    """A page with the table of an artefact wherever it says ``<!-- table NAME -->``.
+
+    What stands from there to the next ``<!-- end -->`` is replaced.
+    """
+
+    def block(found: re.Match[str]) -> str:
+        mine = [row for row in rows if row.artefact == found["name"]]
+        text = _of_one(mine) if mine else "No results are committed at this scale.\n"
+        return f"{found['start']}\n\n{text}\n{found['end']}"
+
+    marked = r"(?P<start><!-- table (?P<name>\S+) -->)\n.*?(?P<end><!-- end -->)"
+    return re.sub(marked, block, page, flags=re.DOTALL)
+
+
+def _of_one(rows: Sequence[Row]) -> str:
+    lines = ["| | the paper | ours |", "|---|---|---|"]
+    for (says, number), claim in groupby(rows, lambda row: (row.says, row.number)):
+        ours = "<br>".join(
+            f"{row.version}: {estimate_text(row.ours, decimals_for([row.ours]))}, {row.verdict}"
+            for row in claim
+        )
+        said = f"{number:g}" if isinstance(number, float) else str(number)
+        lines.append("| " + " | ".join(c.replace("|", "\\|") for c in (says, said, ours)) + " |")
+    whys = [row.why for row in rows if row.why and row.verdict != "agrees"]
+    if whys:
+        reasons = dict.fromkeys(reason for why in whys for reason in why.split("; "))
+        lines += ["", "Why ours differ, or may: " + "; ".join(reasons) + "."]
+    return "\n".join(lines) + "\n"

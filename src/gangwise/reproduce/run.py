@@ -1,17 +1,129 @@
-"""Run artefacts: one store for all runs, then numbers, pictures and the side-by-side table."""
+"""Run artefacts into one folder: all runs in one store, then numbers, pictures and the claims.
+
+What earlier commands left in the folder stays where it is of the same scale, seeds and version.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import gangwise
+from gangwise.core.errors import StoreError
+from gangwise.core.files import Content, Folder
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.sweep import Backend, Progress, silent, sweep
-from gangwise.reproduce.artefact import Artefact, Scale
-from gangwise.reproduce.expected import Row
-from gangwise.reproduce.folder import earlier_artefacts, write_about, write_artefact, write_rows
+from gangwise.report.pages import PAGE
+from gangwise.report.plotting import COLUMNS, draw, image
+from gangwise.report.reproduction import Reproduced, Shown, read_reproduction
+from gangwise.reproduce.artefact import Artefact, Found, Scale
+from gangwise.reproduce.expected import Row, markdown, table
+
+ENDINGS = ("csv", "parquet", "png", "svg")
+"""Files of an artefact."""
+
+
+def earlier_artefacts(out: Path, scale: Scale, redone: Iterable[Artefact]) -> Reproduced:
+    """What is in a folder and stays: artefacts at the same scale that are not done again.
+
+    Nothing stays of another scale, other seeds or another version: one table holds what one
+    command could have made. A torn file holds nothing.
+    """
+    nothing = Reproduced(scale.quick, {}, [], [])
+    try:
+        found = read_reproduction(out)
+    except StoreError:
+        return nothing
+    same = (scale.quick, scale.seeds, gangwise.__version__)
+    if (found.quick, found.seeds, found.version) != same:
+        return nothing
+    again = {artefact.stem for artefact in redone}
+    return Reproduced(
+        found.quick,
+        {stem: why for stem, why in found.left_out.items() if stem not in again},
+        [artefact for artefact in found.artefacts if artefact.stem not in again],
+        [row for row in found.rows if f"{row['paper']}-{row['artefact']}" not in again],
+        found.seeds,
+        found.version,
+    )
+
+
+def artefact_files(artefact: Artefact, found: Found) -> dict[str, Content]:
+    """The numbers of an artefact and its picture, by the names of their files."""
+    numbers = artefact.numbers(found).select(COLUMNS)
+    title = f"{artefact.paper} {artefact.name}: {artefact.title}"
+    figure = draw(title, numbers, artefact.panels)
+    return {
+        f"{artefact.stem}.csv": numbers.write_csv(),
+        f"{artefact.stem}.parquet": numbers.write_parquet,
+        f"{artefact.stem}.png": image(figure, "png"),
+        f"{artefact.stem}.svg": image(figure, "svg"),
+    }
+
+
+def _claim_files(rows: Sequence[Row]) -> dict[str, Content]:
+    """The claims beside our numbers, as a table, for reading, and for ``gangwise report``."""
+    plain = json.dumps([row.as_dict() for row in rows], indent=1, ensure_ascii=False)
+    return {
+        "side-by-side.csv": table(rows).write_csv(),
+        "side-by-side.md": markdown(rows),
+        "side-by-side.json": plain + "\n",
+    }
+
+
+def _about(
+    earlier: Reproduced,
+    chosen: Mapping[Artefact, Sequence[Experiment]],
+    left_out: Mapping[str, str],
+    scale: Scale,
+) -> str:
+    """What the folder holds, for ``gangwise report``."""
+    there = {artefact.stem for artefact in earlier.artefacts}
+    told = {**earlier.left_out, **left_out}
+    about = {
+        "version": gangwise.__version__,
+        "quick": scale.quick,
+        "seeds": None if scale.seeds is None else list(scale.seeds),
+        "artefacts": [
+            *(vars(artefact) for artefact in earlier.artefacts),
+            *(
+                {
+                    "paper": a.paper,
+                    "name": a.name,
+                    "title": a.title,
+                    "experiments": [e.name for e in experiments],
+                }
+                for a, experiments in chosen.items()
+            ),
+        ],
+        "left_out": {stem: why for stem, why in told.items() if stem not in there},
+    }
+    return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+
+
+def publish(out: Path, files: Mapping[str, Content], kept: Iterable[Shown]) -> list[Path]:
+    """Put files into a folder as a whole, beside those of artefacts that stay.
+
+    What else earlier commands left there goes, and with it a page about it.
+
+    Raises
+    ------
+    StoreError
+        When one cannot be written, or a file that stays is damaged; nothing is changed then.
+    """
+    folder = Folder(out)
+    with folder.publish("reproduction") as new:
+        for artefact in kept:
+            for ending in ENDINGS:
+                if folder.place(name := f"{artefact.stem}.{ending}").exists():
+                    new.write(name, folder.read(name))
+        for name, content in files.items():
+            new.write(name, content)
+        folder.remove(PAGE)
+    return [folder.place(name) for name in files]
 
 
 @dataclass(frozen=True)
@@ -88,26 +200,14 @@ def reproduce(
 
         results[experiment.name] = sweep(experiment, out / "runs", jobs, backend, address, further)
     rows: list[Row] = []
-    written: list[Path] = []
+    files: dict[str, Content] = {}
     for artefact, experiments in chosen.items():
         found = {e.name: results[e.name] for e in experiments}
-        written += write_artefact(artefact, found, out)
+        files |= artefact_files(artefact, found)
         for claim in artefact.claims:
-            rows += [
-                Row(
-                    artefact.paper,
-                    artefact.name,
-                    claim.says,
-                    version,
-                    claim.paper,
-                    ours,
-                    claim.judge(ours),
-                    claim.why,
-                    claim.timed,
-                )
-                for version, ours in claim.ours(found).items()
-            ]
+            rows += [Row.found(artefact, claim, *each) for each in claim.ours(found).items()]
     earlier = earlier_artefacts(out, scale, chosen)
-    written += write_rows(earlier, rows, out)
-    written.append(write_about(earlier, chosen, left_out, scale, out))
+    files |= _claim_files([*map(Row.of, earlier.rows), *rows])
+    files["reproduction.json"] = _about(earlier, chosen, left_out, scale)
+    written = publish(out, files, earlier.artefacts)
     return Reproduction(rows, written, left_out, bool(earlier.artefacts))

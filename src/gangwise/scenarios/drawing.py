@@ -1,17 +1,19 @@
-"""What scenarios drawn from a generator have in common: checked settings, slots, description.
+"""Drawn scenarios: checked settings, slots, description, and what all gang scenarios draw alike.
 
-What both gang scenarios draw alike: servers, channels under contention, tasks that fit.
+A generator states the distribution of everything that it draws as the description of a setting;
+:func:`draw_gangs` draws servers, channels under contention, and tasks that fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.settings import checked
 
 
 class _Settings(Protocol):
@@ -36,10 +38,27 @@ def device_names(known: Sequence[str], count: int) -> tuple[str, ...]:
 
 
 class DrawnScenario(Generic[SettingsT]):
-    """A scenario whose instances are drawn as its settings say."""
+    """Drawn scenario: its instances are drawn as its settings say.
 
-    def __init__(self, name: str, settings: SettingsT):
-        self.name, self.settings = name, settings
+    Parameters
+    ----------
+    name : str, optional
+        A versioned id; that of the class when not given.
+    **settings
+        Fields of the class's settings.
+
+    Raises
+    ------
+    ScenarioError
+        Names the setting at fault.
+    """
+
+    version: ClassVar[str]
+    settings_model: ClassVar[type[Any]]
+
+    def __init__(self, *, name: str = "", **settings: Any):
+        self.name = name or self.version
+        self.settings: SettingsT = checked(self.settings_model, self.name, settings)
 
     @property
     def slots(self) -> int:
@@ -51,8 +70,8 @@ class DrawnScenario(Generic[SettingsT]):
         return self.settings.model_dump(mode="json")
 
 
-class _Shape(Protocol):
-    """The settings that are read here; scenarios say what they mean."""
+class _GangSettings(Protocol):
+    """The settings that drawing gangs reads; scenarios say what they mean."""
 
     @property
     def job_types(self) -> int: ...
@@ -72,8 +91,8 @@ class _Shape(Protocol):
     def contention(self) -> float: ...
 
 
-class Gangs(NamedTuple):
-    """Servers, channels and tasks.
+class DrawnGangs(NamedTuple):
+    """Drawn gangs: servers, channels and tasks.
 
     ``capacity`` [R, K] and ``requests`` [Q, K] in devices, ``mask`` [L, R] whether there is a
     channel, ``tasks`` [L] how many tasks each job type has, ``job_type`` [Q] that of each task.
@@ -86,21 +105,24 @@ class Gangs(NamedTuple):
     requests: Floats
 
 
-def draw_gangs(s: _Shape, rng: np.random.Generator) -> Gangs:
+def draw_gangs(s: _GangSettings, rng: np.random.Generator) -> DrawnGangs:
     """Draw servers, then channels, then tasks."""
     L, R, K = s.job_types, s.servers, len(s.most)
     capacity = rng.integers(0, np.array(s.most) + 1, (R, K)).astype(np.float64)
     capacity[:, 0] = np.maximum(capacity[:, 0], 1.0)
+    # Contention: all job types choose their servers from one pool, the smaller the fiercer.
     pool = rng.permutation(R)[: min(R, max(s.channels, round(L * s.channels / s.contention)))]
     mask = np.zeros((L, R), dtype=bool)
     for l in range(L):
         mask[l, rng.permutation(pool)[: s.channels]] = True
     tasks = rng.integers(s.tasks[0], s.tasks[1] + 1, L)
     requests = [_requests(s, rng, capacity[mask[l]], int(tasks[l])) for l in range(L)]
-    return Gangs(capacity, mask, tasks, np.repeat(np.arange(L), tasks), np.concatenate(requests))
+    return DrawnGangs(
+        capacity, mask, tasks, np.repeat(np.arange(L), tasks), np.concatenate(requests)
+    )
 
 
-def _requests(s: _Shape, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
+def _requests(s: _GangSettings, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
     """Requests of the tasks of a job type, each a part of one of its servers."""
     model = servers[rng.integers(0, len(servers), count)]
     requests = np.floor(model * rng.uniform(*s.share, model.shape))

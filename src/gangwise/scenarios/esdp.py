@@ -1,23 +1,20 @@
-"""Scenarios of ESDP §4, drawn from a generator that states every distribution.
+"""Scenarios of ESDP §4, of ESDP §3.4 with gangs, and on measured speeds: all distributions stated.
 
-Table 3 gives sizes, density, ρ, the law of the utilities and bounds "2 and 1" on A and c. Two of
-its numbers cannot be taken at their word. Capacities of 1 or 2 for the whole cluster would let one
-or two of some 32 channels on, which contradicts α = 0.5: they are a fraction of the total request
-here (``capacity`` has the other readings). Three costs around 0.5 for each channel exceed what any
-channel brings: they are scaled by one factor, and the net utility is normalised
+Table 3 of ESDP gives sizes, density, ρ, the law of the utilities and bounds "2 and 1" on A and c.
+Two of its numbers cannot be taken at their word. Capacities of 1 or 2 for the whole cluster would
+let one or two of some 32 channels on, which contradicts α = 0.5: they are a fraction of the total
+request here (``capacity`` has the other readings). Three costs around 0.5 for each channel exceed
+what any channel brings: they are scaled by one factor, and the net utility is normalised
 (see :mod:`gangwise.fluctuating_speeds.problem`).
 
-Gang scenarios for ESDP §3.4, drawn from a generator that states every distribution.
-
-The paper states the model and runs no experiment with it. Sizes, mean utilities and their noise are
-those of its §4: 40 servers, 8 job types, 3 device types, Z ~ N(μ, μ/2) with μ ~ U(0.1, 1). Its
+The paper states gangs and runs no experiment with them. Sizes, mean utilities and their noise are
+those of ESDP §4: 40 servers, 8 job types, 3 device types, Z ~ N(μ, μ/2) with μ ~ U(0.1, 1). Its
 supply costs exceed its utilities, so here they are 0.3 of the mean utility on average, and what is
 left is clipped to [0, 1]. Servers, tasks and contention are our choice.
 
-ESDP on measured speeds: throughputs of jobs on GPU models, and iteration times of real workers.
-
-Both need a folder with the public files (see the modules under ``gangwise.traces``); what the files
-do not say is drawn, as the settings state.
+Measured speeds are throughputs of jobs on GPU models, and iteration times of real workers. Both
+need a folder with the public files (see the modules under ``gangwise.traces``); what the files do
+not say is drawn, as the settings state.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery
 from gangwise.core.limits import Count, SlotCount
-from gangwise.core.settings import checked, require_range
+from gangwise.core.settings import require_range
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, OnOffArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
@@ -67,7 +64,7 @@ VARIATIONS: Mapping[str, tuple[str, tuple[Any, ...]]] = {
     "fig-11": ("job_types", (4, 6, 8, 10, 12)),
     "fig-12": ("servers", (20, 40, 60, 80, 100, 120)),
 }
-"""Which setting a figure of §4 varies, and values to try. Figs. 2–4 and 13 vary the number of
+"""Which setting a figure of ESDP §4 varies, and values to try. Figs. 2–4 and 13 vary the number of
 slots, Fig. 5 shows computation times, Figs. 7 and 8 vary ``delta`` and ``g``, arguments of the
 policies."""
 
@@ -140,17 +137,7 @@ class Settings(BaseModel):
 
 
 class ESDPScenario(DrawnScenario[Settings]):
-    """Draws instances as :class:`Settings` says.
-
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`Settings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
+    """Scenario of ESDP §4: draws instances as :class:`Settings` says.
 
     Examples
     --------
@@ -160,9 +147,8 @@ class ESDPScenario(DrawnScenario[Settings]):
     """
 
     family = "fluctuating_speeds"
-
-    def __init__(self, *, name: str = "esdp-default-v1", **settings: Any):
-        super().__init__(name, checked(Settings, name, settings))
+    version = "esdp-default-v1"
+    settings_model = Settings
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """Draw the instance of a seed."""
@@ -287,17 +273,7 @@ class ESDPGangSettings(BaseModel):
 
 
 class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
-    """Draws instances as :class:`ESDPGangSettings` says.
-
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`ESDPGangSettings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
+    """Scenario of ESDP §3.4: draws instances as :class:`ESDPGangSettings` says.
 
     Examples
     --------
@@ -307,9 +283,8 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
     """
 
     family = "fluctuating_speeds_gang"
-
-    def __init__(self, *, name: str = "esdp-gang-v1", **settings: Any):
-        super().__init__(name, checked(ESDPGangSettings, name, settings))
+    version = "esdp-gang-v1"
+    settings_model = ESDPGangSettings
 
     def instance(self, seed: int) -> GangSpeedsInstance:
         """Draw the instance of a seed."""
@@ -411,7 +386,7 @@ def _folder(name: str, settings: _Common, what: str) -> str:
 
 
 class GavelScenario(DrawnScenario[GavelSettings]):
-    """Measured throughputs: job types are jobs of Gavel's table, servers are of a GPU model.
+    """Gavel: measured throughputs; job types are jobs of Gavel's table, servers are of a GPU model.
 
     The mean utility of a channel is the job's throughput on the server's model relative to its best
     model. Device types are the GPU models; a channel holds as many GPUs as its job was measured on.
@@ -425,14 +400,18 @@ class GavelScenario(DrawnScenario[GavelSettings]):
     """
 
     family = "fluctuating_speeds"
+    version = "esdp-gavel-v1"
+    settings_model = GavelSettings
 
-    def __init__(self, *, name: str = "esdp-gavel-v1", **settings: Any):
-        super().__init__(name, checked(GavelSettings, name, settings))
-        self.table = GavelThroughputs(_folder(name, self.settings, "simulation_throughputs.json"))
+    def __init__(self, *, name: str = "", **settings: Any):
+        super().__init__(name=name, **settings)
+        self.table = GavelThroughputs(
+            _folder(self.name, self.settings, "simulation_throughputs.json")
+        )
         if self.settings.job_types > len(self.table.jobs):
             raise ScenarioError(
-                f"scenario {name!r}: the table has {len(self.table.jobs)} jobs that run somewhere; "
-                f"{self.settings.job_types} job types were asked for"
+                f"scenario {self.name!r}: the table has {len(self.table.jobs)} jobs that run "
+                f"somewhere; {self.settings.job_types} job types were asked for"
             )
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
@@ -471,7 +450,7 @@ class GavelScenario(DrawnScenario[GavelSettings]):
 
 
 class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
-    """Recorded iteration times: job types are jobs, servers are their workers' places.
+    """Mini-batches: recorded iteration times; job types are jobs, servers their workers' places.
 
     Each worker is a server of its own with one channel, from its job. The utility of a channel is
     the worker's recorded speed relative to the fastest iteration of its job; it holds what the
@@ -486,10 +465,12 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
     """
 
     family = "fluctuating_speeds"
+    version = "esdp-mini-batch-v1"
+    settings_model = MiniBatchSettings
 
-    def __init__(self, *, name: str = "esdp-mini-batch-v1", **settings: Any):
-        super().__init__(name, checked(MiniBatchSettings, name, settings))
-        self.trace = MiniBatchTime(_folder(name, self.settings, "job_1_norm.csv and so on"))
+    def __init__(self, *, name: str = "", **settings: Any):
+        super().__init__(name=name, **settings)
+        self.trace = MiniBatchTime(_folder(self.name, self.settings, "job_1_norm.csv and so on"))
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """The recorded workers; only arrivals and draws depend on the seed."""

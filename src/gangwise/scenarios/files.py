@@ -31,7 +31,7 @@ or
 
     [[job_types]]
     name = "train"
-    requests = { cpu = 16, gpu = 4 }    # the most that one job holds on one server (3)
+    requests = { cpu = 16, gpu = 4 }    # the most that one job holds on one server
     arrival = 0.7                       # probability in each slot
     most = 1                            # jobs of this type in one slot, at most
     servers = ["gpu-node"]              # channels; every server that fits one request by default
@@ -62,6 +62,7 @@ from gangwise.core.toml import read_toml
 from gangwise.core.workload import BinomialArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
+from gangwise.traces.slots.opening import open_trace
 
 
 class _Strict(BaseModel):
@@ -235,8 +236,6 @@ def _require(content: dict[str, Any], **kinds: type) -> None:
 
 
 def _of_trace(path: Path, content: dict[str, Any], settings: dict[str, Any]) -> Scenario:
-    from gangwise.traces.slots.opening import open_trace
-
     known = ["trace", "format", "family", "settings"]
     for entry in set(content) - set(known):
         raise UnknownName("entry", entry, known)

@@ -1,4 +1,4 @@
-"""Scenarios of OGASched §4, drawn from a generator that states every distribution.
+"""Scenarios of OGASched §4, and of OGASched §3.5 with gangs: every distribution is stated.
 
 Table 1 gives sizes, α, β, ρ and the contention level, but neither the machines nor the requests:
 those come from a selection of trace rows that is not published. Here they are uniform integers per
@@ -6,12 +6,11 @@ device type; the ranges are our choice (``ogasched-default-v1``), picked so that
 comparable and the baselines earn what Table 2 reports, or those of the authors' early code
 (``ogasched-authors-v1``), where memory, up to 512 units, dominates everything.
 
-Gang scenarios for OGASched §3.5, drawn from a generator that states every distribution.
-
-The paper defines gangs but runs no experiment with them, so everything here is our choice. Servers,
-utilities, overhead and arrivals are those of ``ogasched-default-v1``. A task's request is a part of
-a *model server*, drawn among those that its job type connects to, so that it fits there at least.
-Contention is set by how many job types want the same servers.
+The paper defines gangs but runs no experiment with them, so everything there is our choice
+(``ogasched-gang-v1``). Servers, utilities, overhead and arrivals are those of
+``ogasched-default-v1``. A task's request is a part of a *model server*, drawn among those that its
+job type connects to, so that it fits there at least. Contention is set by how many job types want
+the same servers.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.limits import Count, SlotCount
-from gangwise.core.settings import checked, require_range
+from gangwise.core.settings import require_range
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, OnOffArrivals, Workload
 from gangwise.gain_overhead.environment import GainOverheadInstance
@@ -84,17 +83,7 @@ class Settings(BaseModel):
 
 
 class OGASchedScenario(DrawnScenario[Settings]):
-    """Draws instances as :class:`Settings` says.
-
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`Settings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
+    """Scenario of OGASched §4: draws instances as :class:`Settings` says.
 
     Examples
     --------
@@ -104,9 +93,8 @@ class OGASchedScenario(DrawnScenario[Settings]):
     """
 
     family = "gain_overhead"
-
-    def __init__(self, *, name: str = "ogasched-default-v1", **settings: Any):
-        super().__init__(name, checked(Settings, name, settings))
+    version = "ogasched-default-v1"
+    settings_model = Settings
 
     def instance(self, seed: int) -> GainOverheadInstance:
         """Draw the instance of a seed."""
@@ -211,17 +199,7 @@ class GangSettings(BaseModel):
 
 
 class GangScenario(DrawnScenario[GangSettings]):
-    """Draws instances as :class:`GangSettings` says.
-
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`GangSettings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
+    """Scenario of OGASched §3.5: draws instances as :class:`GangSettings` says.
 
     Examples
     --------
@@ -231,9 +209,8 @@ class GangScenario(DrawnScenario[GangSettings]):
     """
 
     family = "gain_overhead_gang"
-
-    def __init__(self, *, name: str = "ogasched-gang-v1", **settings: Any):
-        super().__init__(name, checked(GangSettings, name, settings))
+    version = "ogasched-gang-v1"
+    settings_model = GangSettings
 
     def instance(self, seed: int) -> GangInstance:
         """Draw the instance of a seed."""

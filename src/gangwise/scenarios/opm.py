@@ -1,20 +1,25 @@
-"""The scenario of §VI of the OPM paper on synthetic jobs.
+"""Scenarios of OPS/OPM §VI, on synthetic jobs and on the Google trace, and of its theorems.
 
-The paper takes arrivals and deadlines from a public trace; here they are Poisson arrivals with
-bounded Pareto lifetimes, added until budgets reach a load. Where the paper leaves something open,
-the setting says so, because it decides the result: with every machine priced at twice its own mean
-rate (``pricing = realised``), knowing mean rates is worth nothing; with one price for all
-(``population``) an estimate earns what it can tell about up and down periods, whose length in slots
-(``time_scale``) is not stated either.
+On synthetic jobs (``opm-default-v1``) arrivals are Poisson with bounded Pareto lifetimes, added
+until budgets reach a load, where the paper takes arrivals and deadlines from a public trace. Where
+the paper leaves something open, the setting says so, because it decides the result: with every
+machine priced at twice its own mean rate (``pricing = realised``), knowing mean rates is worth
+nothing; with one price for all (``population``) an estimate earns what it can tell about up and
+down periods, whose length in slots (``time_scale``) is not stated either.
 
-The same on the jobs of a trace is in :mod:`gangwise.traces.slots.approximation_jobs`.
+On the trace (``opm-google-v1``) jobs run on 1000 unreliable machines. The trace gives arrivals and
+ends; everything else is drawn, as the settings state. Two things that the paper does not say are
+decided here. *Time*: the window of 10 hours is the 50,000 units of time that the rates are
+generated for, so that a slot is 0.72 s; a job arrives in the slot that it is submitted in, and its
+deadline is the first slot that begins after its end, one slot later at least. *Budgets* are of the
+lifetime that is left in the window, for jobs that outlast it. :mod:`gangwise.traces.slots.approximation_jobs`
+makes the same of any trace.
 
-The setting of Theorem 2, Theorem 3 and Corollary 1: the optimum is known, budgets are not kept.
-
-All jobs are there from slot 0 to slot T, rates are independent between slots with fixed means, and
-(7) is a small programme in closed form. Utilities are Lipschitz unless the square root is asked
-for, which the theorems do not cover. Tasks that a budget cannot pay run all the same, since what
-the theorems bound is by how much budgets are exceeded.
+In the setting of Theorem 2, Theorem 3 and Corollary 1 (``opm-theorem-v1``) the optimum is known and
+budgets are not kept. All jobs are there from slot 0 to slot T, rates are independent between slots
+with fixed means, and OPS/OPM (7) is a small programme in closed form. Utilities are Lipschitz
+unless the square root is asked for, which the theorems do not cover. Tasks that a budget cannot pay
+run all the same, since what the theorems bound is by how much budgets are exceeded.
 """
 
 from __future__ import annotations
@@ -31,7 +36,6 @@ from gangwise.approximation_jobs.rates import GammaPeriods, IidRates
 from gangwise.approximation_jobs.workloads import ReplayedJobs, SyntheticJobs, price_machines
 from gangwise.core.errors import ScenarioError
 from gangwise.core.limits import Count, SlotCount
-from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
 from gangwise.scenarios.drawing import DrawnScenario
 
@@ -73,16 +77,6 @@ class OPMSettings(BaseModel):
 class OPMScenario(DrawnScenario[OPMSettings]):
     """Draws instances as :class:`OPMSettings` says.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`OPMSettings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
-
     Examples
     --------
     >>> scenario = OPMScenario(machines=20, slots=200, pricing="realised")
@@ -91,9 +85,8 @@ class OPMScenario(DrawnScenario[OPMSettings]):
     """
 
     family = "approximation_jobs"
-
-    def __init__(self, *, name: str = "opm-default-v1", **settings: Any):
-        super().__init__(name, checked(OPMSettings, name, settings))
+    version = "opm-default-v1"
+    settings_model = OPMSettings
 
     def instance(self, seed: int) -> ComparedInstance:
         """The instance of a seed; jobs and rates are drawn as a run of this seed draws them."""
@@ -139,16 +132,6 @@ class TheoremSettings(BaseModel):
 class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
     """Draws instances as :class:`TheoremSettings` says.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`TheoremSettings`.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
-
     Examples
     --------
     >>> scenario = OPMTheoremScenario(machines=10, slots=100, rho=0.2)
@@ -157,9 +140,12 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
     """
 
     family = "approximation_jobs"
+    version = "opm-theorem-v1"
+    settings_model = TheoremSettings
 
-    def __init__(self, *, name: str = "opm-theorem-v1", **settings: Any):
-        s = checked(TheoremSettings, name, settings)
+    def __init__(self, *, name: str = "", **settings: Any):
+        super().__init__(name=name, **settings)
+        s = self.settings
         for what, (low, high), top in (
             ("value", s.value, np.inf),
             ("rate", s.rate, 1.0),
@@ -167,10 +153,9 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
         ):
             if not 0 < low <= high <= top:
                 raise ScenarioError(
-                    f"scenario {name!r}: {what} is {(low, high)}; it must be a positive range, "
-                    + ("at most 1" if top == 1 else "the smaller number first")
+                    f"scenario {self.name!r}: {what} is {(low, high)}; it must be a positive "
+                    "range, " + ("at most 1" if top == 1 else "the smaller number first")
                 )
-        super().__init__(name, s)
 
     def instance(self, seed: int) -> ComparedInstance:
         """The instance of a seed."""

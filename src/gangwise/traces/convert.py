@@ -18,15 +18,8 @@ from typing import Any
 import polars as pl
 
 from gangwise.core.errors import StoreError, TraceError
-from gangwise.traces.format import (
-    MANIFEST,
-    Chunk,
-    Format,
-    Manifest,
-    SourceFile,
-    all_files,
-    write_whole,
-)
+from gangwise.core.files import remove_orphans, write_whole
+from gangwise.traces.format import MANIFEST, Chunk, Format, Manifest, SourceFile, all_files
 from gangwise.traces.io import blocks as cut
 from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
 from gangwise.traces.io.blocks import Blocks
@@ -156,6 +149,8 @@ def convert(
     if not files:
         raise TraceError(f"no table of {form.name} is here", path)
     manifest = _begun(out, form, files, rows)
+    for folder in (out, *(out / table for table in files)):
+        remove_orphans(folder)
     resumed = any(file.chunks for found in manifest.tables.values() for file in found)
     total = sum(file.size for found in manifest.tables.values() for file in found)
     done = 0

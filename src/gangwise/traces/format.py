@@ -12,16 +12,14 @@ chunk, so that it never names a chunk that is not complete.
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
-import polars as pl
-
-from gangwise.core.errors import StoreError, TraceError, UnknownName
+from gangwise.core.errors import TraceError, UnknownName
+from gangwise.core.files import write_whole
 from gangwise.traces.io.json_records import texts_of
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import first_lines, split_line
@@ -114,7 +112,7 @@ class Manifest:
     def save(self, folder: Path) -> None:
         """Replace the manifest of a folder."""
         text = json.dumps({"gangwise_trace": VERSION, **asdict(self)}, indent=1)
-        write_whole(folder / MANIFEST, lambda file: file.write(text.encode()))
+        write_whole(folder / MANIFEST, text)
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
@@ -154,28 +152,6 @@ class Manifest:
 def manifest_of(path: Path) -> Manifest | None:
     """The manifest of a converted trace, if a folder is one."""
     return Manifest.load(path) if (path / MANIFEST).is_file() else None
-
-
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file beside its place, and put it there when it is complete and on the disk.
-
-    Raises
-    ------
-    StoreError
-        When it cannot be written.
-    """
-    beside = path.with_name(path.name + ".unfinished")
-    try:
-        with beside.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise StoreError(
-            f"cannot write {path}: {getattr(error, 'strerror', None) or error}; make room, and run "
-            "the same again: what is finished is not done twice"
-        ) from error
 
 
 def _file(plain: dict[str, object]) -> SourceFile:

@@ -13,6 +13,7 @@ from gangwise.traces.format import Format, files_of, recognise
 from gangwise.traces.formats.philly import is_job_log
 from gangwise.traces.formats.slurm import is_sacct_json
 from gangwise.traces.formats.slurm_notation import is_node_list
+from gangwise.traces.formats.swf import is_swf
 from gangwise.traces.io.text import header_of
 from gangwise.traces.tables import SAVED, Tables, Trace, load_tables
 from gangwise.traces.twins.drawing import arguments, open_twin
@@ -140,6 +141,7 @@ WITHOUT_SCHEMA = (
     OtherTable("philly", "job_log", is_job_log, "jobs", True),
     OtherTable("slurm-sacct", "jobs", is_sacct_json, "jobs, as JSON or as a listing", True),
     OtherTable("slurm-sacct", "nodes", is_node_list, "servers", False),
+    OtherTable("swf", "jobs", is_swf, "jobs, and how many processors there are", True),
 )
 
 

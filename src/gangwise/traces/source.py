@@ -145,7 +145,6 @@ def stages_of(files: list[SourceFile]) -> list[Stage]:
 
 
 def _escaped(name: str) -> str:
-    import re
 
     return re.escape(name)
 

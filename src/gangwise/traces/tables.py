@@ -259,7 +259,11 @@ class Tables:
         - ``after``: names of the rows of its job that must end first, joined by ``|``; absent when
           the format has no such thing
         - ``started`` (seconds, null when it never ran), ``status``, ``user``: where the format has
-          them
+          them; and, also for jobs that wait in a queue (:mod:`gangwise.traces.jobs`),
+          ``unfinished`` (the log ends before it does), ``elapsed`` (seconds that it ran, where that
+          is not all the time from start to end), ``limit`` (seconds it asked for, null for none),
+          ``hosts`` (names of the servers it ran on, joined by ``|``), ``priority``, and what a user
+          may call its type: ``account``, ``application``, ``group``, ``partition``, ``qos``, …
     stages : tuple of Stage
         The files read, and what was left out of each.
     digests : mapping of str to str

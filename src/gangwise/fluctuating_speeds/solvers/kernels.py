@@ -354,6 +354,7 @@ def local_search(
                         left[k] -= a[out, k]
                     changed = True
                 continue
+            # Drop it, or swap it for the one of those that would then fit that is worth most.
             now = sums[0] + math.sqrt(max(sums[1], 0.0))
             v_rest, s_rest = sums[0] - v[out], max(sums[1] - s[out], 0.0)
             most, into = now * (1.0 + 1e-12), -2
@@ -414,6 +415,7 @@ def tabulate(
         for s in range(S):
             value[place, s] = -np.inf
         value[place, 0] = 0.0
+    # V(·, ·, i) overwrites V(·, ·, i + 1): what is read lies at smaller c', not yet overwritten.
     for i in range(E - 1, -1, -1):
         shift = 0
         for k in range(K):

@@ -34,7 +34,7 @@ from gangwise.fluctuating_speeds.solvers.kernels import backtrack, tabulate
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """Scaled statistics of ESDP (16), (17) and the sizes of ESDP (18), (19).
+    """Scaled statistics of ESDP (16), ESDP (17) and the sizes of ESDP (18), ESDP (19).
 
     Attributes
     ----------
@@ -124,6 +124,7 @@ class Table:
 
     def select(self) -> tuple[int, float]:
         """Selection s* of ESDP (21) and its value s* + √V(s*), among the s that some x reaches."""
+        # Values s that no x reaches have V = -∞ and must not be selected.
         within = np.where(self.value > -np.inf, self.value, 0.0)
         worth = np.where(self.value > -np.inf, np.arange(self.value.size) + np.sqrt(within), -1.0)
         s = int(worth.argmax())
@@ -168,6 +169,7 @@ class DynamicProgramme:
         if a.ndim != 2 or c.shape != a.shape[1:]:
             raise ScenarioError(f"requests have shape {a.shape}, capacities {c.shape}")
         self.a, self.c, self.memory = a.astype(np.int64), c.astype(np.int64), memory
+        # A capacity vector is a number in mixed radix, the last device type changing fastest.
         self.stride = np.append(np.cumprod((self.c + 1)[:0:-1])[::-1], 1).astype(np.int64)
         self.stride = self.stride[: self.c.size]
         self.states = math.prod((self.c + 1).tolist())
@@ -251,6 +253,7 @@ def solve_rounded(
         scaled = Scaled(v.astype(np.int64), s, 1, 0)
     else:
         scaled = scale(v, s, most, delta)
+    # max_s s + √V(s) is max_x Υ̂·x + √(Σ̂²·x): s = Υ̂·x is among those tabulated.
     table = programme.solve(scaled.upsilon, scaled.sigma)
     number, above = table.select()
     x = table.choice(number)

@@ -89,6 +89,7 @@ def _starting_point(
     for k in range(K):
         if load[k] > c[k]:
             share = min(share, c[k] / load[k])
+    # √y is tangent at q = √y; y is guessed by the share of all requests that fits.
     q = math.sqrt(max(share, 1.0 / n) * y)
     half = 0.5 / q if y > 0.0 else 0.0
     worth = 0.5 * q
@@ -272,6 +273,7 @@ def root(
         while blur < 0.5 and best[1] > best[0] + max(gap * best[0], absolute, BLURRED * best[0]):
             _greedy(n, number, whole, a, c, small, best, warm[:0], blur)
             blur *= 5.0
+    # The metric B Bᵀ that the r-algorithm learned serves the Polyak steps of all nodes.
     for k in range(K + 1):
         small[7, k] = small[1, k]
         for h in range(K + 1):
@@ -407,7 +409,7 @@ def search(
     best: Floats,
     count: Ints,
 ) -> None:
-    """Depth-first search until the tree is searched (depth -1) or ``nodes`` more nodes are seen."""
+    """Branch and bound for P3, ESDP (12), depth first, for ``nodes`` more nodes or to its end."""
     K = a.shape[1]
     v, s, reduced = number[0], number[1], number[2]
     free, decided, chosen = whole[1], whole[2], whole[3]
@@ -458,7 +460,7 @@ def search(
             if f == -math.inf:
                 d -= 1
                 continue
-            if m == 0:
+            if m == 0:  # a leaf: everything is decided
                 worth = here[K + 1] + math.sqrt(here[K + 2])
                 if worth > best[0]:
                     best[0] = worth

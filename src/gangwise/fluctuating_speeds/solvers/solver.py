@@ -297,6 +297,7 @@ class P3Solver:
                 )
                 found = None if point is None else WarmStart(point, x)
                 return Solution(x, value, bound, proved, looked, found)
+        # Lexicographic: first as many unplayed channels as fit, then P3 on what they leave.
         unplayed, certain, looked = self._unplayed(v, s, mask, x, method, nodes, time_limit)
         room = np.maximum(self._room - self.requests[x].sum(axis=0), 0.0)
         first = float(v[x].sum())
@@ -316,7 +317,7 @@ class P3Solver:
         )
 
     def most_channels(self, available: npt.ArrayLike | None = None) -> int:
-        """Packing number m of ESDP (11), (18), (19): the most channels that fit at once.
+        """Packing number m of ESDP (11), ESDP (18), ESDP (19): the most channels that fit at once.
 
         Where that takes more than 20,000 nodes (many channels alike), an upper bound on it.
 

@@ -373,11 +373,12 @@ def of_tasks(
         pl.col("created") - origin,
         pl.col("started") - origin,
         pl.col("deleted").fill_null(pl.lit(latest.item(), pl.Float64)) - origin,
+        unfinished=pl.col("deleted").is_null(),
     )
     reads = [jobs, tasks] if tags is None else [jobs, tasks, tags]
     more = [] if tags is None else ["group", "workload"]
     return Jobs(
-        requests.select(*SHAPE, "started", "status", "user", *more),
+        requests.select(*SHAPE, "started", "status", "user", "unfinished", *more),
         (*(stage for read in reads for stage in read.stages), stage),
         {name: digest for read in reads for name, digest in read.digests.items()},
         tuple(notes),

@@ -69,6 +69,9 @@ PODS = Schema(
         Column("gpu_spec", number=False, empty=True),
         Column("creation_time"),
         Column("deletion_time"),
+        Column("scheduled_time", empty=True, needed=False),
+        Column("qos", number=False, empty=True, needed=False),
+        Column("pod_phase", number=False, empty=True, needed=False),
     ),
     unique="name",
     checks=(
@@ -209,6 +212,18 @@ class AlibabaGpuV2023(Reader):
             *TIMES,
         )
         jobs.columns = ["row", "name", "cpu", "mem", "gpu", "models", "created", "deleted"]
+        jobs = jobs.with_columns(
+            pods.frame[column].alias(name)
+            for column, name in (
+                ("scheduled_time", "started"),
+                ("pod_phase", "status"),
+                ("qos", "qos"),
+            )
+            if column in pods.frame.columns
+        )
+        if "status" in jobs.columns:
+            at_the_end = pl.col("deleted") == pl.col("deleted").max()
+            jobs = jobs.with_columns(unfinished=(pl.col("status") == "Running") & at_the_end)
         servers = nodes.frame.select(
             "row",
             pl.col("sn").alias("name"),
@@ -235,7 +250,8 @@ def _only(folder: Path, name: str) -> Path:
         other = "pods" if name == "nodes" else "nodes"
         near = [file for file in files if other not in _tables_of(file)]
         near.sort(key=lambda file: -len(table.schema.place(header_of(file))))
-        if near and 2 * len(table.schema.place(header_of(near[0]))) > len(table.schema.columns):
+        needed = sum(column.needed for column in table.schema.columns)
+        if near and 2 * len(table.schema.place(header_of(near[0]))) > needed:
             return near[0]  # reading it says what is wrong with it
     return _one(folder, name, fit)
 
@@ -251,7 +267,7 @@ def _one(folder: Path, name: str, fit: list[Path]) -> Path:
     if not fit:
         raise TraceError(
             f"no {schema.name} here: no file has the columns "
-            f"{', '.join(c.name for c in schema.columns)}; found "
+            f"{', '.join(c.name for c in schema.columns if c.needed)}; found "
             f"{', '.join(f.name for f in files_of(folder)) or 'no .csv or .csv.gz file'}; "
             f"name the file with {name}=",
             folder,

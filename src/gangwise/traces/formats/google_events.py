@@ -332,6 +332,7 @@ def job_rows(
             {THERE: "", **codes.ends}, return_dtype=pl.String
         ),
         user=pl.col("user").fill_null(""),
+        unfinished=pl.col("stamp") % width == THERE,
     )
     return jobs if "task" in lives.columns else jobs.drop("tasks")
 

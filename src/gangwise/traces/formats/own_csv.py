@@ -45,8 +45,12 @@ from gangwise.traces.tables import Fidelity, Tables, of_tables, server_table
 
 NAME = "csv"
 TIMES = ("created", "deleted", "started")
-NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", *TIMES)
+NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "limit", "priority", *TIMES)
 """Fields that are numbers, unless a time is written out."""
+EMPTY = ("models", "model", "started", "status", "user", "limit", "priority", "hosts", "type")
+"""Fields that may be empty."""
+OTHERS = ("tasks", "job", "elapsed", *EMPTY[2:])
+"""Columns of jobs, where the mapping has them."""
 
 
 class _Strict(BaseModel):
@@ -124,6 +128,10 @@ class JobColumns(_Columns):
     job: Mapped | None = None
     status: Mapped | None = None
     user: Mapped | None = None
+    limit: Mapped | None = None
+    priority: Mapped | None = None
+    hosts: Mapped | None = None
+    type: Mapped | None = None
 
     @model_validator(mode="after")
     def _enough(self) -> JobColumns:
@@ -358,7 +366,7 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
                 "place of the mapping and a number in another"
             )
         if held.column:
-            empty = key in ("models", "model", "started", "status", "user")
+            empty = key in EMPTY
             columns[name] = Column(name, number=number, empty=empty, also=(held.column,))
     unique = _stored(spec.columns.name) if what == "servers" else ""
     return Schema(f"{what} file", tuple(columns.values()), separator=spec.separator, unique=unique)
@@ -404,7 +412,11 @@ def _rules(
 def _job_table(frame: pl.DataFrame) -> pl.DataFrame:
     """Jobs in seconds since the first creation."""
     if "duration" in frame.columns:
-        frame = frame.with_columns(deleted=pl.col("created") + pl.col("duration"))
+        begun = pl.col("created")
+        if "started" in frame.columns:  # waiting is no part of how long it takes
+            begun = pl.coalesce("started", "created")
+            frame = frame.with_columns(elapsed=pl.when(pl.col("started") >= 0).then("duration"))
+        frame = frame.with_columns(deleted=begun + pl.col("duration"))
     frame = _with_devices(frame)
     if "models" in frame.columns:  # any order, once each
         models = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())
@@ -414,7 +426,7 @@ def _job_table(frame: pl.DataFrame) -> pl.DataFrame:
     times = [name for name in ("created", "deleted", "started") if name in frame.columns]
     frame = frame.with_columns(pl.col(times) - pl.col("created").min())
     first = ["row", "name", "cpu", "mem", "gpu", "models", "created", "deleted"]
-    others = [n for n in ("tasks", "job", "started", "status", "user") if n in frame.columns]
+    others = [name for name in OTHERS if name in frame.columns]
     frame = frame.select(*first, *others)
     return frame.with_columns(pl.col("tasks").cast(pl.Int64)) if "tasks" in others else frame
 

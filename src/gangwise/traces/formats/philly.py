@@ -81,6 +81,7 @@ class Jobs:
             parts = sorted(Counter(first.values()).items(), reverse=True)
             self.uneven += len(parts) > 1
             self.running += job["deleted"] is None
+            job["hosts"] = "|".join(first)
             self.rows += [{"row": row, **job, "gpu": float(n), "tasks": k} for n, k in parts]
 
     def notes(self) -> list[str]:
@@ -101,12 +102,14 @@ class Jobs:
     def table(self) -> pl.DataFrame:
         """Jobs, in seconds since the first submission."""
         times = ["created", "started", "deleted"]
-        texts = dict.fromkeys(["name", "user", "status"], pl.String)
+        texts = dict.fromkeys(["name", "user", "status", "hosts", "partition"], pl.String)
         numbers = dict.fromkeys(["gpu", *times], pl.Float64)
         kinds = {"row": pl.Int64, "tasks": pl.Int64, **texts, **numbers}
         jobs = pl.DataFrame(self.rows, schema=kinds)
         last = pl.max_horizontal(pl.col(times).max())
-        jobs = jobs.with_columns(pl.col("deleted").fill_null(last))
+        jobs = jobs.with_columns(
+            pl.col("deleted").fill_null(last), unfinished=pl.col("deleted").is_null()
+        )
         return jobs.with_columns(pl.col(times) - pl.col("created").min()).select(
             "row",
             "name",
@@ -121,6 +124,9 @@ class Jobs:
             started="started",
             status="status",
             user="user",
+            unfinished="unfinished",
+            hosts="hosts",
+            partition="partition",
         )
 
 
@@ -158,6 +164,7 @@ def _job(record: Any) -> dict[str, Any]:
         "name": name,
         "user": record["user"] if isinstance(record.get("user"), str) else "",
         "status": record["status"],
+        "partition": record["vc"] if isinstance(record.get("vc"), str) else "",
         "created": created,
         "started": spans[0][0] if spans else None,
         "deleted": spans[-1][1] if spans else None,

@@ -25,23 +25,26 @@ of a job is the same in all: ids, times, TRES lists. A record without it is bad.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import Format, TableFile, manifest_of
+from gangwise.traces.format import Format, TableFile, manifest_of, reads_as
 from gangwise.traces.formats.slurm_notation import (
     Request,
+    duration,
     expand_nodes,
     is_node_list,
     read_nodes,
     request,
-    seconds_of,
 )
 from gangwise.traces.io.account import Account, Stage, leave_out, reasons, refuse
 from gangwise.traces.io.json_records import beginning, read_records
+from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import split_line
 from gangwise.traces.source import Source
@@ -54,6 +57,8 @@ COMMAND = (
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|\d{1,10}"
 NEVER = "Unknown|None|N/A"
 TRES = r"[^=,|]+=\d+(?:\.\d+)?[KMGTP]?(?:,[^=,|]+=\d+(?:\.\d+)?[KMGTP]?)*,?"
+TYPES = {"Partition": "partition", "QOS": "qos", "Account": "account", "JobName": "application"}
+"""Columns that may tell the type of a job."""
 
 
 def _text(name: str, pattern: str = "", *also: str, needed: bool = False) -> Column:
@@ -80,6 +85,8 @@ SACCT = Schema(
         _text("ReqMem", r"\d+(?:\.\d+)?[KMGTP]?[nc]?"),
         Column("NNodes", whole=True, empty=True, needed=False, also=("AllocNodes", "ReqNodes")),
         _text("NodeList"),
+        _text("Timelimit"),
+        *(_text(name) for name in TYPES),
     ),
     separator="|",
     unique="JobID",
@@ -93,28 +100,64 @@ FORMAT = Format(
 )
 
 
-def is_listing(file: Path) -> bool:
-    """Whether the first line names columns of sacct, with bars between them."""
+OPEN_XDMOD = (
+    "JobID|JobIDRaw|Cluster|Partition|QOS|Account|Group|GID|User|UID|Submit|Eligible|Start|End|"
+    "Elapsed|ExitCode|State|NNodes|NCPUS|ReqCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|NodeList|JobName"
+)
+"""What Open XDMoD asks sacct for, which it stores without a header."""
+
+
+def declared(columns: str) -> Schema:
+    """The schema of a listing without a header, from the names of its columns in their order.
+
+    Raises
+    ------
+    TraceError
+        When a column is missing without which nothing can be made of the listing.
+    """
+    names = [name.strip() for name in columns.replace(",", "|").split("|") if name.strip()]
+    _require(names, "the list of columns")
+    at = {place: name for name, place in SACCT.place(names).items()}
+    of = {column.name: column for column in SACCT.columns}
+    every = (
+        of[at[i]] if i in at else _text(f"column {i + 1}, {name}") for i, name in enumerate(names)
+    )
+    return replace(SACCT, columns=tuple(every), header=False)
+
+
+def is_listing(file: Path, columns: str = OPEN_XDMOD) -> bool:
+    """Whether the first line names columns of sacct, with bars between them; or has these."""
     first = beginning(file).split("\n", 1)[0]
+    return _names_columns(first) or reads_as(declared(columns), [first])
+
+
+def _names_columns(first: str) -> bool:
     fields = [field.strip() for field in split_line(first, "|") or []]
     names = ("JobID", "JobIDRaw"), ("Submit", "Start", "End", "State", "ReqTRES", "AllocTRES")
     return all(any(name in fields for name in group) for group in names)
 
 
 def read_listing(
-    file: Path, strict: bool
+    file: Path, strict: bool, columns: str = OPEN_XDMOD
 ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str]]:
     """Allocations of a text listing, as published or converted, and the stages of it."""
-    source = Source(file, FORMAT, strict=strict)
-    if source.converted is None:
-        _check(file)
-    read = source.read("jobs")
+    stages: tuple[Stage, ...]
+    source, first = Source(file, FORMAT, strict=strict), beginning(file).split("\n", 1)[0]
+    if source.converted is None and not _names_columns(first):
+        table = read_table(file, declared(columns), strict=strict)
+        stage = Stage(file.name, table.read, len(table.frame), dict(table.dropped))
+        frame, stages, digests = table.frame, (stage,), {file.name: table.digest}
+    else:
+        if source.converted is None:
+            _require([name.strip() for name in split_line(first, "|") or []], "the listing", file)
+        read = source.read("jobs")
+        frame, stages, digests = read.frame, read.stages, read.digests
     blank = [
         pl.lit("").alias(c.name)
         for c in SACCT.columns
-        if not c.number and c.name not in read.frame.columns
+        if not c.number and c.name not in frame.columns
     ]
-    frame = read.frame.with_columns(blank)
+    frame = frame.with_columns(blank)
     if "NNodes" not in frame.columns:
         frame = frame.with_columns(NNodes=pl.lit(None, pl.Float64))
     frame, steps = leave_out(
@@ -127,13 +170,8 @@ def read_listing(
             )
         ],
     )
-    end = pl.coalesce(
-        _seconds("End"),
-        _seconds("Start")
-        + pl.when(pl.col("End") == "").then(
-            pl.col("Elapsed").map_elements(_elapsed, return_dtype=pl.Float64)
-        ),
-    )
+    ran = pl.when(pl.col("Elapsed") != "").then(duration("Elapsed"))
+    end = pl.coalesce(_seconds("End"), _seconds("Start") + pl.when(pl.col("End") == "").then(ran))
     nodes = pl.col("NNodes").cast(pl.Int64)
     frame = frame.select(
         "row",
@@ -148,21 +186,26 @@ def read_listing(
         memory="ReqMem",
         nodes=pl.when(nodes > 0).then(nodes),
         hosts="NodeList",
+        elapsed=ran,
+        limit=duration("Timelimit"),
+        **{name: pl.col(column) for column, name in TYPES.items()},
     )
-    return frame, (*read.stages, steps), read.digests
+    return frame, (*stages, steps), digests
 
 
-def _check(file: Path) -> None:
-    """Raise when columns are missing without which nothing can be made of the listing."""
-    header = [field.strip() for field in split_line(beginning(file).split("\n", 1)[0], "|") or []]
-    missing = [c.name for c in SACCT.columns if c.needed and c.name not in SACCT.place(header)]
-    if "End" not in header and "Elapsed" not in header:
+def _require(names: Sequence[str], where: str, file: Path | None = None) -> None:
+    """Raise when columns are missing without which nothing can be made of a listing."""
+    there = SACCT.place(names)
+    missing = [c.name for c in SACCT.columns if c.needed and c.name not in there]
+    if "End" not in names and "Elapsed" not in names:
         missing.append("End")
-    if not {"ReqTRES", "AllocTRES"} & set(header):
+    if not {"ReqTRES", "AllocTRES"} & set(names):
         missing.append("ReqTRES")
     if missing:
         raise TraceError(
-            f"the sacct listing has no {' and no '.join(missing)}; run {COMMAND}", file, 1
+            f"{where} of sacct has no {' and no '.join(missing)}; run {COMMAND}",
+            file,
+            None if file is None else 1,
         )
 
 
@@ -171,10 +214,6 @@ def _seconds(column: str) -> pl.Expr:
     time = pl.col(column).str.to_datetime("%Y-%m-%dT%H:%M:%S", strict=False, time_unit="ms")
     number = pl.col(column).cast(pl.Float64, strict=False)
     return pl.coalesce(time.dt.epoch("s").cast(pl.Float64), pl.when(number > 0).then(number))
-
-
-def _elapsed(text: str) -> float | None:
-    return seconds_of(text) if text else None
 
 
 def is_sacct_json(file: Path) -> bool:
@@ -203,11 +242,11 @@ def read_sacct_json(
         steps += len(held) if isinstance(held, list) else 0
         rows.append({"row": row, **job})
     account.require(len(rows), "job")
-    texts = ["name", "user", "status", "req", "alloc", "memory", "hosts"]
+    texts = ["name", "user", "status", "req", "alloc", "memory", "hosts", *TYPES.values()]
     schema = {
         "row": pl.Int64,
         "nodes": pl.Int64,
-        **dict.fromkeys(["submit", "start", "end"], pl.Float64),
+        **dict.fromkeys(["submit", "start", "end", "elapsed", "limit"], pl.Float64),
         **dict.fromkeys(texts, pl.String),
     }
     notes = [f"{steps} steps are inside their jobs, and not read"] if steps else []
@@ -230,6 +269,7 @@ def _job(record: dict[str, Any]) -> dict[str, Any]:
         raise _MissingError("time.submission")
     state = (record.get("state") or {}).get("current") or ""
     memory = (record.get("required") or {}).get("memory")
+    limit = _number(time.get("limit"))  # minutes
     return {
         "name": _name(record),
         "user": str(record.get("user") or (record.get("association") or {}).get("user") or ""),
@@ -242,6 +282,12 @@ def _job(record: dict[str, Any]) -> dict[str, Any]:
         "memory": f"{memory:d}" if isinstance(memory, int) and 0 < memory < 2**62 else "",
         "nodes": int(_number(record.get("allocation_nodes")) or 0) or None,
         "hosts": str(record.get("nodes") or ""),
+        "elapsed": _number(time.get("elapsed")),
+        "limit": None if limit is None else 60 * limit,
+        "partition": str(record.get("partition") or ""),
+        "qos": str(record.get("qos") or ""),
+        "account": str(record.get("account") or ""),
+        "application": str(record.get("name") or ""),
     }
 
 
@@ -299,7 +345,11 @@ class SlurmSacct(Reader):
         the jobs that is such. Without one there are no servers: accounting does not list nodes.
     tres : {"requested", "allocated"}
         What a job asks for: ReqTRES or AllocTRES (whole nodes, where they are given whole). Where
-        the one is empty, the other is taken, and the report says how often.
+        the one is empty, the other is taken, and the report says how often. Where ReqTRES names no
+        GPUs (old versions never do) and AllocTRES does, those are asked for.
+    columns : str
+        Columns of a listing without a header, as given to ``--format``; by default the 26 that Open
+        XDMoD stores.
     strict : bool
         Raise at the first bad row rather than leave it out and report it.
 
@@ -332,12 +382,15 @@ class SlurmSacct(Reader):
         *,
         nodes: Path | str | None = None,
         tres: str = "requested",
+        columns: str = OPEN_XDMOD,
         strict: bool = False,
     ):
         if tres not in ("requested", "allocated"):
             raise TraceError(f"tres is {tres!r}; choose requested or allocated")
         super().__init__(path, strict=strict)
         self.nodes, self.tres = None if nodes is None else Path(nodes), tres
+        self.columns = columns
+        declared(columns)
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
@@ -352,19 +405,24 @@ class SlurmSacct(Reader):
             [file] = self.source.files("jobs")
         else:
             file = self._only(
-                [f for f in _files(self.source.path) if is_sacct_json(f) or is_listing(f)],
+                [
+                    file
+                    for file in _files(self.source.path)
+                    if is_sacct_json(file) or is_listing(file, self.columns)
+                ],
                 "sacct output",
             )
         strict = self.source.strict
         if is_sacct_json(file):
             raw, stages, digests, notes = read_sacct_json(file, strict)
         else:
-            raw, stages, digests = read_listing(file, strict)
+            raw, stages, digests = read_listing(file, strict, self.columns)
             notes = [
                 "times are local times of the cluster; some that are compared across a change "
                 "of the clocks are an hour off (SLURM_TIME_FORMAT=%s avoids it)"
             ]
         raw, stage = _usable(raw, file, strict)
+        raw, unclear = _named_hosts(raw, file, strict)
         jobs, asked, more = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)
         jobs, timing = _relative(jobs)
@@ -374,18 +432,25 @@ class SlurmSacct(Reader):
             jobs,
             (*node_stages, *stages, stage, asked),
             {**node_digests, **digests},
-            (*notes, *timing, *more, *about),
+            (*notes, *timing, *unclear, *more, *about),
         )
 
     def _requests(self, raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, Stage, list[str]]:
         """What each job asks for, each way of asking looked at once."""
         first, second = ("req", "alloc") if self.tres == "requested" else ("alloc", "req")
+        hosts = pl.col("hosts").str.count_matches("|", literal=True).cast(pl.Int64) + 1
+        gpus = pl.col("alloc").str.extract_all(r"gres/gpu(?::[^=,|]+)?=\d+")
+        silent = (pl.col("req") != "") & ~pl.col("req").str.contains("gres/", literal=True)
+        unsaid = silent & (gpus.list.len() > 0) & (first == "req")
         raw = raw.with_columns(
-            asked=pl.when(pl.col(first) != "").then(first).otherwise(second),
+            asked=pl.when(pl.col(first) == "")
+            .then(second)
+            .when(unsaid)
+            .then(pl.concat_str(first, pl.lit(","), gpus.list.join(",")))
+            .otherwise(first),
+            unsaid=unsaid,
             other=(pl.col(first) == "") & (pl.col(second) != ""),
-            nodes=pl.coalesce(
-                "nodes", pl.col("hosts").map_elements(_count_nodes, return_dtype=pl.Int64)
-            ),
+            nodes=pl.coalesce("nodes", pl.when(pl.col("hosts") != "").then(hosts)),
         )
         key = ["asked", "nodes", "memory"]
         kinds = raw.select(key).unique(maintain_order=True)
@@ -409,6 +474,11 @@ class SlurmSacct(Reader):
                 f"{jobs['other'].sum()} jobs have an empty {NAMES[first]}; what they ask "
                 f"for is their {NAMES[second]}"
             )
+        if jobs["unsaid"].sum():
+            notes.append(
+                f"{jobs['unsaid'].sum()} jobs ask for no GPUs in {NAMES['req']} and were given "
+                f"some in {NAMES['alloc']}; they ask for those"
+            )
         if (jobs["mem"] == 0).sum():
             notes.append(
                 f"{(jobs['mem'] == 0).sum()} jobs do not say how much memory they ask for; it is 0"
@@ -431,7 +501,7 @@ class SlurmSacct(Reader):
             )
             return server_table(), (), {}, [note]
         servers, stage, digest = read_nodes(file, self.source.strict)
-        named = {name for text in jobs["hosts"].unique() for name in _nodes_of(text)}
+        named = {name for text in jobs["hosts"].unique() for name in text.split("|") if name}
         absent = len(named - set(servers["name"].to_list()))
         notes = [f"{absent} nodes of {NAMES['hosts']} are not in the node list"] if absent else []
         return servers, (stage,), {file.name: digest}, notes
@@ -452,6 +522,8 @@ class SlurmSacct(Reader):
         )
 
 
+NOWHERE = ("None", "None assigned", "(null)")
+"""A NodeList of no nodes."""
 NAMES = {"req": "ReqTRES", "alloc": "AllocTRES", "hosts": "NodeList"}
 
 
@@ -493,7 +565,7 @@ def _relative(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     if waiting:
         notes.append(f"{waiting} jobs never started")
     last = pl.max_horizontal(pl.col(times).max())
-    jobs = jobs.with_columns(pl.col("end").fill_null(last))
+    jobs = jobs.with_columns(pl.col("end").fill_null(last), unfinished=pl.col("end").is_null())
     jobs = jobs.with_columns(pl.col(times) - pl.col("submit").min())
     return jobs.select(
         "row",
@@ -508,6 +580,11 @@ def _relative(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         started="start",
         status="status",
         user="user",
+        unfinished="unfinished",
+        elapsed="elapsed",
+        limit="limit",
+        hosts="hosts",
+        **{name: pl.col(name) for name in TYPES.values()},
     ), notes
 
 
@@ -522,12 +599,30 @@ def _request(text: str, nodes: int | None, memory: str) -> tuple[object, ...]:
         return (*nothing, str(error))
 
 
-def _nodes_of(text: str) -> list[str]:
-    try:
-        return expand_nodes(text)
-    except ValueError:
-        return []
+def _named_hosts(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, list[str]]:
+    """Node lists with every name written out, ``|`` between them, and which are none.
 
-
-def _count_nodes(text: str) -> int | None:
-    return len(_nodes_of(text)) or None
+    A job that was assigned no nodes never started: its Start is the time that it was cancelled.
+    """
+    nowhere = pl.col("hosts").is_in(NOWHERE)
+    raw = raw.with_columns(
+        pl.when(~nowhere).then(pl.col(name)).alias(name) for name in ("start", "elapsed")
+    )
+    lists, wrong = {"": ""}, []
+    for text in raw["hosts"].unique(maintain_order=True):
+        try:
+            lists[text] = "|".join(expand_nodes(text))
+        except ValueError:
+            lists[text] = ""
+            wrong.append(text)
+    found = raw.with_columns(pl.col("hosts").replace_strict(lists, return_dtype=pl.String))
+    if not wrong:
+        return found, []
+    bad = raw.filter(pl.col("hosts").is_in(wrong))
+    if strict:
+        refuse(file, raw, [(f"{NAMES['hosts']} is no list of nodes", pl.col("hosts").is_in(wrong))])
+    row, text = bad.sort("row").select("row", "hosts").row(0)
+    return found, [
+        f"{len(bad)} jobs have a {NAMES['hosts']} that is no list of nodes ({text!r:.60}, first in "
+        f"row {row}); where they ran is not known"
+    ]

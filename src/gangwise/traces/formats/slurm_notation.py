@@ -27,6 +27,8 @@ from gangwise.traces.tables import server_table
 MOST_NODES = 1 << 16
 GIB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2}
 """GiB in a unit; without one, memory is in MiB."""
+PER_CORE = 2.0**31 / 1024
+"""GiB: old versions add 2^31 MiB to an amount that is per core, and may print the sum."""
 DURATION = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 
 
@@ -123,24 +125,19 @@ def tres(text: str) -> dict[str, str]:
     return found
 
 
-def seconds_of(text: str) -> float:
-    """Seconds of ``[[days-]hours:]minutes:seconds``.
-
-    Raises
-    ------
-    ValueError
-        When it is no duration.
+def duration(column: str) -> pl.Expr:
+    """Seconds of a column of ``[[days-]hours:]minutes:seconds``; null for ``UNLIMITED`` and such.
 
     Examples
     --------
-    >>> seconds_of("1-02:03:04"), seconds_of("05:30")
-    (93784.0, 330.0)
+    >>> limits = pl.DataFrame({"limit": ["1-02:03:04", "05:30", "UNLIMITED"]})
+    >>> limits.select(duration("limit"))["limit"].to_list()
+    [93784.0, 330.0, None]
     """
-    match = DURATION.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is no duration such as 1-02:03:04")
-    days, hours, minutes, rest = match.groups()
-    return 86400.0 * int(days or 0) + 3600.0 * int(hours or 0) + 60.0 * int(minutes) + float(rest)
+    parts = pl.col(column).str.extract_groups(f"^(?:{DURATION.pattern})$").struct
+    days, hours, minutes, rest = (parts.field(str(n)).cast(pl.Float64) for n in range(1, 5))
+    whole = 86400 * days.fill_null(0) + 3600 * hours.fill_null(0) + 60 * minutes + rest
+    return whole.alias(column)
 
 
 class Request(NamedTuple):
@@ -188,7 +185,10 @@ def request(text: str, nodes: int | None = None, memory: str = "") -> Request:
         mem = gib(held["mem"])
     else:
         per = tasks if memory.endswith("n") else cpu if memory.endswith("c") else 1
-        mem = per * gib(memory.rstrip("nc")) if memory else 0.0
+        amount = gib(memory.rstrip("nc")) if memory else 0.0
+        if amount >= PER_CORE:
+            per, amount = cpu, amount - PER_CORE
+        mem = per * amount
     kinds = {name[9:]: _count(n) for name, n in held.items() if name.startswith("gres/gpu:")}
     gpu = _count(held["gres/gpu"]) if "gres/gpu" in held else sum(kinds.values())
     models = "|".join(sorted(name for name, n in kinds.items() if n)) if gpu else ""

@@ -15,6 +15,7 @@ those are taken apart one by one, and each gets its reason. JSON lines are alway
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,7 @@ class Quotes:
     def _inside(self, character: str | bytes) -> Bools:
         """Whether each occurrence of a character is inside quotes."""
         places = np.flatnonzero(self._text == ord(character))
-        return np.searchsorted(self._at, places) % 2 == 1
+        return np.asarray(np.searchsorted(self._at, places) % 2 == 1)
 
 
 class Rows:
@@ -149,6 +150,10 @@ class Rows:
         separator, width = self.schema.separator.encode(), self.layout.width
         quotes = Quotes(data) if b'"' in data else None
         if width == 1 or len(separator) != 1 or not (quotes is None or quotes.plain(separator)):
+            return None
+        if data.startswith(
+            codecs.BOM_UTF8
+        ):  # polars would take it off; at the start of a file it is
             return None
         blanks = any(blank in data for blank in BLANKS)
         if not data.isascii():

@@ -1,0 +1,89 @@
+"""``gangwise replay``: which scheduler would have served the jobs of a log best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gangwise.cli.options import (
+    Json,
+    Settings,
+    command_line,
+    json_text,
+    progress,
+    say,
+    seed_list,
+    settings_of,
+)
+
+
+def replay_command(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRACE",
+            help="The folder or file of a trace, an .swf, or twin:NAME; by default a twin of a GPU "
+            "cluster's jobs on 64 nodes of three generations, so that nothing need be downloaded.",
+            show_default=False,
+        ),
+    ] = "",
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            help="Schedulers separated by blanks or commas: queue+backfilling+choice, such as "
+            "sjf+easy+best-fit, or a name of one (see: gangwise list)."
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="How many, or a list; 5 where rates are drawn, else nothing is drawn."),
+    ] = None,
+    world: Annotated[
+        str | None,
+        typer.Option(help="Hidden rates: unlike, like or drifting nodes. Without: as logged."),
+    ] = None,
+    load: Annotated[
+        float | None, typer.Option(help="Stretch arrivals to this load; as logged without.")
+    ] = None,
+    bound: Annotated[
+        bool, typer.Option("--bound/--no-bound", help="Certify how much is left to gain.")
+    ] = True,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs and report.html; goes on where it was.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Workers; all cores by default.")] = -1,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Replay a log's jobs under schedulers: waiting and completion time, and what is left to gain.
+
+    For example: gangwise replay jobs.swf --policies fcfs+easy+best-fit,sjf+easy+best-fit
+    """
+    from rich.console import Console
+
+    from gangwise.experiments.replay import TWIN, replay
+    from gangwise.experiments.runs import NamedSource
+    from gangwise.report.jobs import job_report, results_of
+    from gangwise.report.pages import write_replay
+
+    given = settings_of(settings)
+    if not source:
+        source, given = TWIN, {"world": "unlike", "load": 0.8, "limits": "work", **given}
+    named = {"world": world, "load": load}
+    given |= {key: value for key, value in named.items() if value is not None}
+    scenario = NamedSource.of("replay", False, {"source": source, **given})
+    names = [name for name in (policies or "").replace(",", " ").split() if name]
+    with progress("start again with the same --out to go on") as tell:
+        chosen = seed_list(seeds) if seeds else ()
+        played = replay(scenario, names, chosen, out, jobs, tell)
+        bounds = played.bounds(progress=tell) if bound else []
+    values = [found.mean_completion for found in bounds]
+    if as_json:
+        print(json_text({**played.as_dict(), "lower_bounds": values}))
+    else:
+        Console().print(job_report(results_of(played, values, command_line())).terminal())
+    if out is not None:
+        written = write_replay(played, out, bounds, command_line())
+        say(f"wrote {', '.join(path.name for path in written)} to {out}")

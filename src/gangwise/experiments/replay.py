@@ -1,0 +1,667 @@
+"""Replays: the jobs of a log under schedulers, as runs like any other.
+
+A replay is a :class:`~gangwise.experiments.runs.Replay` scenario: source × scheduler × seed → tidy
+rows, stored under one key, so that sweeps, tuning and reports take them as they take slots. Rows of
+a run: one number for each entry of :meth:`gangwise.jobs.metrics.Outcome.summary` (``waiting.mean``,
+``completion.p95``, ``utilisation.gpu`` …), and one for each job, piece and node, from which
+:func:`stored_outcome` makes the outcome again.
+
+Without a world, jobs take as long as the log says, wherever they run, and nothing is drawn: one
+seed says it all. With one, nodes have hidden rates, drawn from the seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from gangwise.core.arrays import Floats
+from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.registry import create
+from gangwise.core.settings import checked
+from gangwise.experiments.results import Results
+from gangwise.experiments.runs import GivenSource, NamedSource, Rows, RunSpec
+from gangwise.experiments.statistics import mean_and_interval
+from gangwise.experiments.store import MemoryStore, Store
+from gangwise.experiments.sweep import Progress, Workers, perform
+from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
+from gangwise.jobs.metrics import Outcome, Pieces, held_devices
+from gangwise.jobs.model import Books, Conditions, Jobs, Nodes
+from gangwise.jobs.scheduler import Composed, fresh
+from gangwise.jobs.simulation import Options, simulate_jobs
+from gangwise.jobs.world import Drawn, DrawnWorld, rescaled
+from gangwise.traces.jobs import JobLog, open_jobs
+
+TWIN = "twin:alibaba-gpu-v2023"
+"""Replayed where nothing is named: nothing to download."""
+
+NAME = "replay"
+"""Of the experiment, in a folder."""
+
+BASE = "fcfs+easy+best-fit"
+"""What others are compared with."""
+
+WITHOUT_RATES = (
+    BASE,
+    "fcfs+none+first-fit",
+    "fcfs+conservative+best-fit",
+    "sjf+easy+best-fit",
+    "wfp3+easy+best-fit",
+    "fair-share+easy+best-fit",
+)
+"""Compared where a job takes as long on every node."""
+
+WITH_RATES = (BASE, "fcfs+easy+label", "fcfs+easy+ucb", "fcfs+easy+learned", "fcfs+easy+oracle")
+"""Compared where nodes have rates."""
+
+WORLDS: Mapping[str, DrawnWorld] = {
+    "unlike": DrawnWorld(),
+    "like": DrawnWorld.alike(),
+    "drifting": DrawnWorld(spell=43200.0),
+}
+"""Worlds by name: three generations; like nodes of which some straggle; stragglers that change."""
+
+
+class Settings(BaseModel):
+    """What is replayed, and under which rules."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str = Field(TWIN, description="a trace's folder or file, an .swf, twin:NAME")
+    trace: str = Field("", description="format of the source, where it is not to be recognised")
+    job_type: str = Field("", description="column that learning generalises over")
+    first: int = Field(0, ge=0, description="only so many jobs, the first ones; 0 for all")
+    nodes: int = Field(
+        0, ge=0, le=1_000_000, description="so many nodes in place of the log's; 0: as logged"
+    )
+    devices: int = Field(8, ge=1, le=1000, description="devices of each of these nodes")
+    world: Literal["", "unlike", "like", "drifting"] = Field(
+        "", description="hidden rates drawn: of unlike nodes, like ones, with changing stragglers"
+    )
+    load: float = Field(0.0, ge=0, le=100, description="arrivals stretched to it; 0: as logged")
+    limits: Literal["wall-clock", "work"] = Field(
+        "wall-clock", description="what a requested limit is: of the clock, or at rate 1"
+    )
+    enforced: bool = Field(False, description="whether jobs are killed at their limit")
+    restart: float = Field(300.0, ge=0, description="seconds that a restart costs")
+
+
+@dataclass(frozen=True)
+class Played:
+    """What one seed plays: all schedulers meet the same."""
+
+    jobs: Jobs
+    nodes: Nodes
+    conditions: Conditions
+
+
+class ReplayScenario:
+    """The jobs of a log, on its nodes or on others.
+
+    Parameters
+    ----------
+    **settings
+        Fields of :class:`Settings`.
+
+    Examples
+    --------
+    >>> scenario = ReplayScenario(first=200, world="unlike", nodes=8)
+    >>> played = scenario.draw(seed=1)
+    >>> len(played.jobs), len(played.nodes), scenario.objective
+    (200, 8, 'completion.mean')
+    """
+
+    name = "replay"
+    family = "jobs"
+    slots = 1
+    deciders: ClassVar[Literal["policy", "scheduler"]] = "scheduler"
+    objective = "completion.mean"
+    minimise = True
+
+    def __init__(self, log: JobLog | None = None, **settings: Any):
+        self.settings = checked(Settings, self.name, settings)
+        s = self.settings
+        if s.world and not s.nodes:
+            self.settings = s = s.model_copy(update={"nodes": 64})
+        if s.nodes and not s.world:
+            raise ScenarioError(
+                f"replay: {s.nodes} nodes of whose rates nothing is said; name a world as well"
+            )
+        if log is not None:
+            self.log = log
+
+    @cached_property
+    def log(self) -> JobLog:
+        """The log, read once."""
+        s = self.settings
+        return open_jobs(s.source, trace=s.trace, job_type=s.job_type)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The jobs of the log that are played, before anything is drawn."""
+        s, jobs = self.settings, self.log.jobs
+        if s.world:
+            kind = self._device
+            k = jobs.devices.index(kind)
+            asks = np.array([shape.demand[k] for shape in jobs.shapes])[jobs.shape]
+            small = (asks > 0) & (asks <= 1000 * s.devices) & (jobs.run > 0)
+            jobs = _only(jobs, small, kind)
+        if s.first:
+            jobs = _only(jobs, np.arange(len(jobs)) < s.first)
+        if len(jobs) == 0:
+            raise ScenarioError("replay: no job is left to play")
+        return jobs
+
+    @property
+    def _device(self) -> str:
+        """The device that a drawn world's nodes have."""
+        devices = self.log.jobs.devices
+        return "gpu" if "gpu" in devices else devices[0]
+
+    def draw(self, seed: int) -> Played:
+        """Jobs, nodes and hidden conditions of a seed."""
+        s = self.settings
+        if not s.world:
+            jobs = self.jobs
+            if s.load:
+                per = np.array([shape.demand[0] for shape in jobs.shapes])[jobs.shape]
+                if not (per > 0).any():
+                    raise ScenarioError("replay: load is of the first device, which none asks for")
+                jobs = rescaled(jobs, s.load, float(self.log.nodes.capacity[:, 0].sum()) / 1000)
+            return Played(jobs, self.log.nodes, Conditions())
+        world = WORLDS[s.world]
+        jobs = self.jobs
+        if s.load:
+            jobs = rescaled(jobs, s.load, world.capacity(s.nodes, s.devices))
+        drawn: Drawn = world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
+        return Played(drawn.jobs, drawn.nodes, drawn.conditions)
+
+    @property
+    def options(self) -> Options:
+        """Rules of the simulation."""
+        s = self.settings
+        return Options(enforced=s.enforced, limits=s.limits, restart=s.restart)
+
+    def describe(self) -> dict[str, Any]:
+        """Settings, and digests of the files of the log."""
+        files = dict(self.log.played.digests)
+        return {
+            **self.settings.model_dump(exclude={"source"} if files else set()),
+            "source": Path(self.settings.source).name if files else self.settings.source,
+            "files": files,
+            "digest": _digest(self.jobs),
+            "drawn": WORLDS[self.settings.world].told() if self.settings.world else "",
+        }
+
+    def fidelity(self) -> list[str]:
+        """How much of the log is played; the first line comes before every result."""
+        jobs, log = self.jobs, self.log
+        line = log.played.line
+        if len(jobs) < log.played.played:
+            k = log.jobs.devices.index(self._device)
+
+            def hours(of: Jobs) -> float:
+                amount = (
+                    np.array([shape.demand[of.devices.index(self._device)] for shape in of.shapes])[
+                        of.shape
+                    ]
+                    / 1000
+                )
+                return float((amount * of.tasks * of.run).sum()) / 3600
+
+            share = hours(jobs) / max(hours(log.jobs), 1e-12)
+            line += (
+                f"; of these {len(jobs):,} jobs and {100 * share:.3g} % of the "
+                f"{log.jobs.devices[k]}-hours are taken"
+            )
+        return [line, *jobs.account.lines()[1:]]
+
+    def assumed(self) -> list[str]:
+        """What was drawn or stretched."""
+        s = self.settings
+        said = []
+        if s.world:
+            said.append(f"{s.nodes} nodes of {s.devices} {self._device}; {WORLDS[s.world].told()}")
+        else:
+            said.append("jobs take as long as the log says, on whichever node they run")
+        if s.load:
+            said.append(f"arrivals are stretched to a load of {s.load:g}")
+        if s.restart:
+            said.append(f"a restart costs {s.restart:g} s")
+        return said
+
+    def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
+        """Play one run."""
+        played, decider = self.draw(seed), fresh(decider)
+        schedule = simulate_jobs(
+            played.jobs, played.nodes, decider, played.conditions, self.options
+        )
+        outcome = Outcome.of(schedule, label)
+        rows = Rows()
+        for name, value in outcome.summary().items():
+            rows.add(name, value)
+        every = np.arange(len(played.jobs))
+        for name, values in (
+            ("start", outcome.start),
+            ("last_start", outcome.last_start),
+            ("end", outcome.end),
+            ("lost", outcome.lost),
+            ("clean", outcome.clean.astype(float)),
+        ):
+            rows.add(f"job.{name}", values, every)
+        if outcome.pieces is not None:
+            p = outcome.pieces
+            place = np.arange(p.job.size)
+            for name, column in (
+                ("job", p.job),
+                ("node", p.node),
+                ("tasks", p.tasks),
+                ("begin", p.begin),
+                ("end", p.end),
+                ("whole", p.whole),
+            ):
+                rows.add(f"piece.{name}", np.asarray(column, dtype=np.float64), place)
+        rows.add("decisions", float(outcome.decisions))
+        rows.add("scheduler.seconds", outcome.seconds)
+        learner = getattr(getattr(decider, "choice", None), "rates", None)
+        if isinstance(decider, Composed) and hasattr(learner, "slow_nodes"):
+            _learned(rows, learner, played)
+        return rows
+
+    def bound(self, seed: int, above: float | None = None, steps: int = 200) -> LowerBound:
+        """Certified lower bound on the mean completion time of a seed."""
+        played = self.draw(seed)
+        return lower_bound(bounded(played), steps=steps, above=above)
+
+
+def _learned(rows: Rows, learner: Any, played: Played) -> None:
+    """Beliefs of a learner at the end, and the nodes that it calls slow."""
+    now = float(played.jobs.submit.max())
+    every = [learner.estimate(name, now) for name in played.jobs.types]
+    size = np.arange(len(played.jobs.types) * len(played.nodes))
+    rows.add("learned.mean", np.concatenate([mean for mean, _ in every]), size)
+    rows.add("learned.sd", np.concatenate([sd for _, sd in every]), size)
+    slow = learner.slow_nodes()
+    place = np.arange(len(slow))
+    if slow:
+        names = list(played.nodes.names)
+        rows.add("slow.node", np.array([float(names.index(s.node)) for s in slow]), place)
+        for part in ("slower", "low", "high"):
+            rows.add(f"slow.{part}", np.array([getattr(s, part) for s in slow]), place)
+
+
+def _only(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
+    """Some of the jobs; what they come after is dropped with what is left out."""
+    chosen = np.flatnonzero(keep)
+    place = np.full(len(jobs), -1)
+    place[chosen] = np.arange(chosen.size)
+    shapes, devices = jobs.shapes, jobs.devices
+    if device:
+        k = devices.index(device)
+        shapes = tuple(s._replace(demand=(s.demand[k],), constraint=()) for s in shapes)
+        devices = (device,)
+    lengths, after = [], []
+    for j in chosen:
+        earlier = place[jobs.after[jobs.after_from[j] : jobs.after_from[j + 1]]]
+        earlier = earlier[earlier >= 0]
+        lengths.append(earlier.size)
+        after.append(earlier)
+    columns = {
+        name: getattr(jobs, name)[chosen]
+        for name in (
+            "id",
+            "row",
+            "submit",
+            "run",
+            "limit",
+            "tasks",
+            "shape",
+            "type",
+            "user",
+            "deadline",
+            "budget",
+            "priority",
+            "recorded_start",
+            "recorded_end",
+        )
+    }
+    used, columns["shape"] = np.unique(columns["shape"], return_inverse=True)
+    types, columns["type"] = np.unique(columns["type"], return_inverse=True)
+    return replace(
+        jobs,
+        **columns,
+        shapes=tuple(shapes[i] for i in used),
+        types=tuple(jobs.types[i] for i in types),
+        devices=devices,
+        after_from=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        after=np.concatenate([np.zeros(0, np.int64), *after]).astype(np.int64),
+    )
+
+
+def _digest(jobs: Jobs) -> str:
+    """Of everything that a simulation reads of jobs."""
+    made = hashlib.sha256()
+    for column in (
+        jobs.submit,
+        jobs.run,
+        jobs.limit,
+        jobs.tasks,
+        jobs.shape,
+        jobs.type,
+        jobs.user,
+        jobs.deadline,
+        jobs.priority,
+        jobs.after_from,
+        jobs.after,
+    ):
+        made.update(np.ascontiguousarray(column).tobytes())
+    made.update(repr((jobs.devices, jobs.shapes, jobs.types)).encode())
+    return made.hexdigest()[:16]
+
+
+def bounded(played: Played) -> BoundedJobs:
+    """Jobs as :func:`gangwise.jobs.bounds.lower_bound` takes them.
+
+    Rates are the highest that each node ever has, times the noise of the job; what is counted is
+    the device type of which the log asks for the largest share.
+    """
+    jobs, nodes, hidden = played.jobs, played.nodes, played.conditions
+    held = held_devices(jobs, nodes)
+    total = nodes.capacity.sum(axis=0) / 1000
+    spent = (held * jobs.run[:, None]).sum(axis=0) / np.maximum(total, 1e-12)
+    k = int(np.argmax(spent))
+    rates = np.ones((len(jobs.types), len(nodes)))
+    if hidden.rates is not None:
+        rates = np.array(hidden.rates, dtype=np.float64)
+    top = np.ones(len(nodes))
+    for n in {n for _, n, _ in hidden.factors}:
+        mine = sorted((t, f) for t, m, f in hidden.factors if m == n)
+        before = 1.0 if mine[0][0] > 0 else 0.0  # from the start on it has a factor
+        top[n] = max([before, *(f for _, f in mine)])
+    rates = rates * top
+    noise = np.ones(len(jobs)) if hidden.noise is None else np.asarray(hidden.noise)
+    empty = Books.opened(nodes)
+    position = {name: i for i, name in enumerate(nodes.devices)}
+    room = []
+    for shape in jobs.shapes:
+        demand = [0] * len(nodes.devices)
+        for name, amount in zip(jobs.devices, shape.demand):
+            if name in position:
+                demand[position[name]] = amount
+        room.append(empty.fits(shape._replace(demand=tuple(demand))))
+    kinds, kind = np.unique(np.stack([jobs.type, jobs.shape]), axis=1, return_inverse=True)
+    fits = np.array(room)[kinds[1]]
+    fits = np.minimum(fits, int(jobs.tasks.max()))
+    can = fits.sum(axis=1)[kind.ravel()] >= jobs.tasks
+    return BoundedJobs(
+        jobs.submit[can],
+        (jobs.run / noise)[can],
+        jobs.tasks[can],
+        (held[:, k] / jobs.tasks)[can],
+        kind.ravel()[can],
+        rates[kinds[0]],
+        fits,
+        nodes.capacity[:, k] / 1000,
+    )
+
+
+def stored_outcome(rows: Rows, label: str, played: Played) -> Outcome:
+    """An outcome from the rows of its run."""
+    columns = {name: values for name, (_, values) in rows.columns().items()}
+    pieces = None
+    if "piece.job" in columns:
+        pieces = Pieces(
+            columns["piece.job"].astype(np.int64),
+            columns["piece.node"].astype(np.int64),
+            columns["piece.tasks"].astype(np.int64),
+            columns["piece.begin"],
+            columns["piece.end"],
+            columns["piece.whole"] > 0,
+        )
+    return Outcome(
+        label,
+        played.jobs,
+        played.nodes,
+        columns["job.start"],
+        columns["job.last_start"],
+        columns["job.end"],
+        held_devices(played.jobs, played.nodes),
+        pieces,
+        columns["job.lost"],
+        columns["job.clean"] > 0,
+        int(columns["decisions"][0]),
+        float(columns["scheduler.seconds"][0]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """Results of a replay: a view on the one kind of result.
+
+    Attributes
+    ----------
+    scenario : ReplayScenario
+    results : Results
+    seeds : sequence of int
+    schedulers : sequence of str
+    """
+
+    scenario: ReplayScenario
+    results: Results
+    seeds: Sequence[int]
+    schedulers: Sequence[str]
+
+    @classmethod
+    def open(cls, folder: Store | Path | str, name: str = NAME) -> Replayed:
+        """The replay in a folder of results.
+
+        Raises
+        ------
+        StoreError
+            When there is none; with the source's own error where its files are gone.
+        """
+        results = Results.open(folder, name)
+        asked = results.experiment
+        scenario = NamedSource.of("replay", False, asked["settings"]).scenario()
+        if not isinstance(scenario, ReplayScenario) or scenario.describe()["digest"] != asked.get(
+            "digest", scenario.describe()["digest"]
+        ):
+            raise StoreError(
+                f"{folder}: {asked['settings'].get('source')} holds other jobs than were replayed"
+            )
+        seeds = list(dict.fromkeys(run["seed"] for run in results.runs))
+        done = {(run["label"], run["seed"]) for run in results.runs}
+        whole = [p for p in results.policies if all((p, seed) in done for seed in seeds)]
+        if not whole:
+            raise StoreError(f"{folder}: no scheduler has been replayed with every seed yet")
+        return cls(scenario, results, seeds, whole)
+
+    def rows(self, scheduler: str, seed: int) -> Rows:
+        """The rows of one run."""
+        key = next(
+            run["key"]
+            for run in self.results.runs
+            if run["label"] == scheduler and run["seed"] == seed
+        )
+        return self.results.store.rows(key)
+
+    @cached_property
+    def outcomes(self) -> dict[str, list[Outcome]]:
+        """By scheduler, one for each seed."""
+        played = {seed: self.scenario.draw(seed) for seed in self.seeds}
+        return {
+            name: [stored_outcome(self.rows(name, s), name, played[s]) for s in self.seeds]
+            for name in self.schedulers
+        }
+
+    def learned(self) -> dict[str, tuple[Floats, Floats, list[tuple[str, float, float, float]]]]:
+        """By scheduler: mean and sd of log rates [L, N] of the first seed, and slow nodes."""
+        played = self.scenario.draw(self.seeds[0])
+        shape = (len(played.jobs.types), len(played.nodes))
+        found = {}
+        for name in self.schedulers:
+            columns = {n: v for n, (_, v) in self.rows(name, self.seeds[0]).columns().items()}
+            if "learned.mean" in columns:
+                slow = [
+                    (played.nodes.names[int(n)], float(s), float(low), float(high))
+                    for n, s, low, high in zip(
+                        *(columns.get(f"slow.{k}", NONE) for k in ("node", "slower", "low", "high"))
+                    )
+                ]
+                found[name] = (
+                    columns["learned.mean"].reshape(shape),
+                    columns["learned.sd"].reshape(shape),
+                    slow,
+                )
+        return found
+
+    def true_rates(self) -> Floats | None:
+        """Rates [L, N] of the first seed when the last job was submitted, None where all are 1."""
+        played = self.scenario.draw(self.seeds[0])
+        hidden, last = played.conditions, float(played.jobs.submit.max())
+        if hidden.rates is None:
+            return None
+        factor = np.ones(len(played.nodes))
+        for time, n, value in sorted(hidden.factors):
+            if time <= last:
+                factor[n] = value
+        return np.asarray(np.asarray(hidden.rates) * factor)
+
+    def bounds(self, steps: int = 200, progress: Progress | None = None) -> list[LowerBound]:
+        """Certified lower bounds on the mean completion time, one for each seed."""
+        found = []
+        for i, seed in enumerate(self.seeds):
+            if progress is not None:
+                progress("lower bound", i, len(self.seeds))
+            least = min(each[i].summary()["completion.mean"] for each in self.outcomes.values())
+            found.append(self.scenario.bound(seed, least, steps))
+        if progress is not None:
+            progress("lower bound", len(self.seeds), len(self.seeds))
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``--json`` prints: means over seeds, and differences paired by seed."""
+        summaries = {
+            name: [outcome.summary() for outcome in each] for name, each in self.outcomes.items()
+        }
+        base = self.schedulers[0]
+        schedulers = []
+        for name, each in summaries.items():
+            metrics = {
+                key: _finite(float(np.mean([summary[key] for summary in each]))) for key in each[0]
+            }
+            completion = np.array([s["completion.mean"] for s in each])
+            other = np.array([s["completion.mean"] for s in summaries[base]])
+            over = None
+            if name != base and (other > 0).all():
+                change = mean_and_interval(100 * (completion / other - 1))
+                over = {
+                    "than": base,
+                    "completion.mean.percent": change.mean,
+                    "low": _finite(change.low),
+                    "high": _finite(change.high),
+                }
+            schedulers.append({"name": name, "metrics": metrics, "over": over})
+        happened = Outcome.recorded(self.scenario.draw(self.seeds[0]).jobs, self.scenario.log.nodes)
+        recorded = None
+        if happened is not None and not self.scenario.settings.world:
+            recorded = {k: _finite(v) for k, v in happened.summary().items()}
+        return {
+            "scenario": self.scenario.describe(),
+            "fidelity": self.scenario.fidelity(),
+            "assumed": self.scenario.assumed(),
+            "seeds": list(self.seeds),
+            "as_it_happened": recorded,
+            "schedulers": schedulers,
+        }
+
+
+NONE = np.zeros(0)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def finite(value: Any) -> Any:
+    """The same with None for every number that JSON has no word for."""
+    if isinstance(value, Mapping):
+        return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def replay(
+    scenario: ReplayScenario | NamedSource | str = TWIN,
+    schedulers: Sequence[str] | Mapping[str, Any] = (),
+    seeds: Sequence[int] = (),
+    out: Store | Path | str | None = None,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Replayed:
+    """Play the jobs of a log under schedulers.
+
+    Parameters
+    ----------
+    scenario : ReplayScenario, NamedSource or str
+        A scenario, or its ``source``: a trace's folder or file, ``twin:NAME``.
+    schedulers : sequence of str, or mapping of names to schedulers
+        By default :data:`WITH_RATES` in a drawn world, else :data:`WITHOUT_RATES`.
+    seeds : sequence of int
+        By default 0 to 4 in a drawn world, else 0: nothing is drawn.
+    out : path, optional
+        A folder of results; what was played there before is not played again.
+    jobs : int
+        Workers, −1 for all cores.
+    **settings
+        Of :class:`Settings`.
+
+    Examples
+    --------
+    >>> found = replay("twin:alibaba-gpu-v2023", ["fcfs+easy+best-fit", "fcfs"], first=100)
+    >>> [len(each) for each in found.outcomes.values()]
+    [1, 1]
+    """
+    if isinstance(scenario, str):
+        scenario = NamedSource.of("replay", False, {"source": scenario, **settings})
+    source: Any = scenario
+    if isinstance(scenario, ReplayScenario):
+        source = GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots
+    played: ReplayScenario = source.scenario()
+    drawn = bool(played.settings.world)
+    names = schedulers or (WITH_RATES if drawn else WITHOUT_RATES)
+    listed = list(dict.fromkeys(seeds or (range(5) if drawn else (0,))))
+    made = (
+        dict(names)
+        if isinstance(names, Mapping)
+        else {name: create("scheduler", name) for name in dict.fromkeys(names)}
+    )
+    specs = [
+        RunSpec(source, {}, seed, 1, None, 1, label, scheduler)
+        for seed in listed
+        for label, scheduler in made.items()
+    ]
+    asked = {
+        "name": NAME,
+        "scenario": "replay",
+        "settings": played.settings.model_dump(),
+        "digest": played.describe()["digest"],
+        "policies": list(made),
+        "seeds": listed,
+        "slots": 1,
+        "objective": played.objective,
+        "minimise": True,
+    }
+    store = out if isinstance(out, Store) else MemoryStore() if out is None else Store(Path(out))
+    results = perform(asked, specs, store, Workers(jobs), progress)
+    return Replayed(played, results, listed, list(made))

@@ -1,0 +1,316 @@
+"""Heterogeneity-aware allocation in rounds, as Gavel does it.
+
+A linear programme says which share X[c, g] of the time each class c of jobs (job type and size)
+should spend on each generation g of nodes; a round-based mechanism then follows the shares
+(Narayanan, Santhanam, Kazhamiaka, Phanishayee, Zaharia: Heterogeneity-Aware Cluster Scheduling
+Policies for Deep Learning Workloads, OSDI 2020, §4 and §5).
+
+With T[c, g] the rate of a class on a generation, n[c] jobs of the class that each hold d[c]
+devices, and D[g] devices:
+
+    Σ_g X[c, g] ≤ 1,   Σ_c n[c] d[c] X[c, g] ≤ D[g],   0 ≤ X ≤ 1.
+
+*max-min*: maximise the least d[c] Σ_g T[c, g] X[c, g] / T̄[c], T̄[c] = Σ_g T[c, g] D[g] / Σ D (§4.1);
+*total*: maximise Σ_c n[c] Σ_g T[c, g] X[c, g] / max_g T[c, g];
+*fifo*: the same, each job weighted by how many came after it (§4.2).
+
+In every round the pair with the largest X[c, g] over the share of its time that the job has had on
+g so far goes first. Jobs that run where the round wants them go on; others are preempted, and a
+restart costs. Devices that the shares leave over go to whoever waits longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_matrix
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError
+from gangwise.jobs.model import Ask, Books, Explanation, Job, Nodes, Place, Preempt, Queue, Rate
+
+Objective = Literal["max-min", "total", "fifo"]
+SMALL = 1e-3
+"""Weight of the total beside the least rate: ties are broken so that nothing is left idle."""
+
+
+def allocation(
+    rates: Floats,
+    count: Ints,
+    devices: Floats,
+    capacity: Floats,
+    objective: Objective,
+    weight: Floats | None = None,
+) -> Floats:
+    """Shares of time, shape [C, G].
+
+    Parameters
+    ----------
+    rates : ndarray, shape [C, G]
+        0 where a class cannot run on a generation.
+    count : ndarray of int64, shape [C]
+        Jobs of each class.
+    devices : ndarray, shape [C]
+        Devices that a job holds.
+    capacity : ndarray, shape [G]
+        Devices of each generation.
+    objective : {"max-min", "total", "fifo"}
+    weight : ndarray, shape [C], optional
+        With ``fifo``: summed over a class, how many jobs came after each.
+
+    Examples
+    --------
+    Two jobs, two generations with one device each; the first job gains more from the fast one.
+
+    >>> rates = np.array([[4.0, 1.0], [2.0, 1.0]])
+    >>> one = np.ones(2, dtype=np.int64)
+    >>> allocation(rates, one, np.ones(2), np.ones(2), "total").round(3) + 0.0
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    C, G = rates.shape
+    top = np.maximum(rates.max(axis=1, initial=0.0), 1e-300)
+    per_job = rates / top[:, None]  # of the fastest generation
+    alike = rates @ capacity / capacity.sum()
+    fair = devices[:, None] * rates / np.maximum(alike, 1e-300)[:, None]
+    # Variables X[c, g], class by class; for max-min also the least rate z.
+    x = np.arange(C * G)
+    rows = [np.repeat(np.arange(C), G), C + np.tile(np.arange(G), C)]
+    values = [np.ones(C * G), np.repeat(count * devices, G).astype(np.float64)]
+    columns = [x, x]
+    limits = np.concatenate([np.ones(C), capacity])
+    cost = np.zeros(C * G + 1)
+    if objective == "max-min":
+        cost[:-1] = -SMALL * (count[:, None] * per_job).ravel() / count.sum()
+        cost[-1] = -1.0
+        rows += [C + G + np.repeat(np.arange(C), G), C + G + np.arange(C)]
+        values += [-fair.ravel(), np.ones(C)]
+        columns += [x, np.full(C, C * G)]
+        limits = np.concatenate([limits, np.zeros(C)])
+    else:
+        worth = count.astype(np.float64) if objective == "total" or weight is None else weight
+        cost[:-1] = -(np.maximum(worth, SMALL)[:, None] * per_job).ravel()
+    matrix = coo_matrix(
+        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
+        shape=(limits.size, C * G + 1),
+    ).tocsr()
+    bounds = np.zeros((C * G + 1, 2))
+    bounds[:-1, 1] = (rates > 0).ravel()
+    bounds[-1, 1] = np.inf if objective == "max-min" else 0.0
+    found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
+    if found.status != 0:
+        raise ScenarioError(f"gavel: the linear programme has no solution ({found.message})")
+    return np.clip(found.x[:-1].reshape(C, G), 0.0, 1.0)
+
+
+@dataclass
+class Gavel:
+    """Heterogeneity-aware scheduling in rounds.
+
+    Nodes with the same declared rates and labels are a generation; T are the declared rates.
+
+    Parameters
+    ----------
+    objective : {"max-min", "total", "fifo"}
+    seconds : float
+        Length of a round, six minutes in the paper. inf: nothing is ever preempted, and shares
+        only order who starts where.
+    """
+
+    objective: Objective = "max-min"
+    seconds: float = 360.0
+    _had: dict[str, Floats] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[str, tuple[int, float]] = field(default_factory=dict, init=False, repr=False)
+    _next: float = field(default=-np.inf, init=False, repr=False)
+    _last: float = field(default=-np.inf, init=False, repr=False)
+    _why: dict[str, Explanation] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.objective not in ("max-min", "total", "fifo"):
+            raise ScenarioError(
+                f"gavel: there is no objective {self.objective!r}; max-min, total or fifo"
+            )
+        if not self.seconds > 0:
+            raise ScenarioError(f"gavel: a round of {self.seconds} s; give a positive length")
+
+    def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
+        """Sort the nodes into generations."""
+        self._nodes = nodes
+        self._types = {name: l for l, name in enumerate(job_types)}
+        declared = nodes.declared(job_types)
+        keys = [(tuple(declared[:, n]), *sorted(has.items())) for n, has in enumerate(nodes.labels)]
+        different = list(dict.fromkeys(keys))
+        self._generation = np.array([different.index(key) for key in keys], dtype=np.int64)
+        first = [keys.index(key) for key in different]
+        self._rates = declared[:, first]
+
+    def observe(self, rate: Rate) -> None:
+        """Declared rates are believed."""
+
+    def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
+        """At a round's end all jobs are placed anew; between rounds what is free is filled."""
+        self._account(books, now)
+        jobs = [*(r.job for r in books.running.values()), *queue]
+        waiting = {job.id for job in queue}
+        trial = books.copy()
+        actions: list[Place | Preempt | Ask] = []
+        placed: set[str] = set()
+        pairs: list[tuple[str, int]] = []
+        rounds = np.isfinite(self.seconds)
+        if now >= self._next or not rounds:
+            self._next = now + self.seconds
+            shares, of_class = self._shares(jobs, books)
+            pairs = self._ranked(jobs, shares, of_class, now)
+        if pairs and rounds:
+            chosen = self._round(jobs, pairs, books, trial)
+            actions += [Preempt(name) for name in books.running if name not in chosen]
+            waiting |= {name for name in books.running if name not in chosen}
+        by_id = {job.id: job for job in jobs}
+        order = [(by_id[name], g) for name, g in pairs if name in waiting]
+        # What the shares leave over: who came first, wherever it is fastest.
+        for job in sorted((by_id[name] for name in waiting), key=lambda job: job.row):
+            of = np.argsort(-self._rates[self._types[job.job_type]], kind="stable")
+            order += [(job, int(g)) for g in of]
+        self._why = {}
+        for job, g in order:
+            if job.id in placed:
+                continue
+            tasks = self._fit(job, g, trial)
+            if tasks is not None:
+                pieces = trial.tell_apart(job.shape, tasks)
+                trial.take(job.shape, pieces)
+                actions.append(Place(job.id, tasks, pieces))
+                placed.add(job.id)
+        for name in waiting - placed:
+            self._why[name] = Explanation(
+                name, "its share of the time goes to others this round", (), now, self._next
+            )
+        left = [job for job in queue if job.id not in placed]
+        if left and np.isfinite(self._next):
+            actions.append(Ask(left[0].id, max(self._next, np.nextafter(now, np.inf))))
+        return actions
+
+    def explain(self, job: str) -> Explanation:
+        """Why a job waits: others have larger shares that are still due to them."""
+        return self._why.get(job, Explanation(job, "it was not in the last queue", (), 0.0, np.inf))
+
+    def _account(self, books: Books, now: float) -> None:
+        """Time that every job has had on each generation since the last call."""
+        for event in books.events:
+            if event.job is not None and event.kind in ("finished", "killed"):
+                self._had.pop(event.job.id, None)
+                self._known.pop(event.job.id, None)
+        G = self._rates.shape[1]
+        for name, running in books.running.items():
+            had = self._had.setdefault(name, np.zeros(G))
+            since = max(running.begun, self._last)
+            if now > since:
+                had[self._generation[running.pieces[0][0]]] += now - since
+        self._last = now
+
+    def _shares(self, jobs: Sequence[Job], books: Books) -> tuple[Floats, dict[str, int]]:
+        classes: dict[tuple[object, ...], int] = {}
+        of_class: dict[str, int] = {}
+        for job in jobs:
+            key = (job.job_type, job.tasks, job.shape)
+            of_class[job.id] = classes.setdefault(key, len(classes))
+        C, G = len(classes), self._rates.shape[1]
+        rates, count, devices = np.zeros((C, G)), np.zeros(C, np.int64), np.zeros(C)
+        weight = np.zeros(C)
+        capacity = np.zeros(G)
+        kind = books.dominant(jobs[0].shape)
+        np.add.at(capacity, self._generation, books.capacity[:, kind] * books.up / 1000.0)
+        empty = Books.opened(books.nodes)
+        empty.free[~books.up] = 0
+        empty.device[~books.up] = 0
+        for (job_type, tasks, shape), c in classes.items():
+            fits = empty.fits(shape)  # type: ignore[arg-type]  # keys are (str, int, Shape)
+            room = np.bincount(self._generation, fits, G)
+            rates[c] = np.where(room >= tasks, self._rates[self._types[str(job_type)]], 0.0)
+            devices[c] = tasks * shape.demand[kind] / 1000.0  # type: ignore[attr-defined, operator]
+        for place, job in enumerate(sorted(jobs, key=lambda job: job.row)):
+            count[of_class[job.id]] += 1
+            weight[of_class[job.id]] += len(jobs) - place
+        used = capacity > 0
+        shares = np.zeros((C, G))
+        if used.any() and (rates[:, used] > 0).any():
+            able = (rates[:, used] > 0).any(axis=1)
+            shares[np.ix_(able, used)] = allocation(
+                rates[np.ix_(able, used)],
+                count[able],
+                np.maximum(devices[able], SMALL),
+                capacity[used],
+                self.objective,
+                weight[able],
+            )
+        return shares, of_class
+
+    def _ranked(
+        self, jobs: Sequence[Job], shares: Floats, of_class: dict[str, int], now: float
+    ) -> list[tuple[str, int]]:
+        """Pairs (job, generation) by share over the share of time had so far (§5)."""
+        G = shares.shape[1]
+        ranked = []
+        for job in jobs:
+            had = self._had.get(job.id, np.zeros(G))
+            age = max(now - job.submitted, self.seconds if np.isfinite(self.seconds) else 1.0)
+            for g in range(G):
+                share = float(shares[of_class[job.id], g])
+                if share > 1e-9:
+                    # A share not served at all goes before all that had some.
+                    ranked.append((-share / max(had[g] / age, 1e-6), job.row, job.id, g))
+        return [(name, g) for _, _, name, g in sorted(ranked)]
+
+    def _round(
+        self, jobs: Sequence[Job], pairs: list[tuple[str, int]], books: Books, trial: Books
+    ) -> set[str]:
+        """Running jobs that stay: those whose pair is reached before their generation is full.
+
+        Leaves ``trial`` with their devices taken and all others free.
+        """
+        by_id = {job.id: job for job in jobs}
+        G = self._rates.shape[1]
+        kind = books.dominant(jobs[0].shape)
+        room = np.bincount(self._generation, books.capacity[:, kind] * books.up, G)
+        stay: set[str] = set()
+        gone: set[str] = set()
+        for name, g in pairs:
+            if name in stay or name in gone:
+                continue
+            job = by_id[name]
+            need = job.tasks * job.shape.demand[kind]
+            if need > room[g]:
+                continue
+            room[g] -= need
+            running = books.running.get(name)
+            at = None if running is None else self._generation[running.pieces[0][0]]
+            (stay if at == g else gone).add(name)
+        # No one else wants the rest: whoever runs there goes on.
+        for name, running in books.running.items():
+            g = int(self._generation[running.pieces[0][0]])
+            need = running.job.tasks * running.job.shape.demand[kind]
+            if name not in stay and name not in gone and need <= room[g]:
+                room[g] -= need
+                stay.add(name)
+        for name, running in books.running.items():
+            if name not in stay:
+                trial.take(running.job.shape, running.pieces, sign=1)
+        return stay
+
+    def _fit(self, job: Job, g: int, trial: Books) -> tuple[tuple[int, int], ...] | None:
+        """The fullest nodes of a generation that hold the gang."""
+        fits = np.where(self._generation == g, trial.fits(job.shape), 0)
+        if fits.sum() < job.tasks:
+            return None
+        kind = trial.dominant(job.shape)
+        left, tasks = job.tasks, []
+        for n in np.lexsort((np.arange(fits.size), trial.free[:, kind])):
+            if fits[n] > 0 and left > 0:
+                take = min(left, int(fits[n]))
+                tasks.append((int(n), take))
+                left -= take
+        return tuple(tasks)

@@ -1,0 +1,470 @@
+"""The page of a folder of results: a comparison, a sweep, a tuning, a reproduction.
+
+Numbers, sentences, tables and figures come from the modules beside this one; the templates lay them
+out. A page quotes the digest of the files whose numbers it shows, and is published as a whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import gangwise
+from gangwise.core.errors import StoreError
+from gangwise.core.files import Folder, write_whole
+from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
+from gangwise.experiments.replay import NAME as REPLAY
+from gangwise.experiments.replay import Replayed, finite
+from gangwise.experiments.results import Results
+from gangwise.experiments.specification import experiment_toml
+from gangwise.experiments.statistics import NOTHING
+from gangwise.experiments.store import provenance_text, read_provenance, versions
+from gangwise.experiments.tune import TUNING, Tuning, read_tuning
+from gangwise.jobs.bounds import LowerBound
+from gangwise.report import comparison as compared
+from gangwise.report import reproduction, sweeps, tuning
+from gangwise.report.jobs import job_report, results_of
+from gangwise.report.plotting import plain_styles
+from gangwise.report.rendering import render
+from gangwise.report.sweeps import SweepNumbers
+from gangwise.report.tables import Sheet
+
+PAGE = "report.html"
+
+KEYS = 500
+"""More runs than this, and their keys are not listed."""
+
+SAID = 12
+"""More cells than this, and the verdicts on single cells are folded away."""
+
+
+def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
+    """Write one self-contained page about a folder of results.
+
+    Parameters
+    ----------
+    folder : path
+        Of a sweep (of one or more experiments), of ``gangwise tune``, of ``gangwise reproduce``, or
+        of ``gangwise compare`` or ``run``.
+    out : path, optional
+        The file to write; ``report.html`` in the folder by default.
+
+    Raises
+    ------
+    StoreError
+        When the folder holds no results, or the page cannot be written.
+
+    Examples
+    --------
+    >>> write_report("nowhere")
+    Traceback (most recent call last):
+    gangwise.core.errors.StoreError: there is no folder nowhere
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise StoreError(f"there is no folder {folder}")
+    names = sorted(p.name.removesuffix(".plan.json") for p in folder.glob("*.plan.json"))
+    if (folder / "reproduction.json").exists():
+        page = _reproduction(folder)
+    elif len(names) == 1 and is_comparison(folder, names[0]):
+        comparison, known = Comparison.open(folder, names[0]), read_provenance(folder, names[0])
+        command = "" if known is None else known.command
+        if out is None:
+            write_comparison(comparison, folder, command)
+            return folder / PAGE
+        page = comparison_page(comparison, compared.comparison_figures(comparison), command)
+    elif names == [REPLAY]:
+        known = read_provenance(folder, REPLAY)
+        played = Replayed.open(folder)
+        if out is None:
+            bounds = json.loads(_bounds_file(folder)) or None
+            write_replay(played, folder, bounds, "" if known is None else known.command)
+            return folder / PAGE
+        page = job_report(results_of(played)).page()
+    elif names:
+        page = _experiments(folder, names)
+    else:
+        raise StoreError(
+            f"{folder} holds no results of gangwise sweep, reproduce, tune or compare; name the "
+            "folder that was given to them as --out"
+        )
+    if out is not None:
+        write_whole(out, page)
+        return Path(out)
+    with Folder(folder).publish("report") as new:
+        new.write(PAGE, page)
+    return folder / PAGE
+
+
+# How the numbers on a page were made
+
+
+def numbers_digest(folder: Path, names: Iterable[str]) -> str:
+    """The digest of files of a folder, by their names and the digests of their contents.
+
+    The SHA-256 of lines "name, a blank, SHA-256 of the file", sorted, so that
+    ``sha256sum`` finds it as well. A file that is not there has no line.
+    """
+    lines = [
+        f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+        for name in sorted(set(names))
+        if (path := folder / name).exists()
+    ]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _made(
+    folder: Path,
+    name: str,
+    of: Sequence[str],
+    file: str = "",
+    more: Mapping[str, str] | None = None,
+    keys: Sequence[str] = (),
+) -> dict[str, Any]:
+    """What the last section of a page says: command, experiment file, versions, keys, digest."""
+    known = read_provenance(folder, name)
+    used = known.versions if known is not None else versions()
+    return {
+        "name": name,
+        "folder": folder.name or "results",
+        "command": known.command if known is not None else "",
+        "what": "rewards",
+        "python": "",
+        "file": file.rstrip(),
+        "versions": {**used, **(more or {})},
+        "caption": "Versions" if known is not None else "Versions that wrote this page",
+        "runs": keys,
+        "digest": numbers_digest(folder, of),
+        "of": "1 file" if len(of) == 1 else f"{len(of):,} files",
+    }
+
+
+# Experiments: sweeps and tunings
+
+
+def _experiments(folder: Path, names: Sequence[str]) -> str:
+    tuned = read_tuning(folder) if TUNING in names else None
+    every = [Results.open(folder, name) for name in names]
+    if not any(results.runs for results in every):
+        raise StoreError(f"no run in {folder} is finished; start the sweep again")
+    # What gangwise tune concluded; its trials alone would say more than they know.
+    found = "" if tuned is None else f"{tuned.sentence[0].upper()}{tuned.sentence[1:]}."
+    title = names[0] if len(names) == 1 else folder.resolve().name
+    shown = [_experiment(each, f"e{i}", tuned) for i, each in enumerate(every)]
+    return _page(f"{title}: results", title, shown, found)
+
+
+def _page(title: str, folder: str, shown: Sequence[Mapping[str, Any]], found: str = "") -> str:
+    return render(
+        "experiments.html",
+        title=title,
+        folder=folder,
+        version=gangwise.__version__,
+        found=found,
+        most_said=SAID,
+        experiments=shown,
+    )
+
+
+def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> dict[str, Any]:
+    name = str(results.experiment["name"])
+    head = {"name": name, "anchor": anchor, "byline": "", "nothing": ""}
+    if not results.runs:
+        return head | {"nothing": "None of its runs is finished."}
+    if not results.policies:
+        return head | {"nothing": "No run of a policy is finished."}
+    numbers = SweepNumbers(results)
+    scenario, settings = numbers.scenario()
+    about = head | {
+        "missing": sweeps.missing(results),
+        "scenario": {"scenario": scenario, **settings},
+        "made": _made(
+            results.store.folder,
+            name,
+            [f"runs/{run['key']}.parquet" for run in results.runs],
+            experiment_toml(results.experiment),
+            {"gangwise of the runs": ", ".join(numbers.run_versions) or NOTHING},
+            _keys(results) if len(results.runs) <= KEYS else (),
+        ),
+    }
+    if tuned is not None and name == TUNING:
+        says = {"byline": tuning.tuning_byline(tuned, numbers), "lead": ""}
+        return about | says | {"tuning": tuning.tuning_parts(tuned, numbers)}
+    if is_comparison(results.store.folder, name) and not results.missing:
+        comparison = Comparison.open(results.store, name)
+        figures = compared.comparison_figures(comparison)
+        return about | _swept(numbers, anchor) | _slot_by_slot(comparison, figures)
+    return about | _swept(numbers, anchor) | _cell_by_cell(numbers)
+
+
+def _swept(numbers: SweepNumbers, anchor: str) -> dict[str, Any]:
+    """What is shown of any experiment."""
+    results = numbers.results
+    rest = [policy for policy in results.policies if policy not in numbers.drawn]
+    anchors = {policy: f"{anchor}-policy-{i}" for i, policy in enumerate(results.policies)}
+
+    def links(sheet: Sheet) -> list[str]:
+        return [anchors.get(name, "") for name, _ in sheet.rows]
+
+    return {
+        "tuning": None,
+        "verdicts": results.sentences(),
+        "looks": plain_styles([*numbers.drawn, *results.comparators, *rest]),
+        "anchors": anchors,
+        "links": links,
+        "policies": [_policy(numbers, policy) for policy in results.policies],
+        "timings": sweeps.time_sheet(numbers),
+    }
+
+
+def _cell_by_cell(numbers: SweepNumbers) -> dict[str, Any]:
+    """What is shown of an experiment that keeps sums and some points of curves."""
+    return {
+        "byline": sweeps.byline(numbers),
+        "lead": sweeps.lead(numbers),
+        "results": [sweeps.result_sheet(numbers)],
+        "figures": sweeps.sweep_figures(numbers),
+        "regrets": [_regret(numbers, name) for name in numbers.results.comparators],
+    }
+
+
+def _slot_by_slot(comparison: Comparison, figures: Mapping[str, bytes]) -> dict[str, Any]:
+    """What is shown of an experiment of one cell that keeps every slot: a comparison."""
+    n = len(comparison.policies)
+    first, *others = compared.sheets(comparison)
+    numbers = SweepNumbers(comparison.results)
+    return {
+        "byline": ", ".join(
+            [
+                "1 policy" if n == 1 else f"{n} policies",
+                compared.seeds_text(comparison),
+                f"{comparison.slots:,} slots",
+                f"family {comparison.scenario.family}",
+                f"gangwise {', '.join(numbers.run_versions)}",
+            ]
+        ),
+        "lead": compared.summary(comparison),
+        "looks": compared.styles(comparison),
+        # The comparators have a section of their own here; the table keeps the first caption.
+        "results": [replace(first, captions=first.captions[:1]), *others],
+        "figures": compared.drawn_figures(comparison, figures),
+        "regrets": [
+            _regret(numbers, name) | {"said": compared.about_comparator(comparison, name)}
+            for name in comparison.comparator_names
+        ],
+    }
+
+
+def _regret(numbers: SweepNumbers, comparator: str) -> dict[str, Any]:
+    try:
+        sheet = sweeps.regret_sheet(numbers, comparator)
+    except StoreError as error:
+        return {"sheet": None, "said": str(error)}
+    return {"sheet": sheet, "said": sweeps.proof(numbers, comparator)}
+
+
+def _policy(numbers: SweepNumbers, policy: str) -> dict[str, Any]:
+    results = numbers.results
+    sheets = [sweeps.policy_sheet(numbers, policy)]
+    for comparator in results.comparators:
+        try:
+            sheets.append(sweeps.regret_sheet(numbers, comparator, policy))
+        except StoreError:
+            continue
+    metrics = sweeps.metric_sheet(numbers, policy)
+    kind, arguments = numbers.configuration(policy)
+    return {
+        "name": policy,
+        "said": [
+            f"{sweeps.cell_text(results.cells, cell)}: {text}" if results.cells else text
+            for cell in numbers.cells
+            if (text := sweeps.against_best(numbers, cell, policy))
+        ],
+        "sheets": sheets if metrics is None else [*sheets, metrics],
+        "configuration": {"class": kind, **arguments},
+    }
+
+
+def _keys(results: Results) -> list[str]:
+    return [
+        f"{run['key']}  {run['label']}, "
+        + "".join(f"{k} = {v}, " for k, v in run["cell"].items())
+        + f"seed {run['seed']}"
+        for run in results.runs
+    ]
+
+
+# A reproduction
+
+
+def _reproduction(folder: Path) -> str:
+    found = reproduction.read_reproduction(folder)
+    papers = list(dict.fromkeys(a.paper for a in found.artefacts))
+    scale = "quick: fewer slots, seeds and cells than the papers" if found.quick else "full scale"
+    timings, unread = reproduction.timings_sheet(folder, found.artefacts)
+    shown = [f"{a.stem}.{ending}" for a in found.artefacts for ending in ("parquet", "svg")]
+    return render(
+        "reproduction.html",
+        title="gangwise reproduce",
+        byline=f"{', '.join(papers)}; {scale}; gangwise {gangwise.__version__}",
+        lead=reproduction.lead(found),
+        left_out=found.left_out,
+        overview=reproduction.overview_sheet(found) if len(found.artefacts) > 1 else None,
+        claims=reproduction.claims_sheet(found) if found.rows else None,
+        choices={"verdict": reproduction.VERDICTS, "paper": papers},
+        artefacts=[reproduction.artefact_parts(folder, a, found.rows) for a in found.artefacts],
+        timings=timings,
+        unread=unread,
+        made=_made(folder, "reproduction", ["reproduction.json", "side-by-side.json", *shown]),
+    )
+
+
+# A comparison
+
+
+def write_comparison(
+    comparison: Comparison, directory: Path | str, command: str = ""
+) -> list[Path]:
+    """Write ``rewards.parquet``, ``summary.json``, the figures and ``report.html``, as a whole.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    directory : path
+    command : str
+        The command that made this comparison, to be shown as it is.
+
+    Returns
+    -------
+    list of Path
+        The files written.
+
+    Raises
+    ------
+    StoreError
+        When they cannot be written; what was there before is still there.
+    """
+    folder = comparison.store(directory).files
+    with folder.publish(COMPARISON) as new:
+        digests = {name: new.write(name, content) for name, content in comparison.files().items()}
+        if command:
+            about = f"{comparison.results.experiment['name']}.command.json"
+            new.write(about, provenance_text(command))
+        drawn = compared.comparison_figures(comparison)
+        for name, content in drawn.items():
+            new.write(name, content)
+        new.write(PAGE, comparison_page(comparison, drawn, command, digests["rewards.parquet"]))
+        names = list(new.staged)
+    return [folder.place(name) for name in names]
+
+
+def write_replay(
+    played: Replayed,
+    directory: Path | str,
+    bounds: Mapping[str, float] | Sequence[LowerBound] | None = None,
+    command: str = "",
+) -> list[Path]:
+    """Write ``summary.json``, the prices that prove the bounds, and ``report.html``, as a whole.
+
+    Raises
+    ------
+    StoreError
+        When they cannot be written; what was there before is still there.
+    """
+    folder = Folder(directory)
+    proven = [] if isinstance(bounds, Mapping) else list(bounds or [])
+    values = (
+        list(bounds.values())
+        if isinstance(bounds, Mapping)
+        else [bound.mean_completion for bound in proven]
+    )
+    with folder.publish(REPLAY) as new:
+        summary = {**played.as_dict(), "lower_bounds": values}
+        new.write("summary.json", json.dumps(finite(summary), indent=2) + "\n")
+        new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), values))) + "\n")
+        for seed, bound in zip(played.seeds, proven):
+            new.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
+        if command:
+            new.write(f"{REPLAY}.command.json", provenance_text(command))
+        new.write(PAGE, job_report(results_of(played, values, command)).page())
+        names = list(new.staged)
+    return [folder.place(name) for name in names]
+
+
+BOUNDS = "bounds.json"
+
+
+def _bounds_file(folder: Path) -> str:
+    path = folder / BOUNDS
+    return Folder(folder).read_text(BOUNDS) if path.exists() else "{}"
+
+
+def _write_prices(bound: LowerBound, file: Any) -> None:
+    """Prices above 0: node, from when (seconds), for how long, price of a device-second."""
+    node, period = np.nonzero(bound.prices)
+    pl.DataFrame(
+        {
+            "node": node,
+            "begin": bound.origin + period * bound.period,
+            "seconds": np.full(node.size, bound.period),
+            "price": bound.prices[node, period],
+        }
+    ).write_parquet(file)
+
+
+def comparison_page(
+    comparison: Comparison,
+    drawn: Mapping[str, bytes] | None = None,
+    command: str = "",
+    digest: str = "",
+) -> str:
+    """The page of a comparison.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    drawn : mapping of str to bytes
+        Figures by the name of their file, see
+        :func:`~gangwise.report.comparison.comparison_figures`; those that are SVG are shown.
+    command : str
+        The command that made this comparison, to be shown as it is.
+    digest : str
+        Of ``rewards.parquet``.
+    """
+    results = comparison.results
+    numbers = SweepNumbers(results)
+    made = {
+        "command": command,
+        "what": "rewards",
+        "file": "",
+        "python": "This comparison was made from Python; scenario, slots, seeds and the policies' "
+        "arguments, as given on this page, define every reward in it.",
+        "versions": {
+            "slots": comparison.slots,
+            "seeds": ", ".join(map(str, comparison.seeds)),
+            **versions(),
+        },
+        "caption": "Slots, seeds and versions",
+        "runs": _keys(results) if len(results.runs) <= KEYS else (),
+        "digest": digest,
+        "of": "rewards.parquet",
+    }
+    head = {
+        "name": comparison.scenario.name,
+        "anchor": "e0",
+        "nothing": "",
+        "missing": "",
+        "scenario": comparison.scenario.describe(),
+        "made": made,
+    }
+    shown = head | _swept(numbers, "e0") | _slot_by_slot(comparison, drawn or {})
+    title = comparison.scenario.name
+    return _page(f"{title}: comparison of policies", title, [shown])

@@ -1,0 +1,171 @@
+"""What is in a log of jobs: load over time, sizes, waits, run times, users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gangwise.core.arrays import Floats
+from gangwise.traces.jobs import JobLog
+from gangwise.traces.tables import period
+
+
+def summary(log: JobLog, bins: int = 12) -> dict[str, Any]:
+    """What is in a log, ready for JSON: load over time, sizes, waits, run times, users.
+
+    Times are in seconds; ``None`` where the log does not say. ``load`` is the mean share of the
+    devices in use in each of ``bins`` equal periods, as it happened where the log says when jobs
+    started, and from submission on otherwise.
+    """
+    rows, nodes = log.rows, log.nodes
+    wait = (rows["start"] - rows["submit"]).drop_nulls()
+    device = log.played.device
+    capacity = log.total(device)
+    begun = rows["start"].fill_null(rows["submit"]).to_numpy()
+    submit = rows["submit"].to_numpy()
+    first, last = float(submit.min()), float((begun + rows["run"].to_numpy()).max())
+    amount = rows["hours"].to_numpy() * 3600 / np.maximum(rows["run"].to_numpy(), 1e-9)
+    edges = np.linspace(first, max(last, first + 1.0), bins + 1)
+    used = _used(edges, begun, begun + rows["run"].to_numpy(), amount)
+    size = rows["tasks"].to_numpy() * rows[device].to_numpy()
+    span = max(float(submit.max()) - first, 1.0)
+    asked = rows["limit"] / rows["run"].replace(0.0, None)
+    total = float(rows["hours"].sum())
+    by_user = (
+        rows.group_by("user")
+        .agg(
+            jobs=pl.len(),
+            hours=pl.col("hours").sum(),
+            wait=(pl.col("start") - pl.col("submit")).mean(),
+        )
+        .sort("hours", "user", descending=[True, False])
+    )
+    return {
+        "jobs": len(rows),
+        "nodes": len(nodes),
+        "devices": {name: log.total(name) for name in nodes.devices},
+        "device": device,
+        "job_type": {"column": log.job_type, "types": len(log.jobs.types)},
+        "from_s": first,
+        "to_s": last,
+        "offered_load": float(rows["hours"].sum()) * 3600 / (capacity * span) if capacity else None,
+        "load": [None if not capacity else float(u / capacity) for u in used],
+        "load_edges_s": edges.tolist(),
+        "sizes": _sizes(size),
+        "run": _spread(rows["run"]),
+        "wait": _spread(wait),
+        "waiting_share": _share(float(wait.sum()), float(rows["run"].sum())) if len(wait) else None,
+        "limit_over_run": _spread(asked.drop_nulls()),
+        "users": by_user.height,
+        "top_users": [
+            {**user, "share": user["hours"] / total if total else None}
+            for user in by_user.head(8).to_dicts()
+        ],
+        "dependencies": int(log.jobs.after.size),
+        "recorded_nodes": int((np.diff(log.host_from) > 0).sum()),
+    }
+
+
+def _share(part: float, rest: float) -> float:
+    return part / (part + rest) if part else 0.0
+
+
+def _used(edges: Floats, begun: Floats, ended: Floats, amount: Floats) -> Floats:
+    """Mean of what is in use between edges.
+
+    >>> _used(np.array([0.0, 10, 20]), np.array([5.0]), np.array([12.0]), np.array([2.0]))
+    array([1. , 0.4])
+    """
+
+    def until(times: Floats) -> Floats:  # what is used before each edge by jobs from these times on
+        order = np.argsort(times)
+        at = np.searchsorted(times[order], edges)
+        weight = np.concatenate([[0.0], np.cumsum(amount[order])])
+        moment = np.concatenate([[0.0], np.cumsum((amount * times)[order])])
+        return np.asarray(weight[at] * edges - moment[at])
+
+    return np.asarray(np.diff(until(begun) - until(ended)) / np.diff(edges))
+
+
+def _spread(values: pl.Series) -> dict[str, float] | None:
+    """Mean and quantiles; None of nothing."""
+    if values.is_empty():
+        return None
+    found = values.to_numpy()
+    names = ("median", "p90", "p95", "p99", "most")
+    return {
+        "mean": float(found.mean()),
+        **dict(zip(names, np.quantile(found, [0.5, 0.9, 0.95, 0.99, 1]).tolist())),
+    }
+
+
+def _sizes(size: Floats) -> list[dict[str, float]]:
+    """How many jobs hold how many devices: 0, a part of one, 1, 2, 3 to 4, 5 to 8, …"""
+    power = np.where(size > 0, np.ceil(np.log2(np.maximum(size, 1e-9)) - 1e-9), -2).clip(-1)
+    power = np.where(size > 0, power, -2).astype(np.int64)
+    names = {-2: 0.0, -1: 0.5}
+    return [
+        {"most": names.get(int(p), float(2.0 ** int(p))), "jobs": int(n)}
+        for p, n in zip(*np.unique(power, return_counts=True))
+    ]
+
+
+def report(log: JobLog) -> str:
+    """What is in a log, for a terminal; the first line is how much of it is played."""
+    found = summary(log)
+    first, last = found["from_s"], found["to_s"]
+    devices = ", ".join(f"{total:g} {q}" for q, total in found["devices"].items())
+    lines = [
+        log.played.line,
+        "",
+        f"{found['jobs']:,} jobs in {period(last - first)} on {found['nodes']:,} "
+        f"{'node' if found['nodes'] == 1 else 'nodes'} ({devices}); "
+        f"{found['job_type']['types']:,} job types, by {log.job_type}",
+    ]
+    if found["offered_load"] is not None:
+        lines.append(
+            f"load: {100 * found['offered_load']:.3g} % of {found['device']} offered; in use over "
+            "time:"
+        )
+        lines += _bars([load or 0.0 for load in found["load"]], np.array(found["load_edges_s"]))
+    lines.append(f"sizes ({found['device']} per job):")
+    for size in found["sizes"]:
+        lines.append(f"  up to {size['most']:<8g} {size['jobs']:>9,} jobs")
+    for name, what in (("run", "run time"), ("wait", "wait")):
+        spread = found[name]
+        lines.append(f"{what:<9s} " + ("not recorded" if spread is None else _times(spread)))
+    if found["waiting_share"] is not None:
+        lines.append(f"waiting is {100 * found['waiting_share']:.3g} % of the time in the system")
+    if found["limit_over_run"] is not None:
+        over = found["limit_over_run"]
+        lines.append(f"limits are {over['median']:.3g} times the run time (median)")
+    lines.append(f"users: {found['users']:,}")
+    for user in found["top_users"][:5]:
+        waited = "" if user["wait"] is None else f", mean wait {period(round(user['wait'], 1))}"
+        lines.append(
+            f"  {user['user'] or '(not named)':<16.16s} {user['jobs']:>8,} jobs "
+            f"{100 * (user['share'] or 0):5.1f} % of {log.played.unit}-hours{waited}"
+        )
+    if found["dependencies"]:
+        lines.append(f"dependencies: {found['dependencies']:,}")
+    if found["recorded_nodes"]:
+        lines.append(f"nodes they ran on are known of {found['recorded_nodes']:,} jobs")
+    lines += [f"note: {note}" for note in log.played.notes]
+    return "\n".join(lines)
+
+
+def _times(spread: Mapping[str, float]) -> str:
+    shown = ("mean", "median", "p95", "most")
+    return ", ".join(f"{name} {period(round(spread[name], 1))}" for name in shown)
+
+
+def _bars(load: Sequence[float], edges: Floats) -> list[str]:
+    scale = 40 / max(1.0, *load)
+    return [
+        f"  {period(round(at - edges[0], 1)):>11s} {100 * share:6.1f} % "
+        + "▇" * round(scale * share)
+        for at, share in zip(edges[:-1].tolist(), load)
+    ]

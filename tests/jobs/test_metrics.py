@@ -1,0 +1,186 @@
+"""Metrics of schedules against plain loops over jobs, pieces and seconds."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options, simulate_jobs
+from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
+from tests.jobs.made import Case
+
+POLICIES = ("fcfs+easy+best-fit", "sjf+none+first-fit", "fcfs+none+worst-fit")
+
+
+def played(seed: int) -> tuple[Case, Outcome]:
+    case = Case(seed)
+    schedule = simulate_jobs(
+        case.jobs, case.nodes, POLICIES[seed % 3], case.conditions, case.options
+    )
+    return case, Outcome.of(schedule, "made")
+
+
+def holds(outcome: Outcome) -> list[tuple[int, int, float, float, list[float]]]:
+    """Job, node, begin, end and devices of every piece, in plain numbers."""
+    found = []
+    of = outcome.pieces
+    for p in range(of.job.size):
+        job = int(of.job[p])
+        shape = outcome.jobs.shapes[outcome.jobs.shape[job]]
+        devices = [0.0] * len(outcome.nodes.devices)
+        for name, amount in zip(outcome.jobs.devices, shape.demand):
+            devices[outcome.nodes.devices.index(name)] = amount / 1000 * int(of.tasks[p])
+        found.append((job, int(of.node[p]), float(of.begin[p]), float(of.end[p]), devices))
+    return found
+
+
+def some(outcome: Outcome) -> bool:
+    return bool(np.isfinite(outcome.end).any())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_device_seconds_and_bins_are_those_of_a_walk_through_the_seconds(seed: int) -> None:
+    _, outcome = played(seed)
+    if not some(outcome) or outcome.makespan == 0:
+        return
+    first, last = (int(x) for x in (outcome.span[0], math.ceil(outcome.span[1])))
+    pieces = holds(outcome)
+    for k, device in enumerate(outcome.nodes.devices):
+        fine = 4  # rates of a half or a third end between seconds: compare the exact sum apart
+        exact = sum(devices[k] * (end - begin) for _, _, begin, end, devices in pieces)
+        assert outcome.device_seconds[k] == pytest.approx(exact)
+        edges = np.linspace(first, last, (last - first) * fine + 1)
+        binned = outcome.over_time(device, edges)
+        walked = [
+            sum(
+                devices[k] * max(0.0, min(end, b) - max(begin, a))
+                for _, _, begin, end, devices in pieces
+            )
+            / (b - a)
+            for a, b in pairwise(edges)
+        ]
+        assert binned == pytest.approx(walked, abs=1e-9)
+        share = exact / (outcome.nodes.capacity[:, k].sum() / 1000 * outcome.makespan)
+        assert outcome.utilisation[device] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_waiting_completion_slowdown_and_users_job_by_job(seed: int) -> None:
+    case, outcome = played(seed)
+    if not some(outcome):
+        return
+    by_user: dict[str, list[tuple[float, float]]] = {}
+    waits, slowdowns, late = [], [], 0
+    for j in range(len(case.jobs)):
+        job = case.jobs.job(j)
+        start, last = float(outcome.start[j]), float(outcome.last_start[j])
+        end = float(outcome.end[j])
+        if math.isfinite(job.deadline) and not end <= job.deadline:
+            late += 1
+        if math.isnan(start) or math.isnan(end):
+            continue
+        slowdown = max(1.0, (end - job.submitted) / max(end - last, 10.0))
+        waits.append(start - job.submitted)
+        slowdowns.append(slowdown)
+        by_user.setdefault(job.user, []).append((start - job.submitted, slowdown))
+    found = outcome.summary()
+    assert found["jobs"] == len(waits)
+    assert found["waiting.mean"] == pytest.approx(fmean(waits))
+    assert found["slowdown.mean"] == pytest.approx(fmean(slowdowns))
+    assert found["deadlines missed"] == late
+    means = [fmean(s for _, s in each) for each in by_user.values()]
+    jain = sum(means) ** 2 / (len(means) * sum(m * m for m in means))
+    assert found["unfairness"] == pytest.approx(1 - jain, abs=1e-12)
+    worst = max(fmean(w for w, _ in each) for each in by_user.values())
+    assert found["worst users"] == pytest.approx(worst)  # fewer than 20 users: the worst one
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_idle_while_waiting_is_that_of_a_walk_from_event_to_event(seed: int) -> None:
+    case, outcome = played(seed)
+    if not some(outcome):
+        return
+    pieces = holds(outcome)
+    for k, device in enumerate(outcome.nodes.devices):
+        asks = outcome.demand[:, k]
+        moments = sorted(
+            {float(t) for t in (*outcome.jobs.submit, *outcome.start, *outcome.end) if t == t}
+            | {t for _, _, begin, end, _ in pieces for t in (begin, end)}
+        )
+        total = 0.0
+        capacity = case.nodes.capacity[:, k].sum() / 1000
+        for a, b in pairwise(moments):
+            idle = capacity - sum(d[k] for _, _, begin, end, d in pieces if begin <= a < end)
+            waits = [
+                asks[j]
+                for j in range(len(case.jobs))
+                if asks[j] > 0
+                and math.isfinite(outcome.end[j])
+                and case.jobs.submit[j] <= a < outcome.start[j]
+            ]
+            if waits and min(waits) <= idle + 1e-9:
+                total += idle * (b - a)
+        assert outcome.idle_while_waiting(device) == pytest.approx(total, abs=1e-6)
+
+
+def test_a_gang_on_a_slow_node_loses_what_all_its_devices_held_for_nothing() -> None:
+    nodes = Nodes.of([Node("fast", {"gpu": 4}), Node("slow", {"gpu": 4})])
+    jobs = Jobs.of(submit=[0, 0], run=[100, 100], tasks=[2, 1], demand={"gpu": [4, 1]})
+    schedule = simulate_jobs(
+        jobs, nodes, "fcfs+none+first-fit", Conditions(rates=np.array([[1.0, 0.5]]))
+    )
+    outcome = Outcome.of(schedule, "x")
+    # The gang holds 8 GPUs for 200 s and needed 100 s; the other job then runs on the fast node.
+    assert outcome.rates.tolist() == [0.5, 1.0]
+    assert outcome.stragglers().tolist() == [800.0]
+    assert outcome.summary()["stragglers.gpu"] == pytest.approx(800 / 3600)
+    held = 8 * 200 + 100
+    assert outcome.utilisation["gpu"] == pytest.approx(held / (8 * 300))
+    assert outcome.goodput["gpu"] == pytest.approx((held - 800) / (8 * 300))
+
+
+def test_work_lost_to_a_failed_node_counts_as_restarts_and_not_as_goodput() -> None:
+    nodes = Nodes.alike(1, {"gpu": 2})
+    jobs = Jobs.of(submit=[0], run=[100], tasks=[2], demand={"gpu": 1})
+    schedule = simulate_jobs(
+        jobs, nodes, "fcfs", Conditions(downs=[(60, 0)], ups=[(70, 0)]), Options(restart=5.0)
+    )
+    outcome = Outcome.of(schedule, "x")
+    assert outcome.waiting.tolist() == [0.0]
+    assert outcome.end.tolist() == [175.0]
+    assert outcome.device_seconds.tolist() == [2 * 60 + 2 * 105]
+    assert outcome.restarts()[0] == schedule.lost[0] > 0
+    assert np.isnan(outcome.rates).all()  # two attempts: not to be read off
+
+
+def test_as_it_happened_is_measured_like_a_policy() -> None:
+    jobs = Jobs.of(
+        submit=[0, 10], run=[50, 20], tasks=[1, 2], recorded_start=[5, 60], recorded_end=[55, 80]
+    )
+    nodes = Nodes.pool(2)
+    outcome = Outcome.recorded(jobs, nodes)
+    assert outcome is not None
+    found = outcome.summary()
+    assert (found["waiting.mean"], found["completion.mean"]) == (27.5, 62.5)
+    assert outcome.utilisation["cpu"] == pytest.approx((50 + 40) / (2 * 80))
+    assert math.isnan(found["microseconds per decision"])
+    assert Outcome.recorded(Jobs.of([0], [1]), nodes) is None
+
+
+def test_groups_and_percentiles() -> None:
+    sizes = np.array([1.0, 3, 7, 100, 2, 1, 33, 64, 5])
+    group, names = size_groups(sizes)
+    for g, name in enumerate(names):
+        low, _, high = name.partition(" to ")
+        inside = sizes[group == g]
+        assert (inside.min(), inside.max()) == (float(low), float(high or low))
+    assert [group[i] for i in np.argsort(sizes)] == sorted(group)
+    jobs = Jobs.of(submit=[0, 0, 0], run=[1, 2, 3], tasks=[1, 1, 2])
+    outcome = Outcome.of(simulate_jobs(jobs, Nodes.pool(4)), "x")
+    found = by_group(outcome, np.array([0, 0, 1]), outcome.completion)
+    assert found[0] == {**spread("of", np.array([1.0, 2.0])), "jobs": 2.0}
+    assert found[1]["of.mean"] == 3.0

@@ -1,0 +1,118 @@
+"""Commands on a disk that fails at every call of --out: one line, nothing mixed, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from gangwise.cli import app
+from gangwise.core import files
+from gangwise.core.errors import GangwiseError
+from gangwise.core.files import find_folders
+from gangwise.experiments.runs import TIMINGS
+from tests.faults import FAULTS, failing
+
+SMALL = "ogasched-default-v1:servers=6,job_types=3"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(files, "_alive", lambda pid: False)
+
+
+def experiment(folder):
+    file = folder / "small.toml"
+    head = f'name = "small"\nscenario = "{SMALL}"\nslots = 5\nseeds = 1\n'
+    file.write_text(head + 'policies = ["drf", "fairness"]\n')
+    return str(file)
+
+
+COMMANDS = {
+    "compare": lambda base, out: [
+        "compare", SMALL, "--policies", "drf,fairness", "--slots", "5", "--seeds", "1",
+        "--comparators", "none", "--jobs", "1", "--out", str(out)],
+    "run": lambda base, out: ["run", SMALL, "drf", "--slots", "5", "--out", f"{out}/rows.parquet"],
+    "sweep": lambda base, out: ["sweep", experiment(base), "--jobs", "1", "--out", str(out)],
+    "tune": lambda base, out: [
+        "tune", SMALL, "ogasched-react", "--knob", "steps=1:3:int", "--trials", "2", "--slots",
+        "5", "--seeds", "1000,", "--validation", "2000,", "--jobs", "1", "--out", str(out)],
+}  # fmt: skip
+
+STEP = int(os.environ.get("GANGWISE_FAULT_STEP", "7"))
+"""Every so many calls one fails: all of them take minutes; the layer's own tests try them all."""
+
+
+def results(name, out):
+    """Everything that the command found, without times."""
+    if name == "run":
+        return pl.read_parquet(out / "rows.parquet").to_dicts()
+    found = {}
+    for path in sorted(out.glob("runs/*.parquet")):
+        frame = pl.read_parquet(path).filter(~pl.col("metric").is_in(TIMINGS))
+        found[path.name] = frame.to_dicts()
+    tuning = out / "tuning.json"
+    return found, json.loads(tuning.read_text()) if tuning.exists() else None
+
+
+def command(arguments):
+    done = CliRunner().invoke(app, arguments)
+    if done.exception is not None and not isinstance(done.exception, GangwiseError | SystemExit):
+        raise done.exception
+    return done
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_call_of_out_may_fail(name, tmp_path):
+    make = COMMANDS[name]
+    with failing() as disk:
+        assert command(make(tmp_path, tmp_path / "whole")).exit_code == 0
+    wanted = results(name, tmp_path / "whole")
+    tried = 0
+    for at in range(0, len(disk.calls), STEP):
+        for fault in (FAULTS[at % len(FAULTS)], FAULTS[(at + 1) % len(FAULTS)]):
+            out = tmp_path / f"{at}-{fault}".replace(" ", "-").replace("/", "-")
+            arguments = make(tmp_path, out)
+            with failing(fault, at):
+                done = command(arguments)
+                assert done.exit_code in (0, 1), done.output
+            again = command(arguments)
+            if fault == "lost flush" and again.exit_code:
+                # The registry itself was lost: what it does not know is not replaced.
+                assert "would be replaced" in str(again.exception)
+                continue
+            assert again.exit_code == 0, (fault, at, disk.calls[at], again.output, again.exception)
+            assert results(name, out) == wanted, (fault, at, disk.calls[at])
+            for folder in find_folders(out):
+                found = folder.verify()
+                assert found.sound, (fault, at, disk.calls[at], found)
+                assert not found.unfinished, (fault, at, disk.calls[at], found)
+            tried += 1
+    assert tried > len(disk.calls) / STEP
+    print(f"{name}: {tried} faults at {len(disk.calls)} calls")
+
+
+@pytest.mark.parametrize("name", ["sweep", "tune"])
+def test_flipped_bits_anywhere_do_not_change_results(name, tmp_path):
+    """Every stored file, one bit in sixteen places: the command mends it, or says so."""
+    arguments = COMMANDS[name](tmp_path, tmp_path / "out")
+    assert command(arguments).exit_code == 0
+    wanted = results(name, tmp_path / "out")
+    for path in sorted(p for p in (tmp_path / "out").rglob("*") if p.is_file()):
+        whole = path.read_bytes()
+        if path.suffix == ".db":  # the study is SQLite's, and can be played again from the runs
+            continue
+        for place in range(min(16, len(whole))):
+            damaged = bytearray(whole)
+            damaged[place * (len(whole) - 1) // 15] ^= 1 << place % 8
+            path.write_bytes(damaged)
+            done = command(arguments)
+            if done.exit_code == 0:
+                assert results(name, tmp_path / "out") == wanted, (path, place)
+            else:
+                assert "damaged" in str(done.exception), (path, place, done.exception)
+            path.write_bytes(whole)
