@@ -1,7 +1,7 @@
 """What is believed of rates: labels, a mean per (job type, node), shared factors.
 
-A learner is given to :class:`gangwise.jobs.choice.ByRate`; it hears rates, says what it believes and
-how sure it is, and names the nodes that are slower than their label says.
+A learner is given to :class:`gangwise.jobs.choice.ByRate`; it hears rates, says what it believes
+and how sure it is, and names the nodes that are slower than their label says.
 """
 
 from __future__ import annotations
