@@ -22,6 +22,7 @@ import numpy as np
 
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.model import Jobs
+from gangwise.jobs.queues import FirstCome, ShortestFirst
 from gangwise.jobs.rates import Constants, Labels, MeanRates, SharedFactors
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import Options, simulate_jobs
@@ -43,6 +44,7 @@ CASES = [
     ("like, no stragglers", 0.8),
 ]
 RIVAL = "labels"
+QUEUES = {"fcfs": FirstCome, "sjf": ShortestFirst}
 
 
 def policies(constants: Constants) -> dict[str, ByRate]:
@@ -97,9 +99,9 @@ def measures(jobs: Jobs, start: np.ndarray, end: np.ndarray) -> dict[str, float]
     }
 
 
-def one(job: tuple[Jobs, str, float, str, int, Constants, tuple[str, ...] | None]) -> dict:
+def one(job: tuple[Jobs, str, float, str, str, int, Constants, tuple[str, ...] | None]) -> dict:
     """All policies in one world."""
-    jobs, world_name, load, gangs, seed, constants, only = job
+    jobs, world_name, load, gangs, queue, seed, constants, only = job
     world = WORLDS[world_name]
     if GANGS[gangs] is not None:
         sizes, shares = zip(*GANGS[gangs].items(), strict=True)
@@ -112,7 +114,7 @@ def one(job: tuple[Jobs, str, float, str, int, Constants, tuple[str, ...] | None
     for name, choice in policies(constants).items():
         if only is not None and name not in only:
             continue
-        scheduler = Composed(backfilling="easy", choice=choice)
+        scheduler = Composed(queue=QUEUES[queue](), backfilling="easy", choice=choice)
         s = simulate_jobs(drawn.jobs, drawn.nodes, scheduler, drawn.conditions, options)
         out[name] = measures(drawn.jobs, s.start, s.end)
         out[name]["moves"] = s.counts["preemptions"]
@@ -155,6 +157,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--first", type=int, default=1, help="constants were tuned on 1000 to 1009")
     parser.add_argument("--gangs", choices=tuple(GANGS), default="recorded")
+    parser.add_argument("--queue", choices=tuple(QUEUES), default="fcfs")
     parser.add_argument("--ran-only", action="store_true")
     parser.add_argument("--cases", type=int, nargs="*", help="rows of CASES")
     parser.add_argument("--policies", nargs="*")
@@ -168,13 +171,18 @@ def main() -> None:
     only = None if options.policies is None else (RIVAL, *options.policies)
     names = [n for n in policies(constants) if only is None or n in only]
     print(f"{len(jobs):,} jobs; job types are the {TYPES - 1} commonest requests and the rest;")
-    print(f"users are requests ({len(jobs.users)}); gangs: {GANGS[options.gangs] or 'as recorded'}")
+    print(
+        f"users are requests ({len(jobs.users)}); gangs: {GANGS[options.gangs] or 'as recorded'};"
+    )
+    print(f"queue of all policies: {options.queue}, EASY over expected ends")
     saved = {}
     with ProcessPoolExecutor(options.workers) as pool:
         for world, load in [CASES[i] for i in options.cases or range(len(CASES))]:
             began = time.perf_counter()
             seeds = range(options.first, options.first + options.seeds)
-            asked = [(jobs, world, load, options.gangs, s, constants, only) for s in seeds]
+            asked = [
+                (jobs, world, load, options.gangs, options.queue, s, constants, only) for s in seeds
+            ]
             results = list(pool.map(one, asked))
             saved[f"{world} {load}"] = results
             print(f"\n### {world} nodes, load {load}\n\n{WORLDS[world].told()}\n")

@@ -181,6 +181,18 @@ def test_what_was_measured_before_is_left_alone_unless_it_changed():
     assert rates.estimate("train")[0][0] < before[0] - 0.3
 
 
+def test_only_the_slowest_rank_of_a_gang_may_be_seen():
+    every, slowest = SharedFactors(), SharedFactors(Constants(slowest_only=True))
+    for each in (every, slowest):
+        each.beliefs(Nodes.alike(3, {"gpu": 8}), ["train"])
+        each.observe("train", ["n0", "n1", "n2"], [1.0, 0.7, 1.0])
+    alone = SharedFactors()
+    alone.beliefs(Nodes.alike(3, {"gpu": 8}), ["train"])
+    alone.observe("train", ["n1"], [0.7])
+    np.testing.assert_array_equal(slowest.estimate("train")[0], alone.estimate("train")[0])
+    assert every.estimate("train")[0][0] != slowest.estimate("train")[0][0]
+
+
 def test_esdp_index_is_the_formula():
     rates = MeanRates(Constants(pack=0.0))
     state = rates.beliefs(cluster(3, 1), ["t"])
@@ -266,15 +278,9 @@ def test_compiled_and_plain_learn_and_decide_alike(name, seed):
         noise=np.exp(rng.normal(0, 0.1, J)),
         factors=[(0.0, 1, 0.5), (5000.0, 1, 1.0), (7000.0, 2, 0.5)],
     )
+    options = Options(limits="work", restart=30.0)
     schedules = [
-        simulate_jobs(
-            jobs,
-            nodes,
-            f"fcfs+easy+{name}",
-            conditions,
-            Options(limits="work", restart=30.0),
-            engine=engine,
-        )
+        simulate_jobs(jobs, nodes, f"fcfs+easy+{name}", conditions, options, engine=engine)
         for engine in ("compiled", "plain")
     ]
     for column in ("start", "end"):

@@ -75,6 +75,7 @@ class Constants(NamedTuple):
     patience: float = 3600.0  # seconds that a job waits by choice, at most
     memory: float = 1800.0  # seconds over which releases are averaged
     saving: float = 900.0  # seconds that a migration must save
+    slowest_only: bool = False  # of a gang, only the slowest rank is seen
 
 
 class Beliefs(NamedTuple):
@@ -244,6 +245,13 @@ def observe(
                 b.e_count[l, nodes[i]] += 1.0
     elif b.kind == SHARED:
         b.seen[0] += 1.0
+        if b.constants.slowest_only:
+            slowest = 0
+            for i in range(1, count):
+                if log_rates[i] < log_rates[slowest]:
+                    slowest = i
+            take_in(b, l, nodes, log_rates, slowest, 1, first, now)
+            return
         for i in range(0, count, RANKS):
             k = min(RANKS, count - i)
             take_in(b, l, nodes, log_rates, i, k, first, now)
