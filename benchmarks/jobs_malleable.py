@@ -3,11 +3,11 @@
     python -m benchmarks.jobs_malleable [--seeds 10] [--jobs 400]
 
 Jobs are drawn: run times lognormal (median 10 minutes, σ 1.8, at most a day) on 1, 2, 4 or 8 GPUs
-as asked, 8 nodes of 8 GPUs, Poisson arrivals. Elastic jobs may have 1 task to 4 times what they asked
-for, overheads κ .01, .05, .1, .2 by job type, hidden; a restart costs 30 s; limits are 1 to 5 times
-the run time. Divisible jobs are worth √done and leave at a deadline 1 to 5 times their run time
-after their submission. ``slack`` of every scheduler was chosen on seeds 0 to 2; seeds of the tables
-begin at 100.
+as asked, 8 nodes of 8 GPUs, Poisson arrivals. Elastic jobs may have 1 task to 4 times what they
+asked for, overheads κ .01, .05, .1, .2 by job type, hidden; a restart costs 30 s; limits are 1 to 5
+times the run time. Divisible jobs are worth √done and leave at a deadline 1 to 5 times their run
+time after their submission. ``slack`` of every scheduler was chosen on seeds 0 to 2; seeds of the
+tables begin at 100.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ def test_list():
     assert "ogasched-react" in {row["name"] for row in listed["policies"]}
     assert "ogasched-authors-v1" in {row["name"] for row in listed["scenarios"]}
     assert "alibaba-gpu-v2023" in {row["name"] for row in listed["traces"]}
+    assert "gavel" in {row["name"] for row in listed["schedulers"]}
     assert "drf" in gangwise("list").stdout
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import polars as pl
 import pytest
@@ -96,23 +97,64 @@ def test_every_call_of_out_may_fail(name, tmp_path):
     print(f"{name}: {tried} faults at {len(disk.calls)} calls")
 
 
-@pytest.mark.parametrize("name", ["sweep", "tune"])
-def test_flipped_bits_anywhere_do_not_change_results(name, tmp_path):
-    """Every stored file, one bit in sixteen places: the command mends it, or says so."""
+@pytest.mark.parametrize(("name", "places"), [("compare", 3), ("sweep", 8), ("tune", 4)])
+def test_flipped_bits_anywhere_do_not_change_results(name, places, tmp_path):
+    """Every stored file, a bit in some places of it: the command mends it, or says so."""
     arguments = COMMANDS[name](tmp_path, tmp_path / "out")
     assert command(arguments).exit_code == 0
     wanted = results(name, tmp_path / "out")
     for path in sorted(p for p in (tmp_path / "out").rglob("*") if p.is_file()):
         whole = path.read_bytes()
-        if path.suffix == ".db":  # the study is SQLite's, and can be played again from the runs
+        # The study is SQLite's, and can be played again from the runs; pictures are drawn again.
+        if path.suffix in (".db", ".svg", ".png"):
             continue
-        for place in range(min(16, len(whole))):
+        for place in range(min(places, len(whole))):
             damaged = bytearray(whole)
-            damaged[place * (len(whole) - 1) // 15] ^= 1 << place % 8
+            damaged[place * (len(whole) - 1) // (places - 1)] ^= 1 << place % 8
             path.write_bytes(damaged)
             done = command(arguments)
             if done.exit_code == 0:
                 assert results(name, tmp_path / "out") == wanted, (path, place)
             else:
-                assert "damaged" in str(done.exception), (path, place, done.exception)
+                said = str(done.exception)
+                assert "damaged" in said or "would be replaced" in said, (path, place, said)
             path.write_bytes(whole)
+
+
+def test_a_reproduction_is_published_whole_or_not_at_all(tmp_path):
+    """Its runs are those of a sweep; what is tried here is what is made of them."""
+    first = tmp_path / "first"
+
+    def reproduce(out):
+        return ["reproduce", "opm", "--theorem", "2", "--quick", "--seeds", "1", "--jobs", "1",
+                "--out", str(out)]  # fmt: skip
+
+    def begun(name):
+        shutil.copytree(first / "runs", tmp_path / name / "runs")
+        return tmp_path / name
+
+    assert command(reproduce(first)).exit_code == 0
+    with failing() as disk:
+        assert command(reproduce(begun("count"))).exit_code == 0
+    wanted = (first / "side-by-side.json").read_text()
+    for at in range(0, len(disk.calls), 2 * STEP):
+        fault = FAULTS[at // (2 * STEP) % (len(FAULTS) - 1)]
+        out = begun(f"{at}")
+        with failing(fault, at):
+            assert command(reproduce(out)).exit_code in (0, 1)
+        assert command(reproduce(out)).exit_code == 0, (fault, at, disk.calls[at])
+        assert (out / "side-by-side.json").read_text() == wanted
+        assert all(folder.verify().sound for folder in find_folders(out))
+    print(f"reproduce: {len(disk.calls)} calls")
+
+
+def test_the_checkpoint_of_a_finished_run_is_forgotten(tmp_path):
+    """Killed after a run is stored and before its checkpoint is removed."""
+    arguments = COMMANDS["sweep"](tmp_path, tmp_path / "out")
+    assert command(arguments).exit_code == 0
+    (folder,) = find_folders(tmp_path / "out")
+    key = next((tmp_path / "out" / "runs").iterdir()).stem
+    files.write_whole(folder.checkpoint(key), "state")
+    assert folder.verify().unfinished
+    assert command(arguments).exit_code == 0
+    assert not folder.verify().unfinished

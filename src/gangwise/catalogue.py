@@ -365,9 +365,15 @@ register(
 )
 register(
     "scheduler",
+    "las",
+    "gangwise.jobs.las:LeastAttained",
+    "two-dimensional least attained service, preemptive (Tiresias, NSDI 2019)",
+)
+register(
+    "scheduler",
     "*",
     "gangwise.jobs.scheduler:composed",
-    "queue+backfilling+choice, such as fcfs+easy+best-fit; see: gangwise list schedulers",
+    "any queue+backfilling+choice, such as fcfs+easy+best-fit or sjf+conservative+learned",
 )
 register(
     "scenario",

@@ -187,7 +187,9 @@ def tune_command(
         str, typer.Option(help="What the best is compared with the default on: other seeds.")
     ] = ",".join(map(str, range(2000, 2010))),
     slots: Slots = None,
-    metric: Annotated[str, typer.Option(help="What to tune for.")] = "reward.mean",
+    metric: Annotated[
+        str, typer.Option(help="What to tune for; the objective of the scenario by default.")
+    ] = "",
     minimise: Annotated[bool, typer.Option("--minimise", help="Less of it is better.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder of study and runs; tuned/POLICY by default.")

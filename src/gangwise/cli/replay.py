@@ -18,6 +18,19 @@ from gangwise.cli.options import (
     settings_of,
 )
 
+WIDE = 120
+"""Columns where output is not a terminal's."""
+
+DEFAULT = {
+    "world": "unlike",
+    "nodes": 8,
+    "load": 0.9,
+    "limits": "work",
+    "longest": 100_000.0,
+    "first": 1000,
+}
+"""Settings of the replay that needs no log: done within a minute of installing."""
+
 
 def replay_command(
     source: Annotated[
@@ -25,7 +38,7 @@ def replay_command(
         typer.Argument(
             metavar="TRACE",
             help="The folder or file of a trace, an .swf, or twin:NAME; by default a twin of a GPU "
-            "cluster's jobs on 64 nodes of three generations, so that nothing need be downloaded.",
+            "cluster's jobs on 8 nodes of three generations, so that nothing need be downloaded.",
             show_default=False,
         ),
     ] = "",
@@ -70,7 +83,7 @@ def replay_command(
 
     given = settings_of(settings)
     if not source:
-        source, given = TWIN, {"world": "unlike", "load": 0.8, "limits": "work", **given}
+        source, given = TWIN, {**DEFAULT, **given}
     named = {"world": world, "load": load}
     given |= {key: value for key, value in named.items() if value is not None}
     scenario = NamedSource.of("replay", False, {"source": source, **given})
@@ -83,7 +96,10 @@ def replay_command(
     if as_json:
         print(json_text({**played.as_dict(), "lower_bounds": values}))
     else:
-        Console().print(job_report(results_of(played, values, command_line())).terminal())
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=WIDE)
+        console.print(job_report(results_of(played, values, command_line())).terminal())
     if out is not None:
         written = write_replay(played, out, bounds, command_line())
         say(f"wrote {', '.join(path.name for path in written)} to {out}")

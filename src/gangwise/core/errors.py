@@ -14,6 +14,7 @@ A message says what was wrong, where, and what to do about it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -52,7 +53,7 @@ class InfeasibleDecision(GangwiseError):  # noqa: N818 - the name says what it i
 class UnknownName(GangwiseError, LookupError):  # noqa: N818 - the name says what it is
     """A name that is not registered."""
 
-    def __init__(self, kind: str, name: str, known: list[str]):
+    def __init__(self, kind: str, name: str, known: Sequence[str]):
         from difflib import get_close_matches
 
         close = get_close_matches(name, known, n=3, cutoff=0.5)

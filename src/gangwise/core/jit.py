@@ -109,6 +109,12 @@ def kernel(function: F) -> F:
     return cast(F, compiled)
 
 
+def is_compiled(function: Callable[..., object]) -> bool:
+    """Whether a kernel's machine code is there, in this process or on disk."""
+    compiled: Any = function
+    return bool(compiled.overloads or compiled._cache._cache_file._load_index())
+
+
 def lean_kernel(function: F) -> F:
     """A kernel that counts no references to arrays: for those that pass many, and make none.
 

@@ -79,6 +79,9 @@ class Settings(BaseModel):
     trace: str = Field("", description="format of the source, where it is not to be recognised")
     job_type: str = Field("", description="column that learning generalises over")
     first: int = Field(0, ge=0, description="only so many jobs, the first ones; 0 for all")
+    longest: float = Field(
+        0.0, ge=0, description="only jobs that run for at most so many seconds; 0 for all"
+    )
     nodes: int = Field(
         0, ge=0, le=1_000_000, description="so many nodes in place of the log's; 0: as logged"
     )
@@ -154,6 +157,8 @@ class ReplayScenario:
             asks = np.array([shape.demand[k] for shape in jobs.shapes])[jobs.shape]
             small = (asks > 0) & (asks <= 1000 * s.devices) & (jobs.run > 0)
             jobs = _only(jobs, small, kind)
+        if s.longest:
+            jobs = _only(jobs, jobs.run <= s.longest)
         if s.first:
             jobs = _only(jobs, np.arange(len(jobs)) < s.first)
         if len(jobs) == 0:
@@ -176,13 +181,13 @@ class ReplayScenario:
                 if not (per > 0).any():
                     raise ScenarioError("replay: load is of the first device, which none asks for")
                 jobs = rescaled(jobs, s.load, float(self.log.nodes.capacity[:, 0].sum()) / 1000)
-            return Played(jobs, self.log.nodes, Conditions())
+            return Played(jobs, _told_apart(self.log.nodes, jobs), Conditions())
         world = WORLDS[s.world]
         jobs = self.jobs
         if s.load:
             jobs = rescaled(jobs, s.load, world.capacity(s.nodes, s.devices))
         drawn: Drawn = world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
-        return Played(drawn.jobs, drawn.nodes, drawn.conditions)
+        return Played(drawn.jobs, _told_apart(drawn.nodes, jobs), drawn.conditions)
 
     @property
     def options(self) -> Options:
@@ -296,6 +301,19 @@ def _learned(rows: Rows, learner: Any, played: Played) -> None:
         rows.add("slow.node", np.array([float(names.index(s.node)) for s in slow]), place)
         for part in ("slower", "low", "high"):
             rows.add(f"slow.{part}", np.array([getattr(s, part) for s in slow]), place)
+
+
+def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
+    """Nodes whose GPUs are told apart where tasks take parts of one, and never more than one."""
+    if "gpu" not in nodes.devices or "gpu" not in jobs.devices:
+        return nodes
+    asked = np.array([shape.demand[jobs.devices.index("gpu")] for shape in jobs.shapes])
+    held = nodes.capacity[:, nodes.devices.index("gpu")]
+    parts = (asked % 1000 != 0) & (asked > 0)
+    whole = not (held % 1000).any() and held.max() <= 63_000
+    if not parts.any() or (asked[parts] > 1000).any() or not whole:
+        return nodes
+    return replace(nodes, shared="gpu")
 
 
 def _only(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
@@ -587,8 +605,9 @@ class Replayed:
 NONE = np.zeros(0)
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    """For JSON, which has no word for NaN; one seed gives no interval."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def finite(value: Any) -> Any:

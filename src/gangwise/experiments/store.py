@@ -68,6 +68,10 @@ class Store:
             frame.write_parquet(file, metadata=seal)
 
         self.files.write(_name(key), parquet, replace=True)
+        self.forget_checkpoint(key)
+
+    def forget_checkpoint(self, key: str) -> None:
+        """Remove the state of a run that is finished."""
         checkpoint = self.checkpoint(key)
         if checkpoint is not None:
             checkpoint.unlink(missing_ok=True)

@@ -355,6 +355,7 @@ def perform(
         left = {key: spec for key, spec in wanted.items() if not store.finished(key)}
         tell = _Teller(progress or silent, name, list(wanted.values()), slotwise)
         for key in wanted.keys() - left.keys():
+            store.forget_checkpoint(key)  # killed between the two, a run leaves it behind
             tell.finished(wanted[key])
         tell.now()
         failed: dict[str, Failure] = {}

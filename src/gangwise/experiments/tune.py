@@ -24,6 +24,7 @@ from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
 from gangwise.core.files import STATE, Folder
 from gangwise.core.registry import create
 from gangwise.experiments.results import Results, turned
+from gangwise.experiments.runs import NamedSource, Replay, deciders
 from gangwise.experiments.specification import Experiment, PolicyTable
 from gangwise.experiments.statistics import verdict
 from gangwise.experiments.sweep import Progress, silent, sweep
@@ -322,7 +323,7 @@ def tune(
     seeds: Sequence[int] = (1000, 1001, 1002),
     validation: Sequence[int] = tuple(range(2000, 2010)),
     slots: int | None = None,
-    metric: str = "reward.mean",
+    metric: str = "",
     minimise: bool = False,
     jobs: int = -1,
     progress: Progress | None = None,
@@ -351,7 +352,8 @@ def tune(
         What trials are judged by; what the best and the default are compared on.
     slots : int, optional
     metric : str
-        Of a single number per run, see :mod:`gangwise.experiments.runs`.
+        Of a single number per run, see :mod:`gangwise.experiments.runs`; ``reward.mean`` where
+        slots are played, the scenario's own objective otherwise.
     minimise : bool
         Whether less of the metric is better.
     jobs : int
@@ -370,7 +372,12 @@ def tune(
     """
     optuna = _optuna()
     ranges = [ParameterRange.parse(knob) if isinstance(knob, str) else knob for knob in knobs]
-    _check(policy, ranges, trials, seeds, validation)
+    played = NamedSource.of(scenario, False, settings or {}).scenario()
+    kind = deciders(played)
+    if not metric and isinstance(played, Replay):
+        metric, minimise = played.objective, played.minimise
+    metric = metric or "reward.mean"
+    _check(kind, policy, ranges, trials, seeds, validation)
     out, tell = Path(out), progress or silent
     common = {
         "scenario": scenario,
@@ -388,7 +395,7 @@ def tune(
         "minimise": minimise,
         "version": gangwise.__version__,
     }
-    plain = configuration(create("policy", policy))
+    plain = configuration(create(kind, policy))
     default = {knob.name: plain[knob.name] for knob in ranges}
 
     def experiment(name: str, choices: Choices, on: Sequence[int]) -> Experiment:
@@ -471,6 +478,7 @@ def _distinct(found: Sequence[Trial], default: Mapping[str, Any]) -> list[Trial]
 
 
 def _check(
+    kind: Any,
     policy: str,
     knobs: Sequence[ParameterRange],
     trials: int,
@@ -490,7 +498,7 @@ def _check(
             f"seed {both[0]} is used for tuning and for validation; the best trial would be judged "
             "by what chose it"
         )
-    kinds = {field.name: field.type for field in dataclasses.fields(create("policy", policy))}
+    kinds = {field.name: field.type for field in dataclasses.fields(create(kind, policy))}
     for knob in knobs:
         if kinds.get(knob.name) in (int, "int") and knob.ends and isinstance(knob.low, float):
             raise ScenarioError(
@@ -499,7 +507,7 @@ def _check(
             )
     values = {knob.name: knob.choices or knob.ends or () for knob in knobs}
     for i in range(max(map(len, values.values()))):
-        create("policy", policy, **{k: each[min(i, len(each) - 1)] for k, each in values.items()})
+        create(kind, policy, **{k: each[min(i, len(each) - 1)] for k, each in values.items()})
 
 
 def _optuna() -> Any:

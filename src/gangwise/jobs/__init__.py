@@ -6,6 +6,7 @@
 array([ 0., 10.,  2.])
 """
 
+from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
 from gangwise.jobs.model import (
     Account,
     Ask,
@@ -47,7 +48,9 @@ __all__ = [
     "Running",
     "Schedule",
     "Scheduler",
+    "SchedulerCheckFailed",
     "Shape",
+    "check_scheduler",
     "create_scheduler",
     "parts",
     "register_part",

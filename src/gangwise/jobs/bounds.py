@@ -289,7 +289,7 @@ def _paid(
     i, k = min(int(b), T), min(int(e), T)
     low = summed[n, i] + ((b - i) * period * held[n, i] if i < T else 0.0)
     high = summed[n, k] + ((e - k) * period * held[n, k] if k < T else 0.0)
-    return high - low
+    return float(high - low)
 
 
 @kernel

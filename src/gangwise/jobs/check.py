@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -91,7 +92,11 @@ class _World:
         self.types, self.users = rng.integers(0, 3, size=J), rng.integers(0, 3, size=J)
         self.rates = rng.uniform(0.3, 1.2, size=(3, N))
         self.fails = [(float(rng.integers(50, 500)), int(rng.integers(0, N)))]
-        self.names = (lambda j: f"job{j}", lambda n: f"node{n}", lambda u: f"user{u}")
+        self.names: tuple[Callable[[int], str], ...] = (
+            lambda j: f"job{j}",
+            lambda n: f"node{n}",
+            lambda u: f"user{u}",
+        )
 
     def renamed(self) -> _World:
         """The same under other names, whose order is another."""

@@ -588,7 +588,7 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
 def work_done(x: State, j: int) -> float:
     """What running job j has done as far as the scheduler knows: seconds × the rate seen."""
     gone = max(x.clock[NOW] - x.jobs[j].begun - x.jobs[j].overhead, 0.0)
-    return x.jobs[j].before + gone * x.jobs[j].seen
+    return float(x.jobs[j].before + gone * x.jobs[j].seen)
 
 
 @lean_kernel
@@ -728,12 +728,14 @@ def backfill(
 ) -> None:
     """Start job j if it fits and does not delay the first in line."""
     c = w.jobs[j].shape
-    plain = r.choice != BY_RATE
+    plain = r.choice != BY_RATE or not (r.rates == LEARNED or r.waits or r.limits_of_work)
+    l = w.jobs[j].type if r.choice == BY_RATE else 0
     ends = x.clock[NOW] + w.jobs[j].limit
     if (
         plain
         and x.memo[c].delay_change == x.at[CHANGE]
         and x.memo[c].delay_tasks == w.jobs[j].tasks
+        and x.memo[c].delay_type == l
         and ends > x.clock[RESERVED]
     ):
         x.at[TESTS] += 1
@@ -746,6 +748,7 @@ def backfill(
     else:
         x.memo[c].delay_change = x.at[CHANGE]
         x.memo[c].delay_tasks = w.jobs[j].tasks
+        x.memo[c].delay_type = l
 
 
 @inlined_kernel

@@ -31,7 +31,18 @@ from scipy.sparse import coo_matrix
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs.model import Ask, Books, Explanation, Job, Nodes, Place, Preempt, Queue, Rate
+from gangwise.jobs.model import (
+    Ask,
+    Books,
+    Explanation,
+    Job,
+    Nodes,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
+    Shape,
+)
 
 Objective = Literal["max-min", "total", "fifo"]
 SMALL = 1e-3
@@ -104,7 +115,7 @@ def allocation(
     found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
     if found.status != 0:
         raise ScenarioError(f"gavel: the linear programme has no solution ({found.message})")
-    return np.clip(found.x[:-1].reshape(C, G), 0.0, 1.0)
+    return np.asarray(np.clip(found.x[:-1].reshape(C, G), 0.0, 1.0))
 
 
 @dataclass
@@ -213,7 +224,7 @@ class Gavel:
         self._last = now
 
     def _shares(self, jobs: Sequence[Job], books: Books) -> tuple[Floats, dict[str, int]]:
-        classes: dict[tuple[object, ...], int] = {}
+        classes: dict[tuple[str, int, Shape], int] = {}
         of_class: dict[str, int] = {}
         for job in jobs:
             key = (job.job_type, job.tasks, job.shape)
@@ -228,10 +239,10 @@ class Gavel:
         empty.free[~books.up] = 0
         empty.device[~books.up] = 0
         for (job_type, tasks, shape), c in classes.items():
-            fits = empty.fits(shape)  # type: ignore[arg-type]  # keys are (str, int, Shape)
+            fits = empty.fits(shape)
             room = np.bincount(self._generation, fits, G)
-            rates[c] = np.where(room >= tasks, self._rates[self._types[str(job_type)]], 0.0)
-            devices[c] = tasks * shape.demand[kind] / 1000.0  # type: ignore[attr-defined, operator]
+            rates[c] = np.where(room >= tasks, self._rates[self._types[job_type]], 0.0)
+            devices[c] = tasks * shape.demand[kind] / 1000.0
         for place, job in enumerate(sorted(jobs, key=lambda job: job.row)):
             count[of_class[job.id]] += 1
             weight[of_class[job.id]] += len(jobs) - place

@@ -155,6 +155,7 @@ MEMO = record(
     fail_epoch=np.int64,
     delay_tasks=np.int64,
     delay_change=np.int64,
+    delay_type=np.int64,
     seen=np.int64,
 )
 USER = record(use=np.float64, rate=np.float64, at=np.float64)
@@ -295,7 +296,7 @@ def following(words: Ints, summary: Ints, at: Ints, i: int) -> int:
         return -1
     rest = words[w] & (int64(-1) << (i & 63))
     if rest != 0:
-        return (w << 6) + trailing_zeros(rest)
+        return int((w << 6) + trailing_zeros(rest))
     w += 1
     v = w >> 6
     if v >= summary.size:
@@ -310,7 +311,7 @@ def following(words: Ints, summary: Ints, at: Ints, i: int) -> int:
             return -1
         rest = summary[v]
     w = (v << 6) + trailing_zeros(rest)
-    return (w << 6) + trailing_zeros(words[w])
+    return int((w << 6) + trailing_zeros(words[w]))
 
 
 @inlined_kernel
@@ -690,7 +691,7 @@ def fragments(shapes: Shapes, world: World, x: State, free: Ints, device: Ints, 
             if not able or device[n, g] < least:
                 lost += device[n, g]
         total += x.memo[m].seen * lost
-    return total
+    return int(total)
 
 
 @lean_kernel
@@ -761,7 +762,7 @@ def one_mask(shapes: Shapes, world: World, device: Ints, s: int, n: int) -> int:
         for g in range(world.devices[n]):
             if device[n, g] >= d and (best < 0 or device[n, g] < device[n, best]):
                 best = g
-        return int64(1) << best
+        return int(int64(1) << best)
     need = shapes.tasks[s].whole
     mask = int64(0)
     g = 0
@@ -770,7 +771,7 @@ def one_mask(shapes: Shapes, world: World, device: Ints, s: int, n: int) -> int:
             mask |= int64(1) << g
             need -= 1
         g += 1
-    return mask
+    return int(mask)
 
 
 @lean_kernel

@@ -438,7 +438,7 @@ def remaining(b: Beliefs, limit: float, done: float) -> float:
         total += b.ratio[i] * (i + 0.5)
     if weight <= 0.0:
         return 1.0
-    return max((total / weight / B - x) * limit, 1.0)
+    return float(max((total / weight / B - x) * limit, 1.0))
 
 
 @lean_kernel

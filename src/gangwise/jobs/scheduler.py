@@ -66,36 +66,6 @@ class Scheduler(Protocol):
     def observe(self, rate: Rate) -> None:
         """Hear a measurement of anyone's placement: late, doubled, out of order, or never."""
 
-    def _conservative(
-        self, order: list[Job], books: Books, ends: dict[str, float], now: float
-    ) -> list[Action]:
-        """A reservation for every job; those that are due and find their nodes free start."""
-        actions: list[Action] = []
-        changes = self._plan.ahead(order, books, ends, now)
-        self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
-        opened = books.copy()  # what was free as the round began; the changes hold the rest
-        for job in order[: self.depth]:
-            time, chosen, pieces = self._plan.earliest(job, opened, changes, self.choice, now)
-            changes = [c for c in changes if c[2].id != job.id]
-            self._plan.slots.pop(job.id, None)
-            if chosen is None:
-                continue
-            books.take(job.shape, pieces)
-            able = bool((books.free >= 0).all() and (books.device >= 0).all())
-            end = time + job.limit
-            if time <= now and able:
-                self.queue.started(job, books, now)
-                books.running[job.id] = Running(job, pieces, now, 0.0)
-                ends[job.id] = end
-                actions.append(Place(job.id, tuple(chosen), pieces))
-                changes += [(now, 1, job, pieces), (max(end, now), 0, job, pieces)]
-                continue
-            books.take(job.shape, pieces, sign=1)
-            self._plan.slots[job.id] = time, pieces
-            if job.limit > 0.0:
-                changes += [(time, 1, job, pieces), (end, 0, job, pieces)]
-        return actions
-
     def explain(self, job: str) -> Explanation:
         """Why a job of the last round's queue still waits."""
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
+from gangwise.core.jit import is_compiled
 from gangwise.jobs import event_kernels, kernels, rate_kernels
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import FINISHED, KILLED, RUNNING, SET_ASIDE, WAITING
@@ -138,6 +139,10 @@ class Schedule:
         return list(zip(self.piece_node[p : p + c].tolist(), self.piece_tasks[p : p + c].tolist()))
 
 
+FEW = 2_500
+"""Jobs that are played in plain Python rather than waiting for a compiler."""
+
+
 def simulate_jobs(
     jobs: Jobs,
     nodes: Nodes,
@@ -158,7 +163,9 @@ def simulate_jobs(
         Hidden rates, noise and failures; by default every rate is 1 and nothing fails.
     options : Options, optional
     engine : {"auto", "compiled", "plain"}
-        ``auto`` is compiled wherever the scheduler has only built-in parts.
+        ``auto`` is compiled wherever the scheduler has only built-in parts; for up to
+        :data:`FEW` jobs only if the code is there already, for compiling takes longer than
+        playing them. Both give the same schedule.
     progress : callable, optional
         Called now and then with jobs ended and jobs in all.
 
@@ -184,6 +191,8 @@ def simulate_jobs(
     rules = _built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:
         raise ScenarioError("only combinations of built-in parts run compiled; use engine='plain'")
+    if engine == "auto" and len(jobs) <= FEW and not is_compiled(event_kernels.play):
+        engine = "plain"
     if engine != "plain" and rules is not None:
         return _compiled(tables, scheduler, rules, progress)
     return PlainSimulation(tables, scheduler).run(progress)
@@ -293,13 +302,13 @@ class Tables:
             or len(conditions.factors) > 0
         )
         if varied:
-            shape = (len(jobs.types), N)
-            rates = np.ones(shape) if conditions.rates is None else np.asarray(conditions.rates)
+            wanted = (len(jobs.types), N)
+            rates = np.ones(wanted) if conditions.rates is None else np.asarray(conditions.rates)
             noise = np.ones(J) if conditions.noise is None else np.asarray(conditions.noise)
-            if rates.shape != shape or noise.shape != (J,):
+            if rates.shape != wanted or noise.shape != (J,):
                 raise ScenarioError(
                     f"rates are {rates.shape} and noise {noise.shape}; they must be [L, N] = "
-                    f"{shape} and [J] = {(J,)}"
+                    f"{wanted} and [J] = {(J,)}"
                 )
             if not ((rates > 0).all() and (noise > 0).all() and np.isfinite(rates).all()):
                 raise ScenarioError("a rate is not positive; a node that stands still is down")
@@ -427,6 +436,7 @@ def _compiled(
             1,
             rate_kernels.Constants(),
         )._replace(ratio=np.zeros(0))
+    event_kernels.play(work, shapes, world, rules, state, beliefs, 0)  # compiles, or loads
     began = time.perf_counter()
     while True:
         status = event_kernels.play(work, shapes, world, rules, state, beliefs, 200_000)
@@ -909,9 +919,11 @@ class PlainSimulation:
                     f"{where} gets {c} tasks on node {name}; at most {job.shape.per_node} may be"
                 )
             has = books.nodes.labels[n]
-            for k, v in job.shape.constraint:
-                if has.get(k) != v:
-                    raise InfeasibleDecision(f"{where} asks for {k}={v}; node {name} is not that")
+            for label, value in job.shape.constraint:
+                if has.get(label) != value:
+                    raise InfeasibleDecision(
+                        f"{where} asks for {label}={value}; node {name} is not that"
+                    )
             for k, d in enumerate(job.shape.demand):
                 if c * d > books.free[n, k]:
                     raise InfeasibleDecision(

@@ -66,9 +66,19 @@ class SweepNumbers:
         return found
 
     @property
+    def objective(self) -> str:
+        """The metric that policies are ranked by."""
+        return self.results.objective
+
+    @property
+    def ranked_by(self) -> str:
+        """The objective in words."""
+        return "reward per slot" if self.objective == "reward.mean" else self.objective
+
+    @property
     def cells(self) -> list[Place]:
         """The cells in which a policy has a finished run, in the order of the experiment."""
-        return list(dict.fromkeys(cell for cell, _ in self.of("reward.mean", True)))
+        return list(dict.fromkeys(cell for cell, _ in self.of(self.objective, True)))
 
     def of(self, metric: str, policies: bool = False) -> Of:
         """A metric in each cell, of each policy and comparator, or of the policies only."""
@@ -80,7 +90,7 @@ class SweepNumbers:
     def metrics(self) -> list[str]:
         """Metrics of the environment: those with a mean per slot, but for the reward."""
         means = (name.removesuffix(".mean") for name in self._single if name.endswith(".mean"))
-        return [name for name in means if name != "reward"]
+        return [name for name in means if f"{name}.mean" != self.objective]
 
     def bounds(self, comparator: str) -> dict[str, Of]:
         """Theoretical bounds on the regret against a comparator, by name."""
@@ -93,9 +103,12 @@ class SweepNumbers:
     def ranking(self, cell: Place) -> list[str]:
         """Policies of a cell, best first."""
         of = {
-            policy: e.mean for (at, policy), e in self.of("reward.mean", True).items() if at == cell
+            policy: e.mean
+            for (at, policy), e in self.of(self.objective, True).items()
+            if at == cell
         }
-        return sorted(of, key=lambda policy: -of[policy])
+        sign = 1 if self.results.minimise else -1
+        return sorted(of, key=lambda policy: sign * of[policy])
 
     @cached_property
     def drawn(self) -> list[str]:
@@ -266,7 +279,7 @@ def missing(results: Results) -> str:
 
 def proof(numbers: SweepNumbers, comparator: str) -> str:
     """How well the comparator's reward is proved."""
-    gap, total = numbers.of("gap"), numbers.of("reward.mean")
+    gap, total = numbers.of("gap"), numbers.of(numbers.objective)
     slots = max(run["slots"] for run in numbers.results.runs)
     shares = [
         gap[at].mean / abs(total[at].mean * slots)
@@ -298,8 +311,8 @@ MANY = 5
 def result_sheet(numbers: SweepNumbers) -> Sheet:
     """Every policy in every cell, best first: reward, lead over the first policy, share, time."""
     results, at = numbers.results, _ranked(numbers)
-    rewards = numbers.of("reward.mean")
-    columns = [("reward\nper slot", estimate_cells([rewards[each] for each in at]))]
+    rewards = numbers.of(numbers.objective)
+    columns = [(numbers.ranked_by, estimate_cells([rewards[each] for each in at]))]
     if len(results.policies) > 1:
         base = results.policies[0]
         columns.append((f"% over\n{base}", _leads(numbers, base, at)))
@@ -398,13 +411,13 @@ def run_times(numbers: SweepNumbers) -> float:
 def policy_sheet(numbers: SweepNumbers, policy: str) -> Sheet:
     """One policy in each cell: reward, place, lead over each other policy, time."""
     results = numbers.results
-    of = numbers.of("reward.mean")
+    of = numbers.of(numbers.objective)
     cells = [cell for cell in numbers.cells if (cell, policy) in of]
     at = [(cell, policy) for cell in cells]
     ranks = {cell: numbers.ranking(cell) for cell in cells}
     place = [ranks[cell].index(policy) + 1 for cell in cells]
     columns = [
-        ("reward\nper slot", estimate_cells([of[each] for each in at])),
+        (numbers.ranked_by, estimate_cells([of[each] for each in at])),
         ("place", [Cell(f"{p} of {len(ranks[c])}", p) for p, c in zip(place, cells)]),
     ]
     others = [other for other in results.policies if other != policy]
@@ -421,7 +434,7 @@ def policy_sheet(numbers: SweepNumbers, policy: str) -> Sheet:
 
 def metric_sheet(numbers: SweepNumbers, policy: str) -> Sheet | None:
     """The other metrics of a policy, per slot; None where its environment has none."""
-    cells = [cell for cell, name in numbers.of("reward.mean") if name == policy]
+    cells = [cell for cell, name in numbers.of(numbers.objective) if name == policy]
     columns = [
         (metric, estimate_cells([numbers.of(f"{metric}.mean")[cell, policy] for cell in cells]))
         for metric in numbers.metrics
@@ -503,7 +516,9 @@ SETTLED = 0.05
 
 def sweep_figures(numbers: SweepNumbers) -> list[Drawn]:
     """Reward by setting, average reward so far, and regret so far: those that have data."""
-    found = [_by_setting(numbers), _average(numbers)]
+    found = [_by_setting(numbers)]
+    if numbers.objective == "reward.mean":
+        found.append(_average(numbers))
     found += [_regret_figure(numbers, comparator) for comparator in numbers.results.comparators]
     return [each for each in found if each is not None]
 
@@ -523,7 +538,7 @@ def _by_setting(numbers: SweepNumbers) -> Drawn | None:
         along = None
     rows: list[tuple[object, ...]] = []
     panels: dict[str, None] = {}
-    rewards = numbers.of("reward.mean")
+    rewards = numbers.of(numbers.objective)
     for policy in numbers.drawn:
         for cell in cells:
             if (cell, policy) not in rewards:
@@ -542,10 +557,10 @@ def _by_setting(numbers: SweepNumbers) -> Drawn | None:
     kind = "bars" if along is None else "points"
     return _drawn(
         numbers,
-        "Reward per slot" + (f" by {label}" if label else " in each cell"),
+        numbers.ranked_by.capitalize() + (f" by {label}" if label else " in each cell"),
         rows,
         [
-            Panel(name, label, "reward per slot", "bars" if kind == "bars" else "points")
+            Panel(name, label, numbers.ranked_by, "bars" if kind == "bars" else "points")
             for name in shown
         ],
         more,

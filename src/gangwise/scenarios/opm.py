@@ -12,8 +12,8 @@ ends; everything else is drawn, as the settings state. Two things that the paper
 decided here. *Time*: the window of 10 hours is the 50,000 units of time that the rates are
 generated for, so that a slot is 0.72 s; a job arrives in the slot that it is submitted in, and its
 deadline is the first slot that begins after its end, one slot later at least. *Budgets* are of the
-lifetime that is left in the window, for jobs that outlast it. :mod:`gangwise.traces.slots.approximation_jobs`
-makes the same of any trace.
+lifetime that is left in the window, for jobs that outlast it.
+:mod:`gangwise.traces.slots.approximation_jobs` makes the same of any trace.
 
 In the setting of Theorem 2, Theorem 3 and Corollary 1 (``opm-theorem-v1``) the optimum is known and
 budgets are not kept. All jobs are there from slot 0 to slot T, rates are independent between slots

@@ -1,0 +1,152 @@
+"""Two-dimensional least attained service: jobs that have had least go first, and preempt.
+
+The service that a job has attained is devices × seconds it has run, over all its attempts (Gu et
+al., *Tiresias*, NSDI 2019, §3.2). It is cut into levels, so that jobs of a level do not take turns:
+in a round, jobs are looked at by (level, submission), and whoever fits on what is left of the
+cluster runs. A running job that is passed over is preempted, but only if its devices let another
+one start; a restart costs. Nothing is asked of users or predicted: small jobs go fast because they
+never reach the lower levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gangwise.core.errors import ScenarioError
+from gangwise.jobs.model import Ask, Books, Explanation, Job, Nodes, Place, Preempt, Queue, Rate
+
+
+@dataclass
+class LeastAttained:
+    """Discretised two-dimensional LAS, preemptive.
+
+    Parameters
+    ----------
+    thresholds : sequence of float
+        Device-seconds that part the levels: 1 and 10 device-hours by default.
+    pause : float
+        Seconds between two rounds in which jobs are preempted.
+    """
+
+    thresholds: Sequence[float] = (3600.0, 36000.0)
+    pause: float = 60.0
+    _attained: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _last: float = field(default=-np.inf, init=False, repr=False)
+    _preempted: float = field(default=-np.inf, init=False, repr=False)
+    _why: dict[str, Explanation] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.thresholds = tuple(float(t) for t in self.thresholds)
+        if list(self.thresholds) != sorted(self.thresholds) or min(self.thresholds, default=1) <= 0:
+            raise ScenarioError(
+                f"las: thresholds are {self.thresholds}; give rising numbers above 0"
+            )
+        if not self.pause > 0:
+            raise ScenarioError(f"las: a pause of {self.pause} s; it must be positive")
+
+    def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
+        """Nothing is kept of nodes."""
+
+    def observe(self, rate: Rate) -> None:
+        """Nothing is learned."""
+
+    def explain(self, job: str) -> Explanation:
+        """Jobs that have had less hold the devices."""
+        return self._why.get(job, Explanation(job, "it was not in the last queue", (), 0.0, np.inf))
+
+    def level(self, attained: float) -> int:
+        """Level of a job that has had so many device-seconds, 0 first."""
+        return int(np.searchsorted(self.thresholds, attained, side="right"))
+
+    def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
+        """Who has had least runs; who has had more makes room for it."""
+        self._account(books, now)
+        running = {r.job.id: r for r in books.running.values()}
+        jobs = [*(r.job for r in running.values()), *queue]
+        levels = {job.id: self.level(self._attained.get(job.id, 0.0)) for job in jobs}
+        order = sorted(jobs, key=lambda job: (levels[job.id], job.row))
+        actions: list[Place | Preempt | Ask] = []
+        may_preempt = now - self._preempted >= self.pause
+        trial = books.copy()
+        stays = dict(running)
+        gone: list[str] = []
+        self._why = {}
+        for job in order:
+            if job.id in running:
+                continue
+            tasks = fitted(job, trial)
+            if tasks is None and may_preempt:
+                # The latest of the lowest levels make room first, and only if that is enough.
+                below = [r for r in stays.values() if levels[r.job.id] > levels[job.id]]
+                below.sort(key=lambda r: (-levels[r.job.id], -r.job.row))
+                attempt, taken = trial.copy(), []
+                for other in below:
+                    attempt.take(other.job.shape, other.pieces, sign=1)
+                    taken.append(other)
+                    tasks = fitted(job, attempt)
+                    if tasks is not None:
+                        break
+                if tasks is not None:
+                    trial = attempt
+                    for other in taken:
+                        del stays[other.job.id]
+                        gone.append(other.job.id)
+            if tasks is None:
+                self._why[job.id] = Explanation(
+                    job.id, "jobs that have had less hold the devices", (), now, np.inf
+                )
+                continue
+            pieces = trial.tell_apart(job.shape, tasks)
+            trial.take(job.shape, pieces)
+            actions.append(Place(job.id, tasks, pieces))
+        if gone:
+            self._preempted = now
+        waiting = [job for job in queue if job.id in self._why]
+        if waiting:
+            actions.append(Ask(waiting[0].id, self._next_look(stays, levels, books, now)))
+        return [*(Preempt(name) for name in gone), *actions]
+
+    def _account(self, books: Books, now: float) -> None:
+        """Devices × seconds since the last call, of whoever has been running."""
+        for name, held in books.running.items():
+            since = max(held.begun, self._last)
+            if now > since:
+                kind = books.dominant(held.job.shape)
+                devices = held.job.tasks * held.job.shape.demand[kind] / 1000.0
+                self._attained[name] = self._attained.get(name, 0.0) + devices * (now - since)
+        for event in books.events:
+            if event.job is not None and event.kind in ("finished", "killed"):
+                self._attained.pop(event.job.id, None)
+        self._last = now
+
+    def _next_look(
+        self, stays: dict[str, object], levels: dict[str, int], books: Books, now: float
+    ) -> float:
+        """When the first running job reaches its next level, a pause from now at the earliest."""
+        times = []
+        for name in stays:
+            level = levels[name]
+            if level < len(self.thresholds):
+                job = books.running[name].job
+                devices = job.tasks * job.shape.demand[books.dominant(job.shape)] / 1000.0
+                left = self.thresholds[level] - self._attained.get(name, 0.0)
+                times.append(now + left / max(devices, 1e-9))
+        return max(min(times, default=now + 3600.0), now + self.pause)
+
+
+def fitted(job: Job, books: Books) -> tuple[tuple[int, int], ...] | None:
+    """Best fit: the fullest nodes that hold the whole gang, None if none do."""
+    fits = books.fits(job.shape)
+    if fits.sum() < job.tasks:
+        return None
+    free = books.free[:, books.dominant(job.shape)]
+    left, tasks = job.tasks, []
+    for n in np.lexsort((np.arange(fits.size), free)):
+        if fits[n] > 0 and left > 0:
+            take = min(left, int(fits[n]))
+            tasks.append((int(n), take))
+            left -= take
+    return tuple(tasks)

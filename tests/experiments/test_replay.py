@@ -1,0 +1,206 @@
+"""Replays: the same numbers as the simulation, stored and found again, for every command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from gangwise.core.errors import ScenarioError, StoreError, UnknownName
+from gangwise.experiments.replay import Replayed, ReplayScenario, bounded, replay
+from gangwise.experiments.specification import Experiment
+from gangwise.experiments.sweep import sweep
+from gangwise.experiments.tune import tune
+from gangwise.jobs import Jobs, Nodes, simulate_jobs
+from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.world import DrawnWorld
+from gangwise.report.pages import write_replay, write_report
+from tests.reference.bounds import dual_value
+
+SMALL = {"world": "unlike", "nodes": 4, "first": 60, "load": 0.9, "limits": "work"}
+LOG = """; MaxProcs: 8
+1 0 5 60 4 -1 -1 4 120 -1 1 3 1 2 -1 -1 -1 -1
+2 10 60 30 6 -1 -1 6 60 -1 1 4 1 2 -1 -1 -1 -1
+3 20 -1 30 9 -1 -1 16 60 -1 1 3 1 2 -1 -1 -1 -1
+4 30 10 20 2 -1 -1 2 40 -1 1 3 1 2 -1 -1 -1 -1
+"""
+
+
+@pytest.fixture
+def swf(tmp_path: Path) -> Path:
+    path = tmp_path / "log.swf"
+    path.write_text(LOG)
+    return path
+
+
+def test_a_log_is_replayed_as_the_simulation_has_it(swf: Path) -> None:
+    found = replay(str(swf), ["fcfs+easy+first-fit", "fcfs"])
+    jobs = Jobs.of([0, 10, 30], [60, 30, 20], [4, 6, 2], limit=[120, 60, 40])
+    for name in found.schedulers:
+        expected = simulate_jobs(jobs, Nodes.pool(8), name)
+        assert found.outcomes[name][0].start.tolist() == expected.start.tolist()
+        assert found.outcomes[name][0].end.tolist() == expected.end.tolist()
+    assert "75 % of 4 jobs" in found.scenario.fidelity()[0]
+    assert found.as_dict()["as_it_happened"]["waiting.mean"] == pytest.approx(25.0)
+
+
+def test_stored_runs_are_what_was_played_and_are_not_played_again(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    names = ["fcfs+easy+best-fit", "fcfs+easy+learned"]
+    first = replay("twin:alibaba-gpu-v2023", names, [0, 1], out, **SMALL)
+    before = {p: p.stat().st_mtime_ns for p in (out / "runs").iterdir()}
+    again = replay("twin:alibaba-gpu-v2023", names, [0, 1], out, **SMALL)
+    assert {p: p.stat().st_mtime_ns for p in (out / "runs").iterdir()} == before
+    opened = Replayed.open(out)
+    for name in names:
+        for seed in (0, 1):
+            played = first.scenario.draw(seed)
+            schedule = simulate_jobs(
+                played.jobs, played.nodes, name, played.conditions, first.scenario.options
+            )
+            plain = Outcome.of(schedule, name)
+            for each in (first, again, opened):
+                stored = each.outcomes[name][seed]
+                assert np.array_equal(stored.end, plain.end)
+                assert stored.summary()["waiting.mean"] == plain.summary()["waiting.mean"]
+                assert stored.utilisation == plain.utilisation
+    assert first.results.digest == opened.results.digest
+    mean, sd, _ = opened.learned()["fcfs+easy+learned"]
+    assert mean.shape == sd.shape == (len(played.jobs.types), 4)
+
+
+def test_a_learner_forgets_between_runs() -> None:
+    """Seed 1 after seed 0 gives what seed 1 alone gives."""
+    both = replay("twin:alibaba-gpu-v2023", ["fcfs+easy+learned"], [0, 1], **SMALL)
+    alone = replay("twin:alibaba-gpu-v2023", ["fcfs+easy+learned"], [1], **SMALL)
+    assert np.array_equal(
+        both.outcomes["fcfs+easy+learned"][1].end, alone.outcomes["fcfs+easy+learned"][0].end
+    )
+
+
+def test_pages_and_bounds(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = replay("twin:alibaba-gpu-v2023", ["fcfs+easy+best-fit", "sjf"], [3], out, **SMALL)
+    bounds = found.bounds(steps=30)
+    least = min(o[0].summary()["completion.mean"] for o in found.outcomes.values())
+    assert 0 < bounds[0].mean_completion <= least
+    write_replay(found, out, bounds, "gangwise replay <b>")
+    page = (out / "report.html").read_text()
+    assert "<b>" not in page
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["lower_bounds"] == [bounds[0].mean_completion]
+    # The prices in the file prove the bound to someone who has nothing else of it.
+    jobs = bounded(found.scenario.draw(3))
+    table = pl.read_parquet(out / "prices-3.parquet")
+    prices = np.zeros_like(bounds[0].prices)
+    period = bounds[0].period
+    at = ((table["begin"] - bounds[0].origin) / period).round().cast(int).to_numpy()
+    prices[table["node"].to_numpy(), at] = table["price"].to_numpy()
+    proven = dual_value(jobs, prices[:, : at.max(initial=0) + 1], bounds[0].origin, period)
+    assert proven == pytest.approx(bounds[0].dual, rel=1e-6)
+    (out / "report.html").unlink()
+    write_report(out)
+    assert "fcfs+easy+best-fit" in (out / "report.html").read_text()
+
+
+def test_sweeps_take_replays_and_rank_by_completion(tmp_path: Path) -> None:
+    experiment = Experiment.of(
+        {
+            "name": "loads",
+            "scenario": "replay",
+            "settings": {**SMALL, "first": 40},
+            "grid": {"load": [0.5, 1.5]},
+            "policies": ["fcfs+easy+best-fit", "sjf+easy+label", "gavel:seconds=1800"],
+            "seeds": 2,
+        }
+    )
+    results = sweep(experiment, tmp_path, jobs=1)
+    table = results.table("waiting.mean")
+    assert table.height == 6
+    assert results.objective == "completion.mean"
+    for _, cell in table.group_by("load", maintain_order=True):
+        assert cell["completion.mean"].is_sorted()
+
+
+def test_workers_give_the_same_bits(tmp_path: Path) -> None:
+    names = ["fcfs+easy+best-fit", "fcfs+easy+ucb"]
+    one = replay("twin:alibaba-gpu-v2023", names, [0, 1], tmp_path / "a", jobs=1, **SMALL)
+    two = replay("twin:alibaba-gpu-v2023", names, [0, 1], tmp_path / "b", jobs=2, **SMALL)
+    assert one.results.digest == two.results.digest
+
+
+def test_the_world_is_that_of_the_seed() -> None:
+    scenario = ReplayScenario(**SMALL)
+    a, b, c = scenario.draw(0), scenario.draw(0), scenario.draw(1)
+    assert np.array_equal(a.conditions.rates, b.conditions.rates)
+    assert not np.array_equal(a.conditions.rates, c.conditions.rates)
+    assert len(a.jobs) == 60
+    assert set(a.nodes.rates) <= set(DrawnWorld().speeds)
+    assert scenario.describe()["drawn"].startswith("drawn world: 3 generations")
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"nodes": 4}, ScenarioError, "name a world"),
+        ({"world": "mars"}, ScenarioError, "world"),
+        ({"lod": 1}, UnknownName, "did you mean load"),
+        ({"load": -1}, ScenarioError, "load"),
+        ({"world": "like", "longest": 1e-9}, ScenarioError, "no job is left"),
+    ],
+)
+def test_wrong_settings_are_named(
+    settings: dict[str, object], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        replay("twin:alibaba-gpu-v2023", ["fcfs"], [0], **settings)
+
+
+def test_an_empty_folder_holds_no_replay(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no results"):
+        Replayed.open(tmp_path)
+
+
+def test_one_seed_has_no_interval_and_is_json() -> None:
+    names = ["fcfs+easy+label", "fcfs"]
+    found = replay("twin:alibaba-gpu-v2023", names, [3], first=30, world="like", nodes=4)
+    told = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    over = told["schedulers"][1]["over"]
+    assert over["than"] == "fcfs+easy+label"
+    assert (over["low"], over["high"]) == (None, None)
+
+
+def test_tuning_takes_schedulers_and_their_objective(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    found = tune(
+        "replay",
+        "gavel",
+        ["seconds=600:3600"],
+        tmp_path,
+        {**SMALL, "first": 30},
+        trials=2,
+        seeds=(0,),
+        validation=(1, 2),
+        jobs=1,
+    )
+    assert (found.metric, found.minimise) == ("completion.mean", True)
+    assert found.trials[0].value <= found.trials[1].value
+
+
+def test_a_sweep_of_replays_is_reported(tmp_path: Path) -> None:
+    content = {
+        "name": "loads",
+        "scenario": "replay",
+        "settings": {**SMALL, "first": 30},
+        "grid": {"load": [0.5, 1.5]},
+        "policies": ["fcfs+easy+best-fit", "sjf+easy+fgd"],
+        "seeds": 2,
+    }
+    sweep(Experiment.of(content), tmp_path, jobs=1)
+    write_report(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "completion.mean" in page
+    assert "reward per slot" not in page
