@@ -93,6 +93,8 @@ class Beliefs(NamedTuple):
         μ and Σ.
     f_mean, f_slope, f_var, f_time : ndarray [N], [N, L], [N], [N]
         m, h and v; when the node was last seen.
+    f_shift, f_cross, f_extra : ndarray [N], [N, L], [N]
+        h·μ, Σh and h·Σh of the node's generation, kept up to date for :func:`refresh`.
     e_sum, e_count : ndarray [L, N]
         Residuals; for ``MEANS`` the rates themselves (not their logarithms).
     version, row_version : ndarray [G], [L, G]
@@ -119,6 +121,9 @@ class Beliefs(NamedTuple):
     f_slope: Floats
     f_var: Floats
     f_time: Floats
+    f_shift: Floats
+    f_cross: Floats
+    f_extra: Floats
     e_sum: Floats
     e_count: Floats
     version: Ints
@@ -151,6 +156,9 @@ def no_beliefs(
         f_slope=np.zeros((N, L)),
         f_var=np.full(N, constants.f**2),
         f_time=np.zeros(N),
+        f_shift=np.zeros(N),
+        f_cross=np.zeros((N, L)),
+        f_extra=np.zeros(N),
         e_sum=np.zeros((L, N)),
         e_count=np.zeros((L, N)),
         version=np.ones(G, dtype=np.int64),
@@ -196,7 +204,7 @@ def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
 @lean_kernel
 def refresh(b: Beliefs, l: int) -> None:
     """Bring row l of the posterior up to date, where generations were observed since."""
-    G, L = b.a_mean.shape
+    G = b.a_mean.shape[0]
     stale = False
     for g in range(G):
         stale = stale or b.row_version[l, g] != b.version[g]
@@ -209,16 +217,8 @@ def refresh(b: Beliefs, l: int) -> None:
         g = b.generation[n]
         if b.row_version[l, g] == b.version[g]:
             continue
-        mean = b.labels[l, n] + b.a_mean[g, l] + b.f_mean[n]
-        var = b.f_var[n] + b.a_cov[g, l, l]
-        for i in range(L):
-            h = b.f_slope[n, i]
-            if h != 0.0:
-                mean -= h * b.a_mean[g, i]
-                s = -2.0 * b.a_cov[g, l, i]
-                for k in range(L):
-                    s += b.a_cov[g, i, k] * b.f_slope[n, k]
-                var += h * s
+        mean = b.labels[l, n] + b.a_mean[g, l] + b.f_mean[n] - b.f_shift[n]
+        var = b.f_var[n] + b.a_cov[g, l, l] - 2.0 * b.f_cross[n, l] + b.f_extra[n]
         if e > 0.0:
             mean += b.e_sum[l, n] / (b.e_count[l, n] + ratio)
             var += e * ratio / (b.e_count[l, n] + ratio)
@@ -351,6 +351,16 @@ def take_in(
                 b.a_mean[g, m] += w * z[k + i]
                 for o in range(L):
                     b.a_cov[g, m, o] -= w * H[2 * RANKS + i, o]
+        for n in range(b.generation.size):  # the same on h·μ, Σh and h·Σh
+            if b.generation[n] == g:
+                for i in range(k):
+                    s = 0.0
+                    for m in range(L):
+                        s += b.f_slope[n, m] * H[2 * RANKS + i, m]
+                    b.f_shift[n] += s * z[k + i]
+                    b.f_extra[n] -= s * s
+                    for m in range(L):
+                        b.f_cross[n, m] -= s * H[2 * RANKS + i, m]
     # f given a: rank i's residual less E[u | a, the other ranks], linear in a. What ranks in other
     # generations tell is taken at the mean of their a, and its variance counted as their own.
     for i in range(k):  # constants of the residuals: r_i(a) = z0_i - H_i·a
@@ -391,6 +401,15 @@ def take_in(
         for m in range(L):
             b.f_slope[n, m] += gain * H[RANKS, m]
         b.f_var[n] *= 1.0 - gain
+        b.f_shift[n] = 0.0
+        b.f_extra[n] = 0.0
+        for m in range(L):
+            s = 0.0
+            for o in range(L):
+                s += b.a_cov[g, m, o] * b.f_slope[n, o]
+            b.f_cross[n, m] = s
+            b.f_shift[n] += b.f_slope[n, m] * b.a_mean[g, m]
+            b.f_extra[n] += b.f_slope[n, m] * s
     if e > 0.0:
         # e: what is left over, less the gang's u as the ranks together have it.
         u = 0.0
@@ -398,9 +417,7 @@ def take_in(
             n = nodes[at + i]
             g = b.generation[n]
             s = log_rates[at + i] - b.labels[l, n] - b.a_mean[g, l] - b.f_mean[n]
-            for m in range(L):
-                s += b.f_slope[n, m] * b.a_mean[g, m]
-            z[i] = s
+            z[i] = s + b.f_shift[n]
             if k > 1:
                 u += (s - b.e_sum[l, n] / (b.e_count[l, n] + shrink)) / (k + noise / common)
         for i in range(k):

@@ -106,6 +106,10 @@ class Rates:
         new.f_mean[here], new.f_var[here] = old.f_mean[there], old.f_var[there]
         new.f_time[here] = old.f_time[there]
         new.f_slope[np.ix_(here, now)] = old.f_slope[np.ix_(there, was)]
+        slope, cov = new.f_slope, new.a_cov[new.generation]
+        new.f_shift[:] = (slope * new.a_mean[new.generation]).sum(axis=1)
+        new.f_cross[:] = np.einsum("nij,nj->ni", cov, slope)
+        new.f_extra[:] = (slope * new.f_cross).sum(axis=1)
         new.e_sum[np.ix_(now, here)] = old.e_sum[np.ix_(was, there)]
         new.e_count[np.ix_(now, here)] = old.e_count[np.ix_(was, there)]
 
@@ -138,12 +142,12 @@ class Rates:
 
     def _type(self, name: str) -> int:
         if name not in self.types:
-            raise UnknownName("job type", name, self.types)
+            raise UnknownName("job type", name, list(self.types))
         return self.types.index(name)
 
     def _node(self, name: str) -> int:
         if name not in self.nodes:
-            raise UnknownName("node", name, self.nodes)
+            raise UnknownName("node", name, list(self.nodes))
         return self.nodes.index(name)
 
 
@@ -201,10 +205,7 @@ class SharedFactors(Rates):
     def node_factors(self) -> tuple[Floats, Floats]:
         """Posterior mean and standard deviation of f [N]."""
         b = self._bound()
-        mu = b.a_mean[b.generation]
-        mean = b.f_mean - (b.f_slope * mu).sum(axis=1)
-        var = b.f_var + np.einsum("ni,nij,nj->n", b.f_slope, b.a_cov[b.generation], b.f_slope)
-        return mean, np.sqrt(var)
+        return b.f_mean - b.f_shift, np.sqrt(b.f_var + b.f_extra)
 
     def type_factors(self) -> tuple[Floats, Floats]:
         """Posterior mean and standard deviation of a [G, L]."""
