@@ -35,14 +35,43 @@ def experiment(folder):
 
 COMMANDS = {
     "compare": lambda base, out: [
-        "compare", SMALL, "--policies", "drf,fairness", "--slots", "5", "--seeds", "1",
-        "--comparators", "none", "--jobs", "1", "--out", str(out)],
+        "compare",
+        SMALL,
+        "--policies",
+        "drf,fairness",
+        "--slots",
+        "5",
+        "--seeds",
+        "1",
+        "--comparators",
+        "none",
+        "--jobs",
+        "1",
+        "--out",
+        str(out),
+    ],
     "run": lambda base, out: ["run", SMALL, "drf", "--slots", "5", "--out", f"{out}/rows.parquet"],
     "sweep": lambda base, out: ["sweep", experiment(base), "--jobs", "1", "--out", str(out)],
     "tune": lambda base, out: [
-        "tune", SMALL, "ogasched-react", "--knob", "steps=1:3:int", "--trials", "2", "--slots",
-        "5", "--seeds", "1000,", "--validation", "2000,", "--jobs", "1", "--out", str(out)],
-}  # fmt: skip
+        "tune",
+        SMALL,
+        "ogasched-react",
+        "--knob",
+        "steps=1:3:int",
+        "--trials",
+        "2",
+        "--slots",
+        "5",
+        "--seeds",
+        "1000,",
+        "--validation",
+        "2000,",
+        "--jobs",
+        "1",
+        "--out",
+        str(out),
+    ],
+}
 
 STEP = int(os.environ.get("GANGWISE_FAULT_STEP", "7"))
 """Every so many calls one fails: all of them take minutes; the layer's own tests try them all."""
@@ -126,8 +155,19 @@ def test_a_reproduction_is_published_whole_or_not_at_all(tmp_path):
     first = tmp_path / "first"
 
     def reproduce(out):
-        return ["reproduce", "opm", "--theorem", "2", "--quick", "--seeds", "1", "--jobs", "1",
-                "--out", str(out)]  # fmt: skip
+        return [
+            "reproduce",
+            "opm",
+            "--theorem",
+            "2",
+            "--quick",
+            "--seeds",
+            "1",
+            "--jobs",
+            "1",
+            "--out",
+            str(out),
+        ]
 
     def begun(name):
         shutil.copytree(first / "runs", tmp_path / name / "runs")

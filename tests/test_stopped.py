@@ -73,15 +73,16 @@ def test_a_sweep_with_workers_ends_quietly(number, code, finished, experiment, t
 
 
 def test_sigterm_saves_a_run_which_goes_on_to_the_same_bits(tmp_path):
-    arguments = ["run", SMALL, "ogasched-react", "--slots", "4000", "--out"]
+    arguments = ["run", SMALL, "ogasched-react", "--slots", "15000", "--out"]
     child = begin(*arguments, tmp_path / "rows.parquet")
     until(lambda: list(tmp_path.glob(".gangwise/locks/*.json")), child)
-    time.sleep(2.0)
+    time.sleep(0.7)
     errors = stopped(child, signal.SIGTERM, group=False)
     assert child.returncode == 143, errors
     assert "saved to" in errors
-    other = begin("run", SMALL, "drf", "--slots", "4000", "--resume", "--out",
-                  tmp_path / "rows.parquet")  # fmt: skip
+    other = begin(
+        "run", SMALL, "drf", "--slots", "15000", "--resume", "--out", tmp_path / "rows.parquet"
+    )
     _, told = other.communicate(timeout=60)
     assert other.returncode == 2
     assert "policy was ogasched-react r1 and is now drf r1" in told

@@ -147,8 +147,12 @@ print(refused)
 
 
 def test_two_writers_do_not_mix(tmp_path):
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), who],
-                                stdout=subprocess.PIPE, text=True) for who in "xy"]  # fmt: skip
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path), who], stdout=subprocess.PIPE, text=True
+        )
+        for who in "xy"
+    ]
     refused = [int(writer.communicate(timeout=120)[0]) for writer in writers]
     assert max(refused) > 0
     assert len(set(seen(tmp_path).values())) == 1
@@ -193,8 +197,10 @@ def test_side_files_of_the_dead_go_and_of_the_living_stay(tmp_path):
     folder.write("a", "1")
     code = "import os; print(os.getpid())"
     dead = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)
-    theirs = [tmp_path / STATE / f".gangwise-{host}-{pid}-01234567.part" for host, pid in (
-        (files._host(), dead), (files._host(), os.getpid()), ("ffffffff", dead))]  # fmt: skip
+    theirs = [
+        tmp_path / STATE / f".gangwise-{host}-{pid}-01234567.part"
+        for host, pid in ((files._host(), dead), (files._host(), os.getpid()), ("ffffffff", dead))
+    ]
     for path in theirs:
         path.write_text("half")
     assert folder.verify().unfinished == [f"{STATE}/{theirs[0].name}"]
@@ -216,7 +222,9 @@ def test_files_of_others_are_never_replaced_or_removed(tmp_path):
     assert cleaned.left == ["checkpoints/model.pt", "summary.json"]
     assert cleaned.removed == ["page.html"]
     assert {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()} == {
-        "checkpoints/model.pt", "summary.json"}  # fmt: skip
+        "checkpoints/model.pt",
+        "summary.json",
+    }
     assert not Folder(tmp_path).remove("summary.json")
 
 
@@ -273,8 +281,10 @@ def test_writing_many_files_costs_the_same_for_each(tmp_path):
 def test_a_lock_waits_for_nobody(tmp_path):
     begin = time.monotonic()
     with Folder(tmp_path).lock():
-        code = ("import sys; from gangwise.core.files import Folder\n"
-                "with Folder(sys.argv[1]).lock(): pass")  # fmt: skip
+        code = (
+            "import sys; from gangwise.core.files import Folder\n"
+            "with Folder(sys.argv[1]).lock(): pass"
+        )
         found = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True)
     assert found.returncode == 1
     assert b"is in use by process" in found.stderr

@@ -130,9 +130,13 @@ def test_a_file_that_was_edited_but_not_imported_again_is_not_the_new_one(own):
 
 
 def test_packages_are_followed_through_relative_imports(own):
-    for name, text in (("__init__", ""), ("sub", "from . import helpers\nfrom .deep import x\n"),
-                       ("deep", "x = 1"), ("helpers", HELPERS.format(factor=0.5)),
-                       ("users", POLICY.format(package="."))):  # fmt: skip
+    for name, text in (
+        ("__init__", ""),
+        ("sub", "from . import helpers\nfrom .deep import x\n"),
+        ("deep", "x = 1"),
+        ("helpers", HELPERS.format(factor=0.5)),
+        ("users", POLICY.format(package=".")),
+    ):
         own.write(f"own/{name}.py", text)
     before = identify(own.load("own.users").Mine)
     own.write("own/deep.py", "x = 2")  # nobody asks for it
@@ -151,12 +155,18 @@ def test_what_a_policy_remembers_while_it_runs_does_not_change_it(own):
 
 
 def test_functions_and_dataclasses_in_settings_are_identified_by_their_source(own):
-    own.write("users.py", "from dataclasses import dataclass\n\ndef u(x):\n    return x\n\n"
-              "@dataclass\nclass Log:\n    base: float = 2.0\n")  # fmt: skip
+    own.write(
+        "users.py",
+        "from dataclasses import dataclass\n\ndef u(x):\n    return x\n\n"
+        "@dataclass\nclass Log:\n    base: float = 2.0\n",
+    )
     users = own.load("users")
     before = plain({"utility": users.u, "other": users.Log()})
-    own.write("users.py", "from dataclasses import dataclass\n\ndef u(x):\n    return 2 * x\n\n"
-              "@dataclass\nclass Log:\n    base: float = 2.0\n")  # fmt: skip
+    own.write(
+        "users.py",
+        "from dataclasses import dataclass\n\ndef u(x):\n    return 2 * x\n\n"
+        "@dataclass\nclass Log:\n    base: float = 2.0\n",
+    )
     users = own.load("users")
     after = plain({"utility": users.u, "other": users.Log()})
     assert before["utility"] != after["utility"]
@@ -199,8 +209,9 @@ def test_a_class_of_a_script_is_identified_by_its_code_in_every_process(tmp_path
     for weight, seed in ((0.5, 0), (0.5, 1), (0.25, 0)):
         script = tmp_path / f"{weight}-{seed}.py"
         script.write_text(SCRIPT.format(weight=weight, seed=seed))
-        done = subprocess.run([sys.executable, str(script), str(tmp_path / "out")],
-                              capture_output=True, text=True)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, str(script), str(tmp_path / "out")], capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         found.append(done.stdout.split())
     assert found[0][2] == found[1][2] != found[2][2]  # another seed is no other policy
@@ -230,8 +241,9 @@ def test_built_ins_are_identified_by_name_and_revision_wherever_they_live(monkey
             assert found.split()[0] in entries("policy"), name
             assert "gangwise" not in found
     entry = entries("policy")["drf"]
-    monkeypatch.setitem(registry._entries["policy"], "drf",
-                        type(entry)(**{**vars(entry), "revision": 2}))  # fmt: skip
+    monkeypatch.setitem(
+        registry._entries["policy"], "drf", type(entry)(**{**vars(entry), "revision": 2})
+    )
     assert identify(entry.load(), "policy") == "drf r2"
 
 

@@ -108,11 +108,7 @@ def test_the_same_seed_draws_the_same_instance():
 
 def test_compare_keeps_to_the_json_contract(tmp_path):
     comparison = compare(
-        "esdp-default-v1:servers=12",
-        ["esdp", "hauf", "random-channels"],
-        120,
-        [0, 1],
-        checkpoints=tmp_path,
+        "esdp-default-v1:servers=12", ["esdp", "hauf", "random-channels"], 120, [0, 1], out=tmp_path
     )
     printed = json.loads(json.dumps(comparison.as_dict(), allow_nan=False))
     assert (printed["scenario"], printed["family"]) == ("esdp-default-v1", "fluctuating_speeds")

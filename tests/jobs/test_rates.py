@@ -267,10 +267,13 @@ def test_compiled_and_plain_learn_and_decide_alike(name, seed):
     J, N, L = 150, 6, 3
     run = rng.lognormal(6, 1.5, J)
     jobs = Jobs.of(
-        submit=np.sort(rng.uniform(0, 12_000, J)), run=run, limit=run * rng.uniform(1, 5, J),
-        tasks=rng.choice([1, 1, 2, 4, 9], J), demand={"gpu": rng.choice([1, 2], J)},
+        submit=np.sort(rng.uniform(0, 12_000, J)),
+        run=run,
+        limit=run * rng.uniform(1, 5, J),
+        tasks=rng.choice([1, 1, 2, 4, 9], J),
+        demand={"gpu": rng.choice([1, 2], J)},
         type=rng.integers(0, L, J).astype(str),
-    )  # fmt: skip
+    )
     nodes = cluster(N, 2)
     declared = nodes.declared(jobs.types)
     conditions = Conditions(

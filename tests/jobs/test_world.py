@@ -21,10 +21,12 @@ TRACES = Path(os.environ.get("GANGWISE_TRACES", "nowhere"))
 def some_jobs(J: int = 4000) -> Jobs:
     rng = np.random.default_rng(0)
     return Jobs.of(
-        submit=np.sort(rng.uniform(5, 1000, J)), run=rng.lognormal(5, 1, J),
-        tasks=rng.integers(1, 4, J), demand={"gpu": rng.integers(1, 3, J)},
+        submit=np.sort(rng.uniform(5, 1000, J)),
+        run=rng.lognormal(5, 1, J),
+        tasks=rng.integers(1, 4, J),
+        demand={"gpu": rng.integers(1, 3, J)},
         type=rng.integers(0, 8, J).astype(str),
-    )  # fmt: skip
+    )
 
 
 def test_a_drawn_world_has_the_moments_it_names():

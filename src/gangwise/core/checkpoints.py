@@ -148,8 +148,9 @@ def read_checkpoint(path: Path, run: Mapping[str, Any] | None = None) -> tuple[A
         theirs, made = str(seal["key"]), str(seal["hmac"])
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path} is not a whole gangwise checkpoint; {afresh}") from error
-    if not hmac.compare_digest(made.encode(), hmac.new(key, body, hashlib.sha256).hexdigest()
-                               .encode()):  # fmt: skip
+    if not hmac.compare_digest(
+        made.encode(), hmac.new(key, body, hashlib.sha256).hexdigest().encode()
+    ):
         if theirs != digest_of(key)[:8]:
             raise StoreError(
                 f"{path} was saved by another user, or with another key than {key_file()}; it is "

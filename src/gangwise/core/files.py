@@ -257,13 +257,17 @@ class Folder:
             handle = _lock(path)
         holder = path.with_suffix(".json")
         if handle is None:
-            raise StoreError(f"{self.path} is in use{_who(holder)}; wait for it to end, or give "
-                             "another folder")  # fmt: skip
+            raise StoreError(
+                f"{self.path} is in use{_who(holder)}; wait for it to end, or give another folder"
+            )
         self._held.add(mine)
         try:
-            about = {"pid": os.getpid(), "host": socket.gethostname(),
-                     "command": command or " ".join(sys.argv[:4]),
-                     "since": time.strftime("%Y-%m-%d %H:%M:%S")}  # fmt: skip
+            about = {
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "command": command or " ".join(sys.argv[:4]),
+                "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+            }
             write_whole(holder, json.dumps(about))
             for folder in (path.parent, self.path / CHECKPOINTS):
                 remove_orphans(folder)
@@ -460,8 +464,11 @@ class Folder:
 
     def _announce(self, new: Publication) -> None:
         """From here on the publication is completed, if need be by another process."""
-        stale = [name for name, seal in self.own().items()
-                 if seal.part_of == new.name and name not in new.staged]  # fmt: skip
+        stale = [
+            name
+            for name, seal in self.own().items()
+            if seal.part_of == new.name and name not in new.staged
+        ]
         files = {n: {"side": side.name, "seal": asdict(s)} for n, (side, s) in new.staged.items()}
         write_whole(self._announced, _sealed({"files": files, "stale": stale}))
 
@@ -476,8 +483,10 @@ class Folder:
             return False
         plan = _unsealed(path.read_bytes())
         if plan is None:
-            raise StoreError(f"{path} is damaged while results were being published; remove it, "
-                             "and run the command again")  # fmt: skip
+            raise StoreError(
+                f"{path} is damaged while results were being published; remove it, "
+                "and run the command again"
+            )
         seals = {name: Seal(**about["seal"]) for name, about in plan["files"].items()}
         waiting = {name: self.state / about["side"] for name, about in plan["files"].items()}
         waiting = {n: side for n, side in waiting.items() if _fits(seals[n], side)}
@@ -531,8 +540,7 @@ class Folder:
         """
         with self.lock():
             found, own = self.verify(), self.own()
-            removed = [name for name in (own if everything else found.damaged)
-                       if self.remove(name)]  # fmt: skip
+            removed = [name for name in (own if everything else found.damaged) if self.remove(name)]
             if not everything and found.missing:
                 self._enter([(name, None) for name in found.missing])
             with _failing("clean", self.path):
@@ -561,8 +569,7 @@ class Folder:
         found = []
         for base, folders, files in os.walk(self.path):
             here = Path(base)
-            folders[:] = [f for f in folders if f != STATE
-                          and not (here / f / STATE).is_dir()]  # fmt: skip
+            folders[:] = [f for f in folders if f != STATE and not (here / f / STATE).is_dir()]
             found += [(here / name).relative_to(self.path).as_posix() for name in files]
         return sorted(found)
 
@@ -585,8 +592,10 @@ def find_folders(path: Path) -> list[Folder]:
         raise StoreError(f"{path} is no folder")
     states = sorted(p.parent for p in path.rglob(STATE) if p.is_dir())
     if not states:
-        raise StoreError(f"{path} is no folder of results: there is no {STATE} in it; if it is a "
-                         f"copy, copy {STATE} too")  # fmt: skip
+        raise StoreError(
+            f"{path} is no folder of results: there is no {STATE} in it; if it is a "
+            f"copy, copy {STATE} too"
+        )
     return [Folder(each) for each in states]
 
 
@@ -731,8 +740,10 @@ def _lock(path: Path) -> int | None:
 def _who(holder: Path) -> str:
     try:
         about = json.loads(holder.read_bytes())
-        return (f" by process {about['pid']} on {about['host']} ({about['command']}), since "
-                f"{about['since']}")  # fmt: skip
+        return (
+            f" by process {about['pid']} on {about['host']} ({about['command']}), since "
+            f"{about['since']}"
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return " by another process"
 

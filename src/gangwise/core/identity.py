@@ -302,12 +302,31 @@ def _own(module: str, own: str = "") -> bool:
 
 
 SILENT = {
-    "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__",
-    "__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__",
-    "__annotations_cache__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__",
-    "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__protocol_attrs__",
-    "__hash__", "__slotnames__", "__subclasshook__", "_is_protocol", "_is_runtime_protocol",
-}  # fmt: skip
+    "__dict__",
+    "__weakref__",
+    "__doc__",
+    "__module__",
+    "__qualname__",
+    "__firstlineno__",
+    "__static_attributes__",
+    "__annotations__",
+    "__annotate__",
+    "__annotate_func__",
+    "__annotations_cache__",
+    "__abstractmethods__",
+    "_abc_impl",
+    "__parameters__",
+    "__orig_bases__",
+    "__dataclass_fields__",
+    "__dataclass_params__",
+    "__match_args__",
+    "__protocol_attrs__",
+    "__hash__",
+    "__slotnames__",
+    "__subclasshook__",
+    "_is_protocol",
+    "_is_runtime_protocol",
+}
 """What is in a class without being said by it, or said elsewhere too."""
 
 MADE = {"__init__", "__repr__", "__eq__", "__replace__", "__setattr__", "__delattr__"}

@@ -239,9 +239,15 @@ class ByRate(Worth):
         )
 
     def moves(
-        self, job: Job, pieces: Any, chosen: Tasks, seen: float, done: float, restart: float,
+        self,
+        job: Job,
+        pieces: Any,
+        chosen: Tasks,
+        seen: float,
+        done: float,
+        restart: float,
         now: float,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Whether a job running on ``pieces`` at the rate ``seen`` had better move."""
         mean, sd = self.believed(job, now)
         caution = self.state.constants.caution

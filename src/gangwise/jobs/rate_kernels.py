@@ -259,8 +259,8 @@ def observe(
 
 @lean_kernel
 def take_in(
-    b: Beliefs, l: int, nodes: Ints, log_rates: Floats, at: int, k: int, first: bool, now: float,
-) -> None:  # fmt: skip
+    b: Beliefs, l: int, nodes: Ints, log_rates: Floats, at: int, k: int, first: bool, now: float
+) -> None:
     """Recursive least squares of ``k`` ranks from ``at``, at most ``RANKS``, that share u[j].
 
     Given a, rank i has residual r_i = y_i - a[l] - m_i + h_i·a, with variance s_i = v_i + σ_ε² of
@@ -498,9 +498,17 @@ def score(b: Beliefs, limit: float, mean: Floats, sd: Floats, free: Floats, out:
 
 @lean_kernel
 def wait(
-    b: Beliefs, l: int, tasks: int, devices: float, limit: float, log_rate: float,
-    mean: Floats, waiting: int, waited: float, now: float,
-) -> float:  # fmt: skip
+    b: Beliefs,
+    l: int,
+    tasks: int,
+    devices: float,
+    limit: float,
+    log_rate: float,
+    mean: Floats,
+    waiting: int,
+    waited: float,
+    now: float,
+) -> float:
     """Seconds that a gang which could start now at ``log_rate`` had better wait at most.
 
     It waits where a faster generation would end it sooner. That one releases devices at a rate ϱ,
