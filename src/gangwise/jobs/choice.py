@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -30,12 +31,12 @@ class Choice(Protocol):
         """Nodes and tasks on them for the whole gang, in the order of choosing; None if no room."""
 
 
-class Worth:
+class Worth(ABC):
     """Base of choices that prefer nodes by a number; override :meth:`worth`."""
 
+    @abstractmethod
     def worth(self, job: Job, books: Books, now: float) -> Floats:
         """Worth of each node for a task [N], larger is better; ties go to the first."""
-        raise NotImplementedError
 
     def place(self, job: Job, books: Books, now: float) -> Tasks | None:
         """Best nodes first, each filled before the next."""
