@@ -16,7 +16,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs.model import Ask, Books, Explanation, Job, Nodes, Place, Preempt, Queue, Rate
+from gangwise.jobs.model import (
+    Ask,
+    Books,
+    Explanation,
+    Job,
+    Nodes,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
+    Running,
+)
 
 
 @dataclass
@@ -79,19 +90,12 @@ class LeastAttained:
                 continue
             tasks = fitted(job, trial)
             if tasks is None and may_preempt:
-                # The latest of the lowest levels make room first, and only if that is enough.
                 below = [r for r in stays.values() if levels[r.job.id] > levels[job.id]]
                 below.sort(key=lambda r: (-levels[r.job.id], -r.job.row))
-                attempt, taken = trial.copy(), []
-                for other in below:
-                    attempt.take(other.job.shape, other.pieces, sign=1)
-                    taken.append(other)
-                    tasks = fitted(job, attempt)
-                    if tasks is not None:
-                        break
-                if tasks is not None:
-                    trial = attempt
-                    for other in taken:
+                made = with_room(job, below, trial)
+                if made is not None:
+                    trial, out, tasks = made
+                    for other in out:
                         del stays[other.job.id]
                         gone.append(other.job.id)
             if tasks is None:
@@ -123,7 +127,7 @@ class LeastAttained:
         self._last = now
 
     def _next_look(
-        self, stays: dict[str, object], levels: dict[str, int], books: Books, now: float
+        self, stays: dict[str, Running], levels: dict[str, int], books: Books, now: float
     ) -> float:
         """When the first running job reaches its next level, a pause from now at the earliest."""
         times = []
@@ -135,6 +139,19 @@ class LeastAttained:
                 left = self.thresholds[level] - self._attained.get(name, 0.0)
                 times.append(now + left / max(devices, 1e-9))
         return max(min(times, default=now + 3600.0), now + self.pause)
+
+
+def with_room(
+    job: Job, below: Sequence[Running], books: Books
+) -> tuple[Books, Sequence[Running], tuple[tuple[int, int], ...]] | None:
+    """Books after as many of ``below`` went, in order, as a job needs; None if all are too few."""
+    trial = books.copy()
+    for count, other in enumerate(below, 1):
+        trial.take(other.job.shape, other.pieces, sign=1)
+        tasks = fitted(job, trial)
+        if tasks is not None:
+            return trial, below[:count], tasks
+    return None
 
 
 def fitted(job: Job, books: Books) -> tuple[tuple[int, int], ...] | None:
