@@ -11,7 +11,7 @@ import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from gangwise.experiments.statistics import (
 )
 from gangwise.experiments.store import versions
 from gangwise.jobs.metrics import Outcome, by_group, size_groups
+from gangwise.jobs.rates import SlowNode
 from gangwise.report.plotting import Panel, draw, svg_text
 from gangwise.report.rendering import Drawn, render
 from gangwise.report.tables import (
@@ -58,28 +59,6 @@ RECTANGLES = 12_000
 
 CELLS, ROWS = 240_000, 150
 """Most bins of a chart of nodes, in all, and most rows: nodes share a row where there are more."""
-
-
-class SlowNode(Protocol):
-    """A node that is slower than its label says, with its 95 % interval; shares of its rate."""
-
-    @property
-    def node(self) -> str: ...  # noqa: D102
-    @property
-    def slower(self) -> float: ...  # noqa: D102
-    @property
-    def low(self) -> float: ...  # noqa: D102
-    @property
-    def high(self) -> float: ...  # noqa: D102
-
-
-class SlowerNode(NamedTuple):
-    """As :class:`SlowNode`."""
-
-    node: str
-    slower: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +193,7 @@ def results_of(played: Replayed, bounds: Sequence[float] = (), command: str = ""
     """Results of a replay, as a report takes them."""
     truth, types = played.true_rates(), played.scenario.draw(played.seeds[0]).jobs.types
     learned = {
-        name: LearnedRates(types, mean, sd, truth, [SlowerNode(*each) for each in slow])
+        name: LearnedRates(types, mean, sd, truth, [SlowNode(*each) for each in slow])
         for name, (mean, sd, slow) in played.learned().items()
     }
     return JobResults(
