@@ -601,7 +601,7 @@ def _utilities(scale: Scale) -> Sequence[Experiment]:
     grid = {"utility": ["linear", "poly", "log", "reciprocal", "mixed"]}
     return [
         study("utilities", scale, grid=grid),
-        study("authors", scale, grid=grid, scenario="ogasched-authors-v1"),
+        study("authors", scale, grid=grid, scenario="ogasched-authors-v2"),
     ]
 
 
