@@ -56,7 +56,7 @@ for name, target, summary, preset in (
     ("binpacking", "baselines:BinPacking", "most used server first", {}),
     ("spreading", "baselines:Spreading", "least used server first", {}),
     ("random", "baselines:RandomOrder", "random serving order", {}),
-    ("greedy", "baselines:Greedy", "largest marginal reward first", {}),
+    ("greedy", "baselines:Greedy", "largest marginal reward first", {"revision": 2}),
 ):
     register("policy", name, f"gangwise.gain_overhead.{target}", summary, GAIN, **preset)
 

