@@ -158,11 +158,11 @@ class ReplayScenario:
             k = jobs.devices.index(kind)
             asks = np.array([shape.demand[k] for shape in jobs.shapes])[jobs.shape]
             small = (asks > 0) & (asks <= 1000 * s.devices) & (jobs.run > 0)
-            jobs = _only(jobs, small, kind)
+            jobs = only_jobs(jobs, small, kind)
         if s.longest:
-            jobs = _only(jobs, jobs.run <= s.longest)
+            jobs = only_jobs(jobs, jobs.run <= s.longest)
         if s.first:
-            jobs = _only(jobs, np.arange(len(jobs)) < s.first)
+            jobs = only_jobs(jobs, np.arange(len(jobs)) < s.first)
         if len(jobs) == 0:
             raise ScenarioError("replay: no job is left to play")
         return jobs
@@ -173,11 +173,11 @@ class ReplayScenario:
         devices = self.log.jobs.devices
         return "gpu" if "gpu" in devices else devices[0]
 
-    def draw(self, seed: int) -> Played:
-        """Jobs, nodes and hidden conditions of a seed."""
+    def draw(self, seed: int, keep: Any = None) -> Played:
+        """Jobs, nodes and hidden conditions of a seed; of the jobs that ``keep`` says, if given."""
         s = self.settings
+        jobs = self.jobs if keep is None else only_jobs(self.jobs, keep)
         if not s.world:
-            jobs = self.jobs
             if s.load:
                 per = np.array([shape.demand[0] for shape in jobs.shapes])[jobs.shape]
                 if not (per > 0).any():
@@ -185,7 +185,6 @@ class ReplayScenario:
                 jobs = rescaled(jobs, s.load, float(self.log.nodes.capacity[:, 0].sum()) / 1000)
             return Played(jobs, _told_apart(self.log.nodes, jobs), Conditions())
         world = WORLDS[s.world]
-        jobs = self.jobs
         if s.load:
             jobs = rescaled(jobs, s.load, world.capacity(s.nodes, s.devices))
         drawn: Drawn = world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
@@ -318,7 +317,7 @@ def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
     return replace(nodes, shared="gpu")
 
 
-def _only(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
+def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
     """Some of the jobs; what they come after is dropped with what is left out."""
     chosen = np.flatnonzero(keep)
     place = np.full(len(jobs), -1)
