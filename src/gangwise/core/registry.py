@@ -124,6 +124,9 @@ def first_entry(kind: Kind, target: str) -> Entry | None:
     return None
 
 
+_TRUTH = {"true": True, "false": False}
+
+
 def parse(specification: str) -> tuple[str, dict[str, Any]]:
     """Split ``name:key=value,key=value`` into the name and its arguments.
 
@@ -133,6 +136,8 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
     ('ogasched-react', {'steps': 5, 'fraction': 0.2})
     >>> parse("ogasched-default-v1:alpha=(1,2),utility=log")
     ('ogasched-default-v1', {'alpha': (1, 2), 'utility': 'log'})
+    >>> parse("ogasched-react:memory=false")
+    ('ogasched-react', {'memory': False})
     """
     name, _, rest = specification.strip().partition(":")
     arguments: dict[str, Any] = {}
@@ -142,8 +147,8 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
             raise ScenarioError(f"{specification!r}: write arguments as name:key=value,key=value")
         try:
             arguments[key.strip()] = ast.literal_eval(text.strip())
-        except (ValueError, SyntaxError):
-            arguments[key.strip()] = text.strip()
+        except (ValueError, SyntaxError):  # a word; the two of TOML are truth values
+            arguments[key.strip()] = _TRUTH.get(text.strip(), text.strip())
     return name, arguments
 
 
