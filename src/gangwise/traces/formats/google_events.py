@@ -29,7 +29,8 @@ from gangwise.core.errors import TraceError
 from gangwise.core.registry import entries
 from gangwise.traces.format import Format, files_of, recognise
 from gangwise.traces.io.account import Stage, leave_out, reasons
-from gangwise.traces.tables import Reader, Tables, period, server_table
+from gangwise.traces.tables import Reader, Tables, server_table
+from gangwise.traces.work import period
 
 OFFSET = 600_000_000
 """Microseconds at which both traces begin; time 0 is before."""
