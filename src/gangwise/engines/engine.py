@@ -24,7 +24,7 @@ Amounts of devices are whole thousandths, as in the scheduler's books.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -349,3 +349,62 @@ def check_placement(
     for name, tasks in count.items():
         if job.per_node and tasks > job.per_node:
             raise Rejected(f"job {job.id} allows {job.per_node} tasks a node, {name} gets {tasks}")
+
+
+def differences(
+    before: Mapping[str, Status],
+    after: Mapping[str, Status],
+    was_up: Mapping[str, bool],
+    is_up: Mapping[str, bool],
+    now: float,
+    ranks: Callable[[Status], tuple[RankReport, ...]],
+) -> list[EngineEvent]:
+    """Events that turn one table of the cluster into the next, for engines that only have tables.
+
+    A client that has just been opened has seen nothing yet, so it tells everything again.
+
+    Parameters
+    ----------
+    before, after : mapping
+        Job id → status.
+    was_up, is_up : mapping
+        Node → up.
+    now : float
+        For events of which the cluster tells no time.
+    ranks : callable
+        Reports of the ranks of a job's latest attempt.
+    """
+    found: list[EngineEvent] = []
+    for name, up in is_up.items():
+        if was_up.get(name, True) != up:
+            found.append(EngineEvent("node_up" if up else "node_down", now, node=name))
+    found += [EngineEvent("node_down", now, node=name) for name in was_up if name not in is_up]
+    for name, row in after.items():
+        old = before.get(name)
+        if old is None:
+            found.append(EngineEvent("submitted", row.job.submitted, name))
+            old = Status(row.job, "pending", row.attempt if row.phase == "pending" else 0)
+        if old.phase in ENDED:
+            continue
+        was_placed = old.phase in ("placed", "running")
+        if was_placed and (row.phase == "pending" or row.attempt != old.attempt):
+            found.append(EngineEvent("preempted", now, name, old.attempt, detail=row.detail))
+        elif row.phase == "pending" and row.attempt > old.attempt:  # came and went between looks
+            found.append(EngineEvent("preempted", now, name, row.attempt, detail=row.detail))
+        told = old.phase == "running" and old.attempt == row.attempt
+        if not told and (row.phase == "running" or not math.isnan(row.started)):
+            begun = now if math.isnan(row.started) else row.started
+            found.append(EngineEvent("started", begun, name, row.attempt))
+        if row.phase == "pending" or row.phase == "placed" or row.phase == "running":
+            continue
+        end = now if math.isnan(row.ended) else row.ended
+        found.append(
+            EngineEvent(
+                row.phase, end, name, row.attempt, ranks=ranks(row), detail=row.detail
+            )
+        )
+    for name, old in before.items():
+        if name not in after and old.phase not in ENDED:
+            gone = "the cluster no longer knows it"
+            found.append(EngineEvent("failed", now, name, old.attempt, detail=gone))
+    return found
