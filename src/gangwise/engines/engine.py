@@ -399,9 +399,7 @@ def differences(
             continue
         end = now if math.isnan(row.ended) else row.ended
         found.append(
-            EngineEvent(
-                row.phase, end, name, row.attempt, ranks=ranks(row), detail=row.detail
-            )
+            EngineEvent(row.phase, end, name, row.attempt, ranks=ranks(row), detail=row.detail)
         )
     for name, old in before.items():
         if name not in after and old.phase not in ENDED:

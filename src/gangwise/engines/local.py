@@ -18,6 +18,7 @@ moment, whoever was killed at which line.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -400,10 +401,8 @@ class LocalEngine:
             _group(pid) == leader for pid in started["ranks"]
         )
         if ours:
-            try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
         for _ in range(100):
             if not launch.birth(leader):
                 break

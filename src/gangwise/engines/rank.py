@@ -11,6 +11,7 @@ can read; which rank this is by the engine's own variables (Slurm's, or ``GANGWI
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -101,10 +102,8 @@ def sleeper(args: argparse.Namespace, meter: Meter) -> int:
     meter.tell(0.0)
     while done < args.sleep:
         if file:
-            try:
+            with contextlib.suppress(OSError, ValueError):  # while it is replaced: as before
                 speed = float(Path(file).read_text())
-            except (OSError, ValueError):
-                pass  # it is being replaced: the speed is as before
         pause = min(0.25, (args.sleep - done) / speed)
         time.sleep(max(pause, 0.001))
         now = time.monotonic()
