@@ -30,7 +30,16 @@ from ssl import create_default_context
 from typing import Any
 
 RIGHTS = Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes-rbac.json"
-UNITS = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
+UNITS = {
+    "m": 1e-3,
+    "": 1.0,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+}
 
 
 class NoKubernetes(RuntimeError):
@@ -88,7 +97,9 @@ class Api:
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
 
-    def open(self, method: str, path: str, body: Any = None, kind: str = "json", wait: float = 30.0):
+    def open(
+        self, method: str, path: str, body: Any = None, kind: str = "json", wait: float = 30.0
+    ):
         kinds = {"json": "application/json", "merge": "application/merge-patch+json"}
         request = urllib.request.Request(
             self.server + path,
@@ -98,7 +109,9 @@ class Api:
         )
         return self._opener.open(request, timeout=wait)
 
-    def __call__(self, method: str, path: str, body: Any = None, kind: str = "json") -> tuple[int, Any]:
+    def __call__(
+        self, method: str, path: str, body: Any = None, kind: str = "json"
+    ) -> tuple[int, Any]:
         try:
             with self.open(method, path, body, kind) as answer:
                 code, text = answer.status, answer.read()
@@ -147,10 +160,22 @@ class ControlPlane:
 
     def _make_keys(self, keys: Path) -> None:
         keys.chmod(0o700)
-        command = (
-            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 "
-            "-subj /CN=gangwise-tests -addext subjectAltName=IP:127.0.0.1"
-        ).split()
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "30",
+            "-subj",
+            "/CN=gangwise-tests",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ]
         command += ["-keyout", str(self._key), "-out", str(self._certificate)]
         subprocess.run(command, check=True, capture_output=True)
         lines = [
@@ -194,7 +219,9 @@ class ControlPlane:
     def grant(self) -> None:
         """Give the restricted user the rights of the how-to, and no other."""
         for item in json.loads(RIGHTS.read_text())["items"]:
-            item["subjects"] = [{"kind": "User", "name": "gangwise"}] if "subjects" in item else None
+            item["subjects"] = (
+                [{"kind": "User", "name": "gangwise"}] if "subjects" in item else None
+            )
             kinds = f"/apis/rbac.authorization.k8s.io/v1/{item['kind'].lower()}s"
             if item["kind"] not in ("ClusterRole", "ClusterRoleBinding"):
                 continue
@@ -279,7 +306,9 @@ class StandInNodes:
             body["spec"] = {"taints": node["taints"]}
         code, answer = self.api("POST", "/api/v1/nodes", body)
         if code == 409:
-            code, answer = self.api("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, "merge")
+            code, answer = self.api(
+                "PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, "merge"
+            )
         assert code in (200, 201), answer
 
     @staticmethod
@@ -379,7 +408,13 @@ class StandInNodes:
         meta, uid = pod["metadata"], pod["metadata"]["uid"]
         begun, processes = _now(), []
         for container in pod["spec"]["containers"]:
-            variables = {e["name"]: e.get("value", "") for e in container.get("env", [])}
+            fields = {"spec.nodeName": node, "metadata.name": meta["name"], "metadata.uid": uid}
+            variables = {
+                e["name"]: fields[e["valueFrom"]["fieldRef"]["fieldPath"]]
+                if "valueFrom" in e
+                else e.get("value", "")
+                for e in container.get("env", [])
+            }
             told = {"NODE_NAME": node, "POD_NAME": meta["name"], "POD_NAMESPACE": meta["namespace"]}
             told["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
             command = container.get("command", []) + container.get("args", [])
@@ -414,13 +449,24 @@ class StandInNodes:
         status: dict[str, Any] = {"phase": phase, **more}
         if states:
             status["containerStatuses"] = [
-                {"name": c["name"], "image": c["image"], "imageID": "", "ready": "running" in state,
-                 "restartCount": 0, "state": state}
+                {
+                    "name": c["name"],
+                    "image": c["image"],
+                    "imageID": "",
+                    "ready": "running" in state,
+                    "restartCount": 0,
+                    "state": state,
+                }
                 for c, state in zip(pod["spec"]["containers"], states, strict=True)
             ]
         meta = pod["metadata"]
         body = {"metadata": {"uid": meta["uid"]}, "status": status}
-        self.api("PATCH", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status", body, "merge")
+        self.api(
+            "PATCH",
+            f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status",
+            body,
+            "merge",
+        )
 
     def _delete(self, pod: Any) -> None:
         meta = pod["metadata"]
@@ -442,7 +488,9 @@ class StandInNodes:
             self._kill(uid, signal.SIGKILL)
 
 
-def until(test: Callable[[], Any], what: str, wait: float = 30.0, broken: Callable[[], str] = str) -> None:
+def until(
+    test: Callable[[], Any], what: str, wait: float = 30.0, broken: Callable[[], str] = str
+) -> None:
     """Wait until a test holds; fails with what was waited for."""
     end = time.monotonic() + wait
     while not test():

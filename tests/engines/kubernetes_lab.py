@@ -59,9 +59,7 @@ class KubernetesLab:
         assert code == 201, answer
 
     def engine(self) -> Kubernetes:
-        engine = Kubernetes(
-            self.plane.kubeconfig_restricted, lost_after=0.5, reports=self.reports
-        )
+        engine = Kubernetes(self.plane.kubeconfig_restricted, lost_after=0.5, reports=self.reports)
         self.engines.append(engine)
         return engine
 
@@ -74,12 +72,17 @@ class KubernetesLab:
         ]
         variables.append({"name": "GANGWISE_REPORTS", "value": str(self.reports)})
         container = {
-            **{"name": "c", "image": "none", "command": command, "env": variables},
+            "name": "c",
+            "image": "none",
+            "command": command,
+            "env": variables,
             "resources": {"limits": asked, "requests": asked},
         }
         spec = {
-            **{"schedulerName": "gangwise", "restartPolicy": "Never"},
-            **{"terminationGracePeriodSeconds": 1, "containers": [container]},
+            "schedulerName": "gangwise",
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
             **more,
         }
         body = {"metadata": {"name": name, "labels": labels, "annotations": notes}, "spec": spec}
@@ -89,8 +92,10 @@ class KubernetesLab:
 
     def group(self, name: str, least: int) -> None:
         body = {
-            **{"apiVersion": f"{GROUPS}/v1alpha1", "kind": "PodGroup"},
-            **{"metadata": {"name": name}, "spec": {"minMember": least}},
+            "apiVersion": f"{GROUPS}/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": {"minMember": least},
         }
         path = f"/apis/{GROUPS}/v1alpha1/namespaces/default/podgroups"
         code, answer = self.api("POST", path, body)

@@ -66,6 +66,7 @@ from gangwise.engines.kubernetes_objects import (
     seconds,
     thousandths,
 )
+from gangwise.engines.reports import read_report
 
 KEPT = 3600.0
 """Seconds that jobs stay in the table after their end."""
@@ -109,7 +110,8 @@ class _Pod:
         """The node would not have it: it never ran."""
         reason = (self.manifest.get("status") or {}).get("reason") or ""
         return self.phase == "Failed" and (
-            reason.startswith("OutOf") or reason in ("NodeAffinity", "NodeLost", "UnexpectedAdmissionError")
+            reason.startswith("OutOf")
+            or reason in ("NodeAffinity", "NodeLost", "UnexpectedAdmissionError")
         )
 
     def times(self, which: str) -> list[float]:
@@ -261,7 +263,10 @@ class Kubernetes:
         for what in ready:
             if not ready[what].wait(max(end - time.monotonic(), 0.0)):
                 self.close()
-                raise EngineError(f"{self.server} does not list {what}: {self._trouble or 'silence'}")
+                raise EngineError(
+                    f"{self.server} does not list {what}: {self._trouble or 'silence'}"
+                )
+        self._look_up_sizes()
         self._threads[2].start()
 
     # -------------------------------------------------------------------------------- the boundary
@@ -347,7 +352,11 @@ class Kubernetes:
         """Delete the pods of a gang, after making successors of those that nobody else would."""
         with self._lock:
             gang = self._gangs.get(job)
-            if gang is None or gang.status is None or gang.status.phase not in ("placed", "running"):
+            if (
+                gang is None
+                or gang.status is None
+                or gang.status.phase not in ("placed", "running")
+            ):
                 return
             for pod in gang.live:
                 owner = controller(pod.manifest)
@@ -390,7 +399,9 @@ class Kubernetes:
         self._check()
         found: list[EngineEvent] = []
         try:
-            found.append(self._events.get(timeout=timeout) if timeout > 0 else self._events.get_nowait())
+            found.append(
+                self._events.get(timeout=timeout) if timeout > 0 else self._events.get_nowait()
+            )
             while True:
                 found.append(self._events.get_nowait())
         except queue.Empty:
@@ -404,7 +415,9 @@ class Kubernetes:
 
     # ---------------------------------------------------------------------------- talking to the API
 
-    def _call(self, call: Callable[..., Any], *args: Any, missing_is_fine: bool = False, **kw: Any) -> Any:
+    def _call(
+        self, call: Callable[..., Any], *args: Any, missing_is_fine: bool = False, **kw: Any
+    ) -> Any:
         """The JSON of an answer; None for 404 where that is fine.
 
         The client's own decoding is not used: it fails on the Status that answers a Binding.
@@ -602,9 +615,7 @@ class Kubernetes:
     def _taints(self) -> dict[str, tuple[Taint, ...]]:
         return {name: Taint.of(node) for name, node in self._nodes.items()}
 
-    def _labels(
-        self, name: str, node: Any, taints: dict[str, tuple[Taint, ...]]
-    ) -> dict[str, str]:
+    def _labels(self, name: str, node: Any, taints: dict[str, tuple[Taint, ...]]) -> dict[str, str]:
         labels = dict(node["metadata"].get("labels") or {})
         every = {taint for found in taints.values() for taint in found}
         labels.update((f"{WITHOUT}{t}", "true") for t in every if t not in taints[name])
@@ -755,7 +766,11 @@ class Kubernetes:
                     kind,
                     at if math.isfinite(at) else time.time(),
                     gang.id,
-                    0 if kind == "submitted" else (before or now).attempt if kind == "preempted" else now.attempt,
+                    0
+                    if kind == "submitted"
+                    else (before or now).attempt
+                    if kind == "preempted"
+                    else now.attempt,
                     ranks=tuple(gang.reports.values()) if kind in ENDED else (),
                     detail=now.detail,
                 )
@@ -770,7 +785,9 @@ class Kubernetes:
         if originals and gang.why_off is None:
             gang.why_off = "half taken off by an earlier run"
         bound = [p for p in gang.pods.values() if gang.where(p)]
-        waiting = [p for p in gang.pods.values() if not gang.where(p) and not p.leaving and not p.ended]
+        waiting = [
+            p for p in gang.pods.values() if not gang.where(p) and not p.leaving and not p.ended
+        ]
         if not gang.pods:
             if before is None:
                 return None
@@ -780,13 +797,21 @@ class Kubernetes:
             if gang.why_off is not None and not gang.cancelled:
                 phase = "failed"
             return replace(
-                before, phase=phase, attempt=gang.attempt, ended=time.time(), detail=gang.why_off or ""
+                before,
+                phase=phase,
+                attempt=gang.attempt,
+                ended=time.time(),
+                detail=gang.why_off or "",
             )
         if not bound:
             if gang.cancelled:
                 return before
             gang.plan = {} if not gang.going else gang.plan
-            if gang.why_off is not None and before is not None and before.phase in ("placed", "running"):
+            if (
+                gang.why_off is not None
+                and before is not None
+                and before.phase in ("placed", "running")
+            ):
                 before = replace(before, detail=gang.why_off)
             gang.why_off = None
             return self._pending(gang, before, waiting)
@@ -802,7 +827,9 @@ class Kubernetes:
         job = job or self._job(gang, bound)
         begun = [t for p in bound for t in p.times("startedAt")]
         started = max(begun, default=math.nan)
-        ours = any(f"{OURS}attempt" in (p.manifest["metadata"].get("annotations") or {}) for p in bound)
+        ours = any(
+            f"{OURS}attempt" in (p.manifest["metadata"].get("annotations") or {}) for p in bound
+        )
         row = Status(
             job, "placed", gang.attempt, placed, started, foreign=not ours and not gang.attempt
         )
@@ -849,9 +876,17 @@ class Kubernetes:
             gang.held = str(error)
             if before is None:
                 return None
-            return replace(before, phase="pending", attempt=gang.attempt, placed=(), started=math.nan,
-                           detail=gang.held)
-        detail = before.detail if before is not None and before.phase in ("placed", "running") else ""
+            return replace(
+                before,
+                phase="pending",
+                attempt=gang.attempt,
+                placed=(),
+                started=math.nan,
+                detail=gang.held,
+            )
+        detail = (
+            before.detail if before is not None and before.phase in ("placed", "running") else ""
+        )
         return Status(job, "pending", gang.attempt, detail=detail)
 
     def _job(self, gang: _Gang, pods: list[_Pod], minimum: int = 0) -> EngineJob:
@@ -861,7 +896,9 @@ class Kubernetes:
         for manifest in manifests:
             for kind, amount in demand(manifest, self.names).items():
                 needs[kind] = max(needs.get(kind, 0), amount)
-        wanted = common((dict(m["spec"].get("nodeSelector") or {}) for m in manifests), "nodeSelector")
+        wanted = common(
+            (dict(m["spec"].get("nodeSelector") or {}) for m in manifests), "nodeSelector"
+        )
         terms = common(map(affinity, manifests), "node affinity")
         if terms:
             short = digest(terms)
@@ -870,7 +907,9 @@ class Kubernetes:
         for taint in {t for found in self._taints().values() for t in found}:
             if not all(taint.tolerated(m) for m in manifests):
                 wanted[f"{WITHOUT}{taint}"] = "true"
-        first = min(manifests, key=lambda m: (m["metadata"]["creationTimestamp"], m["metadata"]["name"]))
+        first = min(
+            manifests, key=lambda m: (m["metadata"]["creationTimestamp"], m["metadata"]["name"])
+        )
         created = seconds(first["metadata"]["creationTimestamp"])
         limit = first["spec"].get("activeDeadlineSeconds")
         return EngineJob(
@@ -896,7 +935,9 @@ class Kubernetes:
             if gang.where(pod):
                 left[gang.where(pod)] = left.get(gang.where(pod), 0) - 1
         seats = [node for node, count in left.items() for _ in range(count)]
-        pods = [p for p in gang.pods.values() if not gang.where(p) and not p.leaving and not p.ended]
+        pods = [
+            p for p in gang.pods.values() if not gang.where(p) and not p.leaving and not p.ended
+        ]
         pods.sort(key=lambda pod: natural(pod.name))
         return list(zip(pods, seats, strict=False))
 
@@ -913,16 +954,17 @@ class Kubernetes:
                     self._note_lost(gang)
                     if time.monotonic() - gang.over > KEPT:
                         self._forget(gang)
-                unsized = [g for g in gangs if g.size is None and g.held and g.belongs.kind != "pod"]
+                unsized = [g for g in gangs if g.size is None and g.held]
                 leaving = [g for g in gangs if g.why_off is not None and g.pods]
             try:
-                for gang in unsized:
-                    self._look_up_size(gang)
+                self._look_up_sizes()
                 for gang in leaving:
                     self._take_off(gang)
                 if self.reports is not None:
                     with self._lock:
-                        self._read_reports(g for g in gangs if g.status and g.status.phase == "running")
+                        self._read_reports(
+                            g for g in gangs if g.status and g.status.phase == "running"
+                        )
                 if unsized or leaving:
                     self._closing.wait(0.25)
                     self._turn.set()
@@ -931,7 +973,11 @@ class Kubernetes:
                 self._closing.wait(0.5)
 
     def _note_lost(self, gang: _Gang) -> None:
-        if gang.why_off is not None or gang.status is None or gang.status.phase not in ("placed", "running"):
+        if (
+            gang.why_off is not None
+            or gang.status is None
+            or gang.status.phase not in ("placed", "running")
+        ):
             return
         for pod in gang.live:
             if pod.node and self._silent_long(pod.node):
@@ -945,31 +991,53 @@ class Kubernetes:
         if self._open.get(gang.belongs) == gang.id:
             del self._open[gang.belongs]
 
-    def _look_up_size(self, gang: _Gang) -> None:
-        """From the PodGroup, or the parallelism of the batch Job."""
-        where = gang.belongs
-        if where.kind == "job":
-            found = self._call(
-                self._batch.read_namespaced_job, where.name, where.namespace, missing_is_fine=True
-            )
-            spec = (found or {}).get("spec") or {}
-            size = min(spec.get("parallelism", 1), spec.get("completions") or math.inf)
-        else:
-            group, version = where.api.split("/")
-            found = self._call(
-                self._custom.get_namespaced_custom_object,
-                group,
-                version,
-                where.namespace,
-                "podgroups",
-                where.name,
-                missing_is_fine=True,
-            )
-            size = ((found or {}).get("spec") or {}).get("minMember", 0)
-        if found is not None:
+    def _look_up_sizes(self) -> None:
+        """From PodGroups, or the parallelism of batch Jobs; by a list where many are asked for."""
+        with self._lock:
+            unsized = [g for g in self._gangs.values() if g.size is None and g.held]
+            unsized = [g for g in unsized if g.belongs.kind != "pod"]
+        by_api: dict[str, list[_Gang]] = {}
+        for gang in unsized:
+            by_api.setdefault(gang.belongs.api, []).append(gang)
+        for api, gangs in by_api.items():
+            found: list[Any]
+            if len(gangs) <= 8:
+                found = list(self._pool.map(self._read_size, (g.belongs for g in gangs)))
+            elif api:
+                items = self._items(
+                    self._custom.list_cluster_custom_object, *api.split("/"), "podgroups"
+                )
+                sizes = {_at(item): (item.get("spec") or {}).get("minMember", 1) for item in items}
+                found = [sizes.get((g.belongs.namespace, g.belongs.name)) for g in gangs]
+            else:
+                items = self._items(self._batch.list_job_for_all_namespaces)
+                sizes = {_at(item): _parallelism(item) for item in items}
+                found = [sizes.get((g.belongs.namespace, g.belongs.name)) for g in gangs]
             with self._lock:
-                gang.size = max(int(size), 1)
-                self._regard(gang)
+                for gang, size in zip(gangs, found, strict=True):
+                    if size is not None:
+                        gang.size = max(int(size), 1)
+                        self._regard(gang)
+
+    def _read_size(self, of: Membership) -> int | None:
+        where = of.name, of.namespace
+        if of.kind == "job":
+            job = self._call(self._batch.read_namespaced_job, *where, missing_is_fine=True)
+            return None if job is None else _parallelism(job)
+        group = self._call(
+            self._custom.get_namespaced_custom_object,
+            *of.api.split("/"),
+            of.namespace,
+            "podgroups",
+            of.name,
+            missing_is_fine=True,
+        )
+        return None if group is None else (group.get("spec") or {}).get("minMember", 1)
+
+    def _items(self, listing: Callable[..., Any], *args: Any) -> list[Any]:
+        """None where the kind is not known to this cluster."""
+        found = self._call(listing, *args, missing_is_fine=True)
+        return [] if found is None else list(found["items"])
 
     def _take_off(self, gang: _Gang) -> None:
         """Make successors, delete the pods; what was begun before is completed."""
@@ -999,14 +1067,14 @@ class Kubernetes:
                 for file in self.reports.glob(f"{uid}.*.json"):
                     try:
                         written = file.stat().st_mtime_ns
-                        if self._read.get(file.name) == written:
-                            continue
-                        told = json.loads(file.read_text(encoding="utf-8"))
-                        report = RankReport(
-                            pod.node, int(told["rank"]), float(told["work"]), float(told["seconds"])
-                        )
-                    except (OSError, ValueError, KeyError, TypeError):
-                        continue  # not there or without sense: no measurement
+                    except OSError:
+                        continue
+                    if self._read.get(file.name) == written:
+                        continue
+                    report = read_report(file)
+                    if report is None:
+                        continue
+                    report = report._replace(node=gang.where(pod))
                     self._read[file.name] = written
                     gang.reports[uid] = report
                     fresh.append(report)
@@ -1052,6 +1120,17 @@ def _successor(pod: _Pod, gang: _Gang) -> dict[str, Any]:
     }
 
 
+def _at(item: Any) -> tuple[str, str]:
+    return item["metadata"]["namespace"], item["metadata"]["name"]
+
+
+def _parallelism(job: Any) -> int:
+    """How many pods of a batch Job run at once."""
+    spec = job.get("spec") or {}
+    most = spec.get("parallelism", 1)
+    return int(min(most, spec.get("completions") or most))
+
+
 def _number(text: str) -> int:
     return int(text) if re.fullmatch(r"\d{1,9}", text) else 0
 
@@ -1064,7 +1143,9 @@ def _plan(text: str | None) -> dict[str, int]:
 
 
 def _exit_codes(pod: _Pod) -> list[int]:
-    states = (each.get("state") or {} for each in pod.manifest["status"].get("containerStatuses") or ())
+    states = (
+        each.get("state") or {} for each in pod.manifest["status"].get("containerStatuses") or ()
+    )
     return [s["terminated"].get("exitCode", 0) for s in states if "terminated" in s]
 
 
