@@ -1,9 +1,10 @@
-"""Names of policies, scenarios, traces and families.
+"""Names of policies, scenarios, traces, families, schedulers and comparators.
 
 Entries name their target as ``module:attribute``, so that listing them imports nothing heavy.
 Other packages add theirs through the entry point groups ``gangwise.policies``,
-``gangwise.scenarios``, ``gangwise.traces`` and ``gangwise.families``. What has no name is called by
-where it is: ``file.py:Class`` or ``package.module:Class``.
+``gangwise.scenarios``, ``gangwise.traces``, ``gangwise.families``, ``gangwise.schedulers`` and
+``gangwise.comparators``. What has no name is called by where it is: ``file.py:Class`` or
+``package.module:Class``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, Literal
 
 from gangwise.core.errors import ScenarioError, UnknownName
 
-Kind = Literal["policy", "scenario", "trace", "family", "scheduler"]
+Kind = Literal["policy", "scenario", "trace", "family", "scheduler", "comparator"]
 
 GROUPS: Mapping[Kind, str] = {
     "policy": "gangwise.policies",
@@ -31,6 +32,7 @@ GROUPS: Mapping[Kind, str] = {
     "trace": "gangwise.traces",
     "family": "gangwise.families",
     "scheduler": "gangwise.schedulers",
+    "comparator": "gangwise.comparators",
 }
 
 
@@ -59,6 +61,11 @@ class Entry:
     preset: Mapping[str, Any] = field(default_factory=dict)
     revision: int = 1
 
+    @property
+    def built_in(self) -> bool:
+        """Whether gangwise itself brings what it stands for."""
+        return isinstance(self.target, str) and self.target.startswith("gangwise.")
+
     def load(self) -> Callable[..., Any]:
         """Import the factory."""
         if not isinstance(self.target, str):
@@ -81,9 +88,11 @@ def register(
     revision: int = 1,
     **preset: Any,
 ) -> None:
-    """Give a name to a policy, scenario, trace or family.
+    """Give a name to a policy, scenario, trace, family, scheduler or comparator.
 
-    ``revision`` is raised when what it stands for computes other numbers.
+    ``revision`` is raised when what it stands for computes other numbers. A comparator's target is
+    called as ``target(instance, slots, seed, sample, **preset)`` and returns a
+    :class:`~gangwise.Comparator`; families may have comparators of the same name.
 
     Raises
     ------
@@ -98,9 +107,10 @@ def register(
     'all'
     """
     entry = Entry(name, target, summary, family, preset, revision)
-    if _entries[kind].get(name, entry) != entry:
+    place = f"{family}/{name}" if kind == "comparator" and family else name
+    if _entries[kind].get(place, entry) != entry:
         raise ScenarioError(f"the {kind} name {name!r} is taken; choose another")
-    _entries[kind][name] = entry
+    _entries[kind][place] = entry
 
 
 def entries(kind: Kind) -> dict[str, Entry]:
@@ -111,6 +121,22 @@ def entries(kind: Kind) -> dict[str, Entry]:
             if point.name not in _entries[kind]:
                 _entries[kind][point.name] = Entry(point.name, point.value, "plug-in")
     return dict(sorted(_entries[kind].items()))
+
+
+def comparators(family: str) -> dict[str, Entry]:
+    """The comparators that may be asked for in a family, by name: its own, then those of any.
+
+    Examples
+    --------
+    >>> list(comparators("gain_overhead"))
+    ['best_fixed', 'per_slot_optimum']
+    """
+    known = sorted(entries("comparator").values(), key=lambda entry: not entry.family)
+    found: dict[str, Entry] = {}
+    for entry in known:
+        if entry.family in (family, ""):
+            found.setdefault(entry.name, entry)
+    return found
 
 
 def first_entry(kind: Kind, target: str) -> Entry | None:

@@ -54,7 +54,7 @@ from gangwise.core.contracts import (
 )
 from gangwise.core.errors import ScenarioError
 from gangwise.core.identity import PATHS, identify, key_of, plain
-from gangwise.core.registry import create, entries, parse
+from gangwise.core.registry import Entry, comparators, create, entries, parse
 from gangwise.core.simulation import Run, Simulation
 from gangwise.scenarios.files import read_scenario
 from gangwise.traces.formats.own_csv import is_mapping
@@ -277,6 +277,10 @@ class RunSpec:
         if described.get("files"):
             described = {k: v for k, v in described.items() if k not in PATHS}
         what: Any = {"comparator": self.label}
+        if (judge := self.registered) is not None and not judge.built_in:
+            what |= {"made": identify(judge.load()), "preset": plain(judge.preset)}
+        elif judge is not None and judge.revision > 1:
+            what["revision"] = judge.revision
         if self.policy is not None:
             family = getattr(self.policy, "family", scenario.family)
             if family != scenario.family:
@@ -302,6 +306,13 @@ class RunSpec:
             "points": self.points,
             **what,
         }
+
+    @property
+    def registered(self) -> Entry | None:
+        """Of a comparator: what its name is registered for."""
+        if self.policy is not None:
+            return None
+        return comparators(self.source.scenario().family).get(self.label)
 
     def key(self) -> str:
         """Content hash of what defines the run."""
