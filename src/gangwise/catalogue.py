@@ -401,3 +401,58 @@ register(
     "the jobs of a log, a twin or a drawn world, under schedulers; source=",
     "jobs",
 )
+
+comparators: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
+    (
+        "best_fixed",
+        GAIN,
+        "gain_overhead.offline:best_fixed_in_run",
+        "the best decision that never changes, all arrivals known",
+        {},
+    ),
+    (
+        "per_slot_optimum",
+        GAIN,
+        "gain_overhead.offline:per_slot_optimum_in_run",
+        "the best feasible decision of every single slot",
+        {},
+    ),
+    (
+        "best_fixed",
+        GANG,
+        "gangs.offline:best_fixed_in_run",
+        "the best placement that never changes, room held for all job types",
+        {},
+    ),
+    (
+        "per_slot_optimum",
+        GANG,
+        "gangs.offline:per_slot_optimum_in_run",
+        "the best placement of every single slot",
+        {},
+    ),
+    *(
+        (name, family, "fluctuating_speeds.offline:omniscient_in_run", summary, options)
+        for family in (SPEEDS, SPEEDS_GANG)
+        for name, summary, options in (
+            ("omniscient", "who knows the means of what policies have to learn", {}),
+            (
+                "omniscient_realised",
+                "the same decisions, credited with what they brought",
+                {"realised": True},
+            ),
+        )
+    ),
+    *(
+        (
+            f"known_{known}",
+            APPROXIMATION,
+            "approximation_jobs.offline:offline_comparator",
+            f"who knows all jobs and the {what}: an upper bound on its utility",
+            {"known": known},
+        )
+        for known, what in (("means", "mean rate of each machine"), ("rates", "rates of all slots"))
+    ),
+)
+for name, family, target, summary, options in comparators:
+    register("comparator", name, f"gangwise.{target}", summary, family, **options)

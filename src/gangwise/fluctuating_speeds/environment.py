@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Channels
-from gangwise.core.contracts import Comparator, Outcome, Timing
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.contracts import Comparator, InstanceBase, Outcome, Timing
+from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery, Mailbox
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
@@ -160,7 +160,7 @@ class PendingFeedback:
 
 
 @dataclass(frozen=True, eq=False)
-class SpeedsInstance(ABC):
+class SpeedsInstance(InstanceBase, ABC):
     """Instance at fluctuating speeds: a problem, its workload, and what policies are not told.
 
     Parameters
@@ -214,14 +214,14 @@ class SpeedsInstance(ABC):
     def _evaluated(self) -> dict[tuple[int, int, int | None], tuple[Comparator, Comparator]]:
         return {}
 
-    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
-        """``omniscient`` or ``omniscient_realised`` on the slots of a run (see :mod:`.offline`)."""
-        if name not in self.comparators:
-            raise UnknownName("comparator", name, list(self.comparators))
+    def omniscient(
+        self, slots: int, seed: int, sample: int | None = None
+    ) -> tuple[Comparator, Comparator]:
+        """``omniscient`` and ``omniscient_realised`` on the slots of a run: :mod:`.offline`."""
         key = (slots, seed, sample)
         if key not in self._evaluated:
             self._evaluated[key] = self._omniscient(slots, seed, sample)
-        return self._evaluated[key][self.comparators.index(name)]
+        return self._evaluated[key]
 
     @abstractmethod
     def _omniscient(

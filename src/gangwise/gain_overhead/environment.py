@@ -14,8 +14,8 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.contracts import Comparator, Outcome, Timing
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.contracts import InstanceBase, Outcome, Timing
+from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery, Mailbox
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
@@ -27,7 +27,6 @@ from gangwise.core.workload import (
     Workload,
     first_slots,
 )
-from gangwise.gain_overhead.offline import best_fixed, per_slot_optimum
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 
 
@@ -173,7 +172,7 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
 
 
 @dataclass(frozen=True, eq=False)
-class GainOverheadInstance:
+class GainOverheadInstance(InstanceBase):
     """Instance of OGASched §2: a problem and its workload.
 
     Parameters
@@ -217,13 +216,6 @@ class GainOverheadInstance:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
         jobs = self.workload.stream(Streams.of(seed).workload)
         return first_slots(self.ports.stream(jobs), slots)
-
-    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
-        """``best_fixed`` or ``per_slot_optimum`` on the slots of a run (see :mod:`.offline`)."""
-        evaluate = {"best_fixed": best_fixed, "per_slot_optimum": per_slot_optimum}
-        if name not in evaluate:
-            raise UnknownName("comparator", name, list(evaluate))
-        return evaluate[name](self.problem, self.arrivals(slots, seed), sample)
 
 
 @dataclass(frozen=True)

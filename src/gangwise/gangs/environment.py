@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.contracts import Comparator, Outcome
-from gangwise.core.errors import UnknownName
+from gangwise.core.contracts import Comparator, InstanceBase, Outcome
 from gangwise.core.feedback import Delivery
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
@@ -38,7 +37,7 @@ from gangwise.fluctuating_speeds.speeds import (
 )
 from gangwise.gain_overhead.environment import ArrivalsEnvironment, Feedback
 from gangwise.gain_overhead.problem import Utilities
-from gangwise.gangs.offline import best_fixed, omniscient, per_slot_optimum
+from gangwise.gangs.offline import omniscient
 from gangwise.gangs.problem import GangProblem, GangSpeedsProblem
 
 
@@ -63,7 +62,7 @@ class GangEnvironment(ArrivalsEnvironment):
 
 
 @dataclass(frozen=True, eq=False)
-class GangInstance:
+class GangInstance(InstanceBase):
     """Instance of OGASched §3.5: a gang problem and its workload.
 
     Parameters
@@ -104,13 +103,6 @@ class GangInstance:
     def arrivals(self, slots: int, seed: int) -> Ints:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
         return first_slots(self.workload.stream(Streams.of(seed).workload), slots)
-
-    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
-        """``best_fixed`` or ``per_slot_optimum`` on the slots of a run (see :mod:`.offline`)."""
-        evaluate = {"best_fixed": best_fixed, "per_slot_optimum": per_slot_optimum}
-        if name not in evaluate:
-            raise UnknownName("comparator", name, list(evaluate))
-        return evaluate[name](self.problem, self.arrivals(slots, seed), sample, self.time_limit)
 
 
 @dataclass(frozen=True)
