@@ -152,7 +152,10 @@ class ArrivalsEnvironment(ABC):
 
 @dataclass(eq=False)
 class GainOverheadEnvironment(ArrivalsEnvironment):
-    """Environment of OGASched §2. Built by :class:`GainOverheadInstance`."""
+    """Environment of OGASched §2. Built by :class:`GainOverheadInstance`.
+
+    Where moving is charged, what jobs that stayed got anew is the metric ``moved``, in devices.
+    """
 
     problem: GainOverheadProblem
     ports: Ports
@@ -167,7 +170,15 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
         """Reward of the decision for the jobs that arrived, OGASched (5)."""
         arrivals = self._arrivals.at(slot)
         reward, gain, overhead, utilisation = self.problem.reward(arrivals, decision, slot)
-        metrics = (gain, overhead, utilisation, float(arrivals.sum()))
+        metrics: tuple[float, ...] = (gain, overhead, utilisation, float(arrivals.sum()))
+        if self.problem.moving > 0:
+            moved = 0.0
+            if slot > 0:
+                stayed = arrivals * self._arrivals_before
+                moved = self.problem.moved(stayed, self._before, decision)
+            self._arrivals_before, self._before = arrivals, np.array(decision)
+            reward -= self.problem.moving * moved
+            metrics = (*metrics, moved)
         return Outcome(reward, self._told(slot, arrivals), metrics)
 
 
@@ -210,7 +221,12 @@ class GainOverheadInstance(InstanceBase):
 
     def environment(self) -> GainOverheadEnvironment:
         """A fresh environment."""
-        return GainOverheadEnvironment(self.problem, self.ports, self.workload, self.delivery)
+        environment = GainOverheadEnvironment(
+            self.problem, self.ports, self.workload, self.delivery
+        )
+        if self.problem.moving > 0:
+            environment.metrics = (*environment.metrics, "moved")
+        return environment
 
     def arrivals(self, slots: int, seed: int) -> Ints:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
