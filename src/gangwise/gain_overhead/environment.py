@@ -163,6 +163,12 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
     delivery: Delivery = field(default_factory=Delivery)
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs")
 
+    def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
+        """Begin a run; nobody is there yet, and nothing is held."""
+        super().start(workload, noise)
+        self._here: Ints = np.zeros(self.problem.L, dtype=np.int64)
+        self._held: Floats = np.zeros(self.problem.shape)
+
     def _stream(self, workload: np.random.Generator) -> ArrivalStream:
         return self.ports.stream(self.workload.stream(workload))
 
@@ -172,11 +178,8 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
         reward, gain, overhead, utilisation = self.problem.reward(arrivals, decision, slot)
         metrics: tuple[float, ...] = (gain, overhead, utilisation, float(arrivals.sum()))
         if self.problem.moving > 0:
-            moved = 0.0
-            if slot > 0:
-                stayed = arrivals * self._arrivals_before
-                moved = self.problem.moved(stayed, self._before, decision)
-            self._arrivals_before, self._before = arrivals, np.array(decision)
+            moved = self.problem.moved(arrivals * self._here, self._held, decision)
+            self._here, self._held = arrivals, np.array(decision)
             reward -= self.problem.moving * moved
             metrics = (*metrics, moved)
         return Outcome(reward, self._told(slot, arrivals), metrics)
