@@ -241,6 +241,7 @@ register(
     "gangwise.scenarios.esdp:MiniBatchScenario",
     "recorded iteration times of real workers; needs folder=",
     SPEEDS,
+    revision=2,
 )
 
 SPEEDS_GANG = "fluctuating_speeds_gang"
