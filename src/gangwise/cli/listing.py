@@ -11,7 +11,7 @@ from gangwise.cli.options import Json
 
 
 def list_command(as_json: Json = False) -> None:
-    """List families, scenarios, trace formats, policies and schedulers."""
+    """List families, scenarios, trace formats, policies, schedulers and comparators."""
     from gangwise.core.registry import GROUPS, entries
 
     found = {
@@ -27,6 +27,7 @@ def list_command(as_json: Json = False) -> None:
         "trace": "traces",
         "family": "families",
         "scheduler": "schedulers",
+        "comparator": "comparators",
     }
     if as_json:
         print(json.dumps({plural[kind]: rows for kind, rows in found.items()}, indent=2))
@@ -35,7 +36,7 @@ def list_command(as_json: Json = False) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=False)
-    for kind in ("family", "scenario", "trace", "policy", "scheduler"):
+    for kind in ("family", "scenario", "trace", "policy", "scheduler", "comparator"):
         table.add_row(f"[bold]{plural[kind]}[/bold]")
         for row in found[kind]:
             table.add_row(f"  {row['name']}", str(row["summary"]), f"[dim]{row['family']}[/dim]")

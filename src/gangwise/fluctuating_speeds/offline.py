@@ -99,6 +99,17 @@ def play_the_means(
     )
 
 
+def omniscient_in_run(
+    instance: SpeedsInstance,
+    slots: int,
+    seed: int,
+    sample: int | None = None,
+    realised: bool = False,
+) -> Comparator:
+    """``omniscient`` or ``omniscient_realised`` on the slots of a run, of gangs as well."""
+    return instance.omniscient(slots, seed, sample)[realised]
+
+
 def omniscient(
     instance: FluctuatingSpeedsInstance, slots: int, seed: int, sample: int | None = None
 ) -> tuple[Comparator, Comparator]:
