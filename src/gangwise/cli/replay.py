@@ -55,7 +55,10 @@ def replay_command(
     ] = None,
     world: Annotated[
         str | None,
-        typer.Option(help="Hidden rates: unlike, like or drifting nodes. Without: as logged."),
+        typer.Option(
+            help="Hidden rates: unlike, like or drifting nodes, measured:FILE, recorded:FOLDER, "
+            "with arguments as in like:stragglers=0.1. Without: as logged."
+        ),
     ] = None,
     load: Annotated[
         float | None, typer.Option(help="Stretch arrivals to this load; as logged without.")
