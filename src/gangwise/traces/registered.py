@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.registry import entries
 from gangwise.traces.format import Format, files_of, recognise
+from gangwise.traces.formats.kubernetes import is_dump
 from gangwise.traces.formats.philly import is_job_log
 from gangwise.traces.formats.slurm import is_sacct_json
 from gangwise.traces.formats.slurm_notation import is_node_list
@@ -138,6 +139,7 @@ class OtherTable(NamedTuple):
 
 
 WITHOUT_SCHEMA = (
+    OtherTable("kubernetes", "pods and nodes", is_dump, "jobs and servers", True),
     OtherTable("philly", "job_log", is_job_log, "jobs", True),
     OtherTable("slurm-sacct", "jobs", is_sacct_json, "jobs, as JSON or as a listing", True),
     OtherTable("slurm-sacct", "nodes", is_node_list, "servers", False),
