@@ -66,6 +66,8 @@ OTHERS = ("tasks", "job", "elapsed", "unfinished", *EMPTY[2:])
 WRITTEN = {"quantity": QUANTITY, "clock": CLOCK}
 """Units that stand in the cells, and what they look like."""
 WHITESPACE = "whitespace"
+MOST = 1e12
+"""A larger number of seconds or devices is none."""
 
 
 class _Strict(BaseModel):
@@ -485,8 +487,9 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
         if held.column:
             empty = _may_be_empty(key, held, spec)
             pattern = WRITTEN.get(held.unit, "")
+            most = MOST / min(held.scale * UNITS.get(held.unit, 1.0), 1.0)
             columns[name] = Column(
-                name, number=number, empty=empty, pattern=pattern, also=(held.column,)
+                name, number=number, empty=empty, pattern=pattern, most=most, also=(held.column,)
             )
     unique = _stored(spec.columns.name.column) if what == "servers" else ""
     listed = tuple(columns.values())
