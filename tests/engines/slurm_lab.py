@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -81,31 +80,34 @@ class SlurmLab:
         return [(note[0], tuple(note[1])) for note in notes if note]
 
     def node_down(self, node: str) -> None:
-        """Silence, as after a power cut: its daemon is gone, its ranks stand still."""
-        steps = subprocess.run(
-            ["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True
-        ).stdout
-        self.cluster.end(node)
-        for line in steps.splitlines():
-            pid, _, args = line.strip().partition(" ")
-            if "slurmstepd" in args and self._of(int(pid), node):
-                for one in [int(pid), *_children(int(pid))]:
-                    self.frozen.append(one)
-                    _signal(one, signal.SIGSTOP)
+        """A power cut that its operator notices at once: what ran there stands still.
 
-    def _of(self, pid: int, node: str) -> bool:
-        """Whether a step's daemon belongs to a node of this cluster: by the log that it holds."""
+        Left to itself Slurm takes half a minute, and the job's own srun may give up before.
+        """
+        self.cluster.end(node)
+        for process in Path("/proc").glob("[0-9]*"):
+            if self._of(process, node):
+                self.frozen.append(int(process.name))
+                _signal(int(process.name), signal.SIGSTOP)
+        self.cluster.call(
+            "scontrol", "update", f"nodename={node}", "state=down", "reason=power cut"
+        )
+
+    def _of(self, process: Path, node: str) -> bool:
+        """Whether it is a rank on a node of this cluster."""
         try:
-            files = [os.readlink(p) for p in Path(f"/proc/{pid}/fd").iterdir()]
+            told = (process / "environ").read_bytes().split(b"\0")
         except OSError:
             return False
-        return any(f == str(self.cluster.root / f"log/slurmd.{node}.log") for f in files)
+        ours = f"SLURM_CONF={self.cluster.environment['SLURM_CONF']}".encode() in told
+        return ours and f"SLURMD_NODENAME={node}".encode() in told
 
     def node_up(self, node: str) -> None:
         for one in self.frozen:
             _signal(one, signal.SIGKILL)
         self.frozen.clear()
         self.cluster.daemon(node, "slurmd", "-D", "-N", node)
+        self.cluster.call("scontrol", "update", f"nodename={node}", "state=resume")
 
     def pause(self) -> None:
         self.cluster.daemons["slurmctld"].send_signal(signal.SIGSTOP)
@@ -115,14 +117,6 @@ class SlurmLab:
 
     def stop(self) -> None:
         self.cluster.stop()
-
-
-def _children(pid: int) -> list[int]:
-    found = subprocess.run(
-        ["ps", "--ppid", str(pid), "-o", "pid="], capture_output=True, text=True, check=False
-    ).stdout
-    below = [int(word) for word in found.split()]
-    return below + [deeper for child in below for deeper in _children(child)]
 
 
 def _signal(pid: int, number: int) -> None:

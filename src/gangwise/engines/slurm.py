@@ -41,24 +41,10 @@ from gangwise.engines.engine import (
 )
 from gangwise.engines.reports import read_reports
 
-NOT_UP = set(
-    [
-        "DOWN",
-        "DRAIN",
-        "DRAINED",
-        "DRAINING",
-        "FAIL",
-        "FAILING",
-        "NOT_RESPONDING",
-        "MAINT",
-        "UNKNOWN",
-        "POWERED_DOWN",
-        "POWERING_DOWN",
-        "REBOOT_ISSUED",
-        "FUTURE",
-        "ERROR",
-    ]
-)
+NOT_UP = {
+    *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINT"),
+    *("UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "FUTURE", "ERROR"),
+}
 PHASES: dict[str, Phase] = {
     "COMPLETED": "finished",
     "FAILED": "failed",
