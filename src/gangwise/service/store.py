@@ -86,9 +86,7 @@ class Store:
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: {error}") from error
         if version != VERSION:
-            raise StoreError(
-                f"{self.path} is of version {version}, not {VERSION}; move it away"
-            )
+            raise StoreError(f"{self.path} is of version {version}, not {VERSION}; move it away")
 
     def close(self) -> None:
         """Let go of the file."""
