@@ -23,7 +23,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 from ssl import create_default_context
@@ -42,7 +42,7 @@ UNITS = {
 }
 
 
-class NoKubernetes(RuntimeError):
+class NoKubernetesError(RuntimeError):
     """The programs are not there."""
 
 
@@ -51,7 +51,7 @@ def why_not() -> str:
     try:
         _program("kube-apiserver")
         _program("etcd")
-    except NoKubernetes as error:
+    except NoKubernetesError as error:
         return str(error)
     return ""
 
@@ -59,14 +59,14 @@ def why_not() -> str:
 def _program(name: str) -> Path:
     folder = os.environ.get("GANGWISE_KUBE", "")
     if not folder:
-        raise NoKubernetes("set GANGWISE_KUBE to the folder with kube-apiserver")
+        raise NoKubernetesError("set GANGWISE_KUBE to the folder with kube-apiserver")
     for place in (Path(folder), Path(folder) / "bin"):
         for file in (place / name, place / f"{name}.xz"):
             if file.is_file():
                 return file
     found = shutil.which(name)
     if found is None:
-        raise NoKubernetes(f"no {name} in {folder} nor on the PATH (Debian has etcd-server)")
+        raise NoKubernetesError(f"no {name} in {folder} nor on the PATH (Debian has etcd-server)")
     return Path(found)
 
 
@@ -200,16 +200,7 @@ class ControlPlane:
         # asks for), TaintNodesByCondition (nobody would take its taint off a new node).
         self._spawn(
             "kube-apiserver",
-            [self._apiserver, "--etcd-servers", at, "--bind-address", "127.0.0.1"]
-            + ["--advertise-address", "127.0.0.1", "--secure-port", secure]
-            + ["--tls-cert-file", self._certificate, "--tls-private-key-file", self._key]
-            + ["--token-auth-file", self.root / "keys" / "tokens.csv", "--anonymous-auth=false"]
-            + ["--authorization-mode", "RBAC", "--service-cluster-ip-range", "10.0.0.0/24"]
-            + ["--service-account-issuer", "https://tests.invalid"]
-            + ["--service-account-key-file", self._certificate]
-            + ["--service-account-signing-key-file", self._key]
-            + ["--endpoint-reconciler-type", "none"]
-            + ["--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition"],
+            [self._apiserver, "--etcd-servers", at, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", secure, "--tls-cert-file", self._certificate, "--tls-private-key-file", self._key, "--token-auth-file", self.root / "keys" / "tokens.csv", "--anonymous-auth=false", "--authorization-mode", "RBAC", "--service-cluster-ip-range", "10.0.0.0/24", "--service-account-issuer", "https://tests.invalid", "--service-account-key-file", self._certificate, "--service-account-signing-key-file", self._key, "--endpoint-reconciler-type", "none", "--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition"],
         )
         until(lambda: self._answers("/readyz"), "ready", wait, self._alive)
         until(lambda: self._answers("/api/v1/namespaces/default"), "serving", wait, self._alive)
@@ -477,10 +468,8 @@ class StandInNodes:
         with self._lock:
             processes = list(self._processes.get(uid, ()))
         for process in processes:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, how)
-            except ProcessLookupError:
-                pass
 
     def close(self) -> None:
         self._closing = True
