@@ -174,7 +174,9 @@ class Kubernetes:
             f"{OURS}attempt": str(attempt),
             f"{OURS}placement": json.dumps(plan),
         }
-        answers = list(self._api.pool.map(lambda pair: self._api.bind(*pair, marks), chosen))
+        answers = list(
+            self._api.pool.map(lambda pair: self._api.bind(pair[0], pair[1], marks), chosen)
+        )
         with table.lock:
             for (pod, node), why in zip(chosen, answers, strict=True):
                 gang.going.pop(pod.uid, None)

@@ -141,8 +141,9 @@ class Gang:
     @property
     def full(self) -> bool:
         """No more pods belong to it."""
-        there = sum(not p.leaving and not p.ended for p in self.pods.values())
-        return any(map(self.where, self.pods.values())) or there >= self.tasks > 0
+        need = self.tasks or sum(self.plan.values())
+        there = sum(p.ended or not p.leaving for p in self.pods.values())
+        return there >= need if need else any(map(self.where, self.pods.values()))
 
     def where(self, pod: Pod) -> str:
         """The node that a pod is bound to, or about to be."""
@@ -217,9 +218,8 @@ class Table:
                 why: str | None = "removed"
             else:
                 self.nodes[name] = node
-                ready = next(
-                    (c for c in node["status"].get("conditions") or () if c["type"] == "Ready"), {}
-                )
+                conditions = {c["type"]: c for c in node["status"].get("conditions") or ()}
+                ready = conditions.get("Ready", {})
                 why = ""
                 if ready.get("status") != "True":
                     why = f"not ready ({ready.get('reason') or ready.get('status') or 'never was'})"
