@@ -382,3 +382,16 @@ register(
     "the jobs of a log, a twin or a drawn world, under schedulers; source=",
     "jobs",
 )
+
+register(
+    "engine",
+    "local",
+    "gangwise.engines.local:LocalEngine",
+    "processes of this machine as ranks on pretended nodes; folder=",
+)
+register(
+    "engine",
+    "slurm",
+    "gangwise.engines.slurm:SlurmEngine",
+    "a partition whose jobs are held until they are placed; partition=, reports=",
+)

@@ -22,6 +22,7 @@ from gangwise.cli.jobs import jobs_command
 from gangwise.cli.listing import list_command, show_command
 from gangwise.cli.options import say
 from gangwise.cli.replay import replay_command
+from gangwise.cli.serve import explain_command, rank_command, serve_command, top_command
 from gangwise.cli.trace import trace_app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once
@@ -72,6 +73,14 @@ app.command("tune")(tune_command)
 app.command("list")(list_command)
 app.command("show")(show_command)
 app.command("jobs")(jobs_command)
+app.command("serve")(serve_command)
+app.command("top")(top_command)
+app.command("explain")(explain_command)
+app.command(
+    "rank",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+)(rank_command)
 app.command("verify")(verify_command)
 app.command("clean")(clean_command)
 app.add_typer(trace_app, name="trace")

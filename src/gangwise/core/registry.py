@@ -2,7 +2,8 @@
 
 Entries name their target as ``module:attribute``, so that listing them imports nothing heavy.
 Other packages add theirs through the entry point groups ``gangwise.policies``,
-``gangwise.scenarios``, ``gangwise.traces`` and ``gangwise.families``.
+``gangwise.scenarios``, ``gangwise.traces``, ``gangwise.families``, ``gangwise.schedulers`` and
+``gangwise.engines``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Literal
 
 from gangwise.core.errors import ScenarioError, UnknownName
 
-Kind = Literal["policy", "scenario", "trace", "family", "scheduler"]
+Kind = Literal["policy", "scenario", "trace", "family", "scheduler", "engine"]
 
 GROUPS: Mapping[Kind, str] = {
     "policy": "gangwise.policies",
@@ -27,6 +28,7 @@ GROUPS: Mapping[Kind, str] = {
     "trace": "gangwise.traces",
     "family": "gangwise.families",
     "scheduler": "gangwise.schedulers",
+    "engine": "gangwise.engines",
 }
 
 

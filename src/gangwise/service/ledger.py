@@ -233,6 +233,19 @@ class Ledger:
         self.books.running[name] = Running(running.job, running.pieces, self.now, 0.0)
         self.changed = True
 
+    def _moved(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
+        """The cluster divided the tasks among the nodes otherwise."""
+        known = self.jobs.get(name)
+        if known is None or known.phase == "waiting" or attempt != known.attempt:
+            return
+        assert self.books is not None
+        running = self.books.running[name]
+        self._account(running.job, running.pieces, 1)
+        known.placed = _placed(placed)
+        pieces = self._pieces(known.placed)
+        self._account(running.job, pieces, -1)
+        self.books.running[name] = Running(running.job, pieces, running.begun, running.overhead)
+
     def _back(self, name: str, attempt: int, why: str) -> None:
         """Off its nodes, waiting again: preempted, un-placed, or its node died."""
         known = self.jobs.get(name)

@@ -98,6 +98,7 @@ class Service:
         clock: Callable[[float], Clock] = Clock,
     ):
         self.engine = engine
+        self.scheduler = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
         self.folder = Path(folder)
         self.reconcile, self.start_timeout, self.grace = reconcile, start_timeout, grace
         self.checkpoint = checkpoint
@@ -215,6 +216,8 @@ class Service:
                 self._take_in_new(row, now)
             for event in events:
                 self._take_in_event(event, now)
+                if event.kind == "started" and not self.engine.capabilities.exact_split:
+                    self._compared = -math.inf  # the table tells how tasks are divided
             if compare:
                 self._compare(table, now)
                 self._compared = now
@@ -331,9 +334,12 @@ class Service:
                     self._tell("found", now, name, row.attempt, _plain(row.placed))
                     if row.phase == "running":
                         self._tell("started", now, name, row.attempt)
-            elif known.phase == "placed" and row.phase == "running" and row.attempt == attempt:
-                self._tell("started", now, name, attempt)
-                self._state("started", name, attempt)
+            elif row.attempt == attempt:
+                if known.phase == "placed" and row.phase == "running":
+                    self._tell("started", now, name, attempt)
+                    self._state("started", name, attempt)
+                if row.placed and row.phase == "running" and _split(row) != _split(known):
+                    self._tell("moved", now, name, attempt, _plain(row.placed))
         self._odd = odd
 
     # ------------------------------------------------------------------------------- deciding
@@ -456,7 +462,7 @@ class Service:
             "version": __version__,
             "mode": "act" if self.ledger.act else "shadow",
             "engine": self.engine.name,
-            "scheduler": self.run["scheduler"],
+            "scheduler": self.scheduler,
             "well": not self.troubles,
             "troubles": {
                 k: {"since": since, "what": what} for k, (since, what) in self.troubles.items()
@@ -568,6 +574,14 @@ class Service:
         """Jobs that are placed or run."""
         names = [name for name, known in self.ledger.jobs.items() if known.phase != "waiting"]
         return [self.explanation(name) for name in names[: 10 * SHOWN]]
+
+
+def _split(of: Status | Known) -> dict[str, int]:
+    """Tasks on each node."""
+    count: dict[str, int] = {}
+    for p in of.placed:
+        count[p.node] = count.get(p.node, 0) + p.tasks
+    return count
 
 
 def _plain(value: Any) -> Any:
