@@ -395,3 +395,9 @@ register(
     "gangwise.engines.slurm:SlurmEngine",
     "a partition whose jobs are held until they are placed; partition=, reports=",
 )
+register(
+    "engine",
+    "kubernetes",
+    "gangwise.engines.kubernetes:Kubernetes",
+    "pods that name gangwise as their scheduler, bound whole; kubeconfig=, reports=",
+)
