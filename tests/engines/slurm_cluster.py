@@ -113,12 +113,15 @@ class SlurmCluster:
         Name → (cpus, gpus, features). More than the machine has may be told.
     timeout : int
         Seconds after which a node that is silent is down.
+    weights : mapping
+        Slurm takes nodes of small weight first.
     """
 
     root: Path
     nodes: Mapping[str, tuple[int, int, Sequence[str]]]
     parameters: str = PARAMETERS
     timeout: int = 5
+    weights: Mapping[str, int] = field(default_factory=dict)
     daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -161,6 +164,7 @@ class SlurmCluster:
                 f"CPUs={cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={cpus} ThreadsPerCore=1 "
                 f"RealMemory={1000 * cpus} State=UNKNOWN"
                 + (f" Gres=gpu:{gpus}" if gpus else "")
+                + f" Weight={self.weights.get(name, 1)}"
                 + (f" Feature={','.join(features)}" if features else "")
             )
             for g in range(gpus):  # a character device; its trailing number is the index
