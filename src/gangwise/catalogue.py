@@ -486,3 +486,22 @@ comparators: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
 )
 for name, family, target, summary, options in comparators:
     register("comparator", name, f"gangwise.{target}", summary, family, **options)
+
+register(
+    "engine",
+    "local",
+    "gangwise.engines.local:LocalEngine",
+    "processes of this machine as ranks on pretended nodes; folder=",
+)
+register(
+    "engine",
+    "slurm",
+    "gangwise.engines.slurm:SlurmEngine",
+    "a partition whose jobs are held until they are placed; partition=, reports=",
+)
+register(
+    "engine",
+    "kubernetes",
+    "gangwise.engines.kubernetes:Kubernetes",
+    "pods that name gangwise as their scheduler, bound whole; kubeconfig=, reports=",
+)

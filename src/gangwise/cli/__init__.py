@@ -27,6 +27,7 @@ from gangwise.cli.listing import list_command, show_command
 from gangwise.cli.new import new_command
 from gangwise.cli.options import json_text, say
 from gangwise.cli.replay import demo_command, replay_command
+from gangwise.cli.serve import explain_command, rank_command, serve_command, top_command
 from gangwise.cli.trace import trace_app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once
@@ -80,12 +81,16 @@ def _versions() -> dict[str, str]:
     return found
 
 
-JOBS, SLOTS, FOLDERS, MORE = "Jobs of a cluster", "Slots of the papers", "Folders", "More"
+JOBS, LIVE, SLOTS = "Jobs of a cluster", "A live cluster", "Slots of the papers"
+FOLDERS, MORE = "Folders", "More"
 
 for _panel, _command, _example in (
     (JOBS, demo_command, "gangwise demo"),
     (JOBS, jobs_command, "gangwise jobs jobs.swf"),
     (JOBS, replay_command, "gangwise replay jobs.swf --policies fcfs+easy+best-fit,sjf+easy"),
+    (LIVE, serve_command, "gangwise serve --engine local --shadow"),
+    (LIVE, top_command, "gangwise top"),
+    (LIVE, explain_command, "gangwise explain 42"),
     (SLOTS, compare_command, "gangwise compare ogasched-default-v1 --policies drf,greedy"),
     (SLOTS, run_command, "gangwise run esdp-default-v1 thompson-beta --versus omniscient"),
     (SLOTS, sweep_command, "gangwise sweep experiment.toml --out results"),
@@ -103,6 +108,13 @@ for _panel, _command, _example in (
         rich_help_panel=_panel,
         epilog=f"Example: {_example}",
     )(_command)
+app.command(
+    "rank",
+    rich_help_panel=LIVE,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+    epilog="Example: gangwise rank -- python train.py",
+)(rank_command)
 app.add_typer(trace_app, name="trace", rich_help_panel=JOBS)
 
 

@@ -16,6 +16,7 @@ PLURAL = {
     "comparator": "comparators",
     "scheduler": "schedulers",
     "trace": "traces",
+    "engine": "engines",
 }
 
 
@@ -75,6 +76,7 @@ def list_command(
         rows_of("scenario", [row for row in found["scenario"] if row["family"] == "jobs"])
         rows_of("scheduler", found["scheduler"])
         rows_of("trace", found["trace"])
+        rows_of("engine", found["engine"])
 
 
 def show_command(
