@@ -22,7 +22,13 @@ from gangwise.cli.jobs import jobs_command
 from gangwise.cli.listing import list_command, show_command
 from gangwise.cli.options import say
 from gangwise.cli.replay import replay_command
-from gangwise.cli.serve import explain_command, rank_command, serve_command, top_command
+from gangwise.cli.serve import (
+    account_command,
+    explain_command,
+    rank_command,
+    serve_command,
+    top_command,
+)
 from gangwise.cli.trace import trace_app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once
@@ -75,6 +81,7 @@ app.command("show")(show_command)
 app.command("jobs")(jobs_command)
 app.command("serve")(serve_command)
 app.command("top")(top_command)
+app.command("account")(account_command)
 app.command("explain")(explain_command)
 app.command(
     "rank",
