@@ -3,9 +3,9 @@
 The jobs that ended since Monday are submitted again as they were, onto the nodes as they are, with
 the rates that are now believed for true ones. The scheduler starts with nothing learned and learns
 as it goes; work is what was measured, or run time × believed rate where nothing was. Rates are
-drawn anew from what is believed of them for each of several rounds, which gives the interval. Jobs that
-still wait or run are played, for they are in the way, with the share of their limit that others
-used; they do not count.
+drawn anew from what is believed of them for each of several rounds, which gives the interval. Jobs
+that still wait or run are played, for they are in the way, with the share of their limit that
+others used; they do not count. A job holds its devices while it starts, so that is run time.
 
 Beside it stands how far the simulation is off: what it makes of the scheduler that really placed
 the jobs (or of the baseline, taken for the cluster's own) against what happened.
@@ -187,7 +187,7 @@ def _drawn(
         if "ended" not in row:
             work.append(float(np.median(shares)) * (limit if limit < NO_LIMIT else NO_LIMIT))
             continue
-        run = row["ended"] - row["started"]
+        run = row["ended"] - row["body"]["held"]
         on = [place[p[0]] for p in row["body"]["placed"] if p[0] in place]
         believed = math.exp(min(rates[names.index(name)][on])) if on else 1.0
         work.append(run * (row["rate"] or believed))
