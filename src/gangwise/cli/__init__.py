@@ -27,7 +27,13 @@ from gangwise.cli.listing import list_command, show_command
 from gangwise.cli.new import new_command
 from gangwise.cli.options import json_text, say
 from gangwise.cli.replay import demo_command, replay_command
-from gangwise.cli.serve import explain_command, rank_command, serve_command, top_command
+from gangwise.cli.serve import (
+    account_command,
+    explain_command,
+    rank_command,
+    serve_command,
+    top_command,
+)
 from gangwise.cli.trace import trace_app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once
@@ -90,6 +96,7 @@ for _panel, _command, _example in (
     (JOBS, replay_command, "gangwise replay jobs.swf --policies fcfs+easy+best-fit,sjf+easy"),
     (LIVE, serve_command, "gangwise serve --engine local --shadow"),
     (LIVE, top_command, "gangwise top"),
+    (LIVE, account_command, "gangwise account"),
     (LIVE, explain_command, "gangwise explain 42"),
     (SLOTS, compare_command, "gangwise compare ogasched-default-v1 --policies drf,greedy"),
     (SLOTS, run_command, "gangwise run esdp-default-v1 thompson-beta --versus omniscient"),
