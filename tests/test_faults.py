@@ -56,7 +56,7 @@ COMMANDS = {
         "tune",
         SMALL,
         "ogasched-react",
-        "--knob",
+        "--range",
         "steps=1:3:int",
         "--trials",
         "2",

@@ -94,11 +94,12 @@ def compare_command(
     else:
         from rich.console import Console
 
-        from gangwise.report.comparison import sheets
+        from gangwise.report.numbers import Numbers
+        from gangwise.report.sheets import told_sheets
         from gangwise.report.tables import rich_tables
 
         console = Console()
-        console.print(rich_tables(sheets(comparison)))
+        console.print(rich_tables(told_sheets(Numbers(comparison.results))))
     if out is not None:
         _write_pages(comparison, out)
 
