@@ -217,7 +217,7 @@ def test_a_registry_that_lost_entries_heals_and_nothing_is_lost(tmp_path, lost):
     whole = bytearray(registry.read_bytes())
     whole[-20] ^= lost == "flipped"
     registry.write_bytes({"flipped": whole, "torn": whole[:-9] + b"\n", "empty": b""}[lost])
-    publish(tmp_path, {name: "made again" for name in NEW})
+    publish(tmp_path, dict.fromkeys(NEW, "made again"))
     folder = Folder(tmp_path)
     assert folder.verify().sound
     for name, data in before.items():

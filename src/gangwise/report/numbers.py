@@ -255,7 +255,7 @@ class Numbers:
         by = [*self.results.cells, "policy", "seed", "slots", "metric"]
         for (*cell, label, seed, slots, metric), part in rows.group_by(by, maintain_order=True):
             each = found.setdefault((tuple(cell), str(label)), {})
-            path = each.setdefault(int(seed), Path(int(slots), {}))  # type: ignore[call-overload]
+            path = each.setdefault(int(seed), Path(int(slots), {}))
             path.columns[str(metric)] = (part["at"].to_numpy(), part["value"].to_numpy())
         return found
 
