@@ -38,14 +38,25 @@ for name, target, summary, preset in (
         "ogasched-as-printed",
         "ogasched:OGASchedAsPrinted",
         "Algorithm 1 with the projection as printed, eta 25, decay 0.9999",
+        {"revision": 2},
+    ),
+    (
+        "drf",
+        "baselines:DRF",
+        "dominant-resource fairness by progressive filling, server by server",
+        {"revision": 2},
+    ),
+    (
+        "drf-as-printed",
+        "baselines:DRFAsPrinted",
+        "list scheduling by ascending dominant share, as OGASched §4 has it",
         {},
     ),
-    ("drf", "baselines:DRF", "ascending dominant resource share", {}),
     ("fairness", "baselines:Fairness", "shares proportional to requests", {}),
     ("binpacking", "baselines:BinPacking", "most used server first", {}),
     ("spreading", "baselines:Spreading", "least used server first", {}),
     ("random", "baselines:RandomOrder", "random serving order", {}),
-    ("greedy", "baselines:Greedy", "largest marginal reward first", {}),
+    ("greedy", "baselines:Greedy", "largest marginal reward first", {"revision": 2}),
 ):
     register("policy", name, f"gangwise.gain_overhead.{target}", summary, GAIN, **preset)
 
@@ -58,9 +69,16 @@ register(
 )
 register(
     "scenario",
-    "ogasched-authors-v1",
+    "ogasched-authors-v2",
     "gangwise.scenarios.ogasched:authors_scenario",
-    "the same with the device ranges of the authors' code",
+    "the same with the device ranges of the authors' early code",
+    GAIN,
+)
+register(
+    "scenario",
+    "ogasched-authors-v1",
+    "gangwise.scenarios.ogasched:guessed_scenario",
+    "ranges once mistaken for those of the authors' code; kept for earlier results",
     GAIN,
 )
 

@@ -210,6 +210,8 @@ def test_real_throughputs_on_a_real_trace(traces):
         traces / "alibaba-gpu-v2023",
         family="fluctuating_speeds",
         speeds=str(traces / "gavel-throughputs"),
+        skip=0.01,
+        slot="1h",
     )
     assert s.demand.fits.shape == (10, 40)
     earned = {}

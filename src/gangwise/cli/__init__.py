@@ -6,9 +6,13 @@ commands; what they share is in :mod:`gangwise.cli.options`.
 
 from __future__ import annotations
 
+import platform
+import re
 import sys
 import tempfile
 import traceback
+from importlib.metadata import requires
+from importlib.metadata import version as version_of
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +24,8 @@ from gangwise.cli.experiments import report_command, reproduce_command, sweep_co
 from gangwise.cli.files import clean_command, verify_command
 from gangwise.cli.jobs import jobs_command
 from gangwise.cli.listing import list_command, show_command
-from gangwise.cli.options import say
+from gangwise.cli.new import new_command
+from gangwise.cli.options import json_text, say
 from gangwise.cli.replay import replay_command
 from gangwise.cli.trace import trace_app
 from gangwise.core.errors import GangwiseError
@@ -56,10 +61,24 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --version: of all that numbers depend on.")
+    ] = False,
 ) -> None:
     if version:
-        print(gangwise.__version__)
+        print(json_text(_versions()) if as_json else gangwise.__version__)
         raise typer.Exit
+
+
+def _versions() -> dict[str, str]:
+    """Versions of gangwise, Python, the platform, and the packages that gangwise needs."""
+    found = {"gangwise": gangwise.__version__, "python": platform.python_version()}
+    found["platform"] = platform.platform()
+    for needed in requires("gangwise") or ():
+        if "extra ==" not in needed:
+            name = re.split(r"[^A-Za-z0-9._-]", needed)[0]
+            found[name] = version_of(name)
+    return found
 
 
 app.command("compare")(compare_command)
@@ -69,6 +88,7 @@ app.command("sweep")(sweep_command)
 app.command("report")(report_command)
 app.command("reproduce")(reproduce_command)
 app.command("tune")(tune_command)
+app.command("new")(new_command)
 app.command("list")(list_command)
 app.command("show")(show_command)
 app.command("jobs")(jobs_command)

@@ -18,7 +18,6 @@ from gangwise.cli.options import (
     command_line,
     comparator_names,
     json_text,
-    policy_names,
     progress,
     say,
     seed_list,
@@ -42,7 +41,8 @@ def compare_command(
         str | None,
         typer.Option(
             help="Names separated by commas, arguments after a colon: "
-            "drf,ogasched-react:steps=5,fraction=0.2. All of the family by default."
+            "drf,ogasched-react:steps=5,fraction=0.2; a class of your own is "
+            "file.py:Class or package.module:Class. All of the family by default."
         ),
     ] = None,
     slots: Slots = None,
@@ -73,14 +73,12 @@ def compare_command(
     from gangwise.experiments.compare import AUTO, COMPARISON, compare
 
     source = source_of(target, settings, trace, family)
-    scenario = source.scenario()
-    names = policy_names(policies, scenario.family)
     if resume:
         _refuse_all_else(source, slots, out, COMPARISON)
     with progress(_after_stop(out)) as tell:
         comparison = compare(
             source,
-            names,
+            policies,
             slots,
             seed_list(seeds),
             comparator_names(comparators),

@@ -21,13 +21,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.registry import create
+from gangwise.core.limits import require_seeds
+from gangwise.core.registry import create, label_of, names_of
 from gangwise.core.settings import checked
-from gangwise.experiments.results import Results
+from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import GivenSource, NamedSource, Rows, RunSpec
 from gangwise.experiments.statistics import mean_and_interval
 from gangwise.experiments.store import MemoryStore, Store
@@ -156,11 +158,11 @@ class ReplayScenario:
             k = jobs.devices.index(kind)
             asks = np.array([shape.demand[k] for shape in jobs.shapes])[jobs.shape]
             small = (asks > 0) & (asks <= 1000 * s.devices) & (jobs.run > 0)
-            jobs = _only(jobs, small, kind)
+            jobs = only_jobs(jobs, small, kind)
         if s.longest:
-            jobs = _only(jobs, jobs.run <= s.longest)
+            jobs = only_jobs(jobs, jobs.run <= s.longest)
         if s.first:
-            jobs = _only(jobs, np.arange(len(jobs)) < s.first)
+            jobs = only_jobs(jobs, np.arange(len(jobs)) < s.first)
         if len(jobs) == 0:
             raise ScenarioError("replay: no job is left to play")
         return jobs
@@ -171,11 +173,11 @@ class ReplayScenario:
         devices = self.log.jobs.devices
         return "gpu" if "gpu" in devices else devices[0]
 
-    def draw(self, seed: int) -> Played:
-        """Jobs, nodes and hidden conditions of a seed."""
+    def draw(self, seed: int, keep: Any = None) -> Played:
+        """Jobs, nodes and hidden conditions of a seed; of the jobs that ``keep`` says, if given."""
         s = self.settings
+        jobs = self.jobs if keep is None else only_jobs(self.jobs, keep)
         if not s.world:
-            jobs = self.jobs
             if s.load:
                 per = np.array([shape.demand[0] for shape in jobs.shapes])[jobs.shape]
                 if not (per > 0).any():
@@ -183,7 +185,6 @@ class ReplayScenario:
                 jobs = rescaled(jobs, s.load, float(self.log.nodes.capacity[:, 0].sum()) / 1000)
             return Played(jobs, _told_apart(self.log.nodes, jobs), Conditions())
         world = WORLDS[s.world]
-        jobs = self.jobs
         if s.load:
             jobs = rescaled(jobs, s.load, world.capacity(s.nodes, s.devices))
         drawn: Drawn = world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
@@ -316,7 +317,7 @@ def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
     return replace(nodes, shared="gpu")
 
 
-def _only(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
+def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
     """Some of the jobs; what they come after is dropped with what is left out."""
     chosen = np.flatnonzero(keep)
     place = np.full(len(jobs), -1)
@@ -460,8 +461,8 @@ def stored_outcome(rows: Rows, label: str, played: Played) -> Outcome:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Replayed:
+@dataclass(frozen=True, eq=False, repr=False)
+class Replayed(Shown):
     """Results of a replay: a view on the one kind of result.
 
     Attributes
@@ -501,6 +502,33 @@ class Replayed:
         if not whole:
             raise StoreError(f"{folder}: no scheduler has been replayed with every seed yet")
         return cls(scenario, results, seeds, whole)
+
+    @property
+    def headline(self) -> str:
+        """What was played of which log."""
+        return "\n".join([*self.scenario.fidelity(), "hours, means over seeds"])
+
+    def to_polars(self) -> pl.DataFrame:
+        """Means over seeds, in hours, least completion time first.
+
+        Columns: ``scheduler``; ``waiting``, ``waiting.p95``, ``completion``, ``completion.p95``;
+        ``slowdown``, bounded.
+        """
+        rows = []
+        for name, each in self.outcomes.items():
+            found = [outcome.summary() for outcome in each]
+            mean = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
+            rows.append(
+                {
+                    "scheduler": name,
+                    "waiting": mean["waiting.mean"] / 3600,
+                    "waiting.p95": mean["waiting.p95"] / 3600,
+                    "completion": mean["completion.mean"] / 3600,
+                    "completion.p95": mean["completion.p95"] / 3600,
+                    "slowdown": mean["slowdown.mean"],
+                }
+            )
+        return pl.DataFrame(rows).sort("completion")
 
     def rows(self, scheduler: str, seed: int) -> Rows:
         """The rows of one run."""
@@ -621,8 +649,8 @@ def finite(value: Any) -> Any:
 
 def replay(
     scenario: ReplayScenario | NamedSource | str = TWIN,
-    schedulers: Sequence[str] | Mapping[str, Any] = (),
-    seeds: Sequence[int] = (),
+    schedulers: str | Sequence[str] | Mapping[str, Any] = (),
+    seeds: Sequence[int] | int = (),
     out: Store | Path | str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -634,10 +662,11 @@ def replay(
     ----------
     scenario : ReplayScenario, NamedSource or str
         A scenario, or its ``source``: a trace's folder or file, ``twin:NAME``.
-    schedulers : sequence of str, or mapping of names to schedulers
+    schedulers : str, sequence of str, or mapping of names to schedulers
+        Names, which may be separated by commas in one text.
         By default :data:`WITH_RATES` in a drawn world, else :data:`WITHOUT_RATES`.
-    seeds : sequence of int
-        By default 0 to 4 in a drawn world, else 0: nothing is drawn.
+    seeds : sequence of int, or int
+        A number alone says how many. By default 0 to 4 in a drawn world, else 0: nothing is drawn.
     out : path, optional
         A folder of results; what was played there before is not played again.
     jobs : int
@@ -658,12 +687,13 @@ def replay(
         source = GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots
     played: ReplayScenario = source.scenario()
     drawn = bool(played.settings.world)
-    names = schedulers or (WITH_RATES if drawn else WITHOUT_RATES)
-    listed = list(dict.fromkeys(seeds or (range(5) if drawn else (0,))))
+    names = names_of(schedulers) if isinstance(schedulers, str) else schedulers
+    names = names or (WITH_RATES if drawn else WITHOUT_RATES)
+    listed = list(require_seeds(seeds or (5 if drawn else 1)))
     made = (
         dict(names)
         if isinstance(names, Mapping)
-        else {name: create("scheduler", name) for name in dict.fromkeys(names)}
+        else {label_of(name): create("scheduler", name) for name in dict.fromkeys(names)}
     )
     specs = [
         RunSpec(source, {}, seed, 1, None, 1, label, scheduler)

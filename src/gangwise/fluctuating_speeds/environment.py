@@ -289,11 +289,21 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
     The reward of a slot is the realised net utility Σ x Z̃ of ESDP (5). Metrics: ``mean_utility``,
     the expectation Σ x ṽ(t) of the same decision (so that pseudo-regret can be read off without
     noise); ``gain`` Σ x Z and ``cost`` Σ x Σ_k f_k(a_k), in units of utility before normalisation;
-    ``jobs`` that arrived; ``channels`` that were on.
+    ``jobs`` that arrived; ``channels`` that were on; and, in the units of gain and cost, the two
+    sides of the preprint's :func:`~gangwise.fluctuating_speeds.offline.welfare`: ``jobs_utility``
+    Σ_l U_l and ``cluster_utility`` U_c, whose sum no payment changes.
     """
 
     instance: FluctuatingSpeedsInstance
-    metrics = ("mean_utility", "gain", "cost", "jobs", "channels")
+    metrics = (
+        "mean_utility",
+        "gain",
+        "cost",
+        "jobs",
+        "channels",
+        "jobs_utility",
+        "cluster_utility",
+    )
 
     @property
     def problem(self) -> FluctuatingSpeedsProblem:
@@ -308,12 +318,17 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
         on = np.flatnonzero(x)
         raw, cost = self._utilities[row, on], problem.cost[on]
         net = self.instance.scale.apply(raw, cost)
+        gain, supply = float(raw.sum()), float(cost.sum())
+        served = np.unique(problem.channels.job_type[on])
+        paid = self.instance.payment * served.size
         metrics = (
             float(self.means(slot)[on].sum()),
-            float(raw.sum()),
-            float(cost.sum()),
+            gain,
+            supply,
             float(arrivals.sum()),
             float(on.size),
+            gain - paid,
+            paid - supply,
         )
         return Outcome(float(net.sum()), self._deliver(slot, on, net), metrics)
 
@@ -322,7 +337,13 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
 class FluctuatingSpeedsInstance(SpeedsInstance):
     """Instance of ESDP §2: a problem, its workload, and what policies are not told.
 
-    Parameters are those of :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance`.
+    Parameters
+    ----------
+    payment : float
+        π_l(t) of the preprint, the same for all: what a job pays for a slot in which it is served,
+        in units of utility before normalisation. No decision depends on it.
+
+    The others are those of :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance`.
 
     Examples
     --------
@@ -333,6 +354,7 @@ class FluctuatingSpeedsInstance(SpeedsInstance):
     """
 
     problem: FluctuatingSpeedsProblem
+    payment: float = 0.0
     family = "fluctuating_speeds"
 
     def environment(self) -> FluctuatingSpeedsEnvironment:

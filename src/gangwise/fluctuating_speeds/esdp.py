@@ -7,7 +7,8 @@ In slot t, over the channels of the job types that arrived,
 with v̂ and n over the slots before t. The paper rounds v̂ and σ̂² to integers, so that a dynamic
 programme over (s, c, i) takes polynomial time; max over s of P4(s) with ESDP (21) is the same
 problem on the rounded numbers. It is solved here without rounding by branch and bound, thousands of
-times faster, so δ(t) is 0. Two more departures from Algorithm 1, without which its regret cannot be
+times faster, so δ(t) is 0; a search is cut off after ``nodes`` nodes, and its choice not proved
+best then. Two more departures from Algorithm 1, without which its regret cannot be
 logarithmic: Ω(t) instead of solving for all job types and switching off those that are absent; and
 channels never used come first, since +∞ in ESDP (10) hides every difference.
 
@@ -134,7 +135,7 @@ class _Constant:
 
 @dataclass
 class ESDP(Optimiser):
-    """ESDP Algorithm 1 over Ω(t), P3 of ESDP (12) solved exactly.
+    """ESDP Algorithm 1 over Ω(t), P3 of ESDP (12) by branch and bound, without rounding.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ OGASched §3.4. There is no noise besides the arrivals.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.contracts import InstanceBase, Outcome, Timing
 from gangwise.core.errors import ScenarioError
+from gangwise.core.feedback import Delivery, Mailbox
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
     ArrivalsBySlot,
@@ -123,11 +124,22 @@ class _PortStream:
 
 
 class ArrivalsEnvironment(ABC):
-    """Environment whose only chance is in its arrivals; what a decision earns is each family's."""
+    """Environment whose only chance is in its arrivals; what a decision earns is each family's.
+
+    Feedback may come late or never, see :class:`~gangwise.core.feedback.Delivery`.
+    """
+
+    delivery: Delivery
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
-        """Begin a run; there is no noise besides the arrivals."""
+        """Begin a run; there is no noise besides the arrivals and the delays of feedback."""
         self._arrivals = ArrivalsBySlot(self._stream(workload))
+        self._fate, self._mailbox = noise, Mailbox[Feedback]()
+
+    def _told(self, slot: int, arrivals: Ints) -> tuple[Feedback, ...]:
+        """Post what the slot teaches; return what is due by now."""
+        due = int(self.delivery.draw(1, self._fate)[0])
+        return self._mailbox.exchange(slot, due, Feedback(slot, arrivals))
 
     def observe(self, slot: int, timing: Timing) -> Observation:
         """The slot's arrivals, but not for a policy that reserves."""
@@ -145,17 +157,18 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
     problem: GainOverheadProblem
     ports: Ports
     workload: Workload
+    delivery: Delivery = field(default_factory=Delivery)
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs")
 
     def _stream(self, workload: np.random.Generator) -> ArrivalStream:
         return self.ports.stream(self.workload.stream(workload))
 
-    def step(self, slot: int, decision: Floats) -> Outcome[Feedback]:
+    def step(self, slot: int, decision: Floats) -> Outcome[tuple[Feedback, ...]]:
         """Reward of the decision for the jobs that arrived, OGASched (5)."""
         arrivals = self._arrivals.at(slot)
         reward, gain, overhead, utilisation = self.problem.reward(arrivals, decision, slot)
         metrics = (gain, overhead, utilisation, float(arrivals.sum()))
-        return Outcome(reward, Feedback(slot, arrivals), metrics)
+        return Outcome(reward, self._told(slot, arrivals), metrics)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +181,8 @@ class GainOverheadInstance(InstanceBase):
         The problem over job types. Where the workload brings several jobs of a type in one slot,
         policies are given the problem over ports (OGASched §3.4) instead: :attr:`problem`.
     workload : Workload
+    delivery : Delivery
+        Delay and loss of feedback; at once and never lost by default.
 
     Examples
     --------
@@ -179,6 +194,7 @@ class GainOverheadInstance(InstanceBase):
 
     base: GainOverheadProblem
     workload: Workload
+    delivery: Delivery = field(default_factory=Delivery)
     family: str = "gain_overhead"
     comparators: tuple[str, ...] = ("best_fixed", "per_slot_optimum")
 
@@ -194,7 +210,7 @@ class GainOverheadInstance(InstanceBase):
 
     def environment(self) -> GainOverheadEnvironment:
         """A fresh environment."""
-        return GainOverheadEnvironment(self.problem, self.ports, self.workload)
+        return GainOverheadEnvironment(self.problem, self.ports, self.workload, self.delivery)
 
     def arrivals(self, slots: int, seed: int) -> Ints:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
@@ -230,7 +246,9 @@ class GainOverheadFamily:
             BinomialArrivals(p, rng.integers(1, 4, L)),
             OnOffArrivals(p, 3.0, 2.0),
         ]
-        return GainOverheadInstance(problem, kinds[int(rng.integers(3))])
+        workload = kinds[int(rng.integers(3))]
+        late = [Delivery(), Delivery(2), Delivery(1.5, "geometric", loss=0.2)]
+        return GainOverheadInstance(problem, workload, late[int(rng.integers(3))])
 
     def relabel_servers(self, instance: GainOverheadInstance, order: Ints) -> GainOverheadInstance:
         """The same instance with server ``order[i]`` now called ``i``."""

@@ -7,7 +7,7 @@ sit there, because they all meet the same speed of that server in that slot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -47,17 +47,18 @@ class GangEnvironment(ArrivalsEnvironment):
 
     problem: GangProblem
     workload: Workload
+    delivery: Delivery = field(default_factory=Delivery)
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs", "launched")
 
     def _stream(self, workload: np.random.Generator) -> ArrivalStream:
         return self.workload.stream(workload)
 
-    def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[Feedback]:
+    def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
         """Reward of a placement [Q] for the jobs that arrived."""
         arrivals = self._arrivals.at(slot)
         r = self.problem.reward(arrivals, decision, slot)
         metrics = (r.gain, r.overhead, r.utilisation, float(arrivals.sum()), float(r.launched))
-        return Outcome(r.reward, Feedback(slot, arrivals), metrics)
+        return Outcome(r.reward, self._told(slot, arrivals), metrics)
 
 
 @dataclass(frozen=True, eq=False)

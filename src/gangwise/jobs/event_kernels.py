@@ -115,7 +115,7 @@ def speed_of(w: Work, v: World, x: State, j: int) -> float:
     return math.exp(slowest + v.log_noise[j])
 
 
-@lean_kernel
+@inlined_kernel
 def schedule_end(w: Work, r: Rules, x: State, j: int) -> None:
     """Enter when job j will end as things are: by itself, or killed at its limit."""
     end = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
@@ -924,7 +924,7 @@ def full(s: Shapes, x: State) -> bool:
     return False
 
 
-@lean_kernel
+@inlined_kernel
 def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
     """One round of decisions."""
     at = x.at

@@ -766,6 +766,10 @@ class PlainSimulation:
         """A measurement reaches the scheduler."""
         self.scheduler.observe(rate)
 
+    def act(self, action: Any) -> None:
+        """Do at this instant what whoever steps the simulation has decided."""
+        self._act(action, self.now)
+
     def _look_around(self, now: float) -> None:
         """Running jobs are measured again; while nobody waits, some may move."""
         after = self.tables.options.measured_after

@@ -42,6 +42,7 @@ from gangwise.reproduce.artefact import (
 from gangwise.reproduce.ogasched_settings import (
     BASELINES,
     BEST_FIXED,
+    CONTENDERS,
     DEVICES,
     EXACT,
     FIGURE_3,
@@ -256,7 +257,7 @@ def _verification_experiments(scale: Scale) -> Sequence[Experiment]:
             scale,
             slots=(1000, 8000),
             settings=caption,
-            more=[connected],
+            more=[connected, *CONTENDERS],
             comparators=[OPTIMUM, BEST_FIXED],
         ),
         HORIZON(scale),
@@ -269,7 +270,7 @@ def _verification_numbers(found: Found) -> pl.DataFrame:
     slots = [at for at in recorded(results, OURS) if at >= T / 200]
     fair, best = {at: so_far(results, FAIR, at) for at in slots}, optimum(results) / T
     rows: list[tuple[str, str, float | str, Estimate]] = []
-    for who in PLAYED:
+    for who in (*PLAYED, GREEDY):
         earned = {at: so_far(results, who, at) for at in slots}
         rows += [("average", who, at, from_optimum(earned[at] / at, fair[at] / at)) for at in slots]
         rows += [("accumulated", who, at, from_optimum(earned[at], fair[at])) for at in slots]

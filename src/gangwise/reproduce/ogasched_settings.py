@@ -44,16 +44,18 @@ from gangwise.reproduce.artefact import (
 )
 
 SCENARIO = "ogasched-default-v1"
-OURS, PRINTED, RESERVE, GREEDY = (
+OURS, PRINTED, RESERVE, GREEDY, DRF = (
     "ogasched-react",
     "ogasched-as-printed",
     "ogasched-reserve",
     "greedy",
+    "drf",
 )
+RESTARTED = "ogasched-react, restarted in every slot"
 EXACT, ONE_STEP = "Algorithm 1, exact projection", "one step after the arrivals"
 OPTIMUM, BEST_FIXED = "per_slot_optimum", "best_fixed"
 BASELINES: Mapping[str, str] = {
-    "DRF": "drf",
+    "DRF": "drf-as-printed",
     "FAIRNESS": "fairness",
     "BINPACKING": "binpacking",
     "SPREADING": "spreading",
@@ -62,7 +64,13 @@ VERSIONS: Mapping[str, str] = {"as printed": PRINTED, EXACT: EXACT, ONE_STEP: ON
 """Versions of OGASched: as printed; its projection corrected; also shown the arrivals first, as the
 paper's experiments must have been; also with a step that does not vanish."""
 
-PLAYED = (OURS, ONE_STEP, EXACT, PRINTED, RESERVE, *BASELINES.values(), GREEDY)
+PLAYED = (OURS, ONE_STEP, EXACT, PRINTED, RESERVE, *BASELINES.values(), DRF)
+CONTENDERS: tuple[str | PolicyTable, ...] = (
+    GREEDY,
+    PolicyTable(name=OURS, label=RESTARTED, arguments={"memory": False}),
+)
+"""Rivals that the paper did not play, beside DRF by progressive filling."""
+
 PAPER = (25.0, 0.9999)
 """η₀ and its decay, Table 1."""
 
@@ -91,7 +99,7 @@ def study(
     seeds: tuple[int, int] = (2, 10),
     scenario: str = SCENARIO,
     optimum_slots: tuple[int, int] = (5, 40),
-    more: Sequence[PolicyTable] = (),
+    more: Sequence[str | PolicyTable] = (),
     comparators: Sequence[str] = (OPTIMUM,),
     **fields: Any,
 ) -> Experiment:
@@ -518,7 +526,13 @@ def _large_experiments(scale: Scale) -> Sequence[Experiment]:
     settings = {"job_types": 100, "servers": 1024, "beta": [0.01, 0.015], "contention": 5}
     return [
         study(
-            "large", scale, slots=(20, 2000), seeds=(2, 3), optimum_slots=(2, 5), settings=settings
+            "large",
+            scale,
+            slots=(20, 2000),
+            seeds=(2, 3),
+            optimum_slots=(2, 5),
+            settings=settings,
+            more=CONTENDERS,
         )
     ]
 
@@ -530,7 +544,7 @@ def _large_numbers(found: Found) -> pl.DataFrame:
     rows: list[tuple[str, str, float | str, Estimate]] = []
     for at in slots:
         fair = so_far(results, FAIR, at)
-        for who in PLAYED:
+        for who in (*PLAYED, GREEDY):
             earned = so_far(results, who, at)
             rows.append(("average", who, at, from_optimum(earned / at, fair / at)))
             rows.append(("accumulated", who, at, from_optimum(earned, fair)))
@@ -601,7 +615,7 @@ def _utilities(scale: Scale) -> Sequence[Experiment]:
     grid = {"utility": ["linear", "poly", "log", "reciprocal", "mixed"]}
     return [
         study("utilities", scale, grid=grid),
-        study("authors", scale, grid=grid, scenario="ogasched-authors-v1"),
+        study("authors", scale, grid=grid, scenario="ogasched-authors-v2"),
     ]
 
 

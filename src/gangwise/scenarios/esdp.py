@@ -132,6 +132,12 @@ class Settings(BaseModel):
         description="costs are scaled so that their mean is this share of the mean μ; "
         "None leaves them as drawn",
     )
+    payment: float = Field(
+        0.0,
+        ge=0,
+        description="what a job pays for a slot in which it is served (preprint), as a share of "
+        "the mean μ; it moves utility between jobs and cluster, and no decision",
+    )
     normalise: Literal["clip", "affine", "none"] = Field(
         "clip", description="how the net utility gets into [0, 1]"
     )
@@ -198,6 +204,7 @@ class ESDPScenario(DrawnScenario[Settings]):
             speeds,
             Scale.of(s.normalise, speeds, cost),
             Delivery(s.delay, s.delay_kind, s.loss),
+            s.payment * float(mean.mean()),
         )
 
     def _cost(self, rng: np.random.Generator, requests: Floats, mean: float) -> Floats:

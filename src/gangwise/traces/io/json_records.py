@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.io.blocks import Blocks
-from gangwise.traces.io.text import ENOUGH_FOR_A_HEADER, read_text
+from gangwise.traces.io.text import read_text, start_of
 
 
 @dataclass(frozen=True)
@@ -29,11 +28,7 @@ class Records:
 
 def beginning(path: Path) -> str:
     """How the text of a file begins, however long its lines are; empty when unreadable."""
-    try:
-        data = Blocks(path).start(ENOUGH_FOR_A_HEADER)
-    except TraceError:
-        return ""
-    return data.decode("utf-8-sig", errors="replace").lstrip()
+    return start_of(path).decode("utf-8-sig", errors="replace").lstrip()
 
 
 def read_records(path: Path, key: str = "") -> Records:

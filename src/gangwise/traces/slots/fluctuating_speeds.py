@@ -201,6 +201,7 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
         jobs,
         fits(requests, grouping.models, capacity, model.to_list()),
         np.zeros((0, L), dtype=np.int64),
+        3600.0,
         np.full(L, np.nan),
         tables.units,
         replace(base, notes=(*dict.fromkeys(base.notes), *notes)),
@@ -238,7 +239,7 @@ class SpeedsTraceScenario:
     family = "fluctuating_speeds"
 
     def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
-        self.name = name or f"trace-{name_of(trace)}-speeds-v1"
+        self.name = name or f"trace-{name_of(trace)}-speeds-v2"
         self.settings = s = checked(SpeedsSettings, self.name, settings)
         self.measured = measured(trace, s.speeds)
         recorded = isinstance(self.measured, MiniBatchTime)
@@ -261,6 +262,7 @@ class SpeedsTraceScenario:
         self._fidelity = replace(
             fidelity,
             notes=(*fidelity.notes, *self._tell()),
+            kept=None if fidelity.kept is None else replace(fidelity.kept, terms=self._terms()),
             digests={**fidelity.digests, **digests_of(self.measured)},
         )
 
@@ -380,6 +382,16 @@ class SpeedsTraceScenario:
                 noise = rng.standard_normal(RECORD)
                 series.append(np.maximum(mean[e] * (1.0 + s.spread * noise), 0.0))
         return ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
+
+    def _terms(self) -> tuple[str, ...]:
+        """What comes first of how jobs are taken, and of what is drawn."""
+        drawn = "speeds and supply cost are drawn" if self.measured is None else "cost is drawn"
+        share = "" if self.settings.fraction is None else "; capacities are not those of the trace"
+        return (
+            "one job of a type in a slot, on one server or several at once (gangwise replay places "
+            "jobs whole)",
+            drawn + share,
+        )
 
     def _tell(self) -> list[str]:
         """Where speeds come from, and what is drawn."""
