@@ -17,13 +17,13 @@ from gangwise.cli.options import (
     TraceOption,
     command_line,
     comparator_names,
-    json_text,
     progress,
     say,
     seed_list,
     source_of,
 )
 from gangwise.core.errors import ScenarioError
+from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
     from gangwise.experiments.compare import Comparison

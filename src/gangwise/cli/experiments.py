@@ -23,13 +23,13 @@ from gangwise.cli.options import (
     Settings,
     Slots,
     command_line,
-    json_text,
     progress,
     say,
     seed_list,
     settings_of,
 )
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,6 @@ from gangwise.jobs.model import Conditions, Explanation, Jobs, Node, Nodes, Queu
 from gangwise.jobs.scheduler import copy_of, create_scheduler
 from gangwise.jobs.simulation import Options, PlainSimulation, Tables
 
-__all__ = ["SchedulerCheckFailed", "check_scheduler"]
-
 
 class SchedulerCheckFailed(GangwiseError, AssertionError):  # noqa: N818 - the name says what it is
     """A scheduler does not keep to the contract; says which part and on which case."""

@@ -91,8 +91,6 @@ from gangwise.jobs.rate_kernels import (
     wait,
 )
 
-__all__ = ["DONE", "MORE_ROOM", "PAUSED", "play"]
-
 int64: Any = np.int64
 
 DONE, PAUSED, MORE_ROOM = range(3)

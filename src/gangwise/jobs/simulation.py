@@ -51,8 +51,6 @@ from gangwise.jobs.queues import (
 )
 from gangwise.jobs.scheduler import Composed, create_scheduler
 
-__all__ = ["Options", "Schedule", "simulate_jobs"]
-
 NONE = np.zeros(0)
 
 

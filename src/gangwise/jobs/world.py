@@ -23,8 +23,6 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
 from gangwise.traces.formats.measured_speeds import Job as GavelJob
 
-__all__ = ["Drawn", "DrawnWorld", "measured_factors", "rescaled", "throughput_rates"]
-
 
 class Drawn(NamedTuple):
     """One world.

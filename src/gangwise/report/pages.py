@@ -19,9 +19,10 @@ import polars as pl
 import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Folder, write_whole
+from gangwise.core.json_text import finite
 from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
 from gangwise.experiments.replay import NAME as REPLAY
-from gangwise.experiments.replay import Replayed, finite
+from gangwise.experiments.replay import Replayed
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import experiment_toml
 from gangwise.experiments.statistics import NOTHING

@@ -46,20 +46,8 @@ from gangwise.fluctuating_speeds.speeds import (
 )
 from gangwise.gangs.environment import GangSpeedsInstance
 from gangwise.gangs.problem import GangSpeedsProblem
-from gangwise.scenarios.drawing import (
-    Contention,
-    DrawnScenario,
-    GangCapacity,
-    GangSettings,
-    Horizon,
-    JobTypes,
-    ManyChannels,
-    Servers,
-    Share,
-    TimeLimit,
-    device_names,
-    draw_gangs,
-)
+from gangwise.scenarios import drawing
+from gangwise.scenarios.drawing import DrawnScenario, device_names, draw_gangs
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
 from gangwise.traces.slots.fluctuating_speeds import (
     pooled_instance,
@@ -231,15 +219,15 @@ class ESDPScenario(DrawnScenario[Settings]):
         return NormalSpeeds(mean, s.spread)
 
 
-class ESDPGangSettings(GangSettings):
+class ESDPGangSettings(drawing.GangSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
-    job_types: JobTypes = 8
-    servers: Servers = 40
-    most: GangCapacity = (24, 48, 16)
-    share: Share = (0.3, 0.9)
-    channels: ManyChannels = 10
-    contention: Contention = 4.0
+    job_types: drawing.JobTypes = 8
+    servers: drawing.Servers = 40
+    most: drawing.GangCapacity = (24, 48, 16)
+    share: drawing.Share = (0.3, 0.9)
+    channels: drawing.ManyChannels = 10
+    contention: drawing.Contention = 4.0
     mean: tuple[float, float] = Field((0.1, 1.0), description="μ of each channel: uniform")
     spread: float = Field(0.5, ge=0, description="standard deviation of Z over μ")
     cost: float = Field(
@@ -248,8 +236,8 @@ class ESDPGangSettings(GangSettings):
         description="mean supply cost over mean μ; the cost of a channel is the sum "
         "over device types of N(1, 0.2²), cut off at 0, and so scaled",
     )
-    time_limit: TimeLimit = 20.0
-    slots: Horizon = 2000
+    time_limit: drawing.TimeLimit = 20.0
+    slots: drawing.Horizon = 2000
 
     @model_validator(mode="after")
     def _ranges(self) -> ESDPGangSettings:

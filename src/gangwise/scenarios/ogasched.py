@@ -31,20 +31,8 @@ from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 from gangwise.gangs.environment import GangInstance
 from gangwise.gangs.problem import GangProblem
-from gangwise.scenarios.drawing import (
-    Contention,
-    DrawnScenario,
-    GangCapacity,
-    GangSettings,
-    Horizon,
-    JobTypes,
-    ManyChannels,
-    Servers,
-    Share,
-    TimeLimit,
-    device_names,
-    draw_gangs,
-)
+from gangwise.scenarios import drawing
+from gangwise.scenarios.drawing import DrawnScenario, device_names, draw_gangs
 
 DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
 KINDS = ("linear", "log", "reciprocal", "poly")
@@ -187,21 +175,21 @@ def guessed_scenario(**settings: Any) -> OGASchedScenario:
     return OGASchedScenario(name="ogasched-authors-v1", **{"most": GUESSED_MOST, **settings})
 
 
-class OGASchedGangSettings(GangSettings, RewardSettings):
+class OGASchedGangSettings(drawing.GangSettings, RewardSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
-    job_types: JobTypes = 10
-    servers: Servers = 128
-    most: GangCapacity = OUR_MOST
-    share: Share = (0.2, 0.8)
-    channels: ManyChannels = 16
-    contention: Contention = 5.0
+    job_types: drawing.JobTypes = 10
+    servers: drawing.Servers = 128
+    most: drawing.GangCapacity = OUR_MOST
+    share: drawing.Share = (0.2, 0.8)
+    channels: drawing.ManyChannels = 16
+    contention: drawing.Contention = 5.0
     arrivals: Literal["bernoulli", "bursts"] = Field(
         "bernoulli",
         description="bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
     )
-    time_limit: TimeLimit = 60.0
-    slots: Horizon = 300
+    time_limit: drawing.TimeLimit = 60.0
+    slots: drawing.Horizon = 300
 
 
 class GangScenario(DrawnScenario[OGASchedGangSettings]):
