@@ -25,7 +25,7 @@ from gangwise.cli.files import clean_command, verify_command
 from gangwise.cli.jobs import jobs_command
 from gangwise.cli.listing import list_command, show_command
 from gangwise.cli.new import new_command
-from gangwise.cli.options import json_text, say
+from gangwise.cli.options import say
 from gangwise.cli.replay import demo_command, replay_command
 from gangwise.cli.serve import (
     account_command,
@@ -37,6 +37,7 @@ from gangwise.cli.serve import (
 from gangwise.cli.trace import trace_app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once
+from gangwise.core.json_text import json_text
 
 __all__ = ["app", "main"]
 

@@ -17,13 +17,13 @@ from gangwise.cli.options import (
     TraceOption,
     command_line,
     comparator_names,
-    json_text,
     progress,
     say,
     seed_list,
     source_of,
 )
 from gangwise.core.errors import ScenarioError
+from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
     from gangwise.experiments.compare import Comparison
@@ -92,11 +92,12 @@ def compare_command(
     else:
         from rich.console import Console
 
-        from gangwise.report.comparison import sheets
+        from gangwise.report.numbers import Numbers
+        from gangwise.report.sheets import told_sheets
         from gangwise.report.tables import rich_tables
 
         console = Console()
-        console.print(rich_tables(sheets(comparison)))
+        console.print(rich_tables(told_sheets(Numbers(comparison.results))))
     if out is not None:
         _write_pages(comparison, out)
 

@@ -7,16 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gangwise.cli.options import (
-    Json,
-    Settings,
-    command_line,
-    json_text,
-    progress,
-    say,
-    seed_list,
-    settings_of,
-)
+from gangwise.cli.options import Json, Settings, command_line, progress, say, seed_list, settings_of
+from gangwise.core.json_text import json_text
 
 WIDE = 120
 """Columns where output is not a terminal's."""

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gangwise.cli.options import Json, Settings, json_text, say, settings_of
+from gangwise.cli.options import Json, Settings, say, settings_of
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.json_text import json_text
 
 State = Annotated[
     Path, typer.Option("--state", help="Folder where the service keeps what it knows.")

@@ -22,6 +22,7 @@ import gangwise
 from gangwise.core.contracts import Comparator, Policy, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Content
+from gangwise.core.json_text import finite
 from gangwise.core.limits import MOST_LETTERS, require_seeds
 from gangwise.core.registry import create, entries, label_of, names_of
 from gangwise.core.simulation import Run
@@ -309,22 +310,22 @@ class Comparison(Shown):
         policies = [
             {
                 "name": row.policy,
-                "mean_reward": _finite(row.reward.mean),
+                "mean_reward": finite(row.reward.mean),
                 "ci95": [row.reward.low, row.reward.high],
-                "share_of_optimum": _finite(row.share_of[optimum].mean) if optimum else None,
-                "regret": {name: _finite(e.mean) for name, e in row.regret.items()},
+                "share_of_optimum": finite(row.share_of[optimum].mean) if optimum else None,
+                "regret": {name: finite(e.mean) for name, e in row.regret.items()},
                 "us_per_slot": row.us_per_slot,
-                "metrics": {name: _finite(e.mean) for name, e in row.metrics.items()},
+                "metrics": {name: finite(e.mean) for name, e in row.metrics.items()},
             }
             for row in self.table()
         ]
         comparators = [
             {
                 "name": name,
-                "mean_reward": _finite(self.comparator_reward(name).mean),
-                "relative_gap": _finite(self.gap(name)),
+                "mean_reward": finite(self.comparator_reward(name).mean),
+                "relative_gap": finite(self.gap(name)),
                 "slots_evaluated": int(self.comparators[name, self.seeds[0]].slots.size),
-                "regret_bounds": {b: _finite(e.mean) for b, e in self.bounds(name).items()},
+                "regret_bounds": {b: finite(e.mean) for b, e in self.bounds(name).items()},
             }
             for name in self.comparator_names
         ]
@@ -571,8 +572,3 @@ def _each(frame: pl.DataFrame, column: str) -> dict[str, Any]:
 
 def _by_policy(frame: pl.DataFrame) -> dict[str, dict[str, Any]]:
     return {row["policy"]: row for row in frame.iter_rows(named=True)}
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no word for not-a-number; null says that there is no such number."""
-    return value if math.isfinite(value) else None

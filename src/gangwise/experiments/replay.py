@@ -13,7 +13,6 @@ seed says it all. With one, nodes have hidden rates, drawn from the seed.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.json_text import finite
 from gangwise.core.limits import require_seeds
 from gangwise.core.registry import create, label_of, names_of
 from gangwise.core.settings import checked
@@ -37,8 +37,9 @@ from gangwise.experiments.sweep import Progress, Workers, perform
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Books, Conditions, Jobs, Nodes
+from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed, fresh
-from gangwise.jobs.simulation import Options, simulate_jobs
+from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
 from gangwise.traces.jobs import JobLog, open_jobs
@@ -657,7 +658,7 @@ class Replayed(Shown):
         schedulers = []
         for name, each in summaries.items():
             metrics = {
-                key: _finite(float(np.mean([summary[key] for summary in each]))) for key in each[0]
+                key: finite(float(np.mean([summary[key] for summary in each]))) for key in each[0]
             }
             completion = np.array([s["completion.mean"] for s in each])
             other = np.array([s["completion.mean"] for s in summaries[base]])
@@ -667,8 +668,8 @@ class Replayed(Shown):
                 over = {
                     "than": base,
                     "completion.mean.percent": change.mean,
-                    "low": _finite(change.low),
-                    "high": _finite(change.high),
+                    "low": finite(change.low),
+                    "high": finite(change.high),
                 }
             schedulers.append({"name": name, "metrics": metrics, "over": over})
         recorded, happened = None, None
@@ -676,7 +677,7 @@ class Replayed(Shown):
             first = self.scenario.draw(self.seeds[0])
             happened = Outcome.recorded(first.jobs, first.nodes)
         if happened is not None:
-            recorded = {k: _finite(v) for k, v in happened.summary().items()}
+            recorded = {k: finite(v) for k, v in happened.summary().items()}
         return {
             "scenario": self.scenario.describe(),
             "fidelity": self.scenario.fidelity(),
@@ -688,20 +689,6 @@ class Replayed(Shown):
 
 
 NONE = np.zeros(0)
-
-
-def _finite(value: float | None) -> float | None:
-    """For JSON, which has no word for NaN; one seed gives no interval."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-def finite(value: Any) -> Any:
-    """The same with None for every number that JSON has no word for."""
-    if isinstance(value, Mapping):
-        return {key: finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def replay(

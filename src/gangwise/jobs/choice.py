@@ -20,8 +20,6 @@ from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Books, Job, Nodes, Rate, Shape
 from gangwise.jobs.rates import Labels
 
-__all__ = ["FGD", "BestFit", "ByRate", "Choice", "FirstFit", "WorstFit", "Worth"]
-
 Tasks = list[tuple[int, int]]
 
 

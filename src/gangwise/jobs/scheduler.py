@@ -44,8 +44,6 @@ from gangwise.jobs.queues import (
 )
 from gangwise.jobs.rates import Labels, MeanRates, SharedFactors
 
-__all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]
-
 Action = Place | Preempt | Ask
 Part = Literal["queue", "backfilling", "choice"]
 

@@ -674,15 +674,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def finite(value: Any) -> Any:
-    """The same with None for inf and NaN, which JSON does not know."""
-    if isinstance(value, Mapping):
-        return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _locked(path: Path) -> int:
     """Hold a file for this process alone; the kernel lets go of it when the process dies."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
