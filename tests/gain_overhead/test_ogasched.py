@@ -62,6 +62,51 @@ def test_reserve_steps_as_the_plain_twin_from_the_same_state():
                 assert got[place] == pytest.approx(v, abs=1e-9)
 
 
+@pytest.mark.parametrize("smoothing", [0.05, 0.5])
+def test_react_climbs_as_the_plain_twin_along_the_smoothed_gradient(smoothing):
+    compared = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        problem = GainOverheadFamily().fuzz(rng).problem
+        plain = Plain(problem)
+        policy = create_policy("ogasched-react", steps=2, fraction=0.3, smoothing=smoothing)
+        policy.start(problem, rng)
+        everyone = np.ones(problem.L, dtype=np.int64)
+        y = plain.of_array(policy._ascent.y)
+        for i in range(2):
+            if min(max(plain.total(y, l, k) for k in range(plain.K)) for l in range(plain.L)) == 0:
+                break
+            if min(plain.beta) == 0:
+                break
+            g = plain.smoothed_gradient(everyone, y, smoothing)
+            y = plain.project(
+                {
+                    (l, r, k): y[l, r, k] + 0.3 / (1 + i) * plain.c[r][k] * g[l, r, k]
+                    for l, r, k in y
+                }
+            )
+        else:
+            compared += 1
+            got = plain.of_array(policy.decide(Observation(0, everyone)))
+            for place, v in y.items():
+                assert got[place] == pytest.approx(v, abs=1e-9)
+    assert compared > 20
+
+
+def test_react_without_memory_forgets_every_slot():
+    problem = GainOverheadFamily().fuzz(np.random.default_rng(2)).problem
+    everyone = np.ones(problem.L, dtype=np.int64)
+    with_memory, without = (
+        create_policy("ogasched-react", steps=2, memory=memory) for memory in (True, False)
+    )
+    for policy in (with_memory, without):
+        policy.start(problem, np.random.default_rng(0))
+    first = without.decide(Observation(0, everyone)).copy()
+    np.testing.assert_array_equal(with_memory.decide(Observation(0, everyone)), first)
+    np.testing.assert_array_equal(without.decide(Observation(1, everyone)), first)
+    assert (with_memory.decide(Observation(1, everyone)) != first).any()
+
+
 def test_as_printed_carries_the_printed_state_and_plays_its_projection():
     infeasible = 0
     for seed in range(25):

@@ -282,7 +282,13 @@ def report_command(
         webbrowser.open(path.resolve().as_uri())
 
 
-_COLOURS = {"agrees": "green", "differs": "yellow", "open": "dim"}
+_COLOURS = {
+    "agrees": "green",
+    "other-size": "cyan",
+    "differs": "yellow",
+    "open": "dim",
+    "uncompared": "dim",
+}
 
 
 def reproduce_command(
@@ -318,7 +324,7 @@ def reproduce_command(
     backend: BackendName = "loky",
     address: Address = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Fail where a result left its committed interval.")
+        bool, typer.Option("--check", help="Fail where a result is not the committed one.")
     ] = False,
     accept: Annotated[
         bool, typer.Option("--accept", help="Commit the results as those to find again.")
@@ -398,6 +404,7 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
     from rich.text import Text
 
     from gangwise.experiments.statistics import decimals_for, estimate_text
+    from gangwise.reproduce.expected import counts
 
     table = Table(box=None, pad_edge=False)
     for name in ("where", "what", "the paper", "version", "ours", ""):
@@ -407,5 +414,7 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
         said = (f"{row.paper} {row.artefact}", row.says, str(row.number), row.version, ours)
         table.add_row(*map(Text, said), Text(row.verdict, _COLOURS[row.verdict]))
     Console().print(table)
-    for why in dict.fromkeys(row.why for row in rows if row.verdict != "agrees" and row.why):
-        Console().print(f"differs or open: {why}", markup=False, highlight=False, soft_wrap=True)
+    told = ("agrees", "uncompared")
+    for why in dict.fromkeys(row.why for row in rows if row.verdict not in told and row.why):
+        Console().print(f"why not: {why}", markup=False, highlight=False, soft_wrap=True)
+    Console().print(counts(rows), markup=False, highlight=False, soft_wrap=True)

@@ -40,6 +40,7 @@ from gangwise.fluctuating_speeds.speeds import (
     BetaSpeeds,
     NormalSpeeds,
     PiecewiseSpeeds,
+    RecordedSpeeds,
     ReplayedSpeeds,
     Speeds,
     WavingSpeeds,
@@ -340,11 +341,23 @@ class GavelSettings(_Common):
 class MiniBatchSettings(_Common):
     """Parameters, with the distribution of everything that is drawn."""
 
+    order: Literal["recorded", "drawn"] = Field(
+        "recorded",
+        description="recorded: the workers of a job go through their record in step, round and "
+        "round, from a beginning that is uniform; drawn: every speed is drawn from the record, "
+        "independently",
+    )
     blocks: Count = Field(
         1,
-        description="1: a speed is drawn from all that was recorded of a worker; more: the "
-        "slots walk through so many blocks of the record, which keeps its drift",
+        description="for order = drawn. 1: a speed is drawn from all that was recorded of a "
+        "worker; more: the slots walk through so many blocks of the record, which keeps its drift",
     )
+
+    @model_validator(mode="after")
+    def _blocks(self) -> MiniBatchSettings:
+        if self.blocks > 1 and self.order == "recorded":
+            raise ValueError("blocks are for order=drawn; the order of the record needs none")
+        return self
 
 
 def _described(files: Mapping[str, str], settings: _Common) -> dict[str, Any]:
@@ -446,11 +459,16 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
         self.trace = MiniBatchTime(_folder(self.name, self.settings, "job_1_norm.csv and so on"))
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
-        """The recorded workers; only arrivals and draws depend on the seed."""
+        """The recorded workers; arrivals, and where their records begin, depend on the seed."""
         s, workers = self.settings, self.trace.workers
         jobs = tuple(dict.fromkeys(w.job for w in workers))
         mask = np.array([[w.job == job for w in workers] for job in jobs])
-        speeds = ReplayedSpeeds([w.speed for w in workers], s.blocks, s.slots)
+        series, group = [w.speed for w in workers], np.array([jobs.index(w.job) for w in workers])
+        speeds: Speeds = (
+            RecordedSpeeds.anywhere(series, group, Streams.of(seed).instance)
+            if s.order == "recorded"
+            else ReplayedSpeeds(series, s.blocks, s.slots)
+        )
         mean = float(np.mean([w.speed.mean() for w in workers]))
         requests = np.array([[w.gpus] for w in workers])
         pool = Pool(scarce(requests, s.fraction), ("gpu",), tuple(w.name for w in workers))

@@ -69,6 +69,8 @@ class Known:
         Of its latest placement.
     begun : float
         When the attempt was placed, then when it started.
+    held : float
+        Since when it holds its devices: when it was placed.
     by : str
         Who placed it: ``scheduler``, ``baseline``, or ``others``.
     until : float
@@ -81,6 +83,7 @@ class Known:
     attempt: int = 0
     placed: tuple[Placed, ...] = ()
     begun: float = math.nan
+    held: float = math.nan
     by: str = ""
     measured: bool = False
     rejected: int = 0
@@ -111,6 +114,7 @@ class Ended:
     started: float
     ended: float
     first: float
+    held: float
     by: str
     rate: float
 
@@ -163,6 +167,7 @@ class Ledger:
     intents: list[Intent] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     changed: bool = False
+    paused: bool = False
 
     def __post_init__(self) -> None:
         self.scheduler = create_scheduler(self.scheduler)
@@ -233,6 +238,19 @@ class Ledger:
         self.books.running[name] = Running(running.job, running.pieces, self.now, 0.0)
         self.changed = True
 
+    def _moved(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
+        """The cluster divided the tasks among the nodes otherwise."""
+        known = self.jobs.get(name)
+        if known is None or known.phase == "waiting" or attempt != known.attempt:
+            return
+        assert self.books is not None
+        running = self.books.running[name]
+        self._account(running.job, running.pieces, 1)
+        known.placed = _placed(placed)
+        pieces = self._pieces(known.placed)
+        self._account(running.job, pieces, -1)
+        self.books.running[name] = Running(running.job, pieces, running.begun, running.overhead)
+
     def _back(self, name: str, attempt: int, why: str) -> None:
         """Off its nodes, waiting again: preempted, un-placed, or its node died."""
         known = self.jobs.get(name)
@@ -289,6 +307,7 @@ class Ledger:
                 start,
                 self.now if ended is None else ended,
                 start if math.isnan(known.first) else known.first,
+                known.held if started is None else started,
                 known.by,
                 rate,
             )
@@ -328,11 +347,19 @@ class Ledger:
                 self._take(there, intent.placed, intent.by)
             self.intents.append(intent)
 
+    def _pause(self, paused: bool) -> None:
+        """An operator wants nothing placed, or wants it again."""
+        self.paused, self.changed = bool(paused), True
+
+    def _every(self, every: int) -> None:
+        """An operator sets how many jobs go where the baseline has them."""
+        self.every = int(every)
+
     def _decisions(self) -> None:
         self.changed = False
         if self.books is None:
             return
-        if not self.act:
+        if not self.act or self.paused:
             self.scheduler.place(Queue([]), self.books, self.now)  # it hears the events
             self.books.events.clear()
             return
@@ -402,6 +429,9 @@ class Ledger:
         """
         known = self.jobs.get(name)
         if known is not None and known.phase == "waiting":
+            if self.paused:
+                why = "an operator has paused placing"
+                return Explanation(name, why, (), self.now, math.inf)
             cannot = [k for k in known.asked.demand if k not in self._offered()]
             if cannot:
                 why = f"no node has {', '.join(cannot)}"
@@ -541,7 +571,8 @@ class Ledger:
         job, pieces = self._as_job(known), self._pieces(placed)
         self._account(job, pieces, -1)
         self.books.running[job.id] = Running(job, pieces, self.now, 0.0)
-        known.phase, known.placed, known.by, known.begun = "placed", placed, by, self.now
+        known.phase, known.placed, known.by = "placed", placed, by
+        known.begun = known.held = self.now
         known.measured = False
         self._tell(Event("started", self.now, job, pieces=pieces))
         self.changed = True

@@ -35,7 +35,10 @@ from gangwise.traces.work import NO_JOBS, OF_EVENTS, amount_text, counted, perce
 QUANTITIES = tuple(UNITS)
 TYPES: Mapping[str, Sequence[str]] = {
     "alibaba-gpu-v2020": ("group", "workload", "user"),
+    "acme": ("application", "user"),
+    "alibaba-gpu-v2025": ("application",),
     "csv": ("type", "user"),
+    "kubernetes": ("application", "user"),
     "swf": ("application", "user"),
 }
 """Columns that tell the type of a job, by format; ``user`` elsewhere, then ``request``."""
