@@ -17,7 +17,7 @@ def main() -> None:
     found = replay(TWIN, jobs=-1, **DEFAULT)
     figure = Figure(figsize=(7.2, 2.6), layout="constrained")
     axes = figure.add_subplot()
-    for i, (name, outcomes) in enumerate(found.outcomes.items()):
+    for i, outcomes in enumerate(found.outcomes.values()):
         mean = mean_and_interval([o.summary()["completion.mean"] / 60 for o in outcomes])
         axes.errorbar(
             mean.mean, -i, xerr=mean.half, fmt="o", markersize=8, capsize=4, color=COLOURS[0][0]

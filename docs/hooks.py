@@ -1,4 +1,4 @@
-"""For mkdocs: equations become MathML as pages are built. Browsers draw it; no script, no other host.
+"""For mkdocs: equations become MathML as pages are built; browsers draw it without a script.
 
 ``$$ … $$`` on lines of their own is an equation in TeX.
 """

@@ -41,4 +41,3 @@ def test_list_by_family() -> None:
     assert "gavel" in CliRunner().invoke(app, ["list", "--family", "jobs"]).output
     wrong = CliRunner().invoke(app, ["list", "--family", "gain"])
     assert "did you mean gain_overhead" in str(wrong.exception)
-

@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
+from gangwise.jobs.schedule import Schedule
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.simulation import Schedule, simulate_jobs
+from gangwise.jobs.simulation import simulate_jobs
 from tests.jobs.made import BACKFILLING, CHOICES, QUEUES, Case
 from tests.reference.jobs import SlowSimulation
 

@@ -37,8 +37,9 @@ from gangwise.experiments.sweep import Progress, Workers, perform
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Books, Conditions, Jobs, Nodes
+from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed, fresh
-from gangwise.jobs.simulation import Options, simulate_jobs
+from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
 from gangwise.traces.jobs import JobLog, open_jobs

@@ -66,8 +66,6 @@ from gangwise.jobs.rate_kernels import Beliefs, finished, migrate, observe, rele
 from gangwise.jobs.round_kernels import decide
 from gangwise.jobs.start_kernels import arrange_on, charge, schedule_end, speed_of, start, work_done
 
-__all__ = ["DONE", "MORE_ROOM", "PAUSED", "play"]
-
 DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
 
