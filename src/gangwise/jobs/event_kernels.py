@@ -92,7 +92,7 @@ def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) 
     at[DIRTY] = 1
 
 
-@lean_kernel
+@inlined_kernel
 def measure(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int, first: bool) -> None:
     """The rates of job j's pieces become known."""
     p = w.jobs[j].piece_from
