@@ -88,6 +88,7 @@ from gangwise.jobs.rate_kernels import (
     released,
     remaining,
     score,
+    submitted,
     wait,
 )
 
@@ -435,6 +436,15 @@ def change_speed(w: Work, v: World, r: Rules, x: State, j: int) -> None:
     schedule_end(w, r, x, j)
 
 
+@lean_kernel
+def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
+    """Tell the learner what job j, which has just been submitted, asks for."""
+    c = w.jobs[j].shape
+    devices = s.demand[c, s.tasks[c].dominant] / 1000.0
+    believed(w, s, v, r, x, b, x.free, j)
+    submitted(b, w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW])
+
+
 @inlined_kernel
 def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
     """Take in all that happens now: ends, then nodes, then submissions, then measurements."""
@@ -450,6 +460,7 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
         e = at[EVENT]
         at[EVENT] += 1
         node_event(w, s, v, r, x, b, v.event_node[e], v.event_kind[e], v.event_value[e])
+    fresh = at[NEXT]
     while at[NEXT] < w.jobs.size and w.jobs[at[NEXT]].submit <= now:
         j = at[NEXT]
         at[NEXT] += 1
@@ -469,6 +480,10 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             measure(w, v, r, x, b, j, True)
         elif x.jobs[j].phase == WAITING:
             at[DIRTY] = 1
+    if r.waits:
+        for j in range(fresh, at[NEXT]):
+            if x.jobs[j].phase == WAITING:
+                hear(w, s, v, r, x, b, j)
 
 
 # --------------------------------------------------------------------------------------- rounds
@@ -545,7 +560,8 @@ def believed(
     kind = s.tasks[w.jobs[j].shape].dominant
     for n in range(N):
         x.spare[n] = free[n, kind] / 1000.0
-    score(b, w.jobs[j].limit, x.mean, x.sd, x.spare, x.worth)
+    size = w.jobs[j].tasks * s.demand[w.jobs[j].shape, kind] / 1000.0
+    score(b, w.jobs[j].limit, size, x.mean, x.sd, x.spare, x.worth)
 
 
 @inlined_kernel
@@ -565,13 +581,16 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     c = w.jobs[j].shape
     now = x.clock[NOW]
     devices = s.demand[c, s.tasks[c].dominant] / 1000.0
+    slowest = x.tried[0].node
+    for i in range(1, count):
+        if x.mean[x.tried[i].node] < x.mean[slowest]:
+            slowest = x.tried[i].node
     seconds = wait(
         b,
-        w.jobs[j].type,
         w.jobs[j].tasks,
         devices,
         w.jobs[j].limit,
-        tried_rate(x, count),
+        slowest,
         x.mean,
         x.at[N_WAITING],
         now - w.jobs[j].submit,
