@@ -156,14 +156,18 @@ class UnknownFile:
         Its first line, cut short; or what it is where it is no text.
     near : str
         The table that it has most of, and why it is none; else empty.
+    hint : str
+        What to do with it, if that is known; else empty.
     """
 
     name: str
     starts: str
     near: str
+    hint: str = ""
 
     def __str__(self) -> str:
-        return f"  {self.name}: {self.starts}" + f"\n    {self.near}" * bool(self.near)
+        more = "".join(f"\n    {text}" for text in (self.near, self.hint) if text)
+        return f"  {self.name}: {self.starts}{more}"
 
 
 @dataclass(frozen=True)
@@ -448,10 +452,10 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
     said = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
     if lines[0].startswith("{") and "batch size" in "\n".join(lines)[:2000]:
         said = "throughputs as Gavel publishes them, no trace: read by the scenario esdp-gavel-v1"
-    elif _has_fields(lines):
-        drafted = f"if it is a log of your own: gangwise trace guess {file} drafts a mapping"
-        said = f"{said}\n    {drafted}" if said else drafted
-    return UnknownFile(name, f"starts {lines[0]!r:.100}", said)
+    hint = ""
+    if _has_fields(lines) and "Gavel" not in said:
+        hint = f"if it is a log of your own: gangwise trace guess {file} drafts a mapping"
+    return UnknownFile(name, f"starts {lines[0]!r:.100}", said, hint)
 
 
 def _has_fields(lines: Sequence[str]) -> bool:
