@@ -258,8 +258,10 @@ class Blocks:
             if last and not self.damage and data and not data.endswith(b"\n"):
                 data += b"\n"
             whole = data.rfind(b"\n") + 1
-            said = len(data[:whole].rstrip())
-            end = data.index(b"\n", said) + 1 if said else 0
+            end = whole
+            if data[whole - 2 : whole - 1].isspace() or whole < 2:  # blank lines at the end
+                said = len(data[:whole].rstrip())
+                end = data.index(b"\n", said) + 1 if said else 0
             if end:
                 lines = b"".join([*blank, data[:end]])
                 rows = int(np.count_nonzero(np.frombuffer(lines, np.uint8) == ord("\n")))
@@ -303,9 +305,17 @@ class _Pieces:
         while total < size and (piece := next(self._pieces, b"")):
             self._have.append(piece)
             total += len(piece)
-        data = b"".join(self._have)
-        self._have = [data[size:]] if total > size else []
-        return data[:size]
+        over = total - size
+        if over <= 0:
+            data, self._have = b"".join(self._have), []
+        elif over < len(self._have[-1]):  # as a rule: of all pieces but the last
+            last = self._have.pop()
+            data = b"".join([*self._have, last[: len(last) - over]])
+            self._have = [last[len(last) - over :]]
+        else:
+            whole = b"".join(self._have)
+            data, self._have = whole[:size], [whole[size:]]
+        return data
 
 
 class Commented(Blocks):
