@@ -309,9 +309,14 @@ def guess_command(
 
 
 trace_app = typer.Typer(help="Look at traces, convert them, draw them.", no_args_is_help=True)
-trace_app.command("list")(list_command)
-trace_app.command("inspect")(inspect_command)
-trace_app.command("guess")(guess_command)
-trace_app.command("convert")(convert_command)
-trace_app.command("plot")(plot_command)
-trace_app.command("workload")(workload_command)
+for _command, _example in (
+    (list_command, "gangwise trace list"),
+    (inspect_command, "gangwise trace inspect path/to/download"),
+    (guess_command, "gangwise trace guess my-log.csv"),
+    (convert_command, "gangwise trace convert path/to/download jobs.swf"),
+    (plot_command, "gangwise trace plot path/to/download --out pictures"),
+    (workload_command, "gangwise trace workload path/to/download --family gain_overhead"),
+):
+    trace_app.command(_command.__name__.removesuffix("_command"), epilog=f"Example: {_example}")(
+        _command
+    )

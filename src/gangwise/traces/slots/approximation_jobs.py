@@ -40,7 +40,7 @@ from pydantic import Field
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.execution import Outage, rate_generator
-from gangwise.approximation_jobs.offline import ComparedInstance
+from gangwise.approximation_jobs.offline import COMPARATORS
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
 from gangwise.approximation_jobs.rates import GammaPeriods, MeasuredRates
 from gangwise.approximation_jobs.workloads import (
@@ -322,8 +322,8 @@ class ReplayedLifetimes:
         )
         prices = price_machines(rates, s.pricing, self.slots, rate_generator(seed))
         problem = ApproximationProblem(prices, horizon=self.slots)
-        kind = ComparedInstance if s.comparators else ApproximationInstance
-        return kind(problem, rates, self, outages=outages)
+        comparators = COMPARATORS if s.comparators else ()
+        return ApproximationInstance(problem, rates, self, outages=outages, comparators=comparators)
 
     def told(self, base: Fidelity) -> Fidelity:
         """The report of a trace, with the load that these jobs make."""
