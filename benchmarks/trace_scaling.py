@@ -3,9 +3,9 @@
     python -m benchmarks.trace_scaling [--most 1000000] [--parts 500] [--only NAME]
 
 Files are made from each format's schema, 10⁵ rows and more, by factors of √10; the exponent is the
-slope of log(CPU seconds) over log(rows), after one read of a small file. 1 is linear. JSON
-documents are read whole, up to a tenth of the rows, CPU seconds of one thread, so that other processes on the
-machine count little.
+slope of log(CPU seconds) over log(rows), after one read of a small file; 1 is linear. JSON documents
+are read whole, up to a tenth of the rows. Times are CPU seconds of one thread, so that other
+processes on the machine count little.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def pods(n: int) -> Iterator[str]:
 def pai_tasks(n: int) -> Iterator[str]:
     """Of Alibaba gpu-v2020."""
     for i in range(n):
-        yield f"job{i},worker,1,Terminated,{1000 + i}.0,{1900 + i}.0,600.0,29.3,50.0,T4"
+        yield f"{i:024x},worker,1,Terminated,{1000 + i}.0,{1900 + i}.0,600.0,29.3,50.0,T4"
 
 
 def pai_jobs(n: int) -> Iterator[str]:
     """The jobs of those tasks."""
     for i in range(n):
-        yield f"job{i},inst{i},user{i % 97},Terminated,{990 + i}.0,{1900 + i}.0"
+        yield f"{i:024x},{i:040x},{i % 97:012x},Terminated,{990 + i}.0,{1900 + i}.0"
 
 
 def instances_2025(n: int) -> Iterator[str]:
