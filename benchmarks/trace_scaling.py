@@ -3,9 +3,9 @@
     python -m benchmarks.trace_scaling [--most 1000000] [--parts 500] [--only NAME]
 
 Files are made from each format's schema, 10⁵ rows and more, by factors of √10; the exponent is the
-slope of log(CPU seconds) over log(rows), after one read of a small file; 1 is linear. JSON documents
-are read whole, up to a tenth of the rows. Times are CPU seconds of one thread, so that other
-processes on the machine count little.
+slope of log(CPU seconds) over log(rows), after one read of a small file; 1 is linear. JSON
+documents are read whole, up to a tenth of the rows. Times are CPU seconds of one thread, so that
+other processes on the machine count little.
 """
 
 from __future__ import annotations
