@@ -434,16 +434,18 @@ def create_app(
     folder = files("gangwise.service") / "page"
     for name, kind in PAGE.items():
         content = (folder / (name or "page.html")).read_bytes()
-        answer = Response(content, media_type=kind)
-
-        def page(answer: Response = answer) -> Response:
-            return answer
-
-        app.add_api_route(f"/{name}", page, include_in_schema=False)
+        app.add_api_route(f"/{name}", _page(content, kind), include_in_schema=False)
     return app
 
 
 # ------------------------------------------------------------------------------------ what is shown
+
+
+def _page(content: bytes, kind: str) -> Callable[[], Response]:
+    def page() -> Response:
+        return Response(content, media_type=kind)
+
+    return page
 
 
 def _view(state: State, name: str) -> Any:
