@@ -573,6 +573,7 @@ class Listening:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
+            self._socket.listen(128)  # whoever comes at once waits
         except OSError as error:
             self._socket.close()
             raise ScenarioError(f"cannot listen on {host}:{port}: {error.strerror}") from error
