@@ -88,6 +88,8 @@ class Service:
     account : float
         Seconds between accounts of what would have been saved (0: none), each made by a process of
         its own.
+    keep : float
+        Seconds for which the journal and the history are kept.
     """
 
     def __init__(
@@ -105,13 +107,15 @@ class Service:
         grace: float = 5.0,
         checkpoint: float = 60.0,
         account: float = 0.0,
+        keep: float = 30 * 86_400.0,
         clock: Callable[[float], Clock] = Clock,
     ):
         self.engine = engine
         self.scheduler = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
         self.folder = Path(folder)
         self.reconcile, self.start_timeout, self.grace = reconcile, start_timeout, grace
-        self.checkpoint, self.account = checkpoint, account
+        self.checkpoint, self.account, self.keep = checkpoint, account, keep
+        self._forgot = -math.inf
         self._accountant: subprocess.Popen[str] | None = None
         self._accounted = -math.inf
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -141,6 +145,8 @@ class Service:
         self._gone: dict[str, tuple[float, EngineNode]] = {}
         self._compared = self._shown = self._saved = -math.inf
         self._open_at = -math.inf
+        settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
+        self.store.commit(about=[("settings", json.dumps(settings))])
         self._recover()
         self.clock = clock(self.ledger.now)
 
@@ -209,8 +215,11 @@ class Service:
         """A checkpoint, so that a restart need not read the whole journal."""
         try:
             write_checkpoint(self.folder / CHECKPOINT, (self.ledger, self.seq), self.run)
-            self._saved = self.clock.now()
+            self._saved = now = self.clock.now()
             self._well("checkpoint")
+            if now >= self._forgot + 86_400.0:
+                self._forgot = now
+                self.store.forget(self.seq, now - self.keep)
         except StoreError as error:
             self._ill("checkpoint", error)
 
