@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gangwise.cli.options import Json, Settings, json_text, say, settings_of
+from gangwise.cli.options import Json, Settings, say, settings_of
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.json_text import json_text
 
 State = Annotated[
     Path, typer.Option("--state", help="Folder where the service keeps what it knows.")
@@ -58,6 +59,14 @@ def serve_command(
     seconds: Annotated[
         float, typer.Option(help="Stop after so many seconds; 0: when told to.")
     ] = 0.0,
+    http: Annotated[
+        str,
+        typer.Option(metavar="[HOST:]PORT", help="Serve a page and an API there; loopback first."),
+    ] = "",
+    tokens: Annotated[
+        Path | None,
+        typer.Option(help="File of tokens: lines 'reader TOKEN' and 'operator TOKEN', mode 600."),
+    ] = None,
     account_every: Annotated[
         float, typer.Option(help="Seconds between accounts of what would have been saved; 0: none.")
     ] = 600.0,
@@ -100,14 +109,37 @@ def serve_command(
     for note in service.notes:
         say(note)
     say(f"{'acting' if act else 'watching'}; look with: gangwise top --state {state}")
+    listening = listen(http, tokens, state, service) if http else None
     end = time.monotonic() + seconds if seconds else float("inf")
     with requests_to_stop() as stop:
         try:
             service.serve(lambda: stop.is_set() or time.monotonic() > end)
         finally:
+            if listening is not None:
+                listening.close()
             service.close()
             if demo is not None:
                 demo.stop()
+
+
+def listen(http: str, tokens: Path | None, state: Path, service: Any) -> Any:
+    """Serve the page and the API of a service in this process."""
+    host, _, port = http.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not port.isdigit() or int(port) > 65_535:
+        raise ScenarioError(f"--http {http}: give a port, or HOST:PORT")
+    try:
+        from gangwise.service.api import Listening, create_app, is_loopback, read_tokens
+        from gangwise.service.state import StoredState
+    except ModuleNotFoundError as error:
+        raise ScenarioError(f"--http needs {error.name}: pip install 'gangwise[live]'") from error
+    known = read_tokens(tokens) if tokens is not None else {}
+    if not is_loopback(host) and not known:
+        raise ScenarioError(f"--http {http}: beyond this host, give --tokens as well")
+    shown = create_app(StoredState(state, service.ask), known, host=host)
+    listening = Listening(shown, host, int(port))
+    say(f"http://{f'[{host}]' if ':' in host else host}:{listening.port}")
+    return listening
 
 
 def top_command(state: State = HERE, as_json: Json = False) -> None:

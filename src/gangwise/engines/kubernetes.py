@@ -34,7 +34,7 @@ from gangwise.engines.engine import (
 )
 from gangwise.engines.kubernetes_api import PATIENCE, Connection, at, parallelism, said_by
 from gangwise.engines.kubernetes_gangs import KEPT, Gang, Pod, Table, successor
-from gangwise.engines.kubernetes_objects import OURS, Names, controller, natural, said, thousandths
+from gangwise.engines.kubernetes_objects import OURS, Names, controller, natural, said
 
 
 class Kubernetes:
@@ -120,21 +120,7 @@ class Kubernetes:
     def nodes(self) -> list[EngineNode]:
         """All nodes; what keeps pods off some of them is a label that the others have."""
         self._api.check()
-        table = self._table
-        with table.lock:
-            return [
-                EngineNode(
-                    name,
-                    {
-                        table.names(kind): thousandths(kind, text, up=False)
-                        for kind, text in (node["status"].get("allocatable") or {}).items()
-                    },
-                    table.labels(name),
-                    not table.up[name],
-                    table.up[name],
-                )
-                for name, node in sorted(table.nodes.items())
-            ]
+        return list(self._table.described())
 
     def jobs(self) -> list[Status]:
         """Gangs of ours, and as foreign every other pod on a node."""
@@ -174,7 +160,9 @@ class Kubernetes:
             f"{OURS}attempt": str(attempt),
             f"{OURS}placement": json.dumps(plan),
         }
-        answers = list(self._api.pool.map(lambda pair: self._api.bind(*pair, marks), chosen))
+        answers = list(
+            self._api.pool.map(lambda pair: self._api.bind(pair[0], pair[1], marks), chosen)
+        )
         with table.lock:
             for (pod, node), why in zip(chosen, answers, strict=True):
                 gang.going.pop(pod.uid, None)

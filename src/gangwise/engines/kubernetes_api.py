@@ -18,7 +18,7 @@ from gangwise.core.errors import EngineError
 from gangwise.engines.kubernetes_gangs import Pod
 from gangwise.engines.kubernetes_objects import Membership
 
-PATIENCE = (3.0, 10.0)
+PATIENCE = (3.0, 6.0)
 """Seconds to connect, and to wait for an answer."""
 _QUIET = 2.0
 """Seconds without a word after which the API server is asked whether it is there."""
@@ -138,7 +138,7 @@ class Connection:
         items: list[Any] = []
         page = ""
         while True:
-            more = {"_continue": page} if page else {}
+            more: dict[str, Any] = {"_continue": page} if page else {}
             answer = self.call(listing, limit=1000, **more)
             items += answer["items"]
             page = answer["metadata"].get("continue") or ""
@@ -243,7 +243,7 @@ def parallelism(job: Any) -> int:
 def said_by(error: ApiException) -> str:
     """The API server's own words."""
     try:
-        return f"{error.status} {json.loads(error.body)['message']}"
+        return f"{error.status} {json.loads(error.body or '{}')['message']}"
     except (ValueError, KeyError, TypeError):
         return f"{error.status} {error.reason}"
 

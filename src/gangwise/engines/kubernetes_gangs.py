@@ -24,6 +24,7 @@ from gangwise.engines.engine import (
     ENDED,
     EngineEvent,
     EngineJob,
+    EngineNode,
     EventKind,
     Phase,
     Placed,
@@ -49,6 +50,7 @@ from gangwise.engines.kubernetes_objects import (
     per_node,
     said,
     seconds,
+    thousandths,
 )
 from gangwise.engines.reports import read_report
 
@@ -141,8 +143,9 @@ class Gang:
     @property
     def full(self) -> bool:
         """No more pods belong to it."""
-        there = sum(not p.leaving and not p.ended for p in self.pods.values())
-        return any(map(self.where, self.pods.values())) or there >= self.tasks > 0
+        need = self.tasks or sum(self.plan.values())
+        there = sum(p.ended or not p.leaving for p in self.pods.values())
+        return there >= need if need else any(map(self.where, self.pods.values()))
 
     def where(self, pod: Pod) -> str:
         """The node that a pod is bound to, or about to be."""
@@ -191,6 +194,7 @@ class Table:
         self.foreign: dict[str, Status] = {}
         self.opened = False
         self._terms: dict[str, list[Any]] = {}
+        self._described: list[EngineNode] | None = None
         self._gang_of: dict[str, str] = {}
         self._open: dict[Membership, str] = {}
         self._read: dict[str, int] = {}
@@ -208,6 +212,8 @@ class Table:
         """What became of a node."""
         name = node["metadata"]["name"]
         with self.lock:
+            if kind == "DELETED" or _described(node) != _described(self.nodes.get(name)):
+                self._described = None
             before = self.up.get(name)
             taints = Taint.of(self.nodes[name]) if name in self.nodes else ()
             if kind == "DELETED":
@@ -217,9 +223,8 @@ class Table:
                 why: str | None = "removed"
             else:
                 self.nodes[name] = node
-                ready = next(
-                    (c for c in node["status"].get("conditions") or () if c["type"] == "Ready"), {}
-                )
+                conditions = {c["type"]: c for c in node["status"].get("conditions") or ()}
+                ready = conditions.get("Ready", {})
                 why = ""
                 if ready.get("status") != "True":
                     why = f"not ready ({ready.get('reason') or ready.get('status') or 'never was'})"
@@ -230,6 +235,7 @@ class Table:
                         why = "cordoned"
                 self.up[name] = why
             if (Taint.of(node) if name in self.nodes else ()) != taints:
+                self._described = None
                 self.taints = {taint for each in self.nodes.values() for taint in Taint.of(each)}
                 for gang in self.gangs.values():
                     if gang.status is None or gang.status.phase == "pending":
@@ -242,9 +248,27 @@ class Table:
                 self.events.put(EngineEvent("node_up", time.time(), node=name, detail="added"))
         self.stirred.set()
 
-    def labels(self, name: str) -> dict[str, str]:
+    def described(self) -> list[EngineNode]:
+        """Nodes as they are; made anew only when something of them has changed."""
+        with self.lock:
+            if self._described is None:
+                self._described = [
+                    EngineNode(
+                        name,
+                        {
+                            self.names(kind): thousandths(kind, text, up=False)
+                            for kind, text in (node["status"].get("allocatable") or {}).items()
+                        },
+                        self._labels(name, node),
+                        not self.up[name],
+                        self.up[name],
+                    )
+                    for name, node in sorted(self.nodes.items())
+                ]
+            return self._described
+
+    def _labels(self, name: str, node: Any) -> dict[str, str]:
         """Of a node, and what it is without."""
-        node = self.nodes[name]
         labels = dict(node["metadata"].get("labels") or {})
         mine = Taint.of(node)
         labels.update((f"{WITHOUT}{t}", "true") for t in self.taints if t not in mine)
@@ -535,7 +559,8 @@ class Table:
         terms = common(map(affinity, manifests), "node affinity")
         if terms:
             short = digest(terms)
-            self._terms.setdefault(short, terms)
+            if short not in self._terms:
+                self._terms[short], self._described = terms, None
             wanted[f"{MATCHES}{short}"] = "true"
         for taint in self.taints:
             if not all(taint.tolerated(m) for m in manifests):
@@ -633,6 +658,15 @@ def successor(pod: Pod, gang: Gang) -> dict[str, Any]:
         },
         "spec": spec,
     }
+
+
+def _described(node: Any) -> Any:
+    """What of a node is told on; its heartbeats are not."""
+    if node is None:
+        return None
+    status = node["status"]
+    ready = [c.get("status") for c in status.get("conditions") or () if c["type"] == "Ready"]
+    return node["spec"], node["metadata"].get("labels"), status.get("allocatable"), ready
 
 
 def _number(text: str) -> int:

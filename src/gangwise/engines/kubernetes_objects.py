@@ -97,6 +97,7 @@ class Names:
     devices: Mapping[str, str] = field(default_factory=lambda: {GPU: "gpu"})
 
     def __call__(self, resource: str) -> str:
+        """Name of a resource."""
         return self.devices.get(resource, resource)
 
 
@@ -197,7 +198,7 @@ def fits_affinity(terms: list[Any], node: str, labels: Mapping[str, str]) -> boo
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     has = labels.get(expression["key"])
-    values = expression.get("values") or ()
+    values = list(expression.get("values") or ())
     match expression["operator"]:
         case "In":
             return has in values
@@ -331,7 +332,7 @@ def job_type(pod: Mapping[str, Any]) -> str:
         return str(named)
     belongs = Membership.of(pod)
     name = pod["metadata"]["name"] if belongs.kind == "pod" else belongs.name
-    return re.sub(r"([-_.]?\d+)+$", "", name) or name
+    return re.sub(r"([-_.]\d+)+$", "", name) or name
 
 
 def natural(name: str) -> tuple[Any, ...]:

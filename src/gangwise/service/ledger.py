@@ -167,6 +167,7 @@ class Ledger:
     intents: list[Intent] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     changed: bool = False
+    paused: bool = False
 
     def __post_init__(self) -> None:
         self.scheduler = create_scheduler(self.scheduler)
@@ -346,11 +347,19 @@ class Ledger:
                 self._take(there, intent.placed, intent.by)
             self.intents.append(intent)
 
+    def _pause(self, paused: bool) -> None:
+        """An operator wants nothing placed, or wants it again."""
+        self.paused, self.changed = bool(paused), True
+
+    def _every(self, every: int) -> None:
+        """An operator sets how many jobs go where the baseline has them."""
+        self.every = int(every)
+
     def _decisions(self) -> None:
         self.changed = False
         if self.books is None:
             return
-        if not self.act:
+        if not self.act or self.paused:
             self.scheduler.place(Queue([]), self.books, self.now)  # it hears the events
             self.books.events.clear()
             return
@@ -420,6 +429,9 @@ class Ledger:
         """
         known = self.jobs.get(name)
         if known is not None and known.phase == "waiting":
+            if self.paused:
+                why = "an operator has paused placing"
+                return Explanation(name, why, (), self.now, math.inf)
             cannot = [k for k in known.asked.demand if k not in self._offered()]
             if cannot:
                 why = f"no node has {', '.join(cannot)}"

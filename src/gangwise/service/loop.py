@@ -17,6 +17,7 @@ import fcntl
 import json
 import math
 import os
+import queue
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gangwise import __version__
 from gangwise.core.checkpoints import read_checkpoint, write_checkpoint
@@ -36,6 +39,8 @@ FILE = "service.sqlite"
 CHECKPOINT = "ledger.checkpoint"
 SHOWN = 200
 """Waiting jobs whose explanation is kept for whoever looks."""
+RATES = 20_000
+"""Believed rates that are shown."""
 FORGET = 7 * 86_400.0
 """Seconds after which a node that is gone is forgotten."""
 
@@ -119,6 +124,7 @@ class Service:
         self._accountant: subprocess.Popen[str] | None = None
         self._accounted = -math.inf
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._asked: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._lock = _locked(self.folder / "lock")
         self.store = Store(self.folder / FILE)
         self.ledger = Ledger(scheduler, baseline, every, dict(rates or {}), act)
@@ -143,7 +149,7 @@ class Service:
         self._late: set[tuple[str, int]] = set()
         self._odd: dict[tuple[str, str, int], float] = {}
         self._gone: dict[str, tuple[float, EngineNode]] = {}
-        self._compared = self._shown = self._saved = -math.inf
+        self._compared = self._shown = self._saved = self._rated = -math.inf
         self._open_at = -math.inf
         settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
         self.store.commit(about=[("settings", json.dumps(settings))])
@@ -156,6 +162,7 @@ class Service:
         """Once round: events, decisions, intents on the disk, the cluster told."""
         reachable = self._take_in(timeout)
         now = self.clock.now()
+        self._obey(now)
         due = self.ledger.changed or self.ledger.due() <= now
         if reachable and due and "database" not in self.troubles:
             self._decide(now)
@@ -167,6 +174,23 @@ class Service:
         """Tick until told to stop."""
         while not stop():
             self.tick(timeout)
+
+    def ask(self, what: str, value: Any) -> None:
+        """An operator's wish, from any thread: ``cancel``, ``pause``, or baseline ``every``."""
+        self._asked.put((what, value))
+
+    def _obey(self, now: float) -> None:
+        """What operators asked for; a wish is a record, so that it is there after a restart."""
+        while not self._asked.empty():
+            what, value = self._asked.get()
+            if what != "cancel":
+                self._tell(what, now, value)
+                continue
+            try:
+                self.engine.cancel(value)
+                self.notes = [*self.notes[-20:], f"job {value}: cancelled by an operator"]
+            except EngineError as error:
+                self.notes = [*self.notes[-20:], f"job {value}: not cancelled: {error}"]
 
     def close(self) -> None:
         """Save and let go; jobs run on."""
@@ -493,6 +517,9 @@ class Service:
             "running": self.running_now(),
             "slow": [s._asdict() for s in self.ledger.slow_nodes()],
         }
+        if now >= self._rated + 10.0:
+            self._rated = now
+            views["rates"] = self.rates_now()
         changed = [(n, now, _plain(v)) for n, v in views.items() if self.views.get(n) != v]
         self.views = views
         try:
@@ -514,6 +541,8 @@ class Service:
                 k: {"since": since, "what": what} for k, (since, what) in self.troubles.items()
             },
             "notes": list(self.notes),
+            "paused": self.ledger.paused,
+            "baseline_every": self.ledger.every,
             "waiting": phases.count("waiting"),
             "placed": phases.count("placed"),
             "running": phases.count("running"),
@@ -558,6 +587,19 @@ class Service:
                     **factors.get(name, {}),
                 }
             )
+        return found
+
+    def rates_now(self) -> dict[str, Any]:
+        """Believed rates by job type and node, with 95 % bounds; empty where none are learned."""
+        rates: Any = getattr(getattr(self.ledger.scheduler, "choice", None), "rates", None)
+        if getattr(rates, "state", None) is None or not hasattr(rates, "estimate"):
+            return {}
+        found: dict[str, Any] = {"nodes": list(rates.nodes), "types": []}
+        for job_type in rates.types[: max(1, RATES // max(len(rates.nodes), 1))]:
+            mean, sd = rates.estimate(job_type, self.ledger.now)
+            bounds = {"rate": mean, "low": mean - 1.96 * sd, "high": mean + 1.96 * sd}
+            values = {k: np.exp(v).round(4).tolist() for k, v in bounds.items()}
+            found["types"].append({"job_type": job_type, **values})
         return found
 
     def explanation(self, job: str) -> dict[str, Any]:
@@ -639,15 +681,6 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item"):
         value = value.item()
     return value
-
-
-def finite(value: Any) -> Any:
-    """The same with None for inf and NaN, which JSON does not know."""
-    if isinstance(value, Mapping):
-        return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _locked(path: Path) -> int:
