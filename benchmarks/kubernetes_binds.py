@@ -14,9 +14,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.engines.kubernetes_cluster import Api, ControlPlane, until
+
 from gangwise.engines.engine import Placed
 from gangwise.engines.kubernetes import Kubernetes
-from tests.engines.kubernetes_cluster import Api, ControlPlane, until
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -70,7 +71,7 @@ def main() -> None:
                     rows = [r for r in engine.jobs() if r.phase == "pending"]
                     return [r.job.id for r in rows if r.job.id.startswith(names)]
 
-                until(lambda n=len(gangs): len(ready_gangs()) == n, "told of", 60)
+                until(lambda n=len(gangs): len(ready_gangs()) == n, "told of", 60)  # noqa: B008 - bound here
                 jobs = ready_gangs()
                 began = time.perf_counter()
                 for job in jobs:

@@ -12,7 +12,8 @@ from gangwise.core.errors import GangwiseError
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.rates import Constants, Labels, MeanRates, SharedFactors
-from gangwise.jobs.simulation import Options, simulate_jobs
+from gangwise.jobs.schedule import Options
+from gangwise.jobs.simulation import simulate_jobs
 
 PLAIN = Constants(e=0.0, surprise=1e9)  # the linear model alone
 

@@ -7,16 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gangwise.cli.options import (
-    Json,
-    Settings,
-    command_line,
-    json_text,
-    progress,
-    say,
-    seed_list,
-    settings_of,
-)
+from gangwise.cli.options import Json, Settings, command_line, progress, say, seed_list, settings_of
+from gangwise.core.json_text import json_text
 
 WIDE = 120
 """Columns where output is not a terminal's."""
@@ -37,8 +29,9 @@ def replay_command(
         str,
         typer.Argument(
             metavar="TRACE",
-            help="The folder or file of a trace, an .swf, or twin:NAME; by default a twin of a GPU "
-            "cluster's jobs on 8 nodes of three generations, so that nothing need be downloaded.",
+            help="The folder or file of a trace, an .swf, twin:NAME, or the folder of a live "
+            "service; by default a twin of a GPU cluster's jobs on 8 nodes of three generations, "
+            "so that nothing need be downloaded.",
             show_default=False,
         ),
     ] = "",
@@ -55,7 +48,10 @@ def replay_command(
     ] = None,
     world: Annotated[
         str | None,
-        typer.Option(help="Hidden rates: unlike, like or drifting nodes. Without: as logged."),
+        typer.Option(
+            help="Hidden rates: unlike, like or drifting nodes, measured:FILE, recorded:FOLDER, "
+            "with arguments as in like:stragglers=0.1. Without: as logged."
+        ),
     ] = None,
     load: Annotated[
         float | None, typer.Option(help="Stretch arrivals to this load; as logged without.")
@@ -70,18 +66,20 @@ def replay_command(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Replay a log's jobs under schedulers: waiting and completion time, and what is left to gain.
-
-    For example: gangwise replay jobs.swf --policies fcfs+easy+best-fit,sjf+easy+best-fit
-    """
+    """Replay a log's jobs under schedulers: waiting, completion time, and what is left to gain."""
     from rich.console import Console
 
     from gangwise.experiments.replay import TWIN, replay
     from gangwise.experiments.runs import NamedSource
     from gangwise.report.jobs import job_report, results_of
     from gangwise.report.pages import write_replay
+    from gangwise.service.recording import is_recording, lines, replayed
 
     given = settings_of(settings)
+    if source and is_recording(source):
+        found = replayed(source, [n for n in (policies or "").replace(",", " ").split() if n])
+        print(json_text(found) if as_json else "\n".join(lines(found)))
+        return
     if not source:
         source, given = TWIN, {**DEFAULT, **given}
     named = {"world": world, "load": load}
@@ -103,3 +101,13 @@ def replay_command(
     if out is not None:
         written = write_replay(played, out, bounds, command_line())
         say(f"wrote {', '.join(path.name for path in written)} to {out}")
+
+
+def demo_command(
+    out: Annotated[Path, typer.Option(help="Folder for the runs and report.html.")] = Path(
+        "gangwise-demo"
+    ),
+) -> None:
+    """See what it is: a thousand jobs of a GPU cluster under five schedulers, in half a minute."""
+    replay_command(out=out)
+    say(f"open {out / 'report.html'} in a browser; next, a log of your own: gangwise replay FILE")

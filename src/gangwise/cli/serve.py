@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gangwise.cli.options import Json, Settings, json_text, say, settings_of
+from gangwise.cli.options import Json, Settings, say, settings_of
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.json_text import json_text
 
 State = Annotated[
     Path, typer.Option("--state", help="Folder where the service keeps what it knows.")
@@ -66,6 +67,9 @@ def serve_command(
         Path | None,
         typer.Option(help="File of tokens: lines 'reader TOKEN' and 'operator TOKEN', mode 600."),
     ] = None,
+    account_every: Annotated[
+        float, typer.Option(help="Seconds between accounts of what would have been saved; 0: none.")
+    ] = 600.0,
     settings: Settings = None,
 ) -> None:
     """Stand beside a cluster: watch what it does, or place its jobs.
@@ -100,6 +104,7 @@ def serve_command(
         baseline=baseline,
         every=baseline_every,
         rates=rates,
+        account=account_every,
     )
     for note in service.notes:
         say(note)
@@ -154,6 +159,26 @@ def top_command(state: State = HERE, as_json: Json = False) -> None:
         console = Console(width=120)
     for part in told(found):
         console.print(part)
+
+
+def account_command(
+    since: Annotated[
+        str, typer.Option(help="Jobs submitted from then on, such as 2026-11-16T08:00; Monday.")
+    ] = "",
+    state: State = HERE,
+    as_json: Json = False,
+) -> None:
+    """What would have been saved: the real arrivals since Monday, played through the simulation."""
+    import datetime
+
+    from gangwise.service.account import account
+
+    try:
+        begin = datetime.datetime.fromisoformat(since).timestamp() if since else None
+    except ValueError:
+        raise ScenarioError(f"--since {since}: write a date and time, 2026-11-16T08:00") from None
+    found = account(state, begin)
+    print(json_text(found) if as_json else found["told"])
 
 
 def explain_command(

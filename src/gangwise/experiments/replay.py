@@ -13,7 +13,6 @@ seed says it all. With one, nodes have hidden rates, drawn from the seed.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,13 +20,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.registry import create
+from gangwise.core.json_text import finite
+from gangwise.core.limits import require_seeds
+from gangwise.core.registry import create, label_of, names_of
 from gangwise.core.settings import checked
-from gangwise.experiments.results import Results
+from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import GivenSource, NamedSource, Rows, RunSpec
 from gangwise.experiments.statistics import mean_and_interval
 from gangwise.experiments.store import MemoryStore, Store
@@ -35,9 +37,11 @@ from gangwise.experiments.sweep import Progress, Workers, perform
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Books, Conditions, Jobs, Nodes
+from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed, fresh
-from gangwise.jobs.simulation import Options, simulate_jobs
-from gangwise.jobs.world import Drawn, DrawnWorld, rescaled
+from gangwise.jobs.simulation import simulate_jobs
+from gangwise.jobs.world import World, rescaled, stretched, world_of
+from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
 from gangwise.traces.jobs import JobLog, open_jobs
 
 TWIN = "twin:alibaba-gpu-v2023"
@@ -62,20 +66,15 @@ WITHOUT_RATES = (
 WITH_RATES = (BASE, "fcfs+easy+label", "fcfs+easy+ucb", "fcfs+easy+learned", "fcfs+easy+oracle")
 """Compared where nodes have rates."""
 
-WORLDS: Mapping[str, DrawnWorld] = {
-    "unlike": DrawnWorld(),
-    "like": DrawnWorld.alike(),
-    "drifting": DrawnWorld(spell=43200.0),
-}
-"""Worlds by name: three generations; like nodes of which some straggle; stragglers that change."""
-
 
 class Settings(BaseModel):
     """What is replayed, and under which rules."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    source: str = Field(TWIN, description="a trace's folder or file, an .swf, twin:NAME")
+    source: str = Field(
+        TWIN, description="a trace's folder or file, an .swf, twin:NAME, a cluster file"
+    )
     trace: str = Field("", description="format of the source, where it is not to be recognised")
     job_type: str = Field("", description="column that learning generalises over")
     first: int = Field(0, ge=0, description="only so many jobs, the first ones; 0 for all")
@@ -86,8 +85,10 @@ class Settings(BaseModel):
         0, ge=0, le=1_000_000, description="so many nodes in place of the log's; 0: as logged"
     )
     devices: int = Field(8, ge=1, le=1000, description="devices of each of these nodes")
-    world: Literal["", "unlike", "like", "drifting"] = Field(
-        "", description="hidden rates drawn: of unlike nodes, like ones, with changing stragglers"
+    world: str = Field(
+        "",
+        description="hidden rates: unlike, like, drifting nodes, drawn; measured:FILE, "
+        "recorded:FOLDER; arguments after a colon or comma",
     )
     load: float = Field(0.0, ge=0, le=100, description="arrivals stretched to it; 0: as logged")
     limits: Literal["wall-clock", "work"] = Field(
@@ -138,6 +139,15 @@ class ReplayScenario:
             raise ScenarioError(
                 f"replay: {s.nodes} nodes of whose rates nothing is said; name a world as well"
             )
+        self.cluster: ClusterOfJobs | None = None
+        if log is None and is_cluster_of_jobs(s.source):
+            for name in ("world", "nodes", "trace", "job_type"):
+                if getattr(s, name):
+                    raise ScenarioError(
+                        f"{s.source}: {name} is of logs; a cluster file says itself what there is"
+                    )
+            self.cluster = read_cluster_of_jobs(s.source)
+        self.world: World | None = world_of(s.world) if s.world else None
         if log is not None:
             self.log = log
 
@@ -146,6 +156,11 @@ class ReplayScenario:
         """The log, read once."""
         s = self.settings
         return open_jobs(s.source, trace=s.trace, job_type=s.job_type)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether runs differ from seed to seed."""
+        return self.world is not None or self.cluster is not None
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -156,11 +171,16 @@ class ReplayScenario:
             k = jobs.devices.index(kind)
             asks = np.array([shape.demand[k] for shape in jobs.shapes])[jobs.shape]
             small = (asks > 0) & (asks <= 1000 * s.devices) & (jobs.run > 0)
-            jobs = _only(jobs, small, kind)
+            jobs = only_jobs(jobs, small, kind)
+        return self._taken(jobs)
+
+    def _taken(self, jobs: Jobs) -> Jobs:
+        """Those that are not too long, and the first of them."""
+        s = self.settings
         if s.longest:
-            jobs = _only(jobs, jobs.run <= s.longest)
+            jobs = only_jobs(jobs, jobs.run <= s.longest)
         if s.first:
-            jobs = _only(jobs, np.arange(len(jobs)) < s.first)
+            jobs = only_jobs(jobs, np.arange(len(jobs)) < s.first)
         if len(jobs) == 0:
             raise ScenarioError("replay: no job is left to play")
         return jobs
@@ -171,22 +191,25 @@ class ReplayScenario:
         devices = self.log.jobs.devices
         return "gpu" if "gpu" in devices else devices[0]
 
-    def draw(self, seed: int) -> Played:
-        """Jobs, nodes and hidden conditions of a seed."""
+    def draw(self, seed: int, keep: Any = None) -> Played:
+        """Jobs, nodes and hidden conditions of a seed; of the jobs that ``keep`` says, if given."""
         s = self.settings
-        if not s.world:
-            jobs = self.jobs
+        if self.cluster is not None:
+            nodes = self.cluster.node_table()
+            jobs = self._taken(self.cluster.draw_jobs(seed))
+            jobs = jobs if keep is None else only_jobs(jobs, keep)
             if s.load:
-                per = np.array([shape.demand[0] for shape in jobs.shapes])[jobs.shape]
-                if not (per > 0).any():
-                    raise ScenarioError("replay: load is of the first device, which none asks for")
-                jobs = rescaled(jobs, s.load, float(self.log.nodes.capacity[:, 0].sum()) / 1000)
+                jobs = _loaded(jobs, s.load, nodes)
+            conditions = self.cluster.hide(jobs, nodes, seed)
+            return Played(jobs, _told_apart(nodes, jobs), conditions)
+        jobs = self.jobs if keep is None else only_jobs(self.jobs, keep)
+        if self.world is None:
+            if s.load:
+                jobs = _loaded(jobs, s.load, self.log.nodes)
             return Played(jobs, _told_apart(self.log.nodes, jobs), Conditions())
-        world = WORLDS[s.world]
-        jobs = self.jobs
         if s.load:
-            jobs = rescaled(jobs, s.load, world.capacity(s.nodes, s.devices))
-        drawn: Drawn = world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
+            jobs = rescaled(jobs, s.load, self.world.capacity(s.nodes, s.devices))
+        drawn = self.world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
         return Played(drawn.jobs, _told_apart(drawn.nodes, jobs), drawn.conditions)
 
     @property
@@ -197,17 +220,39 @@ class ReplayScenario:
 
     def describe(self) -> dict[str, Any]:
         """Settings, and digests of the files of the log."""
+        if self.cluster is not None:
+            return {
+                **self.settings.model_dump(exclude={"source"}),
+                "source": Path(self.settings.source).name,
+                "files": {Path(self.settings.source).name: self.cluster.digest()},
+                "digest": self.cluster.digest(),
+                "drawn": "; ".join(self.cluster.told()),
+            }
         files = dict(self.log.played.digests)
+        world = {} if self.world is None else dict(self.world.digests)
         return {
             **self.settings.model_dump(exclude={"source"} if files else set()),
             "source": Path(self.settings.source).name if files else self.settings.source,
             "files": files,
             "digest": _digest(self.jobs),
-            "drawn": WORLDS[self.settings.world].told() if self.settings.world else "",
+            "world": self._world_name(),
+            "world_files": world,
+            "drawn": "" if self.world is None else self.world.told(),
         }
+
+    def _world_name(self) -> str:
+        """Without the folder of its files, whose digests say more."""
+        name = self.settings.world
+        if self.world is None or not self.world.digests:
+            return name
+        word, _, rest = name.partition(":")
+        path, _, arguments = rest.partition(",")
+        return f"{word}:{Path(path).name}" + f",{arguments}" * bool(arguments)
 
     def fidelity(self) -> list[str]:
         """How much of the log is played; the first line comes before every result."""
+        if self.cluster is not None:
+            return self.cluster.told()[:1]
         jobs, log = self.jobs, self.log
         line = log.played.line
         if len(jobs) < log.played.played:
@@ -233,8 +278,10 @@ class ReplayScenario:
         """What was drawn or stretched."""
         s = self.settings
         said = []
-        if s.world:
-            said.append(f"{s.nodes} nodes of {s.devices} {self._device}; {WORLDS[s.world].told()}")
+        if self.cluster is not None:
+            said += self.cluster.told()[1:]
+        elif self.world is not None:
+            said.append(f"{s.nodes} nodes of {s.devices} {self._device}; {self.world.told()}")
         else:
             said.append("jobs take as long as the log says, on whichever node they run")
         if s.load:
@@ -303,6 +350,16 @@ def _learned(rows: Rows, learner: Any, played: Played) -> None:
             rows.add(f"slow.{part}", np.array([getattr(s, part) for s in slow]), place)
 
 
+def _loaded(jobs: Jobs, load: float, nodes: Nodes) -> Jobs:
+    """Arrivals stretched to a load of what the nodes declare, in the device most asked for."""
+    held = held_devices(jobs, nodes)
+    rate = nodes.declared(jobs.types).mean(axis=0)
+    total = (nodes.capacity * rate[:, None]).sum(axis=0) / 1000
+    spent = (held * jobs.run[:, None]).sum(axis=0)
+    k = int(np.argmax(spent / np.maximum(total, 1e-12)))
+    return stretched(jobs, float(spent[k]) / (load * float(total[k])))
+
+
 def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
     """Nodes whose GPUs are told apart where tasks take parts of one, and never more than one."""
     if "gpu" not in nodes.devices or "gpu" not in jobs.devices:
@@ -316,7 +373,7 @@ def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
     return replace(nodes, shared="gpu")
 
 
-def _only(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
+def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
     """Some of the jobs; what they come after is dropped with what is left out."""
     chosen = np.flatnonzero(keep)
     place = np.full(len(jobs), -1)
@@ -460,8 +517,8 @@ def stored_outcome(rows: Rows, label: str, played: Played) -> Outcome:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Replayed:
+@dataclass(frozen=True, eq=False, repr=False)
+class Replayed(Shown):
     """Results of a replay: a view on the one kind of result.
 
     Attributes
@@ -501,6 +558,33 @@ class Replayed:
         if not whole:
             raise StoreError(f"{folder}: no scheduler has been replayed with every seed yet")
         return cls(scenario, results, seeds, whole)
+
+    @property
+    def headline(self) -> str:
+        """What was played of which log."""
+        return "\n".join([*self.scenario.fidelity(), "hours, means over seeds"])
+
+    def to_polars(self) -> pl.DataFrame:
+        """Means over seeds, in hours, least completion time first.
+
+        Columns: ``scheduler``; ``waiting``, ``waiting.p95``, ``completion``, ``completion.p95``;
+        ``slowdown``, bounded.
+        """
+        rows = []
+        for name, each in self.outcomes.items():
+            found = [outcome.summary() for outcome in each]
+            mean = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
+            rows.append(
+                {
+                    "scheduler": name,
+                    "waiting": mean["waiting.mean"] / 3600,
+                    "waiting.p95": mean["waiting.p95"] / 3600,
+                    "completion": mean["completion.mean"] / 3600,
+                    "completion.p95": mean["completion.p95"] / 3600,
+                    "slowdown": mean["slowdown.mean"],
+                }
+            )
+        return pl.DataFrame(rows).sort("completion")
 
     def rows(self, scheduler: str, seed: int) -> Rows:
         """The rows of one run."""
@@ -574,7 +658,7 @@ class Replayed:
         schedulers = []
         for name, each in summaries.items():
             metrics = {
-                key: _finite(float(np.mean([summary[key] for summary in each]))) for key in each[0]
+                key: finite(float(np.mean([summary[key] for summary in each]))) for key in each[0]
             }
             completion = np.array([s["completion.mean"] for s in each])
             other = np.array([s["completion.mean"] for s in summaries[base]])
@@ -584,14 +668,16 @@ class Replayed:
                 over = {
                     "than": base,
                     "completion.mean.percent": change.mean,
-                    "low": _finite(change.low),
-                    "high": _finite(change.high),
+                    "low": finite(change.low),
+                    "high": finite(change.high),
                 }
             schedulers.append({"name": name, "metrics": metrics, "over": over})
-        happened = Outcome.recorded(self.scenario.draw(self.seeds[0]).jobs, self.scenario.log.nodes)
-        recorded = None
-        if happened is not None and not self.scenario.settings.world:
-            recorded = {k: _finite(v) for k, v in happened.summary().items()}
+        recorded, happened = None, None
+        if not self.scenario.drawn:
+            first = self.scenario.draw(self.seeds[0])
+            happened = Outcome.recorded(first.jobs, first.nodes)
+        if happened is not None:
+            recorded = {k: finite(v) for k, v in happened.summary().items()}
         return {
             "scenario": self.scenario.describe(),
             "fidelity": self.scenario.fidelity(),
@@ -605,24 +691,10 @@ class Replayed:
 NONE = np.zeros(0)
 
 
-def _finite(value: float | None) -> float | None:
-    """For JSON, which has no word for NaN; one seed gives no interval."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-def finite(value: Any) -> Any:
-    """The same with None for every number that JSON has no word for."""
-    if isinstance(value, Mapping):
-        return {key: finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def replay(
     scenario: ReplayScenario | NamedSource | str = TWIN,
-    schedulers: Sequence[str] | Mapping[str, Any] = (),
-    seeds: Sequence[int] = (),
+    schedulers: str | Sequence[str] | Mapping[str, Any] = (),
+    seeds: Sequence[int] | int = (),
     out: Store | Path | str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -634,10 +706,11 @@ def replay(
     ----------
     scenario : ReplayScenario, NamedSource or str
         A scenario, or its ``source``: a trace's folder or file, ``twin:NAME``.
-    schedulers : sequence of str, or mapping of names to schedulers
+    schedulers : str, sequence of str, or mapping of names to schedulers
+        Names, which may be separated by commas in one text.
         By default :data:`WITH_RATES` in a drawn world, else :data:`WITHOUT_RATES`.
-    seeds : sequence of int
-        By default 0 to 4 in a drawn world, else 0: nothing is drawn.
+    seeds : sequence of int, or int
+        A number alone says how many. By default 0 to 4 in a drawn world, else 0: nothing is drawn.
     out : path, optional
         A folder of results; what was played there before is not played again.
     jobs : int
@@ -657,13 +730,14 @@ def replay(
     if isinstance(scenario, ReplayScenario):
         source = GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots
     played: ReplayScenario = source.scenario()
-    drawn = bool(played.settings.world)
-    names = schedulers or (WITH_RATES if drawn else WITHOUT_RATES)
-    listed = list(dict.fromkeys(seeds or (range(5) if drawn else (0,))))
+    drawn = played.drawn
+    names = names_of(schedulers) if isinstance(schedulers, str) else schedulers
+    names = names or (WITH_RATES if drawn else WITHOUT_RATES)
+    listed = list(require_seeds(seeds or (5 if drawn else 1)))
     made = (
         dict(names)
         if isinstance(names, Mapping)
-        else {name: create("scheduler", name) for name in dict.fromkeys(names)}
+        else {label_of(name): create("scheduler", name) for name in dict.fromkeys(names)}
     )
     specs = [
         RunSpec(source, {}, seed, 1, None, 1, label, scheduler)

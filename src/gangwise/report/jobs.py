@@ -165,7 +165,8 @@ class JobReport:
             byline=", ".join(byline),
             report=self,
             answer=self.answer,
-            assumptions=[*results.fidelity[1:], *results.assumed, *self._played()],
+            told=[*results.fidelity[:1], *results.assumed],
+            assumptions=[*results.fidelity[1:], *self._played()],
             made={
                 "command": results.command,
                 "what": "schedules",
@@ -181,7 +182,8 @@ class JobReport:
 
     def terminal(self) -> Group:
         """The same tables for the terminal, after the answer and the fidelity."""
-        lines = [Text(self.answer, "bold"), Text("\n".join(self.results.fidelity)), Text()]
+        told = [*self.results.fidelity, *self.results.assumed]
+        lines = [Text(self.answer, "bold"), Text("\n".join(told)), Text()]
         return Group(*lines, rich_tables(self.sheets))
 
     def _played(self) -> list[str]:
@@ -544,22 +546,24 @@ def _learned_sheets(results: JobResults) -> list[Sheet]:
     return sheets
 
 
-def _groups(n: _Numbers, users: int = USERS) -> list[tuple[str, Ints, list[str]]]:
-    """Jobs by size and by user: what it is called, the group of each, names."""
-    outcome = n.first
+def _groups(n: _Numbers, users: int = USERS) -> list[tuple[str, list[Ints], list[str]]]:
+    """Jobs by size and by user: what it is called, the group of each job by seed, names."""
+    seeds = next(iter(n.results.outcomes.values()))
+    ends = np.cumsum([len(outcome.jobs) for outcome in seeds])[:-1]
     device = _main_device(n)
-    sizes = outcome.demand[:, outcome.nodes.devices.index(device)]
+    sizes = np.concatenate([o.demand[:, o.nodes.devices.index(device)] for o in seeds])
     by_size, size_names = size_groups(np.where(sizes > 0, sizes, 0.0))
-    found = [(f"{device} of a job", by_size, size_names)]
-    jobs = outcome.jobs
-    if len(jobs.users) > 1:
-        count = np.bincount(jobs.user, minlength=len(jobs.users))
-        top = np.argsort(-count, kind="stable")[:users]
-        place = np.full(len(jobs.users), len(top))
-        place[top] = np.arange(len(top))
-        rest = len(jobs.users) - len(top)
-        names = [jobs.users[u] for u in top] + ([f"{rest} others"] if rest else [])
-        found.append(("user", place[jobs.user], names))
+    found = [(f"{device} of a job", np.split(by_size, ends), size_names)]
+    named = np.concatenate([np.asarray(o.jobs.users)[o.jobs.user] for o in seeds])
+    every, first, user = np.unique(named, return_index=True, return_inverse=True)
+    if every.size > 1:
+        count = np.bincount(user)
+        top = np.lexsort((first, -count))[:users]
+        place = np.full(every.size, top.size)
+        place[top] = np.arange(top.size)
+        rest = every.size - top.size
+        names = [str(every[u]) for u in top] + ([f"{rest} others"] if rest else [])
+        found.append(("user", np.split(place[user], ends), names))
     return found
 
 
@@ -569,13 +573,13 @@ def _main_device(n: _Numbers) -> str:
     return max(used, key=lambda name: used[name] if math.isfinite(used[name]) else -1.0)
 
 
-def _group_means(n: _Numbers, group: Ints) -> dict[str, dict[int, Estimate]]:
+def _group_means(n: _Numbers, group: Sequence[Ints]) -> dict[str, dict[int, Estimate]]:
     """Mean waiting by scheduler and group, in seconds, with intervals over seeds."""
     found: dict[str, dict[int, Estimate]] = {}
     for row, each in n.rows.items():
         seen: dict[int, list[float]] = {}
-        for outcome in each:
-            for g, values in by_group(outcome, group, outcome.waiting).items():
+        for outcome, of in zip(each, group):
+            for g, values in by_group(outcome, of, outcome.waiting).items():
                 seen.setdefault(g, []).append(values["of.mean"])
         found[row] = {g: mean_and_interval(values) for g, values in seen.items()}
     return found
@@ -586,7 +590,7 @@ def _group_sheets(n: _Numbers) -> list[Sheet]:
     for what, group, names in _groups(n):
         means = _group_means(n, group)
         size, unit = _unit([e.mean for each in means.values() for e in each.values()])
-        columns = [("jobs", [count_cell(int((group == g).sum())) for g in range(len(names))])]
+        columns = [("jobs", [count_cell(int((group[0] == g).sum())) for g in range(len(names))])]
         for row, each in means.items():
             cells = estimate_cells(
                 [rescaled(each.get(g, NONE), 1 / size) for g in range(len(names))]

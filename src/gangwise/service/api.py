@@ -29,7 +29,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from gangwise import __version__
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
-from gangwise.service.loop import finite
+from gangwise.core.json_text import finite
 from gangwise.service.state import State
 
 Role = Literal["reader", "operator"]

@@ -69,6 +69,8 @@ class Known:
         Of its latest placement.
     begun : float
         When the attempt was placed, then when it started.
+    held : float
+        Since when it holds its devices: when it was placed.
     by : str
         Who placed it: ``scheduler``, ``baseline``, or ``others``.
     until : float
@@ -81,6 +83,7 @@ class Known:
     attempt: int = 0
     placed: tuple[Placed, ...] = ()
     begun: float = math.nan
+    held: float = math.nan
     by: str = ""
     measured: bool = False
     rejected: int = 0
@@ -111,6 +114,7 @@ class Ended:
     started: float
     ended: float
     first: float
+    held: float
     by: str
     rate: float
 
@@ -303,6 +307,7 @@ class Ledger:
                 start,
                 self.now if ended is None else ended,
                 start if math.isnan(known.first) else known.first,
+                known.held if started is None else started,
                 known.by,
                 rate,
             )
@@ -566,7 +571,8 @@ class Ledger:
         job, pieces = self._as_job(known), self._pieces(placed)
         self._account(job, pieces, -1)
         self.books.running[job.id] = Running(job, pieces, self.now, 0.0)
-        known.phase, known.placed, known.by, known.begun = "placed", placed, by, self.now
+        known.phase, known.placed, known.by = "placed", placed, by
+        known.begun = known.held = self.now
         known.measured = False
         self._tell(Event("started", self.now, job, pieces=pieces))
         self.changed = True

@@ -12,10 +12,14 @@ happened is kept in memory; a clock that steps back does not.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import json
 import math
 import os
 import queue
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -84,6 +88,13 @@ class Service:
         Seconds after which a placement that was accepted and has not started is taken back.
     grace : float
         Seconds for which books and table may differ before the table is believed.
+    checkpoint : float
+        Seconds between checkpoints.
+    account : float
+        Seconds between accounts of what would have been saved (0: none), each made by a process of
+        its own.
+    keep : float
+        Seconds for which the journal and the history are kept.
     """
 
     def __init__(
@@ -100,13 +111,18 @@ class Service:
         start_timeout: float = 60.0,
         grace: float = 5.0,
         checkpoint: float = 60.0,
+        account: float = 0.0,
+        keep: float = 30 * 86_400.0,
         clock: Callable[[float], Clock] = Clock,
     ):
         self.engine = engine
         self.scheduler = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
         self.folder = Path(folder)
         self.reconcile, self.start_timeout, self.grace = reconcile, start_timeout, grace
-        self.checkpoint = checkpoint
+        self.checkpoint, self.account, self.keep = checkpoint, account, keep
+        self._forgot = -math.inf
+        self._accountant: subprocess.Popen[str] | None = None
+        self._accounted = -math.inf
         self.folder.mkdir(parents=True, exist_ok=True)
         self._asked: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._lock = _locked(self.folder / "lock")
@@ -135,6 +151,8 @@ class Service:
         self._gone: dict[str, tuple[float, EngineNode]] = {}
         self._compared = self._shown = self._saved = self._rated = -math.inf
         self._open_at = -math.inf
+        settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
+        self.store.commit(about=[("settings", json.dumps(settings))])
         self._recover()
         self.clock = clock(self.ledger.now)
 
@@ -180,6 +198,9 @@ class Service:
             if self._save(self.clock.now()):
                 self._keep()
         finally:
+            if self._accountant is not None:
+                self._accountant.kill()
+                self._accountant.communicate()
             self.store.close()
             self.engine.close()
             os.close(self._lock)
@@ -218,8 +239,11 @@ class Service:
         """A checkpoint, so that a restart need not read the whole journal."""
         try:
             write_checkpoint(self.folder / CHECKPOINT, (self.ledger, self.seq), self.run)
-            self._saved = self.clock.now()
+            self._saved = now = self.clock.now()
             self._well("checkpoint")
+            if now >= self._forgot + 86_400.0:
+                self._forgot = now
+                self.store.forget(self.seq, now - self.keep)
         except StoreError as error:
             self._ill("checkpoint", error)
 
@@ -458,9 +482,31 @@ class Service:
             gone = self.clock.now() - since
             self.notes = [*self.notes[-20:], f"{what}: {message}; well again after {gone:.0f} s"]
 
+    def _account_due(self, now: float) -> None:
+        """Start the accountant, or publish what it found."""
+        if self._accountant is not None:
+            if self._accountant.poll() is None:
+                return
+            text, _ = self._accountant.communicate()
+            if self._accountant.returncode == 0:
+                with contextlib.suppress(StoreError, ValueError):
+                    self.store.commit(views=[("account", now, json.loads(text))])
+            self._accountant = None
+        if self.account and now >= self._accounted + self.account and self.ledger.over:
+            self._accounted = now
+            self._keep()
+            command = [sys.executable, "-m", "gangwise", "account", "--json", "--state"]
+            self._accountant = subprocess.Popen(
+                [*command, str(self.folder)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+
     def _publish(self) -> None:
         """Views for whoever looks, at most once a second."""
         now = self.clock.now()
+        self._account_due(now)
         if now < self._shown + 1.0:
             return
         self._shown = now
@@ -635,15 +681,6 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item"):
         value = value.item()
     return value
-
-
-def finite(value: Any) -> Any:
-    """The same with None for inf and NaN, which JSON does not know."""
-    if isinstance(value, Mapping):
-        return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _locked(path: Path) -> int:
