@@ -103,8 +103,8 @@ class Kubernetes:
             (api.core.list_node, table.all_nodes, table.one_node, listed[0]),
             (pods, table.all_pods, table.one_pod, listed[1]),
         ]
-        for watch in watches:
-            threading.Thread(target=api.follow, args=watch, daemon=True).start()
+        for each in watches:
+            threading.Thread(target=api.follow, args=each, daemon=True).start()
         end = time.monotonic() + sum(PATIENCE)
         for what, event in zip(("nodes", "pods"), listed, strict=True):
             if not event.wait(max(end - time.monotonic(), 0.0)):
