@@ -1,8 +1,6 @@
-"""The live service at size, on a stand-in for the cluster: rounds, events, memory.
+"""A week of the live service in minutes, on a stand-in for the cluster: is its memory flat?
 
-    python -m benchmarks.live rounds    # 1,000 nodes, 10,000 queued jobs: seconds a round
-    python -m benchmarks.live events    # how many events a second it takes in, all written down
-    python -m benchmarks.live week      # a simulated week: memory at the end of each day
+    python -m benchmarks.live_week --nodes 100
 
 The stand-in starts what it is told to and ends it when its time has come; clock and cluster are
 simulated, the ledger, the journal on the disk and the scheduler are the service's own.
@@ -16,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
@@ -131,8 +128,7 @@ class Bench:
         self.clock = Hand(0.0)
         rates = {"model=new": 2.0, "model=old": 1.0}
         self.service = Service(
-            *(self.cluster, folder, scheduler),
-            **{"act": True, "rates": rates, "clock": lambda _: self.clock},
+            *(self.cluster, folder, scheduler), act=True, rates=rates, clock=lambda _: self.clock
         )
 
     def submit(self, count: int, mean: float = 3600.0) -> None:
@@ -151,52 +147,6 @@ def resident() -> float:
     """MiB of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
-
-
-def rounds(args: argparse.Namespace, folder: Path) -> None:
-    bench = Bench(args.nodes, args.scheduler, folder)
-    bench.step(1.0)
-    bench.submit(args.jobs)
-    began = time.perf_counter()
-    bench.step(1.0)
-    print(f"first round, {args.jobs:,} jobs at once: {time.perf_counter() - began:.2f} s")
-    bench.submit(args.jobs - len(bench.cluster.table) + args.jobs)
-    bench.step(1.0)
-    taken, ticks = [], []
-    for _ in range(args.rounds):
-        before = bench.service.counts["rounds"]
-        began = time.perf_counter()
-        bench.step(5.0)
-        ticks.append(time.perf_counter() - began)
-        if bench.service.counts["rounds"] > before:
-            taken.append(bench.service.round_seconds)
-    waiting = bench.service.health()["waiting"]
-    print(
-        f"{args.nodes:,} nodes, {waiting:,} waiting: round {1e3 * median(taken):.0f} ms, "
-        f"95 % {1e3 * float(np.quantile(taken, 0.95)):.0f}, worst {1e3 * max(taken):.0f}; "
-        f"whole tick {1e3 * median(ticks):.0f} ms ({len(taken)} rounds)"
-    )
-
-
-def events(args: argparse.Namespace, folder: Path) -> None:
-    bench = Bench(args.nodes, args.scheduler, folder)
-    bench.step(1.0)
-    bench.submit(args.jobs, mean=600.0)
-    bench.step(1.0)
-    bench.submit(args.jobs, mean=600.0)
-    bench.step(1.0)
-    before, began = bench.service.counts["events"], time.perf_counter()
-    lasted = 0
-    for _ in range(args.rounds):
-        bench.submit(20, mean=600.0)
-        bench.step(1.0)
-        lasted += 1
-    seconds = time.perf_counter() - began
-    told = bench.service.counts["events"] - before + 20 * lasted
-    print(
-        f"{told:,} events taken in, decided on and written in {seconds:.1f} s: "
-        f"{told / seconds:.0f}/s, {lasted / seconds:.1f} ticks/s"
-    )
 
 
 def week(args: argparse.Namespace, folder: Path) -> None:
@@ -221,14 +171,11 @@ def week(args: argparse.Namespace, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["rounds", "events", "week"])
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--scheduler", default="fcfs+easy+learned:depth=100")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        {"rounds": rounds, "events": events, "week": week}[args.what](args, Path(folder))
+        week(args, Path(folder))
 
 
 if __name__ == "__main__":
