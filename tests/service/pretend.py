@@ -31,6 +31,7 @@ class Pretend:
         self.calls: list[tuple[str, str, int]] = []
         self.down = False
         self.starts = True
+        self.careful = True
         self.time = 1_000_000.0
 
     def _ask(self) -> None:
@@ -50,7 +51,8 @@ class Pretend:
         row = self.table[job]
         if row.attempt == attempt and row.phase in ("placed", "running"):
             return
-        check_placement(row, placed, self.machines.values(), self.table.values())
+        if self.careful:
+            check_placement(row, placed, self.machines.values(), self.table.values())
         self.calls.append(("place", job, attempt))
         self._set(job, "placed", attempt, tuple(placed))
         if self.starts:

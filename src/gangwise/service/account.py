@@ -173,7 +173,7 @@ def drawn(
     types = [r["job_type"] if r["job_type"] in ledger.types else "other" for r in rows]
     names = sorted(set(types))
     rates = np.log(nodes.declared(names))
-    learner = getattr(getattr(ledger.scheduler, "choice", None), "rates", None)
+    learner: Any = getattr(getattr(ledger.scheduler, "choice", None), "rates", None)
     if hasattr(learner, "estimate"):
         for l, name in enumerate(names):
             if name in learner.types:
