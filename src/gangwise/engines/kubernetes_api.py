@@ -22,6 +22,8 @@ PATIENCE = (3.0, 6.0)
 """Seconds to connect, and to wait for an answer."""
 _QUIET = 2.0
 """Seconds without a word after which the API server is asked whether it is there."""
+_ILL = 10.0
+"""Seconds for which a watch may fail before what it told is not believed any more."""
 
 
 class Connection:
@@ -54,6 +56,8 @@ class Connection:
         self.heard = time.monotonic()
         self.closing = threading.Event()
         self.trouble = ""
+        self.ill: dict[Any, float] = {}
+        """Listings that have failed, since when."""
 
     def close(self) -> None:
         """Watches end, calls that have not begun do not."""
@@ -83,12 +87,19 @@ class Connection:
         """Ask the API server for a sign of life where it has been quiet."""
         if self.closing.is_set():
             raise EngineError("the engine is closed")
-        if time.monotonic() - self.heard <= _QUIET:
+        now = time.monotonic()
+        if any(now - since > _ILL for since in self.ill.values()):
+            raise EngineError(f"{self.server} cannot be followed: {self.trouble}")
+        if now - self.heard <= _QUIET:
             return
         try:
             self.call(self.core.list_node, limit=1)
         except ApiException as error:
             raise EngineError(f"{self.server} refuses: {said_by(error)}") from error
+
+    def _note(self, listing: Any, trouble: str) -> None:
+        self.trouble = trouble
+        self.ill.setdefault(listing, time.monotonic())
 
     def follow(
         self,
@@ -105,6 +116,7 @@ class Connection:
                     found, version = self._listed(listing)
                     everything(found)
                     ready.set()
+                    self.ill.pop(listing, None)
                 stream = listing(
                     watch=True,
                     resource_version=version,
@@ -127,11 +139,11 @@ class Connection:
                             one(event["type"], event["object"])
             except ApiException as error:
                 version = ""
-                self.trouble = said_by(error)
+                self._note(listing, said_by(error))
                 self.closing.wait(1.0 if error.status != 410 else 0.0)
             except Exception as error:  # whatever an object holds, the watch goes on
                 version = ""  # a cut within a line may have lost it
-                self.trouble = _short(error)
+                self._note(listing, _short(error))
                 self.closing.wait(0.5)
 
     def _listed(self, listing: Callable[..., Any]) -> tuple[list[Any], str]:

@@ -277,7 +277,7 @@ class SlurmEngine:
                 return Status(job, "placed", attempt, where, detail=detail)
             self._change("hold", name)  # Slurm requeued it after a node died, on its old nodes
             return Status(job, "pending", attempt, detail="a node died")
-        phase = next((PHASES[state] for state in states if state in PHASES), "failed")
+        phase: Phase = next((PHASES[state] for state in states if state in PHASES), "failed")
         began = attempt > 0 and started <= ended
         placed = self._where.get(name, ())
         code = _exit_code(row.get("exit_code"))

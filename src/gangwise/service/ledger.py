@@ -75,6 +75,8 @@ class Known:
         Who placed it: ``scheduler``, ``baseline``, or ``others``.
     until : float
         Rejected lately: not offered to the scheduler before.
+    job : Job
+        As the scheduler sees it, over the device types that there are now.
     """
 
     asked: EngineJob
@@ -90,6 +92,7 @@ class Known:
     until: float = -math.inf
     why: str = ""
     first: float = math.nan
+    job: Job | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,8 @@ class Ledger:
 
     Attributes
     ----------
+    places : mapping
+        Node → its place in the books.
     over : mapping
         Jobs that have ended, and how: their late events are recognised.
     scales : mapping
@@ -150,6 +155,7 @@ class Ledger:
     rates: Mapping[str, float] = field(default_factory=dict)
     act: bool = True
     books: Books | None = None
+    places: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, Known] = field(default_factory=dict)
     hosts: dict[str, EngineNode] = field(default_factory=dict)
     types: list[str] = field(default_factory=list)
@@ -456,7 +462,7 @@ class Ledger:
 
     def slow_nodes(self) -> list[Any]:
         """Nodes that are slower than their label says, where the scheduler learns rates."""
-        rates = getattr(getattr(self.scheduler, "choice", None), "rates", None)
+        rates: Any = getattr(getattr(self.scheduler, "choice", None), "rates", None)
         return list(rates.slow_nodes()) if hasattr(rates, "slow_nodes") and rates.state else []
 
     def taken(self) -> tuple[list[Intent], list[Ended]]:
@@ -488,6 +494,9 @@ class Ledger:
             for name, host in self.hosts.items()
         )
         self.books = Books.opened(nodes)
+        self.places = {name: n for n, name in enumerate(nodes.names)}
+        for known in self.jobs.values():
+            known.job = None
         if was is not None:
             self.books.events.extend(was.events)
         for n, name in enumerate(nodes.names):
@@ -514,11 +523,13 @@ class Ledger:
         return asked.job_type if known else "other"
 
     def _as_job(self, known: Known) -> Job:
+        if known.job is not None:
+            return known.job
         a = known.asked
         demand = tuple(a.demand.get(k, 0) for k in self._devices())
         shape = Shape(demand, a.per_node, tuple(sorted(a.constraint.items())))
         limit = a.limit if math.isfinite(a.limit) and a.limit > 0 else NO_LIMIT
-        return Job(
+        known.job = Job(
             a.id,
             known.row,
             a.submitted,
@@ -531,6 +542,7 @@ class Ledger:
             math.inf,
             a.priority,
         )
+        return known.job
 
     def _waiting(self) -> list[Job]:
         offered = self._offered()
@@ -548,8 +560,8 @@ class Ledger:
 
     def _pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
         assert self.books is not None
-        place = {name: n for n, name in enumerate(self.books.nodes.names)}
-        return tuple((place[p.node], p.tasks, 0) for p in placed if p.node in place)
+        at = self.places
+        return tuple((at[p.node], p.tasks, 0) for p in placed if p.node in at)
 
     def _account(self, job: Job, pieces: Sequence[Piece], sign: int) -> None:
         """Take or give back devices on nodes that are up; one that is down has nothing free."""
@@ -627,9 +639,8 @@ class Ledger:
             gone = self.now - known.begun  # not wrapped: only what all of it took
             if gone > 0:
                 by_node[known.placed[0].node] = [declared / gone]
-        place = {name: n for n, name in enumerate(self.books.nodes.names)}
-        mine = {p.node for p in known.placed}
-        found = {place[name]: min(v) for name, v in by_node.items() if name in mine & place.keys()}
+        mine = {p.node for p in known.placed if p.node in self.places}
+        found = {self.places[name]: min(v) for name, v in by_node.items() if name in mine}
         self.nonsense += len(by_node) - len(found)
         if not found or known.phase != "running":
             return math.nan

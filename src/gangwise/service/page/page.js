@@ -98,7 +98,7 @@ function tellNodes(nodes) {
       item.append(make("span", ` ${number(used, 1)} of ${number(all, 1)} ${kind}`), bar);
     }
     if (node.factor) item.append(make("span",
-      `${number(node.factor, 2)} of its label's speed (${number(node.low, 2)} to ${number(node.high, 2)})`));
+      `${node.factor.toFixed(2)} × label (${node.low.toFixed(2)} to ${node.high.toFixed(2)})`));
     return item;
   }));
 }
@@ -140,6 +140,7 @@ let chosen = null;
 function drawGangs() {
   const data = shown.timeline;
   if (!data) return;
+  data.since = Math.min(Math.max(data.since, ...data.pieces.map((p) => p.began).sort((a, b) => a - b).slice(0, 1)), data.now - 30);
   const rows = shown.nodes.map((node) => node.name);
   const tall = rows.length > 60 ? 6 : rows.length > 24 ? 12 : 20, foot = 20;
   const [pen, wide] = sheet(at("gangs"), Math.max(rows.length, 1) * tall + foot);
