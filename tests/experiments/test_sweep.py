@@ -24,6 +24,7 @@ from gangwise.experiments.statistics import bootstrap
 from gangwise.experiments.store import Store
 from gangwise.experiments.sweep import sweep
 from gangwise.gain_overhead import DRF
+from gangwise.report.pages import write_report
 
 SMALL = {
     "name": "small",
@@ -199,6 +200,9 @@ def test_what_is_simulated_need_not_be_slots(tmp_path):
     assert found.sentences()[1].startswith(
         "jobs = 50: made-shortest beats made-shortest:sort=False"
     )
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "made-shortest has the least wait.mean in both cells" in page
+    assert "per slot" not in page
     jobs = found.jobs()
     assert jobs.height == 2 * 4 * (5 + 50)
     means = jobs.group_by("jobs", "policy", "seed").agg(pl.col("wait").mean())

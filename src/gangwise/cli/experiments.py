@@ -23,13 +23,13 @@ from gangwise.cli.options import (
     Settings,
     Slots,
     command_line,
-    json_text,
     progress,
     say,
     seed_list,
     settings_of,
 )
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,13 +171,15 @@ def tune_command(
         str, typer.Argument(help="A scenario (see: gangwise list), or a scenario file (.toml).")
     ],
     policy: Annotated[str, typer.Argument(help="A policy, as in: ogasched-react:steps=5")],
-    knob: Annotated[
-        list[str],
+    ranges: Annotated[
+        list[str] | None,
         typer.Option(
+            "--range",
             help="What to tune, may be repeated: fraction=0.05:0.8:log, steps=1:20:int, "
-            "estimator=decay|window."
+            "estimator=decay|window.",
         ),
-    ],
+    ] = None,
+    knob: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     settings: Settings = None,
     trials: Annotated[int, typer.Option(help="In all, with those of an earlier start.")] = 30,
     seeds: Annotated[
@@ -205,13 +207,15 @@ def tune_command(
     from gangwise.experiments.store import write_provenance
     from gangwise.experiments.tune import tune
 
+    if knob:
+        raise ScenarioError(f"--knob is called --range now: write --range {knob[0]}")
     folder = Path("tuned", parse(policy)[0]) if out is None else out
     again = command_line()
     with progress(f"every finished trial is stored\nto go on: {again}") as tell:
         tuning = tune(
             scenario,
             policy,
-            knob,
+            ranges or [],
             folder,
             settings_of(settings),
             trials,

@@ -193,8 +193,10 @@ def _decimals(value: float, digits: int) -> int:
     return digits - 1 - math.floor(math.log10(value)) if value > 0 else 0
 
 
-def verdict(row: Mapping[str, Any]) -> str:
+def verdict(row: Mapping[str, Any], unit: str = " per slot") -> str:
     """A row of :meth:`~gangwise.experiments.results.Results.improvements` in words.
+
+    ``unit`` is of differences that are no percentages.
 
     >>> row = {
     ...     "policy": "A",
@@ -226,8 +228,8 @@ def verdict(row: Mapping[str, Any]) -> str:
         shown = Estimate(-found.mean, low, high)
     text = estimate_text(shown, max(1, decimals_for([shown])), sign=not apart)
     mean, _, half = text.partition(" ± ")
-    unit = " %" if row["percent"] else ""
-    amount = f"{mean}{unit}{f' ± {half}' if half else ''}{'' if unit else ' per slot'}"
+    percent = " %" if row["percent"] else ""
+    amount = f"{mean}{percent}{f' ± {half}' if half else ''}{'' if percent else unit}"
     if not apart:
         return f"{a} and {b} cannot be told apart: {amount} ({seeds})"
     return f"{a} {beats} {b} by {amount} ({seeds})"

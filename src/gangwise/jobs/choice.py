@@ -8,18 +8,17 @@ from __future__ import annotations
 import heapq
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Books, Job, Nodes, Rate, Shape
 from gangwise.jobs.rates import Labels
-
-__all__ = ["FGD", "BestFit", "ByRate", "Choice", "FirstFit", "WorstFit", "Worth"]
 
 Tasks = list[tuple[int, int]]
 
@@ -29,6 +28,30 @@ class Choice(Protocol):
 
     def place(self, job: Job, books: Books, now: float) -> Tasks | None:
         """Nodes and tasks on them for the whole gang, in the order of choosing; None if no room."""
+
+
+def fill(tasks: int, fits: Ints, order: Iterable[int]) -> Tasks:
+    """Tasks on nodes in order, each filled before the next; fewer where there is no more room."""
+    chosen: Tasks = []
+    for n in order:
+        if tasks > 0 and fits[n] > 0:
+            chosen.append((int(n), min(int(fits[n]), tasks)))
+            tasks -= chosen[-1][1]
+    return chosen
+
+
+def best_fit(job: Job, books: Books, among: Bools | None = None) -> Tasks | None:
+    """The fullest nodes (of those among) that hold the whole gang, None if none do.
+
+    Fullest is least free of the job's dominant device type; ties go to the first.
+    """
+    fits = books.fits(job.shape)
+    if among is not None:
+        fits = np.where(among, fits, 0)
+    if int(fits.sum()) < job.tasks:
+        return None
+    free = books.free[:, books.dominant(job.shape)]
+    return fill(job.tasks, fits, np.argsort(free, kind="stable"))
 
 
 class Worth(ABC):
@@ -43,14 +66,8 @@ class Worth(ABC):
         fits = books.fits(job.shape)
         if int(fits.sum()) < job.tasks:
             return None
-        worth = self.worth(job, books, now)
-        rest = job.tasks
-        chosen: Tasks = []
-        for n in np.argsort(-worth, kind="stable"):
-            if fits[n] > 0 and rest > 0:
-                chosen.append((int(n), min(int(fits[n]), rest)))
-                rest -= chosen[-1][1]
-        return chosen
+        order = np.argsort(-self.worth(job, books, now), kind="stable")
+        return fill(job.tasks, fits, order)
 
 
 @dataclass
@@ -65,14 +82,14 @@ class FirstFit(Worth):
 
 
 @dataclass
-class BestFit(Worth):
+class BestFit:
     """The node with least free of the job's dominant device type."""
 
     name: ClassVar[str] = "best-fit"
 
-    def worth(self, job: Job, books: Books, now: float) -> Floats:
+    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
         """The fuller the better."""
-        return -books.free[:, books.dominant(job.shape)].astype(np.float64)
+        return best_fit(job, books)
 
 
 @dataclass
@@ -212,9 +229,11 @@ class ByRate(Worth):
     def worth(self, job: Job, books: Books, now: float) -> Floats:
         """As :func:`gangwise.jobs.rate_kernels.score` has it."""
         mean, sd = self.believed(job, now)
-        free = books.free[:, books.dominant(job.shape)] / 1000.0
+        kind = books.dominant(job.shape)
+        free = books.free[:, kind] / 1000.0
+        size = job.tasks * job.shape.demand[kind] / 1000.0
         out = np.empty_like(mean)
-        rate_kernels.score(self.state, job.limit, mean, sd, free, out)
+        rate_kernels.score(self.state, job.limit, size, mean, sd, free, out)
         return out
 
     def holds_off(self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float) -> float:
@@ -222,12 +241,11 @@ class ByRate(Worth):
         if not self.waits:
             return 0.0
         mean, _ = self.believed(job, now)
-        slowest = min(float(mean[n]) for n, _ in chosen)
+        slowest = min((n for n, _ in chosen), key=lambda n: mean[n])
         devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
         return float(
             rate_kernels.wait(
                 self.state,
-                self._types[job.job_type],
                 job.tasks,
                 devices,
                 job.limit,
@@ -292,11 +310,16 @@ class ByRate(Worth):
             rate_kernels.finished(self.state, rate.job.limit, work, rate.time)
 
     def take_in(self, books: Books) -> None:
-        """Hear what was given back since the last round."""
+        """Hear what was given back, and submitted, since the last round."""
         if self.rates == "labels":
             return
         for event in books.events:
-            if event.kind in ("finished", "killed", "failed", "preempted") and event.job:
+            job = event.job
+            if self.waits and job and event.kind == "submitted" and event.time == job.submitted:
+                devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
+                mean, _ = self.believed(job, event.time)
+                rate_kernels.submitted(self.state, job.tasks, devices, job.limit, mean, event.time)
+            if event.released and event.job:
                 devices = event.job.shape.demand[books.dominant(event.job.shape)] / 1000.0
                 for n, tasks, _ in event.pieces:
                     rate_kernels.released(self.state, n, tasks * devices, event.time)

@@ -17,31 +17,21 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 
-__all__ = [
-    "Account",
-    "Ask",
-    "Books",
-    "Conditions",
-    "Event",
-    "Explanation",
-    "Job",
-    "Jobs",
-    "Node",
-    "Nodes",
-    "Place",
-    "Preempt",
-    "Queue",
-    "Rate",
-    "Running",
-    "Shape",
-]
-
 Bools = npt.NDArray[np.bool_]
 Piece = tuple[int, int, int]
 """Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""
 
 EventKind = Literal[
-    "submitted", "started", "finished", "killed", "failed", "preempted", "node_down", "node_up"
+    "submitted",
+    "started",
+    "finished",
+    "killed",
+    "cancelled",
+    "failed",
+    "preempted",
+    "node_down",
+    "node_drained",
+    "node_up",
 ]
 
 
@@ -577,7 +567,13 @@ class Conditions:
     noise : ndarray [J], optional
         Factor on each job's rate, in the order of ``Jobs``.
     downs, ups : sequence of (seconds, node)
-        When nodes fail, with everything on them, and come back.
+        When nodes fail, with everything on them, and come back. One that joins under way is down
+        from time 0.
+    drains : sequence of (seconds, node)
+        From then on nothing more starts there; what runs goes on.
+    cancels : sequence of (seconds, job)
+        When jobs, by their place in the order of ``Jobs``, are withdrawn: before they are
+        submitted, while they wait or while they run. Jobs after them need not wait any more.
     factors : sequence of (seconds, node, factor)
         From then on all rates of the node are ``rates × factor``.
     """
@@ -587,6 +583,8 @@ class Conditions:
     downs: Sequence[tuple[float, int]] = ()
     ups: Sequence[tuple[float, int]] = ()
     factors: Sequence[tuple[float, int, float]] = ()
+    drains: Sequence[tuple[float, int]] = ()
+    cancels: Sequence[tuple[float, int]] = ()
 
 
 # ---------------------------------------------------------------------- what a scheduler is told
@@ -601,6 +599,18 @@ class Event:
     job: Job | None = None
     node: int = -1
     pieces: tuple[Piece, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        """The job is gone for good."""
+        return self.kind in ("finished", "killed", "cancelled")
+
+    @property
+    def released(self) -> bool:
+        """The job gave its devices back, for whatever reason."""
+        if self.kind == "cancelled":
+            return bool(self.pieces)
+        return self.kind in ("finished", "killed", "failed", "preempted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -663,7 +673,8 @@ class Books:
     Attributes
     ----------
     capacity, free : ndarray [N, K]
-        Thousandths of devices; a node that is down has nothing free.
+        Thousandths of devices; a node that is down has nothing free, one that drains less than
+        nothing until what runs there has ended.
     device : ndarray [N, D]
         Free of each shared device ([N, 0] where they are not told apart).
     up : ndarray [N]
@@ -709,7 +720,7 @@ class Books:
         return int(np.argmax(np.array(shape.demand) / total))
 
     def fits(self, shape: Shape) -> Ints:
-        """How many tasks of a shape each node takes now [N]."""
+        """How many tasks of a shape each node takes now [N]; none where it is not up."""
         demand = np.array(shape.demand, dtype=np.int64)
         asked = demand > 0
         take: Ints = (self.free[:, asked] // demand[asked]).min(axis=1)
@@ -719,7 +730,7 @@ class Books:
                 take = np.minimum(take, (self.device // amount).sum(axis=1))
             elif amount:
                 take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
-        take = np.maximum(take, 0)
+        take = np.where(self.up, np.maximum(take, 0), 0)
         if shape.per_node:
             take = np.minimum(take, shape.per_node)
         if shape.constraint:
@@ -816,6 +827,11 @@ class Explanation:
         When this began.
     until : float
         When it is expected to end, inf where nothing says.
+    frees : tuple of str
+        Jobs whose end is expected to let it start.
+    start : float
+        When it is expected to start if everyone takes as long as requested and nobody else comes;
+        inf where nothing says.
     """
 
     job: str
@@ -823,8 +839,13 @@ class Explanation:
     nodes: tuple[str, ...]
     since: float
     until: float
+    frees: tuple[str, ...] = ()
+    start: float = np.inf
 
     def __str__(self) -> str:
         where = f"; {', '.join(self.nodes[:5])} would do" if self.nodes else ""
         then = f", expected until {self.until:g} s" if np.isfinite(self.until) else ""
-        return f"job {self.job} waits since {self.since:g} s: {self.constraint}{where}{then}"
+        said = f"job {self.job} waits since {self.since:g} s: {self.constraint}{where}{then}"
+        if self.frees:
+            said += f"; the end of {', '.join(self.frees[:5])} would let it start"
+        return said + (f"; expected start {self.start:g} s" if np.isfinite(self.start) else "")

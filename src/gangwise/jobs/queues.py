@@ -15,16 +15,6 @@ import numpy as np
 
 from gangwise.jobs.model import Books, Job, Piece, Running
 
-__all__ = [
-    "WFP3",
-    "EarliestDeadline",
-    "FairShare",
-    "FirstCome",
-    "Order",
-    "Priority",
-    "ShortestFirst",
-]
-
 
 class Order(Protocol):
     """An order of the queue."""
@@ -124,13 +114,14 @@ class FairShare:
     _use: dict[str, list[float]] = field(
         default_factory=dict, init=False, repr=False
     )  # use, rate, when
+    _share: dict[str, float] = field(default_factory=dict, init=False, repr=False)  # as charged
 
     def take_in(self, books: Books) -> None:
         """Stop charging for what has ended."""
         for event in books.events:
-            if event.kind in ("finished", "killed", "failed", "preempted") and event.job:
+            if event.released and event.job:
                 account = self._charged(event.job.user, event.time)
-                account[1] -= share_of(event.job, books)
+                account[1] -= self._share.pop(event.job.id, 0.0)
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
         """Use of each job's user."""
@@ -140,7 +131,8 @@ class FairShare:
 
     def started(self, job: Job, books: Books, now: float) -> None:
         """Charge for it from now on."""
-        self._charged(job.user, now)[1] += share_of(job, books)
+        self._share[job.id] = share_of(job, books)
+        self._charged(job.user, now)[1] += self._share[job.id]
 
     def _charged(self, user: str, now: float) -> list[float]:
         account = self._use.setdefault(user, [0.0, 0.0, now])
@@ -190,11 +182,20 @@ def reservation(
 class Plan:
     """Conservative backfilling: a reservation for every waiting job.
 
-    In the order of the queue each job gets the earliest start it can have now, while all others
-    keep theirs, so that nobody's is ever moved back.
+    A job keeps its reservation, nodes and all, unless it can start earlier. In the order of the
+    queue each is asked, while all others keep theirs, so that nobody's is ever moved back; one
+    whose time has come gets the best there is. When nodes come or go, all plan anew.
     """
 
     slots: dict[str, tuple[float, tuple[Piece, ...]]] = field(default_factory=dict)
+
+    def move(self, place: dict[int, int]) -> None:
+        """Nodes have other places now; a reservation on one that has none is given up."""
+        self.slots = {
+            name: (time, tuple((place[n], c, mask) for n, c, mask in pieces))
+            for name, (time, pieces) in self.slots.items()
+            if all(n in place for n, _, _ in pieces)
+        }
 
     def ahead(
         self, jobs: Sequence[Job], books: Books, ends: dict[str, float], now: float
@@ -214,8 +215,12 @@ class Plan:
         changes: list[tuple[float, int, Job, tuple[Piece, ...]]],
         choice: Any,
         now: float,
+        before: float,
     ) -> tuple[float, Any, Any]:
-        """First instant from which the gang fits for its whole limit; its tasks and pieces."""
+        """First instant from which the gang fits for its whole limit; its tasks and pieces.
+
+        inf and None where there is none before ``before``.
+        """
         changes = sorted((c for c in changes if c[2].id != job.id), key=lambda c: c[:2])
         then = free.copy()
         place = 0
@@ -239,3 +244,5 @@ class Plan:
             if place == len(changes):
                 return math.inf, None, ()
             time = changes[place][0]
+            if time >= before:
+                return math.inf, None, ()

@@ -13,8 +13,8 @@ from typing import Any
 from gangwise.core.errors import StoreError
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
+from gangwise.report.numbers import Numbers, run_times
 from gangwise.report.rendering import Drawn
-from gangwise.report.sweeps import SweepNumbers, run_times
 from gangwise.report.tables import Cell, Sheet, count_cell
 
 ROW = {"paper", "artefact", "says", "version", "the paper", "ours", "low", "high", "verdict", "why"}
@@ -240,7 +240,7 @@ def timings_sheet(folder: Path, artefacts: Sequence[Shown]) -> tuple[Sheet | Non
             continue
         if not results.runs:
             continue
-        seconds = run_times(SweepNumbers(results))
+        seconds = run_times(Numbers(results))
         of = ", ".join(a.stem for a in artefacts if name in a.experiments)
         cells = (
             Cell(of, words=True),

@@ -69,10 +69,14 @@ class Known:
         Of its latest placement.
     begun : float
         When the attempt was placed, then when it started.
+    held : float
+        Since when it holds its devices: when it was placed.
     by : str
         Who placed it: ``scheduler``, ``baseline``, or ``others``.
     until : float
         Rejected lately: not offered to the scheduler before.
+    job : Job
+        As the scheduler sees it, over the device types that there are now.
     """
 
     asked: EngineJob
@@ -81,12 +85,14 @@ class Known:
     attempt: int = 0
     placed: tuple[Placed, ...] = ()
     begun: float = math.nan
+    held: float = math.nan
     by: str = ""
     measured: bool = False
     rejected: int = 0
     until: float = -math.inf
     why: str = ""
     first: float = math.nan
+    job: Job | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,7 @@ class Ended:
     started: float
     ended: float
     first: float
+    held: float
     by: str
     rate: float
 
@@ -130,6 +137,8 @@ class Ledger:
 
     Attributes
     ----------
+    places : mapping
+        Node → its place in the books.
     over : mapping
         Jobs that have ended, and how: their late events are recognised.
     scales : mapping
@@ -146,6 +155,7 @@ class Ledger:
     rates: Mapping[str, float] = field(default_factory=dict)
     act: bool = True
     books: Books | None = None
+    places: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, Known] = field(default_factory=dict)
     hosts: dict[str, EngineNode] = field(default_factory=dict)
     types: list[str] = field(default_factory=list)
@@ -163,6 +173,7 @@ class Ledger:
     intents: list[Intent] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     changed: bool = False
+    paused: bool = False
 
     def __post_init__(self) -> None:
         self.scheduler = create_scheduler(self.scheduler)
@@ -233,6 +244,19 @@ class Ledger:
         self.books.running[name] = Running(running.job, running.pieces, self.now, 0.0)
         self.changed = True
 
+    def _moved(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
+        """The cluster divided the tasks among the nodes otherwise."""
+        known = self.jobs.get(name)
+        if known is None or known.phase == "waiting" or attempt != known.attempt:
+            return
+        assert self.books is not None
+        running = self.books.running[name]
+        self._account(running.job, running.pieces, 1)
+        known.placed = _placed(placed)
+        pieces = self._pieces(known.placed)
+        self._account(running.job, pieces, -1)
+        self.books.running[name] = Running(running.job, pieces, running.begun, running.overhead)
+
     def _back(self, name: str, attempt: int, why: str) -> None:
         """Off its nodes, waiting again: preempted, un-placed, or its node died."""
         known = self.jobs.get(name)
@@ -289,6 +313,7 @@ class Ledger:
                 start,
                 self.now if ended is None else ended,
                 start if math.isnan(known.first) else known.first,
+                known.held if started is None else started,
                 known.by,
                 rate,
             )
@@ -328,11 +353,19 @@ class Ledger:
                 self._take(there, intent.placed, intent.by)
             self.intents.append(intent)
 
+    def _pause(self, paused: bool) -> None:
+        """An operator wants nothing placed, or wants it again."""
+        self.paused, self.changed = bool(paused), True
+
+    def _every(self, every: int) -> None:
+        """An operator sets how many jobs go where the baseline has them."""
+        self.every = int(every)
+
     def _decisions(self) -> None:
         self.changed = False
         if self.books is None:
             return
-        if not self.act:
+        if not self.act or self.paused:
             self.scheduler.place(Queue([]), self.books, self.now)  # it hears the events
             self.books.events.clear()
             return
@@ -402,6 +435,9 @@ class Ledger:
         """
         known = self.jobs.get(name)
         if known is not None and known.phase == "waiting":
+            if self.paused:
+                why = "an operator has paused placing"
+                return Explanation(name, why, (), self.now, math.inf)
             cannot = [k for k in known.asked.demand if k not in self._offered()]
             if cannot:
                 why = f"no node has {', '.join(cannot)}"
@@ -426,7 +462,7 @@ class Ledger:
 
     def slow_nodes(self) -> list[Any]:
         """Nodes that are slower than their label says, where the scheduler learns rates."""
-        rates = getattr(getattr(self.scheduler, "choice", None), "rates", None)
+        rates: Any = getattr(getattr(self.scheduler, "choice", None), "rates", None)
         return list(rates.slow_nodes()) if hasattr(rates, "slow_nodes") and rates.state else []
 
     def taken(self) -> tuple[list[Intent], list[Ended]]:
@@ -458,6 +494,9 @@ class Ledger:
             for name, host in self.hosts.items()
         )
         self.books = Books.opened(nodes)
+        self.places = {name: n for n, name in enumerate(nodes.names)}
+        for known in self.jobs.values():
+            known.job = None
         if was is not None:
             self.books.events.extend(was.events)
         for n, name in enumerate(nodes.names):
@@ -484,11 +523,13 @@ class Ledger:
         return asked.job_type if known else "other"
 
     def _as_job(self, known: Known) -> Job:
+        if known.job is not None:
+            return known.job
         a = known.asked
         demand = tuple(a.demand.get(k, 0) for k in self._devices())
         shape = Shape(demand, a.per_node, tuple(sorted(a.constraint.items())))
         limit = a.limit if math.isfinite(a.limit) and a.limit > 0 else NO_LIMIT
-        return Job(
+        known.job = Job(
             a.id,
             known.row,
             a.submitted,
@@ -501,6 +542,7 @@ class Ledger:
             math.inf,
             a.priority,
         )
+        return known.job
 
     def _waiting(self) -> list[Job]:
         offered = self._offered()
@@ -518,8 +560,8 @@ class Ledger:
 
     def _pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
         assert self.books is not None
-        place = {name: n for n, name in enumerate(self.books.nodes.names)}
-        return tuple((place[p.node], p.tasks, 0) for p in placed if p.node in place)
+        at = self.places
+        return tuple((at[p.node], p.tasks, 0) for p in placed if p.node in at)
 
     def _account(self, job: Job, pieces: Sequence[Piece], sign: int) -> None:
         """Take or give back devices on nodes that are up; one that is down has nothing free."""
@@ -541,7 +583,8 @@ class Ledger:
         job, pieces = self._as_job(known), self._pieces(placed)
         self._account(job, pieces, -1)
         self.books.running[job.id] = Running(job, pieces, self.now, 0.0)
-        known.phase, known.placed, known.by, known.begun = "placed", placed, by, self.now
+        known.phase, known.placed, known.by = "placed", placed, by
+        known.begun = known.held = self.now
         known.measured = False
         self._tell(Event("started", self.now, job, pieces=pieces))
         self.changed = True
@@ -596,9 +639,8 @@ class Ledger:
             gone = self.now - known.begun  # not wrapped: only what all of it took
             if gone > 0:
                 by_node[known.placed[0].node] = [declared / gone]
-        place = {name: n for n, name in enumerate(self.books.nodes.names)}
-        mine = {p.node for p in known.placed}
-        found = {place[name]: min(v) for name, v in by_node.items() if name in mine & place.keys()}
+        mine = {p.node for p in known.placed if p.node in self.places}
+        found = {self.places[name]: min(v) for name, v in by_node.items() if name in mine}
         self.nonsense += len(by_node) - len(found)
         if not found or known.phase != "running":
             return math.nan
