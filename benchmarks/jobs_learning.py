@@ -25,8 +25,9 @@ from gangwise.jobs.choice import ByRate
 from gangwise.jobs.model import Jobs
 from gangwise.jobs.queues import FirstCome, ShortestFirst
 from gangwise.jobs.rates import Constants, Labels, MeanRates, SharedFactors
+from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed
-from gangwise.jobs.simulation import Options, simulate_jobs
+from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.world import Drawn, DrawnWorld, rescaled
 
 NODES, GPUS, TYPES, LONGEST, RESTART = 64, 8, 8, 100_000.0, 300.0

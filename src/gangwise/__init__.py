@@ -45,6 +45,9 @@ if TYPE_CHECKING:
         Workload,
     )
     from gangwise.experiments.compare import Comparison, compare
+    from gangwise.experiments.replay import Replayed, replay
+    from gangwise.experiments.results import Results
+    from gangwise.jobs import Scheduler, SchedulerCheckFailed, check_scheduler, create_scheduler
     from gangwise.report.pages import write_report
 
 _WHERE = {
@@ -79,6 +82,9 @@ _WHERE = {
         "Workload",
     ],
     "experiments.compare": ["Comparison", "compare"],
+    "experiments.replay": ["Replayed", "replay"],
+    "experiments.results": ["Results"],
+    "jobs": ["Scheduler", "SchedulerCheckFailed", "check_scheduler", "create_scheduler"],
     "report.pages": ["write_report"],
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
@@ -104,10 +110,14 @@ __all__ = [
     "Policy",
     "PolicyBase",
     "PolicyCheckFailed",
+    "Replayed",
     "ReplayedArrivals",
+    "Results",
     "Run",
     "Scenario",
     "ScenarioError",
+    "Scheduler",
+    "SchedulerCheckFailed",
     "Server",
     "Simulation",
     "StoreError",
@@ -117,12 +127,15 @@ __all__ = [
     "Workload",
     "__version__",
     "check_policy",
+    "check_scheduler",
     "clone",
     "compare",
     "configuration",
     "create_policy",
     "create_scenario",
+    "create_scheduler",
     "register",
+    "replay",
     "simulate",
     "write_report",
 ]

@@ -38,14 +38,25 @@ for name, target, summary, preset in (
         "ogasched-as-printed",
         "ogasched:OGASchedAsPrinted",
         "Algorithm 1 with the projection as printed, eta 25, decay 0.9999",
+        {"revision": 2},
+    ),
+    (
+        "drf",
+        "baselines:DRF",
+        "dominant-resource fairness by progressive filling, server by server",
+        {"revision": 2},
+    ),
+    (
+        "drf-as-printed",
+        "baselines:DRFAsPrinted",
+        "list scheduling by ascending dominant share, as OGASched §4 has it",
         {},
     ),
-    ("drf", "baselines:DRF", "ascending dominant resource share", {}),
     ("fairness", "baselines:Fairness", "shares proportional to requests", {}),
     ("binpacking", "baselines:BinPacking", "most used server first", {}),
     ("spreading", "baselines:Spreading", "least used server first", {}),
     ("random", "baselines:RandomOrder", "random serving order", {}),
-    ("greedy", "baselines:Greedy", "largest marginal reward first", {}),
+    ("greedy", "baselines:Greedy", "largest marginal reward first", {"revision": 2}),
 ):
     register("policy", name, f"gangwise.gain_overhead.{target}", summary, GAIN, **preset)
 
@@ -58,9 +69,16 @@ register(
 )
 register(
     "scenario",
-    "ogasched-authors-v1",
+    "ogasched-authors-v2",
     "gangwise.scenarios.ogasched:authors_scenario",
-    "the same with the device ranges of the authors' code",
+    "the same with the device ranges of the authors' early code",
+    GAIN,
+)
+register(
+    "scenario",
+    "ogasched-authors-v1",
+    "gangwise.scenarios.ogasched:guessed_scenario",
+    "ranges once mistaken for those of the authors' code; kept for earlier results",
     GAIN,
 )
 
@@ -102,6 +120,36 @@ register(
 )
 register(
     "trace",
+    "acme",
+    "gangwise.traces.formats.helios_acme:Acme",
+    "Shanghai AI Lab: jobs of two clusters for large language models",
+)
+register(
+    "trace",
+    "alibaba-gpu-v2025",
+    "gangwise.traces.formats.alibaba_gpu_v2025:AlibabaGpuV2025",
+    "instances of recommendation services, on nodes with GPUs and without",
+)
+register(
+    "trace",
+    "alibaba-spot-2026",
+    "gangwise.traces.formats.alibaba_spot_2026:AlibabaSpot2026",
+    "training jobs of high priority and on spot GPUs",
+)
+register(
+    "trace",
+    "helios",
+    "gangwise.traces.formats.helios_acme:Helios",
+    "SenseTime: jobs of GPU clusters",
+)
+register(
+    "trace",
+    "kubernetes",
+    "gangwise.traces.formats.kubernetes:Kubernetes",
+    "pods and nodes as kubectl prints them, gangs by group or owner",
+)
+register(
+    "trace",
     "philly",
     "gangwise.traces.formats.philly:Philly",
     "Microsoft Philly: deep learning jobs, servers with 2 and 8 GPUs",
@@ -122,7 +170,7 @@ register(
     "trace",
     "csv",
     "gangwise.traces.formats.own_csv:OwnCsv",
-    "your own CSV files, with a mapping in TOML",
+    "your own files, CSV or JSON, with a mapping in TOML",
 )
 
 GANG = "gain_overhead_gang"
@@ -223,6 +271,7 @@ register(
     "gangwise.scenarios.esdp:MiniBatchScenario",
     "recorded iteration times of real workers; needs folder=",
     SPEEDS,
+    revision=2,
 )
 
 SPEEDS_GANG = "fluctuating_speeds_gang"
@@ -381,4 +430,78 @@ register(
     "gangwise.experiments.replay:ReplayScenario",
     "the jobs of a log, a twin or a drawn world, under schedulers; source=",
     "jobs",
+)
+
+comparators: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
+    (
+        "best_fixed",
+        GAIN,
+        "gain_overhead.offline:best_fixed_in_run",
+        "the best decision that never changes, all arrivals known",
+        {},
+    ),
+    (
+        "per_slot_optimum",
+        GAIN,
+        "gain_overhead.offline:per_slot_optimum_in_run",
+        "the best feasible decision of every single slot",
+        {},
+    ),
+    (
+        "best_fixed",
+        GANG,
+        "gangs.offline:best_fixed_in_run",
+        "the best placement that never changes, room held for all job types",
+        {},
+    ),
+    (
+        "per_slot_optimum",
+        GANG,
+        "gangs.offline:per_slot_optimum_in_run",
+        "the best placement of every single slot",
+        {},
+    ),
+    *(
+        (name, family, "fluctuating_speeds.offline:omniscient_in_run", summary, options)
+        for family in (SPEEDS, SPEEDS_GANG)
+        for name, summary, options in (
+            ("omniscient", "who knows the means of what policies have to learn", {}),
+            (
+                "omniscient_realised",
+                "the same decisions, credited with what they brought",
+                {"realised": True},
+            ),
+        )
+    ),
+    *(
+        (
+            f"known_{known}",
+            APPROXIMATION,
+            "approximation_jobs.offline:offline_comparator",
+            f"who knows all jobs and the {what}: an upper bound on its utility",
+            {"known": known},
+        )
+        for known, what in (("means", "mean rate of each machine"), ("rates", "rates of all slots"))
+    ),
+)
+for name, family, target, summary, options in comparators:
+    register("comparator", name, f"gangwise.{target}", summary, family, **options)
+
+register(
+    "engine",
+    "local",
+    "gangwise.engines.local:LocalEngine",
+    "processes of this machine as ranks on pretended nodes; folder=",
+)
+register(
+    "engine",
+    "slurm",
+    "gangwise.engines.slurm:SlurmEngine",
+    "a partition whose jobs are held until they are placed; partition=, reports=",
+)
+register(
+    "engine",
+    "kubernetes",
+    "gangwise.engines.kubernetes:Kubernetes",
+    "pods that name gangwise as their scheduler, bound whole; kubeconfig=, reports=",
 )

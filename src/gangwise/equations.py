@@ -204,7 +204,7 @@ OGASCHED = (
     Equation(
         "OGASched §4",
         "list scheduling baselines",
-        f"{GAIN}.baselines:DRF",
+        f"{GAIN}.baselines:DRFAsPrinted",
         "",
         f"{GAIN}/test_baselines.py::test_agrees_with_the_plain_twin",
     ),

@@ -12,11 +12,9 @@ from gangwise import ScenarioError, UnknownName, create_policy, simulate
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.execution import Outage, rate_generator
 from gangwise.approximation_jobs.offline import (
-    ComparedInstance,
     JobUtilities,
     Programme,
     _dual_descent,
-    offline_comparator,
     offline_optimum,
     optimise,
 )
@@ -150,7 +148,7 @@ def test_the_bound_of_a_gamma_run_holds_and_is_tight():
     M, T = 30, 300
     rates = GammaPeriods(M)
     jobs = SyntheticJobs(M, T, float(2 * rates.means[0]), 1.0, lifetime=(1.1, 30, 300))
-    instance = ComparedInstance(ApproximationProblem(2 * rates.means), rates, jobs)
+    instance = ApproximationInstance(ApproximationProblem(2 * rates.means), rates, jobs)
     runs = [simulate(instance, create_policy(name), T, 5) for name in ("fair", "opm")]
     best = runs[0].comparator("known_rates")
     total = best.rewards.sum()
@@ -174,7 +172,7 @@ def test_known_means_by_hand():
     assert best.bound == pytest.approx(2 * np.sqrt(5.5), rel=1e-6)
     average = offline_optimum(played, 5, 0, "means", average=True)
     assert average.bound == pytest.approx(5 * 2 * np.sqrt(5.5 / 5), rel=1e-6)
-    comparator = offline_comparator(played, "known_means", 5, 0)
+    comparator = played.comparator("known_means", 5, 0)
     assert comparator.rewards.sum() == pytest.approx(best.bound)
     assert np.ptp(comparator.rewards) == 0
 
@@ -217,7 +215,7 @@ def test_what_there_is_no_optimum_for():
     with pytest.raises(ScenarioError, match="active in some slot"):
         offline_optimum(made([]), 2, 0)
     with pytest.raises(UnknownName, match="known_rates"):
-        offline_comparator(made([Job(0, 0, 2, 1.0)]), "known_rate", 2, 0)
+        made([Job(0, 0, 2, 1.0)]).comparator("known_rate", 2, 0)
 
 
 def root(work):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gangwise import catalogue  # noqa: F401 - registers the built-ins
+from gangwise.core import registry
 from gangwise.core.errors import ScenarioError
 from gangwise.core.identity import identify, plain
 from gangwise.core.registry import entries, register
@@ -77,8 +78,6 @@ def own(tmp_path, monkeypatch):
 
 
 def registered(name, target):
-    from gangwise.core import registry
-
     registry._entries["policy"].pop(name, None)
     register("policy", name, target, family="gain_overhead")
 
@@ -108,6 +107,41 @@ def test_an_edited_policy_gets_its_new_number(own, tmp_path, jobs):
     own.write("users.py", POLICY.format(package=""))
     registered("users-own", own.load("users").Mine)
     assert total(tmp_path / "out", jobs) == half
+
+
+JUDGE = """
+from gangwise import Comparator
+
+def share(instance, slots, seed, sample=None):
+    best = instance.comparator("per_slot_optimum", slots, seed, sample)
+    return Comparator("users-share", best.slots, 0.5 * best.rewards, best.gap)
+"""
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_own_comparator_is_named_like_gangwises_own_and_an_edit_is_noticed(own, tmp_path, jobs):
+    experiment = Experiment(
+        name="judged",
+        scenario="ogasched-default-v1:servers=8,job_types=3",
+        policies=["drf"],
+        comparators=["per_slot_optimum", "users-share"],
+        slots=10,
+        seeds=1,
+    )
+
+    def means():
+        frame = sweep(experiment, tmp_path / "out", jobs=jobs).rows().collect()
+        found = frame.filter((frame["metric"] == "reward.mean") & frame["comparator"])
+        return dict(found.select("policy", "value").iter_rows())
+
+    for text, share in ((JUDGE, 0.5), (JUDGE.replace("0.5", "0.25"), 0.25), (JUDGE, 0.5)):
+        own.write("users.py", text)
+        registry._entries["comparator"].pop("gain_overhead/users-share", None)
+        register("comparator", "users-share", own.load("users").share, family="gain_overhead")
+        found = means()
+        assert found["users-share"] == pytest.approx(share * found["per_slot_optimum"])
+    assert len(list((tmp_path / "out" / "runs").glob("*.parquet"))) == 4
+    registry._entries["comparator"].pop("gain_overhead/users-share")
 
 
 def test_an_edited_module_that_the_policy_imports_changes_it(own):
@@ -232,8 +266,6 @@ def test_what_a_class_of_a_function_closes_over_is_part_of_it():
 
 
 def test_built_ins_are_identified_by_name_and_revision_wherever_they_live(monkeypatch):
-    from gangwise.core import registry
-
     for name, entry in entries("policy").items():
         if isinstance(entry.target, str) and entry.target.startswith("gangwise."):
             found = identify(entry.load(), "policy")

@@ -11,7 +11,7 @@ import pytest
 import gangwise
 from gangwise import ScenarioError, UnknownName
 from gangwise.core import errors
-from gangwise.core.registry import create, entries, parse, register
+from gangwise.core.registry import GROUPS, create, entries, parse, register
 from gangwise.gain_overhead import Fairness
 
 
@@ -40,7 +40,7 @@ def test_a_taken_name_is_refused():
         register("policy", "mine-too", dict)
 
 
-@pytest.mark.parametrize("kind", ["policy", "scenario", "family", "trace", "scheduler"])
+@pytest.mark.parametrize("kind", GROUPS)
 def test_every_entry_loads_and_is_described(kind):
     for name, entry in entries(kind).items():
         assert callable(entry.load()), name

@@ -170,6 +170,34 @@ def test_a_mask_equals_the_smaller_problem():
         assert by_mask.value == pytest.approx(alone, **CLOSE)
 
 
+def test_what_was_pruned_still_bounds():
+    """Coarse gaps prune more than is worse than the best choice; the bound has to cover it."""
+    rng, short = np.random.default_rng(12), 0
+    for _ in range(400):
+        v, s, a, c = random_instance(rng, most=11)
+        best = p3.brute_force(v, s, a, c)
+        for gap in (0.02, 0.1, 0.3):
+            for nodes in (1, 4, None):
+                found = P3Solver(a, c).solve(v, s, method="exact", gap=gap, nodes=nodes)
+                assert found.bound >= best * (1 - 1e-9) - 1e-12
+                short += found.value < best * (1 - 1e-6)
+                if found.proved:
+                    assert best <= found.value * (1 + gap) + 1e-9
+    assert short > 20  # or nothing would have been seen
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1e90])
+def test_numbers_of_any_size_are_solved_alike(scale):
+    rng = np.random.default_rng(11)
+    for _ in range(60):
+        v, s, a, c = random_instance(rng, most=10)
+        solution = P3Solver(a, c).solve(v * scale, s * scale**2)
+        best = p3.brute_force(v, s, a, c)
+        assert np.isfinite(solution.bound)
+        assert solution.value / scale == pytest.approx(best, rel=1e-6, abs=1e-9)
+        assert solution.bound / scale >= best * (1 - 1e-9)
+
+
 def test_what_is_not_available_is_not_read():
     solution = P3Solver([[1.0], [1.0]], [1.0]).solve([np.nan, 1.0], [-1.0, 0.0], [False, True])
     assert solution.x.tolist() == [False, True]
@@ -226,9 +254,10 @@ def test_wrong_input_is_named():
     with pytest.raises(ScenarioError, match=r"shapes \(1, 2\) and \(3,\)"):
         P3Solver([[1, 1]], [1, 1, 1])
     solver = P3Solver([[1], [1]], [1])
-    for v, s in (([1, np.nan], [1, 1]), ([1, 1], [1, -1]), ([1, 1], [1, np.nan])):
+    too_large = (([0, 1e308], [1, 1]), ([1, 1], [1, 1e308]))
+    for v, s in (([1, np.nan], [1, 1]), ([1, 1], [1, -1]), ([1, 1], [1, np.nan]), *too_large):
         for method in ("auto", "dp", "milp"):
-            with pytest.raises(ScenarioError, match="channel 1: v must be finite and s zero or"):
+            with pytest.raises(ScenarioError, match="channel 1: v must be at most"):
                 solver.solve(v, s, method=method)
     with pytest.raises(ScenarioError, match="one number for each of 2 channels"):
         solver.solve([1], [1, 1])

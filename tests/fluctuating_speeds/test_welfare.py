@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gangwise import ScenarioError
+from gangwise import ScenarioError, create_policy, create_scenario
 from gangwise.fluctuating_speeds.offline import welfare
 from tests.fluctuating_speeds.cases import problem, random_instance
 from tests.reference.fluctuating_speeds import choices
@@ -42,6 +42,30 @@ def test_no_payment_rule_changes_the_schedule(seed):
         assert best(rng.normal(0, 10, 3)) == schedule
     net = max(choices(p, [1, 1, 1]), key=lambda c: round(sum(z[e] - p.cost[e] for e in c), 9))
     assert net == schedule
+
+
+def test_a_run_reports_both_sides_and_payments_move_neither_choice_nor_welfare():
+    def played(payment):
+        instance = create_scenario(
+            "esdp-default-v1", servers=12, payment=payment, fraction=0.3
+        ).instance(3)
+        env, policy, found = instance.environment(), create_policy("esdp"), []
+        env.start(*np.random.default_rng(1).spawn(2))
+        policy.start(env.problem, np.random.default_rng(0))
+        for t in range(40):
+            x = policy.decide(env.observe(t, "react")).copy()
+            outcome = env.step(t, x)
+            policy.learn(outcome.feedback)
+            paid = welfare(env.problem, x, env._utilities[t], np.full(8, instance.payment))
+            sides = dict(zip(env.metrics, outcome.metrics))
+            assert sides["jobs_utility"] == pytest.approx(paid.jobs.sum())
+            assert sides["cluster_utility"] == pytest.approx(paid.cluster)
+            found.append((x.tobytes(), round(paid.social, 9), paid.cluster))
+        return found
+
+    free, paid = played(0.0), played(0.7)
+    assert [f[:2] for f in free] == [p[:2] for p in paid]
+    assert sum(p[2] for p in paid) > 0 > sum(f[2] for f in free)
 
 
 def test_payments_must_be_numbers_for_every_job_type():

@@ -29,7 +29,10 @@ def decide(name, problem, x, seed=0):
     [
         ("fairness", [1, 1], [2, 4]),
         ("fairness", [0, 1], [0, 6]),
-        ("drf", [1, 1], [4, 2]),
+        ("drf", [1, 1], [3, 3]),
+        ("drf", [1, 0], [4, 0]),
+        ("drf:bundles=true", [1, 1], [3, 3]),
+        ("drf-as-printed", [1, 1], [4, 2]),
         ("binpacking", [1, 1], [4, 2]),
         ("spreading", [1, 1], [4, 2]),
         ("fairness:share=all", [0, 1], [0, 4]),
@@ -47,7 +50,9 @@ def test_hand_case(name, x, expected):
     ("name", "twin"),
     [
         ("fairness", lambda plain, x: plain.fairness(x)),
-        ("drf", lambda plain, x: plain.drf(x)),
+        ("drf", lambda plain, x: plain.drf(x, bundles=False)),
+        ("drf:bundles=true", lambda plain, x: plain.drf(x, bundles=True)),
+        ("drf-as-printed", lambda plain, x: plain.drf_as_printed(x)),
         ("binpacking", lambda plain, x: plain.list_schedule_in_turns(x, 1.0)),
         ("spreading", lambda plain, x: plain.list_schedule_in_turns(x, -1.0)),
     ],
@@ -61,6 +66,16 @@ def test_agrees_with_the_plain_twin(name, twin):
         expected, got = twin(plain, x), plain.of_array(decide(name, problem, x))
         for place, v in expected.items():
             assert got[place] == pytest.approx(v, abs=1e-9), (seed, place)
+
+
+def test_drf_on_the_example_of_the_paper_that_introduced_it():
+    # 9 CPUs and 18 GB; A's tasks need (1, 4), B's (3, 1), as many as may be: A gets 3, B gets 2.
+    problem = tiny([[4.5, 18.0], [9.0, 3.0]], [[9.0, 18.0]])
+    y = decide("drf:bundles=true", problem, [1, 1])
+    np.testing.assert_allclose(y, [[3, 12], [6, 2]])
+    # Where nothing is needed in proportion, memory goes on, 18 to 3, when the CPUs are gone.
+    y = decide("drf", problem, [1, 1])
+    np.testing.assert_allclose(y, [[3, 18 * 18 / 21], [6, 3 * 18 / 21]])
 
 
 def test_packing_and_spreading_choose_by_utilisation():
@@ -110,7 +125,9 @@ def test_the_greedy_keeps_what_is_held_and_drops_the_absent():
     np.testing.assert_allclose(y.ravel(), [5.0, 0.0])
 
 
-@pytest.mark.parametrize("name", ["drf", "fairness", "greedy", "random", "spreading"])
+@pytest.mark.parametrize(
+    "name", ["drf", "drf-as-printed", "fairness", "greedy", "random", "spreading"]
+)
 def test_policies_that_react_say_so_when_they_are_not_shown_the_arrivals(name):
     policy = create_policy(name)
     policy.start(tiny([[1.0]], [[1.0]]), np.random.default_rng(0))

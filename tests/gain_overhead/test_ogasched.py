@@ -9,10 +9,13 @@ import pytest
 
 from gangwise import check_policy, create_policy, create_scenario, simulate
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.feedback import Delivery
 from gangwise.core.registry import entries
+from gangwise.core.workload import BernoulliArrivals
 from gangwise.gain_overhead import (
     Feedback,
     GainOverheadFamily,
+    GainOverheadInstance,
     Observation,
     best_fixed,
     diameter,
@@ -52,11 +55,101 @@ def test_reserve_steps_as_the_plain_twin_from_the_same_state():
         for t in range(6):
             y = policy.decide(Observation(t, None)).copy()
             x = rng.integers(0, 2, problem.L)
-            policy.learn(Feedback(t, x))
+            policy.learn([Feedback(t, x)])
             expected = plain.ascend(x, plain.of_array(y), 2.0 * 0.9**t)
             got = plain.of_array(policy.decide(Observation(t + 1, None)))
             for place, v in expected.items():
                 assert got[place] == pytest.approx(v, abs=1e-9)
+
+
+@pytest.mark.parametrize("smoothing", [0.05, 0.5])
+def test_react_climbs_as_the_plain_twin_along_the_smoothed_gradient(smoothing):
+    compared = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        problem = GainOverheadFamily().fuzz(rng).problem
+        plain = Plain(problem)
+        policy = create_policy("ogasched-react", steps=2, fraction=0.3, smoothing=smoothing)
+        policy.start(problem, rng)
+        everyone = np.ones(problem.L, dtype=np.int64)
+        y = plain.of_array(policy._ascent.y)
+        for i in range(2):
+            if min(max(plain.total(y, l, k) for k in range(plain.K)) for l in range(plain.L)) == 0:
+                break
+            if min(plain.beta) == 0:
+                break
+            g = plain.smoothed_gradient(everyone, y, smoothing)
+            y = plain.project(
+                {
+                    (l, r, k): y[l, r, k] + 0.3 / (1 + i) * plain.c[r][k] * g[l, r, k]
+                    for l, r, k in y
+                }
+            )
+        else:
+            compared += 1
+            got = plain.of_array(policy.decide(Observation(0, everyone)))
+            for place, v in y.items():
+                assert got[place] == pytest.approx(v, abs=1e-9)
+    assert compared > 20
+
+
+def test_react_without_memory_forgets_every_slot():
+    problem = GainOverheadFamily().fuzz(np.random.default_rng(2)).problem
+    everyone = np.ones(problem.L, dtype=np.int64)
+    with_memory, without = (
+        create_policy("ogasched-react", steps=2, memory=memory) for memory in (True, False)
+    )
+    for policy in (with_memory, without):
+        policy.start(problem, np.random.default_rng(0))
+    first = without.decide(Observation(0, everyone)).copy()
+    np.testing.assert_array_equal(with_memory.decide(Observation(0, everyone)), first)
+    np.testing.assert_array_equal(without.decide(Observation(1, everyone)), first)
+    assert (with_memory.decide(Observation(1, everyone)) != first).any()
+
+
+def test_as_printed_carries_the_printed_state_and_plays_its_projection():
+    infeasible = 0
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        problem = GainOverheadFamily().fuzz(rng).problem
+        plain = Plain(problem)
+        policy = create_policy("ogasched-as-printed:eta=3.0,decay=0.9")
+        policy.start(problem, rng)
+        state = plain.of_array(policy.decide(Observation(0, None)))
+        for t in range(6):
+            x = rng.integers(0, 2, problem.L)
+            policy.learn([Feedback(t, x)])
+            g = plain.gradient(x, state)
+            state = plain.project_as_printed({i: state[i] + 3.0 * 0.9**t * g[i] for i in state})
+            played = plain.project(state)
+            infeasible += any(abs(played[i] - state[i]) > 1e-6 for i in state)
+            got = plain.of_array(policy.decide(Observation(t + 1, None)))
+            for place, v in played.items():
+                assert got[place] == pytest.approx(v, abs=1e-8)
+    assert infeasible > 20
+
+
+@pytest.mark.parametrize("name", ["ogasched-reserve", "ogasched-as-printed:decay=1.0"])
+def test_a_constant_delay_shifts_what_is_played_and_nothing_is_learned_from_what_is_lost(name):
+    rng, slots, delay = np.random.default_rng(4), 30, 7
+    problem = GainOverheadFamily().fuzz(rng).problem
+    workload = BernoulliArrivals(np.full(problem.L, 0.6))
+
+    def decisions(delivery):
+        env = GainOverheadInstance(problem, workload, delivery).environment()
+        env.start(np.random.default_rng(1), np.random.default_rng(2))
+        policy, played = create_policy(name), []
+        policy.start(env.problem, np.random.default_rng(0))
+        for t in range(slots):
+            played.append(policy.decide(env.observe(t, "reserve")).copy())
+            policy.learn(env.step(t, played[-1]).feedback)
+        return np.array(played)
+
+    at_once, late = decisions(Delivery()), decisions(Delivery(delay))
+    np.testing.assert_array_equal(late[delay:], at_once[:-delay])
+    np.testing.assert_array_equal(late[:delay], np.repeat(at_once[:1], delay, axis=0))
+    assert (np.ptp(decisions(Delivery(loss=1.0)), axis=0) == 0).all()
+    assert (np.ptp(at_once, axis=0) > 0).any()
 
 
 def test_a_slot_without_arrivals_teaches_nothing():
@@ -64,7 +157,7 @@ def test_a_slot_without_arrivals_teaches_nothing():
     policy = create_policy("ogasched-reserve")
     policy.start(problem, np.random.default_rng(0))
     before = policy.decide(Observation(0, None)).copy()
-    policy.learn(Feedback(0, np.zeros(2, dtype=np.int64)))
+    policy.learn([Feedback(0, np.zeros(2, dtype=np.int64))])
     np.testing.assert_array_equal(policy.decide(Observation(1, None)), before)
 
 
@@ -138,7 +231,7 @@ def test_adversarial_arrivals_stay_below_the_guarantee():
         x = np.array([1, 0]) if y[0, 0] < y[1, 0] else np.array([0, 1])
         earned += problem.reward(x, y).reward
         arrivals.append(x)
-        policy.learn(Feedback(t, x))
+        policy.learn([Feedback(t, x)])
     regret = best_fixed(problem, np.array(arrivals)).rewards.sum() - earned
     assert regret <= math.sqrt(2) * diameter(problem) * math.sqrt(policy._step._squares)
     assert regret <= regret_bound(problem, 2000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
-from gangwise.jobs.simulation import Options
+from gangwise.jobs.schedule import Options
 from tests.reference.jobs import SlowCluster, SlowJob
 
 QUEUES = ("fcfs", "sjf", "edf", "priority", "fair-share", "wfp3")
@@ -70,6 +70,18 @@ class Case:
                 t, n = int(rng.integers(0, 30)), int(rng.integers(0, N))
                 downs.append((t, n))
                 ups.append((t + int(rng.integers(0, 9)), n))
+        more = np.random.default_rng([8, seed])
+        drains = []
+        if more.random() < 0.2:
+            for _ in range(int(more.integers(1, 3))):
+                t, n = int(more.integers(0, 30)), int(more.integers(0, N))
+                drains.append((t, n))
+                ups.append((t + int(more.integers(0, 12)), n))
+        if downs and more.random() < 0.3:
+            downs.append((0, downs[0][1]))  # joins later
+        cancelled = np.flatnonzero(more.random(J) < 0.15 * (more.random() < 0.3))
+        cancels = {int(j): int(submit[j] + more.integers(-3, 15)) for j in cancelled}
+        cancels = {j: max(t, 0) for j, t in cancels.items()}
         self.enforced = bool(rng.random() < 0.3)
         self.checkpoint = [None, 0, 3][int(rng.integers(0, 3))] if slow.max() == 1 else None
         self.restart = int(rng.integers(0, 4))
@@ -101,8 +113,14 @@ class Case:
             priority=priority,
             after={f"j{j}": [f"j{i}" for i in earlier] for j, earlier in after.items()},
         )
+        order = np.argsort(submit, kind="stable").tolist()
+        self.rows = {j: i for i, j in enumerate(order)}  # row of the log → row of the table
         self.conditions = Conditions(
-            rates=1.0 / slow[None, :] if slow.max() > 1 else None, downs=downs, ups=ups
+            rates=1.0 / slow[None, :] if slow.max() > 1 else None,
+            downs=downs,
+            ups=ups,
+            drains=drains,
+            cancels=[(t, self.rows[j]) for j, t in cancels.items()],
         )
         self.options = Options(
             enforced=self.enforced,
@@ -111,7 +129,6 @@ class Case:
         )
 
         # The same in plain lists, in the order of submission, without what cannot be played.
-        order = np.argsort(submit, kind="stable").tolist()
         allowed = {
             j: {n for n in range(N) if racks[n] == rack[j]} if tied[j] else None for j in order
         }
@@ -147,6 +164,7 @@ class Case:
             downs,
             ups,
             slow.tolist() if slow.max() > 1 else [],
+            drains,
+            [(t, place[j]) for j, t in cancels.items() if j in place],
         )
         self.labels = [float(x) for x in np.log(label)]
-        self.rows = {j: i for i, j in enumerate(order)}  # row of the log → row of the table

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+from scipy.optimize import linprog
+
 
 def value(kind, alpha, y):
     """f of (27)."""
@@ -73,6 +75,52 @@ def project_block_as_printed(z, a, c):
         b1 = entries[:1]
 
 
+def water_level(demands, c):
+    """The level at which Σ want · min(1, level / most) is c, by bisection; 1 where all fits."""
+    low, high = 0.0, 1.0
+
+    def held(level):
+        return sum(want * min(1.0, level / most) for want, most in demands)
+
+    if held(high) <= c:
+        return high
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if held(middle) <= c else (low, middle)
+    return low
+
+
+def fill_by_programmes(wants, most, here, c):
+    """Max-min fair dominant shares of Leontief jobs: raise the least, fix who cannot rise more."""
+    n, fixed = len(here), {}
+    uses = [[wants[i][k] / most[l] for i, l in enumerate(here)] for k in range(len(c)) if c[k] > 0]
+    room = [v for v in c if v > 0]
+
+    def best(objective, least):
+        # shares s_i and the common level t, which those that are not fixed have at least
+        n_rows, bounds = [], []
+        for i, l in enumerate(here):
+            bounds.append((fixed[i], fixed[i]) if i in fixed else (0, most[l]))
+            if i not in fixed:
+                n_rows.append([-1.0 if j == i else 0.0 for j in range(n)] + [1.0])
+        a = [[*row, 0.0] for row in uses] + n_rows
+        b = room + [0.0] * len(n_rows)
+        found = linprog(objective, A_ub=a, b_ub=b, bounds=[*bounds, (least, None)])
+        assert found.status == 0
+        return -found.fun
+
+    while len(fixed) < n:
+        level = best([0.0] * n + [-1.0], 0.0)
+        free = [i for i in range(n) if i not in fixed]
+        tops = {
+            i: best([-1.0 if j == i else 0.0 for j in range(n)] + [0.0], level - 1e-9) for i in free
+        }
+        stuck = [i for i in free if tops[i] <= level + 1e-6]
+        assert stuck
+        fixed.update(dict.fromkeys(stuck, level))
+    return {l: fixed[i] for i, l in enumerate(here)}
+
+
 class Plain:
     """A problem unpacked into plain lists."""
 
@@ -128,6 +176,19 @@ class Plain:
                     g[l, r, k] = x[l] * (d - (self.beta[k] if k == star else 0.0))
         return g
 
+    def smoothed_gradient(self, x, y, temperature):
+        """(9) with a softmax over β_k S_lk for the maximum, at a share of the largest."""
+        g = {}
+        for l in range(self.L):
+            weighted = [self.beta[k] * self.total(y, l, k) for k in range(self.K)]
+            largest = max(weighted)
+            parts = [math.exp((w - largest) / (temperature * largest)) for w in weighted]
+            for r in self.servers_of(l):
+                for k in range(self.K):
+                    d = slope(self.kind[r][k], self.alpha[r][k], y[l, r, k])
+                    g[l, r, k] = x[l] * (d - self.beta[k] * parts[k] / sum(parts))
+        return g
+
     def project(self, z):
         """Onto (3)–(4)."""
         y = {}
@@ -135,6 +196,18 @@ class Plain:
             ports = self.job_types_of(r)
             for k in range(self.K):
                 block = project_block(
+                    [z[l, r, k] for l in ports], [self.a[l][k] for l in ports], self.c[r][k]
+                )
+                y.update({(l, r, k): v for l, v in zip(ports, block)})
+        return y
+
+    def project_as_printed(self, z):
+        """Steps 5-31 of Algorithm 1."""
+        y = {}
+        for r in range(self.R):
+            ports = self.job_types_of(r)
+            for k in range(self.K):
+                block = project_block_as_printed(
                     [z[l, r, k] for l in ports], [self.a[l][k] for l in ports], self.c[r][k]
                 )
                 y.update({(l, r, k): v for l, v in zip(ports, block)})
@@ -159,7 +232,7 @@ class Plain:
                         y[l, r, k] = min(self.a[l][k], self.c[r][k] * self.a[l][k] / whole)
         return y
 
-    def drf(self, x):
+    def drf_as_printed(self, x):
         shares = []
         for l in range(self.L):
             ratios = []
@@ -171,6 +244,31 @@ class Plain:
         return self.list_schedule(
             [l for l in sorted(range(self.L), key=lambda l: shares[l]) if x[l]]
         )
+
+    def drf(self, x, bundles):
+        """Progressive filling: without bundles by bisection, with bundles by linear programmes."""
+        y = self.nothing()
+        for r in range(self.R):
+            kinds = [k for k in range(self.K) if self.c[r][k] > 0]
+            wants = {
+                l: [min(self.a[l][k], self.c[r][k]) for k in range(self.K)]
+                for l in self.job_types_of(r)
+                if x[l]
+            }
+            most = {
+                l: max((w[k] / self.c[r][k] for k in kinds), default=0) for l, w in wants.items()
+            }
+            here = [l for l in wants if most[l] > 0]
+            if bundles:
+                shares = fill_by_programmes([wants[l] for l in here], most, here, self.c[r])
+            for l in here:
+                for k in kinds:
+                    if bundles:
+                        y[l, r, k] = shares[l] / most[l] * wants[l][k]
+                    else:
+                        level = water_level([(wants[m][k], most[m]) for m in here], self.c[r][k])
+                        y[l, r, k] = wants[l][k] * min(1.0, level / most[l])
+        return y
 
     def list_schedule(self, order):
         y = self.nothing()

@@ -33,6 +33,11 @@ class SlowCluster:
     downs: list[tuple[int, int]] = field(default_factory=list)
     ups: list[tuple[int, int]] = field(default_factory=list)
     slow: list[int] = field(default_factory=list)  # seconds that a second of work takes there
+    drains: list[tuple[int, int]] = field(default_factory=list)
+    cancels: list[tuple[int, int]] = field(default_factory=list)  # when, job
+
+    def events(self) -> list[tuple[int, int]]:
+        return self.downs + self.drains + self.ups + self.cancels
 
 
 class SlowSimulation:
@@ -71,21 +76,23 @@ class SlowSimulation:
         self.use = {job.user: 0.0 for job in jobs}
         self.promises: list[tuple[int, int]] = []  # (job, instant), as made
         self.reserved: dict[int, tuple[int, list[tuple[int, int]]]] = {}
+        self.cancelled: set[int] = set()
 
     # ------------------------------------------------------------------ what is free
 
     def free(self, without: set[int] = frozenset()) -> tuple[list, list]:
         """Free amounts, and free thousandths of each shared device; from scratch."""
         c = self.cluster
-        free = [list(row) if up else [0] * len(row) for row, up in zip(c.capacity, self.up)]
-        device = [
-            [1000 if self.up[n] else 0] * (row[c.shared] // 1000) if c.shared >= 0 else []
-            for n, row in enumerate(c.capacity)
-        ]
+        free = [list(row) for row in c.capacity]
+        device = [[1000] * (row[c.shared] // 1000) if c.shared >= 0 else [] for row in c.capacity]
         for j, places in self.where.items():
             if j not in without:
                 for place in places:
                     self.put(free, device, j, place)
+        for n, up in enumerate(self.up):
+            if not up:
+                free[n] = [0] * len(free[n])
+                device[n] = [0] * len(device[n])
         return free, device
 
     def put(self, free: list, device: list, j: int, place: tuple[int, tuple[int, ...]]) -> None:
@@ -192,12 +199,12 @@ class SlowSimulation:
 
     def play(self) -> None:
         t = 0
-        while any(end is None for end in self.end) and t < 100_000:
+        while not all(map(self.gone, range(len(self.jobs)))) and t < 100_000:
             self.instant(t)
             t += 1
             running = bool(self.where)
-            more = any(j not in self.submitted for j in range(len(self.jobs)))
-            later = any(when >= t for when, _ in self.cluster.downs + self.cluster.ups)
+            more = any(j not in self.submitted and not self.gone(j) for j in range(len(self.jobs)))
+            later = any(when >= t for when, *_ in self.cluster.events())
             if not (running or more or later):
                 break  # what waits now waits for ever
 
@@ -207,6 +214,9 @@ class SlowSimulation:
         if here >= (self.jobs[j].run - self.done[j]) * self.slowness(j):
             return True
         return self.enforced and t - self.last[j] >= self.jobs[j].limit
+
+    def gone(self, j: int) -> bool:
+        return self.end[j] is not None or j in self.cancelled
 
     def instant(self, t: int) -> None:
         nodes_done = False
@@ -226,7 +236,8 @@ class SlowSimulation:
                 if (
                     j not in self.submitted
                     and job.submit <= t
-                    and all(self.end[i] is not None for i in job.after)
+                    and j not in self.cancelled
+                    and all(self.gone(i) for i in job.after)
                 ):
                     self.submitted.add(j)
                     self.waiting.add(j)
@@ -241,10 +252,11 @@ class SlowSimulation:
             self.use[self.jobs[j].user] += self.jobs[j].tasks * self.jobs[j].demand[k] / total
 
     def node_events(self, t: int) -> bool:
-        happened = False
+        """Of an instant: nodes fail, then drain, then come back; then jobs are withdrawn."""
+        happened = any(when == t for when, *_ in self.cluster.events())
+        was = list(self.up)
         for when, n in self.cluster.downs:
-            happened = happened or when == t
-            if when == t and self.up[n]:
+            if when == t:
                 for j in sorted(self.where):
                     if any(m == n for m, _ in self.where[j]):
                         worked = max(t - self.last[j] - self.over[j], 0) // self.slowness(j)
@@ -259,10 +271,26 @@ class SlowSimulation:
                         self.nodes[j] = []
                         self.waiting.add(j)
                 self.up[n] = False
+                if was[n]:
+                    self.reserved = {}  # a plan holds while nodes neither come nor go
+        for when, n in self.cluster.drains:
+            if when == t:
+                if self.up[n]:
+                    self.reserved = {}
+                self.up[n] = False
         for when, n in self.cluster.ups:
             if when == t:
-                happened = True
+                if not self.up[n]:
+                    self.reserved = {}
                 self.up[n] = True
+        for when, j in self.cluster.cancels:
+            if when == t and not self.gone(j):
+                self.cancelled.add(j)
+                self.waiting.discard(j)
+                self.reserved.pop(j, None)
+                if j in self.where:
+                    del self.where[j]
+                    self.end[j] = t
         return happened
 
     def size(self, j: int) -> float:
@@ -329,15 +357,21 @@ class SlowSimulation:
             self.run_on(j, places, t)
 
     def conservative(self, t: int) -> None:
-        """In order, each job gets the earliest second at which it fits for its whole limit."""
+        """In order, each job gets the earliest second at which it fits for its whole limit.
+
+        One that has a second to come keeps it, and its nodes, unless there is an earlier one.
+        """
         order = self.order(t)
         self.reserved = {j: r for j, r in self.reserved.items() if j in self.waiting}
         for j in order[: self.depth]:
-            self.reserved.pop(j, None)
+            kept = self.reserved.pop(j, None)
             limit = self.jobs[j].limit
             horizon = [self.last[i] + self.jobs[i].limit for i in self.where]
             horizon += [s + self.jobs[i].limit for i, (s, _) in self.reserved.items()]
-            for when in range(t, max([*horizon, t]) + 1):
+            stop = max([*horizon, t]) + 1
+            if kept is not None and kept[0] > t:
+                stop = kept[0]
+            for when in range(t, stop):
                 windows = [self.planned(second, t) for second in range(when, when + max(limit, 1))]
                 free = [
                     [min(w[0][n][k] for w in windows) for k in range(len(row))]
@@ -351,6 +385,8 @@ class SlowSimulation:
                 if places is not None:
                     break
             else:
+                if kept is not None and kept[0] > t:
+                    self.reserved[j] = kept
                 continue
             self.promises.append((j, when))
             if when == t and self.truly(j, places):

@@ -33,9 +33,17 @@ def test_distributions_are_as_stated():
 
 
 def test_authors_ranges():
-    problem = create_scenario("ogasched-authors-v1").instance(1).problem
-    assert problem.cluster.capacity[:, 1].max() > 400
-    assert create_scenario("ogasched-authors-v1").name == "ogasched-authors-v1"
+    problems = [create_scenario("ogasched-authors-v2").instance(seed).problem for seed in range(40)]
+    capacity = np.concatenate([p.cluster.capacity for p in problems])
+    requests = np.concatenate([p.requests for p in problems]) / 10
+    assert capacity.min(axis=0).tolist() == [1, 2, 0, 0, 0, 0]
+    assert capacity.max(axis=0).tolist() == [128, 512, 64, 8, 8, 4]
+    assert (capacity == np.round(capacity)).all()
+    assert (requests != np.round(requests)).mean() > 0.99
+    assert (requests.min(axis=0) >= [1, 2, 0, 0, 0, 0]).all()
+    np.testing.assert_allclose(requests.mean(axis=0), [64.5, 257, 32, 4, 4, 2], rtol=0.1)
+    with pytest.raises(ScenarioError, match="one number for each"):
+        create_scenario("ogasched-default-v1", least=[30, 0, 0, 0, 0, 0])
 
 
 def test_several_jobs_of_a_type_in_a_slot_get_a_port_each():

@@ -38,7 +38,7 @@ def noted(s, text):
 
 
 def test_normalised_units_and_no_gpus_at_all():
-    s = scenario(tables(JOBS, TWO, units=NORMALISED), units="raw")
+    s = scenario(tables(JOBS, TWO, units=NORMALISED), units="raw", arrivals="indicator")
     assert s.counts.tolist() == [[1, 0], [0, 1], [1, 0]]
     problem = s.instance(0).base
     assert problem.cluster.devices == ("cpu", "mem")
@@ -51,16 +51,27 @@ def test_normalised_units_and_no_gpus_at_all():
 
 def test_a_row_of_several_tasks_is_one_job_or_each_of_its_tasks():
     given = tables(JOBS, TWO, tasks=[3, 1, 2, 1])
-    one = scenario(given, arrivals="multiple")
+    one = scenario(given, tasks="one")
     assert one.counts.tolist() == [[2, 0], [0, 1], [1, 0]]
     why = "of a row with several tasks, which counts as one job (tasks = one)"
     assert dropped(one) == {why: (3, 1)}
-    each = scenario(given, arrivals="multiple", tasks="each", most_jobs=3)
+    each = scenario(given, most_jobs=3)
     assert each.counts.tolist() == [[3, 0], [0, 2], [1, 0]]
     why = "more than 3 of its job type in the slot (arrivals = multiple)"
     assert dropped(each) == {why: (1, 1)}
     assert noted(each, "2 of 4 rows ask for several equal tasks; each task is a job, 7 in all")
     assert each.fidelity().jobs == 6
+    assert scenario(given).counts.tolist() == [[4, 0], [0, 2], [1, 0]]  # as many as come
+
+
+def test_one_server_is_a_pool_that_holds_rows_whole():
+    given = tables(JOBS, TWO[:1], tasks=[2, 1, 2, 1])
+    whole = scenario(given)
+    assert whole.grouping.requests.tolist() == [[0.5, 0.25, 0], [0.25, 1, 0], [1, 0.5, 0]]
+    assert whole.counts.tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 0]]
+    assert noted(whole, "2 of 4 rows ask for several equal tasks; such a row is one job")
+    apart = scenario(given, tasks="each")
+    assert apart.counts.sum() == 6
 
 
 def test_tasks_rank_requests():

@@ -25,7 +25,7 @@ def test_a_directory_or_either_file_will_do(tmp_path):
         assert AlibabaGpuV2023.recognise(path)
         reader = AlibabaGpuV2023(path)
         assert (reader.nodes.name, reader.pods.name) == ("nodes.csv", "pods.csv")
-        assert open_trace(path).name == "trace-alibaba-gpu-v2023-v1"
+        assert open_trace(path).name == "trace-alibaba-gpu-v2023-v2"
 
 
 def test_a_mapping_has_no_twin_to_complete_it(tmp_path):
@@ -156,4 +156,4 @@ def test_of_several_formats_the_one_with_the_usual_name_or_the_header(tmp_path):
     assert AlibabaGpuV2020.recognise(tmp_path)
     assert Google2011.recognise(tmp_path)
     (tmp_path / "pai_machine_spec.csv").write_text("a1,CPU,96,512,0\n")
-    assert open_trace(tmp_path).name == "trace-alibaba-gpu-v2020-v1"
+    assert open_trace(tmp_path).name == "trace-alibaba-gpu-v2020-v2"

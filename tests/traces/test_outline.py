@@ -65,7 +65,7 @@ def test_numbers_and_tables_by_hand(tmp_path):
     assert (shared["job_type"], shared["channels"]) == ("4cpu-8mem-0.5gpu", 2)
     assert (plain["arrivals_per_slot"], shared["arrivals_per_slot"]) == (0.5, 0.5)
     # Rows 0, 2, ... live 90, 150, ... 390 s; rows 1, 3, ... live 150, 210, ... 450 s.
-    assert (plain["median_lifetime_s"], shared["median_lifetime_s"]) == (240, 300)
+    assert (plain["median_run_s"], shared["median_run_s"]) == (240, 300)
     numbers = found.numbers
     assert (numbers["slots"], numbers["servers"], numbers["channels"]) == (6, 3, 5)
     assert found.frames["arrivals"].rows()[:2] == [(0, "4cpu-8mem", 1), (0, "4cpu-8mem-0.5gpu", 1)]
@@ -149,7 +149,7 @@ def test_the_command_prints_and_writes(tmp_path):
         2,
         "--json",
     )
-    assert json.loads(done.stdout)["scenario"] == "trace-alibaba-gpu-v2023-jobs-v1"
+    assert json.loads(done.stdout)["scenario"] == "trace-alibaba-gpu-v2023-jobs-v2"
 
 
 def test_compare_and_run_take_a_trace_and_a_family(tmp_path):

@@ -416,7 +416,7 @@ def test_twins_play_in_every_family(name: str, family: str) -> None:
 
 def test_settings_of_the_scenario_go_on_and_unknown_ones_are_named() -> None:
     scenario = open_trace("twin:alibaba-gpu-v2023", days=2, servers=50, job_types=4, slot="2h")
-    assert scenario.instance(0).problem.L <= 4  # type: ignore[attr-defined]  # of this family
+    assert scenario.instance(0).base.L <= 4  # type: ignore[attr-defined]  # of this family
     assert len(scenario.instance(0).problem.cluster.servers) == 50  # type: ignore[attr-defined]  # of this family
     with pytest.raises(UnknownName, match="job_type"):
         open_trace("twin:alibaba-gpu-v2023", days=1, job_type=4)

@@ -51,7 +51,7 @@ def test_arrivals_channels_and_requests_of_a_tiny_trace(tmp_path):
 
 
 def test_the_indicator_keeps_one_job_and_reports_the_rest(tmp_path):
-    s = scenario(tmp_path)
+    s = scenario(tmp_path, arrivals="indicator")
     assert s.counts.tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 1, 1]]
     fit, types, arrivals = s.fidelity().stages[-3:]
     assert (fit.read, fit.kept, fit.dropped) == (9, 7, {"fits on no server": (2, 9)})
@@ -64,9 +64,10 @@ def test_the_indicator_keeps_one_job_and_reports_the_rest(tmp_path):
 
 def test_arrivals_are_capped_by_most_jobs(tmp_path):
     pods = [pod(f"p{i}", created=i) for i in range(7)]
-    assert scenario(tmp_path, pods, arrivals="multiple").counts.tolist() == [[4]]
-    assert scenario(tmp_path, pods, arrivals="multiple", most_jobs=9).counts.tolist() == [[7]]
-    instance = scenario(tmp_path, pods, arrivals="multiple", keep=1).instance(0)
+    assert scenario(tmp_path, pods, most_jobs=4).counts.tolist() == [[4]]
+    assert scenario(tmp_path, pods, most_jobs=9).counts.tolist() == [[7]]
+    assert scenario(tmp_path, pods).counts.tolist() == [[7]]
+    instance = scenario(tmp_path, pods, most_jobs=4).instance(0)
     assert instance.problem.L == 4
     assert instance.arrivals(3, seed=0).tolist() == [[1, 1, 1, 1]] * 3  # begins again
 
@@ -158,7 +159,7 @@ def test_the_implied_load_by_hand(tmp_path):
             "gpu": (5 * 0.5 + 0.5 * 0.25 + 1) / 10,
         }
     )
-    assert "2 jobs are deleted at the very end of the trace" in report.notes[-1]
+    assert "2 jobs are deleted at the very end of the trace" in report.notes[-2]
     assert (report.first, report.last, report.servers, report.jobs) == (0, 100, 3, 3)
 
 

@@ -42,8 +42,8 @@ from gangwise.approximation_jobs.problem import (
 from gangwise.approximation_jobs.rates import IidRates, RateProcess, Relabelled
 from gangwise.approximation_jobs.workloads import JobWorkload, ReplayedJobs
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.contracts import Comparator, Outcome, Timing
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.contracts import InstanceBase, Outcome, Timing
+from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery
 from gangwise.core.simulation import Streams
 
@@ -236,7 +236,7 @@ class ApproximationEnvironment:
 
 
 @dataclass(frozen=True, eq=False)
-class ApproximationInstance:
+class ApproximationInstance(InstanceBase):
     """Machines and prices, their rates, the jobs, and what goes wrong.
 
     Parameters
@@ -318,10 +318,6 @@ class ApproximationInstance:
         source = self.jobs.stream(streams.workload)
         drawn = [each for _ in range(blocks) for each in source.draw(BLOCK)][:slots]
         return rates, [job for jobs in drawn for job in jobs]
-
-    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
-        """A comparator on the slots of a run."""
-        raise UnknownName("comparator", name, list(self.comparators))
 
 
 @dataclass(frozen=True)

@@ -601,31 +601,16 @@ def offline_optimum(
 
 
 def offline_comparator(
-    instance: ApproximationInstance, name: str, slots: int, seed: int, sample: int | None = None
+    instance: ApproximationInstance,
+    slots: int,
+    seed: int,
+    sample: int | None = None,
+    known: Known = "rates",
 ) -> Comparator:
-    """``known_rates`` or ``known_means`` as a comparator; ``sample`` is not needed.
-
-    Raises
-    ------
-    UnknownName
-        For any other name.
-    """
-    if name not in COMPARATORS:
-        raise UnknownName("comparator", name, list(COMPARATORS))
-    known: Known = "rates" if name == "known_rates" else "means"
+    """``known_rates`` or ``known_means`` on the slots of a run; ``sample`` is not needed."""
     best = offline_optimum(instance, slots, seed, known, tolerance=CLOSE)
-    return Comparator(name, np.arange(slots), np.full(slots, best.bound / slots), best.gap)
-
-
-@dataclass(frozen=True, eq=False)
-class ComparedInstance(ApproximationInstance):
-    """An instance whose runs can be held against the offline comparators."""
-
-    comparators: tuple[str, ...] = COMPARATORS
-
-    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
-        """``known_means`` or ``known_rates`` on the slots of a run."""
-        return offline_comparator(self, name, slots, seed, sample)
+    each = np.full(slots, best.bound / slots)
+    return Comparator(f"known_{known}", np.arange(slots), each, best.gap)
 
 
 def _jobs(instance: ApproximationInstance, slots: int, seed: int) -> tuple[list[Job], list[int]]:

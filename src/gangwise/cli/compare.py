@@ -17,14 +17,13 @@ from gangwise.cli.options import (
     TraceOption,
     command_line,
     comparator_names,
-    json_text,
-    policy_names,
     progress,
     say,
     seed_list,
     source_of,
 )
 from gangwise.core.errors import ScenarioError
+from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
     from gangwise.experiments.compare import Comparison
@@ -42,7 +41,8 @@ def compare_command(
         str | None,
         typer.Option(
             help="Names separated by commas, arguments after a colon: "
-            "drf,ogasched-react:steps=5,fraction=0.2. All of the family by default."
+            "drf,ogasched-react:steps=5,fraction=0.2; a class of your own is "
+            "file.py:Class or package.module:Class. All of the family by default."
         ),
     ] = None,
     slots: Slots = None,
@@ -73,14 +73,12 @@ def compare_command(
     from gangwise.experiments.compare import AUTO, COMPARISON, compare
 
     source = source_of(target, settings, trace, family)
-    scenario = source.scenario()
-    names = policy_names(policies, scenario.family)
     if resume:
         _refuse_all_else(source, slots, out, COMPARISON)
     with progress(_after_stop(out)) as tell:
         comparison = compare(
             source,
-            names,
+            policies,
             slots,
             seed_list(seeds),
             comparator_names(comparators),
@@ -94,11 +92,12 @@ def compare_command(
     else:
         from rich.console import Console
 
-        from gangwise.report.comparison import sheets
+        from gangwise.report.numbers import Numbers
+        from gangwise.report.sheets import told_sheets
         from gangwise.report.tables import rich_tables
 
         console = Console()
-        console.print(rich_tables(sheets(comparison)))
+        console.print(rich_tables(told_sheets(Numbers(comparison.results))))
     if out is not None:
         _write_pages(comparison, out)
 

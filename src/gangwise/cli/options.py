@@ -5,16 +5,13 @@ How far a command is: a bar in a terminal, a line a minute in a log; what to do 
 
 from __future__ import annotations
 
-import json
-import math
 import shlex
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -90,40 +87,15 @@ def source_of(
     trace: str | None = None,
     family: str | None = None,
 ) -> NamedSource:
-    """What a target names: a registered scenario, a scenario file, or the files of a trace."""
-    from gangwise.experiments.runs import NamedSource
-    from gangwise.traces.formats.own_csv import is_mapping
+    """What a target names, with settings as they are typed."""
+    from gangwise.experiments.runs import named_source
 
-    given = settings_of(settings, family)
     if (target is None) == (trace is None):
         raise ScenarioError("give a scenario or trace, or --trace PATH: one of the two")
-    named = str(target if trace is None else trace)
-    if len(named) > 4000:
-        raise ScenarioError(f"{named[:40]}… is no scenario or trace: it has {len(named)} letters")
-    path = Path(named)
-    if trace is None and path.suffix == ".toml" and not is_mapping(path):
-        return NamedSource.of(named, False, given)
-    files = path.exists() or "/" in named or named.endswith((".csv", ".gz"))
-    if trace is not None or files or named.startswith("twin:"):
-        return NamedSource.of(named, True, given)
-    if family is not None:
-        raise ScenarioError(f"--family is for traces; the scenario {named!r} has a family")
-    return NamedSource.of(named, False, given)
-
-
-def policy_names(text: str | None, family: str) -> list[str]:
-    """Policies of a list, separated by commas, with arguments; all of the family for None."""
-    from gangwise.core.registry import entries
-
-    if text is None:
-        return [name for name, entry in entries("policy").items() if entry.family == family]
-    names: list[str] = []
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        if names and "=" in part.split(":")[0]:  # a further argument of the policy before it
-            names[-1] += f",{part}"
-        else:
-            names.append(part)
-    return names
+    given = settings_of(settings, family)
+    if trace is not None:
+        return named_source(trace, given, trace=True)
+    return named_source(str(target), given, family=family)
 
 
 def seed_list(text: str, option: str = "--seeds") -> list[int]:
@@ -151,28 +123,6 @@ def comparator_names(text: str | None) -> list[str] | None:
         return None
     names = (piece.strip() for piece in text.split(","))
     return [name for name in names if name not in ("", "none")]
-
-
-def json_text(value: Any) -> str:
-    """JSON, in which a number that is not finite is null: JSON has no word for it.
-
-    >>> print(json_text({"mean": float("inf"), "seeds": [1]}))
-    {
-      "mean": null,
-      "seeds": [
-        1
-      ]
-    }
-    """
-    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def say(text: str) -> None:

@@ -7,16 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gangwise.cli.options import (
-    Json,
-    Settings,
-    command_line,
-    json_text,
-    progress,
-    say,
-    seed_list,
-    settings_of,
-)
+from gangwise.cli.options import Json, Settings, command_line, progress, say, seed_list, settings_of
+from gangwise.core.json_text import json_text
 
 WIDE = 120
 """Columns where output is not a terminal's."""
@@ -80,10 +72,7 @@ def replay_command(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Replay a log's jobs under schedulers: waiting and completion time, and what is left to gain.
-
-    For example: gangwise replay jobs.swf --policies fcfs+easy+best-fit,sjf+easy+best-fit
-    """
+    """Replay a log's jobs under schedulers: waiting, completion time, and what is left to gain."""
     from rich.console import Console
 
     from gangwise.experiments.replay import TWIN, replay
@@ -115,3 +104,13 @@ def replay_command(
     if out is not None:
         written = write_replay(played, out, bounds, command_line(), again)
         say(f"wrote {', '.join(path.name for path in written)} to {out}")
+
+
+def demo_command(
+    out: Annotated[Path, typer.Option(help="Folder for the runs and report.html.")] = Path(
+        "gangwise-demo"
+    ),
+) -> None:
+    """See what it is: a thousand jobs of a GPU cluster under five schedulers, in half a minute."""
+    replay_command(out=out)
+    say(f"open {out / 'report.html'} in a browser; next, a log of your own: gangwise replay FILE")

@@ -19,7 +19,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.registry import comparators as registered_comparators
 
 Timing = Literal["reserve", "react"]
 """When a policy decides: before the slot's arrivals are seen (``reserve``) or after (``react``)."""
@@ -203,7 +204,7 @@ class Instance(Protocol):
 
     @property
     def comparators(self) -> tuple[str, ...]:
-        """Names of the comparators of this family, the primary one first."""
+        """Comparators to evaluate unless others are named: primary first, strongest last."""
 
     def environment(self) -> Environment:
         """A fresh environment."""
@@ -213,6 +214,35 @@ class Instance(Protocol):
 
         ``sample`` bounds the number of slots that an expensive comparator is evaluated on.
         """
+
+
+class InstanceBase:
+    """Comparators of an instance: those that are registered for its family.
+
+    Attributes
+    ----------
+    family : str
+    comparators : tuple of str
+        Those that are evaluated unless others are named: the primary one first, the strongest last.
+    """
+
+    family: str
+    comparators: tuple[str, ...] = ()
+
+    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
+        """Evaluate a registered comparator on the slots of the run with this seed.
+
+        Raises
+        ------
+        UnknownName
+            For one that is not registered for the family.
+        """
+        known = registered_comparators(self.family)
+        if name not in known:
+            raise UnknownName("comparator", name, list(known))
+        found = known[name]
+        evaluated: Comparator = found.load()(self, slots, seed, sample, **found.preset)
+        return evaluated
 
 
 class Scenario(Protocol):

@@ -7,7 +7,9 @@
     ├── TraceError          a trace file that cannot be read; names the file and the row
     ├── InfeasibleDecision  a policy broke a constraint; names slot, server, device, job type
     ├── UnknownName         no such policy, scenario or comparator; says what was probably meant
-    └── StoreError          a result or checkpoint that cannot be written or resumed
+    ├── StoreError          a result or checkpoint that cannot be written or resumed
+    └── EngineError         a cluster that does not answer, or not as it should
+        └── Rejected        a placement that the cluster, or its adapter, refuses
 
 A message says what was wrong, where, and what to do about it.
 """
@@ -67,3 +69,11 @@ class UnknownName(GangwiseError, LookupError):  # noqa: N818 - the name says wha
 
 class StoreError(GangwiseError, OSError):
     """A result or checkpoint cannot be written, read or resumed."""
+
+
+class EngineError(GangwiseError):
+    """A cluster does not answer, or says what cannot be understood; another try may work."""
+
+
+class Rejected(EngineError):  # noqa: N818 - the name says what it is
+    """A placement cannot be; nothing was started."""

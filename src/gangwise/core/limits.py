@@ -81,17 +81,19 @@ def require_count(name: str, value: object, most: int = MOST, least: int = 1) ->
 
 
 def require_seeds(seeds: object) -> tuple[int, ...]:
-    """Seeds as whole numbers, each once, in their order.
+    """Seeds as whole numbers, each once, in their order; a number alone says how many.
 
     Examples
     --------
-    >>> require_seeds([3, 7, 3])
-    (3, 7)
+    >>> require_seeds([3, 7, 3]), require_seeds(3)
+    ((3, 7), (0, 1, 2))
     >>> require_seeds("12")
     Traceback (most recent call last):
     gangwise.core.errors.ScenarioError: seeds are '12'; give a list of whole numbers, such as [3, 7]
     """
     how = "give a list of whole numbers, such as [3, 7]"
+    if hasattr(seeds, "__index__") and not isinstance(seeds, bool):
+        seeds = range(int(seeds))
     if isinstance(seeds, str | bytes) or not isinstance(seeds, Iterable):
         raise ScenarioError(f"seeds are {seeds!r}; {how}")
     found = list(islice(seeds, MOST_SEEDS + 1))

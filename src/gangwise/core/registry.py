@@ -1,8 +1,10 @@
-"""Names of policies, scenarios, traces and families.
+"""Names of policies, scenarios, traces, families, schedulers and comparators.
 
 Entries name their target as ``module:attribute``, so that listing them imports nothing heavy.
 Other packages add theirs through the entry point groups ``gangwise.policies``,
-``gangwise.scenarios``, ``gangwise.traces`` and ``gangwise.families``.
+``gangwise.scenarios``, ``gangwise.traces``, ``gangwise.families``, ``gangwise.schedulers`` and
+``gangwise.comparators`` and ``gangwise.engines``. What has no name is called by where it is:
+``file.py:Class`` or ``package.module:Class``.
 """
 
 from __future__ import annotations
@@ -10,16 +12,19 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import importlib.util
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Literal
 
 from gangwise.core.errors import ScenarioError, UnknownName
 
-Kind = Literal["policy", "scenario", "trace", "family", "scheduler"]
+Kind = Literal["policy", "scenario", "trace", "family", "scheduler", "comparator", "engine"]
 
 GROUPS: Mapping[Kind, str] = {
     "policy": "gangwise.policies",
@@ -27,6 +32,8 @@ GROUPS: Mapping[Kind, str] = {
     "trace": "gangwise.traces",
     "family": "gangwise.families",
     "scheduler": "gangwise.schedulers",
+    "comparator": "gangwise.comparators",
+    "engine": "gangwise.engines",
 }
 
 
@@ -55,6 +62,11 @@ class Entry:
     preset: Mapping[str, Any] = field(default_factory=dict)
     revision: int = 1
 
+    @property
+    def built_in(self) -> bool:
+        """Whether gangwise itself brings what it stands for."""
+        return isinstance(self.target, str) and self.target.startswith("gangwise.")
+
     def load(self) -> Callable[..., Any]:
         """Import the factory."""
         if not isinstance(self.target, str):
@@ -77,9 +89,11 @@ def register(
     revision: int = 1,
     **preset: Any,
 ) -> None:
-    """Give a name to a policy, scenario, trace or family.
+    """Give a name to a policy, scenario, trace, family, scheduler or comparator.
 
-    ``revision`` is raised when what it stands for computes other numbers.
+    ``revision`` is raised when what it stands for computes other numbers. A comparator's target is
+    called as ``target(instance, slots, seed, sample, **preset)`` and returns a
+    :class:`~gangwise.Comparator`; families may have comparators of the same name.
 
     Raises
     ------
@@ -94,9 +108,10 @@ def register(
     'all'
     """
     entry = Entry(name, target, summary, family, preset, revision)
-    if _entries[kind].get(name, entry) != entry:
+    place = f"{family}/{name}" if kind == "comparator" and family else name
+    if _entries[kind].get(place, entry) != entry:
         raise ScenarioError(f"the {kind} name {name!r} is taken; choose another")
-    _entries[kind][name] = entry
+    _entries[kind][place] = entry
 
 
 def entries(kind: Kind) -> dict[str, Entry]:
@@ -107,6 +122,22 @@ def entries(kind: Kind) -> dict[str, Entry]:
             if point.name not in _entries[kind]:
                 _entries[kind][point.name] = Entry(point.name, point.value, "plug-in")
     return dict(sorted(_entries[kind].items()))
+
+
+def comparators(family: str) -> dict[str, Entry]:
+    """The comparators that may be asked for in a family, by name: its own, then those of any.
+
+    Examples
+    --------
+    >>> comparators("gain_overhead")["per_slot_optimum"].summary
+    'the best feasible decision of every single slot'
+    """
+    known = sorted(entries("comparator").values(), key=lambda entry: not entry.family)
+    found: dict[str, Entry] = {}
+    for entry in known:
+        if entry.family in (family, ""):
+            found.setdefault(entry.name, entry)
+    return found
 
 
 def first_entry(kind: Kind, target: str) -> Entry | None:
@@ -120,6 +151,9 @@ def first_entry(kind: Kind, target: str) -> Entry | None:
     return None
 
 
+_TRUTH = {"true": True, "false": False}
+
+
 def parse(specification: str) -> tuple[str, dict[str, Any]]:
     """Split ``name:key=value,key=value`` into the name and its arguments.
 
@@ -129,6 +163,8 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
     ('ogasched-react', {'steps': 5, 'fraction': 0.2})
     >>> parse("ogasched-default-v1:alpha=(1,2),utility=log")
     ('ogasched-default-v1', {'alpha': (1, 2), 'utility': 'log'})
+    >>> parse("ogasched-react:memory=false")
+    ('ogasched-react', {'memory': False})
     """
     name, _, rest = specification.strip().partition(":")
     arguments: dict[str, Any] = {}
@@ -138,9 +174,91 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
             raise ScenarioError(f"{specification!r}: write arguments as name:key=value,key=value")
         try:
             arguments[key.strip()] = ast.literal_eval(text.strip())
-        except (ValueError, SyntaxError):
-            arguments[key.strip()] = text.strip()
+        except (ValueError, SyntaxError):  # a word; the two of TOML are truth values
+            arguments[key.strip()] = _TRUTH.get(text.strip(), text.strip())
     return name, arguments
+
+
+def names_of(text: str) -> list[str]:
+    """Names of a list separated by commas, each with its arguments.
+
+    Examples
+    --------
+    >>> names_of("drf,ogasched-react:steps=5,fraction=0.2, my_policies.py:EqualShares")
+    ['drf', 'ogasched-react:steps=5,fraction=0.2', 'my_policies.py:EqualShares']
+    """
+    names: list[str] = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        if names and "=" in part.split(":")[0]:  # a further argument of the name before it
+            names[-1] += f",{part}"
+        else:
+            names.append(part)
+    return names
+
+
+_OUTSIDE = re.compile(r"(?P<where>.+\.py|[A-Za-z_][\w.]*):(?P<what>[A-Za-z_]\w*)(?P<given>:.*)?")
+
+
+def label_of(specification: str) -> str:
+    """What a specification is called in tables: a class from outside goes without its file.
+
+    Examples
+    --------
+    >>> label_of("policies/mine.py:EqualShares:share=0.5"), label_of("drf")
+    ('EqualShares:share=0.5', 'drf')
+    """
+    found = _OUTSIDE.fullmatch(specification.strip())
+    return specification if found is None else found["what"] + (found["given"] or "")
+
+
+def from_outside(kind: Kind, specification: str) -> Entry | None:
+    """The entry of ``file.py:Class`` or ``package.module:Class``; None for any other text.
+
+    The folder of a file is put on the path that modules are imported from, as Python does with a
+    script's, so that workers find the class as well.
+
+    Raises
+    ------
+    ScenarioError
+        When the file, or what is asked of it, is not there or cannot be imported.
+    """
+    found = _OUTSIDE.fullmatch(specification.strip())
+    if found is None:
+        return None
+    where, what = found["where"], found["what"]
+    module = _module_of(Path(where)) if where.endswith(".py") else where
+    try:
+        imported = importlib.import_module(module)
+    except Exception as error:  # whatever the file does
+        raise ScenarioError(f"{where}: {type(error).__name__}: {error}") from error
+    factory = getattr(imported, what, None)
+    if not callable(factory):
+        there = [
+            name
+            for name, value in vars(imported).items()
+            if isinstance(value, type) and value.__module__ == module
+        ]
+        raise ScenarioError(f"{where} has no {what}; it has {', '.join(there) or 'no class'}")
+    return Entry(f"{where}:{what}", factory, f"{kind} of {where}")
+
+
+def _module_of(file: Path) -> str:
+    """Put a file's folder on the path and say what the file is called there."""
+    if not file.is_file():
+        raise ScenarioError(f"{file}: there is no such file")
+    name, folder = file.stem, str(file.resolve().parent)
+    if not name.isidentifier():
+        raise ScenarioError(f"{file}: call it by a name that Python can import, such as mine.py")
+    known = sys.modules.get(name)
+    if known is None and folder not in sys.path:
+        sys.path.insert(0, folder)
+    there = getattr(known, "__file__", None)
+    if known is None:
+        spec = importlib.util.find_spec(name)
+        there = None if spec is None else spec.origin
+    if there is None or Path(there).resolve() != file.resolve():
+        raise ScenarioError(f"{file}: Python has a module called {name} already; rename the file")
+    return name
 
 
 ANY = "*"
@@ -154,7 +272,8 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     ----------
     kind : {"policy", "scenario", "trace", "family"}
     specification : str
-        A registered name, with arguments after a colon if wanted.
+        A registered name, with arguments after a colon if wanted; or a class of your own,
+        ``file.py:Class`` or ``package.module:Class:argument=3``.
     **arguments
         More arguments; they win over the specification's.
 
@@ -171,14 +290,20 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     Traceback (most recent call last):
     gangwise.core.errors.UnknownName: there is no policy named 'fairnes'; did you mean fairness...
     """
-    name, given = parse(specification)
     known = entries(kind)
-    if name not in known and ANY in known:
-        return known[ANY].load()(specification, **arguments)
-    if name not in known:
-        raise UnknownName(kind, name, list(known))
-    factory = known[name].load()
-    given = {**known[name].preset, **given, **arguments}
+    entry = from_outside(kind, specification)
+    if entry is not None:
+        rest = specification.strip().removeprefix(entry.name).removeprefix(":")
+        name, given = entry.name, parse(f"x:{rest}")[1]
+    else:
+        name, given = parse(specification)
+        if name not in known and ANY in known:
+            return known[ANY].load()(specification, **arguments)
+        if name not in known:
+            raise UnknownName(kind, name, list(known))
+        entry = known[name]
+    factory = entry.load()
+    given = {**entry.preset, **given, **arguments}
     accepted = _accepted(factory)
     for argument in given:
         if accepted is not None and argument not in accepted:

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats
 from gangwise.core.checkpoints import read_checkpoint, write_checkpoint
 from gangwise.core.contracts import Comparator, Environment, Instance, Policy, clone, configuration
-from gangwise.core.errors import InfeasibleDecision, ScenarioError, StoreError, UnknownName
+from gangwise.core.errors import InfeasibleDecision, ScenarioError, StoreError
 from gangwise.core.identity import identify
 from gangwise.core.interrupt import Stopped, requests_to_stop
 from gangwise.core.limits import require_memory
@@ -143,9 +143,6 @@ class Run:
         """The named comparator on the slots of this run."""
         if isinstance(versus, Comparator):
             return versus
-        known = list(self.instance.comparators)
-        if versus not in known:
-            raise UnknownName("comparator", versus, known)
         return self.instance.comparator(versus, self.slots, self.seed, sample)
 
     def regret(self, versus: str | Comparator = "best_fixed", sample: int | None = None) -> float:

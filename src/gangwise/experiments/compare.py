@@ -22,15 +22,17 @@ import gangwise
 from gangwise.core.contracts import Comparator, Policy, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Content
+from gangwise.core.json_text import finite
 from gangwise.core.limits import MOST_LETTERS, require_seeds
-from gangwise.core.registry import create
+from gangwise.core.registry import create, entries, label_of, names_of
 from gangwise.core.simulation import Run
-from gangwise.experiments.results import Results
+from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import (
     GivenSource,
     NamedSource,
     RunSpec,
     Source,
+    named_source,
     played_run,
     stored_comparator,
 )
@@ -127,9 +129,13 @@ class _Lazy(Mapping[tuple[str, int], Any]):
         return len(self._keys)
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Shown):
     """Several policies on one scenario over several seeds: a view on the results of one cell.
+
+    In Python and in a notebook it shows itself as a table; :func:`gangwise.write_report` makes a
+    page, :meth:`to_pandas` and :meth:`to_polars` give the table as a data frame, :meth:`frame`
+    every slot of every run.
 
     Attributes
     ----------
@@ -248,6 +254,36 @@ class Comparison:
         ]
         return sorted(rows, key=lambda row: -row.reward.mean)
 
+    @property
+    def headline(self) -> str:
+        """What was compared."""
+        seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) != 1)}"
+        return (
+            f"{self.scenario.name}: mean reward per slot over {self.slots} slots × {seeds}, "
+            "95 % intervals"
+        )
+
+    def to_polars(self) -> pl.DataFrame:
+        """The table, best first.
+
+        Columns: ``policy``; ``reward``, ``low``, ``high``, the mean per slot and its interval;
+        ``behind``, ``behind.low``, ``behind.high``, how many per cent more the best policy has,
+        paired by seed; ``share of NAME`` for each comparator; ``us_per_slot``.
+        """
+        best, rows = self.table()[0], []
+        for row in self.table():
+            less = best.over.get(row.policy, (None, None, None))
+            rows.append(
+                {
+                    "policy": row.policy,
+                    **dict(zip(("reward", "low", "high"), row.reward)),
+                    **dict(zip(("behind", "behind.low", "behind.high"), less)),
+                    **{f"share of {name}": share.mean for name, share in row.share_of.items()},
+                    "us_per_slot": row.us_per_slot,
+                }
+            )
+        return pl.DataFrame(rows, infer_schema_length=None)
+
     def comparator_reward(self, name: str) -> Estimate:
         """Average reward per slot of a comparator."""
         return mean_and_interval(
@@ -274,22 +310,22 @@ class Comparison:
         policies = [
             {
                 "name": row.policy,
-                "mean_reward": _finite(row.reward.mean),
+                "mean_reward": finite(row.reward.mean),
                 "ci95": [row.reward.low, row.reward.high],
-                "share_of_optimum": _finite(row.share_of[optimum].mean) if optimum else None,
-                "regret": {name: _finite(e.mean) for name, e in row.regret.items()},
+                "share_of_optimum": finite(row.share_of[optimum].mean) if optimum else None,
+                "regret": {name: finite(e.mean) for name, e in row.regret.items()},
                 "us_per_slot": row.us_per_slot,
-                "metrics": {name: _finite(e.mean) for name, e in row.metrics.items()},
+                "metrics": {name: finite(e.mean) for name, e in row.metrics.items()},
             }
             for row in self.table()
         ]
         comparators = [
             {
                 "name": name,
-                "mean_reward": _finite(self.comparator_reward(name).mean),
-                "relative_gap": _finite(self.gap(name)),
+                "mean_reward": finite(self.comparator_reward(name).mean),
+                "relative_gap": finite(self.gap(name)),
                 "slots_evaluated": int(self.comparators[name, self.seeds[0]].slots.size),
-                "regret_bounds": {b: _finite(e.mean) for b, e in self.bounds(name).items()},
+                "regret_bounds": {b: finite(e.mean) for b, e in self.bounds(name).items()},
             }
             for name in self.comparator_names
         ]
@@ -363,9 +399,12 @@ def is_comparison(folder: Path, name: str) -> bool:
 
 def compare(
     scenario: Scenario | Source | str,
-    policies: Sequence[str | Policy[Any, Any, Any]] | Mapping[str, str | Policy[Any, Any, Any]],
+    policies: str
+    | Sequence[str | Policy[Any, Any, Any]]
+    | Mapping[str, str | Policy[Any, Any, Any]]
+    | None = None,
     slots: int | None = None,
-    seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    seeds: Sequence[int] | int = 5,
     comparators: Sequence[str] | None = None,
     optimum_slots: int | None = 200,
     out: Store | Path | str | None = None,
@@ -378,13 +417,16 @@ def compare(
     Parameters
     ----------
     scenario : Scenario or str
-        A scenario or the name of one.
-    policies : sequence of str or Policy, or mapping of names to policies
-        Names may carry arguments, ``"ogasched-react:steps=5"``.
+        A scenario; or, as on the command line, the name of one, a scenario file (.toml), or the
+        file or folder of a trace.
+    policies : str, sequence of str or Policy, or mapping of names to policies, optional
+        Names may carry arguments, ``"ogasched-react:steps=5"``, and may be separated by commas in
+        one text; ``"mine.py:MyPolicy"`` is a class in a file. All of the family when not given.
     slots : int, optional
         Slots per run; the scenario's own number when not given.
-    seeds : sequence of int
-        One instance, one sequence of arrivals and one run of every policy per seed.
+    seeds : sequence of int, or int
+        One instance, one sequence of arrivals and one run of every policy per seed; a number alone
+        says how many.
     comparators : sequence of str, optional
         All of the family's when not given.
     optimum_slots : int, optional
@@ -414,7 +456,8 @@ def compare(
     (4, 'fairness')
     """
     source = _source(scenario)
-    drawn_from, named, listed = source.scenario(), _named(policies), require_seeds(seeds)
+    drawn_from, listed = source.scenario(), require_seeds(seeds)
+    named = _named(policies, drawn_from.family)
     slots = drawn_from.slots if slots is None else _count("slots", slots)
     if optimum_slots is not None and _count("optimum_slots", optimum_slots) < 1:
         raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
@@ -460,7 +503,7 @@ def compare(
 
 def _source(scenario: Any) -> Source:
     if isinstance(scenario, str):
-        return NamedSource(scenario, trace=False)
+        return named_source(scenario, {})
     if isinstance(scenario, type):
         raise ScenarioError(
             f"{scenario.__name__} is a class; give a scenario, {scenario.__name__}()"
@@ -481,10 +524,12 @@ def _asked(source: Source) -> dict[str, Any]:
     return {"scenario": "", "settings": {}}
 
 
-def _named(policies: Any) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
+def _named(policies: Any, family: str) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
     """Policies by label, with what a plan calls them."""
-    if isinstance(policies, str):
-        raise ScenarioError(f"policies is {policies!r}; give a list: [{policies!r}]")
+    if policies is None:
+        policies = [name for name, entry in entries("policy").items() if entry.family == family]
+    elif isinstance(policies, str):
+        policies = names_of(policies)
     given = policies.items() if isinstance(policies, Mapping) else ((None, p) for p in policies)
     named: dict[str, tuple[str, Policy[Any, Any, Any]]] = {}
     for label, entry in given:
@@ -498,7 +543,7 @@ def _named(policies: Any) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
                 "docs/how-to/own-policy.md"
             )
         said = entry if isinstance(entry, str) else type(policy).__name__
-        label = str(said if label is None else label)
+        label = str(label_of(said) if label is None else label)
         if len(label) > MOST_LETTERS:
             raise ScenarioError(
                 f"a policy's name has {len(label)} letters; {MOST_LETTERS} are the most"
@@ -527,8 +572,3 @@ def _each(frame: pl.DataFrame, column: str) -> dict[str, Any]:
 
 def _by_policy(frame: pl.DataFrame) -> dict[str, dict[str, Any]]:
     return {row["policy"]: row for row in frame.iter_rows(named=True)}
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no word for not-a-number; null says that there is no such number."""
-    return value if math.isfinite(value) else None

@@ -13,7 +13,6 @@ seed says it all. With one, nodes have hidden rates, drawn from the seed.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,13 +20,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
-from gangwise.core.registry import create
+from gangwise.core.json_text import finite
+from gangwise.core.limits import require_seeds
+from gangwise.core.registry import create, label_of, names_of
 from gangwise.core.settings import checked
-from gangwise.experiments.results import Results
+from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import GivenSource, NamedSource, Rows, RunSpec
 from gangwise.experiments.statistics import mean_and_interval
 from gangwise.experiments.store import MemoryStore, Store
@@ -35,8 +37,9 @@ from gangwise.experiments.sweep import Progress, Workers, perform
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Books, Conditions, Jobs, Nodes
+from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed, fresh
-from gangwise.jobs.simulation import Options, simulate_jobs
+from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
 from gangwise.traces.jobs import JobLog, open_jobs
@@ -179,16 +182,16 @@ class ReplayScenario:
             k = jobs.devices.index(kind)
             asks = np.array([shape.demand[k] for shape in jobs.shapes])[jobs.shape]
             small = (asks > 0) & (asks <= 1000 * s.devices) & (jobs.run > 0)
-            jobs = _only(jobs, small, kind)
+            jobs = only_jobs(jobs, small, kind)
         return self._taken(jobs)
 
     def _taken(self, jobs: Jobs) -> Jobs:
         """Those that are not too long, and the first of them."""
         s = self.settings
         if s.longest:
-            jobs = _only(jobs, jobs.run <= s.longest)
+            jobs = only_jobs(jobs, jobs.run <= s.longest)
         if s.first:
-            jobs = _only(jobs, np.arange(len(jobs)) < s.first)
+            jobs = only_jobs(jobs, np.arange(len(jobs)) < s.first)
         if len(jobs) == 0:
             raise ScenarioError("replay: no job is left to play")
         return jobs
@@ -199,29 +202,29 @@ class ReplayScenario:
         devices = self.log.jobs.devices
         return "gpu" if "gpu" in devices else devices[0]
 
-    def draw(self, seed: int) -> Played:
-        """Jobs, nodes and hidden conditions of a seed."""
-        over, played = self.settings.overestimate, self._draw(seed)
+    def draw(self, seed: int, keep: Any = None) -> Played:
+        """Jobs, nodes and hidden conditions of a seed; of the jobs that ``keep`` says, if given."""
+        over, played = self.settings.overestimate, self._draw(seed, keep)
         if not over:
             return played
         factor = np.random.default_rng([seed, 23]).uniform(1.0, max(over, 1.0), len(played.jobs))
         return replace(played, jobs=replace(played.jobs, limit=played.jobs.run * factor))
 
-    def _draw(self, seed: int) -> Played:
+    def _draw(self, seed: int, keep: Any) -> Played:
         s = self.settings
         if self.cluster is not None:
             nodes = self.cluster.node_table()
             jobs = self._taken(self.cluster.draw_jobs(seed))
+            jobs = jobs if keep is None else only_jobs(jobs, keep)
             if s.load:
                 jobs = _loaded(jobs, s.load, nodes)
             conditions = self.cluster.hide(jobs, nodes, seed)
             return Played(jobs, _told_apart(nodes, jobs), conditions)
+        jobs = self.jobs if keep is None else only_jobs(self.jobs, keep)
         if self.world is None:
-            jobs = self.jobs
             if s.load:
                 jobs = _loaded(jobs, s.load, self.log.nodes)
             return Played(jobs, _told_apart(self.log.nodes, jobs), Conditions())
-        jobs = self.jobs
         if s.load:
             jobs = rescaled(jobs, s.load, self.world.capacity(s.nodes, s.devices))
         drawn = self.world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
@@ -405,7 +408,7 @@ def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
     return replace(nodes, shared="gpu")
 
 
-def _only(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
+def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
     """Some of the jobs; what they come after is dropped with what is left out."""
     chosen = np.flatnonzero(keep)
     place = np.full(len(jobs), -1)
@@ -549,8 +552,8 @@ def stored_outcome(rows: Rows, label: str, played: Played) -> Outcome:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Replayed:
+@dataclass(frozen=True, eq=False, repr=False)
+class Replayed(Shown):
     """Results of a replay: a view on the one kind of result.
 
     Attributes
@@ -590,6 +593,33 @@ class Replayed:
         if not whole:
             raise StoreError(f"{folder}: no scheduler has been replayed with every seed yet")
         return cls(scenario, results, seeds, whole)
+
+    @property
+    def headline(self) -> str:
+        """What was played of which log."""
+        return "\n".join([*self.scenario.fidelity(), "hours, means over seeds"])
+
+    def to_polars(self) -> pl.DataFrame:
+        """Means over seeds, in hours, least completion time first.
+
+        Columns: ``scheduler``; ``waiting``, ``waiting.p95``, ``completion``, ``completion.p95``;
+        ``slowdown``, bounded.
+        """
+        rows = []
+        for name, each in self.outcomes.items():
+            found = [outcome.summary() for outcome in each]
+            mean = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
+            rows.append(
+                {
+                    "scheduler": name,
+                    "waiting": mean["waiting.mean"] / 3600,
+                    "waiting.p95": mean["waiting.p95"] / 3600,
+                    "completion": mean["completion.mean"] / 3600,
+                    "completion.p95": mean["completion.p95"] / 3600,
+                    "slowdown": mean["slowdown.mean"],
+                }
+            )
+        return pl.DataFrame(rows).sort("completion")
 
     def rows(self, scheduler: str, seed: int) -> Rows:
         """The rows of one run."""
@@ -663,7 +693,7 @@ class Replayed:
         schedulers = []
         for name, each in summaries.items():
             metrics = {
-                key: _finite(float(np.mean([summary[key] for summary in each]))) for key in each[0]
+                key: finite(float(np.mean([summary[key] for summary in each]))) for key in each[0]
             }
             completion = np.array([s["completion.mean"] for s in each])
             other = np.array([s["completion.mean"] for s in summaries[base]])
@@ -673,8 +703,8 @@ class Replayed:
                 over = {
                     "than": base,
                     "completion.mean.percent": change.mean,
-                    "low": _finite(change.low),
-                    "high": _finite(change.high),
+                    "low": finite(change.low),
+                    "high": finite(change.high),
                 }
             schedulers.append({"name": name, "metrics": metrics, "over": over})
         recorded, happened = None, None
@@ -682,7 +712,7 @@ class Replayed:
             first = self.scenario.draw(self.seeds[0])
             happened = Outcome.recorded(first.jobs, first.nodes)
         if happened is not None:
-            recorded = {k: _finite(v) for k, v in happened.summary().items()}
+            recorded = {k: finite(v) for k, v in happened.summary().items()}
         return {
             "scenario": self.scenario.describe(),
             "fidelity": self.scenario.fidelity(),
@@ -696,24 +726,10 @@ class Replayed:
 NONE = np.zeros(0)
 
 
-def _finite(value: float | None) -> float | None:
-    """For JSON, which has no word for NaN; one seed gives no interval."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-def finite(value: Any) -> Any:
-    """The same with None for every number that JSON has no word for."""
-    if isinstance(value, Mapping):
-        return {key: finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def replay(
     scenario: ReplayScenario | NamedSource | str = TWIN,
-    schedulers: Sequence[str] | Mapping[str, Any] = (),
-    seeds: Sequence[int] = (),
+    schedulers: str | Sequence[str] | Mapping[str, Any] = (),
+    seeds: Sequence[int] | int = (),
     out: Store | Path | str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -725,10 +741,11 @@ def replay(
     ----------
     scenario : ReplayScenario, NamedSource or str
         A scenario, or its ``source``: a trace's folder or file, ``twin:NAME``.
-    schedulers : sequence of str, or mapping of names to schedulers
+    schedulers : str, sequence of str, or mapping of names to schedulers
+        Names, which may be separated by commas in one text.
         By default :data:`WITH_RATES` in a drawn world, else :data:`WITHOUT_RATES`.
-    seeds : sequence of int
-        By default 0 to 4 in a drawn world, else 0: nothing is drawn.
+    seeds : sequence of int, or int
+        A number alone says how many. By default 0 to 4 in a drawn world, else 0: nothing is drawn.
     out : path, optional
         A folder of results; what was played there before is not played again.
     jobs : int
@@ -749,12 +766,13 @@ def replay(
         source = GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots
     played: ReplayScenario = source.scenario()
     drawn = played.drawn
-    names = schedulers or (WITH_RATES if drawn else WITHOUT_RATES)
-    listed = list(dict.fromkeys(seeds or (range(5) if drawn else (0,))))
+    names = names_of(schedulers) if isinstance(schedulers, str) else schedulers
+    names = names or (WITH_RATES if drawn else WITHOUT_RATES)
+    listed = list(require_seeds(seeds or (5 if drawn else 1)))
     made = (
         dict(names)
         if isinstance(names, Mapping)
-        else {name: create("scheduler", name) for name in dict.fromkeys(names)}
+        else {label_of(name): create("scheduler", name) for name in dict.fromkeys(names)}
     )
     specs = [
         RunSpec(source, {}, seed, 1, None, 1, label, scheduler)

@@ -8,19 +8,67 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
+from markupsafe import escape
 
-from gangwise.core.errors import StoreError, UnknownName
+from gangwise.core.errors import GangwiseError, StoreError, UnknownName
 from gangwise.experiments.runs import TIMINGS
 from gangwise.experiments.statistics import Interval, estimate, verdict
 from gangwise.experiments.store import Store
 
 
-@dataclass(frozen=True, eq=False)
-class Results:
+class Shown(Protocol):
+    """What a result shows of itself in Python and in a notebook: a headline and its table."""
+
+    @property
+    def headline(self) -> str:
+        """What the table is of, in a line."""
+
+    def to_polars(self) -> pl.DataFrame:
+        """The table. Arrow's tools take it as it is (``pyarrow.table(frame)``)."""
+
+    def to_pandas(self) -> Any:
+        """The table for pandas; nothing else need be installed beside pandas.
+
+        Raises
+        ------
+        GangwiseError
+            Without pandas.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise GangwiseError("to_pandas needs pandas: pip install pandas") from error
+        return pandas.DataFrame(self.to_polars().to_dict(as_series=False))
+
+    def __repr__(self) -> str:
+        with _plainly():
+            return f"{self.headline}\n{self.to_polars()}"
+
+    def _repr_html_(self) -> str:
+        with _plainly():
+            return f"<p>{escape(self.headline)}</p>{self.to_polars()._repr_html_()}"
+
+
+def _plainly() -> pl.Config:
+    """Frames whole, without their shapes and types."""
+    return pl.Config(
+        tbl_hide_dataframe_shape=True,
+        tbl_hide_column_data_types=True,
+        tbl_formatting="NOTHING",
+        tbl_rows=50,
+        tbl_cols=12,
+        tbl_width_chars=150,
+        fmt_str_lengths=48,
+        float_precision=3,
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Results(Shown):
     """The finished runs that an experiment asks for.
 
     Every frame has a column for each setting that varies between cells, and ``policy``, the label.
@@ -57,6 +105,17 @@ class Results:
         missing = tuple(run for run in plan["runs"] if not whole[run["key"]])
         return cls(store, plan["experiment"], done, missing)
 
+    @property
+    def headline(self) -> str:
+        """What was swept, and how much of it is done."""
+        done = f"{len(self.runs)} of {len(self.runs) + len(self.missing)} runs"
+        name = self.experiment.get("name") or "results"
+        return f"{name}: {self.objective}, mean and 95 % interval over seeds; {done}"
+
+    def to_polars(self) -> pl.DataFrame:
+        """The table of the objective, see :meth:`table`."""
+        return self.table()
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all numbers but the timings, whichever order they were made in."""
@@ -92,6 +151,16 @@ class Results:
     def minimise(self) -> bool:
         """Whether less of it is better."""
         return bool(self.experiment.get("minimise"))
+
+    @cached_property
+    def slotwise(self) -> bool:
+        """Whether runs are slots with a reward, not whole replays of jobs."""
+        return "reward.mean" in self._single["metric"]
+
+    @property
+    def unit(self) -> str:
+        """Behind a difference of the objective: a mean of slots is so much per slot."""
+        return " per slot" if self.slotwise and self.objective.endswith(".mean") else ""
 
     @cached_property
     def metrics(self) -> list[str]:
@@ -305,7 +374,7 @@ class Results:
                         if value is not None
                     )
                     better = turned(row) if self.minimise else row
-                    said.append((f"{where}: " if where else "") + verdict(better))
+                    said.append((f"{where}: " if where else "") + verdict(better, self.unit))
         return said
 
     def to_parquet(self, path: Path | str, timings: bool = True) -> Path:

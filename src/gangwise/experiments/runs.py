@@ -54,9 +54,10 @@ from gangwise.core.contracts import (
 )
 from gangwise.core.errors import ScenarioError
 from gangwise.core.identity import PATHS, identify, key_of, plain
-from gangwise.core.registry import create, entries, parse
+from gangwise.core.registry import Entry, comparators, create, entries, parse
 from gangwise.core.simulation import Run, Simulation
 from gangwise.scenarios.files import read_scenario
+from gangwise.traces.formats.own_csv import is_mapping
 from gangwise.traces.slots.opening import open_trace
 
 TIMINGS = (
@@ -161,6 +162,41 @@ class NamedSource:
         return made if entry is None else [*made, identify(entry.load(), "scenario")]
 
 
+def named_source(
+    target: str, settings: Mapping[str, Any], trace: bool = False, family: str | None = None
+) -> NamedSource:
+    """What a text names: a registered scenario, a scenario file, or the files of a trace.
+
+    Parameters
+    ----------
+    target : str
+        A name, with settings after a colon if wanted; a .toml file; a file or folder of a trace,
+        the mapping of one's own, or ``twin:NAME``.
+    settings : mapping
+        More settings.
+    trace : bool
+        It is a trace, whatever it looks like.
+    family : str, optional
+        Of a trace.
+
+    Raises
+    ------
+    ScenarioError
+        For a family of what is no trace.
+    """
+    if len(target) > 4000:
+        raise ScenarioError(f"{target[:40]}… is no scenario or trace: it has {len(target)} letters")
+    path = Path(target)
+    if not trace and path.suffix == ".toml" and not is_mapping(path):
+        return NamedSource.of(target, False, settings)
+    files = path.exists() or "/" in target or target.endswith((".csv", ".gz", ".swf"))
+    if trace or files or target.startswith("twin:"):
+        return NamedSource.of(target, True, settings)
+    if family is not None:
+        raise ScenarioError(f"--family is for traces; the scenario {target!r} has a family")
+    return NamedSource.of(target, False, settings)
+
+
 def deciders(scenario: object) -> Any:
     """The kind under which those that decide in a scenario are registered."""
     return scenario.deciders if isinstance(scenario, Replay) else "policy"
@@ -241,6 +277,10 @@ class RunSpec:
         if described.get("files"):
             described = {k: v for k, v in described.items() if k not in PATHS}
         what: Any = {"comparator": self.label}
+        if (judge := self.registered) is not None and not judge.built_in:
+            what |= {"made": identify(judge.load()), "preset": plain(judge.preset)}
+        elif judge is not None and judge.revision > 1:
+            what["revision"] = judge.revision
         if self.policy is not None:
             family = getattr(self.policy, "family", scenario.family)
             if family != scenario.family:
@@ -266,6 +306,13 @@ class RunSpec:
             "points": self.points,
             **what,
         }
+
+    @property
+    def registered(self) -> Entry | None:
+        """Of a comparator: what its name is registered for."""
+        if self.policy is not None:
+            return None
+        return comparators(self.source.scenario().family).get(self.label)
 
     def key(self) -> str:
         """Content hash of what defines the run."""

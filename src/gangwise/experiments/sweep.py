@@ -36,6 +36,7 @@ from joblib.parallel import ParallelBackendBase
 
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, UnknownName
 from gangwise.core.interrupt import children_left_alone
+from gangwise.core.registry import comparators as registered_comparators
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Replay, Rows, RunSpec, measure
 from gangwise.experiments.specification import Experiment
@@ -455,9 +456,10 @@ def check_names(spec: RunSpec, comparators: Sequence[str], metrics: Sequence[str
     if isinstance(spec.source.scenario(), Replay):
         return
     instance = spec.source.instance(spec.seed)
+    known = list(dict.fromkeys([*instance.comparators, *registered_comparators(instance.family)]))
     for name in comparators:
-        if name not in instance.comparators:
-            raise UnknownName("comparator", name, list(instance.comparators))
+        if name not in known:
+            raise UnknownName("comparator", name, known)
     if metrics:
         known = ["reward", *instance.environment().metrics]
         for name in metrics:
@@ -481,7 +483,12 @@ class Failure:
 
 
 def _travels(spec: RunSpec) -> bool:
-    """Whether a worker can be given a run: its classes can be imported there."""
+    """Whether a worker can be given a run: its classes can be imported there.
+
+    A comparator that a user registered is known in this process alone.
+    """
+    if spec.policy is None and (judge := spec.registered) and not judge.built_in:
+        return False
     if spec.policy is not None and type(spec.policy).__module__ == "__main__":
         return False
     try:

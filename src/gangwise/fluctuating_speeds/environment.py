@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Channels
-from gangwise.core.contracts import Comparator, Outcome, Timing
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.contracts import Comparator, InstanceBase, Outcome, Timing
+from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery, Mailbox
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
@@ -31,13 +31,14 @@ from gangwise.core.workload import (
     require_single_arrivals,
 )
 from gangwise.fluctuating_speeds import kernels
-from gangwise.fluctuating_speeds.offline import omniscient
+from gangwise.fluctuating_speeds.offline import clairvoyant, omniscient
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale
 from gangwise.fluctuating_speeds.speeds import (
     BetaSpeeds,
     NormalSpeeds,
     PermutedSpeeds,
     PiecewiseSpeeds,
+    RecordedSpeeds,
     Speeds,
     WavingSpeeds,
 )
@@ -159,7 +160,7 @@ class PendingFeedback:
 
 
 @dataclass(frozen=True, eq=False)
-class SpeedsInstance(ABC):
+class SpeedsInstance(InstanceBase, ABC):
     """Instance at fluctuating speeds: a problem, its workload, and what policies are not told.
 
     Parameters
@@ -185,7 +186,6 @@ class SpeedsInstance(ABC):
     speeds: Speeds
     scale: Scale = field(default_factory=Scale)
     delivery: Delivery = field(default_factory=Delivery)
-    comparators = ("omniscient", "omniscient_realised")
 
     def __post_init__(self) -> None:
         if self.speeds.size != self.problem.E:
@@ -193,6 +193,11 @@ class SpeedsInstance(ABC):
                 f"speeds are given for {self.speeds.size} channels; there are {self.problem.E}"
             )
         require_single_arrivals(self.workload, self.problem.job_types)
+
+    @property
+    def comparators(self) -> tuple[str, ...]:
+        """Both know the means."""
+        return "omniscient", "omniscient_realised"
 
     def means(self, slot: int) -> Floats:
         """ṽ(t), ESDP (7): the mean of Z̃ for each channel, shape [E]; not for policies."""
@@ -209,14 +214,14 @@ class SpeedsInstance(ABC):
     def _evaluated(self) -> dict[tuple[int, int, int | None], tuple[Comparator, Comparator]]:
         return {}
 
-    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
-        """``omniscient`` or ``omniscient_realised`` on the slots of a run (see :mod:`.offline`)."""
-        if name not in self.comparators:
-            raise UnknownName("comparator", name, list(self.comparators))
+    def omniscient(
+        self, slots: int, seed: int, sample: int | None = None
+    ) -> tuple[Comparator, Comparator]:
+        """``omniscient`` and ``omniscient_realised`` on the slots of a run: :mod:`.offline`."""
         key = (slots, seed, sample)
         if key not in self._evaluated:
             self._evaluated[key] = self._omniscient(slots, seed, sample)
-        return self._evaluated[key][self.comparators.index(name)]
+        return self._evaluated[key]
 
     @abstractmethod
     def _omniscient(
@@ -289,11 +294,21 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
     The reward of a slot is the realised net utility Σ x Z̃ of ESDP (5). Metrics: ``mean_utility``,
     the expectation Σ x ṽ(t) of the same decision (so that pseudo-regret can be read off without
     noise); ``gain`` Σ x Z and ``cost`` Σ x Σ_k f_k(a_k), in units of utility before normalisation;
-    ``jobs`` that arrived; ``channels`` that were on.
+    ``jobs`` that arrived; ``channels`` that were on; and, in the units of gain and cost, the two
+    sides of the preprint's :func:`~gangwise.fluctuating_speeds.offline.welfare`: ``jobs_utility``
+    Σ_l U_l and ``cluster_utility`` U_c, whose sum no payment changes.
     """
 
     instance: FluctuatingSpeedsInstance
-    metrics = ("mean_utility", "gain", "cost", "jobs", "channels")
+    metrics = (
+        "mean_utility",
+        "gain",
+        "cost",
+        "jobs",
+        "channels",
+        "jobs_utility",
+        "cluster_utility",
+    )
 
     @property
     def problem(self) -> FluctuatingSpeedsProblem:
@@ -308,12 +323,17 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
         on = np.flatnonzero(x)
         raw, cost = self._utilities[row, on], problem.cost[on]
         net = self.instance.scale.apply(raw, cost)
+        gain, supply = float(raw.sum()), float(cost.sum())
+        served = np.unique(problem.channels.job_type[on])
+        paid = self.instance.payment * served.size
         metrics = (
             float(self.means(slot)[on].sum()),
-            float(raw.sum()),
-            float(cost.sum()),
+            gain,
+            supply,
             float(arrivals.sum()),
             float(on.size),
+            gain - paid,
+            paid - supply,
         )
         return Outcome(float(net.sum()), self._deliver(slot, on, net), metrics)
 
@@ -322,7 +342,13 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
 class FluctuatingSpeedsInstance(SpeedsInstance):
     """Instance of ESDP §2: a problem, its workload, and what policies are not told.
 
-    Parameters are those of :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance`.
+    Parameters
+    ----------
+    payment : float
+        π_l(t) of the preprint, the same for all: what a job pays for a slot in which it is served,
+        in units of utility before normalisation. No decision depends on it.
+
+    The others are those of :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance`.
 
     Examples
     --------
@@ -333,7 +359,20 @@ class FluctuatingSpeedsInstance(SpeedsInstance):
     """
 
     problem: FluctuatingSpeedsProblem
+    payment: float = 0.0
     family = "fluctuating_speeds"
+
+    @property
+    def comparators(self) -> tuple[str, ...]:
+        """Those that know the means; where slots are alike, one that knows each of them, too."""
+        alike = isinstance(self.speeds, RecordedSpeeds)
+        return (*super().comparators, "clairvoyant") if alike else super().comparators
+
+    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
+        """One of :mod:`.offline` on the slots of a run."""
+        if name == "clairvoyant":
+            return clairvoyant(self, slots, seed, sample)
+        return super().comparator(name, slots, seed, sample)
 
     def environment(self) -> FluctuatingSpeedsEnvironment:
         """A fresh environment."""

@@ -8,6 +8,7 @@ from gangwise.gain_overhead.ascent import diameter, gradient_bound, project, pro
 from gangwise.gain_overhead.baselines import (
     DRF,
     BinPacking,
+    DRFAsPrinted,
     Fairness,
     Greedy,
     RandomOrder,
@@ -43,6 +44,7 @@ __all__ = [
     "POLY",
     "RECIPROCAL",
     "BinPacking",
+    "DRFAsPrinted",
     "Fairness",
     "Feedback",
     "GainOverheadEnvironment",

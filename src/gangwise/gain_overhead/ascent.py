@@ -52,6 +52,12 @@ class Ascent:
         self._fixed = np.zeros(problem.L, dtype=np.int64)
         self._z, self._a = np.zeros(problem.L), np.zeros(problem.L)
 
+    def begin(self, y: Floats) -> None:
+        """Go to a decision, wherever the ascent was."""
+        self.y[:] = y
+        self.total.fill(0.0)
+        np.add.at(self.total, self.problem.channels.job_type, self.y)
+
     def slope(self, weight: Floats, active: Ints, smoothing: float = 0.0) -> float:
         """Gradient ∇q of OGASched (9), k* of OGASched (10), x_l = ``weight``; its squared norm."""
         p = self.problem

@@ -1,8 +1,12 @@
-"""The baselines of OGASched §4, and a greedy: DRF, FAIRNESS, BINPACKING, SPREADING, random.
+"""The baselines of OGASched §4, and two rivals: DRF by progressive filling, and a greedy.
 
-DRF, random, BINPACKING and SPREADING are list scheduling. In the last two jobs take turns, one
-server a turn, as tasks of several jobs do in a queue: if a job took all its servers at once their
-order could not matter, because a request is per server, OGASched (3), not in total.
+The paper's DRF, random, BINPACKING and SPREADING are list scheduling. In the last two jobs take
+turns, one server a turn, as tasks of several jobs do in a queue: if a job took all its servers at
+once their order could not matter, because a request is per server, OGASched (3), not in total.
+
+What the paper calls DRF serves whole job types by ascending dominant share, so that the last ones
+get nothing. That is ``drf-as-printed``; dominant-resource fairness itself raises all dominant
+shares together, by progressive filling (Ghodsi et al., NSDI 2011), and is ``drf``.
 
 The greedy is ours: devices go, a little at a time, where the reward grows most. It knows the reward
 and keeps no memory, so it is what a learning policy must beat.
@@ -103,8 +107,8 @@ def dominant_shares(problem: GainOverheadProblem) -> Floats:
 
 
 @dataclass
-class DRF(PolicyBase):
-    """DRF, dominant resource fairness (OGASched §4): by ascending dominant share."""
+class DRFAsPrinted(PolicyBase):
+    """DRF as OGASched §4 has it: list scheduling by ascending dominant share."""
 
     family = "gain_overhead"
 
@@ -117,6 +121,56 @@ class DRF(PolicyBase):
         """Each takes min(a, what is left) on every server it connects to."""
         x = observation.arrived
         return self._servers.schedule(self._order[x[self._order] != 0])
+
+
+@dataclass
+class DRF(PolicyBase):
+    """DRF, dominant-resource fairness, by progressive filling on every server.
+
+    A job demands min(a_l^k, c_r^k) of each device type of a server; its dominant share there is the
+    largest share that it holds of one of them, max_k y / c_r^k. All dominant shares of a server
+    rise together, each job's devices in proportion to its demand, until it has all of it, or a
+    device type runs out.
+
+    Parameters
+    ----------
+    bundles : bool
+        What a device type that ran out stops: with bundles, as in the paper that introduced DRF,
+        all jobs that demand it, since their tasks need every device type in proportion; without,
+        that device type only, since the gain of OGASched (7) needs no proportions. The latter
+        leaves no devices idle that a job could use, and earns more.
+    """
+
+    bundles: bool = False
+    family = "gain_overhead"
+
+    def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
+        """Measure the dominant share of everything that a job demands of a server."""
+        self._problem = problem
+        capacity = problem.cluster.capacity[problem.channels.server]
+        # Nothing is demanded of a device type that the server lacks: upper is 0 there.
+        shares = problem.upper / np.where(capacity > 0, capacity, 1.0)
+        self._most = np.ascontiguousarray(shares.max(axis=1))
+        self._y = np.empty(problem.shape)
+        self._left = np.empty(problem.shape[1])
+        self._rises = np.empty(problem.L, dtype=np.int64)
+
+    def decide(self, observation: Observation) -> Floats:
+        """Fill every server for the jobs that arrived."""
+        p = self._problem
+        kernels.fill_progressively(
+            observation.arrived,
+            self.bundles,
+            p.upper,
+            self._most,
+            p.cluster.capacity,
+            p.channels.starts,
+            p.channels.job_type,
+            self._left,
+            self._rises,
+            self._y,
+        )
+        return self._y
 
 
 def proportional_shares(
@@ -272,12 +326,13 @@ class Greedy(PolicyBase):
     Parameters
     ----------
     rounds : int
-        In how many parts each server hands out its devices.
+        In how many parts each server hands out its devices. With 16 it takes half the time and
+        earns 0.6 % less under the default settings.
     smoothing : float
         See :func:`marginal_greedy`.
     """
 
-    rounds: int = 16
+    rounds: int = 48
     smoothing: float = 0.1
     family = "gain_overhead"
 

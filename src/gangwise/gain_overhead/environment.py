@@ -7,15 +7,16 @@ OGASched §3.4. There is no noise besides the arrivals.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.contracts import Comparator, Outcome, Timing
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.contracts import InstanceBase, Outcome, Timing
+from gangwise.core.errors import ScenarioError
+from gangwise.core.feedback import Delivery, Mailbox
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
     ArrivalsBySlot,
@@ -26,7 +27,6 @@ from gangwise.core.workload import (
     Workload,
     first_slots,
 )
-from gangwise.gain_overhead.offline import best_fixed, per_slot_optimum
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 
 
@@ -124,11 +124,22 @@ class _PortStream:
 
 
 class ArrivalsEnvironment(ABC):
-    """Environment whose only chance is in its arrivals; what a decision earns is each family's."""
+    """Environment whose only chance is in its arrivals; what a decision earns is each family's.
+
+    Feedback may come late or never, see :class:`~gangwise.core.feedback.Delivery`.
+    """
+
+    delivery: Delivery
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
-        """Begin a run; there is no noise besides the arrivals."""
+        """Begin a run; there is no noise besides the arrivals and the delays of feedback."""
         self._arrivals = ArrivalsBySlot(self._stream(workload))
+        self._fate, self._mailbox = noise, Mailbox[Feedback]()
+
+    def _told(self, slot: int, arrivals: Ints) -> tuple[Feedback, ...]:
+        """Post what the slot teaches; return what is due by now."""
+        due = int(self.delivery.draw(1, self._fate)[0])
+        return self._mailbox.exchange(slot, due, Feedback(slot, arrivals))
 
     def observe(self, slot: int, timing: Timing) -> Observation:
         """The slot's arrivals, but not for a policy that reserves."""
@@ -146,21 +157,22 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
     problem: GainOverheadProblem
     ports: Ports
     workload: Workload
+    delivery: Delivery = field(default_factory=Delivery)
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs")
 
     def _stream(self, workload: np.random.Generator) -> ArrivalStream:
         return self.ports.stream(self.workload.stream(workload))
 
-    def step(self, slot: int, decision: Floats) -> Outcome[Feedback]:
+    def step(self, slot: int, decision: Floats) -> Outcome[tuple[Feedback, ...]]:
         """Reward of the decision for the jobs that arrived, OGASched (5)."""
         arrivals = self._arrivals.at(slot)
         reward, gain, overhead, utilisation = self.problem.reward(arrivals, decision, slot)
         metrics = (gain, overhead, utilisation, float(arrivals.sum()))
-        return Outcome(reward, Feedback(slot, arrivals), metrics)
+        return Outcome(reward, self._told(slot, arrivals), metrics)
 
 
 @dataclass(frozen=True, eq=False)
-class GainOverheadInstance:
+class GainOverheadInstance(InstanceBase):
     """Instance of OGASched §2: a problem and its workload.
 
     Parameters
@@ -169,6 +181,8 @@ class GainOverheadInstance:
         The problem over job types. Where the workload brings several jobs of a type in one slot,
         policies are given the problem over ports (OGASched §3.4) instead: :attr:`problem`.
     workload : Workload
+    delivery : Delivery
+        Delay and loss of feedback; at once and never lost by default.
 
     Examples
     --------
@@ -180,6 +194,7 @@ class GainOverheadInstance:
 
     base: GainOverheadProblem
     workload: Workload
+    delivery: Delivery = field(default_factory=Delivery)
     family: str = "gain_overhead"
     comparators: tuple[str, ...] = ("best_fixed", "per_slot_optimum")
 
@@ -195,19 +210,12 @@ class GainOverheadInstance:
 
     def environment(self) -> GainOverheadEnvironment:
         """A fresh environment."""
-        return GainOverheadEnvironment(self.problem, self.ports, self.workload)
+        return GainOverheadEnvironment(self.problem, self.ports, self.workload, self.delivery)
 
     def arrivals(self, slots: int, seed: int) -> Ints:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
         jobs = self.workload.stream(Streams.of(seed).workload)
         return first_slots(self.ports.stream(jobs), slots)
-
-    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
-        """``best_fixed`` or ``per_slot_optimum`` on the slots of a run (see :mod:`.offline`)."""
-        evaluate = {"best_fixed": best_fixed, "per_slot_optimum": per_slot_optimum}
-        if name not in evaluate:
-            raise UnknownName("comparator", name, list(evaluate))
-        return evaluate[name](self.problem, self.arrivals(slots, seed), sample)
 
 
 @dataclass(frozen=True)
@@ -238,7 +246,9 @@ class GainOverheadFamily:
             BinomialArrivals(p, rng.integers(1, 4, L)),
             OnOffArrivals(p, 3.0, 2.0),
         ]
-        return GainOverheadInstance(problem, kinds[int(rng.integers(3))])
+        workload = kinds[int(rng.integers(3))]
+        late = [Delivery(), Delivery(2), Delivery(1.5, "geometric", loss=0.2)]
+        return GainOverheadInstance(problem, workload, late[int(rng.integers(3))])
 
     def relabel_servers(self, instance: GainOverheadInstance, order: Ints) -> GainOverheadInstance:
         """The same instance with server ``order[i]`` now called ``i``."""

@@ -409,6 +409,72 @@ def share_proportionally(
 
 
 @kernel
+def fill_progressively(
+    arrived: Ints,
+    bundles: bool,
+    upper: Floats,
+    most: Floats,
+    capacity: Floats,
+    starts: Ints,
+    job_type: Ints,
+    left: Floats,
+    rises: Ints,
+    y: Floats,
+) -> None:
+    """Progressive filling of every server: the dominant shares of its jobs rise together.
+
+    A channel e holds level / most[e] of its demand ``upper`` [E, K] while it rises; ``most`` [E] is
+    its dominant share when it has all of it. A device type that runs out stops there, or, with
+    ``bundles``, stops the jobs that demand it. ``left`` [K] and ``rises`` [L] are work space.
+    """
+    K = upper.shape[1]
+    for r in range(starts.shape[0] - 1):
+        first, n = starts[r], starts[r + 1] - starts[r]
+        rising = 0
+        for i in range(n):
+            e = first + i
+            rises[i] = 1 if arrived[job_type[e]] != 0 and most[e] > 0.0 else 0
+            rising += rises[i]
+            for k in range(K):
+                y[e, k] = 0.0
+        for k in range(K):
+            left[k] = capacity[r, k]
+        level = 0.0
+        while rising > 0:
+            # What happens first: a job has all that it demands, or a device type runs out.
+            step, event = math.inf, -1
+            for i in range(n):
+                if rises[i] != 0 and most[first + i] - level < step:
+                    step, event = most[first + i] - level, i
+            for k in range(K):
+                speed = 0.0
+                for i in range(n):
+                    if rises[i] != 0:
+                        speed += upper[first + i, k] / most[first + i]
+                if left[k] > 0.0 and speed * step > left[k]:
+                    step, event = left[k] / speed, n + k
+            level += step
+            for k in range(K):
+                if left[k] > 0.0:
+                    for i in range(n):
+                        if rises[i] != 0:
+                            v = step * upper[first + i, k] / most[first + i]
+                            y[first + i, k] = min(y[first + i, k] + v, upper[first + i, k])
+                            left[k] = max(left[k] - v, 0.0)
+            if event < n:
+                rises[event] = 0
+                rising -= 1
+            else:
+                k = event - n
+                left[k] = 0.0
+                if bundles:
+                    for i in range(n):
+                        if rises[i] != 0 and upper[first + i, k] > 0.0:
+                            rises[i] = 0
+                            rising -= 1
+
+
+@kernel
 def list_schedule(
     order: Ints,
     upper: Floats,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,9 @@ from gangwise.core.jit import kernel
 from gangwise.gain_overhead.ascent import diameter, gradient_bound
 from gangwise.gain_overhead.kernels import curvature, gradient
 from gangwise.gain_overhead.problem import GainOverheadProblem
+
+if TYPE_CHECKING:
+    from gangwise.gain_overhead.environment import GainOverheadInstance
 
 
 @kernel
@@ -496,6 +499,20 @@ def per_slot_optimum(
         Evaluate at most so many slots, evenly spaced; all of them when not given.
     """
     return optimum_of_each_slot(arrivals, sample, lambda pattern: solve(problem, pattern))
+
+
+def best_fixed_in_run(
+    instance: GainOverheadInstance, slots: int, seed: int, sample: int | None = None
+) -> Comparator:
+    """:func:`best_fixed` on the slots of a run."""
+    return best_fixed(instance.problem, instance.arrivals(slots, seed), sample)
+
+
+def per_slot_optimum_in_run(
+    instance: GainOverheadInstance, slots: int, seed: int, sample: int | None = None
+) -> Comparator:
+    """:func:`per_slot_optimum` on the slots of a run."""
+    return per_slot_optimum(instance.problem, instance.arrivals(slots, seed), sample)
 
 
 def optimum_of_each_slot(

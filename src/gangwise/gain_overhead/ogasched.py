@@ -8,6 +8,7 @@ keep their values as memory and use no capacity meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,11 +75,15 @@ class OGASchedReserve(PolicyBase):
         better = problem.reward(x, filled).reward >= problem.reward(x, held).reward
         return filled if better else held
 
-    def learn(self, feedback: Feedback) -> None:
-        """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), OGASched (11)."""
-        x = feedback.arrivals
-        squared = self._ascent.slope(x.astype(np.float64), self._everyone)
-        self._ascent.climb(self._step.size(feedback.slot, squared), self._everyone)
+    def learn(self, feedback: Sequence[Feedback]) -> None:
+        """y(t+1) = Π(y(t) + η_t ∇q(x(t), y(t))), OGASched (11), for every slot heard of.
+
+        Arrivals that come late are climbed where y is by then: they tell the reward of every
+        decision, so nothing has to be kept of the one that was played.
+        """
+        for told in feedback:
+            squared = self._ascent.slope(told.arrivals.astype(np.float64), self._everyone)
+            self._ascent.climb(self._step.size(told.slot, squared), self._everyone)
 
 
 @dataclass
@@ -101,6 +106,8 @@ class OGASchedReact(PolicyBase):
         ``capacity`` is the above; the others take one of ``OGASchedReserve``'s rules instead.
     scale, eta, decay, horizon : float
         Parameters of these rules.
+    memory : bool
+        Without, every slot begins where the first one did: the same ascent, and nothing learned.
     """
 
     steps: int = 10
@@ -112,6 +119,7 @@ class OGASchedReact(PolicyBase):
     eta: float = 25.0
     decay: float = 0.9999
     horizon: int = 2000
+    memory: bool = True
     family = "gain_overhead"
 
     def __post_init__(self) -> None:
@@ -127,6 +135,7 @@ class OGASchedReact(PolicyBase):
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
         """Begin with the FAIRNESS shares of a slot in which every job type arrives."""
         self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
+        self._first = self._ascent.y.copy()
         self._capacity = problem.cluster.capacity
         if self._step is not None:
             self._step.start(problem)
@@ -135,6 +144,8 @@ class OGASchedReact(PolicyBase):
         """Climb from what the arrived job types held last, over these only."""
         x = observation.arrived
         weight = x.astype(np.float64)
+        if not self.memory:
+            self._ascent.begin(self._first)
         for i in range(self.steps):
             squared = self._ascent.slope(weight, x, self.smoothing)
             if self._step is None:
@@ -150,8 +161,8 @@ class OGASchedAsPrinted(PolicyBase):
     """OGASched Algorithm 1 with its projection as printed, repaired until it can be played.
 
     The printed projection may exceed requests and capacities (see :func:`project_as_printed`).
-    The state follows it faithfully; what is played, and what the gradient is taken at, is its exact
-    projection, which changes nothing where the printed one is feasible. ``repairs`` counts the
+    The state and the gradient are the printed ones, step by step; what is played is the exact
+    projection of the state, which changes nothing where that is feasible. ``repairs`` counts the
     values that had to be changed.
     """
 
@@ -166,19 +177,23 @@ class OGASchedAsPrinted(PolicyBase):
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
         """Begin with the FAIRNESS shares of a slot in which every job type arrives."""
         self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
+        self._played = self._ascent.y
         self._everyone = np.ones(problem.L, dtype=np.int64)
         self.repairs = 0
 
     def decide(self, observation: Observation) -> Floats:
-        """y(t)."""
-        return self._ascent.y
+        """The exact projection of y(t)."""
+        return self._played
 
-    def learn(self, feedback: Feedback) -> None:
+    def learn(self, feedback: Sequence[Feedback]) -> None:
         """Steps 4–31 of OGASched Algorithm 1."""
-        ascent = self._ascent
-        squared = ascent.slope(feedback.arrivals.astype(np.float64), self._everyone)
-        z = ascent.y + self._step.size(feedback.slot, squared) * ascent.gradient
-        printed = project_as_printed(ascent.problem, z)
-        playable = project(ascent.problem, printed)
-        self.repairs += int((np.abs(playable - printed) > 1e-9 * (1.0 + np.abs(printed))).sum())
-        self._ascent = Ascent(ascent.problem, playable)
+        problem = self._ascent.problem
+        for told in feedback:
+            squared = self._ascent.slope(told.arrivals.astype(np.float64), self._everyone)
+            step = self._step.size(told.slot, squared)
+            z = self._ascent.y + step * self._ascent.gradient
+            self._ascent = Ascent(problem, project_as_printed(problem, z))
+        if feedback:
+            state, self._played = self._ascent.y, project(problem, self._ascent.y)
+            changed = np.abs(self._played - state) > 1e-9 * (1.0 + np.abs(state))
+            self.repairs += int(changed.sum())

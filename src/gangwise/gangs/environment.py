@@ -7,15 +7,14 @@ sit there, because they all meet the same speed of that server in that slot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.contracts import Comparator, Outcome
-from gangwise.core.errors import UnknownName
+from gangwise.core.contracts import Comparator, InstanceBase, Outcome
 from gangwise.core.feedback import Delivery
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
@@ -38,7 +37,7 @@ from gangwise.fluctuating_speeds.speeds import (
 )
 from gangwise.gain_overhead.environment import ArrivalsEnvironment, Feedback
 from gangwise.gain_overhead.problem import Utilities
-from gangwise.gangs.offline import best_fixed, omniscient, per_slot_optimum
+from gangwise.gangs.offline import omniscient
 from gangwise.gangs.problem import GangProblem, GangSpeedsProblem
 
 
@@ -48,21 +47,22 @@ class GangEnvironment(ArrivalsEnvironment):
 
     problem: GangProblem
     workload: Workload
+    delivery: Delivery = field(default_factory=Delivery)
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs", "launched")
 
     def _stream(self, workload: np.random.Generator) -> ArrivalStream:
         return self.workload.stream(workload)
 
-    def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[Feedback]:
+    def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
         """Reward of a placement [Q] for the jobs that arrived."""
         arrivals = self._arrivals.at(slot)
         r = self.problem.reward(arrivals, decision, slot)
         metrics = (r.gain, r.overhead, r.utilisation, float(arrivals.sum()), float(r.launched))
-        return Outcome(r.reward, Feedback(slot, arrivals), metrics)
+        return Outcome(r.reward, self._told(slot, arrivals), metrics)
 
 
 @dataclass(frozen=True, eq=False)
-class GangInstance:
+class GangInstance(InstanceBase):
     """Instance of OGASched §3.5: a gang problem and its workload.
 
     Parameters
@@ -103,13 +103,6 @@ class GangInstance:
     def arrivals(self, slots: int, seed: int) -> Ints:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""
         return first_slots(self.workload.stream(Streams.of(seed).workload), slots)
-
-    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
-        """``best_fixed`` or ``per_slot_optimum`` on the slots of a run (see :mod:`.offline`)."""
-        evaluate = {"best_fixed": best_fixed, "per_slot_optimum": per_slot_optimum}
-        if name not in evaluate:
-            raise UnknownName("comparator", name, list(evaluate))
-        return evaluate[name](self.problem, self.arrivals(slots, seed), sample, self.time_limit)
 
 
 @dataclass(frozen=True)

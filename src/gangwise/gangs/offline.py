@@ -19,7 +19,7 @@ from gangwise.gangs.placement import FastGangs
 from gangwise.gangs.problem import GangProblem
 
 if TYPE_CHECKING:
-    from gangwise.gangs.environment import GangSpeedsInstance
+    from gangwise.gangs.environment import GangInstance, GangSpeedsInstance
 
 
 def best_fixed(
@@ -65,6 +65,22 @@ def per_slot_optimum(
     return optimum_of_each_slot(
         arrivals, sample, lambda pattern: solve(problem, pattern, time_limit)
     )
+
+
+def best_fixed_in_run(
+    instance: GangInstance, slots: int, seed: int, sample: int | None = None
+) -> Comparator:
+    """:func:`best_fixed` on the slots of a run."""
+    arrivals = instance.arrivals(slots, seed)
+    return best_fixed(instance.problem, arrivals, sample, instance.time_limit)
+
+
+def per_slot_optimum_in_run(
+    instance: GangInstance, slots: int, seed: int, sample: int | None = None
+) -> Comparator:
+    """:func:`per_slot_optimum` on the slots of a run."""
+    arrivals = instance.arrivals(slots, seed)
+    return per_slot_optimum(instance.problem, arrivals, sample, instance.time_limit)
 
 
 def omniscient(

@@ -8,18 +8,17 @@ from __future__ import annotations
 import heapq
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Books, Job, Nodes, Rate, Shape
 from gangwise.jobs.rates import Labels
-
-__all__ = ["FGD", "BestFit", "ByRate", "Choice", "FirstFit", "WorstFit", "Worth"]
 
 Tasks = list[tuple[int, int]]
 
@@ -29,6 +28,30 @@ class Choice(Protocol):
 
     def place(self, job: Job, books: Books, now: float) -> Tasks | None:
         """Nodes and tasks on them for the whole gang, in the order of choosing; None if no room."""
+
+
+def fill(tasks: int, fits: Ints, order: Iterable[int]) -> Tasks:
+    """Tasks on nodes in order, each filled before the next; fewer where there is no more room."""
+    chosen: Tasks = []
+    for n in order:
+        if tasks > 0 and fits[n] > 0:
+            chosen.append((int(n), min(int(fits[n]), tasks)))
+            tasks -= chosen[-1][1]
+    return chosen
+
+
+def best_fit(job: Job, books: Books, among: Bools | None = None) -> Tasks | None:
+    """The fullest nodes (of those among) that hold the whole gang, None if none do.
+
+    Fullest is least free of the job's dominant device type; ties go to the first.
+    """
+    fits = books.fits(job.shape)
+    if among is not None:
+        fits = np.where(among, fits, 0)
+    if int(fits.sum()) < job.tasks:
+        return None
+    free = books.free[:, books.dominant(job.shape)]
+    return fill(job.tasks, fits, np.argsort(free, kind="stable"))
 
 
 class Worth(ABC):
@@ -43,14 +66,8 @@ class Worth(ABC):
         fits = books.fits(job.shape)
         if int(fits.sum()) < job.tasks:
             return None
-        worth = self.worth(job, books, now)
-        rest = job.tasks
-        chosen: Tasks = []
-        for n in np.argsort(-worth, kind="stable"):
-            if fits[n] > 0 and rest > 0:
-                chosen.append((int(n), min(int(fits[n]), rest)))
-                rest -= chosen[-1][1]
-        return chosen
+        order = np.argsort(-self.worth(job, books, now), kind="stable")
+        return fill(job.tasks, fits, order)
 
 
 @dataclass
@@ -65,14 +82,14 @@ class FirstFit(Worth):
 
 
 @dataclass
-class BestFit(Worth):
+class BestFit:
     """The node with least free of the job's dominant device type."""
 
     name: ClassVar[str] = "best-fit"
 
-    def worth(self, job: Job, books: Books, now: float) -> Floats:
+    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
         """The fuller the better."""
-        return -books.free[:, books.dominant(job.shape)].astype(np.float64)
+        return best_fit(job, books)
 
 
 @dataclass
@@ -302,7 +319,7 @@ class ByRate(Worth):
                 devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
                 mean, _ = self.believed(job, event.time)
                 rate_kernels.submitted(self.state, job.tasks, devices, job.limit, mean, event.time)
-            if event.kind in ("finished", "killed", "failed", "preempted") and event.job:
+            if event.released and event.job:
                 devices = event.job.shape.demand[books.dominant(event.job.shape)] / 1000.0
                 for n, tasks, _ in event.pieces:
                     rate_kernels.released(self.state, n, tasks * devices, event.time)

@@ -31,6 +31,7 @@ from scipy.sparse import coo_matrix
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
+from gangwise.jobs.choice import best_fit
 from gangwise.jobs.model import (
     Ask,
     Books,
@@ -190,11 +191,11 @@ class Gavel:
         for job, g in order:
             if job.id in placed:
                 continue
-            tasks = self._fit(job, g, trial)
+            tasks = best_fit(job, trial, self._generation == g)
             if tasks is not None:
                 pieces = trial.tell_apart(job.shape, tasks)
                 trial.take(job.shape, pieces)
-                actions.append(Place(job.id, tasks, pieces))
+                actions.append(Place(job.id, tuple(tasks), pieces))
                 placed.add(job.id)
         for name in waiting - placed:
             self._why[name] = Explanation(
@@ -212,7 +213,7 @@ class Gavel:
     def _account(self, books: Books, now: float) -> None:
         """Time that every job has had on each generation since the last call."""
         for event in books.events:
-            if event.job is not None and event.kind in ("finished", "killed"):
+            if event.job is not None and event.over:
                 self._had.pop(event.job.id, None)
                 self._known.pop(event.job.id, None)
         G = self._rates.shape[1]
@@ -311,17 +312,3 @@ class Gavel:
             if name not in stay:
                 trial.take(running.job.shape, running.pieces, sign=1)
         return stay
-
-    def _fit(self, job: Job, g: int, trial: Books) -> tuple[tuple[int, int], ...] | None:
-        """The fullest nodes of a generation that hold the gang."""
-        fits = np.where(self._generation == g, trial.fits(job.shape), 0)
-        if fits.sum() < job.tasks:
-            return None
-        kind = trial.dominant(job.shape)
-        left, tasks = job.tasks, []
-        for n in np.lexsort((np.arange(fits.size), trial.free[:, kind])):
-            if fits[n] > 0 and left > 0:
-                take = min(left, int(fits[n]))
-                tasks.append((int(n), take))
-                left -= take
-        return tuple(tasks)

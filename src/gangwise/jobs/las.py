@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gangwise.core.errors import ScenarioError
+from gangwise.jobs.choice import Tasks, best_fit
 from gangwise.jobs.model import (
     Ask,
     Books,
@@ -88,7 +89,7 @@ class LeastAttained:
         for job in order:
             if job.id in running:
                 continue
-            tasks = fitted(job, trial)
+            tasks = best_fit(job, trial)
             if tasks is None and may_preempt:
                 below = [r for r in stays.values() if levels[r.job.id] > levels[job.id]]
                 below.sort(key=lambda r: (-levels[r.job.id], -r.job.row))
@@ -105,7 +106,7 @@ class LeastAttained:
                 continue
             pieces = trial.tell_apart(job.shape, tasks)
             trial.take(job.shape, pieces)
-            actions.append(Place(job.id, tasks, pieces))
+            actions.append(Place(job.id, tuple(tasks), pieces))
         if gone:
             self._preempted = now
         waiting = [job for job in queue if job.id in self._why]
@@ -122,7 +123,7 @@ class LeastAttained:
                 devices = held.job.tasks * held.job.shape.demand[kind] / 1000.0
                 self._attained[name] = self._attained.get(name, 0.0) + devices * (now - since)
         for event in books.events:
-            if event.job is not None and event.kind in ("finished", "killed"):
+            if event.job is not None and event.over:
                 self._attained.pop(event.job.id, None)
         self._last = now
 
@@ -143,27 +144,12 @@ class LeastAttained:
 
 def with_room(
     job: Job, below: Sequence[Running], books: Books
-) -> tuple[Books, Sequence[Running], tuple[tuple[int, int], ...]] | None:
+) -> tuple[Books, Sequence[Running], Tasks] | None:
     """Books after as many of ``below`` went, in order, as a job needs; None if all are too few."""
     trial = books.copy()
     for count, other in enumerate(below, 1):
         trial.take(other.job.shape, other.pieces, sign=1)
-        tasks = fitted(job, trial)
+        tasks = best_fit(job, trial)
         if tasks is not None:
             return trial, below[:count], tasks
     return None
-
-
-def fitted(job: Job, books: Books) -> tuple[tuple[int, int], ...] | None:
-    """Best fit: the fullest nodes that hold the whole gang, None if none do."""
-    fits = books.fits(job.shape)
-    if fits.sum() < job.tasks:
-        return None
-    free = books.free[:, books.dominant(job.shape)]
-    left, tasks = job.tasks, []
-    for n in np.lexsort((np.arange(fits.size), free)):
-        if fits[n] > 0 and left > 0:
-            take = min(left, int(fits[n]))
-            tasks.append((int(n), take))
-            left -= take
-    return tuple(tasks)

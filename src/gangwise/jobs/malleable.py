@@ -33,6 +33,7 @@ from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.gain_overhead.ascent import Ascent
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
+from gangwise.jobs.choice import fill
 from gangwise.jobs.kernels import KILLED, RUNNING, WAITING
 from gangwise.jobs.model import (
     Books,
@@ -46,8 +47,9 @@ from gangwise.jobs.model import (
     Rate,
     Running,
 )
+from gangwise.jobs.schedule import Options, Schedule, Tables
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.simulation import Options, PlainSimulation, Schedule, Tables
+from gangwise.jobs.simulation import PlainSimulation
 
 RIGID, ELASTIC, DIVISIBLE = range(3)
 
@@ -531,13 +533,7 @@ class SharedOut(ABC):
         fits = trial.fits(job.shape)
         rates = self._declared[self._types[job.job_type]]
         kind = trial.dominant(job.shape)
-        tasks, left = [], n
-        for node in np.lexsort((trial.free[:, kind], -rates)):
-            if left > 0 and fits[node] > 0:
-                take = min(left, int(fits[node]))
-                tasks.append((int(node), take))
-                left -= take
-        return tuple(tasks)
+        return tuple(fill(n, fits, np.lexsort((trial.free[:, kind], -rates))))
 
     def _shrunk(self, job: Job, held: Running, n: int) -> tuple[tuple[int, int], ...]:
         """The n tasks on the fastest nodes that it has."""
@@ -545,13 +541,9 @@ class SharedOut(ABC):
         has: dict[int, int] = {}
         for node, c, _ in held.pieces:
             has[node] = has.get(node, 0) + c
-        tasks, left = [], n
-        for node in sorted(has, key=lambda node: (-rates[node], node)):
-            take = min(left, has[node])
-            if take:
-                tasks.append((node, take))
-                left -= take
-        return tuple(tasks)
+        fits = np.zeros(rates.size, dtype=np.int64)
+        fits[list(has)] = list(has.values())
+        return tuple(fill(n, fits, np.argsort(-rates, kind="stable")))
 
 
 def whole_tasks(wanted: Floats, low: Ints, high: Ints, supply: float) -> Ints:

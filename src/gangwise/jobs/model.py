@@ -17,31 +17,21 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 
-__all__ = [
-    "Account",
-    "Ask",
-    "Books",
-    "Conditions",
-    "Event",
-    "Explanation",
-    "Job",
-    "Jobs",
-    "Node",
-    "Nodes",
-    "Place",
-    "Preempt",
-    "Queue",
-    "Rate",
-    "Running",
-    "Shape",
-]
-
 Bools = npt.NDArray[np.bool_]
 Piece = tuple[int, int, int]
 """Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""
 
 EventKind = Literal[
-    "submitted", "started", "finished", "killed", "failed", "preempted", "node_down", "node_up"
+    "submitted",
+    "started",
+    "finished",
+    "killed",
+    "cancelled",
+    "failed",
+    "preempted",
+    "node_down",
+    "node_drained",
+    "node_up",
 ]
 
 
@@ -577,7 +567,13 @@ class Conditions:
     noise : ndarray [J], optional
         Factor on each job's rate, in the order of ``Jobs``.
     downs, ups : sequence of (seconds, node)
-        When nodes fail, with everything on them, and come back.
+        When nodes fail, with everything on them, and come back. One that joins under way is down
+        from time 0.
+    drains : sequence of (seconds, node)
+        From then on nothing more starts there; what runs goes on.
+    cancels : sequence of (seconds, job)
+        When jobs, by their place in the order of ``Jobs``, are withdrawn: before they are
+        submitted, while they wait or while they run. Jobs after them need not wait any more.
     factors : sequence of (seconds, node, factor)
         From then on all rates of the node are ``rates × factor``.
     """
@@ -587,6 +583,8 @@ class Conditions:
     downs: Sequence[tuple[float, int]] = ()
     ups: Sequence[tuple[float, int]] = ()
     factors: Sequence[tuple[float, int, float]] = ()
+    drains: Sequence[tuple[float, int]] = ()
+    cancels: Sequence[tuple[float, int]] = ()
 
 
 # ---------------------------------------------------------------------- what a scheduler is told
@@ -601,6 +599,18 @@ class Event:
     job: Job | None = None
     node: int = -1
     pieces: tuple[Piece, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        """The job is gone for good."""
+        return self.kind in ("finished", "killed", "cancelled")
+
+    @property
+    def released(self) -> bool:
+        """The job gave its devices back, for whatever reason."""
+        if self.kind == "cancelled":
+            return bool(self.pieces)
+        return self.kind in ("finished", "killed", "failed", "preempted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -663,7 +673,8 @@ class Books:
     Attributes
     ----------
     capacity, free : ndarray [N, K]
-        Thousandths of devices; a node that is down has nothing free.
+        Thousandths of devices; a node that is down has nothing free, one that drains less than
+        nothing until what runs there has ended.
     device : ndarray [N, D]
         Free of each shared device ([N, 0] where they are not told apart).
     up : ndarray [N]

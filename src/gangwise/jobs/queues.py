@@ -15,16 +15,6 @@ import numpy as np
 
 from gangwise.jobs.model import Books, Job, Piece, Running
 
-__all__ = [
-    "WFP3",
-    "EarliestDeadline",
-    "FairShare",
-    "FirstCome",
-    "Order",
-    "Priority",
-    "ShortestFirst",
-]
-
 
 class Order(Protocol):
     """An order of the queue."""
@@ -128,7 +118,7 @@ class FairShare:
     def take_in(self, books: Books) -> None:
         """Stop charging for what has ended."""
         for event in books.events:
-            if event.kind in ("finished", "killed", "failed", "preempted") and event.job:
+            if event.released and event.job:
                 account = self._charged(event.job.user, event.time)
                 account[1] -= share_of(event.job, books)
 
@@ -190,8 +180,9 @@ def reservation(
 class Plan:
     """Conservative backfilling: a reservation for every waiting job.
 
-    In the order of the queue each job gets the earliest start it can have now, while all others
-    keep theirs, so that nobody's is ever moved back.
+    A job keeps its reservation, nodes and all, unless it can start earlier. In the order of the
+    queue each is asked, while all others keep theirs, so that nobody's is ever moved back; one
+    whose time has come gets the best there is. When nodes come or go, all plan anew.
     """
 
     slots: dict[str, tuple[float, tuple[Piece, ...]]] = field(default_factory=dict)
@@ -214,8 +205,12 @@ class Plan:
         changes: list[tuple[float, int, Job, tuple[Piece, ...]]],
         choice: Any,
         now: float,
+        before: float,
     ) -> tuple[float, Any, Any]:
-        """First instant from which the gang fits for its whole limit; its tasks and pieces."""
+        """First instant from which the gang fits for its whole limit; its tasks and pieces.
+
+        inf and None where there is none before ``before``.
+        """
         changes = sorted((c for c in changes if c[2].id != job.id), key=lambda c: c[:2])
         then = free.copy()
         place = 0
@@ -239,3 +234,5 @@ class Plan:
             if place == len(changes):
                 return math.inf, None, ()
             time = changes[place][0]
+            if time >= before:
+                return math.inf, None, ()

@@ -27,24 +27,6 @@ import numpy as np
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import lean_kernel
 
-__all__ = [
-    "LABELS",
-    "MEANS",
-    "SHARED",
-    "Beliefs",
-    "Constants",
-    "believe",
-    "finished",
-    "migrate",
-    "no_beliefs",
-    "observe",
-    "released",
-    "remaining",
-    "score",
-    "submitted",
-    "wait",
-]
-
 LABELS, MEANS, SHARED = range(3)
 """What is believed: declared rates, a mean per (job type, node), shared factors."""
 

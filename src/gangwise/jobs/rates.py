@@ -19,8 +19,6 @@ from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Nodes
 from gangwise.jobs.rate_kernels import LABELS, MEANS, SHARED, Beliefs, Constants
 
-__all__ = ["Constants", "Labels", "MeanRates", "Rates", "SharedFactors", "SlowNode"]
-
 
 class SlowNode(NamedTuple):
     """A node that is slower than its label says.

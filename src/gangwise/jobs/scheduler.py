@@ -44,8 +44,6 @@ from gangwise.jobs.queues import (
 )
 from gangwise.jobs.rates import Labels, MeanRates, SharedFactors
 
-__all__ = ["Composed", "Scheduler", "create_scheduler", "parts", "register_part"]
-
 Action = Place | Preempt | Ask
 Part = Literal["queue", "backfilling", "choice"]
 
@@ -172,7 +170,8 @@ class Composed:
     _last: _Round | None = field(default=None, init=False, repr=False)
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
-        """Bind the choice to nodes and job types."""
+        """Bind the choice to nodes and job types; what was planned for the old nodes is void."""
+        self._plan.slots.clear()
         if hasattr(self.choice, "resize"):
             self.choice.resize(nodes, tuple(job_types))
 
@@ -201,6 +200,7 @@ class Composed:
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Action]:
         """Start in order until one cannot; then backfill."""
+        self._take_in(books)
         self.queue.take_in(books)
         if hasattr(self.choice, "take_in"):
             self.choice.take_in(books)
@@ -253,11 +253,24 @@ class Composed:
             actions.append(Place(job.id, tuple(chosen), pieces))
         return actions
 
+    def _take_in(self, books: Books) -> None:
+        """Forget who is gone; what was planned on nodes that came or went is void."""
+        for event in books.events:
+            if event.kind.startswith("node"):
+                self._plan.slots.clear()
+            elif event.job is not None and (event.over or event.released):
+                self._measured.discard(event.job.id)
+                if event.over:
+                    for kept in (self._seen, self._before, self._asked, self._why):
+                        kept.pop(event.job.id, None)
+
     def migrations(self, books: Books, now: float) -> list[Action]:
         """Moves of running jobs that save more than they cost; asked for while nobody waits."""
         choice = self.choice
         if not isinstance(choice, ByRate):
             return []
+        self.queue.take_in(books)
+        choice.take_in(books)
         trial = books.copy()
         actions: list[Action] = []
         for name, running in sorted(trial.running.items(), key=lambda item: item[1].job.row):
@@ -276,6 +289,8 @@ class Composed:
             pieces = trial.tell_apart(job.shape, chosen)
             trial.take(job.shape, running.pieces, sign=1)
             trial.take(job.shape, pieces)
+            if choice.rates != "labels":
+                rate_kernels.age(choice.state, now)  # as giving devices back does
             trial.running[name] = Running(job, pieces, now, self.restart)
             self._seen[name] = self._rate(job, chosen, now, seen=True)
             self._before[name] = done
@@ -299,13 +314,20 @@ class Composed:
         self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
         opened = books.copy()  # what was free as the round began; the changes hold the rest
         for job in order[: self.depth]:
-            time, chosen, pieces = self._plan.earliest(job, opened, changes, self.choice, now)
+            slot, _ = self._plan.slots.get(job.id, (np.inf, ()))
+            due = slot <= now
+            time, chosen, pieces = self._plan.earliest(
+                job, opened, changes, self.choice, now, np.inf if due else slot
+            )
+            if chosen is None and not due:
+                continue
             changes = [c for c in changes if c[2].id != job.id]
             self._plan.slots.pop(job.id, None)
             if chosen is None:
                 continue
             books.take(job.shape, pieces)
-            able = bool((books.free >= 0).all() and (books.device >= 0).all())
+            on = [n for n, _, _ in pieces]
+            able = bool((books.free[on] >= 0).all() and (books.device[on] >= 0).all())
             end = time + job.limit
             if time <= now and able:
                 self.queue.started(job, books, now)

@@ -13,24 +13,30 @@ import math
 import time
 from bisect import insort
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.core.jit import is_compiled
-from gangwise.jobs import event_kernels, kernels, rate_kernels
-from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
-from gangwise.jobs.kernels import FINISHED, KILLED, RUNNING, SET_ASIDE, WAITING
+from gangwise.jobs import event_kernels, kernels
+from gangwise.jobs.choice import ByRate
+from gangwise.jobs.compiled import built_in, play_compiled
+from gangwise.jobs.kernels import (
+    CANCELLED,
+    FINISHED,
+    KILLED,
+    RUNNING,
+    SET_ASIDE,
+    UNSUBMITTED,
+    WAITING,
+)
 from gangwise.jobs.model import (
-    Account,
     Ask,
     Books,
     Conditions,
     Event,
+    EventKind,
     Job,
     Jobs,
     Nodes,
@@ -41,103 +47,8 @@ from gangwise.jobs.model import (
     Rate,
     Running,
 )
-from gangwise.jobs.queues import (
-    WFP3,
-    EarliestDeadline,
-    FairShare,
-    FirstCome,
-    Priority,
-    ShortestFirst,
-)
+from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, create_scheduler
-
-__all__ = ["Options", "Schedule", "simulate_jobs"]
-
-NONE = np.zeros(0)
-
-
-@dataclass(frozen=True)
-class Options:
-    """Rules of a simulation that are no scheduler's to choose.
-
-    Attributes
-    ----------
-    enforced : bool
-        Whether jobs are killed at their requested limit.
-    limits : {"wall-clock", "work"}
-        What a limit is: seconds of the clock, as in Slurm, or seconds at rate 1.
-    checkpoint : float
-        Seconds of work between checkpoints; a failure loses what was done since the last one.
-        inf: everything, 0: nothing.
-    restart : float
-        Seconds that a job cut short needs at its next start before it works on.
-    measured_after : float
-        Seconds after its start at which a job's rates are measured; once more at its end.
-    """
-
-    enforced: bool = False
-    limits: Literal["wall-clock", "work"] = "wall-clock"
-    checkpoint: float = math.inf
-    restart: float = 0.0
-    measured_after: float = 60.0
-
-
-@dataclass(frozen=True, eq=False)
-class Schedule:
-    """What happened.
-
-    Attributes
-    ----------
-    start, end : ndarray [J]
-        Seconds: first start, and end; NaN for what never came to it.
-    last_start : ndarray [J]
-        Start of the last attempt, the only one of most jobs.
-    phase : ndarray [J]
-        As in :mod:`gangwise.jobs.kernels`: finished, killed, waiting, set aside, …
-    attempts : ndarray [J]
-    lost : ndarray [J]
-        Device-seconds (of the dominant device type) lost to failures and restarts.
-    reserved : ndarray [J]
-        EASY: the earliest start promised to the job while it was first in line; inf for none.
-    piece_from, piece_count, piece_node, piece_tasks : ndarray
-        Last attempt of job j: pieces ``piece_from[j] … + piece_count[j]``.
-    cuts : dict of ndarray
-        Attempts cut short: ``job``, ``begun``, ``end``, ``why`` (0 node failed, 1 preempted) and
-        their pieces ``from``, ``node``, ``tasks``.
-    counts : dict
-        instants, rounds, tests, kills, requeues, preemptions.
-    seconds : float
-        Wall-clock spent: in the scheduler alone (plain), or in all (compiled).
-    account : Account
-        Jobs that could not be played on these nodes.
-    told : str
-        What was played, in a line.
-    """
-
-    jobs: Jobs
-    nodes: Nodes
-    start: Floats
-    end: Floats
-    last_start: Floats
-    phase: npt.NDArray[np.int8]
-    attempts: Ints
-    lost: Floats
-    reserved: Floats
-    piece_from: Ints
-    piece_count: Ints
-    piece_node: Ints
-    piece_tasks: Ints
-    cuts: dict[str, npt.NDArray[Any]]
-    counts: dict[str, int]
-    seconds: float
-    account: Account
-    told: str
-
-    def placed(self, j: int) -> list[tuple[int, int]]:
-        """Nodes of job j's last attempt, and tasks on each."""
-        p, c = self.piece_from[j], self.piece_count[j]
-        return list(zip(self.piece_node[p : p + c].tolist(), self.piece_tasks[p : p + c].tolist()))
-
 
 FEW = 2_500
 """Jobs that are played in plain Python rather than waiting for a compiler."""
@@ -188,491 +99,14 @@ def simulate_jobs(
         scheduler.limits = options.limits
         scheduler.restart = options.restart
     tables = Tables.of(jobs, nodes, conditions, options)
-    rules = _built_in(scheduler, nodes, options)
+    rules = built_in(scheduler, nodes, options)
     if engine == "compiled" and rules is None:
         raise ScenarioError("only combinations of built-in parts run compiled; use engine='plain'")
     if engine == "auto" and len(jobs) <= FEW and not is_compiled(event_kernels.play):
         engine = "plain"
     if engine != "plain" and rules is not None:
-        return _compiled(tables, scheduler, rules, progress)
+        return play_compiled(tables, scheduler, rules, progress)
     return PlainSimulation(tables, scheduler).run(progress)
-
-
-# ---------------------------------------------------------------------------------------- tables
-
-
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """Arrays that both engines play from."""
-
-    jobs: Jobs
-    nodes: Nodes
-    options: Options
-    conditions: Conditions
-    aside: npt.NDArray[np.bool_]
-    account: Account
-    work: Floats
-    doomed: npt.NDArray[np.bool_]
-    demand: Ints  # [S, K] over the nodes' device types
-    fraction: Ints
-    whole: Ints
-    per_node: Ints
-    constraint: Ints
-    dominant: Ints
-    allowed: npt.NDArray[np.bool_]  # [C, N]
-    log_rates: Floats
-    log_noise: Floats
-    event_time: Floats
-    event_node: Ints
-    event_kind: Ints
-    event_value: Floats
-    wants: Ints
-
-    @classmethod
-    def of(cls, jobs: Jobs, nodes: Nodes, conditions: Conditions, options: Options) -> Tables:
-        """Bring jobs onto nodes: what can never run there is set aside, and said."""
-        J, N, K, S = len(jobs), len(nodes), len(nodes.devices), len(jobs.shapes)
-        missing = {k for k in jobs.devices if k not in nodes.devices}
-        demand = np.zeros((S, K), dtype=np.int64)
-        unknown = np.zeros(S, dtype=bool)
-        for s, shape in enumerate(jobs.shapes):
-            for k, amount in zip(jobs.devices, shape.demand):
-                if k in missing:
-                    unknown[s] |= amount > 0
-                else:
-                    demand[s, nodes.devices.index(k)] = amount
-        most = int(jobs.tasks.max(initial=1))
-        if most * int(demand.max(initial=1)) >= 2**62 // max(N, 1):
-            raise ScenarioError(
-                "amounts of devices are too large to be counted in thousandths; "
-                "give memory in a larger unit"
-            )
-        per_node = np.array([s.per_node or most for s in jobs.shapes], dtype=np.int64)
-        fraction = np.zeros(S, dtype=np.int64)
-        whole = np.zeros(S, dtype=np.int64)
-        odd = np.zeros(S, dtype=bool)
-        if nodes.shared is not None:
-            of_shared = demand[:, nodes.devices.index(nodes.shared)]
-            fraction = np.where(of_shared < 1000, of_shared, 0)
-            whole = np.where(of_shared >= 1000, of_shared // 1000, 0)
-            odd = (of_shared > 1000) & (of_shared % 1000 != 0)
-        asked = list(dict.fromkeys(s.constraint for s in jobs.shapes))
-        allowed = np.array(
-            [[all(has.get(k) == v for k, v in c) for has in nodes.labels] for c in asked],
-            dtype=bool,
-        ).reshape(len(asked), N)
-        constraint = np.array([asked.index(s.constraint) for s in jobs.shapes], dtype=np.int64)
-
-        # How many tasks of each shape the empty cluster takes.
-        books = Books.opened(nodes)
-        room = np.zeros(S, dtype=np.int64)
-        total = np.maximum(nodes.capacity.sum(axis=0), 1)
-        dominant = np.argmax(demand / total, axis=1).astype(np.int64) if S else constraint
-        for s, shape in enumerate(jobs.shapes):
-            if not unknown[s] and not odd[s] and demand[s].any():
-                there = shape._replace(demand=tuple(demand[s].tolist()))
-                room[s] = int(np.minimum(books.fits(there), most).sum())
-        bad_type = unknown[jobs.shape]
-        bad_part = odd[jobs.shape] & ~bad_type
-        large = (jobs.tasks > room[jobs.shape]) & ~bad_type & ~bad_part
-        set_aside = {}
-        for bad, reason in (
-            (bad_type, f"that ask for {' or '.join(sorted(missing))}, which no node has"),
-            (bad_part, f"that ask for a broken number of {nodes.shared} above 1"),
-            (large, "larger than the cluster, or than its nodes with the labels asked for"),
-        ):
-            if bad.any():
-                set_aside[reason] = jobs.row[bad]
-        aside = bad_type | bad_part | large
-        noted = {}
-        keep = ~aside[jobs.after]
-        if not keep.all():
-            noted["dependencies on jobs that were set aside: dropped"] = int((~keep).sum())
-        wants = np.zeros(J, dtype=np.int64)
-        np.add.at(wants, np.repeat(np.arange(J), np.diff(jobs.after_from)), keep)
-
-        work, doomed = jobs.run, np.zeros(J, dtype=bool)
-        if options.enforced and options.limits == "work":
-            doomed = jobs.run > jobs.limit
-            work = np.minimum(jobs.run, jobs.limit)
-        log_rates, log_noise = np.zeros((0, 0)), NONE
-        varied = (
-            conditions.rates is not None
-            or conditions.noise is not None
-            or len(conditions.factors) > 0
-        )
-        if varied:
-            wanted = (len(jobs.types), N)
-            rates = np.ones(wanted) if conditions.rates is None else np.asarray(conditions.rates)
-            noise = np.ones(J) if conditions.noise is None else np.asarray(conditions.noise)
-            if rates.shape != wanted or noise.shape != (J,):
-                raise ScenarioError(
-                    f"rates are {rates.shape} and noise {noise.shape}; they must be [L, N] = "
-                    f"{wanted} and [J] = {(J,)}"
-                )
-            if not ((rates > 0).all() and (noise > 0).all() and np.isfinite(rates).all()):
-                raise ScenarioError("a rate is not positive; a node that stands still is down")
-            log_rates, log_noise = np.log(rates), np.log(noise)
-        happens = [(float(t), kernels.DOWN, int(n), 0.0) for t, n in conditions.downs]
-        happens += [(float(t), kernels.UP, int(n), 0.0) for t, n in conditions.ups]
-        for t, n, factor in conditions.factors:
-            if factor <= 0:
-                raise ScenarioError(f"node {n} has a factor of {factor} at {t} s; it must be > 0")
-            happens.append((float(t), kernels.FACTOR, int(n), math.log(factor)))
-        happens.sort(key=lambda e: e[0])
-        for t, _, n, _ in happens:
-            if not (0 <= n < N and math.isfinite(t) and t >= 0):
-                raise ScenarioError(f"an event at {t} s of node {n}: there are {N} nodes")
-        return cls(
-            jobs,
-            nodes,
-            options,
-            conditions,
-            aside,
-            Account(J, set_aside, noted),
-            work,
-            doomed,
-            demand,
-            fraction,
-            whole,
-            per_node,
-            constraint,
-            dominant,
-            allowed,
-            log_rates,
-            log_noise,
-            np.array([e[0] for e in happens]),
-            np.array([e[2] for e in happens], dtype=np.int64),
-            np.array([e[1] for e in happens], dtype=np.int64),
-            np.array([e[3] for e in happens]),
-            wants,
-        )
-
-    def told(self, name: str, engine: str) -> str:
-        """What is played, in a line."""
-        o = self.options
-        killed = "killed at" if o.enforced else "not killed at"
-        unit = "wall-clock" if o.limits == "wall-clock" else "seconds at rate 1"
-        return f"{name}, {engine}; limits are {unit}, jobs are {killed} them"
-
-
-# -------------------------------------------------------------------------------------- compiled
-
-
-_QUEUES = {
-    FirstCome: kernels.FCFS,
-    ShortestFirst: kernels.SJF,
-    EarliestDeadline: kernels.EDF,
-    Priority: kernels.PRIORITY,
-    FairShare: kernels.FAIR_SHARE,
-    WFP3: kernels.WFP3,
-}
-_BACKFILLING = {
-    "none": kernels.NO_BACKFILLING,
-    "easy": kernels.EASY,
-    "conservative": kernels.CONSERVATIVE,
-}
-_CHOICES = {
-    FirstFit: kernels.FIRST_FIT,
-    BestFit: kernels.BEST_FIT,
-    WorstFit: kernels.WORST_FIT,
-    ByRate: kernels.BY_RATE,
-    FGD: kernels.FGD,
-}
-
-
-def _built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.Rules | None:
-    """Rules for the compiled engine, None for what only plain Python can play."""
-    if type(scheduler) is not Composed:
-        return None
-    queue = _QUEUES.get(type(scheduler.queue))
-    choice = _CHOICES.get(type(scheduler.choice))
-    backfilling = _BACKFILLING.get(scheduler.backfilling)
-    if queue is None or choice is None or backfilling is None:
-        return None
-    if choice == kernels.FGD and nodes.shared is None:
-        raise ScenarioError("fgd looks at single devices: build Nodes with shared='gpu'")
-    rates = getattr(scheduler.choice, "rates", "labels")
-    kind = {"labels": kernels.LABELS, "oracle": kernels.ORACLE}.get(
-        rates if isinstance(rates, str) else "", kernels.LEARNED
-    )
-    return kernels.Rules(
-        queue,
-        backfilling,
-        choice,
-        kind,
-        bool(getattr(scheduler.choice, "waits", False)),
-        int(scheduler.depth),
-        options.enforced,
-        options.limits == "work",
-        float(options.checkpoint),
-        float(options.restart),
-        float(options.measured_after),
-        float(getattr(scheduler.queue, "half_life", math.inf)),
-        float(getattr(scheduler, "look", math.inf)),
-        np.zeros(0),
-    )
-
-
-def _compiled(
-    t: Tables,
-    scheduler: Composed,
-    rules: kernels.Rules,
-    progress: Callable[[int, int], None] | None,
-) -> Schedule:
-    jobs = t.jobs
-    J = len(jobs)
-    work, shapes, world, piece_from = _inputs(t, rules)
-    state = _state(t, rules, piece_from)
-    if rules.choice == kernels.BY_RATE:
-        scheduler.resize(t.nodes, jobs.types)
-        beliefs = scheduler.choice.state
-        world = world._replace(labels=np.log(t.nodes.declared(jobs.types)))
-    else:
-        beliefs = rate_kernels.no_beliefs(
-            rate_kernels.LABELS,
-            np.zeros((1, 1)),
-            np.zeros(1, dtype=np.int64),
-            1,
-            rate_kernels.Constants(),
-            np.zeros(1),
-        )._replace(ratio=np.zeros(0))
-    event_kernels.play(work, shapes, world, rules, state, beliefs, 0)  # compiles, or loads
-    began = time.perf_counter()
-    while True:
-        status = event_kernels.play(work, shapes, world, rules, state, beliefs, 200_000)
-        if progress is not None:
-            progress(int(state.at[kernels.ENDED]), J)
-        if status == event_kernels.DONE:
-            break
-        if status == event_kernels.MORE_ROOM:
-            state = _more_room(state)
-    seconds = time.perf_counter() - began
-    at = state.at
-    cut, pieces = int(at[kernels.LOGGED]), int(at[kernels.LOGGED_PIECES])
-    runs, cuts = state.jobs, state.cuts[:cut]
-    first, attempts = runs["first"], runs["attempts"].copy()
-    on_nodes = np.isin(runs["phase"], (RUNNING, FINISHED, KILLED))
-    return Schedule(
-        jobs,
-        t.nodes,
-        np.where(np.isfinite(first), first, np.nan),
-        runs["end"].copy(),
-        np.where(attempts > 0, runs["begun"], np.nan),
-        runs["phase"].astype(np.int8),
-        attempts,
-        runs["lost"].copy(),
-        runs["reserved"].copy(),
-        piece_from[:-1],
-        np.where(on_nodes, runs["pieces"], 0),
-        state.out["node"].copy(),
-        state.out["tasks"].copy(),
-        {
-            "job": cuts["job"].copy(),
-            "begun": cuts["begun"].copy(),
-            "end": cuts["end"].copy(),
-            "why": cuts["why"].copy(),
-            "from": state.cuts["first"][: cut + 1].copy(),
-            "node": state.cut_pieces["node"][:pieces].copy(),
-            "tasks": state.cut_pieces["tasks"][:pieces].copy(),
-        },
-        {
-            "instants": int(at[kernels.INSTANTS]),
-            "rounds": int(at[kernels.ROUNDS]),
-            "tests": int(at[kernels.TESTS]),
-            "kills": int(at[kernels.KILLS]),
-            "requeues": int(at[kernels.REQUEUES]),
-            "preemptions": int(at[kernels.PREEMPTIONS]),
-        },
-        seconds,
-        t.account,
-        t.told(_name(scheduler), "compiled"),
-    )
-
-
-def _name(scheduler: Any) -> str:
-    if not isinstance(scheduler, Composed):
-        return type(scheduler).__name__
-    choice = getattr(scheduler.choice, "name", type(scheduler.choice).__name__)
-    if isinstance(scheduler.choice, ByRate):
-        rates = scheduler.choice.rates
-        choice = {"labels": "label"}.get(rates, rates) if isinstance(rates, str) else "learned"
-    queue = getattr(scheduler.queue, "name", type(scheduler.queue).__name__)
-    return f"{queue}+{scheduler.backfilling}+{choice}"
-
-
-def _inputs(
-    t: Tables, rules: kernels.Rules
-) -> tuple[kernels.Work, kernels.Shapes, kernels.World, Ints]:
-    jobs, nodes = t.jobs, t.nodes
-    J, N = len(jobs), len(nodes)
-    kind = t.dominant[jobs.shape]
-    amount = t.demand[jobs.shape, kind]
-    total = np.maximum(nodes.capacity.sum(axis=0), 1).astype(np.float64)
-    size = jobs.tasks * amount / 1000.0
-    share = jobs.tasks * amount / total[kind]
-    if rules.queue == kernels.SJF:
-        by_rank = np.argsort(jobs.limit, kind="stable")
-    elif rules.queue == kernels.EDF:
-        by_rank = np.argsort(jobs.deadline, kind="stable")
-    elif rules.queue == kernels.PRIORITY:
-        by_rank = np.argsort(-jobs.priority, kind="stable")
-    else:
-        by_rank = np.arange(J)
-    rank = np.empty(J, dtype=np.int64)
-    rank[by_rank] = np.arange(J)
-    later = np.repeat(np.arange(J), np.diff(jobs.after_from))
-    keep = ~t.aside[jobs.after]
-    before, later = jobs.after[keep], later[keep]
-    order = np.argsort(before, kind="stable")
-    next_from = np.concatenate([[0], np.cumsum(np.bincount(before, minlength=J))])
-    parts = np.minimum(jobs.tasks, N)
-    parts = np.where(t.fraction[jobs.shape] > 0, jobs.tasks, parts)
-    parts[t.aside] = 0
-    piece_from = np.concatenate([[0], np.cumsum(parts)])
-    rows = np.zeros(J, dtype=kernels.WORK)
-    for name, values in {
-        "submit": jobs.submit,
-        "work": t.work,
-        "limit": jobs.limit,
-        "tasks": jobs.tasks,
-        "shape": jobs.shape,
-        "type": jobs.type,
-        "user": jobs.user,
-        "size": size,
-        "share": share,
-        "rank": rank,
-        "doomed": t.doomed,
-        "piece_from": piece_from[:-1],
-        "next_from": next_from[:-1],
-        "next_to": next_from[1:],
-    }.items():
-        rows[name] = values
-    work = kernels.Work(rows, by_rank.astype(np.int64), later[order].astype(np.int64))
-    played = np.unique(jobs.shape[~t.aside])
-    least = t.demand[played].min(axis=0) if played.size else np.zeros(t.demand.shape[1], np.int64)
-    tasks = np.zeros(len(t.demand), dtype=kernels.TASK)
-    for name, values in {
-        "fraction": t.fraction,
-        "whole": t.whole,
-        "per_node": t.per_node,
-        "constraint": t.constraint,
-        "dominant": t.dominant,
-    }.items():
-        tasks[name] = values
-    shapes = kernels.Shapes(tasks, t.demand, least)
-    shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
-    devices = nodes.capacity[:, shared] // 1000 if shared >= 0 else np.zeros(N, dtype=np.int64)
-    world = kernels.World(
-        nodes.capacity,
-        shared,
-        devices,
-        t.allowed,
-        np.zeros((0, 0)),
-        t.log_rates,
-        t.log_noise,
-        t.event_time,
-        t.event_node,
-        t.event_kind,
-        t.event_value,
-    )
-    return work, shapes, world, piece_from.astype(np.int64)
-
-
-def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
-    jobs, nodes = t.jobs, t.nodes
-    J, N, S = len(jobs), len(nodes), len(jobs.shapes)
-    books = Books.opened(nodes)
-    blocks = -(-N // kernels.BLOCK)
-    top = np.zeros((blocks, len(nodes.devices)), dtype=np.int64)
-    for b in range(blocks):
-        top[b] = books.free[b * kernels.BLOCK : (b + 1) * kernels.BLOCK].max(axis=0)
-    at = np.zeros(kernels.SIZE_AT, dtype=np.int64)
-    at[kernels.HEAD] = -1
-    at[kernels.EPOCH] = at[kernels.CHANGE] = 1
-    at[kernels.ENDED] = int(t.aside.sum())
-
-    def ints(size: int) -> Ints:
-        return np.zeros(size, dtype=np.int64)
-
-    def floats(size: int, value: float = 0.0) -> Floats:
-        return np.full(size, value)
-
-    words = -(-J // 64) + 1
-    pieces = int(piece_from[-1])
-    most = max(int(np.diff(piece_from).max(initial=1)), N) + 1
-    backfills = rules.backfilling != kernels.NO_BACKFILLING
-    conserves = rules.backfilling == kernels.CONSERVATIVE
-    learns = rules.choice == kernels.BY_RATE
-    changing = rules.queue >= kernels.FAIR_SHARE
-    sorts = J if changing or t.event_time.size or rules.look < math.inf else 0
-    users = len(jobs.users) if rules.queue == kernels.FAIR_SHARE else 0
-    timers = 2 * J + 64 if learns and (rules.rates != kernels.LABELS or rules.waits) else 0
-    runs = np.zeros(J, dtype=kernels.RUN)
-    runs["phase"] = np.where(t.aside, SET_ASIDE, 0)
-    runs["wants"], runs["left"] = t.wants, t.work
-    runs["speed"] = runs["seen"] = 1.0
-    runs["first"] = runs["reserved"] = runs["slot"] = np.inf
-    runs["end"], runs["timer"] = np.nan, -1.0
-    return kernels.State(
-        at=at,
-        clock=floats(kernels.SIZE_CLOCK, -1.0),
-        free=books.free,
-        total=books.free.sum(axis=0),
-        top=top,
-        device=books.device,
-        up=np.ones(N, dtype=bool),
-        log_factor=floats(N),
-        jobs=runs,
-        out=np.zeros(pieces, dtype=kernels.PIECE),
-        words=ints(words),
-        summary=ints(-(-words // 64) + 1),
-        finishes=np.zeros(J + 64, dtype=kernels.DUE),
-        timers=np.zeros(timers, dtype=kernels.DUE),
-        running=ints(J),
-        order=ints(J if backfills else 0),
-        fresh=ints(64),
-        sequence=ints(J),
-        key=floats(sorts),
-        other_sequence=ints(sorts),
-        other_key=floats(sorts),
-        users=np.zeros(users, dtype=kernels.USER),
-        tried=np.zeros(most, dtype=kernels.PIECE),
-        cands=np.zeros(most, dtype=kernels.CANDIDATE),
-        heap=ints(N),
-        memo=np.zeros(S, dtype=kernels.MEMO),
-        mean=floats(N),
-        sd=floats(N),
-        spare=floats(N),
-        worth=floats(N),
-        shadow=np.zeros_like(books.free),
-        shadow_device=np.zeros_like(books.device),
-        shadow_top=np.full_like(top, 2**62),
-        now_free=np.zeros_like(books.free),
-        now_device=np.zeros_like(books.device),
-        ahead=np.zeros_like(books.free),
-        ahead_device=np.zeros_like(books.device),
-        trial=np.zeros_like(books.free),
-        trial_device=np.zeros_like(books.device),
-        changes=np.zeros(2 * J + 8 if conserves else 0, dtype=kernels.DUE),
-        rated=ints(most),
-        log_rates=floats(most),
-        cuts=np.zeros(65, dtype=kernels.CUT),
-        cut_pieces=np.zeros(64, dtype=kernels.PIECE),
-    )
-
-
-def _more_room(x: kernels.State) -> kernels.State:
-    """Twice the room for attempts cut short, or what running jobs may need."""
-    cuts = np.zeros(2 * x.cuts.size + int(x.at[kernels.N_RUNNING]), dtype=kernels.CUT)
-    cuts[: x.cuts.size] = x.cuts
-    size = 2 * x.cut_pieces.size + int(x.at[kernels.PIECES_OUT])
-    pieces = np.zeros(size, dtype=kernels.PIECE)
-    pieces[: x.cut_pieces.size] = x.cut_pieces
-    return x._replace(cuts=cuts, cut_pieces=pieces)
-
-
-# ----------------------------------------------------------------------------------------- plain
 
 
 class PlainSimulation:
@@ -710,7 +144,7 @@ class PlainSimulation:
         self.timers: list[tuple[float, int]] = []
         self.cuts: list[tuple[int, float, float, int, tuple[Piece, ...]]] = []
         self.counts = dict.fromkeys(
-            ("instants", "rounds", "tests", "kills", "requeues", "preemptions"), 0
+            ("instants", "rounds", "tests", "kills", "requeues", "preemptions", "cancellations"), 0
         )
         self.seconds = 0.0
         self.after: list[list[int]] = [[] for _ in range(J)] if t.jobs.after.size else []
@@ -767,6 +201,10 @@ class PlainSimulation:
         """A measurement reaches the scheduler."""
         self.scheduler.observe(rate)
 
+    def act(self, action: Any) -> None:
+        """Do at this instant what whoever steps the simulation has decided."""
+        self._act(action, self.now)
+
     def _look_around(self, now: float) -> None:
         """Running jobs are measured again; while nobody waits, some may move."""
         after = self.tables.options.measured_after
@@ -778,6 +216,7 @@ class PlainSimulation:
         began = time.perf_counter()
         actions = self.scheduler.migrations(self.books, now)
         self.seconds += time.perf_counter() - began
+        self.books.events.clear()
         for action in actions:
             self._act(action, now)
 
@@ -792,7 +231,7 @@ class PlainSimulation:
             heapq.heappop(self.timers)
         if self.timers:
             now = min(now, self.timers[0][0])
-        while self.next_job < len(t.jobs) and self.phase[self.next_job] == SET_ASIDE:
+        while self.next_job < len(t.jobs) and self.phase[self.next_job] != UNSUBMITTED:
             self.next_job += 1
         if self.next_job < len(t.jobs):
             now = min(now, float(t.jobs.submit[self.next_job]))
@@ -812,13 +251,15 @@ class PlainSimulation:
         while self.next_event < t.event_time.size and t.event_time[self.next_event] <= now:
             e = self.next_event
             self.next_event += 1
-            self._node_event(
-                int(t.event_kind[e]), int(t.event_node[e]), float(t.event_value[e]), now
-            )
+            kind, which = int(t.event_kind[e]), int(t.event_node[e])
+            if kind == kernels.CANCEL:
+                self._cancel(which, now)
+            else:
+                self._node_event(kind, which, float(t.event_value[e]), now)
         while self.next_job < len(t.jobs) and t.jobs.submit[self.next_job] <= now:
             j = self.next_job
             self.next_job += 1
-            if self.phase[j] == SET_ASIDE:
+            if self.phase[j] != UNSUBMITTED:
                 continue
             if self.wants[j]:
                 self.phase[j] = kernels.HELD
@@ -914,7 +355,9 @@ class PlainSimulation:
         for n, c in counts.items():
             name = books.nodes.names[n]
             if not books.up[n]:
-                raise InfeasibleDecision(f"{where} is placed on node {name}, which is down")
+                raise InfeasibleDecision(
+                    f"{where} is placed on node {name}, which is down or drains"
+                )
             if job.shape.per_node and c > job.shape.per_node:
                 raise InfeasibleDecision(
                     f"{where} gets {c} tasks on node {name}; at most {job.shape.per_node} may be"
@@ -996,11 +439,34 @@ class PlainSimulation:
         self.end[j] = now
         self.phase[j] = KILLED if killed else FINISHED
         self.counts["kills"] += killed
+        self._let_follow(j, now)
+
+    def _let_follow(self, j: int, now: float) -> None:
+        """Job j has ended: those that come after it and nothing else may wait now."""
         self.ended += 1
         for k in self.after[j] if self.after else ():
             self.wants[k] -= 1
             if self.wants[k] == 0 and self.phase[k] == kernels.HELD:
                 self._enter(k, now)
+
+    def _cancel(self, j: int, now: float) -> None:
+        """Job j is withdrawn, whether it was submitted, waits or runs."""
+        phase = self.phase[j]
+        if phase > RUNNING:
+            return
+        if phase == RUNNING:
+            if self.learns and now > self.since[j]:
+                measured = self.begun[j] + self.tables.options.measured_after
+                self._measure(j, now, first=bool(now <= measured), ended=False)
+            self._leave(j, now, "cancelled")
+            self.end[j] = now
+        elif phase == WAITING:
+            i = next(i for i, job in enumerate(self.waiting) if job.row == j)
+            self.books.events.append(Event("cancelled", now, self.waiting.pop(i)))
+        self.timer.pop(j, None)
+        self.phase[j] = CANCELLED
+        self.counts["cancellations"] += 1
+        self._let_follow(j, now)
 
     def _interrupt(self, j: int, now: float, kind: Literal["failed", "preempted"]) -> None:
         t, o = self.tables, self.tables.options
@@ -1026,40 +492,50 @@ class PlainSimulation:
         self._enter(j, now)
 
     def _node_event(self, kind: int, n: int, value: float, now: float) -> None:
+        """A node fails, drains, comes back, or changes its rate by a factor (its logarithm).
+
+        What is free on a node that drains is what is free less all it has: as jobs there end,
+        nothing.
+        """
         books = self.books
-        if kind == kernels.UP:
-            if not books.up[n]:
-                books.up[n] = True
-                books.free[n] = books.capacity[n]
-                books.device[n] = Books.opened(books.nodes).device[n]
-                books.events.append(Event("node_up", now, node=n))
+        if kind in (kernels.DOWN, kernels.FACTOR):
+            if kind == kernels.FACTOR:
+                self.factor[n] = value
+            there = sorted(
+                self.rows[name]
+                for name, running in books.running.items()
+                if any(m == n for m, _, _ in running.pieces)
+            )
+            for j in there:
+                if kind == kernels.DOWN:
+                    self._interrupt(j, now, "failed")
+                else:
+                    self._change_speed(j, now)
+            if kind == kernels.FACTOR:
+                return
+        if books.up[n] == (kind == kernels.UP):
             return
-        if kind == kernels.DOWN and not books.up[n]:
+        books.up[n] = kind == kernels.UP
+        sign = 1 if kind == kernels.UP else -1
+        books.free[n] += sign * books.capacity[n]
+        books.device[n] += sign * Books.opened(books.nodes).device[n]
+        names: dict[int, EventKind] = {
+            kernels.UP: "node_up",
+            kernels.DOWN: "node_down",
+            kernels.DRAIN: "node_drained",
+        }
+        books.events.append(Event(names[kind], now, node=n))
+
+    def _change_speed(self, j: int, now: float) -> None:
+        speed = self._speed(j)
+        if speed == self.speed[j]:
             return
-        if kind == kernels.FACTOR:
-            self.factor[n] = value
-        there = sorted(
-            self.rows[name]
-            for name, running in books.running.items()
-            if any(m == n for m, _, _ in running.pieces)
-        )
-        for j in there:
-            if kind == kernels.DOWN:
-                self._interrupt(j, now, "failed")
-                continue
-            speed = self._speed(j)
-            if speed != self.speed[j]:
-                if now > self.since[j]:
-                    worked = (now - self.since[j]) * self.speed[j]
-                    self.left[j] = max(self.left[j] - worked, 0.0)
-                    self.since[j] = now
-                self.speed[j] = speed
-                self._schedule_end(j)
-        if kind == kernels.DOWN:
-            books.up[n] = False
-            books.free[n] = 0
-            books.device[n] = 0
-            books.events.append(Event("node_down", now, node=n))
+        if now > self.since[j]:
+            worked = (now - self.since[j]) * self.speed[j]
+            self.left[j] = max(self.left[j] - worked, 0.0)
+            self.since[j] = now
+        self.speed[j] = speed
+        self._schedule_end(j)
 
     def schedule(self) -> Schedule:
         """What has happened so far."""
@@ -1095,7 +571,7 @@ class PlainSimulation:
             self.counts,
             self.seconds,
             t.account,
-            t.told(_name(self.scheduler), "plain"),
+            t.told(name_of(self.scheduler), "plain"),
         )
 
 

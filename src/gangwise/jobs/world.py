@@ -30,19 +30,6 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
 from gangwise.traces.formats.measured_speeds import Job as GavelJob
 
-__all__ = [
-    "Drawn",
-    "DrawnWorld",
-    "MeasuredWorld",
-    "RecordedWorld",
-    "World",
-    "measured_factors",
-    "rescaled",
-    "stretched",
-    "throughput_rates",
-    "world_of",
-]
-
 MOST_CHANGES = 5_000_000
 """Of nodes' rates in one run."""
 

@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.files import write_whole
 from gangwise.report.plotting import COLOURS, INK, MUTED, dress, image, settled
-from gangwise.traces.tables import Tables, device_totals, period
+from gangwise.traces.tables import Tables, device_totals
+from gangwise.traces.work import period, work
 
 QUANTITIES = ("cpu", "mem", "gpu")
 HOUR, DAY = 3600.0, 86400.0
@@ -89,8 +90,8 @@ class Load:
     edges : ndarray of float64, shape [n + 1]
         Of the bins, in seconds since the start of the trace.
     requested : mapping of str to ndarray of float64, shape [n]
-        Mean over each bin of what is requested of ``cpu``, ``mem`` and ``gpu``, in their units,
-        from creation to deletion; those of which nothing is requested are absent.
+        Mean over each bin of what is held of ``cpu``, ``mem`` and ``gpu``, in their units, while
+        jobs run; those of which nothing is requested are absent.
     capacity : mapping of str to float
         Total of all servers; those that are not known are absent.
     """
@@ -124,23 +125,26 @@ def sizes(tables: Tables) -> dict[str, Distribution]:
 
 
 def lifetimes(tables: Tables) -> Distribution:
-    """Seconds from creation to deletion."""
-    return _distribution(tables.jobs["deleted"] - tables.jobs["created"])
+    """Seconds that requests ran; from creation to deletion where the format tells no start."""
+    return _distribution(work(tables.jobs)["run"])
 
 
 def load(tables: Tables, bins: int = 400) -> Load | None:
     """Requests of each quantity over time, exact means over equal bins; None without times."""
-    jobs = tables.jobs.drop_nulls(["created", "deleted"])
-    created, deleted = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
-    if not len(jobs) or deleted.max() <= created.min():
+    held_for = work(tables.jobs)
+    jobs = tables.jobs.filter(held_for["run"].is_not_null())
+    held_for = held_for.drop_nulls("run")
+    begin = held_for["begin"].to_numpy()
+    end = begin + held_for["run"].to_numpy()
+    if not len(jobs) or end.max() <= begin.min():
         return None
-    edges = np.linspace(created.min(), deleted.max(), bins + 1)
+    edges = np.linspace(begin.min(), end.max(), bins + 1)
     tasks = jobs["tasks"].fill_null(1).to_numpy() if "tasks" in jobs.columns else 1.0
     requested = {}
     for name in QUANTITIES:
         asked = jobs[name].fill_null(0).to_numpy() * tasks
         if asked.any():
-            held = _since(edges, created, asked) - _since(edges, deleted, asked)
+            held = _since(edges, begin, asked) - _since(edges, end, asked)
             requested[name] = np.diff(held) / np.diff(edges)
     totals = device_totals(tables)
     return Load(edges, requested, {n: totals[n] for n in requested if totals.get(n, 0) > 0})
@@ -289,15 +293,15 @@ def _sizes(tables: Tables) -> tuple[Figure, str] | str:
 def _lifetimes(tables: Tables) -> tuple[Figure, str] | str:
     found = lifetimes(tables)
     if not found.known:
-        return "no request has both times"
+        return "of no request it is known how long it ran"
     last = tables.jobs["deleted"].max()
     until_end = int((tables.jobs["deleted"] == last).sum())
     caption = (
-        f"Share of {_requests(tables)} that last at most so long, from creation to deletion, "
-        f"waiting included. {until_end:,} end with the last deletion of all and may last longer."
+        f"Share of {_requests(tables)} that run at most so long, {_span(tables)}. {until_end:,} "
+        "end with the last deletion of all and may last longer."
     )
     if found.unknown:
-        caption += f" {found.unknown:,} without both times are left out."
+        caption += f" {found.unknown:,} that never ran, or whose times are not known, are left out."
     if found.zeros:
         caption += f" {100 * found.zeros:.2g} % last 0 s and are not on the axis."
     figure, [axes] = _figure(f"{tables.trace}: lifetimes", 1, caption)
@@ -319,12 +323,12 @@ def _lifetimes(tables: Tables) -> tuple[Figure, str] | str:
 def _load(tables: Tables) -> tuple[Figure, str] | str:
     found = load(tables)
     if found is None:
-        return "no request has both times"
+        return "of no request it is known how long it ran"
     if not found.requested:
         return "no request says what it asks for"
     bins = len(found.edges) - 1
     caption = (
-        f"What {_requests(tables)} ask for from creation to deletion, as means over {bins} "
+        f"What {_requests(tables)} hold {_span(tables)}, as means over {bins} "
         f"bins of {period(round(float(np.diff(found.edges)[0]), 1))}."
     )
     without = [_WORD[name] for name in found.requested if name not in found.capacity]
@@ -416,6 +420,13 @@ def _requests(tables: Tables) -> str:
     if "job" in jobs.columns:
         said += f" of {jobs['job'].n_unique():,} jobs"
     return said
+
+
+def _span(tables: Tables) -> str:
+    """From when to when devices are held."""
+    if "started" in tables.jobs.columns:
+        return "from start to end, without the time that they waited"
+    return "from creation to deletion, waiting included"
 
 
 def _and(words: Sequence[str]) -> str:

@@ -4,7 +4,8 @@ Table 1 gives sizes, α, β, ρ and the contention level, but neither the machin
 those come from a selection of trace rows that is not published. Here they are uniform integers per
 device type; the ranges are our choice (``ogasched-default-v1``), picked so that device types are
 comparable and the baselines earn what Table 2 reports, or those of the authors' early code
-(``ogasched-authors-v1``), where memory, up to 512 units, dominates everything.
+(``ogasched-authors-v2``, requests continuous), where memory, up to 512 units, dominates everything.
+``ogasched-authors-v1`` has other ranges, which were mistaken for theirs.
 
 The paper defines gangs but runs no experiment with them, so everything there is our choice
 (``ogasched-gang-v1``). Servers, utilities, overhead and arrivals are those of
@@ -15,12 +16,13 @@ the same servers.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 
 from gangwise.core.cluster import Channels, Cluster
+from gangwise.core.feedback import Delivery
 from gangwise.core.limits import Count, SlotCount
 from gangwise.core.settings import require_range
 from gangwise.core.simulation import Streams
@@ -29,28 +31,21 @@ from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 from gangwise.gangs.environment import GangInstance
 from gangwise.gangs.problem import GangProblem
+from gangwise.scenarios import drawing
 from gangwise.scenarios.drawing import DrawnScenario, device_names, draw_gangs
 
 DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
 KINDS = ("linear", "log", "reciprocal", "poly")
 OUR_MOST = (24, 48, 16, 16, 16, 8)
-AUTHORS_MOST = (64, 512, 16, 16, 8, 4)
+GUESSED_MOST = (64, 512, 16, 16, 8, 4)
+AUTHORS_LEAST, AUTHORS_MOST = (1, 2, 0, 0, 0, 0), (128, 512, 64, 8, 8, 4)
 
 
-class Settings(BaseModel):
-    """Parameters of the generator, with the distribution of everything it draws."""
+class RewardSettings(BaseModel):
+    """Settings of gain and overhead, of jobs and of gangs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    job_types: Count = Field(10, description="|L|")
-    servers: Count = Field(128, description="|R|")
-    most: tuple[Count, ...] = Field(
-        OUR_MOST,
-        min_length=1,
-        description="capacity of a server, and request of a job before "
-        "contention, of device type k: uniform integer in 0..most[k]",
-    )
-    contention: float = Field(10.0, gt=0, description="multiplies every request")
     alpha: tuple[float, float] = Field(
         (1.0, 1.5), description="α of each server and device type: uniform"
     )
@@ -58,6 +53,32 @@ class Settings(BaseModel):
     utility: Literal["mixed", "linear", "log", "reciprocal", "poly"] = Field(
         "mixed", description="mixed: uniform among the four, per server and device type"
     )
+
+    @model_validator(mode="after")
+    def _rewards(self) -> Self:
+        require_range("alpha", self.alpha, positive=True)
+        require_range("beta", self.beta)
+        return self
+
+
+class Settings(RewardSettings):
+    """Parameters of the generator, with the distribution of everything it draws."""
+
+    job_types: Count = Field(10, description="|L|")
+    servers: Count = Field(128, description="|R|")
+    most: tuple[Count, ...] = Field(
+        OUR_MOST,
+        min_length=1,
+        description="capacity of a server, and request of a job before "
+        "contention, of device type k: uniform integer in least[k]..most[k]",
+    )
+    least: tuple[NonNegativeInt, ...] = Field(
+        (), description="least[k] of the above; all 0 where nothing is given"
+    )
+    requests: Literal["integer", "continuous"] = Field(
+        "integer", description="continuous: requests are uniform in [least[k], most[k]]"
+    )
+    contention: float = Field(10.0, gt=0, description="multiplies every request")
     density: float = Field(
         2.5,
         gt=0,
@@ -71,12 +92,20 @@ class Settings(BaseModel):
         "jobs; bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
     )
     most_jobs: Count = Field(3, description="J_l for arrivals = multiple")
+    delay: float = Field(0.0, ge=0, description="slots until feedback comes")
+    delay_kind: Literal["constant", "geometric"] = Field("constant")
+    loss: float = Field(0.0, ge=0, le=1, description="probability that feedback never comes")
     slots: SlotCount = Field(2000, description="T unless told otherwise")
 
     @model_validator(mode="after")
     def _ranges(self) -> Settings:
-        require_range("alpha", self.alpha, positive=True)
-        require_range("beta", self.beta)
+        if self.least and (
+            len(self.least) != len(self.most)
+            or any(low > high for low, high in zip(self.least, self.most))
+        ):
+            raise ValueError(
+                f"least {self.least} must be one number for each of most {self.most}, none larger"
+            )
         if self.density > self.job_types:
             raise ValueError(f"density {self.density} exceeds the {self.job_types} job types")
         return self
@@ -101,8 +130,13 @@ class OGASchedScenario(DrawnScenario[Settings]):
         s, rng = self.settings, Streams.of(seed).instance
         L, R, K = s.job_types, s.servers, len(s.most)
         most = np.array(s.most)
-        capacity = rng.integers(0, most + 1, (R, K)).astype(np.float64)
-        requests = rng.integers(0, most + 1, (L, K)).astype(np.float64)
+        least = np.array(s.least or (0,) * K)
+        capacity = rng.integers(least, most + 1, (R, K)).astype(np.float64)
+        requests = (
+            rng.uniform(least, most, (L, K))
+            if s.requests == "continuous"
+            else rng.integers(least, most + 1, (L, K)).astype(np.float64)
+        )
         requests[~requests.any(axis=1), 0] = 1.0
         mask = rng.random((L, R)) < s.density / L
         lonely = ~mask.any(axis=1)
@@ -119,7 +153,8 @@ class OGASchedScenario(DrawnScenario[Settings]):
             Utilities(kind, rng.uniform(*s.alpha, (R, K))),
             rng.uniform(*s.beta, K),
         )
-        return GainOverheadInstance(problem, self._workload(L))
+        late = Delivery(s.delay, s.delay_kind, s.loss)
+        return GainOverheadInstance(problem, self._workload(L), late)
 
     def _workload(self, L: int) -> Workload:
         s = self.settings
@@ -130,76 +165,35 @@ class OGASchedScenario(DrawnScenario[Settings]):
 
 
 def authors_scenario(**settings: Any) -> OGASchedScenario:
-    """``ogasched-authors-v1``: the device ranges of the authors' early code."""
-    return OGASchedScenario(name="ogasched-authors-v1", **{"most": AUTHORS_MOST, **settings})
+    """``ogasched-authors-v2``: the device ranges of the authors' early code."""
+    ranges = {"least": AUTHORS_LEAST, "most": AUTHORS_MOST, "requests": "continuous"}
+    return OGASchedScenario(name="ogasched-authors-v2", **{**ranges, **settings})
 
 
-class GangSettings(BaseModel):
+def guessed_scenario(**settings: Any) -> OGASchedScenario:
+    """``ogasched-authors-v1``: what v2 was taken to be; kept so that its results can be found."""
+    return OGASchedScenario(name="ogasched-authors-v1", **{"most": GUESSED_MOST, **settings})
+
+
+class OGASchedGangSettings(drawing.GangSettings, RewardSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    job_types: Count = Field(10, description="|L|")
-    servers: Count = Field(128, description="|R|")
-    most: tuple[Count, ...] = Field(
-        OUR_MOST,
-        min_length=1,
-        description="capacity of a server of device type k: uniform "
-        "integer in 0..most[k], at least 1 of the first",
-    )
-    tasks: tuple[Count, Count] = Field(
-        (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
-    )
-    share: tuple[float, float] = Field(
-        (0.2, 0.8),
-        description="request of a task: for each device type, a uniform part of its "
-        "model server's capacity, rounded down to whole devices, at least 1 of the first; the "
-        "model server is uniform among those that the job type connects to",
-    )
-    equal: float = Field(
-        0.5, ge=0, le=1, description="probability that all tasks of a job type are alike"
-    )
-    channels: Count = Field(
-        16,
-        description="servers that each job type connects to: so many (or all, if the pool is "
-        "smaller), uniform without replacement from the pool",
-    )
-    contention: float = Field(
-        5.0,
-        gt=0,
-        description="job types that want the same server, on average: the pool is "
-        "job_types · channels / contention servers (but no fewer than channels and no more than "
-        "there are), uniform among all; the others serve nobody",
-    )
-    alpha: tuple[float, float] = Field(
-        (1.0, 1.5), description="α of each server and device type: uniform"
-    )
-    beta: tuple[float, float] = Field((0.3, 0.5), description="β of each device type: uniform")
-    utility: Literal["mixed", "linear", "log", "reciprocal", "poly"] = Field(
-        "mixed", description="mixed: uniform among the four, per server and device type"
-    )
-    rho: float = Field(0.7, ge=0, le=1, description="probability that a job of a type arrives")
+    job_types: drawing.JobTypes = 10
+    servers: drawing.Servers = 128
+    most: drawing.GangCapacity = OUR_MOST
+    share: drawing.Share = (0.2, 0.8)
+    channels: drawing.ManyChannels = 16
+    contention: drawing.Contention = 5.0
     arrivals: Literal["bernoulli", "bursts"] = Field(
         "bernoulli",
         description="bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
     )
-    time_limit: float = Field(
-        60.0, gt=0, description="seconds that a comparator may think about one programme"
-    )
-    slots: SlotCount = Field(300, description="T unless told otherwise")
-
-    @model_validator(mode="after")
-    def _ranges(self) -> GangSettings:
-        require_range("alpha", self.alpha, positive=True)
-        for name in ("beta", "share", "tasks"):
-            require_range(name, getattr(self, name))
-        if self.share[1] > 1:
-            raise ValueError("share must not exceed 1, or tasks would fit on no server")
-        return self
+    time_limit: drawing.TimeLimit = 60.0
+    slots: drawing.Horizon = 300
 
 
-class GangScenario(DrawnScenario[GangSettings]):
-    """Scenario of OGASched §3.5: draws instances as :class:`GangSettings` says.
+class GangScenario(DrawnScenario[OGASchedGangSettings]):
+    """Scenario of OGASched §3.5: draws instances as :class:`OGASchedGangSettings` says.
 
     Examples
     --------
@@ -210,7 +204,7 @@ class GangScenario(DrawnScenario[GangSettings]):
 
     family = "gain_overhead_gang"
     version = "ogasched-gang-v1"
-    settings_model = GangSettings
+    settings_model = OGASchedGangSettings
 
     def instance(self, seed: int) -> GangInstance:
         """Draw the instance of a seed."""

@@ -29,8 +29,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.execution import rate_generator
-from gangwise.approximation_jobs.offline import ComparedInstance
+from gangwise.approximation_jobs.offline import COMPARATORS
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Log, Power, Utility
 from gangwise.approximation_jobs.rates import GammaPeriods, IidRates
 from gangwise.approximation_jobs.workloads import ReplayedJobs, SyntheticJobs, price_machines
@@ -88,7 +89,7 @@ class OPMScenario(DrawnScenario[OPMSettings]):
     version = "opm-default-v1"
     settings_model = OPMSettings
 
-    def instance(self, seed: int) -> ComparedInstance:
+    def instance(self, seed: int) -> ApproximationInstance:
         """The instance of a seed; jobs and rates are drawn as a run of this seed draws them."""
         s = self.settings
         rates = GammaPeriods(s.machines, time_scale=s.time_scale, per_period=s.per_period)
@@ -105,7 +106,7 @@ class OPMScenario(DrawnScenario[OPMSettings]):
             lifetime=s.lifetime,
         )
         problem = ApproximationProblem(prices, horizon=s.slots, enforce=s.enforce)
-        return ComparedInstance(problem, rates, jobs)
+        return ApproximationInstance(problem, rates, jobs, comparators=COMPARATORS)
 
 
 class TheoremSettings(BaseModel):
@@ -157,7 +158,7 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
                     "range, " + ("at most 1" if top == 1 else "the smaller number first")
                 )
 
-    def instance(self, seed: int) -> ComparedInstance:
+    def instance(self, seed: int) -> ApproximationInstance:
         """The instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
         means, prices = rng.uniform(*s.rate, s.machines), rng.uniform(*s.price, s.machines)
@@ -165,7 +166,8 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
         budget = s.rho * s.machines * s.slots / s.jobs
         jobs = [Job(n, 0, s.slots, budget, self._utility(float(v))) for n, v in enumerate(values)]
         problem = ApproximationProblem(prices, horizon=s.slots, enforce=False)
-        return ComparedInstance(problem, IidRates(means), ReplayedJobs(jobs))
+        replayed = ReplayedJobs(jobs)
+        return ApproximationInstance(problem, IidRates(means), replayed, comparators=COMPARATORS)
 
     def _utility(self, v: float) -> Utility:
         return Log(v, 1.0) if self.settings.utility == "log" else Power(v, 0.5)

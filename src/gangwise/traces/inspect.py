@@ -436,6 +436,9 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
     said = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
     if lines[0].startswith("{") and "batch size" in "\n".join(lines)[:2000]:
         said = "throughputs as Gavel publishes them, no trace: read by the scenario esdp-gavel-v1"
+    else:
+        drafted = f"if it is a log of your own: gangwise trace guess {file} drafts a mapping"
+        said = f"{said}\n    {drafted}" if said else drafted
     return UnknownFile(name, f"starts {lines[0]!r:.100}", said)
 
 

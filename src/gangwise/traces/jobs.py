@@ -30,11 +30,15 @@ from gangwise.traces.formats.swf import write_swf
 from gangwise.traces.io.account import reasons, reasons_plain
 from gangwise.traces.registered import open_tables
 from gangwise.traces.tables import UNITS, Tables
+from gangwise.traces.work import NO_JOBS, OF_EVENTS, amount_text, counted, percent_text, work
 
 QUANTITIES = tuple(UNITS)
 TYPES: Mapping[str, Sequence[str]] = {
     "alibaba-gpu-v2020": ("group", "workload", "user"),
+    "acme": ("application", "user"),
+    "alibaba-gpu-v2025": ("application",),
     "csv": ("type", "user"),
+    "kubernetes": ("application", "user"),
     "swf": ("application", "user"),
 }
 """Columns that tell the type of a job, by format; ``user`` elsewhere, then ``request``."""
@@ -44,9 +48,6 @@ NO_TYPE = {"row", "name", *QUANTITIES, "tasks", "created", "started", "deleted",
 NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part"}
 ONE_A_NODE = ("slurm-sacct", "philly")
 """Formats in which a task is what a job had on one node."""
-OF_EVENTS = ("google-2011", "google-2019")
-"""Formats whose files have events, and several to a job."""
-NO_JOBS = ("a step, whose job has a row of its own", "a part of a job, which has a row")
 
 
 class Lost(NamedTuple):
@@ -114,9 +115,9 @@ class Played:
             what if n == self.played else f"{what}: {n:,}" for what, n in self.assumed.items()
         )
         return (
-            f"{self.trace}: {_percent(self.played, self.read)} of {self.read:,} jobs and "
-            f"{_percent(self.played_hours, self.hours)} of {_amount(self.hours)} {self.unit}-hours "
-            "are played"
+            f"{self.trace}: {percent_text(self.played, self.read)} of {self.read:,} jobs and "
+            f"{percent_text(self.played_hours, self.hours)} of {amount_text(self.hours)} "
+            f"{self.unit}-hours are played"
             + f"; left out: {lost}" * bool(lost)
             + f"; rows left out: {reasons(self.unread)}" * bool(self.unread)
             + f"; assumed: {assumed}" * bool(assumed)
@@ -138,27 +139,6 @@ class Played:
             "notes": list(self.notes),
             "files": dict(self.digests),
         }
-
-
-def _amount(hours: float) -> str:
-    """Hours, to three digits at least."""
-    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
-
-
-def _percent(part: float, whole: float) -> str:
-    """A share that is 100 % only where nothing is missing.
-
-    >>> _percent(9999, 10000), _percent(99999, 100000), _percent(2, 2), _percent(0, 0)
-    ('99.99 %', '99.99 %', '100 %', '-')
-    """
-    if whole <= 0:
-        return "-"
-    share = 100 * part / whole
-    digits = 3 if share < 99.9 else 4
-    shown = f"{share:.{digits}g}"
-    if share < 100 and shown == "100":
-        shown = "99.9" if share < 99.95 else "99.99"
-    return f"{shown} %"
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,12 +257,9 @@ class _Making:
         self.assumed: dict[str, int] = {}
         self.notes: list[str] = []
         self.submit, self.start = self._column("created"), self._column("started")
-        end, elapsed = self._column("deleted"), self._column("elapsed")
         self.waits = "started" in self.rows.columns
-        begun = self.start if self.waits else self.submit
-        with np.errstate(invalid="ignore"):
-            self.run = np.where(np.isnan(elapsed), end - begun, elapsed)
-        self.end = np.where(np.isnan(self.start), np.nan, end)
+        self.run = work(self.rows)["run"].fill_null(np.nan).to_numpy().copy()
+        self.end = np.where(np.isnan(self.start), np.nan, self._column("deleted"))
         self.never = np.isnan(self.run) & self.waits & ~np.isnan(self.submit)
         many = "tasks" in self.rows.columns
         self.tasks = self._column("tasks") if many else np.ones(len(self.rows))
@@ -290,14 +267,7 @@ class _Making:
         self.demand = {q: a for q, a in asked.items() if np.nan_to_num(a).any()}
         if not self.demand:
             raise TraceError(f"no job of {tables.trace} says what it asks for")
-        with_gpus = int((self.demand.get("gpu", np.zeros(1)) > 0).sum())
-        self.unit, self.device = "core", "cpu"
-        if 2 * with_gpus >= len(self.rows) or (with_gpus and "cpu" not in self.demand):
-            self.unit, self.device = "GPU", "gpu"
-        elif "cpu" not in self.demand:
-            self.unit, self.device = "GiB", "mem"
-        if self.device == "cpu" and self.scale["cpu"] != 1:
-            self.unit = tables.units["cpu"]
+        self.device, self.unit = counted(self.rows, tables.units)
         with np.errstate(invalid="ignore"):
             amount = self.tasks * self.demand[self.device] / self.scale[self.device]
             hours = self.run * amount / 3600
@@ -525,7 +495,9 @@ class _Making:
         elif len(jobs) and bool((jobs.recorded_start == jobs.submit).all()):
             assumed["waits are not known: jobs are submitted when they started"] = len(jobs)
         if self.form == "swf" and (behind := int((np.diff(jobs.after_from) > 0).sum())):
-            assumed["come after another job, when the log says: think times are not played"] = behind
+            assumed["come after another job, when the log says: think times are not played"] = (
+                behind
+            )
         if open_ := int(self._unfinished()[place].sum()):
             assumed["had not ended when the log did, and end with it"] = open_
         return Played(

@@ -10,7 +10,7 @@ import polars as pl
 
 from gangwise.core.arrays import Floats
 from gangwise.traces.jobs import JobLog
-from gangwise.traces.tables import period
+from gangwise.traces.work import period
 
 
 def summary(log: JobLog, bins: int = 12) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from gangwise.core.errors import TraceError
 from gangwise.traces.format import Format, files_of, recognise
 from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
 from gangwise.traces.source import Source
+from gangwise.traces.work import Kept, period, waits_of, work
 
 UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 
@@ -51,6 +52,8 @@ class Fidelity:
         SHA-256 of each file.
     units : mapping of str to str
         Of ``cpu``, ``mem`` and ``gpu``.
+    kept : Kept or None
+        How much of the log a workload keeps, which comes first; None of a trace as it was read.
 
     Examples
     --------
@@ -83,6 +86,12 @@ class Fidelity:
     notes: tuple[str, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=lambda: dict(UNITS))
+    kept: Kept | None = None
+
+    @property
+    def lines(self) -> list[str]:
+        """What comes first wherever a result of the trace is shown; none of one as it was read."""
+        return [] if self.kept is None else self.kept.lines
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
@@ -92,13 +101,15 @@ class Fidelity:
         ]
         plain["notes"] = list(self.notes)
         plain["period"] = period(self.last - self.first)
+        plain["kept"] = None if self.kept is None else self.kept.to_dict()
         return plain
 
     def __str__(self) -> str:
         lines = [
+            *self.lines,
             f"{self.trace}: {self.servers or 'no'} servers, {self.jobs or 'no'} jobs"
             + f", {self.first:.0f} s to {self.last:.0f} s ({period(self.last - self.first)})"
-            * bool(self.jobs)
+            * bool(self.jobs),
         ]
         for stage in self.stages:
             lines.append(f"  {stage.name}: {stage.read} read, {stage.kept} kept")
@@ -112,18 +123,6 @@ class Fidelity:
             load = f"{100 * self.load[device]:.1f} %" if device in self.load else "-"
             lines.append(f"  {device:<16s}{total:12.10g}  {unit:<8s}{load:>13s}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
-
-
-def period(seconds: float) -> str:
-    """A duration for people.
-
-    >>> period(12902960.0), period(90.0)
-    ('149.3 days', '1.5 min')
-    """
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{round(seconds / size, 1):g} {unit}"
-    return f"{seconds:g} s"
 
 
 def device_totals(tables: Tables) -> dict[str, float]:
@@ -144,12 +143,12 @@ def device_totals(tables: Tables) -> dict[str, float]:
 
 
 def implied_load(tables: Tables, first: float, last: float) -> dict[str, float]:
-    """Mean over a period of devices requested, as a share of those there.
+    """Mean over a period of devices held, as a share of those there.
 
-    A job requests its devices from creation to deletion, whether or not it was running; one whose
-    times are not known requests nothing, and neither does a request that is not known. A job that
-    may use several GPU models is spread over them in proportion to their GPUs; what it requests of
-    models that no server has is in ``gpu`` alone, the total over all models.
+    A job holds its devices while it runs (:func:`~gangwise.traces.work.work`), not while it waits;
+    one of which that is not known holds nothing, and neither does a request that is not known. A
+    job that may use several GPU models is spread over them in proportion to their GPUs; what it
+    requests of models that no server has is in ``gpu`` alone, the total over all models.
 
     Parameters
     ----------
@@ -166,9 +165,12 @@ def implied_load(tables: Tables, first: float, last: float) -> dict[str, float]:
     totals = device_totals(tables)
     if not totals or tables.jobs.is_empty():
         return {}
-    jobs = tables.jobs.filter(_timed())
-    created, deleted = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
-    share = np.clip(np.minimum(deleted, last) - np.maximum(created, first), 0.0, None)
+    held_for = work(tables.jobs)
+    ran = held_for["run"].is_not_null()
+    jobs, held_for = tables.jobs.filter(ran), held_for.filter(ran)
+    begin = held_for["begin"].to_numpy()
+    end = begin + held_for["run"].to_numpy()
+    share = np.clip(np.minimum(end, last) - np.maximum(begin, first), 0.0, None)
     share = share / max(last - first, 1.0)
     if "tasks" in jobs.columns:
         share *= jobs["tasks"].fill_null(1).to_numpy()
@@ -204,6 +206,21 @@ def of_tables(tables: Tables) -> Fidelity:
             notes.append(
                 f"{until_end} jobs are deleted at the very end of the trace, at {last:.0f} s: "
                 "their true lifetimes may be longer; the implied load counts them until then"
+            )
+        if "started" in tables.jobs.columns:
+            never = int(work(timed)["run"].is_null().sum())
+            if never:
+                notes.append(f"{never} jobs never started; they waited, and held no devices")
+            waited = waits_of(timed)
+            if waited.size:
+                notes.append(
+                    f"mean wait {period(round(float(waited.mean()), 1))} from creation to start, "
+                    f"of {waited.size} jobs; waiting is no part of the load"
+                )
+        elif len(timed):
+            notes.append(
+                "when jobs started is not known here: all the time from creation to deletion "
+                "counts as work"
             )
         if len(timed) < len(tables.jobs):
             notes.append(

@@ -33,7 +33,7 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats
 from gangwise.core.errors import ScenarioError
 from gangwise.core.highs import Row, Rows, maximise
-from gangwise.fluctuating_speeds.solvers.search import core_search, root, search
+from gangwise.fluctuating_speeds.solvers.search import MOST_S, MOST_V, core_search, root, search
 
 EVALUATIONS = 300
 """How often the bound is evaluated at a root, at most."""
@@ -46,6 +46,14 @@ CORE = 64
 
 CORE_NODES = 400
 """How many nodes that search may look at."""
+
+
+def bad_statistics(e: int, v: Floats, s: Floats) -> ScenarioError:
+    """What is wrong with the numbers of a channel."""
+    return ScenarioError(
+        f"channel {e}: v must be at most {MOST_V:g} either way, and s zero or larger and at most "
+        f"{MOST_S:g}, or +inf; got v = {v[e]}, s = {s[e]}"
+    )
 
 
 class Lagrangian:
@@ -122,7 +130,8 @@ class Lagrangian:
         Raises
         ------
         ScenarioError
-            For an available channel whose v is not finite or whose s is negative or NaN.
+            For an available channel whose v is not finite or whose s is negative or NaN, or where
+            either is so large that sums of squares are not finite.
         """
         self.small[0] = self._cold if point is None else point
         bad = root(
@@ -146,10 +155,7 @@ class Lagrangian:
             self.count,
         )
         if bad >= 0:
-            raise ScenarioError(
-                f"channel {bad}: v must be finite and s zero or larger; got v = {v[bad]}, "
-                f"s = {s[bad]}"
-            )
+            raise bad_statistics(bad, v, s)
         if self.count[1] >= 0 and self.count[0] > CORE:
             core_search(
                 gap,

@@ -32,6 +32,10 @@ BLURRED = 1e-3
 """With a gap above this, the greedy is tried with blurred densities as well."""
 
 
+MOST_V, MOST_S = 1e100, 1e200
+"""Larger numbers are refused: their squares and sums overflow, and a bound proves nothing."""
+
+
 @kernel
 def _gather(
     v_all: Floats,
@@ -50,7 +54,8 @@ def _gather(
     for e in range(v_all.shape[0]):
         if not available[e]:
             continue
-        if not (abs(v_all[e]) < math.inf and s_all[e] >= 0.0):
+        small_enough = abs(v_all[e]) <= MOST_V and (s_all[e] <= MOST_S or s_all[e] == math.inf)
+        if not (small_enough and s_all[e] >= 0.0):
             return e
         fits = True
         for k in range(K):

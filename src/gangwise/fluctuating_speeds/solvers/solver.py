@@ -30,8 +30,9 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.fluctuating_speeds.solvers.exact import BranchAndBound, solve_milp
+from gangwise.fluctuating_speeds.solvers.exact import BranchAndBound, bad_statistics, solve_milp
 from gangwise.fluctuating_speeds.solvers.programme import solve_rounded
+from gangwise.fluctuating_speeds.solvers.search import MOST_S, MOST_V
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -158,12 +159,11 @@ def checked_statistics(v: Floats, s: Floats, mask: Bools) -> None:
     Raises
     ------
     ScenarioError
-        When a v is not finite, or an s negative or NaN; names the channel.
+        When a v is not finite, or an s negative or NaN, or either is too large; names the channel.
     """
-    for e in np.flatnonzero(mask & ~(np.isfinite(v) & (s >= 0)))[:1]:
-        raise ScenarioError(
-            f"channel {e}: v must be finite and s zero or larger; got v = {v[e]}, s = {s[e]}"
-        )
+    good = (np.abs(v) <= MOST_V) & (s >= 0) & ((s <= MOST_S) | (s == np.inf))
+    for e in np.flatnonzero(mask & ~good)[:1].tolist():
+        raise bad_statistics(e, v, s)
 
 
 Method = Literal["auto", "dp", "exact", "lagrangian", "milp"]

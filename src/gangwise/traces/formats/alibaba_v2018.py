@@ -331,7 +331,6 @@ def batch_jobs(
         deleted="end_time",
         job="job_name",
         after=after(kept["task_name"], dag),
-        started="start_time",
         status="status",
     )
     return jobs, stages, notes + _notes(jobs, dag, counts)
@@ -555,7 +554,6 @@ def _containers(read: Read) -> tuple[pl.DataFrame, list[Stage], list[str]]:
         deleted=pl.when(stopped).then("last").otherwise(end),
         job="container_id",
         after=pl.lit(""),
-        started="created",
         status="status",
     )
     notes = [

@@ -243,7 +243,7 @@ class Google2019(GoogleReader):
             order = Order()
             for frame in self._batches(self.JOBS, lambda: order.latest > end):
                 order.add(frame)
-                self._name(self._events(frame, self.JOBS))
+                self.users.add(self._events(frame, self.JOBS))
         elif tasks:
             self.notes.append(
                 "collection_events is not here: users, and what jobs must start "

@@ -29,7 +29,8 @@ from gangwise.core.errors import TraceError
 from gangwise.core.registry import entries
 from gangwise.traces.format import Format, files_of, recognise
 from gangwise.traces.io.account import Stage, leave_out, reasons
-from gangwise.traces.tables import Reader, Tables, period, server_table
+from gangwise.traces.tables import Reader, Tables, server_table
+from gangwise.traces.work import period
 
 OFFSET = 600_000_000
 """Microseconds at which both traces begin; time 0 is before."""
@@ -164,6 +165,33 @@ class Lives:
     def _merge(self) -> None:
         last, before = self._stack.pop(), self._stack.pop()
         self._stack.append(_combine(pl.concat([before, last]), self.keys))
+
+
+@dataclass
+class Users:
+    """The user of each job, the first by name where it has several.
+
+    What is new is only looked at again when there is as much of it as of what was known.
+    """
+
+    _known: pl.DataFrame = field(
+        default_factory=lambda: pl.DataFrame(schema={"job": pl.Int64, "user": pl.String})
+    )
+    _new: list[pl.DataFrame] = field(default_factory=list)
+
+    def add(self, events: pl.DataFrame) -> None:
+        """Take in events: ``job``, ``user``."""
+        named = events.filter(pl.col("user") != "").select(pl.col("job").cast(pl.Int64), "user")
+        self._new.append(named.unique())
+        if sum(map(len, self._new)) > len(self._known):
+            self.frame()
+
+    def frame(self) -> pl.DataFrame:
+        """``job``, ``user``: a row per job."""
+        if self._new:
+            every = pl.concat([self._known, *self._new])
+            self._known, self._new = every.group_by("job").agg(pl.col("user").min()), []
+        return self._known
 
 
 def _time() -> pl.Expr:
@@ -506,7 +534,7 @@ class GoogleReader(Reader):
         self.stages: list[Stage] = []
         self.digests: dict[str, str] = {}
         self.notes: list[str] = []
-        self._users: list[pl.DataFrame] = []
+        self.users = Users()
 
     @property
     def first(self) -> int:
@@ -538,7 +566,7 @@ class GoogleReader(Reader):
                 f"{self.TASKS} is not here: of how many tasks jobs are and what they request is "
                 "not known (cpu and mem are null)"
             )
-        jobs = self._extra(job_rows(kept, self._users[0], window, self.CODES))
+        jobs = self._extra(job_rows(kept, self.users.frame(), window, self.CODES))
         found = no_machines()
         if self.source.has("machine_events"):
             found = self._machines(window.end)
@@ -603,8 +631,8 @@ class GoogleReader(Reader):
             here = int(frame["part"][0])
             if here != part and enough():
                 break
-            part = here
-            for file, stage in zip(files[:part], batches.stages):
+            looked, part = part, here
+            for file, stage in zip(files[looked:part], batches.stages[looked:part]):
                 if any(why.startswith("CUT SHORT") for why in stage.dropped):
                     raise TraceError(
                         "the file is cut short, and there are parts after it: tasks submitted in "
@@ -617,11 +645,6 @@ class GoogleReader(Reader):
         read = {file.name for file in files[: part + 1]}
         self.digests.update((n, digest) for n, digest in batches.digests.items() if n in read)
 
-    def _name(self, events: pl.DataFrame) -> None:
-        """Enter the user of each job."""
-        named = events.filter(pl.col("user") != "").select(pl.col("job").cast(pl.Int64), "user")
-        self._users = [pl.concat([*self._users, named]).group_by("job").agg(pl.col("user").min())]
-
     def _lives(self, table: str, tasks: bool) -> Lives:
         """Lives of tasks, or of jobs; no part is read that is not needed."""
         end = NEVER - 1 if self.hours is None else self.first + round(self.hours * 3.6e9)
@@ -631,7 +654,7 @@ class GoogleReader(Reader):
             events = self._events(frame, table)
             lives.add(events)
             filled += int(events["filled"].sum())
-            self._name(events)
+            self.users.add(events)
         if lives.empty:
             raise TraceError(f"no row of {table} is of a job", self.source.path)
         latest = (lives.order.latest - OFFSET) / 1e6

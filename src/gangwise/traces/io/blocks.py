@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -284,3 +285,45 @@ class _Pieces:
         data = b"".join(self._have)
         self._have = [rest] if rest else []
         return data
+
+
+class Commented(Blocks):
+    """The blocks of a file without its comments and blank lines.
+
+    Parameters
+    ----------
+    path : Path
+    mark : bytes
+        How a comment begins; empty for none.
+    squeeze : bool
+        Put one blank between fields, however many there are.
+
+    Attributes
+    ----------
+    comments : list of str
+        Those so far.
+    """
+
+    def __init__(self, path: Path, mark: bytes, *, squeeze: bool = False):
+        super().__init__(path)
+        self.mark, self.squeeze, self.comments = mark, squeeze, list[str]()
+
+    def __iter__(self) -> Iterator[Block]:
+        opens = True
+        for block in super().__iter__():
+            line = block.line
+            lines = block.data[:-1].split(b"\n")
+            for said, run in groupby(lines, self._is_row):
+                some = list(run)
+                if said:
+                    if self.squeeze:
+                        some = [b" ".join(text.split()) for text in some]
+                    yield Block(b"\n".join(some) + b"\n", len(some), line, opens)
+                    opens = False
+                else:
+                    self.comments += [text.decode("utf-8", "replace") for text in some]
+                line += len(some)
+
+    def _is_row(self, text: bytes) -> bool:
+        text = text.lstrip()
+        return bool(text) and not (self.mark and text.startswith(self.mark))

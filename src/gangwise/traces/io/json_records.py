@@ -8,14 +8,14 @@ that is an object is read as the texts of its fields, as if they stood in a CSV 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.io.blocks import Blocks
-from gangwise.traces.io.text import ENOUGH_FOR_A_HEADER, read_text
+from gangwise.traces.io.blocks import Block, Blocks
+from gangwise.traces.io.text import read_text, start_of
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,7 @@ class Records:
 
 def beginning(path: Path) -> str:
     """How the text of a file begins, however long its lines are; empty when unreadable."""
-    try:
-        data = Blocks(path).start(ENOUGH_FOR_A_HEADER)
-    except TraceError:
-        return ""
-    return data.decode("utf-8-sig", errors="replace").lstrip()
+    return start_of(path).decode("utf-8-sig", errors="replace").lstrip()
 
 
 def read_records(path: Path, key: str = "") -> Records:
@@ -82,6 +78,36 @@ def read_records(path: Path, key: str = "") -> Records:
     return Records(path, digest, found)
 
 
+class RecordLines(Blocks):
+    """The records of a document as lines, an object a line; its row is its place in the list.
+
+    Parameters
+    ----------
+    path : Path
+    key : str
+        As of :func:`read_records`.
+    """
+
+    def __init__(self, path: Path, key: str = ""):
+        super().__init__(path)
+        self._key, self._whole = key, ""
+
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        return self._whole
+
+    def __iter__(self) -> Iterator[Block]:
+        found = read_records(self.path, self._key)
+        self._whole, self.stored = found.digest, self.path.stat().st_size
+        for first in range(0, len(found.records), RECORDS):
+            some = found.records[first : first + RECORDS]
+            data = "".join(f"{json.dumps(record)}\n" for record in some).encode()
+            self.count, self.unpacked = self.count + 1, self.unpacked + len(data)
+            yield Block(data, len(some), first + 1, first == 0)
+
+
+RECORDS = 10_000
+"""Of a block."""
 NOT_UTF8 = "the text is not UTF-8"
 NOT_AN_OBJECT = "the line is not a JSON object"
 DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)

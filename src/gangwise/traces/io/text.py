@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -36,12 +37,29 @@ def read_text(path: Path) -> tuple[str, str]:
     return data.decode("utf-8", errors="replace"), blocks.digest()
 
 
+def start_of(path: Path) -> bytes:
+    """The start of the text of a file, unpacked; empty when unreadable.
+
+    It is kept, so that a file that many formats look at is opened once, until it changes.
+    """
+    try:
+        stat = path.stat()
+    except OSError:
+        return b""
+    return _start(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
+@lru_cache(maxsize=2048)
+def _start(path: Path, *version: int) -> bytes:
+    try:
+        return Blocks(path).start(ENOUGH_FOR_A_HEADER)
+    except TraceError:
+        return b""
+
+
 def first_lines(path: Path, lines: int = 20) -> list[str]:
     """Lines from the start of a file, read without the rest of it; empty when unreadable."""
-    try:
-        data = Blocks(path).start(ENOUGH_FOR_A_HEADER)
-    except TraceError:
-        return []
+    data = start_of(path)
     found = split_lines(data.decode("utf-8-sig", errors="replace"))
     if len(data) == ENOUGH_FOR_A_HEADER:
         found = found[:-1]  # cut off

@@ -4,7 +4,9 @@ The trace gives arrivals and ends of jobs, and when machines come and go; steps 
 (:class:`~gangwise.traces.slots.settings.JobsSettings`), and what they leave out is in the fidelity
 report:
 
-1. jobs: rows of one ``job`` are one job, there from the first creation to the last deletion;
+1. jobs: rows of one ``job`` are one job, there from the first creation on, for as long as it ran:
+   from the first start to the last end (waiting is not work), or from creation to deletion where
+   the format tells no start; jobs that never ran are left out;
 2. window: from where ``skip`` of the jobs have been created, ``hours`` long, or until the last
    creation; jobs that come before it or after it are left out, and end with it at the latest;
 3. slots: the window is cut into ``slots`` of them, or into slots of length ``slot``; a job arrives
@@ -38,7 +40,7 @@ from pydantic import Field
 
 from gangwise.approximation_jobs.environment import ApproximationInstance
 from gangwise.approximation_jobs.execution import Outage, rate_generator
-from gangwise.approximation_jobs.offline import ComparedInstance
+from gangwise.approximation_jobs.offline import COMPARATORS
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job
 from gangwise.approximation_jobs.rates import GammaPeriods, MeasuredRates
 from gangwise.approximation_jobs.workloads import (
@@ -55,11 +57,17 @@ from gangwise.core.settings import checked
 from gangwise.core.simulation import Streams
 from gangwise.traces.formats.google_2011 import Google2011, GoogleJobEvents
 from gangwise.traces.formats.measured_speeds import MiniBatchTime
-from gangwise.traces.io.account import Stage, leave_out
+from gangwise.traces.io.account import Stage, leave_out, reasons
+from gangwise.traces.slots.demand import unread_of
 from gangwise.traces.slots.settings import JobsSettings, MachineSettings, seconds
-from gangwise.traces.tables import Fidelity, Tables, Trace, fingerprint, of_tables, period
+from gangwise.traces.tables import Fidelity, Tables, Trace, fingerprint, of_tables
+from gangwise.traces.work import Kept, counted, device_hours, kept_of, period, work
 
 MOST_SLOTS = 1_000_000
+TERMS = (
+    "what jobs request is not used: a task takes a machine (gangwise replay places jobs whole)",
+    "budgets, values and the rates of machines are drawn",
+)
 
 
 class Window(NamedTuple):
@@ -114,14 +122,22 @@ def lifetimes_of(tables: Tables, window: Window) -> Found:
     rows = tables.jobs
     named = "job" if "job" in rows.columns else "name"
     whole = pl.col("job") if named == "job" else pl.int_range(pl.len())
+    waits = "started" in rows.columns
+    device, _ = counted(rows, tables.units)
+    ran = work(rows).with_columns(hours=device_hours(rows, device))
+    begun, ended = pl.col("begin"), pl.col("begin") + pl.col("run")
     jobs = (
-        rows.group_by(whole.alias("id"), maintain_order=True)
+        rows.with_columns(ran)
+        .group_by(whole.alias("id"), maintain_order=True)
         .agg(
             pl.col("row", "created").min(),
-            pl.col("deleted").max(),
             pl.col(named).first().alias("as"),
-            lacks=pl.col("created").is_null().any() | pl.col("deleted").is_null().any(),
+            pl.col("hours").sum(),
+            run=ended.max() - begun.min(),
+            never=pl.col("run").is_null().all() & waits,
+            lacks=pl.col("created").is_null().any() | (pl.col("run").is_null().any() & (not waits)),
         )
+        .with_columns(deleted=pl.col("created") + pl.col("run"))
         .sort("created", "row", maintain_order=True)
     )
     timed, unknown = leave_out(
@@ -129,11 +145,15 @@ def lifetimes_of(tables: Tables, window: Window) -> Found:
         jobs,
         [
             ("one of its times is not known", pl.col("lacks")),
+            ("it never started", pl.col("never")),
             ("it is deleted before it is created", pl.col("deleted") < pl.col("created")),
         ],
     )
     if timed.is_empty():
-        raise TraceError("no job of the trace can be played: none has both of its times")
+        raise TraceError(
+            "no job of the trace can be played: none has both of its times "
+            f"({reasons(unknown.dropped)})"
+        )
     created = timed["created"].to_numpy()
     start = float(created[int(window.skip * len(created))])
     last = float(created[-1])
@@ -169,10 +189,10 @@ def lifetimes_of(tables: Tables, window: Window) -> Found:
         "what jobs request is not used; budgets, values and the rates of machines are drawn",
     ]
     if named == "job" and len(rows) > len(jobs):
-        waits = ", whatever waits for what" if "after" in rows.columns else ""
+        order = ", whatever waits for what" if "after" in rows.columns else ""
         notes.append(
             f"{len(rows)} rows are of {len(jobs)} jobs, each there from its first "
-            f"creation to its last deletion{waits}"
+            f"creation on, for as long as it was from its first start to its last end{order}"
         )
     if len(set(names)) < len(names):
         names = tuple(range(len(names)))
@@ -187,6 +207,17 @@ def lifetimes_of(tables: Tables, window: Window) -> Found:
         notes=(*base.notes, *notes),
         capacity={},
         load={},
+        kept=kept_of(
+            tables.trace,
+            rows,
+            tables.units,
+            unread_of(tables),
+            len(jobs),
+            played=len(kept),
+            played_hours=float(kept["hours"].sum()),
+            given=None,
+            terms=TERMS,
+        ),
     )
     return Found(names, kept["created"].to_numpy() - start, end, start, length, slots, fidelity)
 
@@ -291,8 +322,8 @@ class ReplayedLifetimes:
         )
         prices = price_machines(rates, s.pricing, self.slots, rate_generator(seed))
         problem = ApproximationProblem(prices, horizon=self.slots)
-        kind = ComparedInstance if s.comparators else ApproximationInstance
-        return kind(problem, rates, self, outages=outages)
+        comparators = COMPARATORS if s.comparators else ()
+        return ApproximationInstance(problem, rates, self, outages=outages, comparators=comparators)
 
     def told(self, base: Fidelity) -> Fidelity:
         """The report of a trace, with the load that these jobs make."""
@@ -312,8 +343,18 @@ class ReplayedLifetimes:
         if s.keep < 1:
             why = {f"thinned to {s.keep:g}, seed 0": (base.jobs - len(jobs), 1)}
             stages = (*stages, Stage("keep", base.jobs, len(jobs), why))
+        kept = base.kept
+        if kept is not None:
+            kept = replace(
+                kept, played=kept.played * s.keep, played_hours=kept.played_hours * s.keep
+            )
         return replace(
-            base, stages=stages, servers=self.machines, jobs=len(jobs), notes=(*base.notes, *notes)
+            base,
+            stages=stages,
+            servers=self.machines,
+            jobs=len(jobs),
+            notes=(*base.notes, *notes),
+            kept=kept,
         )
 
     def summary(self) -> dict[str, float]:
@@ -360,7 +401,7 @@ class JobsTraceScenario:
 
     def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
         self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
-        self.name = name or f"trace-{tables.trace}-jobs-v1"
+        self.name = name or f"trace-{tables.trace}-jobs-v2"
         self.settings = s = checked(JobsSettings, self.name, settings)
         if s.machines is None and tables.servers.is_empty():
             raise TraceError(
@@ -500,7 +541,10 @@ class GoogleScenario:
 
     def fidelity(self) -> Fidelity:
         """What was read, what was left out, and the load that the jobs make."""
-        return self.workload.told(self.trace.fidelity())
+        base = self.trace.fidelity()
+        read = next((stage.read for stage in base.stages if stage.name == "jobs"), base.jobs)
+        kept = Kept(base.trace, "job", read, base.jobs, 0.0, 0.0, None, None, None, TERMS)
+        return self.workload.told(replace(base, kept=kept))
 
 
 def mini_batch_rates(

@@ -13,8 +13,9 @@ leaves out or changes is in the fidelity report:
 6. channels: a job type fits on every server that can hold one of its jobs whole;
 7. arrivals: creations per job type and slot, as an indicator or capped, thinned by ``keep``.
 
-A job lasts one slot in both families that are built of this; lifetimes are told, and enter the
-implied load of the report.
+A job lasts one slot in both families that are built of this; run times are told, and enter the
+implied load of the report. A slot is near their median, so that what a job is given is near what it
+had. Jobs that never started are left out: they held nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,17 @@ from gangwise.traces.slots.grouping import (
     stated_servers,
 )
 from gangwise.traces.slots.settings import Steps, seconds
-from gangwise.traces.tables import Fidelity, Tables, device_totals, implied_load, of_tables, period
+from gangwise.traces.tables import Fidelity, Tables, device_totals, implied_load, of_tables
+from gangwise.traces.work import (
+    NO_JOBS,
+    OF_EVENTS,
+    Kept,
+    counted,
+    device_hours,
+    kept_of,
+    period,
+    work,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +70,10 @@ class Demand:
     counts : ndarray of int64, shape [slots, L]
         Jobs of each job type created in each slot, before ``keep``; no slots where the files have
         no jobs, so that each job type arrives in a slot with probability ``keep``.
+    slot : float
+        Length of a slot, in seconds.
     lifetime : ndarray of shape [L]
-        Median time from creation to deletion, in seconds; nan when not known.
+        Median run time, in seconds; nan when not known.
     units : mapping of str to str
         Of ``cpu``, ``mem`` and ``gpu``.
     fidelity : Fidelity
@@ -72,6 +85,7 @@ class Demand:
     names: tuple[str, ...]
     fits: Bools
     counts: Ints
+    slot: float
     lifetime: Floats
     units: Mapping[str, str]
     fidelity: Fidelity
@@ -86,9 +100,7 @@ class Demand:
                 "models": self.grouping.models[l],
                 "fits_on": int(self.fits[l].sum()),
                 "arrivals_per_slot": float(keep * rate[l]),
-                "median_lifetime_s": (
-                    None if np.isnan(self.lifetime[l]) else float(self.lifetime[l])
-                ),
+                "median_run_s": (None if np.isnan(self.lifetime[l]) else float(self.lifetime[l])),
             }
             for l, name in enumerate(self.names)
         ]
@@ -114,6 +126,9 @@ def job_filter(tables: Tables) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     unknown = [
         (f"its request of {name} is not known", pl.col(name).is_null()) for name in QUANTITIES
     ]
+    never = []
+    if "started" in tables.jobs.columns:
+        never = [("it never started", work(tables.jobs)["run"].is_null())]
     kept, stage = leave_out(
         "requests",
         tables.jobs,
@@ -121,6 +136,7 @@ def job_filter(tables: Tables) -> tuple[pl.DataFrame, list[Stage], list[str]]:
             ("it is not known when it was created", pl.col("created").is_null()),
             *unknown,
             ("it requests nothing", pl.sum_horizontal(QUANTITIES) == 0),
+            *never,
         ],
     )
     if kept.is_empty():
@@ -136,52 +152,70 @@ def job_filter(tables: Tables) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     return kept, [stage] if stage.dropped else [], notes
 
 
-def jobs_per_row(jobs: pl.DataFrame, tasks: str) -> tuple[Ints, list[Stage], list[str]]:
+def jobs_per_row(
+    jobs: pl.DataFrame, tasks: str
+) -> tuple[pl.DataFrame, Ints, list[Stage], list[str]]:
     """How many jobs each row counts as: one, or as many as it asks for equal tasks.
 
     Parameters
     ----------
     jobs : polars.DataFrame
         As in :class:`~gangwise.traces.tables.Tables`.
-    tasks : {"one", "each"}
+    tasks : {"each", "whole", "one"}
 
     Returns
     -------
+    DataFrame
+        The rows, with what each of those jobs requests.
     ndarray of int64, shape [rows]
     list of Stage, list of str
         As of :func:`job_filter`.
     """
     one = np.ones(len(jobs), dtype=np.int64)
     if "tasks" not in jobs.columns:
-        return one, [], []
+        return jobs, one, [], []
     asked: Ints = np.maximum(jobs["tasks"].fill_null(1).to_numpy().astype(np.int64), 1)
     several, total = asked > 1, int(asked.sum())
     if not several.any():
-        return one, [], []
+        return jobs, one, [], []
+    if tasks == "whole":
+        note = (
+            f"{int(several.sum())} of {asked.size} rows ask for several equal tasks; such a row is "
+            "one job, which requests what they do together (tasks = whole)"
+        )
+        together = [pl.col(name) * pl.Series(asked) for name in QUANTITIES]
+        return jobs.with_columns(together), one, [], [note]
     if tasks == "each":
         note = (
             f"{int(several.sum())} of {asked.size} rows ask for several equal tasks; each task is "
             f"a job, {total} in all (tasks = each)"
         )
-        return asked, [], [note]
+        return jobs, asked, [], [note]
     first = int(jobs["row"].to_numpy()[several].min())
     why = "of a row with several tasks, which counts as one job (tasks = one)"
     lost = {why: (total - asked.size, first)}
-    return one, [Stage("tasks", total, asked.size, lost)], []
+    return jobs, one, [Stage("tasks", total, asked.size, lost)], []
 
 
 MOST_SLOTS = 1_000_000
+WINDOW = 5_000
+"""Slots of a window at most, where the length of a slot is chosen for it."""
+LENGTHS = (1, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+"""Seconds of a slot that is chosen."""
+CHANNELS = 100_000
+"""Channels at most, where it is chosen how many jobs of a type may come in a slot."""
 
 
-def demand_of(tables: Tables, settings: Steps, most: int = 1) -> Demand:
+def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
     """Take the steps.
 
     Parameters
     ----------
     tables : Tables
     settings : Steps
-    most : int
-        Jobs of one type that may arrive in a slot; others are left out.
+    most : int, optional
+        Jobs of one type that may arrive in a slot; others are left out. None: as many as come, but
+        no more than makes :data:`CHANNELS`.
 
     Raises
     ------
@@ -198,12 +232,16 @@ class _Steps:
         self.settings = settings
         self.stages: list[Stage] = []
         self.notes: list[str] = []
+        self.length = 0.0
 
-    def take(self, tables: Tables, most: int) -> Demand:
+    def take(self, tables: Tables, most: int | None) -> Demand:
         base, everything = of_tables(tables), tables
         tables = self._servers(tables)
+        tables = replace(tables, jobs=tables.jobs.with_row_index("at"))
         jobs, stages, notes = job_filter(tables)
-        weight, more, said = jobs_per_row(jobs, self.settings.tasks)
+        whole = "whole" if len(tables.servers) == 1 else "each"
+        how = self.settings.tasks or whole
+        jobs, weight, more, said = jobs_per_row(jobs, how)
         self.stages += [*stages, *more]
         self.notes += [*notes, *said]
         capacity = tables.servers.select(QUANTITIES).to_numpy()
@@ -212,7 +250,8 @@ class _Steps:
         requests = jobs.select(QUANTITIES).to_numpy()
         models, rows = jobs["models"].to_list(), jobs["row"].to_numpy()
 
-        start, slots = self._window(created)
+        run = work(jobs)["run"].fill_null(np.nan).to_numpy()
+        start, slots = self._window(created, run)
         chosen = self._leave_out(
             "window", created >= start, f"created before the window, {start:.0f} s", rows, weight
         )
@@ -246,10 +285,12 @@ class _Steps:
         )
         grouping = grouping.of_typed()
         self._tell_grouping(requests[chosen], grouping, weight[chosen])
-        counts = self._arrivals(
-            created[chosen] - start, grouping, slots, rows[chosen], weight[chosen], most
+        fit = fits(grouping.requests, grouping.models, capacity, model)
+        since = created[chosen] - start
+        counts, share = self._arrivals(
+            since, grouping, slots, rows[chosen], weight[chosen], most, fit.sum(axis=1)
         )
-        end = start + len(counts) * seconds(self.settings.slot)
+        end = start + len(counts) * self.length
         load = implied_load(replace(everything, servers=tables.servers), start, end)
         fidelity = replace(
             base,
@@ -261,17 +302,43 @@ class _Steps:
             capacity=device_totals(tables),
             load=load,
             notes=(*base.notes, *self.notes),
+            kept=self._kept(everything, jobs.filter(chosen), counts, share, how, grouping),
         )
-        lasted = (jobs["deleted"] - jobs["created"]).fill_null(np.nan).to_numpy()[chosen]
         return Demand(
             tables.servers,
             grouping,
             grouping.names,
-            fits(grouping.requests, grouping.models, capacity, model),
+            fit,
             counts,
-            _medians(lasted, grouping),
+            self.length,
+            _medians(run[chosen], grouping),
             tables.units,
             fidelity,
+        )
+
+    def _kept(
+        self,
+        log: Tables,
+        jobs: pl.DataFrame,
+        counts: Ints,
+        share: Floats,
+        how: str,
+        grouping: Grouping,
+    ) -> Kept:
+        """How much of the log is played: a ``share`` of each of the rows in the window."""
+        device, _ = counted(log.jobs, log.units)
+        hours = device_hours(log.jobs, device)[jobs["at"].to_numpy()]
+        if how == "one" and "tasks" in jobs.columns:
+            share = share / np.maximum(jobs["tasks"].fill_null(1).to_numpy(), 1)
+        keep, requests = self.settings.keep, grouping.requests[:, QUANTITIES.index(device)]
+        return kept_of(
+            log.trace,
+            log.jobs,
+            log.units,
+            unread=unread_of(log),
+            played=keep * float(share.sum()),
+            played_hours=keep * float(hours @ share),
+            given=keep * float(counts.sum(axis=0) @ requests) * self.length / 3600,
         )
 
     def _servers(self, tables: Tables) -> Tables:
@@ -323,10 +390,15 @@ class _Steps:
             why.append(f"the servers have no {' and no '.join(none)}, which jobs request")
         raise TraceError(f"no job of the trace can be played: {'; '.join(why)}")
 
-    def _window(self, created: Floats) -> tuple[float, int]:
+    def _window(self, created: Floats, run: Floats) -> tuple[float, int]:
         """Start of the window, in seconds, and how many slots it has."""
-        s, length = self.settings, seconds(self.settings.slot)
+        s = self.settings
         at = float(np.sort(created)[int(s.skip * len(created))])
+        known = run[np.isfinite(run) & (run > 0)]
+        median = float(np.median(known)) if known.size else 3600.0
+        self.length = length = (
+            slot_near(median, created.max() - at) if s.slot is None else seconds(s.slot)
+        )
         start = np.floor(at / length) * length
         slots = np.floor((created.max() - start) / length) + 1
         if slots > MOST_SLOTS:
@@ -338,17 +410,27 @@ class _Steps:
         self.notes.append(
             f"the window of {slots:.0f} slots of {period(length)} starts at {start:.0f} s "
             f"({period(start)}), where {100 * s.skip:g} % of the jobs have been created (skip)"
+            + f"; the median run time is {period(round(median, 1))}"
+            * bool(known.size)
         )
         return float(start), int(slots)
 
     def _arrivals(
-        self, since: Floats, grouping: Grouping, slots: int, rows: Ints, weight: Ints, most: int
-    ) -> Ints:
-        """Jobs per slot and job type, shape [slots, L]."""
+        self,
+        since: Floats,
+        grouping: Grouping,
+        slots: int,
+        rows: Ints,
+        weight: Ints,
+        most: int | None,
+        fit: Ints,
+    ) -> tuple[Ints, Floats]:
+        """Jobs per slot and job type, shape [slots, L], and the share of each row in them."""
         s, job_type = self.settings, grouping.job_type
-        slot = (since // seconds(s.slot)).astype(np.int64)
+        slot = (since // self.length).astype(np.int64)
         counts = np.zeros((slots, len(grouping.requests)), dtype=np.int64)
         np.add.at(counts, (slot, job_type), weight)
+        most = enough(counts, fit) if most is None else most
         played = np.minimum(counts, most)
         over = (counts > most)[slot, job_type]
         lost = int((counts - played).sum())
@@ -362,8 +444,8 @@ class _Steps:
             f"slots at least one; keep = {s.keep:g} of them are played"
             + (", and the trace begins again after its last slot (repeat)" if s.repeat else "")
         )
-        self.notes.append("a job lasts one slot; its lifetime enters the implied load only")
-        return played
+        self.notes.append("a job lasts one slot; its run time enters the implied load only")
+        return played, (played / np.maximum(counts, 1))[slot, job_type]
 
     def _tell_grouping(self, requests: Floats, grouping: Grouping, weight: Ints) -> None:
         factor = grouping.factor
@@ -383,6 +465,53 @@ class _Steps:
             f"request exactly what their job type does, 95 % within a factor of {far:.3g}, the "
             f"farthest {factor.max():.3g}; job types request {totals} that the jobs do"
         )
+
+
+def slot_near(median: float, span: float) -> float:
+    """The length nearest to a median run time that cuts a window into few enough slots.
+
+    >>> slot_near(70.0, 86400.0), slot_near(70.0, 30 * 86400.0), slot_near(3.0, 1e9)
+    (60.0, 600.0, 259200.0)
+    """
+    able = [length for length in LENGTHS if span / length < WINDOW]
+    if not able:
+        return float(np.ceil(span / WINDOW / 86400) * 86400)
+    return float(min(able, key=lambda length: abs(np.log(length / median))))
+
+
+def enough(counts: Ints, fit: Ints) -> int:
+    """The most jobs of a type in a slot that keep a problem within :data:`CHANNELS`.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape [slots, L]
+    fit : ndarray of int64, shape [L]
+        Channels of each type.
+
+    Examples
+    --------
+    >>> enough(np.array([[1, 0], [9, 4]]), np.array([50, 50]))
+    9
+    >>> enough(np.array([[1, 0], [9, 4]]), np.array([25_000, 50]))
+    3
+    """
+    peak = counts.max(axis=0)
+    most = 1
+    while most < peak.max() and np.minimum(peak, most + 1) @ fit <= CHANNELS:
+        most += 1
+    return most
+
+
+def unread_of(tables: Tables) -> int:
+    """Rows that are jobs, and that the reader left out; those of events are not."""
+    if tables.trace.removeprefix("twin-") in OF_EVENTS:
+        return 0
+    return sum(
+        count
+        for stage in tables.stages
+        for why, (count, _) in stage.dropped.items()
+        if stage.name != "machines" and not why.startswith(NO_JOBS)
+    )
 
 
 def _medians(lasted: Floats, grouping: Grouping) -> Floats:

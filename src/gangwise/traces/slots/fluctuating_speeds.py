@@ -39,7 +39,7 @@ from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
-from gangwise.fluctuating_speeds.speeds import NormalSpeeds, ReplayedSpeeds, Speeds
+from gangwise.fluctuating_speeds.speeds import NormalSpeeds, RecordedSpeeds, ReplayedSpeeds, Speeds
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniBatchTime
 from gangwise.traces.slots.demand import Demand, demand_of
 from gangwise.traces.slots.grouping import QUANTITIES, Grouping, fits, in_units, sample_servers
@@ -201,6 +201,7 @@ def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
         jobs,
         fits(requests, grouping.models, capacity, model.to_list()),
         np.zeros((0, L), dtype=np.int64),
+        3600.0,
         np.full(L, np.nan),
         tables.units,
         replace(base, notes=(*dict.fromkeys(base.notes), *notes)),
@@ -238,7 +239,7 @@ class SpeedsTraceScenario:
     family = "fluctuating_speeds"
 
     def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
-        self.name = name or f"trace-{name_of(trace)}-speeds-v1"
+        self.name = name or f"trace-{name_of(trace)}-speeds-v2"
         self.settings = s = checked(SpeedsSettings, self.name, settings)
         self.measured = measured(trace, s.speeds)
         recorded = isinstance(self.measured, MiniBatchTime)
@@ -261,6 +262,7 @@ class SpeedsTraceScenario:
         self._fidelity = replace(
             fidelity,
             notes=(*fidelity.notes, *self._tell()),
+            kept=None if fidelity.kept is None else replace(fidelity.kept, terms=self._terms()),
             digests={**fidelity.digests, **digests_of(self.measured)},
         )
 
@@ -379,7 +381,19 @@ class SpeedsTraceScenario:
             else:
                 noise = rng.standard_normal(RECORD)
                 series.append(np.maximum(mean[e] * (1.0 + s.spread * noise), 0.0))
+        if s.order == "recorded":
+            return RecordedSpeeds.anywhere(series, channels.job_type, rng)
         return ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
+
+    def _terms(self) -> tuple[str, ...]:
+        """What comes first of how jobs are taken, and of what is drawn."""
+        drawn = "speeds and supply cost are drawn" if self.measured is None else "cost is drawn"
+        share = "" if self.settings.fraction is None else "; capacities are not those of the trace"
+        return (
+            "one job of a type in a slot, on one server or several at once (gangwise replay places "
+            "jobs whole)",
+            drawn + share,
+        )
 
     def _tell(self) -> list[str]:
         """Where speeds come from, and what is drawn."""
@@ -428,7 +442,7 @@ class SpeedsTraceScenario:
 
 def _mean(speeds: Speeds) -> float:
     """Mean utility over channels."""
-    if isinstance(speeds, ReplayedSpeeds):
+    if isinstance(speeds, ReplayedSpeeds | RecordedSpeeds):
         return float(np.mean([values.mean() for values in speeds.series]))
     assert isinstance(speeds, NormalSpeeds)
     return float(np.mean(speeds.mean))

@@ -19,10 +19,15 @@ from gangwise.core.workload import ReplayedArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 from gangwise.traces.slots.demand import demand_of
-from gangwise.traces.slots.grouping import in_units, rivalry
+from gangwise.traces.slots.grouping import contested, in_units, rivalry
 from gangwise.traces.slots.settings import Settings
 from gangwise.traces.tables import Fidelity, Tables, Trace, fingerprint
 
+NO_RIVALS = (
+    "jobs never compete: all that the jobs of any slot ask for is there on every server that they "
+    "may use, so policies that give what is asked for cannot differ; raise contention, or take "
+    "fewer servers or longer slots"
+)
 KINDS = ("linear", "log", "reciprocal", "poly")
 
 
@@ -59,9 +64,9 @@ class TraceScenario:
 
     def __init__(self, trace: Trace | Tables, *, name: str = "", **settings: Any):
         self.tables = tables = trace if isinstance(trace, Tables) else trace.scan()
-        self.name = name or f"trace-{tables.trace}-v1"
+        self.name = name or f"trace-{tables.trace}-v2"
         self.settings = s = checked(Settings, self.name, settings)
-        most = 1 if s.arrivals == "indicator" else s.most_jobs
+        most = 1 if s.arrivals == "indicator" else s.most_jobs  # None: as many as it takes
         self.demand = demand = demand_of(tables, s, most)
         self.counts, self.mask, self.grouping = demand.counts, demand.fits, demand.grouping
         self._cluster, self._requests = in_units(
@@ -70,13 +75,27 @@ class TraceScenario:
         self._requests *= s.contention
         rate = s.keep * self.counts.mean(axis=0)
         share = rivalry(self._cluster, self._requests, self.mask, rate)
+        busy = contested(self._cluster, self._requests, self.mask, self.counts)
         competition = (
             "the jobs of a mean slot request, of a server's devices: "
             + ", ".join(f"{100 * x:.3g} % of {device}" for device, x in share.items())
             + f" (contention = {s.contention:g}); the further below 100 %, the less they compete"
         )
         notes = (*demand.fidelity.notes, competition)
-        self._fidelity = replace(demand.fidelity, notes=notes)
+        kept = demand.fidelity.kept
+        assert kept is not None  # there are jobs
+        widest = int(self.mask.sum(axis=1).max())
+        kept = replace(
+            kept,
+            terms=(
+                f"jobs compete in {100 * busy:.3g} % of the slots in which any arrive",
+                f"jobs are taken as elastic: one may get its request on each of up to {widest:,} "
+                "servers at once (gangwise replay places them whole)",
+                "utilities and overhead are drawn",
+            ),
+            warnings=() if busy else (NO_RIVALS,),
+        )
+        self._fidelity = replace(demand.fidelity, notes=notes, kept=kept)
 
     @property
     def slots(self) -> int:

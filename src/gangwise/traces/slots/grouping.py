@@ -328,3 +328,34 @@ def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> di
     share = np.where(have, asked / np.where(have, cluster.capacity, 1.0), 0.0)
     mean = share.sum(axis=0) / np.maximum(have.sum(axis=0), 1)
     return dict(zip(cluster.devices, mean.tolist()))
+
+
+def contested(cluster: Cluster, requests: Floats, mask: Bools, counts: Ints) -> float:
+    """Share of the slots with arrivals in which jobs ask for more of some server than it has.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    requests : ndarray of shape [L, K]
+    mask : ndarray of bool, shape [L, R]
+        Channels.
+    counts : ndarray of int64, shape [slots, L]
+
+    Examples
+    --------
+    >>> cluster, channels = Cluster(np.array([[8.0], [4.0]]), ("cpu",)), np.array([[True, True]])
+    >>> contested(cluster, np.array([[3.0]]), channels, np.array([[1], [2], [0]]))
+    0.5
+    """
+    busy = counts[counts.any(axis=1)]
+    if not len(busy):
+        return 0.0
+    slots = np.unique(busy, axis=0, return_counts=True)
+    kinds = np.unique(np.column_stack([cluster.capacity, mask.T]), axis=0)
+    K = cluster.capacity.shape[1]
+    short = np.zeros(len(slots[0]), dtype=bool)
+    for kind in kinds:  # servers that have the same, and the same channels
+        capacity, on = kind[:K], kind[K:] > 0
+        asked = slots[0] @ (requests * on[:, None])
+        short |= (asked > capacity * (1 + 1e-12)).any(axis=1, where=capacity > 0)
+    return float(slots[1][short].sum() / slots[1].sum())

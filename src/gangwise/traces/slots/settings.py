@@ -49,21 +49,26 @@ class Steps(BaseModel):
         None, description="cpu, mem and gpu of each of the machines, in the units of the trace"
     )
     model: str = Field("", description="GPU model of the machines, where job types ask for one")
-    tasks: Literal["one", "each"] = Field(
-        "one",
-        description="a row that asks for several equal tasks is one job, which requests "
-        "what one task does; or each of its tasks is a job",
+    tasks: Literal["each", "whole", "one"] | None = Field(
+        None,
+        description="a row that asks for several equal tasks: each of them is a job; the whole row "
+        "is one job, which requests what all tasks do; or one, which requests what one task does. "
+        "None: whole where there is one server (a pool), each otherwise",
     )
-    slot: str | float = Field("1h", description="length of a slot: 90s, 15m, 1h, 1d, or seconds")
+    slot: str | float | None = Field(
+        None,
+        description="length of a slot: 90s, 15m, 1h, 1d, or seconds; None: near the median run "
+        "time, and long enough for a window of at most 5000 slots",
+    )
     skip: float = Field(
-        0.01,
+        0.0,
         ge=0,
         lt=1,
-        description="the window starts where this share of the jobs has been "
-        "created; traces tend to start with a few jobs that were there before",
+        description="the window starts where this share of the jobs has been created: some traces "
+        "start with a few jobs that were there before, often the longest",
     )
     keep: float = Field(
-        0.7, ge=0, le=1, description="ρ: the probability that an arrival of the trace is kept"
+        1.0, ge=0, le=1, description="ρ: the probability that an arrival of the trace is kept"
     )
     repeat: bool = Field(True, description="begin again after the last slot of the trace")
     contention: float = Field(
@@ -72,8 +77,9 @@ class Steps(BaseModel):
 
     @field_validator("slot")
     @classmethod
-    def _duration(cls, value: str | float) -> str | float:
-        seconds(value)
+    def _duration(cls, value: str | float | None) -> str | float | None:
+        if value is not None:
+            seconds(value)
         return value
 
     @field_validator("shape")
@@ -90,11 +96,15 @@ class Settings(Steps):
     """Every step from the tables of a trace to a gain-minus-overhead problem and its workload."""
 
     arrivals: Literal["indicator", "multiple"] = Field(
-        "indicator",
-        description="indicator: a job type arrives in a slot or does not, OGASched "
-        "(1); multiple: up to most_jobs jobs of it, §3.4",
+        "multiple",
+        description="multiple: up to most_jobs jobs of a job type arrive in a slot, OGASched "
+        "§3.4; indicator: one does or none, (1)",
     )
-    most_jobs: Count = Field(4, description="J_l for arrivals = multiple")
+    most_jobs: Count | None = Field(
+        None,
+        description="J_l for arrivals = multiple; None: as many as come, unless that makes more "
+        "than 100,000 channels",
+    )
     units: Literal["share", "raw"] = Field(
         "share",
         description="share: cores and memory in shares of the largest server's, GPUs of "
@@ -153,9 +163,15 @@ class SpeedsSettings(Steps):
         (0.1, 1.0), description="μ of a channel whose speed is drawn: uniform"
     )
     spread: float = Field(0.5, ge=0, description="σ / μ: normal, unless recorded")
+    order: Literal["recorded", "drawn"] = Field(
+        "recorded",
+        description="recorded times: the workers of a job type go through the record in step, "
+        "round and round, from a beginning that is uniform; drawn: every speed is drawn from the "
+        "record, independently",
+    )
     blocks: Count = Field(
         1,
-        description="recorded times: 1 draws from the whole record of a worker; with more, the "
+        description="for order = drawn: 1 draws from the whole record of a worker; with more, the "
         "slots walk through so many blocks of it, which keeps its drift",
     )
     fraction: float | None = Field(
@@ -224,11 +240,11 @@ class JobsSettings(MachineSettings):
         None, gt=0, description="length of the window; None: until the last creation"
     )
     skip: float = Field(
-        0.01,
+        0.0,
         ge=0,
         lt=1,
-        description="the window starts where this share of the jobs has been "
-        "created; traces tend to start with a few jobs that were there before",
+        description="the window starts where this share of the jobs has been created: some traces "
+        "start with a few jobs that were there before, often the longest",
     )
     slots: SlotCount = Field(5000, description="T: the window is cut into so many slots")
     slot: str | float | None = Field(

@@ -1,0 +1,1 @@
+"""Real clusters behind one small boundary: local processes, Slurm, Kubernetes."""

@@ -1,0 +1,412 @@
+"""The boundary between a scheduler and a real cluster.
+
+An engine runs what it is told to run and says what happened. It decides nothing: who starts where
+is the scheduler's, the accounts of free devices are the service's own, and both are held against
+``nodes()`` and ``jobs()`` every few seconds, for what an engine says counts.
+
+Rules that every engine keeps (``tests/engines/conformance.py`` tries each of them):
+
+- ``place`` is all or nothing. The adapter validates it before the cluster sees it and raises
+  :class:`Rejected`. Placing the same attempt of a job again is no error and starts nothing twice.
+- Accepted is not started: ``started`` is an event, and may never come. ``preempt`` un-places.
+- An attempt carries the number that ``place`` was given, and the cluster itself remembers it:
+  a service that was killed finds it in ``jobs()``.
+- Events come at least once, perhaps late, perhaps in another order; they are the same event if
+  (kind, job, attempt, node) is the same. ``measured`` alone is new each time.
+- Nothing is known without a measurement: a rank that did not report is left out, never counted
+  as zero. Times of events are the cluster's (perhaps whole seconds) and train nothing; rates come
+  from the ranks' own monotonic clocks.
+- A cluster that does not answer raises :class:`EngineError`; the next call may work again.
+
+Amounts of devices are whole thousandths, as in the scheduler's books.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
+
+from gangwise.core.errors import Rejected
+
+EventKind = Literal[
+    "submitted",
+    "started",
+    "measured",
+    "finished",
+    "failed",
+    "killed",
+    "cancelled",
+    "preempted",
+    "node_down",
+    "node_up",
+]
+"""``failed``: the job's own command did not succeed; ``killed``: at its limit. Both are ends, as
+``finished`` and ``cancelled`` are. ``preempted``: taken off its nodes by the scheduler, or because
+a node died (the detail says which); the job is pending again."""
+
+Phase = Literal["pending", "placed", "running", "finished", "failed", "killed", "cancelled"]
+ENDED: frozenset[Phase] = frozenset({"finished", "failed", "killed", "cancelled"})
+
+
+class Capabilities(NamedTuple):
+    """What an engine can do.
+
+    Attributes
+    ----------
+    gang_native : bool
+        The cluster itself starts all tasks of a job or none; otherwise the adapter rolls back.
+    moldable : bool
+        ``place`` may give a job fewer tasks than it asked for, down to its minimum.
+    preempt : bool
+        A running job can be taken off its nodes and placed again.
+    device_ids : bool
+        A placement may name the devices of a node, and tasks get those.
+    held_queue : bool
+        Jobs wait until they are placed here; nobody else starts them.
+    start_latency : float
+        Seconds from ``place`` to the first rank, usually.
+    exact_split : bool
+        A node gets exactly the tasks that it was given. Otherwise the nodes are as placed, the
+        cluster divides tasks among them as it likes, and the table tells what it did.
+    """
+
+    gang_native: bool
+    moldable: bool
+    preempt: bool
+    device_ids: bool
+    held_queue: bool
+    start_latency: float
+    exact_split: bool = True
+
+
+@dataclass(frozen=True)
+class EngineNode:
+    """A machine as the cluster describes it.
+
+    Attributes
+    ----------
+    devices : mapping
+        Thousandths of each device type that jobs may use.
+    labels : mapping
+        Label → value; what jobs may ask for, and what declared rates are looked up by.
+    up : bool
+        Whether it takes tasks now: not down, drained, cordoned or silent.
+    reason : str
+        Why it is not up.
+    """
+
+    name: str
+    devices: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    up: bool = True
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class EngineJob:
+    """What a user submitted.
+
+    Attributes
+    ----------
+    id : str
+        The cluster's own, unique for ever.
+    submitted : float
+        Seconds since 1970.
+    tasks : int
+        Ranks of the gang.
+    demand : mapping
+        Thousandths of each device type that one task asks for.
+    per_node : int
+        Most tasks on one node, 0 for as many as fit.
+    constraint : mapping
+        Labels that nodes must have.
+    limit : float
+        Seconds that the user requested; inf for none.
+    minimum : int
+        Fewest tasks it can run with; 0 for all of them.
+    work : float
+        Seconds of work on a node of rate 1, where the user declared it; NaN otherwise.
+    """
+
+    id: str
+    job_type: str
+    user: str
+    submitted: float
+    tasks: int
+    demand: Mapping[str, int]
+    per_node: int = 0
+    constraint: Mapping[str, str] = field(default_factory=dict)
+    limit: float = math.inf
+    deadline: float = math.inf
+    priority: float = 0.0
+    minimum: int = 0
+    work: float = math.nan
+
+
+class Placed(NamedTuple):
+    """Tasks on a node, and numbers of the shared devices they use (none if not told apart)."""
+
+    node: str
+    tasks: int
+    devices: tuple[int, ...] = ()
+
+
+class RankReport(NamedTuple):
+    """What one rank measured of itself.
+
+    Attributes
+    ----------
+    node : str
+    rank : int
+    work : float
+        Units done so far (of the command's own, or seconds at rate 1).
+    seconds : float
+        Of its monotonic clock in which they were done.
+    """
+
+    node: str
+    rank: int
+    work: float
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Work per second; NaN where the report makes no sense."""
+        usable = math.isfinite(self.work) and math.isfinite(self.seconds)
+        return self.work / self.seconds if usable and self.work > 0 < self.seconds else math.nan
+
+
+@dataclass(frozen=True)
+class EngineEvent:
+    """Something that happened on the cluster.
+
+    Attributes
+    ----------
+    time : float
+        Seconds since 1970, by the cluster's clock.
+    job : str
+        Id; empty for events of nodes.
+    attempt : int
+        As given to ``place``; 0 where the job was never placed.
+    node : str
+        For events of nodes.
+    ranks : tuple of RankReport
+        Of ``measured`` and of ends: those that reported, which may be none.
+    """
+
+    kind: EventKind
+    time: float
+    job: str = ""
+    attempt: int = 0
+    node: str = ""
+    ranks: tuple[RankReport, ...] = ()
+    detail: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, int, str]:
+        """What makes it the same event as another."""
+        return self.kind, self.job, self.attempt, self.node
+
+
+@dataclass(frozen=True)
+class Status:
+    """A row of the cluster's table of jobs.
+
+    Attributes
+    ----------
+    phase : str
+        ``placed`` is accepted and not yet started.
+    attempt : int
+        Number of its latest placement, 0 for none.
+    placed : tuple of Placed
+        Where it runs or is to run; where it ran, for those that ended, if the cluster remembers.
+    started, ended : float
+        By the cluster's clock; NaN for what has not come to it.
+    foreign : bool
+        Somebody else placed it: its devices are taken, it is not ours to touch.
+    """
+
+    job: EngineJob
+    phase: Phase
+    attempt: int = 0
+    placed: tuple[Placed, ...] = ()
+    started: float = math.nan
+    ended: float = math.nan
+    detail: str = ""
+    foreign: bool = False
+
+
+class Engine(Protocol):
+    """A cluster. Every method may raise :class:`EngineError` when it does not answer."""
+
+    @property
+    def name(self) -> str:
+        """Kind of cluster, as in ``--engine``."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+
+    def nodes(self) -> list[EngineNode]:
+        """All of them, up or not."""
+
+    def jobs(self) -> list[Status]:
+        """All that wait or run, and those that ended lately (minutes at least)."""
+
+    def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
+        """Start a pending job on exactly these nodes, whole.
+
+        Returns when the cluster has accepted it. The attempt that runs already, on the same
+        nodes, is accepted again.
+
+        Raises
+        ------
+        Rejected
+            When it cannot be: then nothing has been started.
+        """
+
+    def preempt(self, job: str) -> None:
+        """Take a placed or running job off its nodes; it is pending again.
+
+        One that is pending or has ended is left as it is.
+        """
+
+    def cancel(self, job: str) -> None:
+        """End a job for good. One that has ended is left as it is."""
+
+    def events(self, timeout: float) -> list[EngineEvent]:
+        """What happened since the last call; waits at most ``timeout`` seconds for something."""
+
+    def close(self) -> None:
+        """Let go of the cluster. Jobs run on."""
+
+
+def check_placement(
+    status: Status, placed: Sequence[Placed], nodes: Iterable[EngineNode], table: Iterable[Status]
+) -> None:
+    """Whether a placement can be, by what the cluster says now.
+
+    Parameters
+    ----------
+    status : Status
+        Of the job.
+    table : iterable of Status
+        All jobs; those placed or running hold devices.
+
+    Raises
+    ------
+    Rejected
+        Naming the job, the node and what is wrong there.
+
+    Examples
+    --------
+    >>> node = EngineNode("n1", {"gpu": 4000})
+    >>> job = EngineJob("7", "train", "ada", 0.0, tasks=2, demand={"gpu": 2000})
+    >>> waits = Status(job, "pending")
+    >>> check_placement(waits, [Placed("n1", 2)], [node], [waits])
+    >>> check_placement(waits, [Placed("n1", 1)], [node], [waits])
+    Traceback (most recent call last):
+    gangwise.core.errors.Rejected: job 7 has 2 tasks, 1 are placed; all or none
+    """
+    job = status.job
+    if status.phase != "pending":
+        raise Rejected(f"job {job.id} is {status.phase}, not pending")
+    if any(p.tasks < 1 for p in placed):
+        raise Rejected(f"job {job.id} gets fewer than one task on a node")
+    total = sum(p.tasks for p in placed)
+    if not (job.minimum or job.tasks) <= total <= job.tasks:
+        raise Rejected(f"job {job.id} has {job.tasks} tasks, {total} are placed; all or none")
+    known = {node.name: node for node in nodes}
+    free = {name: dict(node.devices) for name, node in known.items()}
+    used: dict[str, set[int]] = {}
+    for other in table:
+        if other.phase not in ("placed", "running") or other.job.id == job.id:
+            continue
+        for p in other.placed:
+            used.setdefault(p.node, set()).update(p.devices)
+            for device, amount in other.job.demand.items():
+                if p.node in free:
+                    left = free[p.node].get(device, 0)
+                    free[p.node][device] = left - amount * p.tasks
+    count: dict[str, int] = {}
+    for p in placed:
+        node = known.get(p.node)
+        if node is None:
+            raise Rejected(f"job {job.id} is placed on node {p.node}, which is not there")
+        if not node.up:
+            why = f" ({node.reason})" if node.reason else ""
+            raise Rejected(f"job {job.id} is placed on node {p.node}, which is not up{why}")
+        for label, value in job.constraint.items():
+            if node.labels.get(label) != value:
+                raise Rejected(f"job {job.id} asks for {label}={value}, which {p.node} has not")
+        count[p.node] = count.get(p.node, 0) + p.tasks
+        for device, amount in job.demand.items():
+            left = free[p.node].get(device, 0) - amount * p.tasks
+            if left < 0:
+                raise Rejected(
+                    f"job {job.id} needs {amount * p.tasks / 1000:g} {device} on node {p.node}, "
+                    f"where {(left + amount * p.tasks) / 1000:g} are free"
+                )
+            free[p.node][device] = left
+    for name, tasks in count.items():
+        if job.per_node and tasks > job.per_node:
+            raise Rejected(f"job {job.id} allows {job.per_node} tasks a node, {name} gets {tasks}")
+
+
+def differences(
+    before: Mapping[str, Status],
+    after: Mapping[str, Status],
+    was_up: Mapping[str, bool],
+    is_up: Mapping[str, bool],
+    now: float,
+    ranks: Callable[[Status], tuple[RankReport, ...]],
+) -> list[EngineEvent]:
+    """Events that turn one table of the cluster into the next, for engines that only have tables.
+
+    A client that has just been opened has seen nothing yet, so it tells everything again.
+
+    Parameters
+    ----------
+    before, after : mapping
+        Job id → status.
+    was_up, is_up : mapping
+        Node → up.
+    now : float
+        For events of which the cluster tells no time.
+    ranks : callable
+        Reports of the ranks of a job's latest attempt.
+    """
+    found: list[EngineEvent] = []
+    for name, up in is_up.items():
+        if was_up.get(name, True) != up:
+            found.append(EngineEvent("node_up" if up else "node_down", now, node=name))
+    found += [EngineEvent("node_down", now, node=name) for name in was_up if name not in is_up]
+    for name, row in after.items():
+        old = before.get(name)
+        if old is None:
+            found.append(EngineEvent("submitted", row.job.submitted, name))
+            old = Status(row.job, "pending", row.attempt if row.phase == "pending" else 0)
+        if old.phase in ENDED:
+            continue
+        was_placed = old.phase in ("placed", "running")
+        if was_placed and (row.phase == "pending" or row.attempt != old.attempt):
+            found.append(EngineEvent("preempted", now, name, old.attempt, detail=row.detail))
+        elif row.phase == "pending" and row.attempt > old.attempt:  # came and went between looks
+            found.append(EngineEvent("preempted", now, name, row.attempt, detail=row.detail))
+        told = old.phase == "running" and old.attempt == row.attempt
+        if not told and (row.phase == "running" or not math.isnan(row.started)):
+            begun = now if math.isnan(row.started) else row.started
+            found.append(EngineEvent("started", begun, name, row.attempt))
+        if row.phase == "pending" or row.phase == "placed" or row.phase == "running":
+            continue
+        end = now if math.isnan(row.ended) else row.ended
+        found.append(
+            EngineEvent(row.phase, end, name, row.attempt, ranks=ranks(row), detail=row.detail)
+        )
+    for name, old in before.items():
+        if name not in after and old.phase not in ENDED:
+            gone = "the cluster no longer knows it"
+            found.append(EngineEvent("failed", now, name, old.attempt, detail=gone))
+    return found

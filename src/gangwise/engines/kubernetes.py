@@ -1,0 +1,329 @@
+"""Kubernetes: pods with ``schedulerName: gangwise`` are held until a whole gang is bound.
+
+A Binding checks nothing: the API server takes a full node, and one that is not there. So a
+placement is checked here against all pods that the watch has told of, and only then sent. What is
+decided is written with the Binding itself, as annotations of the pod (job, attempt, placement);
+whoever comes after a crash finds it there.
+
+A binding cannot be undone. To take a gang off its nodes, its pods are deleted; a pod that no
+controller would make again gets a successor first (``NAME-rN``, which names the pod it replaces),
+so that there is no moment at which a job is lost. Half-made successors are completed by whoever
+sees them.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from kubernetes.client.exceptions import ApiException
+
+from gangwise.core.errors import EngineError, Rejected
+from gangwise.engines.engine import (
+    ENDED,
+    Capabilities,
+    EngineEvent,
+    EngineNode,
+    Placed,
+    Status,
+    check_placement,
+)
+from gangwise.engines.kubernetes_api import PATIENCE, Connection, at, parallelism, said_by
+from gangwise.engines.kubernetes_gangs import KEPT, Gang, Pod, Table, successor
+from gangwise.engines.kubernetes_objects import OURS, Names, controller, natural, said
+
+
+class Kubernetes:
+    """An engine over the API server.
+
+    Parameters
+    ----------
+    kubeconfig : path, optional
+        By default what ``kubectl`` uses, or the service account within a pod.
+    context : str, optional
+        Of the kubeconfig.
+    scheduler : str
+        Pods that name it as their ``schedulerName`` are ours.
+    recreate : bool
+        Make successors of pods that no controller would make again (the right to create pods).
+        Without it such pods cannot be preempted, and a gang of them that was bound in part and has
+        to be rolled back is lost: it ends as failed.
+    lost_after : float
+        Seconds that a node must have been silent before gangs are taken off it.
+    reports : path, optional
+        Folder that pods write their rank reports to, shared with them.
+    names : Names, optional
+        What resources are called here.
+    threads : int
+        Calls made at once.
+
+    Raises
+    ------
+    EngineError
+        When there is no kubeconfig, or the API server does not answer.
+    """
+
+    name = "kubernetes"
+
+    def __init__(
+        self,
+        kubeconfig: str | Path | None = None,
+        *,
+        context: str | None = None,
+        scheduler: str = "gangwise",
+        recreate: bool = True,
+        lost_after: float = 30.0,
+        reports: str | Path | None = None,
+        names: Names | None = None,
+        threads: int = 16,
+    ):
+        self.recreate = recreate
+        self.capabilities = Capabilities(
+            gang_native=False,
+            moldable=False,
+            preempt=True,
+            device_ids=False,
+            held_queue=True,
+            start_latency=1.0,
+        )
+        folder = None if reports is None else Path(reports)
+        self._table = table = Table(scheduler, lost_after, folder, names or Names())
+        self._api = api = Connection(kubeconfig, context, threads)
+        listed = threading.Event(), threading.Event()
+        pods = api.core.list_pod_for_all_namespaces
+        watches = [
+            (api.core.list_node, table.all_nodes, table.one_node, listed[0]),
+            (pods, table.all_pods, table.one_pod, listed[1]),
+        ]
+        for watch in watches:
+            threading.Thread(target=api.follow, args=watch, daemon=True).start()
+        end = time.monotonic() + sum(PATIENCE)
+        for what, event in zip(("nodes", "pods"), listed, strict=True):
+            if not event.wait(max(end - time.monotonic(), 0.0)):
+                self.close()
+                why = api.trouble or "it is silent"
+                raise EngineError(f"{api.server} does not list {what}: {why}")
+        table.opened = True
+        try:
+            self._look_up_sizes()
+        except ApiException as error:
+            self.close()
+            raise EngineError(f"{api.server} refuses: {said_by(error)}") from error
+        threading.Thread(target=self._chores, daemon=True).start()
+
+    # -------------------------------------------------------------------------------- the boundary
+
+    def nodes(self) -> list[EngineNode]:
+        """All nodes; what keeps pods off some of them is a label that the others have."""
+        self._api.check()
+        return list(self._table.described())
+
+    def jobs(self) -> list[Status]:
+        """Gangs of ours, and as foreign every other pod on a node."""
+        self._api.check()
+        with self._table.lock:
+            ours = [g.status for g in self._table.gangs.values() if g.status is not None]
+            return ours + list(self._table.foreign.values())
+
+    def held(self) -> dict[str, str]:
+        """Gangs that cannot be placed yet, such as those whose pods are not all there, and why."""
+        with self._table.lock:
+            return {gang.id: gang.held for gang in self._table.gangs.values() if gang.held}
+
+    def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
+        """Bind every pod of a gang; none stays bound where one cannot be."""
+        table = self._table
+        plan: dict[str, int] = {}
+        for node, tasks, _ in placed:
+            plan[node] = plan.get(node, 0) + tasks
+        with table.lock:
+            gang = table.gangs.get(job)
+            if gang is None or gang.status is None:
+                raise Rejected(f"job {job} is not there")
+            if gang.why_off is not None:
+                raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
+            if gang.status.phase == "pending" and gang.held:
+                raise Rejected(f"job {job} is held: {gang.held}")
+            again = gang.status.phase in ("placed", "running") and gang.attempt == attempt
+            if not (again and gang.plan == plan):
+                check_placement(gang.status, placed, self.nodes(), self.jobs())
+            chosen = self._assign(gang, plan)
+            gang.attempt, gang.plan = attempt, plan
+            gang.going.update((pod.uid, node) for pod, node in chosen)
+            table.regard(gang)
+        marks = {
+            f"{OURS}job": gang.id,
+            f"{OURS}attempt": str(attempt),
+            f"{OURS}placement": json.dumps(plan),
+        }
+        answers = list(
+            self._api.pool.map(lambda pair: self._api.bind(pair[0], pair[1], marks), chosen)
+        )
+        with table.lock:
+            for (pod, node), why in zip(chosen, answers, strict=True):
+                gang.going.pop(pod.uid, None)
+                if not why and not pod.node:
+                    pod.node = node  # the watch will say so too
+            failed = [(*c, why) for c, why in zip(chosen, answers, strict=True) if why]
+            if failed:
+                pod, node, why = failed[0]
+                message = f"pod {pod.name} could not be bound to {node}: {why.removeprefix('?')}"
+                if any(gang.where(p) for p in gang.pods.values()) or why.startswith("?"):
+                    gang.why_off = message
+                else:
+                    gang.plan = {}
+            table.regard(gang)
+        if failed:
+            table.stirred.set()
+            raise (EngineError if why.startswith("?") else Rejected)(f"job {job}: {message}")
+
+    def preempt(self, job: str) -> None:
+        """Delete the pods of a gang, after making successors of those that nobody else would."""
+        with self._table.lock:
+            gang = self._table.gangs.get(job)
+            if gang is None or gang.status is None:
+                return
+            if gang.status.phase not in ("placed", "running"):
+                return
+            bare = [pod.name for pod in gang.live if controller(pod.manifest) is None]
+            if bare and not self.recreate:
+                raise EngineError(
+                    f"job {job} cannot be preempted: nobody would make pod {bare[0]} again, "
+                    "and recreate is off"
+                )
+            gang.why_off = gang.why_off or "preempted"
+        self._take_off(gang)
+        self._table.stirred.set()
+
+    def cancel(self, job: str) -> None:
+        """Delete its pods, and the batch Job that would make them again."""
+        with self._table.lock:
+            gang = self._table.gangs.get(job)
+            if gang is None or gang.status is None or gang.status.phase in ENDED:
+                return
+            pods = gang.live
+            owners = {(o["kind"], o["name"]) for p in pods if (o := controller(p.manifest))}
+            if gang.belongs.kind == "job":
+                owners.add(("Job", gang.belongs.name))
+            strange = sorted(f"{kind} {name}" for kind, name in owners if kind != "Job")
+            if strange:
+                raise EngineError(f"job {job} belongs to {strange[0]}, which would make it again")
+            gang.cancelled, gang.why_off = True, None
+        delete = self._api.batch.delete_namespaced_job
+        try:
+            for _, name in sorted(owners):
+                where = name, gang.belongs.namespace
+                orphan = {"propagation_policy": "Background"}
+                self._api.call(delete, *where, missing_is_fine=True, **orphan)
+        except ApiException as error:
+            raise EngineError(f"job {job} not cancelled: {said_by(error)}") from error
+        self._api.delete(pods, self._is_lost)
+        with self._table.lock:
+            self._table.regard(gang)
+
+    def events(self, timeout: float) -> list[EngineEvent]:
+        """From the watch, as they come."""
+        self._api.check()
+        waiting = self._table.events
+        found: list[EngineEvent] = []
+        try:
+            found.append(waiting.get(timeout > 0, timeout))
+            while True:
+                found.append(waiting.get_nowait())
+        except queue.Empty:
+            return found
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._api.close()
+        self._table.stirred.set()
+
+    # -------------------------------------------------------------------------------------- chores
+
+    def _chores(self) -> None:
+        """What takes calls to the API server: sizes of gangs, taking off, reports of ranks."""
+        table, closing = self._table, self._api.closing
+        while not closing.is_set():
+            table.stirred.wait(0.25)
+            table.stirred.clear()
+            with table.lock:
+                gangs = list(table.gangs.values())
+                for gang in gangs:
+                    table.note_lost(gang)
+                    if time.monotonic() - gang.over > KEPT:
+                        table.forget(gang)
+                leaving = [gang for gang in gangs if gang.why_off is not None and gang.pods]
+                table.read_reports(g for g in gangs if g.status and g.status.phase == "running")
+            try:
+                self._look_up_sizes()
+                for gang in leaving:
+                    self._take_off(gang)
+            except (EngineError, ApiException) as error:
+                self._api.trouble = str(error)
+                closing.wait(0.5)
+            closing.wait(0.05)  # many changes are one round of chores
+
+    def _look_up_sizes(self) -> None:
+        """From PodGroups, or the parallelism of batch Jobs; by a list where many are asked for."""
+        api, table = self._api, self._table
+        with table.lock:
+            unsized = [g for g in table.gangs.values() if g.size is None and g.held]
+            due = [g for g in unsized if g.belongs.kind != "pod" and time.monotonic() >= g.asked]
+            for gang in due:
+                gang.asked = time.monotonic() + 0.5
+        by_api: dict[str, list[Gang]] = {}
+        for gang in due:
+            by_api.setdefault(gang.belongs.api, []).append(gang)
+        for kind, gangs in by_api.items():
+            sizes: dict[tuple[str, str], int | None]
+            where = [(g.belongs.namespace, g.belongs.name) for g in gangs]
+            if len(gangs) <= 8:
+                found = api.pool.map(api.read_size, (g.belongs for g in gangs))
+                sizes = dict(zip(where, found, strict=True))
+            elif kind:
+                listing = api.custom.list_cluster_custom_object
+                items = api.items(listing, *kind.split("/"), "podgroups")
+                sizes = {at(i): (i.get("spec") or {}).get("minMember", 1) for i in items}
+            else:
+                items = api.items(api.batch.list_job_for_all_namespaces)
+                sizes = {at(i): parallelism(i) for i in items}
+            with table.lock:
+                for gang, key in zip(gangs, where, strict=True):
+                    if (size := sizes.get(key)) is not None:
+                        gang.size = max(int(size), 1)
+                        table.regard(gang)
+
+    def _take_off(self, gang: Gang) -> None:
+        """Make successors, delete the pods; what was begun before is completed."""
+        with self._table.lock:
+            pods = [p for p in gang.pods.values() if p.node]
+            replaced = {said(p.manifest, "replaces") for p in gang.pods.values()}
+            bare = [p for p in pods if controller(p.manifest) is None and p.uid not in replaced]
+            bodies = [(p, successor(p, gang)) for p in bare] if self.recreate else []
+        for pod, body in bodies:
+            try:
+                self._api.call(self._api.core.create_namespaced_pod, pod.namespace, body)
+            except ApiException as error:
+                if error.status != 409:  # 409: it was made before
+                    why = f"pod {pod.name} gets no successor and stays: {said_by(error)}"
+                    raise EngineError(why) from error
+        self._api.delete([p for p in pods if not p.leaving or self._is_lost(p)], self._is_lost)
+
+    def _is_lost(self, pod: Pod) -> bool:
+        return self._table.silent_long(pod.node)
+
+    @staticmethod
+    def _assign(gang: Gang, plan: dict[str, int]) -> list[tuple[Pod, str]]:
+        """Pods in the order of their names to nodes in the order given, except those bound."""
+        left = dict(plan)
+        for pod in gang.pods.values():
+            if gang.where(pod):
+                left[gang.where(pod)] = left.get(gang.where(pod), 0) - 1
+        seats = [node for node, count in left.items() for _ in range(count)]
+        free = [p for p in gang.pods.values() if not gang.where(p) and not p.leaving]
+        free = sorted((p for p in free if not p.ended), key=lambda pod: natural(pod.name))
+        return list(zip(free, seats, strict=False))

@@ -1,0 +1,354 @@
+"""Reading Kubernetes objects: quantities, what a pod asks for, where it may run, its gang.
+
+Objects are as the API server writes them in JSON. Amounts become whole thousandths; memory is
+counted in GiB, requests rounded up and what a node has rounded down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from gangwise.core.errors import EngineError
+
+OURS = "gangwise.io/"
+"""Prefix of annotations and labels that are read or written here."""
+GPU = "nvidia.com/gpu"
+WITHOUT = f"{OURS}without:"
+"""Nodes without a taint carry a label of this prefix; pods that do not tolerate it ask for it."""
+MATCHES = f"{OURS}matches:"
+"""Nodes that fit a required node affinity carry it; pods with that affinity ask for it."""
+
+_SUFFIX = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    **{s: Fraction(1000 ** (i + 1)) for i, s in enumerate(["k", "M", "G", "T", "P", "E"])},
+    **{s: Fraction(1024 ** (i + 1)) for i, s in enumerate(["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])},
+}
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
+_GROUPS = (
+    ("labels", "scheduling.x-k8s.io/pod-group", "scheduling.x-k8s.io/v1alpha1"),
+    ("labels", "pod-group.scheduling.sigs.k8s.io", "scheduling.sigs.k8s.io/v1alpha1"),
+    ("labels", "pod-group.scheduling.sigs.k8s.io/name", "scheduling.sigs.k8s.io/v1alpha1"),
+    ("annotations", "scheduling.k8s.io/group-name", "scheduling.volcano.sh/v1beta1"),
+)
+"""Coscheduling, its two older forms, Volcano: where the name of the PodGroup stands."""
+_LEAST = "pod-group.scheduling.sigs.k8s.io/min-available"
+
+
+def quantity(text: str | int | float) -> Fraction:
+    """A Kubernetes quantity, exactly.
+
+    Raises
+    ------
+    EngineError
+        For what is none.
+
+    Examples
+    --------
+    >>> quantity("500m"), quantity("16Gi") == 2**34, quantity("1e3"), quantity(2)
+    (Fraction(1, 2), True, Fraction(1000, 1), Fraction(2, 1))
+    """
+    found = _QUANTITY.fullmatch(str(text))
+    if found is None:
+        raise EngineError(f"{text!r} is no quantity of Kubernetes, such as 500m or 16Gi")
+    number, exponent, suffix = found.groups()
+    return Fraction(number + (exponent or "")) * (1 if exponent else _SUFFIX[suffix or ""])
+
+
+def thousandths(kind: str, text: str | int | float, up: bool) -> int:
+    """Of a device; of a GiB where bytes are counted.
+
+    Examples
+    --------
+    >>> thousandths("cpu", "0.0005", up=True), thousandths("memory", "1500Mi", up=False)
+    (1, 1464)
+    """
+    amount = 1000 * quantity(text)
+    if kind in ("memory", "ephemeral-storage") or kind.startswith("hugepages-"):
+        amount /= 2**30
+    return math.ceil(amount) if up else math.floor(amount)
+
+
+def seconds(time: str | None) -> float:
+    """Since 1970, of a time as Kubernetes writes it; NaN for none."""
+    return math.nan if not time else datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+
+
+@dataclass(frozen=True)
+class Names:
+    """What resources of Kubernetes are called here.
+
+    Attributes
+    ----------
+    devices : mapping
+        Resource → name; those not listed keep their own.
+    """
+
+    devices: Mapping[str, str] = field(default_factory=lambda: {GPU: "gpu"})
+
+    def __call__(self, resource: str) -> str:
+        """Name of a resource."""
+        return self.devices.get(resource, resource)
+
+
+def demand(pod: Mapping[str, Any], names: Names) -> dict[str, int]:
+    """Thousandths that a pod takes of its node.
+
+    The sum over containers and sidecars, or a start-up container together with the sidecars
+    before it where that is more; overhead comes on top, and the pod itself is one of ``pods``.
+    """
+    spec = pod["spec"]
+    total: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec["containers"]:
+        _add(total, _asked(container))
+    for container in spec.get("initContainers") or ():
+        asked = _asked(container)
+        if container.get("restartPolicy") == "Always":
+            _add(sidecars, asked)
+            asked = {}
+        for kind in sidecars.keys() | asked.keys():
+            most = sidecars.get(kind, 0) + asked.get(kind, 0)
+            peak[kind] = max(peak.get(kind, 0), most)
+    _add(total, sidecars)
+    total = {k: max(total.get(k, 0), peak.get(k, 0)) for k in total.keys() | peak.keys()}
+    overhead = spec.get("overhead") or {}
+    _add(total, {kind: thousandths(kind, text, up=True) for kind, text in overhead.items()})
+    total["pods"] = 1000
+    return {names(kind): amount for kind, amount in sorted(total.items()) if amount}
+
+
+def _asked(container: Mapping[str, Any]) -> dict[str, int]:
+    """The API server copies limits to requests where these are not given; so do we."""
+    resources = container.get("resources") or {}
+    found = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {kind: thousandths(kind, text, up=True) for kind, text in found.items()}
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for kind, amount in more.items():
+        total[kind] = total.get(kind, 0) + amount
+
+
+# ------------------------------------------------------------------------------------- where to run
+
+
+class Taint(NamedTuple):
+    """Keeps pods off a node that do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}"
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any]) -> tuple[Taint, ...]:
+        """Those of a node that keep pods off it (``PreferNoSchedule`` does not)."""
+        found = (node.get("spec") or {}).get("taints") or ()
+        taints = (cls(t["key"], t.get("value") or "", t["effect"]) for t in found)
+        return tuple(t for t in taints if t.effect in ("NoSchedule", "NoExecute"))
+
+    def tolerated(self, pod: Mapping[str, Any]) -> bool:
+        """Whether a toleration of the pod covers it."""
+        for each in pod["spec"].get("tolerations") or ():
+            if each.get("effect") and each["effect"] != self.effect:
+                continue
+            if each.get("key") and each["key"] != self.key:
+                continue
+            exists = each.get("operator", "Equal") == "Exists"
+            if exists or (each.get("key") and (each.get("value") or "") == self.value):
+                return True
+        return False
+
+
+def affinity(pod: Mapping[str, Any]) -> list[Any]:
+    """Terms of the required node affinity, of which a node must fit one; empty for none."""
+    node = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return list(required.get("nodeSelectorTerms") or ())
+
+
+def digest(terms: list[Any]) -> str:
+    """A short name of a node affinity."""
+    return hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def fits_affinity(terms: list[Any], node: str, labels: Mapping[str, str]) -> bool:
+    """Whether a node fits any of the terms."""
+    return any(
+        bool(term.get("matchExpressions") or term.get("matchFields"))
+        and all(_holds(e, labels) for e in term.get("matchExpressions") or ())
+        and all(_holds(e, {"metadata.name": node}) for e in term.get("matchFields") or ())
+        for term in terms
+    )
+
+
+def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    has = labels.get(expression["key"])
+    values = list(expression.get("values") or ())
+    match expression["operator"]:
+        case "In":
+            return has in values
+        case "NotIn":
+            return has not in values
+        case "Exists":
+            return has is not None
+        case "DoesNotExist":
+            return has is None
+        case "Gt":
+            return _whole(has) > _whole(values[0])
+        case "Lt":
+            return _whole(has) < _whole(values[0])
+    raise EngineError(f"node affinity has the unknown operator {expression['operator']!r}")
+
+
+def _whole(text: str | None) -> float:
+    """NaN for what is no number: nothing is more or less than that."""
+    return float(text) if text and re.fullmatch(r"-?\d+", text) else math.nan
+
+
+def per_node(pod: Mapping[str, Any]) -> int:
+    """1 where the pod keeps others like itself off its node, 0 for as many as fit.
+
+    Raises
+    ------
+    EngineError
+        For other required rules between pods, which are not understood.
+    """
+    rules = pod["spec"].get("affinity") or {}
+    needed = "requiredDuringSchedulingIgnoredDuringExecution"
+    if (rules.get("podAffinity") or {}).get(needed):
+        raise EngineError("it requires pod affinity, which is not understood")
+    most = int(note(pod, "per-node", 0.0))
+    for rule in (rules.get("podAntiAffinity") or {}).get(needed) or ():
+        chosen = rule.get("labelSelector") or {}
+        labels = pod["metadata"].get("labels") or {}
+        alike = all(labels.get(k) == v for k, v in (chosen.get("matchLabels") or {}).items())
+        plain = not chosen.get("matchExpressions") and not rule.get("namespaces")
+        if rule.get("topologyKey") != "kubernetes.io/hostname" or not alike or not plain:
+            raise EngineError("it requires pod anti-affinity to others, which is not understood")
+        most = 1
+    return most
+
+
+# ------------------------------------------------------------------------------------------- gangs
+
+
+class Membership(NamedTuple):
+    """Which gang a pod belongs to.
+
+    Attributes
+    ----------
+    kind : {"group", "job", "pod"}
+        By a label or annotation, by the batch Job that made it, or by itself.
+    name : str
+    api : str
+        Group and version of the PodGroup that says how many there must be; empty for none.
+    """
+
+    namespace: str
+    kind: str
+    name: str
+    api: str = ""
+
+    @classmethod
+    def of(cls, pod: Mapping[str, Any]) -> Membership:
+        """Labels of coscheduling and Volcano first, then the owner."""
+        meta = pod["metadata"]
+        for where, key, api in _GROUPS:
+            if name := (meta.get(where) or {}).get(key):
+                return cls(meta["namespace"], "group", name, api)
+        owner = controller(pod)
+        if owner is not None and owner["kind"] == "Job":
+            return cls(meta["namespace"], "job", owner["name"])
+        return cls(meta["namespace"], "pod", meta["uid"])
+
+
+def controller(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The owner that would make a deleted pod again."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((o for o in owners if o.get("controller")), None)
+
+
+def declared_size(pod: Mapping[str, Any]) -> int | None:
+    """Size of its gang, where the pod itself says it."""
+    meta = pod["metadata"]
+    for text in (
+        (meta.get("annotations") or {}).get(f"{OURS}tasks"),
+        (meta.get("labels") or {}).get(_LEAST),
+    ):
+        if text is not None:
+            if not re.fullmatch(r"[1-9]\d{0,5}", text):
+                raise EngineError(f"its gang is said to have {text!r} pods; give a whole number")
+            return int(text)
+    return None
+
+
+def note(pod: Mapping[str, Any], name: str, default: float) -> float:
+    """A number among our annotations.
+
+    Raises
+    ------
+    EngineError
+        For what is no number, or a negative one.
+    """
+    text = (pod["metadata"].get("annotations") or {}).get(OURS + name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise EngineError(f"annotation {OURS}{name} is {text!r}; give a number from 0 on")
+    return value
+
+
+def said(pod: Mapping[str, Any], name: str) -> str:
+    """A word among our annotations or labels; empty for none."""
+    meta = pod["metadata"]
+    found = (meta.get("annotations") or {}).get(OURS + name)
+    return str(found or (meta.get("labels") or {}).get(OURS + name) or "")
+
+
+def job_type(pod: Mapping[str, Any]) -> str:
+    """What rates are learned by: as said, the application's label, or its name without numbers."""
+    labels = pod["metadata"].get("labels") or {}
+    named = said(pod, "type") or labels.get("app.kubernetes.io/name") or labels.get("app")
+    if named:
+        return str(named)
+    belongs = Membership.of(pod)
+    name = pod["metadata"]["name"] if belongs.kind == "pod" else belongs.name
+    return re.sub(r"([-_.]\d+)+$", "", name) or name
+
+
+def natural(name: str) -> tuple[Any, ...]:
+    """Sorts worker-10 after worker-9."""
+    return tuple(int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name))
+
+
+def common(values: Iterable[Any], what: str) -> Any:
+    """The one value that all have.
+
+    Raises
+    ------
+    EngineError
+        When they differ.
+    """
+    found = list(values)
+    if any(value != found[0] for value in found):
+        raise EngineError(f"its pods do not all have the same {what}")
+    return found[0]

@@ -1,0 +1,120 @@
+"""Starts the ranks of one attempt of a job of the local engine, and writes down how they ended.
+
+Run as a process of its own, so that ranks outlive whoever placed them. What it does is in files,
+each written as a whole: ``launched.json`` (a lock: an attempt is launched once, ever) and
+``result.json``. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def birth(pid: int) -> str:
+    """When a process began, as the kernel tells it; empty for one that is not there."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def write_json(path: Path, content: Any) -> None:
+    """As a whole."""
+    side = path.with_name(f".{path.name}.{os.getpid()}")
+    side.write_text(json.dumps(content), encoding="utf-8")
+    os.replace(side, path)
+
+
+class Limit(Exception):  # noqa: N818 - no error: the job's time is over
+    """The requested limit is reached."""
+
+
+def wait_for(ranks: list[subprocess.Popen[bytes]], limit: float) -> tuple[str, list[Any]]:
+    """How a gang ended: when all its ranks did, or one failed, or at its limit (0: none)."""
+
+    def over(*_: Any) -> None:
+        raise Limit
+
+    exits: list[Any] = []
+    waiting = {one.pid: one for one in ranks}
+    signal.signal(signal.SIGALRM, over)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, limit)
+        while waiting and not any(exits):
+            pid, status = os.wait()
+            if pid in waiting:
+                code = os.waitstatus_to_exitcode(status)
+                waiting.pop(pid).returncode = code
+                exits.append(code)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+    except Limit:
+        return "killed", exits
+    return ("failed" if any(exits) else "finished"), exits
+
+
+def main(folder: Path) -> int:
+    """Launch the attempt described in ``folder/placed.json``."""
+    try:
+        handle = os.open(folder / "launched", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        return 0
+    me = {"pid": os.getpid(), "birth": birth(os.getpid())}
+    os.write(handle, json.dumps(me).encode())
+    os.close(handle)
+    if (folder / "unplaced.json").exists():
+        return 0
+    job = json.loads((folder.parent / "job.json").read_text())
+    attempt = json.loads((folder / "placed.json").read_text())
+    ranks: list[subprocess.Popen[bytes]] = []
+    begun = time.time()
+    state: str = "failed"
+    exits: list[Any] = []
+    with open(folder / "output.txt", "ab") as output:
+        try:
+            for rank, (node, devices, speed) in enumerate(attempt["ranks"]):
+                told = {
+                    "GANGWISE_JOB": folder.parent.name,
+                    "GANGWISE_RUN": folder.name,
+                    "GANGWISE_RANK": str(rank),
+                    "GANGWISE_TASKS": str(len(attempt["ranks"])),
+                    "GANGWISE_NODE": node,
+                    "GANGWISE_REPORTS": str(folder),
+                    "GANGWISE_SPEED": str(speed),
+                    "CUDA_VISIBLE_DEVICES": ",".join(map(str, devices)),
+                }
+                ranks.append(
+                    subprocess.Popen(
+                        job["command"],
+                        env={**os.environ, **told, **job.get("environment", {})},
+                        cwd=job.get("directory") or str(folder),
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=output,
+                    )
+                )
+            write_json(folder / "started.json", {"time": begun, "ranks": [r.pid for r in ranks]})
+            state, exits = wait_for(ranks, float(job.get("limit") or 0.0))
+        except OSError as error:
+            exits = [f"{error.filename or job['command'][0]}: {error.strerror}"]
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(os.getpid(), signal.SIGTERM)  # ranks that are left, and what they started
+        for one in ranks:
+            try:
+                one.wait(2.0)
+            except subprocess.TimeoutExpired:
+                one.kill()
+    result = {"state": state, "exits": exits, "started": begun, "ended": time.time()}
+    write_json(folder / "result.json", result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

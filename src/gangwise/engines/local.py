@@ -1,0 +1,458 @@
+"""Local processes as a cluster: pretended nodes on this machine, real ranks.
+
+A cluster is a folder, so that it outlives whoever looks at it::
+
+    nodes.json                  name, devices, labels, speed of each node
+    down/NODE                   there while the node is down
+    jobs/ID/job.json            what was submitted
+    jobs/ID/cancelled
+    jobs/ID/K/placed.json       attempt K: node, devices and speed of each rank
+    jobs/ID/K/launched          process of the launcher: an attempt is launched once, ever
+    jobs/ID/K/unplaced.json     taken off its nodes, and why
+    jobs/ID/K/result.json       how it ended
+    jobs/ID/K/ID.K.RANK.json    what a rank reports of itself
+
+Every file is written as a whole and never changed; so what a job is at can be read off at any
+moment, whoever was killed at which line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gangwise.core.errors import EngineError, Rejected
+from gangwise.engines import launch
+from gangwise.engines.engine import (
+    ENDED,
+    Capabilities,
+    EngineEvent,
+    EngineJob,
+    EngineNode,
+    Placed,
+    RankReport,
+    Status,
+    check_placement,
+    differences,
+)
+from gangwise.engines.reports import read_reports
+
+_launchers: list[subprocess.Popen[bytes]] = []
+"""Started by this process, whichever client it was: they must be waited for when they end."""
+
+POLL = 0.05
+"""Seconds between looks at the folder."""
+
+
+class LocalEngine:
+    """Ranks are processes of this machine; how fast a node works is pretended.
+
+    Parameters
+    ----------
+    folder : path
+        Of the cluster; see :meth:`create`.
+    keep : float
+        Seconds for which jobs that ended stay in the table.
+
+    Raises
+    ------
+    EngineError
+        When the folder holds no cluster.
+    """
+
+    name = "local"
+    capabilities = Capabilities(
+        gang_native=True,
+        moldable=True,
+        preempt=True,
+        device_ids=True,
+        held_queue=True,
+        start_latency=0.1,
+    )
+
+    def __init__(self, folder: Path | str, keep: float = 600.0):
+        self.folder = Path(folder).absolute()
+        self.keep = keep
+        self._told: dict[str, Status] = {}
+        self._was_up: dict[str, bool] = {}
+        self._ended: dict[str, Status] = {}
+        self._reports: dict[str, tuple[RankReport, ...]] = {}
+        self.nodes()
+
+    # ------------------------------------------------------------------ as users and fate do it
+
+    @staticmethod
+    def create(folder: Path | str, nodes: Sequence[Mapping[str, Any]]) -> None:
+        """Make a cluster of nodes: ``name``, ``devices``, and perhaps ``labels`` and ``speed``."""
+        folder = Path(folder)
+        for name in ("jobs", "down"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        launch.write_json(folder / "nodes.json", list(nodes))
+
+    @staticmethod
+    def submit(
+        folder: Path | str,
+        command: Sequence[str],
+        *,
+        tasks: int = 1,
+        demand: Mapping[str, float] | None = None,
+        job_type: str = "job",
+        user: str = "",
+        limit: float | None = None,
+        per_node: int = 0,
+        constraint: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> str:
+        """Queue a job of ``tasks`` ranks that each run ``command``; gives its id."""
+        jobs = Path(folder) / "jobs"
+        number = max((int(p.name) for p in jobs.iterdir() if p.name.isdigit()), default=0)
+        while True:
+            number += 1
+            try:
+                (jobs / str(number)).mkdir()
+                break
+            except FileExistsError:
+                continue
+        content = {
+            "command": list(command),
+            "tasks": tasks,
+            "demand": dict(demand or {"cpu": 1}),
+            "job_type": job_type,
+            "user": user or str(os.getuid()),
+            "submitted": time.time(),
+            "limit": limit,
+            "per_node": per_node,
+            "constraint": dict(constraint or {}),
+            **more,
+        }
+        launch.write_json(jobs / str(number) / "job.json", content)
+        return str(number)
+
+    def set_up(self, node: str, up: bool) -> None:
+        """Let a node die, or come back."""
+        marker = self.folder / "down" / node
+        if up:
+            marker.unlink(missing_ok=True)
+        else:
+            marker.touch()
+            for row in self.jobs():
+                if row.phase in ("placed", "running") and any(p.node == node for p in row.placed):
+                    self._unplace(row, f"node {node} died")
+
+    # ------------------------------------------------------------------------------- the engine
+
+    def nodes(self) -> list[EngineNode]:
+        """As ``nodes.json`` has them."""
+        rows = self._read(self.folder / "nodes.json")
+        if rows is None:
+            raise EngineError(
+                f"{self.folder} holds no local cluster (no nodes.json); make one with "
+                "LocalEngine.create, or gangwise serve --engine local"
+            )
+        down = set(os.listdir(self.folder / "down"))
+        return [
+            EngineNode(
+                row["name"],
+                {k: round(1000 * amount) for k, amount in row["devices"].items()},
+                row.get("labels", {}),
+                row["name"] not in down,
+                "down" if row["name"] in down else "",
+            )
+            for row in rows
+        ]
+
+    def jobs(self) -> list[Status]:
+        """Read off the folder."""
+        table: list[Status] = []
+        now = time.time()
+        _launchers[:] = [one for one in _launchers if one.poll() is None]
+        try:
+            names = sorted(os.listdir(self.folder / "jobs"), key=lambda n: (len(n), n))
+        except OSError as error:
+            raise EngineError(f"{self.folder}: {error.strerror}") from error
+        for name in names:
+            row = self._ended.get(name)
+            if row is None:
+                row = self._status(name)
+                if row is None:
+                    continue
+                if row.phase in ENDED:
+                    self._ended[name] = row
+            if row.phase in ENDED and row.ended < now - self.keep:
+                self._put_away(name)
+                continue
+            table.append(row)
+        return table
+
+    def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
+        """Write the placement down, then launch it."""
+        table = self.jobs()
+        row = next((r for r in table if r.job.id == job), None)
+        if row is None:
+            raise Rejected(f"there is no job {job}")
+        here = self.folder / "jobs" / job / str(attempt)
+        again = row.attempt == attempt and row.phase in ("placed", "running")
+        if again and _sizes(row.placed) == _sizes(placed):
+            if row.phase == "placed":
+                self._launch(here)
+            return
+        nodes = self.nodes()
+        check_placement(row, placed, nodes, table)
+        if attempt <= row.attempt:
+            raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
+        speeds = {r["name"]: r.get("speed", 1.0) for r in self._read(self.folder / "nodes.json")}
+        numbers = self._numbers(row.job, placed, table)
+        ranks = [
+            (p.node, ids, speeds[p.node])
+            for p, each in zip(placed, numbers, strict=True)
+            for ids in each
+        ]
+        self._make(here)
+        content = {
+            "ranks": ranks,
+            "placed": [
+                (p.node, p.tasks, sorted({d for ids in each for d in ids}))
+                for p, each in zip(placed, numbers, strict=True)
+            ],
+            "time": time.time(),
+        }
+        self._write(here / "placed.json", content)
+        self._launch(here)
+
+    def preempt(self, job: str) -> None:
+        """End its processes; it is pending again."""
+        row = self._status(job)
+        if row is not None and row.phase in ("placed", "running"):
+            self._unplace(row, "preempted")
+
+    def cancel(self, job: str) -> None:
+        """End it for good."""
+        row = self._status(job)
+        if row is None or row.phase in ENDED:
+            return
+        self._write(self.folder / "jobs" / job / "cancelled", {"time": time.time()})
+        if row.phase in ("placed", "running"):
+            self._end_processes(self.folder / "jobs" / job / str(row.attempt))
+
+    def events(self, timeout: float) -> list[EngineEvent]:
+        """Differences between looks at the folder."""
+        until = time.monotonic() + timeout
+        while True:
+            found = self._look()
+            left = until - time.monotonic()
+            if found or left <= 0:
+                return found
+            time.sleep(min(POLL, left))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    # ------------------------------------------------------------------------------------ inside
+
+    def _look(self) -> list[EngineEvent]:
+        nodes = self.nodes()
+        up = {node.name: node.up for node in nodes}
+        table = {row.job.id: row for row in self.jobs()}
+        for row in table.values():
+            if row.phase in ("placed", "running") and not all(
+                up.get(p.node, False) for p in row.placed
+            ):
+                self._unplace(row, "a node died")
+                table[row.job.id] = self._status(row.job.id) or row
+        found = differences(self._told, table, self._was_up, up, time.time(), self._ranks)
+        self._told, self._was_up = table, up
+        for row in table.values():
+            if row.phase == "running":
+                ranks = self._ranks(row)
+                if ranks and ranks != self._reports.get(row.job.id):
+                    self._reports[row.job.id] = ranks
+                    found.append(
+                        EngineEvent("measured", time.time(), row.job.id, row.attempt, ranks=ranks)
+                    )
+            else:
+                self._reports.pop(row.job.id, None)
+        return found
+
+    def _ranks(self, row: Status) -> tuple[RankReport, ...]:
+        folder = self.folder / "jobs" / row.job.id / str(row.attempt)
+        return read_reports(folder, row.job.id, row.attempt)
+
+    def _status(self, name: str) -> Status | None:
+        """What a job is at, by its files; None while it is being written."""
+        folder = self.folder / "jobs" / name
+        asked = self._read(folder / "job.json")
+        if asked is None:
+            return None
+        job = EngineJob(
+            name,
+            str(asked["job_type"]),
+            str(asked["user"]),
+            float(asked["submitted"]),
+            int(asked["tasks"]),
+            {k: round(1000 * v) for k, v in asked["demand"].items()},
+            int(asked["per_node"]),
+            asked["constraint"],
+            float(asked["limit"] or math.inf),
+            priority=float(asked.get("priority", 0.0)),
+            minimum=int(asked.get("minimum", 0)),
+            work=float(asked.get("work", math.nan)),
+        )
+        attempts = [int(n) for n in os.listdir(folder) if n.isdigit()]
+        attempts = [k for k in attempts if (folder / str(k) / "placed.json").exists()]
+        latest = max(attempts, default=0)
+        here = folder / str(latest)
+        cancelled = self._read(folder / "cancelled")
+        placed: tuple[Placed, ...] = ()
+        result = started = launched = unplaced = None
+        if latest:
+            placed = tuple(
+                Placed(node, tasks, tuple(devices))
+                for node, tasks, devices in (self._read(here / "placed.json") or {})["placed"]
+            )
+            unplaced = self._read(here / "unplaced.json")
+            result = self._read(here / "result.json")
+            launched = self._read(here / "launched")
+            started = self._read(here / "started.json")
+        since = float(started["time"]) if started else math.nan
+        if cancelled is not None:
+            end = float(cancelled["time"])
+            return Status(job, "cancelled", latest, placed, since, end, "cancelled")
+        if unplaced is not None:
+            return Status(job, "pending", latest, detail=unplaced["why"])
+        if result is not None:
+            detail = ", ".join(str(code) for code in result["exits"] if code)
+            times = float(result["started"]), float(result["ended"])
+            return Status(job, result["state"], latest, placed, *times, detail)
+        if not latest:
+            return Status(job, "pending")
+        if launched is not None and launch.birth(launched["pid"]) != launched["birth"]:
+            if self._read(here / "result.json") is not None:  # it ended just now
+                return self._status(name)
+            self._end_processes(here)
+            lost = {"state": "failed", "exits": ["its launcher was killed"]}
+            now = time.time()
+            self._write(here / "result.json", {**lost, "started": now, "ended": now})
+            return self._status(name)
+        return Status(job, "running" if started else "placed", latest, placed, since)
+
+    def _numbers(
+        self, job: EngineJob, placed: Sequence[Placed], table: Sequence[Status]
+    ) -> list[list[tuple[int, ...]]]:
+        """Devices for each task of each piece: those named, or the first that nobody holds."""
+        each = job.demand.get("gpu", 0)
+        whole = each // 1000 if each >= 1000 and each % 1000 == 0 else 0
+        held: dict[str, set[int]] = {}
+        for other in table:
+            if other.phase in ("placed", "running"):
+                for p in other.placed:
+                    held.setdefault(p.node, set()).update(p.devices)
+        found = []
+        for p in placed:
+            taken = held.setdefault(p.node, set())
+            free = list(p.devices) or [d for d in range(64) if d not in taken]
+            if not whole:
+                found.append([tuple(p.devices)] * p.tasks)
+                continue
+            if len(free) < whole * p.tasks or taken & set(p.devices):
+                raise Rejected(f"job {job.id} is given devices {free} of {p.node}, not all free")
+            mine = [tuple(free[i * whole : (i + 1) * whole]) for i in range(p.tasks)]
+            taken.update(d for ids in mine for d in ids)
+            found.append(mine)
+        return found
+
+    def _launch(self, here: Path) -> None:
+        if (here / "launched").exists():
+            return
+        command = [sys.executable, "-I", "-S", launch.__file__, str(here)]
+        try:
+            with open(here / "output.txt", "ab") as output:
+                _launchers.append(
+                    subprocess.Popen(
+                        command,
+                        start_new_session=True,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=output,
+                    )
+                )
+        except OSError as error:
+            raise EngineError(f"cannot launch {here}: {error.strerror}") from error
+
+    def _unplace(self, row: Status, why: str) -> None:
+        here = self.folder / "jobs" / row.job.id / str(row.attempt)
+        self._write(here / "unplaced.json", {"why": why, "time": time.time()})
+        self._end_processes(here)
+
+    def _end_processes(self, here: Path) -> None:
+        """Kill the group of an attempt; whoever is launching it sees that it need not."""
+        launched = self._read(here / "launched")
+        if launched is None:
+            return
+        started = self._read(here / "started.json") or {"ranks": []}
+        leader = launched["pid"]
+        ours = launch.birth(leader) == launched["birth"] or any(
+            _group(pid) == leader for pid in started["ranks"]
+        )
+        if ours:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(leader, signal.SIGKILL)
+        for _ in range(100):
+            if not launch.birth(leader):
+                break
+            for one in _launchers:
+                one.poll()
+            time.sleep(0.01)
+
+    def _put_away(self, name: str) -> None:
+        """Out of the table, not out of the folder."""
+        (self.folder / "ended").mkdir(exist_ok=True)
+        try:
+            os.rename(self.folder / "jobs" / name, self.folder / "ended" / name)
+        except OSError:
+            return
+        self._ended.pop(name, None)
+
+    def _read(self, path: Path) -> Any:
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except ValueError:
+            return None  # a lock whose owner was killed before it wrote its name
+        except OSError as error:
+            raise EngineError(f"{path}: {error.strerror}") from error
+
+    def _write(self, path: Path, content: Any) -> None:
+        try:
+            launch.write_json(path, content)
+        except OSError as error:
+            raise EngineError(f"{path}: {error.strerror}") from error
+
+    def _make(self, path: Path) -> None:
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise EngineError(f"{path}: {error.strerror}") from error
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def _sizes(placed: Sequence[Placed]) -> dict[str, int]:
+    count: dict[str, int] = {}
+    for p in placed:
+        count[p.node] = count.get(p.node, 0) + p.tasks
+    return count

@@ -1,0 +1,207 @@
+"""``gangwise rank -- command``: runs one rank of a gang and measures its speed from inside.
+
+The rank's report is one JSON file, replaced as a whole: units of work done and the seconds of the
+monotonic clock that they took. Where nothing tells the work, nothing is reported of it. Standard
+library only: this starts once for every rank of every job.
+
+Where the report goes is told by ``--report`` or ``GANGWISE_REPORTS``, a folder that the service
+can read; which rank this is by the engine's own variables (Slurm's, or ``GANGWISE_*``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+
+class Identity(NamedTuple):
+    """Which rank of which job this is.
+
+    Attributes
+    ----------
+    run : int
+        The cluster's own number of this start of the job.
+    """
+
+    job: str
+    run: int
+    rank: int
+    node: str
+
+    @classmethod
+    def here(cls) -> Identity:
+        """By the environment."""
+        get = os.environ.get
+        return cls(
+            get("GANGWISE_JOB") or get("SLURM_JOB_ID") or "0",
+            int(get("GANGWISE_RUN") or get("SLURM_RESTART_COUNT") or 0),
+            int(get("GANGWISE_RANK") or get("SLURM_PROCID") or get("JOB_COMPLETION_INDEX") or 0),
+            get("GANGWISE_NODE") or get("SLURMD_NODENAME") or socket.gethostname(),
+        )
+
+    @property
+    def file(self) -> str:
+        """Name of its report."""
+        return f"{self.job}.{self.run}.{self.rank}.json"
+
+
+def write_report(path: Path, content: dict[str, Any]) -> None:
+    """Whole or not at all; a full disk must not end the user's job."""
+    side = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(side, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        os.replace(side, path)
+    except OSError as error:
+        print(f"gangwise rank: no report: {error}", file=sys.stderr)
+
+
+class Meter:
+    """Work done so far, and in how many seconds since the first that was seen of it.
+
+    A command's start-up is no work: time counts from the first unit on, and so does work.
+    """
+
+    def __init__(self) -> None:
+        self.began = self.last = time.monotonic()
+        self.first: float | None = None
+        self.total = 0.0
+
+    def tell(self, total: float) -> None:
+        """So many units are done now."""
+        now = time.monotonic()
+        if self.first is None:
+            self.began, self.first = now, total
+        if total != self.total:
+            self.total, self.last = total, now
+
+    def read(self) -> tuple[float, float] | None:
+        """Work and seconds, None where two points are not known yet."""
+        if self.first is None or not self.last > self.began or not self.total > self.first:
+            return None
+        return self.total - self.first, self.last - self.began
+
+
+def sleeper(args: argparse.Namespace, meter: Meter, node: str) -> int:
+    """Pretended work: so many seconds of it at the speed that this node is said to have."""
+    file = os.environ.get("GANGWISE_SPEED_FILE", "").replace("{node}", node)
+    speed = float(os.environ.get("GANGWISE_SPEED", "1"))
+    done, last = 0.0, time.monotonic()
+    meter.tell(0.0)
+    while done < args.sleep:
+        if file:
+            with contextlib.suppress(OSError, ValueError):  # while it is replaced: as before
+                speed = float(Path(file).read_text())
+        pause = min(0.25, (args.sleep - done) / speed)
+        time.sleep(max(pause, 0.001))
+        now = time.monotonic()
+        done, last = done + (now - last) * speed, now
+        meter.tell(min(done, args.sleep))
+    return 0
+
+
+def last_number(path: Path) -> float | None:
+    """The last number that a file holds."""
+    try:
+        words = path.read_text(encoding="utf-8").split()
+        return float(words[-1]) if words else None
+    except (OSError, ValueError):
+        return None
+
+
+def count_lines(stream: IO[bytes], pattern: re.Pattern[str], meter: Meter) -> None:
+    """Pass output through; matching lines are units, or say in a group how many are done."""
+    seen = 0.0
+    for line in stream:
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+        if found := pattern.search(line.decode(errors="replace")):
+            try:
+                seen = float(found.group(1)) if pattern.groups else seen + 1.0
+            except ValueError:
+                continue
+            meter.tell(seen)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    p = argparse.ArgumentParser(
+        prog="gangwise rank",
+        description="Run one rank of a gang and report how much work it does per second.",
+    )
+    p.add_argument("--report", help="folder for the report; default: $GANGWISE_REPORTS")
+    p.add_argument("--every", type=float, default=5.0, help="seconds between reports")
+    p.add_argument("--file", type=Path, help="the command writes its units done there, last")
+    p.add_argument("--match", help="lines of output that are a unit, or tell units in a group")
+    p.add_argument("--work", type=float, help="units that the whole command is")
+    p.add_argument("--sleep", type=float, help="no command: pretend so many seconds of work")
+    p.add_argument("command", nargs=argparse.REMAINDER, help="-- command and its arguments")
+    return p
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, measure, report; the exit code is the command's."""
+    args = parser().parse_args(arguments)
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command and args.sleep is None:
+        parser().error("give a command after --, such as: gangwise rank -- python train.py")
+    who, meter = Identity.here(), Meter()
+    folder = args.report or os.environ.get("GANGWISE_REPORTS")
+    ended = threading.Event()
+
+    def report(code: int | None) -> None:
+        if not folder:
+            return
+        measured = meter.read()
+        if code == 0 and args.work is not None:
+            measured = args.work, time.monotonic() - start
+        content: dict[str, Any] = {**who._asdict(), "exit": code, "time": time.time()}
+        if measured is not None:
+            content["work"], content["seconds"] = measured
+        write_report(Path(folder) / who.file, content)
+
+    def reporting() -> None:
+        while not ended.wait(args.every):
+            if args.file and (units := last_number(args.file)) is not None:
+                meter.tell(units)
+            report(None)
+
+    start = time.monotonic()
+    if args.sleep is not None:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        threading.Thread(target=reporting, daemon=True).start()
+        code = sleeper(args, meter, who.node)
+    else:
+        try:
+            child = subprocess.Popen(command, stdout=subprocess.PIPE if args.match else None)
+        except OSError as error:
+            print(f"gangwise rank: {command[0]}: {error.strerror}", file=sys.stderr)
+            return 127
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda n, _: child.send_signal(n))
+        threading.Thread(target=reporting, daemon=True).start()
+        if child.stdout is not None:
+            count_lines(child.stdout, re.compile(args.match), meter)
+        code = child.wait()
+        code = 128 - code if code < 0 else code
+    ended.set()
+    if args.file and (units := last_number(args.file)) is not None:
+        meter.tell(units)
+    report(code)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,413 @@
+"""The worlds of gangwise behind the Gymnasium interface, for reinforcement learning.
+
+=================================  ============================================================
+id                                 what an action is
+=================================  ============================================================
+``gangwise/GainOverhead-v1``       devices for every channel, as shares of what may be given
+``gangwise/FluctuatingSpeeds-v1``  a score for every channel; those above 0 go on, highest first
+``gangwise/ApproximationJobs-v1``  a share of the machines for every job in sight
+``gangwise/Jobs-v1``               which waiting job starts now, or none: time goes on
+=================================  ============================================================
+
+Versions stay bound to a behaviour: what changes rewards gets a new one. An action is always made
+feasible in the way that its class says, so that nothing is ever refused. Rewards of the first three
+are those of :func:`gangwise.compare`, slot by slot, so that returns can be set beside its policies.
+
+Needs the package gymnasium (``pip install 'gangwise[gym]'``). Importing this module registers the
+ids; ``gymnasium.make("gangwise.gym:gangwise/Jobs-v1")`` does both.
+
+>>> import gymnasium, gangwise.gym
+>>> env = gymnasium.make("gangwise/GainOverhead-v1", scenario="ogasched-default-v1:servers=8")
+>>> observation, info = env.reset(seed=3)
+>>> observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+>>> reward == info["reward"], terminated, truncated
+(True, False, False)
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from gangwise.approximation_jobs.baselines import CountingPolicy, systematic
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.errors import ScenarioError
+from gangwise.core.simulation import Streams
+from gangwise.experiments.replay import ReplayScenario
+from gangwise.experiments.runs import named_source
+from gangwise.fluctuating_speeds.learners import ListScheduling
+from gangwise.jobs.model import Books, Job, Place, Queue
+from gangwise.jobs.schedule import Schedule, Tables
+from gangwise.jobs.scheduler import Composed, composed
+from gangwise.jobs.simulation import PlainSimulation
+
+LARGEST = 1e6
+"""Of observations."""
+
+
+class SlotEnv(gymnasium.Env[Any, Any]):
+    """Slots of a scenario: an episode is one run on one instance.
+
+    Parameters
+    ----------
+    scenario : str
+        A scenario or trace, as :func:`gangwise.compare` takes it.
+    instance : int
+        Seed of the instance, which stays; arrivals and noise are drawn anew by every ``reset``.
+    slots : int
+        Of an episode; the scenario's own number if 0. It is cut off then, not over.
+
+    Raises
+    ------
+    ScenarioError
+        For a scenario of another family.
+    """
+
+    family = ""
+
+    def __init__(self, scenario: str, instance: int = 0, slots: int = 0):
+        made = named_source(scenario, {}).scenario()
+        if made.family != self.family:
+            raise ScenarioError(
+                f"{scenario} is of the family {made.family}; {type(self).__name__} plays "
+                f"{self.family}"
+            )
+        self.instance = made.instance(instance)
+        self.problem = self.instance.problem
+        self.slots = slots or made.slots
+        self._bind()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode. The same seed brings the same arrivals and the same noise."""
+        super().reset(seed=seed)
+        streams = Streams.of(int(self.np_random.integers(2**62)))
+        self.environment = self.instance.environment()
+        self.environment.start(streams.workload, streams.noise)
+        self.slot = 0
+        self._forget(streams.policy)
+        self._look()
+        return self._observation(), self._told()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Play a slot."""
+        outcome = self.environment.step(self.slot, self._decision(action))
+        self._learn(outcome.feedback)
+        self.slot += 1
+        self._look()
+        told = {"reward": outcome.reward} | dict(zip(self.environment.metrics, outcome.metrics))
+        return (
+            self._observation(),
+            float(outcome.reward),
+            False,
+            self.slot >= self.slots,
+            told | self._told(),
+        )
+
+    def _look(self) -> None:
+        self.seen: Any = self.environment.observe(self.slot, "react")
+
+    def _told(self) -> dict[str, Any]:
+        return {}
+
+    def _forget(self, rng: np.random.Generator) -> None:
+        """Begin to learn anew."""
+
+    def _learn(self, feedback: Any) -> None:
+        """Take in what the slot taught."""
+
+    @abstractmethod
+    def _bind(self) -> None:
+        """Set up the spaces."""
+
+    @abstractmethod
+    def _observation(self) -> Any:
+        """What the agent sees."""
+
+    @abstractmethod
+    def _decision(self, action: Any) -> Any:
+        """A feasible decision."""
+
+
+class GainOverheadEnv(SlotEnv):
+    """OGASched's world. Arrivals are shown before devices are given.
+
+    **Observation** [L]: how many jobs of each type (port) arrived. **Action** [E, K] in [0, 1]:
+    share of min(request, capacity) for every channel; where a server's device is given out more
+    than once, all its shares of it shrink alike.
+    """
+
+    family = "gain_overhead"
+
+    def __init__(self, scenario: str = "ogasched-default-v1", instance: int = 0, slots: int = 0):
+        super().__init__(scenario, instance, slots)
+
+    def _bind(self) -> None:
+        self.observation_space = spaces.Box(0.0, LARGEST, (self.problem.L,), np.float32)
+        self.action_space = spaces.Box(0.0, 1.0, self.problem.upper.shape, np.float32)
+
+    def _observation(self) -> Any:
+        return np.asarray(self.seen.arrivals, dtype=np.float32)
+
+    def _decision(self, action: Any) -> Floats:
+        channels, capacity = self.problem.channels, self.problem.cluster.capacity
+        here = (self.seen.arrivals[channels.job_type] > 0)[:, None]
+        wanted = np.clip(np.asarray(action, dtype=np.float64), 0, 1) * self.problem.upper * here
+        given = np.zeros_like(capacity)
+        np.add.at(given, channels.server, wanted)
+        shrink = np.minimum(1.0, capacity / np.maximum(given, 1e-300))
+        return np.asarray(wanted * shrink[channels.server])
+
+
+class FluctuatingSpeedsEnv(SlotEnv):
+    """ESDP's world: what a channel is worth shows only while it is used.
+
+    **Observation** [L + 2E]: which job types arrived; the mean utility seen of each channel, 0
+    where none was; the logarithm of 1 + how often it was used. **Action** [E] in [−1, 1]: scores;
+    channels of job types that arrived with a score above 0 go on, highest first, while devices
+    last. ``action_masks()``, also ``info["action_mask"]`` [E]: channels whose job type arrived.
+    """
+
+    family = "fluctuating_speeds"
+
+    def __init__(self, scenario: str = "esdp-default-v1", instance: int = 0, slots: int = 0):
+        super().__init__(scenario, instance, slots)
+
+    def _bind(self) -> None:
+        self._list = ListScheduling(self.problem)
+        E = self.problem.channels.job_type.size
+        self.action_space = spaces.Box(-1.0, 1.0, (E,), np.float32)
+        self.observation_space = spaces.Box(
+            -LARGEST, LARGEST, (self.problem.L + 2 * E,), np.float32
+        )
+
+    def _forget(self, rng: np.random.Generator) -> None:
+        self._plays = np.zeros(self.problem.channels.job_type.size)
+        self._total = np.zeros_like(self._plays)
+
+    def _learn(self, feedback: Any) -> None:
+        for each in feedback:
+            self._plays[each.channels] += 1
+            self._total[each.channels] += each.utilities
+
+    def _observation(self) -> Any:
+        mean = self._total / np.maximum(self._plays, 1)
+        parts = (self.seen.arrivals, mean, np.log1p(self._plays))
+        return np.concatenate(parts).astype(np.float32)
+
+    def action_masks(self) -> Bools:
+        """Channels that may be used in this slot [E]."""
+        return np.asarray(self.problem.available(self.seen.arrivals), dtype=bool)
+
+    def _told(self) -> dict[str, Any]:
+        return {"action_mask": self.action_masks()}
+
+    def _decision(self, action: Any) -> Bools:
+        score = np.asarray(action, dtype=np.float64)
+        order = np.argsort(-score, kind="stable")
+        return self._list.schedule(order[(score[order] > 0) & self.action_masks()[order]])
+
+
+class ApproximationJobsEnv(SlotEnv):
+    """OPS's and OPM's world: jobs with budgets and deadlines, machines of unknown speed.
+
+    In sight are the ``rows`` active jobs with the earliest deadlines; the others wait.
+    **Observation** [rows × 4 + 2]: of each job 1, the slots left, the budget left as a share, and
+    the logarithm of 1 + the work done (all 0 for no job); then how many wait unseen, and the share
+    of machines that are there. **Action** [rows] in [0, 1]: shares of the machines, shrunk alike
+    where they exceed all; a job gets no more than it can pay. Shares become whole machines by
+    systematic sampling; machines that were fastest so far go to the first jobs.
+    ``info["action_mask"]`` [rows]: rows that hold a job.
+    """
+
+    family = "approximation_jobs"
+
+    def __init__(
+        self, scenario: str = "opm-default-v1", instance: int = 0, slots: int = 0, rows: int = 16
+    ):
+        self.rows = rows
+        super().__init__(scenario, instance, slots)
+
+    def _bind(self) -> None:
+        self.action_space = spaces.Box(0.0, 1.0, (self.rows,), np.float32)
+        self.observation_space = spaces.Box(0.0, LARGEST, (4 * self.rows + 2,), np.float32)
+
+    def _forget(self, rng: np.random.Generator) -> None:
+        self._placing = CountingPolicy()
+        self._placing.start(self.problem, rng)
+        self._rng = rng
+        self._tie = rng.permutation(self.problem.M)
+        self._rate = np.ones(self.problem.M)
+
+    def _learn(self, feedback: Any) -> None:
+        for each in feedback:
+            self._rate[each.machines] += 0.2 * (each.rates - self._rate[each.machines])
+
+    def _look(self) -> None:
+        super()._look()
+        jobs = self.seen.jobs
+        order = np.lexsort((jobs.arrival[jobs.rows], jobs.deadline[jobs.rows]))
+        self._shown: Ints = jobs.rows[order[: self.rows]]
+
+    def _observation(self) -> Any:
+        jobs, shown = self.seen.jobs, self._shown
+        table = np.zeros((self.rows, 4))
+        table[: shown.size, 0] = 1
+        table[: shown.size, 1] = np.maximum(jobs.deadline[shown] - self.slot, 0)
+        spent = jobs.cost[shown] / np.maximum(jobs.budget[shown], 1e-300)
+        table[: shown.size, 2] = np.clip(1 - spent, 0, 1)
+        table[: shown.size, 3] = np.log1p(jobs.work[shown])
+        rest = (jobs.rows.size - shown.size, self.seen.available.mean())
+        return np.concatenate([table.ravel(), rest]).astype(np.float32)
+
+    def _told(self) -> dict[str, Any]:
+        return {"action_mask": np.arange(self.rows) < self._shown.size}
+
+    def _decision(self, action: Any) -> Ints:
+        n, jobs = self._shown.size, self.seen.jobs
+        share = np.clip(np.asarray(action, dtype=np.float64)[:n], 0, 1)
+        share = share / max(float(share.sum()), 1.0) * float(self.seen.available.sum())
+        most = self._placing.most(self.seen)
+        position = np.searchsorted(jobs.rows, self._shown)
+        want = systematic(np.minimum(share, most[position]), self._rng.random())
+        fastest = np.lexsort((self._tie, -self._rate)).astype(np.int64)
+        return self._placing.hand_out(self.seen, self._shown, want, fastest)
+
+
+class _Held(Composed):
+    """Starts nothing by itself; keeps what it is shown, and lets its choice of nodes learn."""
+
+    def place(self, queue: Queue, books: Books, now: float) -> list[Any]:
+        """A round in which nothing starts."""
+        if hasattr(self.choice, "take_in"):
+            self.choice.take_in(books)
+        return []
+
+
+class JobsEnv(gymnasium.Env[Any, Any]):
+    """Jobs that wait for nodes: who starts next?
+
+    An episode plays ``jobs`` consecutive jobs of a log, from a place drawn by ``reset``, with
+    hidden rates drawn as ``world`` says. The agent says who starts; ``choice`` says where.
+
+    **Observation** [window × 6 + 3]: of the first ``window`` waiting jobs 1, hours waited, log of
+    hours of the limit, log of tasks, share of the cluster that it asks for, whether it fits now
+    (all 0 for no job); then the share of devices that are free, log of 1 + jobs that wait, log of
+    1 + jobs that run. **Action** in {0 … window}: start that job, or ``window``: let time go on to
+    the next event. A job that does not fit counts as letting time go on. ``action_masks()``, also
+    ``info["action_mask"]``: what is possible. **Reward**: −(hours that passed) × jobs in the
+    system / ``jobs``, so that an episode's sum is −(mean completion time in hours).
+
+    Parameters
+    ----------
+    jobs, window : int
+    choice : str
+        Of nodes: ``best-fit``, ``learned`` and so on.
+    **settings
+        Of a replay, see :class:`gangwise.experiments.replay.Settings`.
+    """
+
+    def __init__(self, jobs: int = 200, window: int = 16, choice: str = "learned", **settings: Any):
+        given = {"world": "unlike", "nodes": 8, "load": 0.9, "longest": 100_000.0, **settings}
+        self._scenario = ReplayScenario(**given)
+        self._count, self._window, self._choice = jobs, window, choice
+        if not 1 <= jobs <= len(self._scenario.jobs):
+            raise ScenarioError(f"{jobs} jobs of {len(self._scenario.jobs)}")
+        self.action_space = spaces.Discrete(window + 1)
+        self.observation_space = spaces.Box(-LARGEST, LARGEST, (6 * window + 3,), np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Draw where to begin in the log, and the hidden rates."""
+        super().reset(seed=seed)
+        rows = np.arange(len(self._scenario.jobs))
+        begin = int(self.np_random.integers(rows.size - self._count + 1))
+        chosen = (begin <= rows) & (rows < begin + self._count)
+        played = self._scenario.draw(int(self.np_random.integers(2**31)), chosen)
+        base = composed(f"fcfs+none+{self._choice}")
+        held = _Held(base.queue, base.backfilling, base.choice)
+        held.limits = self._scenario.options.limits
+        tables = Tables.of(played.jobs, played.nodes, played.conditions, self._scenario.options)
+        self._play = PlainSimulation(tables, held)
+        self._go_on()
+        return self._observation(), {"action_mask": self.action_masks()}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Start a job, or let time go on."""
+        tasks = self._fits[int(action)] if int(action) < len(self._fits) else None
+        hours, over = 0.0, False
+        if tasks is not None:
+            job = self._play.waiting[int(action)]
+            pieces = self._play.books.tell_apart(job.shape, tasks)
+            self._play.act(Place(job.id, tuple(tasks), pieces))
+            self._find_room()
+        else:
+            hours, over = self._go_on()
+        told = {"action_mask": self.action_masks(), "now": self._play.now}
+        return self._observation(), -hours / self._count, over, False, told
+
+    @property
+    def tables(self) -> Tables:
+        """What this episode plays, hidden things included: for other schedulers to be tried on."""
+        return self._play.tables
+
+    def schedule(self) -> Schedule:
+        """What has happened so far."""
+        return self._play.schedule()
+
+    def _go_on(self) -> tuple[float, bool]:
+        """To the next instant at which a job waits: job-hours that passed, whether all is over."""
+        hours = 0.0
+        while True:
+            before, present = self._play.now, self._present()
+            alive = self._play.step()
+            if before >= 0:
+                hours += present * (self._play.now - before) / 3600
+            if not alive or self._play.waiting:
+                self._find_room()
+                return hours, not alive
+
+    def _present(self) -> int:
+        return len(self._play.waiting) + len(self._play.books.running)
+
+    def _find_room(self) -> None:
+        """Where the first waiting jobs would be placed; None for those that do not fit."""
+        place, books, now = self._play.scheduler.choice.place, self._play.books, self._play.now
+        shown: list[Job] = self._play.waiting[: self._window]
+        self._fits = [place(job, books, now) for job in shown]
+
+    def action_masks(self) -> Bools:
+        """Jobs that fit now, and letting time go on [window + 1]."""
+        mask = np.zeros(self._window + 1, dtype=bool)
+        mask[: len(self._fits)] = [tasks is not None for tasks in self._fits]
+        mask[self._window] = True
+        return mask
+
+    def _observation(self) -> Any:
+        books, now = self._play.books, self._play.now
+        total = np.maximum(books.capacity.sum(axis=0), 1)
+        table = np.zeros((self._window, 6))
+        for i, job in enumerate(self._play.waiting[: self._window]):
+            asked = job.tasks * np.array(job.shape.demand) / total
+            table[i] = (
+                1,
+                (now - job.submitted) / 3600,
+                np.log(max(job.limit, 1.0) / 3600),
+                np.log(job.tasks),
+                asked.max(),
+                self._fits[i] is not None,
+            )
+        free = float((books.free.sum(axis=0) / total).min())
+        rest = (free, np.log1p(len(self._play.waiting)), np.log1p(len(books.running)))
+        seen = np.concatenate([table.ravel(), rest])
+        return np.asarray(np.clip(seen, -LARGEST, LARGEST), dtype=np.float32)
+
+
+for _name in ("GainOverhead", "FluctuatingSpeeds", "ApproximationJobs", "Jobs"):
+    gymnasium.register(f"gangwise/{_name}-v1", f"gangwise.gym:{_name}Env")

@@ -1,0 +1,310 @@
+"""Compiled parts of the simulation: one round of decisions, with EASY's promise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.jobs.fit_kernels import fits, take
+from gangwise.jobs.kernels import (
+    BY_RATE,
+    CHANGE,
+    CONSERVATIVE,
+    DIRTY,
+    EASY,
+    ENTERED,
+    FAIR_SHARE,
+    FRESH,
+    HAVE,
+    HEAD,
+    HOLES,
+    LABELS,
+    LATER,
+    LEARNED,
+    N_RUNNING,
+    N_WAITING,
+    NO_BACKFILLING,
+    NOW,
+    RESERVED,
+    SORTED,
+    TESTS,
+    Rules,
+    Shapes,
+    State,
+    Work,
+    World,
+    following,
+    merge_sort,
+    smallest,
+)
+from gangwise.jobs.plan_kernels import conservative
+from gangwise.jobs.rate_kernels import Beliefs, remaining
+from gangwise.jobs.start_kernels import (
+    charge,
+    find,
+    holds_off,
+    put_in_order,
+    start,
+    tried_rate,
+    work_done,
+)
+
+int64: Any = np.int64
+
+
+@lean_kernel
+def expected_ends(w: Work, r: Rules, x: State, b: Beliefs) -> None:
+    """With limits of work: when running jobs are expected to end, anew."""
+    now = x.clock[NOW]
+    size = x.at[N_RUNNING]
+    for i in range(size):
+        j = x.running[i]
+        done = work_done(x, j)
+        x.jobs[j].expect = now + remaining(b, w.jobs[j].limit, done) / x.jobs[j].seen
+        x.order[i].time = x.jobs[j].expect
+        x.order[i].item = j
+    x.at[ENTERED] = size
+    x.at[SORTED] = 0
+    x.at[HOLES] += 1
+
+
+@inlined_kernel
+def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
+    """EASY: the first instant at which job j fits if running jobs end when expected.
+
+    Leaves what is free at that instant in `x.shadow`, and how many tasks of j fit then in HAVE.
+    """
+    N = x.free.shape[0]
+    c = w.jobs[j].shape
+    now = x.clock[NOW]
+    at = x.at
+    have = 0
+    allowed = v.allowed[s.tasks[c].constraint]
+    for n in range(N):
+        for k in range(x.free.shape[1]):
+            x.shadow[n, k] = x.free[n, k]
+        if v.shared >= 0:
+            for g in range(v.devices[n]):
+                x.shadow_device[n, g] = x.device[n, g]
+        if allowed[n]:
+            have += fits(s, v, x.shadow, x.shadow_device, c, n)
+    put_in_order(x)
+    i = 0
+    size = at[ENTERED]
+    x.clock[RESERVED] = LATER
+    while i < size:
+        instant = max(x.order[i].time, now)
+        while i < size and max(x.order[i].time, now) == instant:
+            o = x.order[i].item
+            p = w.jobs[o].piece_from
+            for m in range(p, p + x.jobs[o].pieces):
+                n = x.out[m].node
+                if allowed[n]:
+                    have -= fits(s, v, x.shadow, x.shadow_device, c, n)
+                take(
+                    s,
+                    v,
+                    x.shadow,
+                    x.shadow_device,
+                    w.jobs[o].shape,
+                    n,
+                    x.out[m].tasks,
+                    x.out[m].mask,
+                    1,
+                )
+                if allowed[n]:
+                    have += fits(s, v, x.shadow, x.shadow_device, c, n)
+            i += 1
+        if have >= w.jobs[j].tasks:
+            x.clock[RESERVED] = instant
+            break
+    at[HAVE] = have
+    at[CHANGE] += 1
+
+
+@inlined_kernel
+def keeps_promise(
+    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int, count: int, head: int
+) -> bool:
+    """EASY: job j on the pieces tried does not delay the first in line."""
+    promised = x.clock[RESERVED]
+    if promised == LATER:
+        return True
+    ends = x.clock[NOW] + w.jobs[j].limit
+    if r.limits_of_work:
+        rate = math.exp(tried_rate(x, count)) if r.choice == BY_RATE else 1.0
+        ends = x.clock[NOW] + w.jobs[j].limit / rate
+    if ends <= promised:
+        return True
+    c = w.jobs[j].shape
+    h = w.jobs[head].shape
+    allowed = v.allowed[s.tasks[h].constraint]
+    have = x.at[HAVE]
+    for sign in (-1, 1):
+        for i in range(count):
+            n = x.tried[i].node
+            if sign < 0 and allowed[n]:
+                have -= fits(s, v, x.shadow, x.shadow_device, h, n)
+            take(s, v, x.shadow, x.shadow_device, c, n, x.tried[i].tasks, x.tried[i].mask, sign)
+            if sign < 0 and allowed[n]:
+                have += fits(s, v, x.shadow, x.shadow_device, h, n)
+        if sign < 0 and have >= w.jobs[head].tasks:
+            x.at[HAVE] = have
+            x.at[CHANGE] += 1
+            return True
+    return False
+
+
+@lean_kernel
+def keys(w: Work, r: Rules, x: State) -> int:
+    """Those waiting in `x.sequence`, in the order of the queue; their number."""
+    now = x.clock[NOW]
+    count = 0
+    if r.queue == FAIR_SHARE:
+        for u in range(x.users.size):
+            charge(w, r, x, u)
+    rank = smallest(x.words, x.summary, x.at)
+    while rank >= 0:
+        j = w.by_rank[rank]
+        x.sequence[count].item = j
+        if r.queue == FAIR_SHARE:
+            x.sequence[count].time = x.users[w.jobs[j].user].use
+        elif r.queue > FAIR_SHARE:  # WFP3: − (wait / limit)³ · size
+            stretch = (now - w.jobs[j].submit) / max(w.jobs[j].limit, 1.0)
+            x.sequence[count].time = -(stretch * stretch * stretch) * w.jobs[j].size
+        count += 1
+        rank = following(x.words, x.summary, x.at, rank + 1)
+    if r.queue >= FAIR_SHARE:
+        merge_sort(x.sequence, x.spare_rows, 0, count)
+    return count
+
+
+@inlined_kernel
+def full(s: Shapes, x: State) -> bool:
+    """Not even the smallest task fits."""
+    for k in range(x.total.size):  # noqa: SIM110 - generators do not compile
+        if x.total[k] < s.least[k]:
+            return True
+    return False
+
+
+@inlined_kernel
+def only_joined(w: Work, r: Rules, x: State, fresh: int) -> bool:
+    """Nothing changed but submissions, behind the first in line: those tried before fail again."""
+    at = x.at
+    if (
+        at[DIRTY] != 0
+        or at[HEAD] < 0
+        or r.queue >= FAIR_SHARE
+        or r.limits_of_work
+        or r.waits
+        or (r.choice == BY_RATE and r.rates != LABELS and r.backfilling != NO_BACKFILLING)
+        or fresh > x.fresh.size
+        or (r.backfilling == EASY and (x.clock[RESERVED] < x.clock[NOW] or at[N_WAITING] > r.depth))
+    ):
+        return False
+    first = w.jobs[at[HEAD]].rank
+    for i in range(fresh):  # noqa: SIM110 - generators do not compile
+        if x.fresh[i] < first:
+            return False
+    return True
+
+
+@inlined_kernel
+def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
+    """One round of decisions: start in order until one cannot; then backfill."""
+    at = x.at
+    now = x.clock[NOW]
+    changing = r.queue >= FAIR_SHARE
+    fresh = at[FRESH]
+    at[FRESH] = 0
+    joined = only_joined(w, r, x, fresh)
+    head = at[HEAD]
+    count = 0
+    rank = int64(-1)
+    if joined:
+        if r.backfilling != EASY:
+            return
+        for i in range(1, fresh):
+            rank = x.fresh[i]
+            m = i
+            while m > 0 and x.fresh[m - 1] > rank:
+                x.fresh[m] = x.fresh[m - 1]
+                m -= 1
+            x.fresh[m] = rank
+    else:
+        at[DIRTY] = 0
+        at[HEAD] = head = -1
+        if at[N_WAITING] == 0:
+            return
+        if r.backfilling == CONSERVATIVE:
+            if r.limits_of_work:
+                expected_ends(w, r, x, b)
+            conservative(w, s, v, r, x, b, keys(w, r, x))
+            return
+        if changing:
+            count = keys(w, r, x)
+        else:
+            rank = smallest(x.words, x.summary, at)
+    # Jobs of any shape and size are tried alike while these hold, but for what is learned.
+    alike = r.choice != BY_RATE or not (r.rates == LEARNED or r.waits or r.limits_of_work)
+    tested = 0
+    i = 0
+    while True:
+        if joined:
+            if i >= fresh:
+                break
+            j = w.by_rank[x.fresh[i]]
+            i += 1
+        elif changing:
+            if i >= count:
+                break
+            j = x.sequence[i].item
+            i += 1
+        else:
+            if rank < 0:
+                break
+            j = w.by_rank[rank]
+            rank = following(x.words, x.summary, at, rank + 1)
+        c = w.jobs[j].shape
+        l = w.jobs[j].type if r.choice == BY_RATE else int64(0)
+        if head >= 0:
+            if tested >= r.depth or full(s, x):
+                break
+            tested += 1
+            if (
+                alike
+                and x.memo[c].delay_change == at[CHANGE]
+                and x.memo[c].delay_tasks == w.jobs[j].tasks
+                and x.memo[c].delay_type == l
+                and now + w.jobs[j].limit > x.clock[RESERVED]
+            ):
+                at[TESTS] += 1
+                continue  # the like of it was tried on the same nodes
+        pieces = find(w, s, v, r, x, b, j)
+        if pieces == 0:
+            if head >= 0:
+                continue
+            head = j
+            at[HEAD] = j
+            if r.backfilling != EASY or full(s, x):
+                x.clock[RESERVED] = -1.0  # made when it is needed
+                if r.backfilling == EASY:
+                    at[DIRTY] = 1
+                break
+            if r.limits_of_work:
+                expected_ends(w, r, x, b)
+            reserve(w, s, v, x, j)
+            x.jobs[j].reserved = min(x.jobs[j].reserved, x.clock[RESERVED])
+            continue
+        if holds_off(w, s, r, x, b, j, pieces):
+            continue
+        if head >= 0 and not keeps_promise(w, s, v, r, x, b, j, pieces, head):
+            x.memo[c].delay_change = at[CHANGE]
+            x.memo[c].delay_tasks = w.jobs[j].tasks
+            x.memo[c].delay_type = l
+            continue
+        start(w, s, v, r, x, j, pieces)

@@ -1,0 +1,1 @@
+"""The live service: a scheduler beside a real cluster, watching or acting."""

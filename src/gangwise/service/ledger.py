@@ -1,0 +1,700 @@
+"""What the service knows, as a pure function of what it was told: a fold over records.
+
+Everything that reaches the scheduler goes through :meth:`Ledger.apply` as a record of plain
+values, in one order, and is written to the journal. So the ledger of a service that was killed is
+its last checkpoint and the records since; and a recorded run, applied again, decides the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Literal
+
+from gangwise.core.errors import InfeasibleDecision
+from gangwise.engines.engine import ENDED, EngineJob, EngineNode, Placed
+from gangwise.jobs.model import (
+    Ask,
+    Books,
+    Event,
+    Explanation,
+    Job,
+    Node,
+    Nodes,
+    Piece,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
+    Running,
+    Shape,
+)
+from gangwise.jobs.scheduler import Composed, copy_of, create_scheduler
+
+Record = tuple[Any, ...]
+"""Kind, time, and what the kind says; plain values, which JSON keeps."""
+
+TYPES = 256
+"""Job types that are told apart; later ones are one type, ``other``."""
+NO_LIMIT = 86_400.0
+"""Seconds assumed of a job that requested no limit."""
+FIRST = 3
+"""Gangs of a job type that set the unit of its work."""
+NONSENSE = math.log(100.0)
+"""A log rate that differs from what the node's label says by more is no measurement."""
+REMEMBERED = 50_000
+"""Jobs that have ended and whose late events are still recognised."""
+BACKOFF = 2.0
+"""Seconds that a job waits after its first rejection; twice as long after each further one."""
+
+_ENDS: dict[str, Literal["finished", "killed"]] = {
+    "finished": "finished",
+    "failed": "killed",
+    "killed": "killed",
+    "cancelled": "killed",
+}
+
+
+@dataclass
+class Known:
+    """A job, and what it is at.
+
+    Attributes
+    ----------
+    phase : {"waiting", "placed", "running"}
+    attempt : int
+        Of its latest placement.
+    begun : float
+        When the attempt was placed, then when it started.
+    held : float
+        Since when it holds its devices: when it was placed.
+    by : str
+        Who placed it: ``scheduler``, ``baseline``, or ``others``.
+    until : float
+        Rejected lately: not offered to the scheduler before.
+    """
+
+    asked: EngineJob
+    row: int
+    phase: str = "waiting"
+    attempt: int = 0
+    placed: tuple[Placed, ...] = ()
+    begun: float = math.nan
+    held: float = math.nan
+    by: str = ""
+    measured: bool = False
+    rejected: int = 0
+    until: float = -math.inf
+    why: str = ""
+    first: float = math.nan
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What the scheduler wants done on the cluster."""
+
+    kind: Literal["place", "preempt"]
+    job: str
+    attempt: int
+    placed: tuple[Placed, ...]
+    by: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that is over, for the history."""
+
+    asked: EngineJob
+    outcome: str
+    attempt: int
+    placed: tuple[Placed, ...]
+    started: float
+    ended: float
+    first: float
+    held: float
+    by: str
+    rate: float
+
+
+@dataclass
+class Ledger:
+    """Nodes, jobs, books, and a scheduler that is told of them.
+
+    Parameters
+    ----------
+    scheduler, baseline : str
+        Names; the baseline decides on which nodes every ``every``-th job goes (0: none).
+    rates : mapping
+        Declared rate of nodes by ``label=value``; 1 where none fits.
+    act : bool
+        Whether jobs are placed here. Otherwise they are only followed.
+
+    Attributes
+    ----------
+    over : mapping
+        Jobs that have ended, and how: their late events are recognised.
+    scales : mapping
+        Job type → units of its work per second at rate 1.
+    nonsense : int
+        Measurements that were left out.
+    rounds, diverged : int
+        Recorded rounds applied, and those in which this scheduler decided otherwise.
+    """
+
+    scheduler: Any
+    baseline: Any = "fcfs+easy+best-fit"
+    every: int = 0
+    rates: Mapping[str, float] = field(default_factory=dict)
+    act: bool = True
+    books: Books | None = None
+    jobs: dict[str, Known] = field(default_factory=dict)
+    hosts: dict[str, EngineNode] = field(default_factory=dict)
+    types: list[str] = field(default_factory=list)
+    over: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    asks: dict[str, float] = field(default_factory=dict)
+    scales: dict[str, float] = field(default_factory=dict)
+    held: dict[str, list[tuple[float, Rate]]] = field(default_factory=dict)
+    seen: dict[str, float] = field(default_factory=dict)
+    nonsense: int = 0
+    rounds: int = 0
+    diverged: int = 0
+    rows: int = 0
+    now: float = 0.0
+    looked: float = 0.0
+    intents: list[Intent] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    changed: bool = False
+    paused: bool = False
+
+    def __post_init__(self) -> None:
+        self.scheduler = create_scheduler(self.scheduler)
+        self.baseline = create_scheduler(self.baseline)
+
+    # ------------------------------------------------------------------------------ taking in
+
+    def apply(self, record: Record) -> None:
+        """Take in a record. What does not fit what is known (twice, late) changes nothing."""
+        kind, now, *rest = record
+        self.now = max(self.now, float(now))
+        getattr(self, f"_{kind}")(*rest)
+
+    def _nodes(self, rows: Sequence[Sequence[Any]]) -> None:
+        """All nodes as they are now: name, devices, labels, up, reason. Gone ones stay, down."""
+        hosts = {r[0]: EngineNode(r[0], dict(r[1]), dict(r[2]), bool(r[3]), r[4]) for r in rows}
+        if hosts == self.hosts:
+            return
+        was, self.hosts = self.hosts, hosts
+        self.changed = True
+        devices = {name: (h.devices, h.labels) for name, h in hosts.items()}
+        before = {name: (h.devices, h.labels) for name, h in was.items()}
+        if devices != before:
+            self._open()
+        assert self.books is not None
+        for n, name in enumerate(self.books.nodes.names):
+            up = hosts[name].up
+            if bool(self.books.up[n]) != up:
+                self._set_up(n, up)
+
+    def _job(self, row: Mapping[str, Any]) -> None:
+        """A job is there that was not known."""
+        asked = EngineJob(**row)
+        if asked.id in self.jobs or asked.id in self.over:
+            return
+        self.rows += 1
+        self.jobs[asked.id] = Known(asked, self.rows)
+        new = self._type(asked)
+        if new not in self.types:
+            self.types.append(new)
+            if self.books is not None:
+                self.scheduler.resize(self.books.nodes, tuple(self.types))
+                self.baseline.resize(self.books.nodes, tuple(self.types))
+        if not set(asked.demand) <= set(self._devices()):
+            self._open()
+        self._tell(Event("submitted", self.now, self._as_job(self.jobs[asked.id])))
+        self.changed = True
+
+    def _found(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
+        """The cluster has placed a job, or had before we knew."""
+        known = self.jobs.get(name)
+        if known is None or known.phase != "waiting":
+            return
+        known.attempt = attempt
+        self._take(known, _placed(placed), "others")
+        if isinstance(self.scheduler, Composed) and self.books is not None:
+            self.scheduler.queue.started(self._as_job(known), self.books, self.now)
+
+    def _started(self, name: str, attempt: int) -> None:
+        known = self.jobs.get(name)
+        if known is None or known.phase != "placed" or attempt != known.attempt:
+            return
+        known.phase, known.begun = "running", self.now
+        if math.isnan(known.first):
+            known.first = self.now
+        assert self.books is not None
+        running = self.books.running[name]
+        self.books.running[name] = Running(running.job, running.pieces, self.now, 0.0)
+        self.changed = True
+
+    def _moved(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
+        """The cluster divided the tasks among the nodes otherwise."""
+        known = self.jobs.get(name)
+        if known is None or known.phase == "waiting" or attempt != known.attempt:
+            return
+        assert self.books is not None
+        running = self.books.running[name]
+        self._account(running.job, running.pieces, 1)
+        known.placed = _placed(placed)
+        pieces = self._pieces(known.placed)
+        self._account(running.job, pieces, -1)
+        self.books.running[name] = Running(running.job, pieces, running.begun, running.overhead)
+
+    def _back(self, name: str, attempt: int, why: str) -> None:
+        """Off its nodes, waiting again: preempted, un-placed, or its node died."""
+        known = self.jobs.get(name)
+        if known is None or known.phase == "waiting" or attempt < known.attempt:
+            return
+        kind: Literal["preempted", "failed"] = "failed" if "node" in why else "preempted"
+        self._give_back(known, kind)
+        known.phase, known.placed, known.why, known.attempt = "waiting", (), why, attempt
+        self.changed = True
+
+    def _rejected(self, name: str, attempt: int, why: str) -> None:
+        """The cluster refused a placement: as if it had never been decided."""
+        known = self.jobs.get(name)
+        if known is None or known.phase == "waiting" or attempt != known.attempt:
+            return
+        self._give_back(known, "preempted", counts=False)
+        known.phase, known.placed, known.why = "waiting", (), why
+        known.until = self.now + BACKOFF * 2.0 ** min(known.rejected, 7)
+        known.rejected += 1
+        self.asks[name] = known.until
+        self.changed = True
+
+    def _ended(
+        self,
+        name: str,
+        outcome: str,
+        attempt: int,
+        ranks: Sequence[Sequence[Any]] = (),
+        started: float | None = None,
+        ended: float | None = None,
+    ) -> None:
+        """A job is over; times are told where it came and went unseen."""
+        known = self.jobs.get(name)
+        if known is None or outcome not in ENDED or attempt < known.attempt:
+            return
+        rate = math.nan
+        if known.phase != "waiting":
+            rate = self._learn(known, ranks, ended=outcome == "finished")
+            self._give_back(known, _ENDS[outcome])
+        del self.jobs[name]
+        self.asks.pop(name, None)
+        self.seen.pop(name, None)
+        self.over[name] = outcome
+        while len(self.over) > REMEMBERED:
+            self.over.popitem(last=False)
+        start = known.begun if known.phase == "running" else math.nan
+        start = start if started is None else started
+        self.ended.append(
+            Ended(
+                known.asked,
+                outcome,
+                known.attempt,
+                known.placed,
+                start,
+                self.now if ended is None else ended,
+                start if math.isnan(known.first) else known.first,
+                known.held if started is None else started,
+                known.by,
+                rate,
+            )
+        )
+        self.changed = True
+
+    def _measured(self, name: str, attempt: int, ranks: Sequence[Sequence[Any]]) -> None:
+        known = self.jobs.get(name)
+        if known is not None and known.phase == "running" and attempt == known.attempt:
+            self._learn(known, ranks, ended=False)
+
+    def _round(self, decided: Sequence[Sequence[Any]] | None = None) -> None:
+        """One round of decisions; they become intents, and the books have them already.
+
+        ``decided`` is what a recorded round came to: that is what holds, whatever this scheduler
+        would have.
+        """
+        before = len(self.intents)
+        self._decisions()
+        if decided is None:
+            return
+        self.rounds += 1
+        wanted = [Intent(k, j, a, _placed(p), by) for k, j, a, p, by in decided]
+        if self.intents[before:] == wanted:
+            return
+        self.diverged += 1
+        for mine in reversed(self.intents[before:]):
+            known = self.jobs[mine.job]
+            if mine.kind == "place":
+                self._give_back(known, "preempted", counts=False)
+                known.phase, known.placed, known.attempt = "waiting", (), mine.attempt - 1
+        del self.intents[before:]
+        for intent in wanted:
+            there = self.jobs.get(intent.job)
+            if there is not None and intent.kind == "place" and there.phase == "waiting":
+                there.attempt = intent.attempt
+                self._take(there, intent.placed, intent.by)
+            self.intents.append(intent)
+
+    def _pause(self, paused: bool) -> None:
+        """An operator wants nothing placed, or wants it again."""
+        self.paused, self.changed = bool(paused), True
+
+    def _every(self, every: int) -> None:
+        """An operator sets how many jobs go where the baseline has them."""
+        self.every = int(every)
+
+    def _decisions(self) -> None:
+        self.changed = False
+        if self.books is None:
+            return
+        if not self.act or self.paused:
+            self.scheduler.place(Queue([]), self.books, self.now)  # it hears the events
+            self.books.events.clear()
+            return
+        for name in [name for name, at in self.asks.items() if at <= self.now]:
+            del self.asks[name]
+        for _ in range(len(self.jobs) + 1):
+            if not self._decide():
+                break
+
+    def _decide(self) -> bool:
+        """Whether the round must go on: a job of the baseline was placed on the way."""
+        assert self.books is not None
+        waiting = self._waiting()
+        if not waiting:
+            self._look_around()
+            return False
+        actions = self.scheduler.place(Queue(waiting), self.books, self.now)
+        self.books.events.clear()
+        for i, action in enumerate(actions):
+            if isinstance(action, Ask):
+                self.asks[action.job] = action.at
+                continue
+            known = self.jobs.get(action.job)
+            if known is None:
+                raise InfeasibleDecision(f"the scheduler acts on {action.job}, which is not there")
+            if isinstance(action, Preempt):
+                self._unplace(known)
+                continue
+            if not self._by_baseline(known):
+                self._place(known, action.tasks, "scheduler")
+                continue
+            tasks = self.baseline.choice.place(self._as_job(known), self.books, self.now)
+            self._place(known, action.tasks if tasks is None else tasks, "baseline")
+            for undone in actions[i + 1 :]:  # planned around nodes that were then not taken
+                if isinstance(undone, Place):
+                    job = self._as_job(self.jobs[undone.job])
+                    self._tell(Event("preempted", self.now, job))
+            return True
+        return False
+
+    def _look_around(self) -> None:
+        """While nobody waits, some may move."""
+        look = float(getattr(self.scheduler, "look", math.inf))
+        if self.books is None or self.now < self.looked + look:
+            return
+        self.looked = self.now
+        actions = self.scheduler.migrations(self.books, self.now)
+        self.books.events.clear()
+        for action in actions:
+            if isinstance(action, Preempt):  # placed again once the cluster has let it go
+                self._unplace(self.jobs[action.job])
+
+    def due(self) -> float:
+        """When a round is due though nothing happens; inf for never."""
+        look = float(getattr(self.scheduler, "look", math.inf))
+        running = self.books is not None and bool(self.books.running)
+        looks = self.looked + look if running else math.inf
+        return min(min(self.asks.values(), default=math.inf), looks)
+
+    # ------------------------------------------------------------------------------- telling
+
+    def explain(self, name: str) -> Explanation:
+        """Why a job waits.
+
+        Raises
+        ------
+        UnknownName
+            For a job that does not wait.
+        """
+        known = self.jobs.get(name)
+        if known is not None and known.phase == "waiting":
+            if self.paused:
+                why = "an operator has paused placing"
+                return Explanation(name, why, (), self.now, math.inf)
+            cannot = [k for k in known.asked.demand if k not in self._offered()]
+            if cannot:
+                why = f"no node has {', '.join(cannot)}"
+                return Explanation(name, why, (), known.asked.submitted, math.inf)
+            if known.until > self.now:
+                why = f"the cluster refused it: {known.why}"
+                return Explanation(name, why, (), self.now, known.until)
+        found: Explanation = self.scheduler.explain(name)
+        return found
+
+    def would(self) -> dict[str, tuple[Placed, ...]]:
+        """What the scheduler would start now, were it to decide. It hears nothing of it."""
+        if self.books is None or not (waiting := self._waiting()):
+            return {}
+        actions = copy_of(self.scheduler).place(Queue(waiting), self.books.copy(), self.now)
+        names = self.books.nodes.names
+        return {
+            a.job: tuple(Placed(names[n], c) for n, c in a.tasks)
+            for a in actions
+            if isinstance(a, Place)
+        }
+
+    def slow_nodes(self) -> list[Any]:
+        """Nodes that are slower than their label says, where the scheduler learns rates."""
+        rates = getattr(getattr(self.scheduler, "choice", None), "rates", None)
+        return list(rates.slow_nodes()) if hasattr(rates, "slow_nodes") and rates.state else []
+
+    def taken(self) -> tuple[list[Intent], list[Ended]]:
+        """Intents and ended jobs since the last call."""
+        intents, ended = self.intents, self.ended
+        self.intents, self.ended = [], []
+        return intents, ended
+
+    # -------------------------------------------------------------------------------- inside
+
+    def _devices(self) -> tuple[str, ...]:
+        return () if self.books is None else self.books.nodes.devices
+
+    def _offered(self) -> set[str]:
+        return {k for host in self.hosts.values() for k, amount in host.devices.items() if amount}
+
+    def _open(self) -> None:
+        """New books over the nodes as they are, with everyone who runs."""
+        was = self.books
+        self.held.clear()  # they name nodes by their place
+        asked = {k: 0.0 for known in self.jobs.values() for k in known.asked.demand}
+        nodes = Nodes.of(
+            Node(
+                name,
+                {k: host.devices.get(k, 0) / 1000 for k in {**dict(host.devices), **asked}},
+                dict(host.labels),
+                self._declared(host),
+            )
+            for name, host in self.hosts.items()
+        )
+        self.books = Books.opened(nodes)
+        if was is not None:
+            self.books.events.extend(was.events)
+        for n, name in enumerate(nodes.names):
+            if not self.hosts[name].up:
+                self.books.up[n] = False
+                self.books.free[n] = 0
+        for name in was.running if was is not None else ():
+            known = self.jobs[name]
+            job = self._as_job(known)
+            pieces = self._pieces(known.placed)
+            self._account(job, pieces, -1)
+            self.books.running[name] = Running(job, pieces, known.begun, 0.0)
+        self.scheduler.resize(nodes, tuple(self.types))
+        self.baseline.resize(nodes, tuple(self.types))
+
+    def _declared(self, host: EngineNode) -> float:
+        for label, value in host.labels.items():
+            if (rate := self.rates.get(f"{label}={value}")) is not None:
+                return float(rate)
+        return 1.0
+
+    def _type(self, asked: EngineJob) -> str:
+        known = asked.job_type in self.types or len(self.types) < TYPES
+        return asked.job_type if known else "other"
+
+    def _as_job(self, known: Known) -> Job:
+        a = known.asked
+        demand = tuple(a.demand.get(k, 0) for k in self._devices())
+        shape = Shape(demand, a.per_node, tuple(sorted(a.constraint.items())))
+        limit = a.limit if math.isfinite(a.limit) and a.limit > 0 else NO_LIMIT
+        return Job(
+            a.id,
+            known.row,
+            a.submitted,
+            self._type(a),
+            a.user,
+            a.tasks,
+            shape,
+            limit,
+            a.deadline,
+            math.inf,
+            a.priority,
+        )
+
+    def _waiting(self) -> list[Job]:
+        offered = self._offered()
+        return [
+            self._as_job(known)
+            for known in self.jobs.values()
+            if known.phase == "waiting"
+            and known.until <= self.now
+            and any(known.asked.demand.values())
+            and set(known.asked.demand) <= offered
+        ]
+
+    def _by_baseline(self, known: Known) -> bool:
+        return self.every > 0 and known.row % self.every == 0
+
+    def _pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
+        assert self.books is not None
+        place = {name: n for n, name in enumerate(self.books.nodes.names)}
+        return tuple((place[p.node], p.tasks, 0) for p in placed if p.node in place)
+
+    def _account(self, job: Job, pieces: Sequence[Piece], sign: int) -> None:
+        """Take or give back devices on nodes that are up; one that is down has nothing free."""
+        assert self.books is not None
+        self.books.take(job.shape, [p for p in pieces if self.books.up[p[0]]], sign)
+
+    def _set_up(self, n: int, up: bool) -> None:
+        assert self.books is not None
+        books = self.books
+        books.up[n] = up
+        books.free[n] = books.capacity[n] if up else 0
+        if up:
+            for running in books.running.values():
+                books.take(running.job.shape, [p for p in running.pieces if p[0] == n])
+        books.events.append(Event("node_up" if up else "node_down", self.now, node=n))
+
+    def _take(self, known: Known, placed: tuple[Placed, ...], by: str) -> None:
+        assert self.books is not None
+        job, pieces = self._as_job(known), self._pieces(placed)
+        self._account(job, pieces, -1)
+        self.books.running[job.id] = Running(job, pieces, self.now, 0.0)
+        known.phase, known.placed, known.by = "placed", placed, by
+        known.begun = known.held = self.now
+        known.measured = False
+        self._tell(Event("started", self.now, job, pieces=pieces))
+        self.changed = True
+
+    def _place(self, known: Known, tasks: Sequence[tuple[int, int]], by: str) -> None:
+        assert self.books is not None
+        job = self._as_job(known)
+        if sum(c for _, c in tasks) != job.tasks or known.phase != "waiting":
+            raise InfeasibleDecision(f"job {job.id} has {job.tasks} tasks, placed are {tasks}")
+        placed = tuple(Placed(self.books.nodes.names[n], int(c)) for n, c in tasks)
+        known.attempt += 1
+        self._take(known, placed, by)
+        if (self.books.free < 0).any() and any(self.books.free[n].min() < 0 for n, _ in tasks):
+            raise InfeasibleDecision(f"job {job.id} is placed on {placed}, where no room is")
+        self.intents.append(Intent("place", job.id, known.attempt, placed, by))
+
+    def _unplace(self, known: Known) -> None:
+        """Ask the cluster to take a job off its nodes; it is off when the cluster says so."""
+        if known.phase != "waiting":
+            self.intents.append(
+                Intent("preempt", known.asked.id, known.attempt, known.placed, "scheduler")
+            )
+
+    def _give_back(
+        self,
+        known: Known,
+        kind: Literal["finished", "killed", "failed", "preempted"],
+        counts: bool = True,
+    ) -> None:
+        """Devices are free again. What does not count as released was never really used."""
+        assert self.books is not None
+        running = self.books.running.pop(known.asked.id)
+        self._account(running.job, running.pieces, 1)
+        pieces = running.pieces if counts else ()
+        self._tell(Event(kind, self.now, running.job, pieces=pieces))
+
+    def _tell(self, event: Event) -> None:
+        if self.books is not None:
+            self.books.events.append(event)
+
+    # ------------------------------------------------------------------------------ learning
+
+    def _learn(self, known: Known, ranks: Sequence[Sequence[Any]], ended: bool) -> float:
+        """Tell the scheduler what ranks measured; gives the gang's rate, NaN if not known."""
+        assert self.books is not None
+        by_node: dict[str, list[float]] = {}
+        for node, _, work, seconds in ranks:
+            if work > 0 and seconds > 0:
+                by_node.setdefault(str(node), []).append(work / seconds)
+        declared = known.asked.work
+        if not by_node and ended and declared > 0 and len({p.node for p in known.placed}) == 1:
+            gone = self.now - known.begun  # not wrapped: only what all of it took
+            if gone > 0:
+                by_node[known.placed[0].node] = [declared / gone]
+        place = {name: n for n, name in enumerate(self.books.nodes.names)}
+        mine = {p.node for p in known.placed}
+        found = {place[name]: min(v) for name, v in by_node.items() if name in mine & place.keys()}
+        self.nonsense += len(by_node) - len(found)
+        if not found or known.phase != "running":
+            return math.nan
+        job = self._as_job(known)
+        rate = Rate(
+            job,
+            tuple(found),
+            tuple(found.values()),
+            known.begun,
+            self.now,
+            not known.measured,
+            ended,
+        )
+        known.measured = True
+        if declared > 0:  # units are seconds at rate 1
+            return self._observe(rate, 1.0)
+        return self._in_units(rate)
+
+    def _in_units(self, rate: Rate) -> float:
+        """Units of a job type become seconds at rate 1 by what its first gangs did."""
+        kind = rate.job.job_type
+        if (scale := self.scales.get(kind)) is not None:
+            return self._observe(rate, scale)
+        logs = [math.log(r) - self._label(n) for n, r in zip(rate.nodes, rate.rates)]
+        held = self.held.setdefault(kind, [])
+        held.append((median(logs), rate))
+        if len({r.job.id for _, r in held}) < FIRST:
+            return math.nan
+        scale = self.scales[kind] = math.exp(median(log for log, _ in held))
+        values = [self._observe(late, scale) for _, late in self.held.pop(kind)]
+        return values[-1]
+
+    def _label(self, n: int) -> float:
+        assert self.books is not None
+        rate = self.books.nodes.rates[n]
+        return math.log(rate) if isinstance(rate, float) else 0.0
+
+    def _observe(self, rate: Rate, scale: float) -> float:
+        assert self.books is not None
+        pairs = [
+            (n, r / scale)
+            for n, r in zip(rate.nodes, rate.rates)
+            if n < len(self.books.free) and abs(math.log(r / scale) - self._label(n)) < NONSENSE
+        ]
+        self.nonsense += len(rate.nodes) - len(pairs)
+        if not pairs:
+            return math.nan
+        self.seen[rate.job.id] = min(r for _, r in pairs)
+        if getattr(self.scheduler, "learns", True):
+            self.scheduler.observe(
+                Rate(
+                    rate.job,
+                    tuple(n for n, _ in pairs),
+                    tuple(r for _, r in pairs),
+                    rate.begun,
+                    rate.time,
+                    rate.first,
+                    rate.ended,
+                )
+            )
+            self.changed = True
+        return self.seen[rate.job.id]
+
+
+def _placed(rows: Sequence[Sequence[Any]]) -> tuple[Placed, ...]:
+    return tuple(Placed(str(r[0]), int(r[1]), tuple(r[2]) if len(r) > 2 else ()) for r in rows)

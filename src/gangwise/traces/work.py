@@ -1,0 +1,267 @@
+"""Work and waiting: when jobs held devices, what hours are counted of, and how much is kept.
+
+Waiting is not work. A job is submitted when it was created; it holds its devices from its start,
+for as long as the log says that it ran. Where a format does not tell starts, all the time from
+creation to deletion is taken for work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gangwise.core.arrays import Floats
+
+LITTLE = 0.3
+"""A share of the jobs, or of their device-hours, below which there is a warning."""
+OF_EVENTS = ("google-2011", "google-2019")
+"""Formats whose files have events, and several to a job."""
+NO_JOBS = (
+    "a step, whose job has a row of its own",
+    "a part of a job, which has a row",
+    "a record of a job, which has a later one",
+    "of a DaemonSet, or static",
+)
+"""How the reasons begin for which rows that are no jobs are left out."""
+
+
+def work(jobs: pl.DataFrame) -> pl.DataFrame:
+    """When each row of :attr:`Tables.jobs` held its devices: ``begin`` and ``run``, in seconds.
+
+    Both are null of a job that never ran, or of which it is not known.
+
+    >>> jobs = pl.DataFrame({"created": [0.0, 0.0, 5.0], "deleted": [90.0, 50.0, 9.0]})
+    >>> work(jobs).rows()
+    [(0.0, 90.0), (0.0, 50.0), (5.0, 4.0)]
+    >>> work(jobs.with_columns(started=pl.Series([30.0, None, 5.0]))).rows()
+    [(30.0, 60.0), (None, None), (5.0, 4.0)]
+    """
+    blank = pl.lit(None, pl.Float64)
+    waits = "started" in jobs.columns
+    started = pl.col("started") if waits else blank
+    elapsed = pl.col("elapsed") if "elapsed" in jobs.columns else blank
+    begun = pl.max_horizontal("started", "created") if waits else pl.col("created")
+    run = pl.coalesce(elapsed, pl.col("deleted") - (started if waits else pl.col("created")))
+    if waits:  # a start that is not known, of a job that is known to have run
+        begun = pl.when(started.is_not_null()).then(begun).otherwise("created")
+    return jobs.select(
+        begin=pl.when(run.is_not_null()).then(begun.cast(pl.Float64)), run=run.cast(pl.Float64)
+    )
+
+
+def waits_of(jobs: pl.DataFrame) -> Floats:
+    """Seconds from creation to start of the jobs of which both are known; none where no start is.
+
+    >>> waits_of(pl.DataFrame({"created": [0.0, 4.0], "started": [9.0, None]}))
+    array([9.])
+    """
+    if "started" not in jobs.columns:
+        return np.zeros(0)
+    waited = (pl.col("started") - pl.col("created")).clip(lower_bound=0.0)
+    return jobs.select(waited.cast(pl.Float64)).to_series().drop_nulls().to_numpy()
+
+
+def counted(jobs: pl.DataFrame, units: Mapping[str, str]) -> tuple[str, str]:
+    """The device that hours are counted of, and its unit: GPUs where half of the jobs ask for any.
+
+    >>> counted(pl.DataFrame({"cpu": [4.0, 1], "mem": [0.0, 0], "gpu": [1.0, 0]}), {"cpu": "cores"})
+    ('gpu', 'GPU')
+    """
+    known = jobs.select(pl.col("cpu", "mem", "gpu").cast(pl.Float64).fill_nan(0.0).fill_null(0.0))
+    asked = {name: int((known[name] != 0).sum()) for name in known.columns}
+    if 2 * asked["gpu"] >= len(jobs) or (asked["gpu"] and not asked["cpu"]):
+        return "gpu", "GPU"
+    if not asked["cpu"]:
+        return "mem", "GiB"
+    return "cpu", "core" if units["cpu"] == "cores" else units["cpu"]
+
+
+def device_hours(jobs: pl.DataFrame, device: str) -> Floats:
+    """Device-hours that each row ran, all its tasks together; 0 where that is not known.
+
+    >>> jobs = pl.DataFrame({"cpu": [4.0], "tasks": [2], "created": [0.0], "deleted": [7200.0]})
+    >>> device_hours(jobs, "cpu")
+    array([16.])
+    """
+    tasks = pl.col("tasks").fill_null(1) if "tasks" in jobs.columns else pl.lit(1)
+    amount = jobs.select((pl.col(device).fill_null(0) * tasks).cast(pl.Float64)).to_series()
+    hours = (work(jobs)["run"].fill_null(0.0).clip(lower_bound=0.0) * amount / 3600).to_numpy()
+    return np.asarray(hours, dtype=np.float64)
+
+
+def amount_text(hours: float) -> str:
+    """Hours, to three digits at least."""
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
+
+
+def percent_text(part: float, whole: float) -> str:
+    """A share that is 100 % only where nothing is missing.
+
+    >>> percent_text(9999, 10000), percent_text(99999, 100000), percent_text(2, 2)
+    ('99.99 %', '99.99 %', '100 %')
+    >>> percent_text(0, 0)
+    '-'
+    """
+    if whole <= 0:
+        return "-"
+    share = 100 * part / whole
+    digits = 3 if share < 99.9 else 4
+    shown = f"{share:.{digits}g}"
+    if share < 100 and shown == "100":
+        shown = "99.9" if share < 99.95 else "99.99"
+    return f"{shown} %"
+
+
+def period(seconds: float) -> str:
+    """A duration for people.
+
+    >>> period(12902960.0), period(90.0)
+    ('149.3 days', '1.5 min')
+    """
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{round(seconds / size, 1):g} {unit}"
+    return f"{seconds:g} s"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How much of a log a workload of slots keeps, and on what terms.
+
+    Attributes
+    ----------
+    trace : str
+        Registered name of the format.
+    unit : str
+        What hours are counted of: GPU, core.
+    read, played : float
+        Jobs of the log, those that could not be read included; and those that are played, in the
+        mean where arrivals are thinned.
+    hours, played_hours : float
+        Device-hours that the log says jobs ran, and those of the jobs that are played; 0 where
+        what they requested is not known.
+    given : float or None
+        Device-hours that the played jobs hold if each gets what it requests, in the time that it
+        has in slots; None where requests are not used.
+    wait : float or None
+        Mean wait of the jobs of the log, in seconds; None where it is not known.
+    waiting : float or None
+        Share of waiting in the time that jobs were there.
+    terms : tuple of str
+        What must be known of how jobs are taken: elastic, drawn utilities.
+    warnings : tuple of str
+        Besides those that follow from the shares.
+    """
+
+    trace: str
+    unit: str
+    read: float
+    played: float
+    hours: float
+    played_hours: float
+    given: float | None
+    wait: float | None
+    waiting: float | None
+    terms: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """What comes first wherever a result of the log is shown.
+
+        >>> kept = Kept("t", "GPU", 100, 75, 40.0, 30.0, 15.0, 90.0, 0.25, ("values are drawn",))
+        >>> kept.line
+        't: 75 % of 100 jobs and 75 % of 40 GPU-hours are played; given ÷ requested 0.5; mean wait \
+1.5 min, 25 % of the time in the system; values are drawn'
+        """
+        hours = f" and {percent_text(self.played_hours, self.hours)} of {amount_text(self.hours)} "
+        parts = [
+            f"{self.trace}: {percent_text(self.played, self.read)} of {self.read:,.0f} jobs"
+            + f"{hours}{self.unit}-hours" * bool(self.hours)
+            + " are played"
+        ]
+        if self.given is not None and self.played_hours > 0:
+            parts.append(f"given ÷ requested {self.given / self.played_hours:.2g}")
+        if self.wait is None or self.waiting is None:
+            parts.append("waits are not known")
+        else:
+            parts.append(
+                f"mean wait {period(round(self.wait, 1))}, {100 * self.waiting:.3g} % of "
+                "the time in the system"
+            )
+        return "; ".join([*parts, *self.terms])
+
+    @property
+    def lines(self) -> list[str]:
+        """The line, and the warnings after it."""
+        jobs = self.played / self.read if self.read else 0.0
+        hours = self.played_hours / self.hours if self.hours else 1.0
+        little = []
+        if min(jobs, hours) < LITTLE:
+            what = "jobs" if jobs <= hours else f"{self.unit}-hours"
+            little.append(
+                f"warning: only {100 * min(jobs, hours):.3g} % of the {what} of the log are "
+                "played: who wins here need not win on the log"
+            )
+        return [self.line, *little, *(f"warning: {text}" for text in self.warnings)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return {
+            "trace": self.trace,
+            "line": self.line,
+            "warnings": [text.removeprefix("warning: ") for text in self.lines[1:]],
+            "jobs": {"read": self.read, "played": self.played},
+            "device_hours": {
+                "unit": self.unit,
+                "read": self.hours,
+                "played": self.played_hours,
+                "given": self.given,
+            },
+            "mean_wait_s": self.wait,
+            "waiting_share": self.waiting,
+            "terms": list(self.terms),
+        }
+
+
+def kept_of(
+    trace: str,
+    jobs: pl.DataFrame,
+    units: Mapping[str, str],
+    unread: int = 0,
+    read: int | None = None,
+    **of_workload: Any,
+) -> Kept:
+    """The account of a workload that is made of the jobs of a log.
+
+    Parameters
+    ----------
+    trace : str
+    jobs : polars.DataFrame
+        As in :class:`~gangwise.traces.tables.Tables`: all of the log.
+    units : mapping of str to str
+    unread : int
+        Jobs that the reader left out.
+    read : int, optional
+        Jobs that it did not; by default every row is one.
+    **of_workload
+        ``played``, ``played_hours`` and ``given``; ``terms``, ``warnings``.
+    """
+    device, unit = counted(jobs, units)
+    waited = waits_of(jobs)
+    ran = float(work(jobs)["run"].fill_null(0.0).clip(lower_bound=0.0).sum())
+    waiting = float(waited.sum())
+    many = len(jobs) if read is None else read
+    return Kept(
+        trace,
+        unit,
+        float(many + unread),
+        hours=float(device_hours(jobs, device).sum()),
+        wait=float(waited.mean()) if waited.size else None,
+        waiting=waiting / max(waiting + ran, 1e-9) if waited.size else None,
+        **of_workload,
+    )

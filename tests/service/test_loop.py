@@ -1,0 +1,112 @@
+"""The live loop on a cluster of local processes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gangwise.engines import rank
+from gangwise.engines.local import LocalEngine
+from gangwise.service.loop import Service
+
+SPEEDS = {"n0": 1.0, "n1": 1.0, "n2": 0.5}
+
+
+@pytest.fixture(autouse=True)
+def own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    nodes = [{"name": n, "devices": {"gpu": 2}, "speed": s} for n, s in SPEEDS.items()]
+    LocalEngine.create(tmp_path / "cluster", nodes)
+    return tmp_path / "cluster"
+
+
+def submit(cluster: Path, seconds: float, tasks: int = 1, gpus: int = 1) -> str:
+    command = [sys.executable, "-S", rank.__file__, "--every", "0.3", "--sleep", str(seconds)]
+    return LocalEngine.submit(
+        cluster, command, tasks=tasks, demand={"gpu": gpus}, work=seconds, limit=10 * seconds
+    )
+
+
+def until(service: Service, done, patience: float = 20.0) -> None:
+    end = time.monotonic() + patience
+    while not done():
+        assert time.monotonic() < end, (service.health(), service.ledger.jobs)
+        service.tick(0.1)
+
+
+def test_jobs_are_placed_run_and_learned_from(cluster: Path, tmp_path: Path):
+    service = Service(LocalEngine(cluster), tmp_path / "state", act=True)
+    jobs = [submit(cluster, 1.0, tasks=2) for _ in range(6)]
+    until(service, lambda: len(service.ledger.over) == 6)
+    assert set(service.ledger.over.values()) == {"finished"}
+    rows = service.store.rows("SELECT * FROM intents ORDER BY seq")
+    assert [(row["job"], row["attempt"]) for row in rows] == [(job, 1) for job in jobs]
+    assert {row["state"] for row in rows} == {"ended"}
+    for row in rows:
+        assert row["decided"] <= row["accepted"] <= row["started"] <= row["ended"]
+    slow = {s.node: s.slower for s in service.ledger.slow_nodes()}
+    assert list(slow) == ["n2"]
+    assert 0.4 < slow["n2"] < 0.55
+    assert service.ledger.books is not None
+    assert (service.ledger.books.free == service.ledger.books.capacity).all()
+    service.close()
+
+
+def test_killed_at_every_line_nothing_is_lost_or_done_twice(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Dies before and after each commit, placement and checkpoint, in turn."""
+
+    class Killed(BaseException):
+        pass
+
+    deaths = 0
+
+    def dying(owner: type, name: str, after: bool):
+        real = getattr(owner, name)
+
+        def call(self, *given, **named):
+            if not after:
+                raise Killed
+            real(self, *given, **named)
+            raise Killed
+
+        return lambda: monkeypatch.setattr(owner, name, call)
+
+    from gangwise.service.store import Store
+
+    jobs = [submit(cluster, 0.5, tasks=2) for _ in range(3)]
+    for owner, name in ((Store, "commit"), (LocalEngine, "place"), (Service, "_keep")):
+        for after in (False, True):
+            service = Service(
+                LocalEngine(cluster), tmp_path / "state", act=True, reconcile=0.2, checkpoint=0.0
+            )
+            jobs.append(submit(cluster, 0.5))
+            with monkeypatch.context():
+                dying(owner, name, after)()
+                with pytest.raises(Killed):
+                    until(service, lambda: False)
+                deaths += 1
+            monkeypatch.undo()
+            monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+            service.store.close()
+            import os
+
+            os.close(service._lock)
+    assert deaths == 6
+    service = Service(LocalEngine(cluster), tmp_path / "state", act=True, reconcile=0.2)
+    until(service, lambda: len(service.ledger.over) == len(jobs))
+    assert set(service.ledger.over.values()) == {"finished"}
+    for job in jobs:
+        attempts = [p.name for p in (cluster / "jobs" / job).iterdir() if p.name.isdigit()]
+        assert attempts == ["1"]
+    rows = service.store.rows("SELECT * FROM history")
+    assert sorted(row["job"] for row in rows) == sorted(jobs)
+    service.close()

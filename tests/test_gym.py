@@ -1,0 +1,126 @@
+"""The Gymnasium environments: kept contracts, and returns that agree with runs of gangwise."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is not installed")
+
+from gymnasium.utils.env_checker import check_env  # noqa: E402 - after the check that it is there
+
+import gangwise.gym  # noqa: E402, F401 - registers the ids
+from gangwise import create_scenario, simulate  # noqa: E402
+from gangwise.core.contracts import PolicyBase  # noqa: E402
+from gangwise.jobs import create_scheduler, simulate_jobs  # noqa: E402
+
+SMALL = {
+    "gangwise/GainOverhead-v1": {"scenario": "ogasched-default-v1:servers=8", "slots": 30},
+    "gangwise/FluctuatingSpeeds-v1": {"slots": 30},
+    "gangwise/ApproximationJobs-v1": {"scenario": "opm-default-v1:machines=20", "slots": 30},
+    "gangwise/Jobs-v1": {"jobs": 40},
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_gymnasium_finds_nothing_wrong(name: str) -> None:
+    env = gymnasium.make(name, **SMALL[name])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*symmetric and normalized.*")
+        warnings.filterwarnings("ignore", message=".*render.*")
+        warnings.filterwarnings(
+            "ignore", message=".*not within the observation space.*", append=True
+        )
+        check_env(env.unwrapped, skip_render_check=True)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_random_actions_are_always_feasible_and_seeds_repeat(name: str) -> None:
+    returns = []
+    for _ in range(2):
+        env = gymnasium.make(name, **SMALL[name])
+        _, info = env.reset(seed=5)
+        env.action_space.seed(1)
+        total, over = 0.0, False
+        while not over:
+            action = env.action_space.sample()
+            if name == "gangwise/Jobs-v1":
+                action = int(
+                    np.flatnonzero(info["action_mask"])[action % info["action_mask"].sum()]
+                )
+            _, reward, done, cut, info = env.step(action)
+            total, over = total + reward, done or cut
+        returns.append(total)
+    assert returns[0] == returns[1]
+    assert np.isfinite(returns[0])
+    assert returns[0] != 0
+
+
+def test_vectors_of_environments() -> None:
+    envs = gymnasium.make_vec("gangwise/GainOverhead-v1", 3, **SMALL["gangwise/GainOverhead-v1"])
+    seen, _ = envs.reset(seed=[1, 2, 3])
+    assert seen.shape[0] == 3
+    seen, rewards, *_ = envs.step(envs.action_space.sample())
+    assert rewards.shape == (3,)
+    envs.close()
+
+
+@dataclass
+class AllOn(PolicyBase):
+    """Asks for all that a channel may be given, and shrinks it as the environment does."""
+
+    family = "gain_overhead"
+
+    def start(self, problem, rng):
+        self.problem = problem
+
+    def decide(self, observation):
+        p = self.problem
+        wanted = (observation.arrivals[p.channels.job_type] > 0)[:, None] * p.upper
+        given = np.zeros_like(p.cluster.capacity)
+        for e, r in enumerate(p.channels.server):
+            given[r] += wanted[e]
+        return (
+            wanted
+            * np.minimum(1, p.cluster.capacity / np.maximum(given, 1e-300))[p.channels.server]
+        )
+
+
+def test_rewards_are_those_of_a_run() -> None:
+    env = gymnasium.make("gangwise/GainOverhead-v1", **SMALL["gangwise/GainOverhead-v1"])
+    env.reset(seed=11)
+    seed_of_the_run = int(
+        np.random.default_rng(np.random.PCG64(np.random.SeedSequence(11))).integers(2**62)
+    )
+    rewards = []
+    for _ in range(30):
+        _, reward, *_ = env.step(np.ones(env.action_space.shape, np.float32))
+        rewards.append(reward)
+    instance = create_scenario("ogasched-default-v1:servers=8").instance(0)
+    played = simulate(instance, AllOn(), 30, seed_of_the_run)
+    np.testing.assert_allclose(rewards, played.rewards, rtol=1e-6)
+
+
+def test_first_come_first_served_by_hand_is_the_scheduler() -> None:
+    """Always starting the first waiting job if it fits is FCFS; returns are completion times."""
+    env = gymnasium.make(
+        "gangwise/Jobs-v1", jobs=150, choice="best-fit", load=20, nodes=4
+    ).unwrapped
+    _, info = env.reset(seed=2)
+    total, over = 0.0, False
+    while not over:
+        action = 0 if info["action_mask"][0] else env.action_space.n - 1
+        _, reward, over, _, info = env.step(action)
+        total += reward
+    played = env.schedule()
+    scheduler = create_scheduler("fcfs+none+best-fit")
+    tables = env.tables
+    again = simulate_jobs(
+        tables.jobs, tables.nodes, scheduler, tables.conditions, tables.options, engine="plain"
+    )
+    np.testing.assert_array_equal(played.start, again.start)
+    assert (again.start > tables.jobs.submit).any()
+    assert -total == pytest.approx((again.end - tables.jobs.submit).mean() / 3600)
