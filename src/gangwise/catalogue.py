@@ -473,6 +473,13 @@ comparators: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
             ),
         )
     ),
+    (
+        "clairvoyant",
+        SPEEDS,
+        "fluctuating_speeds.offline:clairvoyant",
+        "who knows every slot's utilities: an upper bound, in any world",
+        {},
+    ),
     *(
         (
             f"known_{known}",

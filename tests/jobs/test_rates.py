@@ -203,7 +203,7 @@ def test_esdp_index_is_the_formula():
             rates.observe("t", [f"n{n}"], [v])
     mean, sd = rates.estimate("t")
     out = np.empty(3)
-    rate_kernels.score(state, 100.0, mean, sd, np.zeros(3), out)
+    rate_kernels.score(state, 100.0, 1.0, mean, sd, np.zeros(3), out)
     t = 3  # gangs so far, so this is slot t + 1 with g = ln(t + 2)
     for n, values in seen.items():
         index = np.mean(values) + math.sqrt(math.log(t + 2) / (2 * len(values)))

@@ -59,6 +59,13 @@ def replay_command(
     bound: Annotated[
         bool, typer.Option("--bound/--no-bound", help="Certify how much is left to gain.")
     ] = True,
+    sensitive: Annotated[
+        bool,
+        typer.Option(
+            "--sensitivity/--no-sensitivity",
+            help="With --out: play the best again under other assumptions.",
+        ),
+    ] = True,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the runs and report.html; goes on where it was.")
     ] = None,
@@ -71,6 +78,7 @@ def replay_command(
 
     from gangwise.experiments.replay import TWIN, replay
     from gangwise.experiments.runs import NamedSource
+    from gangwise.experiments.sensitivity import sensitivity
     from gangwise.report.jobs import job_report, results_of
     from gangwise.report.pages import write_replay
     from gangwise.service.recording import is_recording, lines, replayed
@@ -90,6 +98,7 @@ def replay_command(
         chosen = seed_list(seeds) if seeds else ()
         played = replay(scenario, names, chosen, out, jobs, tell)
         bounds = played.bounds(progress=tell) if bound else []
+        again = sensitivity(played, jobs, tell) if sensitive and out is not None else None
     values = [found.mean_completion for found in bounds]
     if as_json:
         print(json_text({**played.as_dict(), "lower_bounds": values}))
@@ -97,9 +106,9 @@ def replay_command(
         console = Console()
         if not console.is_terminal:
             console = Console(width=WIDE)
-        console.print(job_report(results_of(played, values, command_line())).terminal())
+        console.print(job_report(results_of(played, values, command_line(), again)).terminal())
     if out is not None:
-        written = write_replay(played, out, bounds, command_line())
+        written = write_replay(played, out, bounds, command_line(), again)
         say(f"wrote {', '.join(path.name for path in written)} to {out}")
 
 

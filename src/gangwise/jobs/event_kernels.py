@@ -62,9 +62,25 @@ from gangwise.jobs.kernels import (
     pop,
     remove,
 )
-from gangwise.jobs.rate_kernels import Beliefs, finished, migrate, observe, released, remaining
+from gangwise.jobs.rate_kernels import (
+    Beliefs,
+    finished,
+    migrate,
+    observe,
+    released,
+    remaining,
+    submitted,
+)
 from gangwise.jobs.round_kernels import decide
-from gangwise.jobs.start_kernels import arrange_on, charge, schedule_end, speed_of, start, work_done
+from gangwise.jobs.start_kernels import (
+    arrange_on,
+    believed,
+    charge,
+    schedule_end,
+    speed_of,
+    start,
+    work_done,
+)
 
 DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
@@ -92,7 +108,7 @@ def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) 
     at[DIRTY] = 1
 
 
-@lean_kernel
+@inlined_kernel
 def measure(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int, first: bool) -> None:
     """The rates of job j's pieces become known."""
     p = w.jobs[j].piece_from
@@ -313,6 +329,15 @@ def change_speed(w: Work, v: World, r: Rules, x: State, j: int) -> None:
     schedule_end(w, r, x, j)
 
 
+@lean_kernel
+def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
+    """Tell the learner what job j, which has just been submitted, asks for."""
+    c = w.jobs[j].shape
+    devices = s.demand[c, s.tasks[c].dominant] / 1000.0
+    believed(w, s, v, r, x, b, x.free, j)
+    submitted(b, w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW])
+
+
 @inlined_kernel
 def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
     """Take in all that happens now: ends, then nodes, then submissions, then measurements."""
@@ -331,6 +356,7 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             cancel(w, s, v, r, x, b, v.event_node[e])
         else:
             node_event(w, s, v, r, x, b, v.event_node[e], v.event_kind[e], v.event_value[e])
+    fresh = at[NEXT]
     while at[NEXT] < w.jobs.size and w.jobs[at[NEXT]].submit <= now:
         j = at[NEXT]
         at[NEXT] += 1
@@ -350,6 +376,10 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             measure(w, v, r, x, b, j, True)
         elif x.jobs[j].phase == WAITING:
             at[DIRTY] = 1
+    if r.waits:
+        for j in range(fresh, at[NEXT]):
+            if x.jobs[j].phase == WAITING:
+                hear(w, s, v, r, x, b, j)
 
 
 # --------------------------------------------------------------------------------------- rounds
