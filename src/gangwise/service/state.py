@@ -19,7 +19,7 @@ class State(Protocol):
     """Read by pages and programs; everything is plain values."""
 
     def view(self, name: str) -> Any:
-        """``health``, ``nodes``, ``queue``, ``running``, ``slow``, ``held``, ``rates``, ``account``."""
+        """One of those that the service publishes; None for one that is not there."""
 
     def age(self) -> float:
         """Seconds since the service last said anything."""
