@@ -315,6 +315,63 @@ def test_a_restart_keeps_what_was_learned(engine, time, tmp_path):
     service.close()
 
 
+def test_what_can_never_run_is_said_and_blocks_nobody(engine, service, time):
+    ticks(service, time)
+    engine.submit("large", tasks=4, gpus=4)
+    engine.submit("small")
+    ticks(service, time, 2)
+    assert engine.calls == [("place", "small", 1)]
+    assert "larger than the cluster" in service.explanation("large")["why"]
+    engine.machines["n3"] = EngineNode("n3", {"gpu": 4000})
+    engine.end("small")
+    ticks(service, time, 5)
+    assert engine.calls[-1] == ("place", "large", 1)
+
+
+def test_every_third_job_goes_where_the_baseline_wants_it(engine, time, tmp_path):
+    service = Service(
+        engine,
+        tmp_path / "state",
+        "fcfs+easy+worst-fit",
+        act=True,
+        baseline="fcfs+easy+best-fit",
+        every=3,
+        clock=time.clock,
+    )
+    ticks(service, time)
+    for i in range(1, 7):
+        engine.submit(str(i))
+    ticks(service, time, 2)
+    by = {job: known.by for job, known in service.ledger.jobs.items()}
+    assert [by[str(i)] for i in range(1, 7)] == ["scheduler", "scheduler", "baseline"] * 2
+    nodes = [service.ledger.jobs[str(i)].placed[0].node for i in range(1, 7)]
+    assert nodes[:2] == ["n0", "n1"]  # the emptiest each time
+    assert nodes[2] == "n0"  # the fullest
+    balanced(service.ledger)
+    service.close()
+
+
+@pytest.mark.parametrize("name", ["las", "gavel:seconds=30", "fcfs+easy+learned-moving"])
+def test_schedulers_that_preempt(engine, time, tmp_path, name):
+    """Nodes are taken only after the cluster has let go of them."""
+    service = Service(engine, tmp_path / "state", name, act=True, clock=time.clock)
+    rng = random.Random(0)
+    ends: dict[str, int] = {}
+    for step in range(240):
+        if step % 3 == 0 and step < 90:
+            engine.submit(str(step), tasks=rng.choice([1, 2, 3]), gpus=rng.choice([1, 2, 4]))
+            ends[str(step)] = rng.randrange(2, 15)
+        for job, row in list(engine.table.items()):
+            if row.phase == "running":
+                ends[job] -= 1
+                if ends[job] == 0:
+                    engine.end(job)
+        ticks(service, time, 1, 10.0)
+        balanced(service.ledger)
+    assert len(service.ledger.over) == len(ends)
+    service.close()
+
+
 def record(kind: str, **values: st.SearchStrategy) -> st.SearchStrategy:
     return st.tuples(st.just(kind), st.floats(0, 1e6), *values.values())
 

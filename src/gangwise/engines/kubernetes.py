@@ -150,10 +150,10 @@ class Kubernetes:
             gang = table.gangs.get(job)
             if gang is None or gang.status is None:
                 raise Rejected(f"job {job} is not there")
-            if gang.why_off is not None:
-                raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
             if gang.status.phase == "pending" and gang.held:
                 raise Rejected(f"job {job} is held: {gang.held}")
+            if gang.why_off is not None:
+                raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
             again = gang.status.phase in ("placed", "running") and gang.attempt == attempt
             if not (again and gang.plan == plan):
                 check_placement(gang.status, placed, self.nodes(), self.jobs())

@@ -62,20 +62,12 @@ from gangwise.jobs.kernels import (
     pop,
     remove,
 )
-from gangwise.jobs.rate_kernels import (
-    Beliefs,
-    finished,
-    migrate,
-    observe,
-    released,
-    remaining,
-    submitted,
-)
+from gangwise.jobs.rate_kernels import Beliefs, finished, migrate, observe, released, remaining
 from gangwise.jobs.round_kernels import decide
 from gangwise.jobs.start_kernels import (
     arrange_on,
-    believed,
     charge,
+    hear,
     schedule_end,
     speed_of,
     start,
@@ -329,15 +321,6 @@ def change_speed(w: Work, v: World, r: Rules, x: State, j: int) -> None:
     schedule_end(w, r, x, j)
 
 
-@lean_kernel
-def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
-    """Tell the learner what job j, which has just been submitted, asks for."""
-    c = w.jobs[j].shape
-    devices = s.demand[c, s.tasks[c].dominant] / 1000.0
-    believed(w, s, v, r, x, b, x.free, j)
-    submitted(b, w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW])
-
-
 @inlined_kernel
 def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
     """Take in all that happens now: ends, then nodes, then submissions, then measurements."""
@@ -376,7 +359,7 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             measure(w, v, r, x, b, j, True)
         elif x.jobs[j].phase == WAITING:
             at[DIRTY] = 1
-    if r.waits:
+    if r.waits and r.rates != LABELS:
         for j in range(fresh, at[NEXT]):
             if x.jobs[j].phase == WAITING:
                 hear(w, s, v, r, x, b, j)

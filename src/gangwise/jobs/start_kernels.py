@@ -40,7 +40,7 @@ from gangwise.jobs.kernels import (
     push,
     remove,
 )
-from gangwise.jobs.rate_kernels import Beliefs, believe, score, wait
+from gangwise.jobs.rate_kernels import Beliefs, believe, score, submitted, wait
 
 int64: Any = np.int64
 
@@ -303,6 +303,15 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     if not now < x.jobs[j].timer <= now + seconds:
         set_timer(x, j, now + seconds)
     return True
+
+
+@lean_kernel
+def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
+    """Tell the learner what job j, which has just been submitted, asks for."""
+    c = w.jobs[j].shape
+    devices = s.demand[c, s.tasks[c].dominant] / 1000.0
+    believed(w, s, v, r, x, b, x.free, j)
+    submitted(b, w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW])
 
 
 @lean_kernel
