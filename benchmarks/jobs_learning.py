@@ -51,7 +51,7 @@ QUEUES = {"fcfs": FirstCome, "sjf": ShortestFirst}
 
 def policies(constants: Constants) -> dict[str, ByRate]:
     """Choices of nodes, new for each run."""
-    still = constants._replace(price=0.0)
+    still = constants._replace(price=0.0, toll=0.0)
     return {
         RIVAL: ByRate(Labels(still)),
         "labels, wait, move": ByRate(Labels(constants), waits=True, look=600.0),

@@ -157,3 +157,16 @@ def test_mistakes_are_named(file: Path, old: str, new: str, words: str) -> None:
 def test_what_is_of_logs_is_refused(file: Path) -> None:
     with pytest.raises(ScenarioError, match="world is of logs"):
         ReplayScenario(source=str(file), world="like")
+
+
+def test_the_example_of_the_page_is_played(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "replay.md"
+    blocks = [part.split("```")[0] for part in page.read_text("utf-8").split("```toml\n")[1:]]
+    (example,) = [block for block in blocks if "[[nodes]]" in block]
+    file = tmp_path / "two-generations.toml"
+    file.write_text(example, "utf-8")
+    found = replay(str(file), ["fcfs+easy+label"], [0, 1], first=80)
+    assert len(found.outcomes["fcfs+easy+label"]) == 2
+    told = "\n".join(found.scenario.assumed())
+    assert "train: 6 an hour, 50 % more at 15 h" in told
+    assert "10 % stragglers" in told

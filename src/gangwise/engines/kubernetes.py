@@ -60,6 +60,9 @@ class Kubernetes:
         What resources are called here.
     threads : int
         Calls made at once.
+    watch : bool
+        Follow the pods of every scheduler and touch none; those of DaemonSets and of the
+        ``kube-system`` namespace only take devices.
 
     Raises
     ------
@@ -80,18 +83,19 @@ class Kubernetes:
         reports: str | Path | None = None,
         names: Names | None = None,
         threads: int = 16,
+        watch: bool = False,
     ):
-        self.recreate = recreate
+        self.recreate, self.watch = recreate, watch
         self.capabilities = Capabilities(
             gang_native=False,
             moldable=False,
-            preempt=True,
+            preempt=not watch,
             device_ids=False,
-            held_queue=True,
+            held_queue=not watch,
             start_latency=1.0,
         )
         folder = None if reports is None else Path(reports)
-        self._table = table = Table(scheduler, lost_after, folder, names or Names())
+        self._table = table = Table(scheduler, lost_after, folder, names or Names(), watch)
         self._api = api = Connection(kubeconfig, context, threads)
         listed = threading.Event(), threading.Event()
         pods = api.core.list_pod_for_all_namespaces
@@ -99,8 +103,8 @@ class Kubernetes:
             (api.core.list_node, table.all_nodes, table.one_node, listed[0]),
             (pods, table.all_pods, table.one_pod, listed[1]),
         ]
-        for watch in watches:
-            threading.Thread(target=api.follow, args=watch, daemon=True).start()
+        for each in watches:
+            threading.Thread(target=api.follow, args=each, daemon=True).start()
         end = time.monotonic() + sum(PATIENCE)
         for what, event in zip(("nodes", "pods"), listed, strict=True):
             if not event.wait(max(end - time.monotonic(), 0.0)):
@@ -136,6 +140,8 @@ class Kubernetes:
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         """Bind every pod of a gang; none stays bound where one cannot be."""
+        if self.watch:
+            raise Rejected(f"job {job} is only watched")
         table = self._table
         plan: dict[str, int] = {}
         for node, tasks, _ in placed:
@@ -144,10 +150,10 @@ class Kubernetes:
             gang = table.gangs.get(job)
             if gang is None or gang.status is None:
                 raise Rejected(f"job {job} is not there")
-            if gang.why_off is not None:
-                raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
             if gang.status.phase == "pending" and gang.held:
                 raise Rejected(f"job {job} is held: {gang.held}")
+            if gang.why_off is not None:
+                raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
             again = gang.status.phase in ("placed", "running") and gang.attempt == attempt
             if not (again and gang.plan == plan):
                 check_placement(gang.status, placed, self.nodes(), self.jobs())
@@ -183,6 +189,8 @@ class Kubernetes:
 
     def preempt(self, job: str) -> None:
         """Delete the pods of a gang, after making successors of those that nobody else would."""
+        if self.watch:
+            raise EngineError(f"job {job} is only watched")
         with self._table.lock:
             gang = self._table.gangs.get(job)
             if gang is None or gang.status is None:
@@ -201,6 +209,8 @@ class Kubernetes:
 
     def cancel(self, job: str) -> None:
         """Delete its pods, and the batch Job that would make them again."""
+        if self.watch:
+            raise EngineError(f"job {job} is only watched")
         with self._table.lock:
             gang = self._table.gangs.get(job)
             if gang is None or gang.status is None or gang.status.phase in ENDED:

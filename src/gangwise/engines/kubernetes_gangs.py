@@ -40,6 +40,7 @@ from gangwise.engines.kubernetes_objects import (
     Taint,
     affinity,
     common,
+    controller,
     declared_size,
     demand,
     digest,
@@ -157,7 +158,7 @@ class Table:
 
     Parameters
     ----------
-    scheduler, lost_after, reports, names
+    scheduler, lost_after, reports, names, watch
         As in :class:`gangwise.engines.kubernetes.Kubernetes`.
 
     Attributes
@@ -176,7 +177,15 @@ class Table:
         All was listed once: nodes that come now are new.
     """
 
-    def __init__(self, scheduler: str, lost_after: float, reports: Path | None, names: Names):
+    def __init__(
+        self,
+        scheduler: str,
+        lost_after: float,
+        reports: Path | None,
+        names: Names,
+        watch: bool = False,
+    ):
+        self.watch = watch
         self.scheduler, self.lost_after, self.reports, self.names = (
             scheduler,
             lost_after,
@@ -309,7 +318,7 @@ class Table:
         """Take in what became of a pod; ``whole`` where more are to come before anyone looks."""
         pod = Pod.of(manifest)
         with self.lock:
-            if manifest["spec"].get("schedulerName") != self.scheduler:
+            if not self._ours(manifest):
                 self._other(kind, pod)
                 return
             gang = self.gangs.get(self._gang_of.get(pod.uid, ""))
@@ -342,6 +351,14 @@ class Table:
             if not whole:
                 self.regard(gang)
         self.stirred.set()
+
+    def _ours(self, manifest: Any) -> bool:
+        """Pods of our scheduler; where we only watch, all but those that belong to the nodes."""
+        if manifest["spec"].get("schedulerName") == self.scheduler or not self.watch:
+            return bool(manifest["spec"].get("schedulerName") == self.scheduler)
+        owner = controller(manifest)
+        of_node = owner is not None and owner["kind"] in ("DaemonSet", "Node")
+        return not of_node and manifest["metadata"]["namespace"] != "kube-system"
 
     def _other(self, kind: str, pod: Pod) -> None:
         """Another scheduler's: what it holds is taken."""
@@ -442,7 +459,7 @@ class Table:
         if before is not None and before.phase in ENDED:
             return before
         originals = {said(p.manifest, "replaces") for p in gang.pods.values()} & gang.pods.keys()
-        if originals and gang.why_off is None:
+        if originals and gang.why_off is None and not self.watch:
             gang.why_off = "half taken off by an earlier run"
         bound = [p for p in gang.pods.values() if gang.where(p)]
         waiting = [
@@ -471,7 +488,11 @@ class Table:
                 before = replace(before, detail=gang.why_off)
             gang.why_off = None
             return self._pending(gang, before, waiting)
-        if gang.why_off is None and any(p.bounced for p in bound):
+        if self.watch and waiting and (before is None or before.phase == "pending"):
+            return self._pending(
+                gang, before, [*bound, *waiting]
+            )  # somebody binds them, one by one
+        if gang.why_off is None and not self.watch and any(p.bounced for p in bound):
             first = next(p for p in bound if p.bounced)
             reason = first.manifest["status"]["reason"]
             gang.why_off = f"node {first.node} would not run {first.name}: {reason}"

@@ -47,6 +47,9 @@ from gangwise.traces.jobs import JobLog, open_jobs
 TWIN = "twin:alibaba-gpu-v2023"
 """Replayed where nothing is named: nothing to download."""
 
+NO_LIMITS = "limits unknown: run times used"
+"""As a log says it that has none."""
+
 NAME = "replay"
 """Of the experiment, in a folder."""
 
@@ -63,8 +66,8 @@ WITHOUT_RATES = (
 )
 """Compared where a job takes as long on every node."""
 
-WITH_RATES = (BASE, "fcfs+easy+label", "fcfs+easy+ucb", "fcfs+easy+learned", "fcfs+easy+oracle")
-"""Compared where nodes have rates."""
+WITH_RATES = ("fcfs+easy+label", BASE, "fcfs+easy+ucb", "fcfs+easy+learned", "fcfs+easy+oracle")
+"""Compared where nodes have rates: with what trusts the labels."""
 
 
 class Settings(BaseModel):
@@ -95,6 +98,13 @@ class Settings(BaseModel):
         "wall-clock", description="what a requested limit is: of the clock, or at rate 1"
     )
     enforced: bool = Field(False, description="whether jobs are killed at their limit")
+    overestimate: float = Field(
+        0.0,
+        ge=0,
+        le=1000,
+        description="requested limits drawn, uniform from 1 to so many times the run time, in "
+        "place of the log's; 1: exactly the run time; 0: as logged",
+    )
     restart: float = Field(300.0, ge=0, description="seconds that a restart costs")
 
 
@@ -160,7 +170,8 @@ class ReplayScenario:
     @property
     def drawn(self) -> bool:
         """Whether runs differ from seed to seed."""
-        return self.world is not None or self.cluster is not None
+        s = self.settings
+        return self.world is not None or self.cluster is not None or s.overestimate > 1
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -193,6 +204,13 @@ class ReplayScenario:
 
     def draw(self, seed: int, keep: Any = None) -> Played:
         """Jobs, nodes and hidden conditions of a seed; of the jobs that ``keep`` says, if given."""
+        over, played = self.settings.overestimate, self._draw(seed, keep)
+        if not over:
+            return played
+        factor = np.random.default_rng([seed, 23]).uniform(1.0, max(over, 1.0), len(played.jobs))
+        return replace(played, jobs=replace(played.jobs, limit=played.jobs.run * factor))
+
+    def _draw(self, seed: int, keep: Any) -> Played:
         s = self.settings
         if self.cluster is not None:
             nodes = self.cluster.node_table()
@@ -254,9 +272,11 @@ class ReplayScenario:
         if self.cluster is not None:
             return self.cluster.told()[:1]
         jobs, log = self.jobs, self.log
-        line = log.played.line
+        known, drawn = dict(log.played.assumed), self.drawn
+        if drawn:  # limits are drawn, which is told
+            known = {what: n for what, n in known.items() if what != NO_LIMITS}
+        line = replace(log.played, assumed=known).line
         if len(jobs) < log.played.played:
-            k = log.jobs.devices.index(self._device)
 
             def hours(of: Jobs) -> float:
                 amount = (
@@ -270,9 +290,9 @@ class ReplayScenario:
             share = hours(jobs) / max(hours(log.jobs), 1e-12)
             line += (
                 f"; of these {len(jobs):,} jobs and {100 * share:.3g} % of the "
-                f"{log.jobs.devices[k]}-hours are taken"
+                f"{log.played.unit}-hours are taken"
             )
-        return [line, *jobs.account.lines()[1:]]
+        return [line]
 
     def assumed(self) -> list[str]:
         """What was drawn or stretched."""
@@ -284,6 +304,12 @@ class ReplayScenario:
             said.append(f"{s.nodes} nodes of {s.devices} {self._device}; {self.world.told()}")
         else:
             said.append("jobs take as long as the log says, on whichever node they run")
+        if s.overestimate:
+            said.append(
+                f"requested limits are drawn, 1 to {s.overestimate:g} times the run time"
+                if s.overestimate > 1
+                else "requested limits are the run times"
+            )
         if s.load:
             said.append(f"arrivals are stretched to a load of {s.load:g}")
         if s.restart:
@@ -350,14 +376,23 @@ def _learned(rows: Rows, learner: Any, played: Played) -> None:
             rows.add(f"slow.{part}", np.array([getattr(s, part) for s in slow]), place)
 
 
-def _loaded(jobs: Jobs, load: float, nodes: Nodes) -> Jobs:
-    """Arrivals stretched to a load of what the nodes declare, in the device most asked for."""
+def load_of(jobs: Jobs, nodes: Nodes) -> float:
+    """Work over what the nodes declare to do while jobs come, in the device most asked for.
+
+    0 where all jobs come at one instant.
+    """
+    span = float(jobs.submit[-1] - jobs.submit[0])
     held = held_devices(jobs, nodes)
     rate = nodes.declared(jobs.types).mean(axis=0)
     total = (nodes.capacity * rate[:, None]).sum(axis=0) / 1000
     spent = (held * jobs.run[:, None]).sum(axis=0)
-    k = int(np.argmax(spent / np.maximum(total, 1e-12)))
-    return stretched(jobs, float(spent[k]) / (load * float(total[k])))
+    return float((spent / np.maximum(total, 1e-12)).max() / span) if span > 0 else 0.0
+
+
+def _loaded(jobs: Jobs, load: float, nodes: Nodes) -> Jobs:
+    """Arrivals stretched to a load."""
+    span = float(jobs.submit[-1] - jobs.submit[0])
+    return stretched(jobs, span * load_of(jobs, nodes) / load)
 
 
 def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:

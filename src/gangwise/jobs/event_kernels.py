@@ -64,7 +64,15 @@ from gangwise.jobs.kernels import (
 )
 from gangwise.jobs.rate_kernels import Beliefs, finished, migrate, observe, released, remaining
 from gangwise.jobs.round_kernels import decide
-from gangwise.jobs.start_kernels import arrange_on, charge, schedule_end, speed_of, start, work_done
+from gangwise.jobs.start_kernels import (
+    arrange_on,
+    charge,
+    hear,
+    schedule_end,
+    speed_of,
+    start,
+    work_done,
+)
 
 DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
@@ -92,7 +100,7 @@ def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) 
     at[DIRTY] = 1
 
 
-@lean_kernel
+@inlined_kernel
 def measure(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int, first: bool) -> None:
     """The rates of job j's pieces become known."""
     p = w.jobs[j].piece_from
@@ -331,6 +339,7 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             cancel(w, s, v, r, x, b, v.event_node[e])
         else:
             node_event(w, s, v, r, x, b, v.event_node[e], v.event_kind[e], v.event_value[e])
+    fresh = at[NEXT]
     while at[NEXT] < w.jobs.size and w.jobs[at[NEXT]].submit <= now:
         j = at[NEXT]
         at[NEXT] += 1
@@ -350,6 +359,10 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             measure(w, v, r, x, b, j, True)
         elif x.jobs[j].phase == WAITING:
             at[DIRTY] = 1
+    if r.waits and r.rates != LABELS:
+        for j in range(fresh, at[NEXT]):
+            if x.jobs[j].phase == WAITING:
+                hear(w, s, v, r, x, b, j)
 
 
 # --------------------------------------------------------------------------------------- rounds

@@ -720,7 +720,7 @@ class Books:
         return int(np.argmax(np.array(shape.demand) / total))
 
     def fits(self, shape: Shape) -> Ints:
-        """How many tasks of a shape each node takes now [N]."""
+        """How many tasks of a shape each node takes now [N]; none where it is not up."""
         demand = np.array(shape.demand, dtype=np.int64)
         asked = demand > 0
         take: Ints = (self.free[:, asked] // demand[asked]).min(axis=1)
@@ -730,7 +730,7 @@ class Books:
                 take = np.minimum(take, (self.device // amount).sum(axis=1))
             elif amount:
                 take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
-        take = np.maximum(take, 0)
+        take = np.where(self.up, np.maximum(take, 0), 0)
         if shape.per_node:
             take = np.minimum(take, shape.per_node)
         if shape.constraint:
@@ -827,6 +827,11 @@ class Explanation:
         When this began.
     until : float
         When it is expected to end, inf where nothing says.
+    frees : tuple of str
+        Jobs whose end is expected to let it start.
+    start : float
+        When it is expected to start if everyone takes as long as requested and nobody else comes;
+        inf where nothing says.
     """
 
     job: str
@@ -834,8 +839,13 @@ class Explanation:
     nodes: tuple[str, ...]
     since: float
     until: float
+    frees: tuple[str, ...] = ()
+    start: float = np.inf
 
     def __str__(self) -> str:
         where = f"; {', '.join(self.nodes[:5])} would do" if self.nodes else ""
         then = f", expected until {self.until:g} s" if np.isfinite(self.until) else ""
-        return f"job {self.job} waits since {self.since:g} s: {self.constraint}{where}{then}"
+        said = f"job {self.job} waits since {self.since:g} s: {self.constraint}{where}{then}"
+        if self.frees:
+            said += f"; the end of {', '.join(self.frees[:5])} would let it start"
+        return said + (f"; expected start {self.start:g} s" if np.isfinite(self.start) else "")

@@ -23,6 +23,7 @@ import gangwise
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.experiments.replay import Replayed
+from gangwise.experiments.sensitivity import Sensitivity
 from gangwise.experiments.statistics import (
     Estimate,
     decimals_for,
@@ -104,6 +105,8 @@ class JobResults:
         Certified lower bounds on the mean completion time, one a seed; empty for none.
     learned : mapping of str to LearnedRates
         By scheduler.
+    sensitivity : Sensitivity, optional
+        What would be said under other assumptions.
     command : str
         That made these results.
     digest : str
@@ -117,6 +120,7 @@ class JobResults:
     assumed: Sequence[str] = ()
     bounds: Sequence[float] = ()
     learned: Mapping[str, LearnedRates] = field(default_factory=dict)
+    sensitivity: Sensitivity | None = None
     command: str = ""
     digest: str = ""
 
@@ -191,7 +195,12 @@ class JobReport:
         return list(dict.fromkeys(told))
 
 
-def results_of(played: Replayed, bounds: Sequence[float] = (), command: str = "") -> JobResults:
+def results_of(
+    played: Replayed,
+    bounds: Sequence[float] = (),
+    command: str = "",
+    sensitivity: Sensitivity | None = None,
+) -> JobResults:
     """Results of a replay, as a report takes them."""
     truth, types = played.true_rates(), played.scenario.draw(played.seeds[0]).jobs.types
     learned = {
@@ -206,6 +215,7 @@ def results_of(played: Replayed, bounds: Sequence[float] = (), command: str = ""
         assumed=played.scenario.assumed(),
         bounds=bounds,
         learned=learned,
+        sensitivity=sensitivity,
         command=command,
         digest=played.results.digest,
     )
@@ -239,6 +249,7 @@ def job_report(results: JobResults) -> JobReport:
             _losses_sheet(numbers),
             _users_sheet(numbers),
             *_learned_sheets(results),
+            *_sensitivity_sheets(results),
         ],
         _group_sheets(numbers),
         _figures(numbers),
@@ -348,8 +359,13 @@ def _answer(n: _Numbers) -> str:
             100 * (1 - b / s["completion.mean"])
             for s, b in zip(n.summaries[best], n.results.bounds)
         ]
-        text += f"; at most {number(float(np.mean(left)))} % of it could still be saved"
+        share = number(max(float(np.mean(left)), 0.0), 1)
+        text += f"; no schedule without migration could save more than another {share} %"
     text += "."
+    waited, took = (n.of(base, f"{what}.mean").mean for what in ("waiting", "completion"))
+    if waited < 0.01 * took and not n.results.learned:
+        text += f" Waiting is {number(100 * waited / took, 1)} % of completion under {base}: "
+        text += "there is little to gain."
     slow = [s for name in (best, *n.results.learned) for s in _slow(n.results, name)]
     if slow:
         distinct = {s.node: s for s in slow}
@@ -546,6 +562,39 @@ def _learned_sheets(results: JobResults) -> list[Sheet]:
     return sheets
 
 
+def _sensitivity_sheets(results: JobResults) -> list[Sheet]:
+    told = results.sensitivity
+    if told is None:
+        return []
+    found = [mean_and_interval(np.array(values)) for values in told.changes.values()]
+    seeds = len(next(iter(told.changes.values())))
+    columns = [("mean completion", estimate_cells(found, True, 1))]
+    caption = (
+        f"{told.scheduler} over {told.base}, %: one assumption at a time is another. Less is "
+        f"better. {'One seed' if seeds == 1 else f'The first {seeds} seeds'}."
+    )
+    title = "Under other assumptions"
+    return [columns_sheet(title, list(told.changes), columns, (caption,), "assumed")]
+
+
+def _sensitivity_figure(results: JobResults, columns: Sequence[str]) -> list[Drawn]:
+    told = results.sensitivity
+    if told is None:
+        return []
+    panel = f"{told.scheduler} over {told.base}"
+    rows = []
+    for i, (name, values) in enumerate(told.changes.items()):
+        found = mean_and_interval(np.array(values))
+        label = name.replace(" ", "\n", 1) if i % 2 == 0 else "\n\n" + name.replace(" ", "\n", 1)
+        rows.append((panel, told.scheduler, label, found.mean, found.low, found.high))
+    table = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
+    table = table.with_columns(pl.col("mean", "low", "high").cast(pl.Float64))
+    title = "Under other assumptions"
+    panels = [Panel(panel, "", "mean completion, %", "bars")]
+    caption = "Change of mean completion where one assumption at a time is another."
+    return [Drawn(svg_text(draw(title, table, panels)), title, caption)]
+
+
 def _groups(n: _Numbers, users: int = USERS) -> list[tuple[str, list[Ints], list[str]]]:
     """Jobs by size and by user: what it is called, the group of each job by seed, names."""
     seeds = next(iter(n.results.outcomes.values()))
@@ -630,6 +679,7 @@ def _figures(n: _Numbers) -> list[Drawn]:
         figures.append(Drawn(svg_text(draw(title, table, panels)), title, n.interval))
     figures.append(_over_time(n, columns))
     figures += _learned_figures(n, columns)
+    figures += _sensitivity_figure(n.results, columns)
     return figures
 
 

@@ -24,6 +24,7 @@ from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
 from gangwise.experiments.replay import NAME as REPLAY
 from gangwise.experiments.replay import Replayed
 from gangwise.experiments.results import Results
+from gangwise.experiments.sensitivity import Sensitivity
 from gangwise.experiments.specification import experiment_toml
 from gangwise.experiments.statistics import NOTHING
 from gangwise.experiments.store import provenance_text, read_provenance, versions
@@ -94,8 +95,10 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
         known = read_provenance(folder, REPLAY)
         played = Replayed.open(folder)
         if out is None:
-            bounds = json.loads(_bounds_file(folder)) or None
-            write_replay(played, folder, bounds, "" if known is None else known.command)
+            bounds = json.loads(_kept(folder, BOUNDS)) or None
+            told = json.loads(_kept(folder, SENSITIVITY))
+            again = Sensitivity.of_dict(told) if told else None
+            write_replay(played, folder, bounds, "" if known is None else known.command, again)
             return folder / PAGE
         page = job_report(results_of(played)).page()
     elif names:
@@ -345,6 +348,7 @@ def write_replay(
     directory: Path | str,
     bounds: Mapping[str, float] | Sequence[LowerBound] | None = None,
     command: str = "",
+    sensitivity: Sensitivity | None = None,
 ) -> list[Path]:
     """Write ``summary.json``, the prices that prove the bounds, and ``report.html``, as a whole.
 
@@ -366,19 +370,21 @@ def write_replay(
         new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), values))) + "\n")
         for seed, bound in zip(played.seeds, proven):
             new.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
+        if sensitivity is not None:
+            new.write(SENSITIVITY, json.dumps(sensitivity.as_dict(), indent=2) + "\n")
         if command:
             new.write(f"{REPLAY}.command.json", provenance_text(command))
-        new.write(PAGE, job_report(results_of(played, values, command)).page())
+        told = results_of(played, values, command, sensitivity)
+        new.write(PAGE, job_report(told).page())
         names = list(new.staged)
     return [folder.place(name) for name in names]
 
 
-BOUNDS = "bounds.json"
+BOUNDS, SENSITIVITY = "bounds.json", "sensitivity.json"
 
 
-def _bounds_file(folder: Path) -> str:
-    path = folder / BOUNDS
-    return Folder(folder).read_text(BOUNDS) if path.exists() else "{}"
+def _kept(folder: Path, name: str) -> str:
+    return Folder(folder).read_text(name) if (folder / name).exists() else "{}"
 
 
 def _write_prices(bound: LowerBound, file: Any) -> None:
