@@ -25,8 +25,9 @@ from gangwise.jobs.choice import ByRate
 from gangwise.jobs.model import Jobs
 from gangwise.jobs.queues import FirstCome, ShortestFirst
 from gangwise.jobs.rates import Constants, Labels, MeanRates, SharedFactors
+from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed
-from gangwise.jobs.simulation import Options, simulate_jobs
+from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.world import Drawn, DrawnWorld, rescaled
 
 NODES, GPUS, TYPES, LONGEST, RESTART = 64, 8, 8, 100_000.0, 300.0
@@ -50,7 +51,7 @@ QUEUES = {"fcfs": FirstCome, "sjf": ShortestFirst}
 
 def policies(constants: Constants) -> dict[str, ByRate]:
     """Choices of nodes, new for each run."""
-    still = constants._replace(price=0.0)
+    still = constants._replace(price=0.0, toll=0.0)
     return {
         RIVAL: ByRate(Labels(still)),
         "labels, wait, move": ByRate(Labels(constants), waits=True, look=600.0),

@@ -120,6 +120,36 @@ register(
 )
 register(
     "trace",
+    "acme",
+    "gangwise.traces.formats.helios_acme:Acme",
+    "Shanghai AI Lab: jobs of two clusters for large language models",
+)
+register(
+    "trace",
+    "alibaba-gpu-v2025",
+    "gangwise.traces.formats.alibaba_gpu_v2025:AlibabaGpuV2025",
+    "instances of recommendation services, on nodes with GPUs and without",
+)
+register(
+    "trace",
+    "alibaba-spot-2026",
+    "gangwise.traces.formats.alibaba_spot_2026:AlibabaSpot2026",
+    "training jobs of high priority and on spot GPUs",
+)
+register(
+    "trace",
+    "helios",
+    "gangwise.traces.formats.helios_acme:Helios",
+    "SenseTime: jobs of GPU clusters",
+)
+register(
+    "trace",
+    "kubernetes",
+    "gangwise.traces.formats.kubernetes:Kubernetes",
+    "pods and nodes as kubectl prints them, gangs by group or owner",
+)
+register(
+    "trace",
     "philly",
     "gangwise.traces.formats.philly:Philly",
     "Microsoft Philly: deep learning jobs, servers with 2 and 8 GPUs",
@@ -140,7 +170,7 @@ register(
     "trace",
     "csv",
     "gangwise.traces.formats.own_csv:OwnCsv",
-    "your own CSV files, with a mapping in TOML",
+    "your own files, CSV or JSON, with a mapping in TOML",
 )
 
 GANG = "gain_overhead_gang"
@@ -241,6 +271,7 @@ register(
     "gangwise.scenarios.esdp:MiniBatchScenario",
     "recorded iteration times of real workers; needs folder=",
     SPEEDS,
+    revision=2,
 )
 
 SPEEDS_GANG = "fluctuating_speeds_gang"
@@ -444,6 +475,13 @@ comparators: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
             ),
         )
     ),
+    (
+        "clairvoyant",
+        SPEEDS,
+        "fluctuating_speeds.offline:clairvoyant",
+        "who knows every slot's utilities: an upper bound, in any world",
+        {},
+    ),
     *(
         (
             f"known_{known}",
@@ -457,3 +495,22 @@ comparators: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
 )
 for name, family, target, summary, options in comparators:
     register("comparator", name, f"gangwise.{target}", summary, family, **options)
+
+register(
+    "engine",
+    "local",
+    "gangwise.engines.local:LocalEngine",
+    "processes of this machine as ranks on pretended nodes; folder=",
+)
+register(
+    "engine",
+    "slurm",
+    "gangwise.engines.slurm:SlurmEngine",
+    "a partition whose jobs are held until they are placed; partition=, reports=",
+)
+register(
+    "engine",
+    "kubernetes",
+    "gangwise.engines.kubernetes:Kubernetes",
+    "pods that name gangwise as their scheduler, bound whole; kubeconfig=, reports=",
+)

@@ -41,8 +41,9 @@ from gangwise.experiments.replay import ReplayScenario
 from gangwise.experiments.runs import named_source
 from gangwise.fluctuating_speeds.learners import ListScheduling
 from gangwise.jobs.model import Books, Job, Place, Queue
+from gangwise.jobs.schedule import Schedule, Tables
 from gangwise.jobs.scheduler import Composed, composed
-from gangwise.jobs.simulation import PlainSimulation, Schedule, Tables
+from gangwise.jobs.simulation import PlainSimulation
 
 LARGEST = 1e6
 """Of observations."""

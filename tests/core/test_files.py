@@ -209,6 +209,24 @@ def test_side_files_of_the_dead_go_and_of_the_living_stay(tmp_path):
     assert [path.exists() for path in theirs] == [False, True, True]
 
 
+@pytest.mark.parametrize("lost", ["flipped", "torn", "empty"])
+def test_a_registry_that_lost_entries_heals_and_nothing_is_lost(tmp_path, lost):
+    publish(tmp_path, NEW)
+    before = {name: (tmp_path / name).read_bytes() for name in NEW}
+    registry = tmp_path / STATE / "files"
+    whole = bytearray(registry.read_bytes())
+    whole[-20] ^= lost == "flipped"
+    registry.write_bytes({"flipped": whole, "torn": whole[:-9] + b"\n", "empty": b""}[lost])
+    publish(tmp_path, dict.fromkeys(NEW, "made again"))
+    folder = Folder(tmp_path)
+    assert folder.verify().sound
+    for name, data in before.items():
+        assert folder.read(name) == b"made again"
+        for aside in tmp_path.glob(f"{name}.set-aside-*"):
+            assert aside.read_bytes() == data
+    assert list(tmp_path.glob("*.set-aside-*"))
+
+
 def test_files_of_others_are_never_replaced_or_removed(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     for name in ("summary.json", "checkpoints/model.pt"):

@@ -150,14 +150,18 @@ class Conformance:
         watch.engine.place(job, 1, [Placed("b2", 2), Placed("a1", 1)])
         started = watch.told("started", job)
         assert started.attempt == 1
-        assert sizes(watch.status(job).placed) == {"b2": 2, "a1": 1}
+        there = sizes(watch.status(job).placed)
+        assert set(there) == {"b2", "a1"}
+        assert sum(there.values()) == 3
+        if watch.engine.capabilities.exact_split:
+            assert there == {"b2": 2, "a1": 1}
         ended = watch.told("finished", job)
         assert ended.attempt == 1
         row = watch.status(job)
         assert (row.phase, row.attempt) == ("finished", 1)
         assert 0.9 < row.ended - row.started < 0.9 + watch.lab.patience
         where = [node for node, _ in watch.lab.ran(job)]
-        assert sorted(where) == ["a1", "b2", "b2"]
+        assert {node: where.count(node) for node in where} == there, "the table told another split"
 
     def test_no_device_is_shared(self, watch: Watch) -> None:
         jobs = [watch.lab.submit(3, tasks=2, gpus=1) for _ in range(2)]

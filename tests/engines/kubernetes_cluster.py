@@ -23,7 +23,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 from ssl import create_default_context
@@ -42,7 +42,7 @@ UNITS = {
 }
 
 
-class NoKubernetes(RuntimeError):
+class NoKubernetesError(RuntimeError):
     """The programs are not there."""
 
 
@@ -51,7 +51,7 @@ def why_not() -> str:
     try:
         _program("kube-apiserver")
         _program("etcd")
-    except NoKubernetes as error:
+    except NoKubernetesError as error:
         return str(error)
     return ""
 
@@ -59,14 +59,14 @@ def why_not() -> str:
 def _program(name: str) -> Path:
     folder = os.environ.get("GANGWISE_KUBE", "")
     if not folder:
-        raise NoKubernetes("set GANGWISE_KUBE to the folder with kube-apiserver")
+        raise NoKubernetesError("set GANGWISE_KUBE to the folder with kube-apiserver")
     for place in (Path(folder), Path(folder) / "bin"):
         for file in (place / name, place / f"{name}.xz"):
             if file.is_file():
                 return file
     found = shutil.which(name)
     if found is None:
-        raise NoKubernetes(f"no {name} in {folder} nor on the PATH (Debian has etcd-server)")
+        raise NoKubernetesError(f"no {name} in {folder} nor on the PATH (Debian has etcd-server)")
     return Path(found)
 
 
@@ -141,8 +141,8 @@ class ControlPlane:
 
     def __init__(self, root: Path):
         self.root = root
-        self._etcd = _unpacked(_program("etcd"))
-        self._apiserver = _unpacked(_program("kube-apiserver"))
+        for name in ("etcd", "kube-apiserver"):
+            _program(name)
         keys = root / "keys"
         keys.mkdir(parents=True, exist_ok=True)
         self._certificate, self._key = keys / "tls.crt", keys / "tls.key"
@@ -154,6 +154,7 @@ class ControlPlane:
         tokens = {user: token for token, user, *_ in users}
         self.admin = Api(server, self._certificate, tokens["admin"])
         self.restricted = Api(server, self._certificate, tokens["gangwise"])
+        self._tokens = tokens
         self.kubeconfig = self.admin.kubeconfig(root / "admin.json")
         self.kubeconfig_restricted = self.restricted.kubeconfig(root / "gangwise.json")
         self._running: list[subprocess.Popen[bytes]] = []
@@ -181,6 +182,7 @@ class ControlPlane:
         lines = [
             f'{secrets.token_hex(20)},admin,admin,"system:masters"',
             f"{secrets.token_hex(20)},gangwise,gangwise",
+            f"{secrets.token_hex(20)},system:kube-scheduler,system:kube-scheduler",
         ]
         (keys / "tokens.csv").write_text("\n".join(lines) + "\n")
         (keys / "tokens.csv").chmod(0o600)
@@ -190,31 +192,58 @@ class ControlPlane:
         at, to = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
         self._spawn(
             "etcd",
-            [self._etcd, "--data-dir", self.root / "etcd", "--listen-client-urls", at]
-            + ["--advertise-client-urls", at, "--listen-peer-urls", to, "--name", "tests"]
-            + ["--initial-advertise-peer-urls", to, "--initial-cluster", f"tests={to}"]
-            # nothing that a test stores has to survive a power cut
-            + ["--unsafe-no-fsync"],
+            {
+                "data-dir": self.root / "etcd",
+                "name": "tests",
+                "listen-client-urls": at,
+                "advertise-client-urls": at,
+                "listen-peer-urls": to,
+                "initial-advertise-peer-urls": to,
+                "initial-cluster": f"tests={to}",
+                "unsafe-no-fsync": "true",  # nothing here has to survive a power cut
+            },
         )
-        # Off, for want of a controller-manager: ServiceAccount (nobody makes the account that it
-        # asks for), TaintNodesByCondition (nobody would take its taint off a new node).
         self._spawn(
             "kube-apiserver",
-            [self._apiserver, "--etcd-servers", at, "--bind-address", "127.0.0.1"]
-            + ["--advertise-address", "127.0.0.1", "--secure-port", secure]
-            + ["--tls-cert-file", self._certificate, "--tls-private-key-file", self._key]
-            + ["--token-auth-file", self.root / "keys" / "tokens.csv", "--anonymous-auth=false"]
-            + ["--authorization-mode", "RBAC", "--service-cluster-ip-range", "10.0.0.0/24"]
-            + ["--service-account-issuer", "https://tests.invalid"]
-            + ["--service-account-key-file", self._certificate]
-            + ["--service-account-signing-key-file", self._key]
-            + ["--endpoint-reconciler-type", "none"]
-            + ["--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition"],
+            {
+                "etcd-servers": at,
+                "bind-address": "127.0.0.1",
+                "secure-port": secure,
+                "advertise-address": "127.0.0.1",
+                "tls-cert-file": self._certificate,
+                "tls-private-key-file": self._key,
+                "token-auth-file": self.root / "keys" / "tokens.csv",
+                "anonymous-auth": "false",
+                "authorization-mode": "RBAC",
+                "service-cluster-ip-range": "10.0.0.0/24",
+                "service-account-issuer": "https://tests.invalid",
+                "service-account-key-file": self._certificate,
+                "service-account-signing-key-file": self._key,
+                "endpoint-reconciler-type": "none",
+                # For want of a controller-manager: nobody would make the account that the first
+                # asks for, nor take the taint of the second off a new node.
+                "disable-admission-plugins": "ServiceAccount,TaintNodesByCondition",
+            },
         )
         until(lambda: self._answers("/readyz"), "ready", wait, self._alive)
         until(lambda: self._answers("/api/v1/namespaces/default"), "serving", wait, self._alive)
         self.grant()
         return self
+
+    def start_scheduler(self) -> None:
+        """Kubernetes' own, for pods that name no other."""
+        user = Api(self.admin.server, self._certificate, self._tokens["system:kube-scheduler"])
+        self._spawn(
+            "kube-scheduler",
+            {
+                "kubeconfig": user.kubeconfig(self.root / "kube-scheduler.json"),
+                "leader-elect": "false",
+                "bind-address": "127.0.0.1",
+                "port": 0,
+                "secure-port": _free_ports(1)[0],
+                "cert-dir": self.root / "keys",
+            },
+        )
 
     def grant(self) -> None:
         """Give the restricted user the rights of the how-to, and no other."""
@@ -244,11 +273,13 @@ class ControlPlane:
         """The API server neither answers nor ends: what a lost network looks like."""
         self._running[1].send_signal(signal.SIGSTOP if on else signal.SIGCONT)
 
-    def _spawn(self, name: str, command: list[Any]) -> None:
+    def _spawn(self, name: str, options: Mapping[str, Any]) -> None:
+        command = [
+            str(_unpacked(_program(name))),
+            *(f"--{key}={value}" for key, value in options.items()),
+        ]
         with (self.root / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._running.append(process)
 
     def _answers(self, path: str) -> bool:
@@ -477,10 +508,8 @@ class StandInNodes:
         with self._lock:
             processes = list(self._processes.get(uid, ()))
         for process in processes:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, how)
-            except ProcessLookupError:
-                pass
 
     def close(self) -> None:
         self._closing = True

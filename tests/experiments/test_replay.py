@@ -146,7 +146,7 @@ def test_the_world_is_that_of_the_seed() -> None:
     ("settings", "error", "words"),
     [
         ({"nodes": 4}, ScenarioError, "name a world"),
-        ({"world": "mars"}, ScenarioError, "world"),
+        ({"world": "mars"}, UnknownName, "world"),
         ({"lod": 1}, UnknownName, "did you mean load"),
         ({"load": -1}, ScenarioError, "load"),
         ({"world": "like", "longest": 1e-9}, ScenarioError, "no job is left"),

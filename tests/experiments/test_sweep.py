@@ -24,6 +24,7 @@ from gangwise.experiments.statistics import bootstrap
 from gangwise.experiments.store import Store
 from gangwise.experiments.sweep import sweep
 from gangwise.gain_overhead import DRF
+from gangwise.report.pages import write_report
 
 SMALL = {
     "name": "small",
@@ -105,8 +106,8 @@ def test_paired_improvement(results, compared):
     assert row["mean"] == pytest.approx(change.mean())
     assert row["high"] - row["mean"] == pytest.approx(4.302653 * change.std(ddof=1) / 3**0.5)
     assert row["seeds"] == 3
-    (drawn,) = results.improvements("drf", interval="bootstrap").filter(is_it).to_dicts()
-    assert change.min() <= drawn["low"] < drawn["mean"] < drawn["high"] <= change.max()
+    with pytest.raises(ScenarioError, match="of 3 seeds would be too narrow"):
+        results.improvements("drf", interval="bootstrap")
     first, second = results.sentences()
     assert first.startswith("contention = 1: ascent:steps=4")
     assert "ascent:steps=1" in second
@@ -123,6 +124,9 @@ def test_bootstrap_is_that_of_scipy():
     assert ours.low == pytest.approx(theirs.low, abs=0.04 * width)
     assert ours.high == pytest.approx(theirs.high, abs=0.04 * width)
     assert bootstrap([4.0]).half is None
+    assert bootstrap(values[:10]).half
+    with pytest.raises(ScenarioError, match="of 9 seeds would be too narrow"):
+        bootstrap(values[:9])
 
 
 def test_a_job_of_its_own_row(tmp_path):
@@ -196,6 +200,9 @@ def test_what_is_simulated_need_not_be_slots(tmp_path):
     assert found.sentences()[1].startswith(
         "jobs = 50: made-shortest beats made-shortest:sort=False"
     )
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "made-shortest has the least wait.mean in both cells" in page
+    assert "per slot" not in page
     jobs = found.jobs()
     assert jobs.height == 2 * 4 * (5 + 50)
     means = jobs.group_by("jobs", "policy", "seed").agg(pl.col("wait").mean())

@@ -20,12 +20,12 @@ pytest.importorskip("optuna", reason="tuning needs Optuna: pip install 'gangwise
 
 SCENARIO = "ogasched-default-v1:servers=8,job_types=3"
 POLICY = "ogasched-react:shrink=0.5,steps=1,fraction=0.03"  # a poor default
-KNOBS = ["fraction=0.02:0.8:log", "steps=1:6:int"]
+RANGES = ["fraction=0.02:0.8:log", "steps=1:6:int"]
 GIVEN = {"trials": 4, "seeds": (10, 11), "validation": (20, 21, 22), "slots": 12, "jobs": 1}
 
 
 def tuned(out: Path, **changes) -> Tuning:
-    return tune(SCENARIO, POLICY, KNOBS, out, **{**GIVEN, **changes})
+    return tune(SCENARIO, POLICY, RANGES, out, **{**GIVEN, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -153,13 +153,13 @@ def test_a_default_out_of_range_is_no_trial(tmp_path):
         ("fraction=nan:1", "below the upper"),
     ],
 )
-def test_knobs_that_make_no_sense(text, says):
+def test_ranges_that_make_no_sense(text, says):
     with pytest.raises(ScenarioError, match=says):
         ParameterRange.parse(text)
 
 
 @pytest.mark.parametrize("text", ["a=1:20:int", "a=0.05:0.8:log", "a=x|y", "a=True|None|2"])
-def test_knobs_are_written_as_they_are_read(text):
+def test_ranges_are_written_as_they_are_read(text):
     assert ParameterRange.parse(str(ParameterRange.parse(text))) == ParameterRange.parse(text)
 
 
@@ -204,6 +204,14 @@ def test_without_optuna(tmp_path, monkeypatch):
         tuned(tmp_path)
 
 
+def test_the_old_name_of_range_is_refused_with_the_new_one():
+    from typer.testing import CliRunner
+
+    done = CliRunner().invoke(app, ["tune", "drf", "drf", "--knob", "steps=1:3:int"])
+    assert done.exit_code == 1
+    assert "write --range steps=1:3:int" in str(done.exception)
+
+
 def test_command(tmp_path):
     from typer.testing import CliRunner
 
@@ -213,7 +221,7 @@ def test_command(tmp_path):
             "tune",
             "ogasched-default-v1",
             "ogasched-react",
-            "--knob",
+            "--range",
             "steps=1:3:int",
             "--set",
             "servers=8",

@@ -134,3 +134,24 @@ def test_learning_beats_chance_by_far(name):
 def test_bad_arguments(name):
     with pytest.raises(ScenarioError, match=r"is -?\d"):
         create_policy(name)
+
+
+def test_decaying_epsilon_explores_e_times_as_often_as_one_in_t():
+    instance, slots, seeds = random_instance(0, E=7), 400, 12
+    explored = np.zeros(slots)
+    for seed in range(seeds):
+        policy = create_policy("epsilon-greedy-decaying", epsilon=1.0)
+        env = instance.environment()
+        env.start(*np.random.default_rng(seed).spawn(2))
+        policy.start(env.problem, np.random.default_rng(seed))
+        schedule, drawn = policy._list.schedule, []
+        policy._list.schedule = lambda order, s=schedule, drawn=drawn: drawn.append(1) or s(order)
+        for t in range(slots):
+            before = len(drawn)
+            x = policy.decide(env.observe(t, "react"))
+            policy.learn(env.step(t, x).feedback)
+            explored[t] += len(drawn) - before
+    chance = np.minimum(1.0, 7 / (np.arange(slots) + 1))
+    assert (explored[:7] == seeds).all()
+    sd = np.sqrt(seeds * (chance * (1 - chance)).sum())
+    assert abs(explored.sum() - seeds * chance.sum()) < 4 * sd

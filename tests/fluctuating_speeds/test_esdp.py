@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -62,6 +63,34 @@ def test_hand_case_h7():
     np.testing.assert_array_equal(
         taught(create_policy("esdp"), p, story).decide(seen), [False, True]
     )
+
+
+def _index(v, s, correlation, chosen):
+    """The optimistic worth of a choice, in the paper's own terms."""
+    at = list(chosen)
+    apart, together = math.sqrt(s[at].sum()), np.sqrt(s[at]).sum()
+    return v[at].sum() + math.sqrt(1 - correlation) * apart + math.sqrt(correlation) * together
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 1.0])
+def test_the_width_covers_noise_that_correlates_and_the_choice_is_the_widest(correlation):
+    for seed in range(8):
+        p, rng = random_instance(seed, E=7).problem, np.random.default_rng(seed)
+        policy = create_policy("esdp", correlation=correlation)
+        story = [(rng.integers(0, 2, 7), 0) for _ in range(12)] + [(np.ones(7), 0)]
+        taught(policy, p, [(x, rng.random(int(x.sum()))) for x, _ in story])
+        v, s = policy.scores(len(story))
+        noise = correlation * np.sqrt(np.outer(s, s)) + (1 - correlation) * np.diag(s)
+
+        index = partial(_index, v, s, correlation)
+        every = [c for c in choices(p, np.ones(p.L)) if c]
+        for chosen in every:
+            x = np.isin(np.arange(7), list(chosen))
+            exact = v[x].sum() + math.sqrt(x @ noise @ x)
+            assert exact - 1e-9 <= index(chosen)
+            assert index(chosen) - v[x].sum() <= math.sqrt(2 * (x @ noise @ x)) + 1e-9
+        played = np.flatnonzero(policy.decide(Observation(len(story), np.ones(p.L, dtype=int))))
+        assert index(played) == pytest.approx(max(map(index, every)), rel=1e-6)
 
 
 def test_sequences_are_those_of_the_figures():
@@ -151,6 +180,11 @@ def test_drift_variants_use_their_own_memory():
                 assert sum(math.isinf(s[e]) for e in chosen) == most
             else:
                 assert worth(sorted(chosen), v, s) == pytest.approx(value, rel=2e-6)
+
+
+def test_a_correlation_is_a_share():
+    with pytest.raises(ScenarioError, match=r"correlation is 1\.5"):
+        create_policy("esdp:correlation=1.5")
 
 
 def test_a_sequence_of_ones_own():

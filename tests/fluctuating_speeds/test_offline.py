@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy, create_scenario, simulate
-from gangwise.fluctuating_speeds import PiecewiseSpeeds, Scale, WavingSpeeds, pseudo_regret
+from gangwise.fluctuating_speeds import (
+    PiecewiseSpeeds,
+    RecordedSpeeds,
+    Scale,
+    WavingSpeeds,
+    pseudo_regret,
+)
 from gangwise.fluctuating_speeds.learners import Optimiser
 from tests.fluctuating_speeds.cases import random_instance
 from tests.reference.fluctuating_speeds import choices, worth
@@ -47,6 +53,23 @@ class KnowsTheMeans(Optimiser):
     def _decide(self, observation, available):
         v = self.instance.means(observation.slot)
         return self._choose(v, np.zeros_like(v), available)
+
+
+def test_the_clairvoyant_knows_every_slot_and_nobody_earns_more():
+    base, rng = random_instance(0, E=7), np.random.default_rng(1)
+    level = np.repeat(rng.random((6, 7)), 4, axis=0)  # slots that are alike, four by four
+    speeds = RecordedSpeeds(list(level.T), np.zeros(7), np.full(7, 2))
+    scale = Scale.of("clip", speeds, base.problem.cost)
+    instance = replace(base, speeds=speeds, scale=scale)
+    assert instance.comparators == ("omniscient", "omniscient_realised", "clairvoyant")
+    arrivals, utilities = instance.history(60, 3)
+    found = instance.comparator("clairvoyant", 60, 3)
+    for t in range(60):
+        z = utilities[t]
+        best = max(choices(instance.problem, arrivals[t]), key=lambda c: worth(c, z, z * 0))
+        assert found.rewards[t] == pytest.approx(z[list(best)].sum(), abs=1e-9)
+    follows = simulate(instance, create_policy("cucb:estimator=decay,tau=1"), 60, 3)
+    assert (follows.rewards <= found.rewards + 1e-9).all()
 
 
 @pytest.mark.parametrize("instance", [random_instance(1, E=7), drifting(2), drifting(3)])

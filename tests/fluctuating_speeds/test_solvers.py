@@ -170,6 +170,22 @@ def test_a_mask_equals_the_smaller_problem():
         assert by_mask.value == pytest.approx(alone, **CLOSE)
 
 
+def test_what_was_pruned_still_bounds():
+    """Coarse gaps prune more than is worse than the best choice; the bound has to cover it."""
+    rng, short = np.random.default_rng(12), 0
+    for _ in range(400):
+        v, s, a, c = random_instance(rng, most=11)
+        best = p3.brute_force(v, s, a, c)
+        for gap in (0.02, 0.1, 0.3):
+            for nodes in (1, 4, None):
+                found = P3Solver(a, c).solve(v, s, method="exact", gap=gap, nodes=nodes)
+                assert found.bound >= best * (1 - 1e-9) - 1e-12
+                short += found.value < best * (1 - 1e-6)
+                if found.proved:
+                    assert best <= found.value * (1 + gap) + 1e-9
+    assert short > 20  # or nothing would have been seen
+
+
 @pytest.mark.parametrize("scale", [1e-60, 1e90])
 def test_numbers_of_any_size_are_solved_alike(scale):
     rng = np.random.default_rng(11)

@@ -11,6 +11,7 @@ from gangwise.fluctuating_speeds import (
     BetaSpeeds,
     NormalSpeeds,
     PiecewiseSpeeds,
+    RecordedSpeeds,
     ReplayedSpeeds,
     WavingSpeeds,
 )
@@ -28,6 +29,7 @@ ALL = {
     "waving": WavingSpeeds(MEAN, np.array([0.0, 0.3, 0.7]), period=20),
     "replayed": ReplayedSpeeds(SERIES),
     "walked": ReplayedSpeeds(SERIES, blocks=3, slots=30),
+    "recorded": RecordedSpeeds.anywhere(SERIES, np.array([0, 1, 0]), np.random.default_rng(5)),
     "reordered": PermutedSpeeds(BetaSpeeds(MEAN), np.array([2, 0, 1])),
 }
 
@@ -42,7 +44,10 @@ def test_drawing_in_parts_changes_nothing(speeds):
     assert whole.shape == (40, speeds.size) == (40, 3)
 
 
-@pytest.mark.parametrize("speeds", ALL.values(), ids=ALL)
+DRAWN = {name: speeds for name, speeds in ALL.items() if name != "recorded"}
+
+
+@pytest.mark.parametrize("speeds", DRAWN.values(), ids=DRAWN)
 def test_clipped_means_are_those_of_the_draws(speeds):
     low, high = np.array([0.05, 0.1, 0.2]), np.array([0.6, 0.4, 1.1])
     rng = np.random.default_rng(0)
@@ -89,6 +94,24 @@ def test_a_walk_through_the_record_keeps_its_order():
         assert drawn[t] in (2 * (t // 10), 2 * (t // 10) + 1)
 
 
+def test_the_record_is_kept_in_order_and_in_step_and_its_mean_is_over_all_beginnings():
+    a, b, c = np.arange(5.0), np.arange(7.0) + 10, np.arange(3.0) + 20
+    low, high, seen = np.zeros(3), np.array([3.5, 13.5, 99.0]), []
+    for seed in range(200):
+        speeds = RecordedSpeeds.anywhere([a, b, c], [0, 0, 1], np.random.default_rng(seed))
+        drawn = speeds.draw(0, 12, np.random.default_rng(0))
+        assert (drawn[:, 1] == drawn[:, 0] + 10).all()  # in step; b's last two values are left out
+        assert (np.diff(drawn[:, 0]) % 5 == 1).all()
+        assert (np.diff(drawn[:, 2]) % 3 == 1).all()
+        seen.append(np.clip(drawn[0], low, high))
+        mean = speeds.clipped_mean(0, low, high)
+    np.testing.assert_allclose(
+        mean, [(0 + 1 + 2 + 3 + 3.5) / 5, 10 + (0 + 1 + 2 + 3 + 3.5) / 5, 21]
+    )
+    np.testing.assert_allclose(np.mean(seen, axis=0), mean, atol=0.4)
+    assert len({(row[0], row[2]) for row in np.array(seen).tolist()}) == 15
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -104,6 +127,8 @@ def test_a_walk_through_the_record_keeps_its_order():
         (lambda: WavingSpeeds(np.array([np.inf]), np.ones(1)), "channel 0 has inf"),
         (lambda: WavingSpeeds(np.ones(2), np.ones(2), spread=-1), "spread is -1"),
         (lambda: ReplayedSpeeds([]), "no measured"),
+        (lambda: RecordedSpeeds([np.ones(3)], [0, 0], [0]), "a group and a beginning each"),
+        (lambda: RecordedSpeeds([np.ones(3)] * 2, [0, 0], [0, 1]), "measured at the same time"),
         (lambda: ReplayedSpeeds([np.array([0.1, -0.1])]), "channel 0 .* value 1 has -0.1"),
         (lambda: ReplayedSpeeds([np.ones(3)], blocks=4), "shortest series has 3"),
     ],

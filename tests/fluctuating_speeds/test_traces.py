@@ -177,7 +177,9 @@ def test_real_mini_batch_times(traces):
     assert max(w.speed.max() for w in trace.workers) == 1.0
     regret = {}
     for policy in ("esdp", "random-channels"):
-        scenario = create_scenario("esdp-mini-batch-v1", folder=str(folder), blocks=4)
+        scenario = create_scenario(
+            "esdp-mini-batch-v1", folder=str(folder), order="drawn", blocks=4
+        )
         run = simulate(scenario.instance(0), create_policy(policy), 600, 0)
         regret[policy] = pseudo_regret(run)[-1]
     assert 0 <= regret["esdp"] < 0.5 * regret["random-channels"]

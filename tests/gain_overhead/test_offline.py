@@ -143,3 +143,18 @@ def test_edges():
     costly = solve(tiny([[4.0]], [[6.0]], beta=2.0), [1])
     assert costly.value == pytest.approx(0.0, abs=1e-5)
     assert per_slot_optimum(problem, np.zeros((3, 2), dtype=np.int64)).rewards.tolist() == [0.0] * 3
+
+
+def test_the_best_fixed_decision_weighs_every_slot():
+    # Three slots of one job type and, last of all, one of the other, sharing six devices: with
+    # 3 ln(1 + y) + ln(1 + z) the shares are 1 + y = 3 (1 + z).
+    problem = tiny([[9.0], [9.0]], [[6.0]], beta=0.0, kind="log")
+    for arrivals in ([[1, 0]] * 3 + [[0, 1]], [[0, 1]] + [[1, 0]] * 3):
+        found = best_fixed(problem, np.array(arrivals))
+        each = [3 * math.log(6) / 3, math.log(2)]
+        np.testing.assert_allclose(
+            found.rewards, [each[0] if x[0] else each[1] for x in arrivals], rtol=1e-5
+        )
+    # As many of either, one after the other: equal shares.
+    found = best_fixed(problem, np.array([[1, 0]] * 5 + [[0, 1]] * 5))
+    np.testing.assert_allclose(found.rewards, math.log(4), rtol=1e-5)

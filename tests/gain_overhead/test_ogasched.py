@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,6 +61,96 @@ def test_reserve_steps_as_the_plain_twin_from_the_same_state():
             got = plain.of_array(policy.decide(Observation(t + 1, None)))
             for place, v in expected.items():
                 assert got[place] == pytest.approx(v, abs=1e-9)
+
+
+@pytest.mark.parametrize("smoothing", [0.05, 0.5])
+def test_react_climbs_as_the_plain_twin_along_the_smoothed_gradient(smoothing):
+    compared = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        problem = GainOverheadFamily().fuzz(rng).problem
+        plain = Plain(problem)
+        policy = create_policy("ogasched-react", steps=2, fraction=0.3, smoothing=smoothing)
+        policy.start(problem, rng)
+        everyone = np.ones(problem.L, dtype=np.int64)
+        y = plain.of_array(policy._ascent.y)
+        for i in range(2):
+            if min(max(plain.total(y, l, k) for k in range(plain.K)) for l in range(plain.L)) == 0:
+                break
+            if min(plain.beta) == 0:
+                break
+            g = plain.smoothed_gradient(everyone, y, smoothing)
+            y = plain.project(
+                {
+                    (l, r, k): y[l, r, k] + 0.3 / (1 + i) * plain.c[r][k] * g[l, r, k]
+                    for l, r, k in y
+                }
+            )
+        else:
+            compared += 1
+            got = plain.of_array(policy.decide(Observation(0, everyone)))
+            for place, v in y.items():
+                assert got[place] == pytest.approx(v, abs=1e-9)
+    assert compared > 20
+
+
+def test_react_without_memory_forgets_every_slot():
+    problem = GainOverheadFamily().fuzz(np.random.default_rng(2)).problem
+    everyone = np.ones(problem.L, dtype=np.int64)
+    with_memory, without = (
+        create_policy("ogasched-react", steps=2, memory=memory) for memory in (True, False)
+    )
+    for policy in (with_memory, without):
+        policy.start(problem, np.random.default_rng(0))
+    first = without.decide(Observation(0, everyone)).copy()
+    np.testing.assert_array_equal(with_memory.decide(Observation(0, everyone)), first)
+    np.testing.assert_array_equal(without.decide(Observation(1, everyone)), first)
+    assert (with_memory.decide(Observation(1, everyone)) != first).any()
+
+
+def staying(moving, seed=1):
+    return create_scenario(
+        "ogasched-default-v1", servers=16, job_types=5, arrivals="bursts", rho=1.0, moving=moving
+    ).instance(seed)
+
+
+def test_moving_is_charged_for_what_jobs_that_stayed_get_anew():
+    instance, charge = staying(0.7), 0.7
+    env, policy = instance.environment(), create_policy("drf")
+    env.start(*np.random.default_rng(3).spawn(2))
+    policy.start(env.problem, np.random.default_rng(0))
+    plain, before, had, total = Plain(env.problem), None, [0] * 5, 0.0
+    for t in range(60):
+        x = env.observe(t, "react").arrivals
+        decision = policy.decide(Observation(t, x))
+        y = plain.of_array(decision)
+        moved = 0.0
+        for l, r, k in y:
+            if before is not None and x[l] and had[l]:
+                moved += max(y[l, r, k] - before[l, r, k], 0.0)
+        outcome = env.step(t, decision)
+        assert outcome.reward == pytest.approx(plain.reward(x, y) - charge * moved)
+        assert dict(zip(env.metrics, outcome.metrics))["moved"] == pytest.approx(moved)
+        before, had, total = y, x, total + moved
+    assert total > 0
+    with pytest.raises(ScenarioError, match="charge for moving"):
+        replace(instance.problem, moving=-1.0)
+
+
+def test_react_holds_what_is_dear_to_move_and_ignores_the_charge_otherwise():
+    free, dear = staying(0.0), staying(1e6)
+    moved = simulate(dear, create_policy("ogasched-react"), 80, 1).metrics["moved"]
+    restless = simulate(dear, create_policy("ogasched-react:hold=false"), 80, 1).metrics["moved"]
+    assert moved.sum() < 0.01 * restless.sum()
+    for other in ("ogasched-react:hold=false", "ogasched-react"):
+        run = simulate(free, create_policy(other), 40, 1)
+        unaware = simulate(dear, create_policy("ogasched-react:hold=false"), 40, 1)
+        np.testing.assert_array_equal(run.metrics["gain"], unaware.metrics["gain"])
+    earned = {
+        name: simulate(staying(5.0), create_policy(name), 200, 1).mean_reward
+        for name in ("ogasched-react", "ogasched-react:hold=false", "ogasched-react:memory=false")
+    }
+    assert earned["ogasched-react"] == max(earned.values())
 
 
 def test_as_printed_carries_the_printed_state_and_plays_its_projection():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
-from gangwise.jobs.simulation import Options
+from gangwise.jobs.schedule import Options
 from tests.reference.jobs import SlowCluster, SlowJob
 
 QUEUES = ("fcfs", "sjf", "edf", "priority", "fair-share", "wfp3")

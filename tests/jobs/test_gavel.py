@@ -11,8 +11,9 @@ import pytest
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs.gavel import Gavel, allocation
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
+from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.simulation import Options, simulate_jobs
+from gangwise.jobs.simulation import simulate_jobs
 
 
 def drawn(seed: int) -> tuple[Any, ...]:

@@ -23,7 +23,8 @@ from gangwise.jobs.malleable import (
     whole_tasks,
 )
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Place
-from gangwise.jobs.simulation import Options, simulate_jobs
+from gangwise.jobs.schedule import Options
+from gangwise.jobs.simulation import simulate_jobs
 
 
 def drawn(seed: int, J: int = 25, **more: Any) -> tuple[Jobs, Nodes]:

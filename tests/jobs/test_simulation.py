@@ -9,8 +9,9 @@ import pytest
 
 from gangwise.jobs.gavel import Gavel
 from gangwise.jobs.las import LeastAttained
+from gangwise.jobs.schedule import Schedule
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.simulation import Schedule, simulate_jobs
+from gangwise.jobs.simulation import simulate_jobs
 from tests.jobs.invariants import check_schedule
 from tests.jobs.made import BACKFILLING, CHOICES, QUEUES, Case
 from tests.reference.jobs import SlowSimulation

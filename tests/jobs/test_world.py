@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, TraceError, UnknownName
 from gangwise.jobs.model import Jobs
-from gangwise.jobs.world import DrawnWorld, measured_factors, rescaled, throughput_rates
+from gangwise.jobs.world import (
+    DrawnWorld,
+    MeasuredWorld,
+    RecordedWorld,
+    measured_factors,
+    rescaled,
+    throughput_rates,
+    world_of,
+)
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
 
 TRACES = Path(os.environ.get("GANGWISE_TRACES", "nowhere"))
@@ -133,3 +142,121 @@ def test_mini_batch_times_are_played_in_their_order_with_workers_together():
     assert [t for t, _, _ in factors[::W]] == [block * i for i in range(6)]
     with pytest.raises(ScenarioError, match="job-4"):
         measured_factors(trace, "job-99", 2, 10.0, 100.0)
+
+
+def gavel(folder: Path) -> Path:
+    """A table of two jobs, one of them on one and two GPUs, and one that does not run on a K80."""
+    speeds = {
+        "('LM', 1)": (1.0, 3.0, 4.0),
+        "('LM', 2)": (2.0, 5.0, 8.0),
+        "('GAN', 1)": (4.0, 2.0, 8.0),
+        "('BIG', 1)": (0.0, 2.0, 8.0),
+    }
+    tables = {
+        model: {job: {"null": each[m]} for job, each in speeds.items()}
+        for m, model in enumerate(("k80", "p100", "v100"))
+    }
+    path = folder / "simulation_throughputs.json"
+    path.write_text(json.dumps(tables))
+    return path
+
+
+def test_measured_models_become_nodes_and_their_rates(tmp_path: Path):
+    world = world_of(f"measured:{gavel(tmp_path)},shares=(0.5,0.25,0.25),limits=(2,2)")
+    assert isinstance(world, MeasuredWorld)
+    jobs = some_jobs(400)
+    drawn = world.draw(jobs, 8, {"gpu": 8}, 3)
+    models = [labels["gpu-model"] for labels in drawn.nodes.labels]
+    assert sorted(models) == ["k80"] * 4 + ["p100"] * 2 + ["v100"] * 2
+    known = {(0.25, 0.75, 1.0), (0.25, 0.625, 1.0), (0.5, 0.25, 1.0)}  # by model, of V100's
+    for row in drawn.conditions.rates:
+        assert len({(m, r) for m, r in zip(models, row)}) == 3
+        assert tuple(row[models.index(m)] for m in ("k80", "p100", "v100")) in known
+    # Declared: geometric means of the three jobs measured on all models, 1 on the fastest.
+    means = {"k80": (0.25 * 0.25 * 0.5) ** (1 / 3), "p100": (0.75 * 0.625 * 0.25) ** (1 / 3)}
+    for model, rate in zip(models, drawn.nodes.rates):
+        assert rate == pytest.approx(means.get(model, 1.0))
+    np.testing.assert_array_equal(drawn.jobs.limit, 2 * jobs.run)
+    assert world.capacity(8, 8) == pytest.approx(8 * sum(drawn.nodes.rates))
+    assert "LM" not in world.told()
+    assert "3 training jobs" in world.told()
+    assert list(world.digests) == ["simulation_throughputs.json"]
+
+
+def test_a_type_of_two_gpus_is_a_job_measured_on_two(tmp_path: Path):
+    jobs = Jobs.of(submit=[0, 1, 2], run=60, tasks=1, demand={"gpu": [2, 2, 1]}, type="a")
+    rates = MeasuredWorld(str(gavel(tmp_path))).draw(jobs, 6, {"gpu": 8}, 1).conditions.rates
+    assert set(rates[0]) == {0.25, 0.625, 1.0}  # only LM was measured on two
+
+
+def recorded(folder: Path) -> Path:
+    """Two workers and six iterations; the second is the slower one in the middle."""
+    rows = [
+        (w, 50, 1 + 10 * i, 500 if w == 0 or not 2 <= i < 4 else 1000)
+        for i in range(6)
+        for w in range(2)
+    ]
+    text = ",worker,gpu,time,batch_time_norm\n"
+    text += "".join(f"{k},{w},{g},{t},{b}\n" for k, (w, g, t, b) in enumerate(rows))
+    (folder / "job_1_norm.csv").write_text(text)
+    return folder
+
+
+def test_a_record_is_played_in_its_order_by_all_workers_together(tmp_path: Path):
+    world = world_of(f"recorded:{recorded(tmp_path)},seconds=100,iterations=2")
+    assert isinstance(world, RecordedWorld)
+    jobs = Jobs.of(submit=[0, 500], run=[50, 60])
+    drawn = world.draw(jobs, 4, {"cpu": 1}, 2)
+    steps = max(t for t, _, _ in drawn.conditions.factors) / 100 + 1
+    played = np.full((int(steps), 4), np.nan)
+    for t, n, f in drawn.conditions.factors:
+        played[int(t / 100), n] = f
+    fast, slow = 12 / 11, 6 / 11  # five of six pairs of iterations are fast, with mean 1
+    assert np.isfinite(played).all()
+    columns = {tuple(column) for column in played.T.round(9)}
+    assert len(columns) == 2  # two nodes follow each worker
+    steady, halting = sorted(columns, key=min, reverse=True)
+    assert set(steady) == {round(fast, 9)}
+    dips = [i for i, f in enumerate(halting) if f == round(slow, 9)]
+    assert len(dips) >= 2
+    assert set(np.diff(dips)) == {3}  # every third step, as the record comes round
+    assert all(halting[i] in (round(slow, 9), round(fast, 9)) for i in range(len(halting)))
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("measured", ScenarioError, "measured:PATH"),
+        ("recorded:job=job-1", ScenarioError, "recorded:PATH"),
+        ("mars", UnknownName, "unlike"),
+        ("like:straglers=0.1", UnknownName, "stragglers"),
+        ("like:stragglers=many", ScenarioError, "many"),
+        ("measured:FOLDER,shares=(1,1,1)", ScenarioError, "sum to 1"),
+        ("recorded:/nowhere/at/all", TraceError, "no such folder"),
+        ("recorded:FOLDER,job=job-7", UnknownName, "job-1"),
+        ("recorded:FOLDER,seconds=1e-3", ScenarioError, "set seconds to"),
+    ],
+)
+def test_worlds_that_do_not_exist_are_named(
+    tmp_path: Path, name: str, error: type[Exception], words: str
+):
+    gavel(recorded(tmp_path))
+    jobs = Jobs.of(submit=[0, 5e5], run=[50, 60])
+    with pytest.raises(error, match=words):
+        world_of(name.replace("FOLDER", str(tmp_path))).draw(jobs, 40, {"cpu": 1}, 0)
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason="GANGWISE_TRACES names no folder")
+def test_real_tables_are_worlds():
+    measured = world_of(f"measured:{TRACES / 'gavel-throughputs'}")
+    assert "80 training jobs on K80, P100, V100" in measured.told()
+    jobs = some_jobs(300)
+    rates = measured.draw(jobs, 16, {"gpu": 8}, 0).conditions.rates
+    assert rates.shape == (8, 16)
+    assert (rates.max(axis=1) == 1).all()
+    record = world_of(f"recorded:{TRACES / 'alibaba-gpu-v2020' / 'mini-batch-time'}")
+    assert "10 workers of job-4" in record.told()
+    factors = record.draw(jobs, 20, {"gpu": 8}, 0).conditions.factors
+    by_node = [np.array([f for _, m, f in factors if m == n]) for n in range(20)]
+    same = sum(np.array_equal(by_node[0], other) for other in by_node[1:])
+    assert same == 1  # 20 nodes, 10 workers

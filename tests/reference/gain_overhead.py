@@ -176,6 +176,19 @@ class Plain:
                     g[l, r, k] = x[l] * (d - (self.beta[k] if k == star else 0.0))
         return g
 
+    def smoothed_gradient(self, x, y, temperature):
+        """(9) with a softmax over β_k S_lk for the maximum, at a share of the largest."""
+        g = {}
+        for l in range(self.L):
+            weighted = [self.beta[k] * self.total(y, l, k) for k in range(self.K)]
+            largest = max(weighted)
+            parts = [math.exp((w - largest) / (temperature * largest)) for w in weighted]
+            for r in self.servers_of(l):
+                for k in range(self.K):
+                    d = slope(self.kind[r][k], self.alpha[r][k], y[l, r, k])
+                    g[l, r, k] = x[l] * (d - self.beta[k] * parts[k] / sum(parts))
+        return g
+
     def project(self, z):
         """Onto (3)–(4)."""
         y = {}

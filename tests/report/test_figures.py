@@ -3,11 +3,16 @@ import pytest
 from matplotlib import rcParams
 
 from gangwise.experiments.compare import Comparison
-from gangwise.report.comparison import comparison_figures, styles
+from gangwise.report.figures import figure_files, styles
+from gangwise.report.numbers import Numbers
 from gangwise.report.plotting import apart
 from tests.report.made import made
 
 STEMS = ["average-reward", "cumulative-reward", "ratio", "regret"]
+
+
+def comparison_figures(comparison: Comparison) -> dict[str, bytes]:
+    return figure_files(Numbers(comparison.results))
 
 
 def stems(comparison: Comparison) -> set[str]:
@@ -51,7 +56,7 @@ def test_long_series_are_thinned() -> None:
 
 def test_every_policy_has_a_style_of_its_own() -> None:
     comparison = made({f"p{i}": [[float(i)]] for i in range(20)})
-    looks = styles(comparison)
+    looks = styles(Numbers(comparison.results))
     assert next(iter(looks)) == "p19"
     assert len({(look.index, look.dashes) for look in looks.values()}) == 20
 

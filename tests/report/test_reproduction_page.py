@@ -61,7 +61,10 @@ def test_reproduction(reproduced: Path) -> None:
         ["esdp figure-2", "11.28", "as printed", "55 ± 26"],
         ["opm figure-2", "always", "as printed", "55 ± 26"],
     ]
-    assert "1 agree with the paper, 1 differ, 1 are open" in page.text
+    assert (
+        "1 agree with the paper, 0 have its direction and another size, 1 differ, 1 are open"
+        in page.text
+    )
     for said in ("a misprint", "needs a trace", "gangwise reproduce esdp --quick", "hello"):
         assert said in page.text
     chosen = [given for tag, given in page.attributes if tag == "input"]
@@ -75,7 +78,10 @@ def test_reproduction(reproduced: Path) -> None:
 def test_every_artefact_is_counted_and_leads_to_its_section(reproduced: Path) -> None:
     page = read(write_report(reproduced))
     assert [row[0] for row in page.body("artefact|")] == ["esdp figure-2", "opm figure-2"]
-    assert [row[2:] for row in page.body("artefact|")] == [["1", "1", "0"], ["0", "0", "1"]]
+    assert [row[2:] for row in page.body("artefact|")] == [
+        ["1", "0", "1", "0"],
+        ["0", "0", "0", "1"],
+    ]
     links = [given["href"] for tag, given in page.attributes if tag == "a"]
     assert {"#esdp-figure-2", "#opm-figure-2"} <= set(links)
 

@@ -5,10 +5,15 @@ import pytest
 from rich.console import Console
 
 from gangwise.experiments.compare import Comparison
-from gangwise.report.comparison import sheets
+from gangwise.report.numbers import Numbers
 from gangwise.report.pages import comparison_page
-from gangwise.report.tables import rich_tables
+from gangwise.report.sheets import told_sheets
+from gangwise.report.tables import Sheet, rich_tables
 from tests.report.made import made
+
+
+def sheets(comparison: Comparison) -> list[Sheet]:
+    return told_sheets(Numbers(comparison.results))
 
 
 def printed(comparison: Comparison, width: int) -> str:

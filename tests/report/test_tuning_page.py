@@ -22,7 +22,7 @@ from gangwise.report.tuning import edges
 from tests.report.made_sweep import HOSTILE, played
 from tests.report.pages import faults, loaded, read
 
-KNOBS = (
+RANGES = (
     ParameterRange("fraction", (0.01, 1.0), log=True),
     ParameterRange("steps", (1, 21)),
     ParameterRange("rule", choices=("decay", HOSTILE)),
@@ -51,7 +51,7 @@ def tuning(**changes: object) -> Tuning:
         "low": 11.0,
         "high": 13.0,
     }
-    made = Tuning("made", "reward.mean", False, KNOBS, trials[0], ranked, (0, 1), (7, 8), row)
+    made = Tuning("made", "reward.mean", False, RANGES, trials[0], ranked, (0, 1), (7, 8), row)
     return replace(made, **changes)  # type: ignore[arg-type]  # fields by name
 
 
@@ -104,7 +104,7 @@ def test_the_best_at_an_end_of_its_range_is_told() -> None:
         "The best trial has steps = 1, at the lower end",
     ]
     inside = tuning(trials=tuning().trials[1:])
-    assert edges(inside) == ["No knob of the best trial is at an end of its range."]
+    assert edges(inside) == ["No argument of the best trial is at an end of its range."]
 
 
 def test_the_page_by_hand(folder: Path) -> None:
@@ -114,14 +114,14 @@ def test_the_page_by_hand(folder: Path) -> None:
     assert faults(page) == []
     assert "Tuned on seeds 0, 1: fraction = 0.9, steps = 12" in page.text
     assert "tuned beats default by 12.0\u00a0%\u00a0±\u00a01.0 (5 seeds)" in page.text
-    knobs = {row[0]: row[1:] for row in page.body("knob|range")}
-    assert knobs["fraction"] == ["0.01 to 1, logarithmic", "0.1", "0.9", "0.9", "at the upper end"]
-    assert knobs["steps"] == ["1 to 21", "11", "12", "12", "inside its range"]
-    assert knobs["rule"][1:] == ["decay", HOSTILE, HOSTILE, "–"]
+    found = {row[0]: row[1:] for row in page.body("argument|range")}
+    assert found["fraction"] == ["0.01 to 1, logarithmic", "0.1", "0.9", "0.9", "at the upper end"]
+    assert found["steps"] == ["1 to 21", "11", "12", "12", "inside its range"]
+    assert found["rule"][1:] == ["decay", HOSTILE, HOSTILE, "–"]
 
 
 def test_how_the_metric_moves_by_hand(folder: Path) -> None:
-    rows = read(write_report(folder)).body("knob|values tried")
+    rows = read(write_report(folder)).body("argument|values tried")
     assert rows[:6] == [  # thirds end at 0.046 and 0.215; at 7.7 and 14.3
         ["fraction", "0.011", "1", "2.500", "2.500"],
         ["fraction", "0.1 to 0.2", "3", "4.333", "5.000"],
@@ -137,7 +137,7 @@ def test_less_may_be_better(folder: Path) -> None:
     least = tuning(minimise=True, trials=tuning().trials[::-1])
     write_tuning(folder, least)
     page = read(write_report(folder))
-    assert page.body("knob|values tried")[1][3:] == ["4.333", "3.000"]
+    assert page.body("argument|values tried")[1][3:] == ["4.333", "3.000"]
     assert "Less is better" in page.text
 
 

@@ -1,14 +1,15 @@
-"""A quick artefact of each paper finds its committed results again; results that moved are told."""
+"""A quick artefact of each paper finds its committed results again; verdicts follow their rules."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from gangwise.experiments.statistics import Estimate
 from gangwise.reproduce import PAPERS, artefacts, expected
-from gangwise.reproduce.artefact import Scale
+from gangwise.reproduce.artefact import Above, Claim, Near, NotCompared, Scale
 from gangwise.reproduce.expected import Row
 from gangwise.reproduce.run import reproduce
 
@@ -34,12 +35,63 @@ def test_every_artefact_without_a_trace_has_committed_results(paper):
     assert wanted <= known
 
 
-def test_a_result_that_moved_is_named(monkeypatch):
+def test_a_result_that_is_not_the_committed_one_is_named(monkeypatch):
     row = Row("esdp", "figure-2", "a lead, %", "esdp", 73.0, Estimate(5.0, 4.0, 6.0), "open", "")
-    committed = {row.id: Estimate(5.5, 5.2, 5.8)}
-    monkeypatch.setattr(expected, "read", lambda quick: committed)
-    assert "5 is outside 5.2 to 5.8" in expected.differences([row], quick=True)[0]
-    moved = replace(row, ours=Estimate(5.3, 4.0, 6.0))
-    assert expected.differences([moved], quick=True) == []
+    monkeypatch.setattr(expected, "read", lambda quick: {row.id: Estimate(5.0, 4.0, 6.0)})
+    assert expected.differences([row], quick=True) == []
+    for moved in (Estimate(5.00001, 4.0, 6.0), Estimate(5.0, 4.00001, 6.0)):
+        assert "not" in expected.differences([replace(row, ours=moved)], quick=True)[0]
+    one_seed = replace(row, ours=Estimate(5.0, None, None))
+    assert "low is None, not 4.0" in expected.differences([one_seed], quick=True)[0]
     other = replace(row, says="another lead, %")
     assert "nothing is committed" in expected.differences([other], quick=True)[0]
+
+
+def test_the_rules_are_committed_before_anything_is_run():
+    path = expected.rules_path()
+    every = [a for paper in PAPERS for a in artefacts(paper)]
+    assert json.loads(path.read_text()) == expected.rules(every), "write_rules(), and say why"
+
+
+def test_a_number_is_never_judged_by_its_sign_alone():
+    with pytest.raises(ValueError, match="a number; ours must be near it"):
+        Claim("a lead, %", 23.0, lambda found: {}, Above(0))
+    for paper in PAPERS:
+        for artefact in artefacts(paper):
+            for claim in artefact.claims:
+                sized = isinstance(claim.judge, Near | NotCompared)
+                assert sized or not isinstance(claim.paper, float)
+                silent = str(claim.paper).startswith(("not compared", "not claimed"))
+                assert not silent or isinstance(claim.judge, NotCompared), claim.says
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        ((23.0, 22.0, 24.0), "agrees"),
+        ((28.0, 20.0, 36.0), "agrees"),
+        ((30.0, 25.0, 35.0), "open"),
+        ((40.0, 35.0, 45.0), "other-size"),
+        ((0.3, 0.1, 0.5), "other-size"),
+        ((0.3, -0.1, 0.7), "differs"),
+        ((-20.0, -21.0, -19.0), "differs"),
+        ((40.0, None, None), "other-size"),
+    ],
+)
+def test_a_number_near_twenty_three(found, verdict):
+    assert Near(23.0)(Estimate(*found)) == verdict
+    low, high = (None if v is None else -v for v in (found[2], found[1]))
+    assert Near(-23.0)(Estimate(-found[0], low, high)) == verdict
+
+
+def test_rivals_are_shown_and_count_nowhere():
+    claim = Claim("wins", "always", lambda found: {}, Above(0), beside=("rival",))
+    ours = Estimate(1.0, 0.5, 1.5)
+    assert claim.verdict("as printed, c = 1/2", ours) == "agrees"
+    assert claim.verdict("rival, c = 1/2", ours) == claim.verdict("rival", ours) == "uncompared"
+    assert claim.verdict("rivalry", ours) == "agrees"
+    rows = [
+        Row("p", "a", "s", v, "always", ours, claim.verdict(v, ours), "")
+        for v in ("as printed", "rival")
+    ]
+    assert expected.counts(rows).startswith("1 of 1 comparisons agree")

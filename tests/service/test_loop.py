@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from gangwise.engines import rank
 from gangwise.engines.local import LocalEngine
 from gangwise.service.loop import Service
+from gangwise.service.recording import replayed
+from gangwise.service.store import Store
 
 SPEEDS = {"n0": 1.0, "n1": 1.0, "n2": 0.5}
 
@@ -56,4 +59,58 @@ def test_jobs_are_placed_run_and_learned_from(cluster: Path, tmp_path: Path):
     assert 0.4 < slow["n2"] < 0.55
     assert service.ledger.books is not None
     assert (service.ledger.books.free == service.ledger.books.capacity).all()
+    service.close()
+    played = replayed(tmp_path / "state", ["fcfs+easy+worst-fit"])
+    assert played["rounds"] >= 3
+    same = {name: row["same"] for name, row in played["schedulers"].items()}
+    assert same["fcfs+easy+learned:depth=100"] == played["rounds"]
+    assert same["fcfs+easy+worst-fit"] < played["rounds"]
+
+
+def test_killed_at_every_line_nothing_is_lost_or_done_twice(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Dies before and after each commit, placement and checkpoint, in turn."""
+
+    class Killed(BaseException):
+        pass
+
+    deaths = 0
+
+    def dying(owner: type, name: str, after: bool):
+        real = getattr(owner, name)
+
+        def call(self, *given, **named):
+            if not after:
+                raise Killed
+            real(self, *given, **named)
+            raise Killed
+
+        return lambda: monkeypatch.setattr(owner, name, call)
+
+    jobs = [submit(cluster, 0.5, tasks=2) for _ in range(3)]
+    for owner, name in ((Store, "commit"), (LocalEngine, "place"), (Service, "_keep")):
+        for after in (False, True):
+            service = Service(
+                LocalEngine(cluster), tmp_path / "state", act=True, reconcile=0.2, checkpoint=0.0
+            )
+            jobs.append(submit(cluster, 0.5))
+            with monkeypatch.context():
+                dying(owner, name, after)()
+                with pytest.raises(Killed):
+                    until(service, lambda: False)
+                deaths += 1
+            monkeypatch.undo()
+            monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+            service.store.close()
+            os.close(service._lock)
+    assert deaths == 6
+    service = Service(LocalEngine(cluster), tmp_path / "state", act=True, reconcile=0.2)
+    until(service, lambda: len(service.ledger.over) == len(jobs))
+    assert set(service.ledger.over.values()) == {"finished"}
+    for job in jobs:
+        attempts = [p.name for p in (cluster / "jobs" / job).iterdir() if p.name.isdigit()]
+        assert attempts == ["1"]
+    rows = service.store.rows("SELECT * FROM history")
+    assert sorted(row["job"] for row in rows) == sorted(jobs)
     service.close()

@@ -241,3 +241,150 @@ def test_numbers_read_back(tmp_path_factory, rows):
     assert jobs["cpu"].to_list() == pytest.approx([milli for milli, _, _ in rows])
     assert jobs["created"].to_list() == [at - first for _, at, _ in rows]
     assert jobs["deleted"].to_list() == [at + length - first for _, at, length in rows]
+
+
+def mapped(folder, mapping, text, name="jobs.csv"):
+    (folder / name).write_text(text)
+    file = folder / "mapping.toml"
+    file.write_text(f'trace = "csv"\n[jobs]\nfile = "{name}"\n{mapping}')
+    return OwnCsv(file)
+
+
+SHORT = ["name", "cpu", "mem", "gpu", "created", "deleted"]
+
+
+def test_whitespace_comments_no_header_and_empty_cells(tmp_path):
+    reader = mapped(
+        tmp_path,
+        'separator = "whitespace"\ncomment = "#"\nheader = ["id", "cores", "t", "run", "what"]\n'
+        '[jobs.columns]\nname = "id"\ncpu = "cores"\ncreated = "t"\nduration = "run"\n',
+        "# made by hand\n  a  4   0  60 x\n\n#b 1 1 1 x\nc\t2 10 30   y\nd 2 10\n",
+    )
+    tables = reader.scan()
+    assert tables.jobs.select("row", *SHORT).rows() == [
+        (2, "a", 4, 0, 0, 0, 60),
+        (5, "c", 2, 0, 0, 10, 40),
+    ]
+    assert dict(tables.stages[0].dropped) == {
+        "the number of fields is not that of the columns": (1, 6)
+    }
+    reader = mapped(
+        tmp_path,
+        '[jobs.columns]\nname = "id"\ngpu = { column = "gpus", empty = 0 }\ncpu = "cores"\n'
+        'user = { column = "who", empty = "nobody" }\ncreated = "t"\nduration = "run"\n',
+        "id,gpus,cores,who,t,run\na,,1,,0,5\nb,2,1,ann,0,5\n",
+    )
+    assert reader.scan().jobs.select("gpu", "user").rows() == [(0, "nobody"), (2, "ann")]
+
+
+def test_totals_of_a_job_units_and_clocks(tmp_path):
+    reader = mapped(
+        tmp_path,
+        'per = "job"\n[jobs.columns]\nname = "id"\ntasks = "nodes"\n'
+        'cpu = { column = "cpu", unit = "quantity" }\n'
+        'mem = { column = "mem", unit = "quantity", per = "task" }\n'
+        'gpu = "gpus"\ncreated = { column = "t", unit = "hours" }\n'
+        'duration = { column = "run", unit = "clock" }\n',
+        "id,nodes,cpu,mem,gpus,t,run\na,2,3000m,16Gi,8,1,1-00:00:00\nb,1,4,1G,0,2,01:30\n"
+        "c,1,lots,1G,0,2,01:30\nd,1,1,1G,0,2,soon\n",
+    )
+    tables = reader.scan()
+    assert tables.jobs.select("tasks", *SHORT).rows() == [
+        (2, "a", 1.5, 16, 4, 0, 86400),
+        (1, "b", 4, 1e9 / 2**30, 0, 3600, 3690),
+    ]
+    assert list(tables.stages[0].dropped) == [
+        "column cpu does not look like one",
+        "column run does not look like one",
+    ]
+
+
+def test_what_has_not_ended_lasts_until_the_last_time(tmp_path):
+    columns = (
+        '[jobs.columns]\nname = "id"\ncpu = "cpu"\ncreated = "t"\ndeleted = "end"\nstarted = "s"\n'
+    )
+    text = "id,cpu,t,s,end\na,1,0,5,10\nb,1,3,4,\nc,1,40,,\n"
+    jobs = mapped(tmp_path, f'open_end = "last"\n{columns}', text).scan().jobs
+    assert jobs.select("name", "started", "deleted", "unfinished").rows() == [
+        ("a", 5, 10, False),
+        ("b", 4, 40, True),
+        ("c", None, 40, True),
+    ]
+    left = mapped(tmp_path, columns, text).scan()
+    assert left.jobs["name"].to_list() == ["a"]
+    assert list(left.stages[0].dropped) == ["column end is empty"]
+
+
+def test_time_zones(tmp_path):
+    """Between 2 and 3 o'clock on 31 March 2024 there is no time in Berlin."""
+    columns = (
+        '[jobs.columns]\nname = "id"\ncpu = "cpu"\nduration = "run"\n'
+        'created = { column = "t", time = "%Y-%m-%d %H:%M", zone = "Europe/Berlin" }\n'
+    )
+    text = (
+        "id,cpu,t,run\na,1,2024-03-31 01:30,60\nb,1,2024-03-31 03:30,60\nc,1,2024-03-31 02:30,60\n"
+    )
+    tables = mapped(tmp_path, columns, text).scan()
+    assert tables.jobs.select("name", "created").rows() == [("a", 0), ("b", 3600)]
+    assert tables.stages[1].dropped == {"created is not a time as in '%Y-%m-%d %H:%M'": (1, 4)}
+    assert "times are of Europe/Berlin" in "\n".join(tables.notes)
+    written = columns.replace(', zone = "Europe/Berlin"', "").replace("%H:%M", "%H:%M%z")
+    text = "id,cpu,t,run\na,1,2024-03-31 01:30+0100,60\nb,1,2024-03-31 01:30+0000,60\n"
+    assert mapped(tmp_path, written, text).scan().jobs["created"].to_list() == [0, 3600]
+
+
+@pytest.mark.parametrize("form", ["json-lines", "json"])
+def test_json(tmp_path, form):
+    rows = [
+        '{"id": "a", "req": {"cpu": 2, "mem": "1Gi"}, "t": 0, "run": 5}',
+        '{"id": "b", "req": {"cpu": null, "mem": "1Gi"}, "t": 1, "run": 5}',
+        '{"id": "c", "req": {"cpu": 1, "mem": "2Gi"}, "t": 1, "run": 5}',
+    ]
+    text = "\n".join(rows) if form == "json-lines" else f'{{"jobs": [{",".join(rows)}]}}'
+    extra = "" if form == "json-lines" else 'records = "jobs"\n'
+    reader = mapped(
+        tmp_path,
+        f'format = "{form}"\n{extra}[jobs.columns]\nname = "id"\ncpu = "req.cpu"\n'
+        'mem = { column = "req.mem", unit = "quantity" }\ncreated = "t"\nduration = "run"\n',
+        text + "\n",
+        "jobs.json",
+    )
+    tables = reader.scan()
+    assert tables.jobs.select("row", *SHORT).rows() == [
+        (1, "a", 2, 1, 0, 0, 5),
+        (3, "c", 1, 2, 0, 1, 6),
+    ]
+    assert dict(tables.stages[0].dropped) == {"column req.cpu is empty": (1, 2)}
+    assert len(tables.digests["jobs.json"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ('cpu = { column = "c", unit = "furlongs" }', "unit is 'furlongs'; there are bytes"),
+        ('cpu = { column = "c", unit = "clock", time = "%Y" }', "none for a time"),
+        ('cpu = { column = "c", zone = "Europe/Berlin" }', "a zone is of a time"),
+        ('created = { column = "c", time = "%Y", zone = "Mars" }', "'Mars' is no time zone"),
+        ("cpu = { value = 3, empty = 0 }", "empty is for the cells of a column"),
+        ('cpu = { column = "c", empty = "none" }', "cpu is a number"),
+        ('user = { column = "c", per = "job" }', "user is no device"),
+    ],
+)
+def test_entries_that_cannot_be(tmp_path, entry, why):
+    key = entry.split(" ")[0]
+    others = {"name": "id", "cpu": "cpu", "created": "t", "duration": "run"}
+    lines = "".join(f'{name} = "{column}"\n' for name, column in others.items() if name != key)
+    with pytest.raises(TraceError, match=why):
+        mapped(tmp_path, f"[jobs.columns]\n{lines}{entry}\n", "id,cpu,t,run\na,1,0,5\n")
+
+
+def test_entries_of_the_file_that_cannot_be(tmp_path):
+    columns = '[jobs.columns]\nname = "id"\ncpu = "cpu"\ncreated = "t"\nduration = "run"\n'
+    for entry, why in (
+        ('format = "json"\nheader = ["id"]', "header lists the columns of a CSV file"),
+        ('header = ["id", "id"]', "names a column twice"),
+        ('records = "jobs"', "the key of the list"),
+        ('separator = "ab"', "one character, or whitespace"),
+    ):
+        with pytest.raises(TraceError, match=why):
+            mapped(tmp_path, f"{entry}\n{columns}", "id,cpu,t,run\na,1,0,5\n")

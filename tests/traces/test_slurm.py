@@ -421,3 +421,40 @@ def test_a_request_is_in_any_order_and_adds_up(order, cores, nodes, memory, unit
 def test_amounts_that_are_none(text):
     with pytest.raises(ValueError, match="no amount"):
         gib(text)
+
+
+def test_files_by_month_are_one_log(tmp_path):
+    """A job that runs over the end of a month is in both; the later record has its end."""
+    first = row("104", "RUNNING", "10:04:00", "10:10:00", "Unknown", "cpu=1,mem=1G,node=1")
+    last = row("104", "COMPLETED", "10:04:00", "10:10:00", "10:30:00", "cpu=1,mem=1G,node=1")
+    write(tmp_path, [*ROWS[:1], first], name="jobs-2024-01.txt")
+    again = row("100", "COMPLETED", "11:00:00", "11:00:00", "11:01:00", "cpu=1,mem=1G,node=1")
+    write(tmp_path, [last, again], name="jobs-2024-02.txt")
+    tables = SlurmSacct(tmp_path).scan()
+    assert tables.jobs.select("row", "name", "created", "started", "deleted").rows() == [
+        (2, "100", 0, 30, 120),
+        (5, "104", 240, 600, 1800),
+        (6, "100", 3600, 3600, 3660),  # ids may begin again
+    ]
+    stages = {stage.name: stage for stage in tables.stages}
+    assert dict(stages["records"].dropped) == {"a record of a job, which has a later one": (1, 3)}
+    notes = "\n".join(tables.notes)
+    assert "jobs-2024-01.txt from 1, jobs-2024-02.txt from 4" in notes
+    assert set(tables.digests) == {"jobs-2024-01.txt", "jobs-2024-02.txt"}
+    from gangwise.traces.jobs import open_jobs
+
+    assert open_jobs(tmp_path).played.read == 3
+
+
+def test_the_layout_for_people_is_refused_with_what_to_do(tmp_path):
+    file = tmp_path / "jobs.txt"
+    file.write_text(
+        "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n"
+        "------------ ---------- ---------- ---------- ---------- ---------- -------- \n"
+        "100             train_a        gpu        lab          8  COMPLETED      0:0 \n"
+    )
+    with pytest.raises(TraceError, match="--parsable2"):
+        SlurmSacct(file).scan()
+    from gangwise.traces.inspect import inspect
+
+    assert "--parsable2" in str(inspect(file))

@@ -167,7 +167,7 @@ def test_a_whole_v2020_folder_uses_the_recorded_times_that_it_holds(tmp_path):
 def test_recorded_times_and_machines_need_no_jobs(tmp_path):
     v2020.write(tmp_path, only=("pai_machine_spec",))
     mini_batch(tmp_path / "mini-batch-time")
-    s = open_trace(tmp_path, family="fluctuating_speeds", density=1, keep=0.25)
+    s = open_trace(tmp_path, family="fluctuating_speeds", density=1, keep=0.25, order="drawn")
     assert s.demand.names == ("job-1", "job-2")
     assert s.demand.servers["name"].to_list() == ["aa01", "aa03", "aa04"]  # aa02 has no GPUs
     instance = s.instance(0)

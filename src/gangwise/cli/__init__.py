@@ -25,11 +25,19 @@ from gangwise.cli.files import clean_command, verify_command
 from gangwise.cli.jobs import jobs_command
 from gangwise.cli.listing import list_command, show_command
 from gangwise.cli.new import new_command
-from gangwise.cli.options import json_text, say
-from gangwise.cli.replay import replay_command
+from gangwise.cli.options import say
+from gangwise.cli.replay import demo_command, replay_command
+from gangwise.cli.serve import (
+    account_command,
+    explain_command,
+    rank_command,
+    serve_command,
+    top_command,
+)
 from gangwise.cli.trace import trace_app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once
+from gangwise.core.json_text import json_text
 
 __all__ = ["app", "main"]
 
@@ -53,7 +61,6 @@ app = typer.Typer(
     name="gangwise",
     help="Schedulers that learn, for jobs that need many servers at once.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -81,20 +88,42 @@ def _versions() -> dict[str, str]:
     return found
 
 
-app.command("compare")(compare_command)
-app.command("run")(run_command)
-app.command("replay")(replay_command)
-app.command("sweep")(sweep_command)
-app.command("report")(report_command)
-app.command("reproduce")(reproduce_command)
-app.command("tune")(tune_command)
-app.command("new")(new_command)
-app.command("list")(list_command)
-app.command("show")(show_command)
-app.command("jobs")(jobs_command)
-app.command("verify")(verify_command)
-app.command("clean")(clean_command)
-app.add_typer(trace_app, name="trace")
+JOBS, LIVE, SLOTS = "Jobs of a cluster", "A live cluster", "Slots of the papers"
+FOLDERS, MORE = "Folders", "More"
+
+for _panel, _command, _example in (
+    (JOBS, demo_command, "gangwise demo"),
+    (JOBS, jobs_command, "gangwise jobs jobs.swf"),
+    (JOBS, replay_command, "gangwise replay jobs.swf --policies fcfs+easy+best-fit,sjf+easy"),
+    (LIVE, serve_command, "gangwise serve --engine local --shadow"),
+    (LIVE, top_command, "gangwise top"),
+    (LIVE, account_command, "gangwise account"),
+    (LIVE, explain_command, "gangwise explain 42"),
+    (SLOTS, compare_command, "gangwise compare ogasched-default-v1 --policies drf,greedy"),
+    (SLOTS, run_command, "gangwise run esdp-default-v1 thompson-beta --versus omniscient"),
+    (SLOTS, sweep_command, "gangwise sweep experiment.toml --out results"),
+    (SLOTS, tune_command, "gangwise tune opm-default-v1 opm --range eta=0.01:1:log"),
+    (SLOTS, reproduce_command, "gangwise reproduce opm --quick --out reproduced"),
+    (FOLDERS, report_command, "gangwise report results"),
+    (FOLDERS, verify_command, "gangwise verify results"),
+    (FOLDERS, clean_command, "gangwise clean results"),
+    (MORE, list_command, "gangwise list --family gain_overhead"),
+    (MORE, show_command, 'gangwise show "OGASched (9)"'),
+    (MORE, new_command, "gangwise new scheduler LongestWait"),
+):
+    app.command(
+        _command.__name__.removesuffix("_command"),
+        rich_help_panel=_panel,
+        epilog=f"Example: {_example}",
+    )(_command)
+app.command(
+    "rank",
+    rich_help_panel=LIVE,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+    epilog="Example: gangwise rank -- python train.py",
+)(rank_command)
+app.add_typer(trace_app, name="trace", rich_help_panel=JOBS)
 
 
 def main() -> None:

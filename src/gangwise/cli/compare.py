@@ -17,13 +17,13 @@ from gangwise.cli.options import (
     TraceOption,
     command_line,
     comparator_names,
-    json_text,
     progress,
     say,
     seed_list,
     source_of,
 )
 from gangwise.core.errors import ScenarioError
+from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
     from gangwise.experiments.compare import Comparison
@@ -92,11 +92,14 @@ def compare_command(
     else:
         from rich.console import Console
 
-        from gangwise.report.comparison import sheets
+        from gangwise.report.numbers import Numbers
+        from gangwise.report.sheets import told_sheets
         from gangwise.report.tables import rich_tables
 
         console = Console()
-        console.print(rich_tables(sheets(comparison)))
+        for line in comparison.told:
+            console.print(line, highlight=False, markup=False)
+        console.print(rich_tables(told_sheets(Numbers(comparison.results))))
     if out is not None:
         _write_pages(comparison, out)
 
@@ -153,6 +156,8 @@ def run_command(
         comparison = compare(source, [policy], slots, [seed], judges, None, store, tell, name="run")
     (run,) = comparison.runs.values()
     summary = {"scenario": comparison.scenario.name, **run.summary()}
+    if comparison.fidelity is not None:
+        summary["fidelity"] = comparison.fidelity
     if versus is not None:
         summary["regret"] = {versus: comparison.table()[0].regret[versus].mean}
     if file is not None and isinstance(store, MemoryStore):
@@ -167,6 +172,9 @@ def run_command(
     if as_json:
         print(json_text(summary))
     else:
+        for line in comparison.told:
+            print(line)
+        summary.pop("fidelity", None)
         for key, value in summary.items():
             print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
 
@@ -205,15 +213,16 @@ def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, n
 
 def _write_pages(comparison: Comparison, out: Path) -> None:
     """All of a folder of results; for a trace also what it held and what was dropped."""
+    from gangwise.experiments.compare import FIDELITY
     from gangwise.report.pages import write_comparison
 
-    written = write_comparison(comparison, out, command_line())
     scenario: Any = comparison.scenario
     if hasattr(scenario, "fidelity"):
         from gangwise.core.files import Folder
 
         report = scenario.fidelity()
         with Folder(out).publish("fidelity") as new:
-            new.write("fidelity.json", json.dumps(report.to_dict(), indent=2) + "\n")
+            new.write(FIDELITY, json.dumps(report.to_dict(), indent=2) + "\n")
             new.write("fidelity.txt", f"{report}\n")
+    written = write_comparison(comparison, out, command_line())
     say(f"wrote {', '.join(path.name for path in written)} to {out}")

@@ -23,13 +23,13 @@ from gangwise.cli.options import (
     Settings,
     Slots,
     command_line,
-    json_text,
     progress,
     say,
     seed_list,
     settings_of,
 )
 from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,13 +171,15 @@ def tune_command(
         str, typer.Argument(help="A scenario (see: gangwise list), or a scenario file (.toml).")
     ],
     policy: Annotated[str, typer.Argument(help="A policy, as in: ogasched-react:steps=5")],
-    knob: Annotated[
-        list[str],
+    ranges: Annotated[
+        list[str] | None,
         typer.Option(
+            "--range",
             help="What to tune, may be repeated: fraction=0.05:0.8:log, steps=1:20:int, "
-            "estimator=decay|window."
+            "estimator=decay|window.",
         ),
-    ],
+    ] = None,
+    knob: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     settings: Settings = None,
     trials: Annotated[int, typer.Option(help="In all, with those of an earlier start.")] = 30,
     seeds: Annotated[
@@ -205,13 +207,15 @@ def tune_command(
     from gangwise.experiments.store import write_provenance
     from gangwise.experiments.tune import tune
 
+    if knob:
+        raise ScenarioError(f"--knob is called --range now: write --range {knob[0]}")
     folder = Path("tuned", parse(policy)[0]) if out is None else out
     again = command_line()
     with progress(f"every finished trial is stored\nto go on: {again}") as tell:
         tuning = tune(
             scenario,
             policy,
-            knob,
+            ranges or [],
             folder,
             settings_of(settings),
             trials,
@@ -278,7 +282,13 @@ def report_command(
         webbrowser.open(path.resolve().as_uri())
 
 
-_COLOURS = {"agrees": "green", "differs": "yellow", "open": "dim"}
+_COLOURS = {
+    "agrees": "green",
+    "other-size": "cyan",
+    "differs": "yellow",
+    "open": "dim",
+    "uncompared": "dim",
+}
 
 
 def reproduce_command(
@@ -314,7 +324,7 @@ def reproduce_command(
     backend: BackendName = "loky",
     address: Address = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Fail where a result left its committed interval.")
+        bool, typer.Option("--check", help="Fail where a result is not the committed one.")
     ] = False,
     accept: Annotated[
         bool, typer.Option("--accept", help="Commit the results as those to find again.")
@@ -394,6 +404,7 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
     from rich.text import Text
 
     from gangwise.experiments.statistics import decimals_for, estimate_text
+    from gangwise.reproduce.expected import counts
 
     table = Table(box=None, pad_edge=False)
     for name in ("where", "what", "the paper", "version", "ours", ""):
@@ -403,5 +414,7 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
         said = (f"{row.paper} {row.artefact}", row.says, str(row.number), row.version, ours)
         table.add_row(*map(Text, said), Text(row.verdict, _COLOURS[row.verdict]))
     Console().print(table)
-    for why in dict.fromkeys(row.why for row in rows if row.verdict != "agrees" and row.why):
-        Console().print(f"differs or open: {why}", markup=False, highlight=False, soft_wrap=True)
+    told = ("agrees", "uncompared")
+    for why in dict.fromkeys(row.why for row in rows if row.verdict not in told and row.why):
+        Console().print(f"why not: {why}", markup=False, highlight=False, soft_wrap=True)
+    Console().print(counts(rows), markup=False, highlight=False, soft_wrap=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangwise.cli.options import Json, command_line, json_text, say
+from gangwise.cli.options import Json, command_line, say
+from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
     from gangwise.core.files import Folder

@@ -9,9 +9,25 @@ import typer
 
 from gangwise.cli.options import Json
 
+PLURAL = {
+    "family": "families",
+    "scenario": "scenarios",
+    "policy": "policies",
+    "comparator": "comparators",
+    "scheduler": "schedulers",
+    "trace": "traces",
+    "engine": "engines",
+}
 
-def list_command(as_json: Json = False) -> None:
-    """List families, scenarios, trace formats, policies, schedulers and comparators."""
+
+def list_command(
+    family: Annotated[
+        str | None, typer.Option(help="Only of this family; 'jobs' for schedulers and traces.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List what there is: by family, scenarios, policies and comparators; schedulers; traces."""
+    from gangwise.core.errors import UnknownName
     from gangwise.core.registry import GROUPS, entries
 
     found = {
@@ -21,26 +37,46 @@ def list_command(as_json: Json = False) -> None:
         ]
         for kind in GROUPS
     }
-    plural = {
-        "policy": "policies",
-        "scenario": "scenarios",
-        "trace": "traces",
-        "family": "families",
-        "scheduler": "schedulers",
-        "comparator": "comparators",
-    }
+    families = [row["name"] for row in found["family"]]
+    if family is not None and family not in (*families, "jobs"):
+        raise UnknownName("family", family, [*families, "jobs"])
     if as_json:
-        print(json.dumps({plural[kind]: rows for kind, rows in found.items()}, indent=2))
+        mine = {
+            PLURAL[kind]: [
+                row
+                for row in rows
+                if family is None or family in (row["family"] or "jobs", row["name"])
+            ]
+            for kind, rows in found.items()
+        }
+        print(json.dumps(mine, indent=2))
         return
     from rich.console import Console
-    from rich.table import Table
+    from rich.markup import escape
 
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for kind in ("family", "scenario", "trace", "policy", "scheduler", "comparator"):
-        table.add_row(f"[bold]{plural[kind]}[/bold]")
-        for row in found[kind]:
-            table.add_row(f"  {row['name']}", str(row["summary"]), f"[dim]{row['family']}[/dim]")
-    Console().print(table)
+    console, indent = (
+        Console(highlight=False),
+        2 + max(len(row["name"]) for rows in found.values() for row in rows),
+    )
+
+    def rows_of(kind: str, rows: list[dict[str, str]]) -> None:
+        if rows:
+            console.print(f"  {PLURAL[kind]}")
+        for row in rows:
+            name = "(any other)" if row["name"] == "*" else row["name"]
+            console.print(f"    [cyan]{name:<{indent}}[/cyan]{escape(row['summary'])}")
+
+    for each in found["family"]:
+        if family in (None, each["name"]):
+            console.print(f"\n[bold]{each['name']}[/bold]  {escape(each['summary'])}")
+            for kind in ("scenario", "policy", "comparator"):
+                rows_of(kind, [row for row in found[kind] if row["family"] == each["name"]])
+    if family in (None, "jobs"):
+        console.print("\n[bold]jobs[/bold]  a log or a drawn world of jobs: gangwise replay")
+        rows_of("scenario", [row for row in found["scenario"] if row["family"] == "jobs"])
+        rows_of("scheduler", found["scheduler"])
+        rows_of("trace", found["trace"])
+        rows_of("engine", found["engine"])
 
 
 def show_command(

@@ -31,10 +31,7 @@ def new_command(
     ] = "gain_overhead",
     folder: Annotated[Path, typer.Option(help="Where the files go.")] = Path(),
 ) -> None:
-    """Write thirty lines that work, and their test, to begin with.
-
-    For example: gangwise new scheduler LongestWait
-    """
+    """Write thirty lines that work, and their test, to begin with."""
     words = [word for word in re.split(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])", name) if word]
     title = "".join(word[0].upper() + word[1:] for word in words)
     module = "_".join(word.lower() for word in words)

@@ -5,13 +5,11 @@ How far a command is: a bar in a terminal, a line a minute in a log; what to do 
 
 from __future__ import annotations
 
-import json
-import math
 import shlex
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -125,28 +123,6 @@ def comparator_names(text: str | None) -> list[str] | None:
         return None
     names = (piece.strip() for piece in text.split(","))
     return [name for name in names if name not in ("", "none")]
-
-
-def json_text(value: Any) -> str:
-    """JSON, in which a number that is not finite is null: JSON has no word for it.
-
-    >>> print(json_text({"mean": float("inf"), "seeds": [1]}))
-    {
-      "mean": null,
-      "seeds": [
-        1
-      ]
-    }
-    """
-    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def say(text: str) -> None:

@@ -7,16 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gangwise.cli.options import (
-    Json,
-    Settings,
-    command_line,
-    json_text,
-    progress,
-    say,
-    seed_list,
-    settings_of,
-)
+from gangwise.cli.options import Json, Settings, command_line, progress, say, seed_list, settings_of
+from gangwise.core.json_text import json_text
 
 WIDE = 120
 """Columns where output is not a terminal's."""
@@ -37,8 +29,9 @@ def replay_command(
         str,
         typer.Argument(
             metavar="TRACE",
-            help="The folder or file of a trace, an .swf, or twin:NAME; by default a twin of a GPU "
-            "cluster's jobs on 8 nodes of three generations, so that nothing need be downloaded.",
+            help="The folder or file of a trace, an .swf, twin:NAME, or the folder of a live "
+            "service; by default a twin of a GPU cluster's jobs on 8 nodes of three generations, "
+            "so that nothing need be downloaded.",
             show_default=False,
         ),
     ] = "",
@@ -55,13 +48,23 @@ def replay_command(
     ] = None,
     world: Annotated[
         str | None,
-        typer.Option(help="Hidden rates: unlike, like or drifting nodes. Without: as logged."),
+        typer.Option(
+            help="Hidden rates: unlike, like or drifting nodes, measured:FILE, recorded:FOLDER, "
+            "with arguments as in like:stragglers=0.1. Without: as logged."
+        ),
     ] = None,
     load: Annotated[
         float | None, typer.Option(help="Stretch arrivals to this load; as logged without.")
     ] = None,
     bound: Annotated[
         bool, typer.Option("--bound/--no-bound", help="Certify how much is left to gain.")
+    ] = True,
+    sensitive: Annotated[
+        bool,
+        typer.Option(
+            "--sensitivity/--no-sensitivity",
+            help="With --out: play the best again under other assumptions.",
+        ),
     ] = True,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the runs and report.html; goes on where it was.")
@@ -70,18 +73,21 @@ def replay_command(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Replay a log's jobs under schedulers: waiting and completion time, and what is left to gain.
-
-    For example: gangwise replay jobs.swf --policies fcfs+easy+best-fit,sjf+easy+best-fit
-    """
+    """Replay a log's jobs under schedulers: waiting, completion time, and what is left to gain."""
     from rich.console import Console
 
     from gangwise.experiments.replay import TWIN, replay
     from gangwise.experiments.runs import NamedSource
+    from gangwise.experiments.sensitivity import sensitivity
     from gangwise.report.jobs import job_report, results_of
     from gangwise.report.pages import write_replay
+    from gangwise.service.recording import is_recording, lines, replayed
 
     given = settings_of(settings)
+    if source and is_recording(source):
+        found = replayed(source, [n for n in (policies or "").replace(",", " ").split() if n])
+        print(json_text(found) if as_json else "\n".join(lines(found)))
+        return
     if not source:
         source, given = TWIN, {**DEFAULT, **given}
     named = {"world": world, "load": load}
@@ -92,6 +98,7 @@ def replay_command(
         chosen = seed_list(seeds) if seeds else ()
         played = replay(scenario, names, chosen, out, jobs, tell)
         bounds = played.bounds(progress=tell) if bound else []
+        again = sensitivity(played, jobs, tell) if sensitive and out is not None else None
     values = [found.mean_completion for found in bounds]
     if as_json:
         print(json_text({**played.as_dict(), "lower_bounds": values}))
@@ -99,7 +106,17 @@ def replay_command(
         console = Console()
         if not console.is_terminal:
             console = Console(width=WIDE)
-        console.print(job_report(results_of(played, values, command_line())).terminal())
+        console.print(job_report(results_of(played, values, command_line(), again)).terminal())
     if out is not None:
-        written = write_replay(played, out, bounds, command_line())
+        written = write_replay(played, out, bounds, command_line(), again)
         say(f"wrote {', '.join(path.name for path in written)} to {out}")
+
+
+def demo_command(
+    out: Annotated[Path, typer.Option(help="Folder for the runs and report.html.")] = Path(
+        "gangwise-demo"
+    ),
+) -> None:
+    """See what it is: a thousand jobs of a GPU cluster under five schedulers, in half a minute."""
+    replay_command(out=out)
+    say(f"open {out / 'report.html'} in a browser; next, a log of your own: gangwise replay FILE")

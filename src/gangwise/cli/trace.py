@@ -59,6 +59,9 @@ def inspect_command(
         print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
     else:
         print(found)
+    if not found.usable:
+        say("gangwise: nothing here can be used")
+        raise typer.Exit(1)
 
 
 def convert_command(
@@ -269,9 +272,51 @@ def _text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value)
 
 
+def guess_command(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A CSV or JSON file that no format reads.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Write the mapping here, not on the screen.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Draft a mapping for an unknown file, with the load under each reading of it.
+
+    What is printed is the mapping itself; what was assumed is in its comments.
+    """
+    import os
+
+    from gangwise.traces.guess import guess
+
+    found = guess(file)
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    if out is None:
+        if not as_json:
+            print(found.toml(), end="")
+        return
+    text = found.toml(os.path.relpath(file.resolve(), out.resolve().parent))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot write {out}: {error.strerror or error}") from error
+    say(f"wrote {out}; read it, choose, correct; then: gangwise jobs {out}")
+
+
 trace_app = typer.Typer(help="Look at traces, convert them, draw them.", no_args_is_help=True)
-trace_app.command("list")(list_command)
-trace_app.command("inspect")(inspect_command)
-trace_app.command("convert")(convert_command)
-trace_app.command("plot")(plot_command)
-trace_app.command("workload")(workload_command)
+for _command, _example in (
+    (list_command, "gangwise trace list"),
+    (inspect_command, "gangwise trace inspect path/to/download"),
+    (guess_command, "gangwise trace guess my-log.csv"),
+    (convert_command, "gangwise trace convert path/to/download jobs.swf"),
+    (plot_command, "gangwise trace plot path/to/download --out pictures"),
+    (workload_command, "gangwise trace workload path/to/download --family gain_overhead"),
+):
+    trace_app.command(_command.__name__.removesuffix("_command"), epilog=f"Example: {_example}")(
+        _command
+    )

@@ -37,20 +37,6 @@ from typing import IO, Any, ClassVar
 
 from gangwise.core.errors import StoreError
 
-__all__ = [
-    "STATE",
-    "Cleaned",
-    "Content",
-    "Folder",
-    "Publication",
-    "Seal",
-    "Verification",
-    "digest_of",
-    "find_folders",
-    "remove_orphans",
-    "write_whole",
-]
-
 STATE = ".gangwise"
 """Where a folder of results keeps what is not a result."""
 
@@ -302,12 +288,31 @@ class Folder:
         return self.path / CHECKPOINTS / name
 
     def refuse_to_replace(self, name: str) -> None:
-        """Raise StoreError where a file that gangwise did not write would be lost."""
-        if name not in self._registry() and os.path.lexists(self.place(name)):
+        """Raise StoreError where a file that gangwise did not write would be lost.
+
+        Where the registry has lost entries, the file may be gangwise's own, and its content made
+        again: it is set aside under another name.
+        """
+        path = self.place(name)
+        if name in self._registry() or not os.path.lexists(path):
+            return
+        if not self._lost_entries():
             raise StoreError(
-                f"{self.place(name)} would be replaced, but it is not a file that gangwise wrote "
+                f"{path} would be replaced, but it is not a file that gangwise wrote "
                 "there; move it away, or give another folder"
             )
+        with _failing("set aside", path):
+            os.replace(path, path.with_name(f"{path.name}.set-aside-{secrets.token_hex(4)}"))
+            _flush_folder(path.parent)
+
+    def _lost_entries(self) -> bool:
+        """Whether the registry is there but empty, or has lines that were torn or flipped."""
+        path = self.state / "files"
+        if not path.exists():
+            return False
+        with self._registry_lock(), _failing("read", path):
+            lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+        return not lines or any(_unsealed(line) is None for line in lines)
 
     def _registry(self) -> dict[str, list[Seal]]:
         """All seals of each file, the last one last.

@@ -3,8 +3,8 @@
 Entries name their target as ``module:attribute``, so that listing them imports nothing heavy.
 Other packages add theirs through the entry point groups ``gangwise.policies``,
 ``gangwise.scenarios``, ``gangwise.traces``, ``gangwise.families``, ``gangwise.schedulers`` and
-``gangwise.comparators``. What has no name is called by where it is: ``file.py:Class`` or
-``package.module:Class``.
+``gangwise.comparators`` and ``gangwise.engines``. What has no name is called by where it is:
+``file.py:Class`` or ``package.module:Class``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from gangwise.core.errors import ScenarioError, UnknownName
 
-Kind = Literal["policy", "scenario", "trace", "family", "scheduler", "comparator"]
+Kind = Literal["policy", "scenario", "trace", "family", "scheduler", "comparator", "engine"]
 
 GROUPS: Mapping[Kind, str] = {
     "policy": "gangwise.policies",
@@ -33,6 +33,7 @@ GROUPS: Mapping[Kind, str] = {
     "family": "gangwise.families",
     "scheduler": "gangwise.schedulers",
     "comparator": "gangwise.comparators",
+    "engine": "gangwise.engines",
 }
 
 
@@ -128,8 +129,8 @@ def comparators(family: str) -> dict[str, Entry]:
 
     Examples
     --------
-    >>> list(comparators("gain_overhead"))
-    ['best_fixed', 'per_slot_optimum']
+    >>> comparators("gain_overhead")["per_slot_optimum"].summary
+    'the best feasible decision of every single slot'
     """
     known = sorted(entries("comparator").values(), key=lambda entry: not entry.family)
     found: dict[str, Entry] = {}

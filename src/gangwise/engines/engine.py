@@ -67,6 +67,9 @@ class Capabilities(NamedTuple):
         Jobs wait until they are placed here; nobody else starts them.
     start_latency : float
         Seconds from ``place`` to the first rank, usually.
+    exact_split : bool
+        A node gets exactly the tasks that it was given. Otherwise the nodes are as placed, the
+        cluster divides tasks among them as it likes, and the table tells what it did.
     """
 
     gang_native: bool
@@ -75,6 +78,7 @@ class Capabilities(NamedTuple):
     device_ids: bool
     held_queue: bool
     start_latency: float
+    exact_split: bool = True
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -83,19 +84,21 @@ def seconds(time: str | None) -> float:
     return math.nan if not time else datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
 
 
-class Names(NamedTuple):
+@dataclass(frozen=True)
+class Names:
     """What resources of Kubernetes are called here.
 
     Attributes
     ----------
-    devices : tuple of (resource, name)
-        Those not listed keep their name.
+    devices : mapping
+        Resource → name; those not listed keep their own.
     """
 
-    devices: tuple[tuple[str, str], ...] = ((GPU, "gpu"),)
+    devices: Mapping[str, str] = field(default_factory=lambda: {GPU: "gpu"})
 
     def __call__(self, resource: str) -> str:
-        return next((name for known, name in self.devices if known == resource), resource)
+        """Name of a resource."""
+        return self.devices.get(resource, resource)
 
 
 def demand(pod: Mapping[str, Any], names: Names) -> dict[str, int]:
@@ -195,7 +198,7 @@ def fits_affinity(terms: list[Any], node: str, labels: Mapping[str, str]) -> boo
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     has = labels.get(expression["key"])
-    values = expression.get("values") or ()
+    values = list(expression.get("values") or ())
     match expression["operator"]:
         case "In":
             return has in values
@@ -329,7 +332,7 @@ def job_type(pod: Mapping[str, Any]) -> str:
         return str(named)
     belongs = Membership.of(pod)
     name = pod["metadata"]["name"] if belongs.kind == "pod" else belongs.name
-    return re.sub(r"([-_.]?\d+)+$", "", name) or name
+    return re.sub(r"([-_.]\d+)+$", "", name) or name
 
 
 def natural(name: str) -> tuple[Any, ...]:

@@ -46,6 +46,9 @@ from gangwise.engines.engine import (
 )
 from gangwise.engines.reports import read_reports
 
+_launchers: list[subprocess.Popen[bytes]] = []
+"""Started by this process, whichever client it was: they must be waited for when they end."""
+
 POLL = 0.05
 """Seconds between looks at the folder."""
 
@@ -83,7 +86,6 @@ class LocalEngine:
         self._was_up: dict[str, bool] = {}
         self._ended: dict[str, Status] = {}
         self._reports: dict[str, tuple[RankReport, ...]] = {}
-        self._launchers: list[subprocess.Popen[bytes]] = []
         self.nodes()
 
     # ------------------------------------------------------------------ as users and fate do it
@@ -172,7 +174,7 @@ class LocalEngine:
         """Read off the folder."""
         table: list[Status] = []
         now = time.time()
-        self._launchers = [one for one in self._launchers if one.poll() is None]
+        _launchers[:] = [one for one in _launchers if one.poll() is None]
         try:
             names = sorted(os.listdir(self.folder / "jobs"), key=lambda n: (len(n), n))
         except OSError as error:
@@ -373,7 +375,7 @@ class LocalEngine:
         command = [sys.executable, "-I", "-S", launch.__file__, str(here)]
         try:
             with open(here / "output.txt", "ab") as output:
-                self._launchers.append(
+                _launchers.append(
                     subprocess.Popen(
                         command,
                         start_new_session=True,
@@ -406,7 +408,7 @@ class LocalEngine:
         for _ in range(100):
             if not launch.birth(leader):
                 break
-            for one in self._launchers:
+            for one in _launchers:
                 one.poll()
             time.sleep(0.01)
 

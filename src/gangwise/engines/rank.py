@@ -94,9 +94,9 @@ class Meter:
         return self.total - self.first, self.last - self.began
 
 
-def sleeper(args: argparse.Namespace, meter: Meter) -> int:
+def sleeper(args: argparse.Namespace, meter: Meter, node: str) -> int:
     """Pretended work: so many seconds of it at the speed that this node is said to have."""
-    file = os.environ.get("GANGWISE_SPEED_FILE")
+    file = os.environ.get("GANGWISE_SPEED_FILE", "").replace("{node}", node)
     speed = float(os.environ.get("GANGWISE_SPEED", "1"))
     done, last = 0.0, time.monotonic()
     meter.tell(0.0)
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.sleep is not None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         threading.Thread(target=reporting, daemon=True).start()
-        code = sleeper(args, meter)
+        code = sleeper(args, meter, who.node)
     else:
         try:
             child = subprocess.Popen(command, stdout=subprocess.PIPE if args.match else None)

@@ -13,7 +13,6 @@ seed says it all. With one, nodes have hidden rates, drawn from the seed.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.json_text import finite
 from gangwise.core.limits import require_seeds
 from gangwise.core.registry import create, label_of, names_of
 from gangwise.core.settings import checked
@@ -37,13 +37,18 @@ from gangwise.experiments.sweep import Progress, Workers, perform
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Books, Conditions, Jobs, Nodes
+from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed, fresh
-from gangwise.jobs.simulation import Options, simulate_jobs
-from gangwise.jobs.world import Drawn, DrawnWorld, rescaled
+from gangwise.jobs.simulation import simulate_jobs
+from gangwise.jobs.world import World, rescaled, stretched, world_of
+from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
 from gangwise.traces.jobs import JobLog, open_jobs
 
 TWIN = "twin:alibaba-gpu-v2023"
 """Replayed where nothing is named: nothing to download."""
+
+NO_LIMITS = "limits unknown: run times used"
+"""As a log says it that has none."""
 
 NAME = "replay"
 """Of the experiment, in a folder."""
@@ -61,15 +66,8 @@ WITHOUT_RATES = (
 )
 """Compared where a job takes as long on every node."""
 
-WITH_RATES = (BASE, "fcfs+easy+label", "fcfs+easy+ucb", "fcfs+easy+learned", "fcfs+easy+oracle")
-"""Compared where nodes have rates."""
-
-WORLDS: Mapping[str, DrawnWorld] = {
-    "unlike": DrawnWorld(),
-    "like": DrawnWorld.alike(),
-    "drifting": DrawnWorld(spell=43200.0),
-}
-"""Worlds by name: three generations; like nodes of which some straggle; stragglers that change."""
+WITH_RATES = ("fcfs+easy+label", BASE, "fcfs+easy+ucb", "fcfs+easy+learned", "fcfs+easy+oracle")
+"""Compared where nodes have rates: with what trusts the labels."""
 
 
 class Settings(BaseModel):
@@ -77,7 +75,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    source: str = Field(TWIN, description="a trace's folder or file, an .swf, twin:NAME")
+    source: str = Field(
+        TWIN, description="a trace's folder or file, an .swf, twin:NAME, a cluster file"
+    )
     trace: str = Field("", description="format of the source, where it is not to be recognised")
     job_type: str = Field("", description="column that learning generalises over")
     first: int = Field(0, ge=0, description="only so many jobs, the first ones; 0 for all")
@@ -88,14 +88,23 @@ class Settings(BaseModel):
         0, ge=0, le=1_000_000, description="so many nodes in place of the log's; 0: as logged"
     )
     devices: int = Field(8, ge=1, le=1000, description="devices of each of these nodes")
-    world: Literal["", "unlike", "like", "drifting"] = Field(
-        "", description="hidden rates drawn: of unlike nodes, like ones, with changing stragglers"
+    world: str = Field(
+        "",
+        description="hidden rates: unlike, like, drifting nodes, drawn; measured:FILE, "
+        "recorded:FOLDER; arguments after a colon or comma",
     )
     load: float = Field(0.0, ge=0, le=100, description="arrivals stretched to it; 0: as logged")
     limits: Literal["wall-clock", "work"] = Field(
         "wall-clock", description="what a requested limit is: of the clock, or at rate 1"
     )
     enforced: bool = Field(False, description="whether jobs are killed at their limit")
+    overestimate: float = Field(
+        0.0,
+        ge=0,
+        le=1000,
+        description="requested limits drawn, uniform from 1 to so many times the run time, in "
+        "place of the log's; 1: exactly the run time; 0: as logged",
+    )
     restart: float = Field(300.0, ge=0, description="seconds that a restart costs")
 
 
@@ -140,6 +149,15 @@ class ReplayScenario:
             raise ScenarioError(
                 f"replay: {s.nodes} nodes of whose rates nothing is said; name a world as well"
             )
+        self.cluster: ClusterOfJobs | None = None
+        if log is None and is_cluster_of_jobs(s.source):
+            for name in ("world", "nodes", "trace", "job_type"):
+                if getattr(s, name):
+                    raise ScenarioError(
+                        f"{s.source}: {name} is of logs; a cluster file says itself what there is"
+                    )
+            self.cluster = read_cluster_of_jobs(s.source)
+        self.world: World | None = world_of(s.world) if s.world else None
         if log is not None:
             self.log = log
 
@@ -148,6 +166,12 @@ class ReplayScenario:
         """The log, read once."""
         s = self.settings
         return open_jobs(s.source, trace=s.trace, job_type=s.job_type)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether runs differ from seed to seed."""
+        s = self.settings
+        return self.world is not None or self.cluster is not None or s.overestimate > 1
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -159,6 +183,11 @@ class ReplayScenario:
             asks = np.array([shape.demand[k] for shape in jobs.shapes])[jobs.shape]
             small = (asks > 0) & (asks <= 1000 * s.devices) & (jobs.run > 0)
             jobs = only_jobs(jobs, small, kind)
+        return self._taken(jobs)
+
+    def _taken(self, jobs: Jobs) -> Jobs:
+        """Those that are not too long, and the first of them."""
+        s = self.settings
         if s.longest:
             jobs = only_jobs(jobs, jobs.run <= s.longest)
         if s.first:
@@ -175,19 +204,30 @@ class ReplayScenario:
 
     def draw(self, seed: int, keep: Any = None) -> Played:
         """Jobs, nodes and hidden conditions of a seed; of the jobs that ``keep`` says, if given."""
+        over, played = self.settings.overestimate, self._draw(seed, keep)
+        if not over:
+            return played
+        factor = np.random.default_rng([seed, 23]).uniform(1.0, max(over, 1.0), len(played.jobs))
+        return replace(played, jobs=replace(played.jobs, limit=played.jobs.run * factor))
+
+    def _draw(self, seed: int, keep: Any) -> Played:
         s = self.settings
-        jobs = self.jobs if keep is None else only_jobs(self.jobs, keep)
-        if not s.world:
+        if self.cluster is not None:
+            nodes = self.cluster.node_table()
+            jobs = self._taken(self.cluster.draw_jobs(seed))
+            jobs = jobs if keep is None else only_jobs(jobs, keep)
             if s.load:
-                per = np.array([shape.demand[0] for shape in jobs.shapes])[jobs.shape]
-                if not (per > 0).any():
-                    raise ScenarioError("replay: load is of the first device, which none asks for")
-                jobs = rescaled(jobs, s.load, float(self.log.nodes.capacity[:, 0].sum()) / 1000)
+                jobs = _loaded(jobs, s.load, nodes)
+            conditions = self.cluster.hide(jobs, nodes, seed)
+            return Played(jobs, _told_apart(nodes, jobs), conditions)
+        jobs = self.jobs if keep is None else only_jobs(self.jobs, keep)
+        if self.world is None:
+            if s.load:
+                jobs = _loaded(jobs, s.load, self.log.nodes)
             return Played(jobs, _told_apart(self.log.nodes, jobs), Conditions())
-        world = WORLDS[s.world]
         if s.load:
-            jobs = rescaled(jobs, s.load, world.capacity(s.nodes, s.devices))
-        drawn: Drawn = world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
+            jobs = rescaled(jobs, s.load, self.world.capacity(s.nodes, s.devices))
+        drawn = self.world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
         return Played(drawn.jobs, _told_apart(drawn.nodes, jobs), drawn.conditions)
 
     @property
@@ -198,21 +238,45 @@ class ReplayScenario:
 
     def describe(self) -> dict[str, Any]:
         """Settings, and digests of the files of the log."""
+        if self.cluster is not None:
+            return {
+                **self.settings.model_dump(exclude={"source"}),
+                "source": Path(self.settings.source).name,
+                "files": {Path(self.settings.source).name: self.cluster.digest()},
+                "digest": self.cluster.digest(),
+                "drawn": "; ".join(self.cluster.told()),
+            }
         files = dict(self.log.played.digests)
+        world = {} if self.world is None else dict(self.world.digests)
         return {
             **self.settings.model_dump(exclude={"source"} if files else set()),
             "source": Path(self.settings.source).name if files else self.settings.source,
             "files": files,
             "digest": _digest(self.jobs),
-            "drawn": WORLDS[self.settings.world].told() if self.settings.world else "",
+            "world": self._world_name(),
+            "world_files": world,
+            "drawn": "" if self.world is None else self.world.told(),
         }
+
+    def _world_name(self) -> str:
+        """Without the folder of its files, whose digests say more."""
+        name = self.settings.world
+        if self.world is None or not self.world.digests:
+            return name
+        word, _, rest = name.partition(":")
+        path, _, arguments = rest.partition(",")
+        return f"{word}:{Path(path).name}" + f",{arguments}" * bool(arguments)
 
     def fidelity(self) -> list[str]:
         """How much of the log is played; the first line comes before every result."""
+        if self.cluster is not None:
+            return self.cluster.told()[:1]
         jobs, log = self.jobs, self.log
-        line = log.played.line
+        known, drawn = dict(log.played.assumed), self.drawn
+        if drawn:  # limits are drawn, which is told
+            known = {what: n for what, n in known.items() if what != NO_LIMITS}
+        line = replace(log.played, assumed=known).line
         if len(jobs) < log.played.played:
-            k = log.jobs.devices.index(self._device)
 
             def hours(of: Jobs) -> float:
                 amount = (
@@ -226,18 +290,26 @@ class ReplayScenario:
             share = hours(jobs) / max(hours(log.jobs), 1e-12)
             line += (
                 f"; of these {len(jobs):,} jobs and {100 * share:.3g} % of the "
-                f"{log.jobs.devices[k]}-hours are taken"
+                f"{log.played.unit}-hours are taken"
             )
-        return [line, *jobs.account.lines()[1:]]
+        return [line]
 
     def assumed(self) -> list[str]:
         """What was drawn or stretched."""
         s = self.settings
         said = []
-        if s.world:
-            said.append(f"{s.nodes} nodes of {s.devices} {self._device}; {WORLDS[s.world].told()}")
+        if self.cluster is not None:
+            said += self.cluster.told()[1:]
+        elif self.world is not None:
+            said.append(f"{s.nodes} nodes of {s.devices} {self._device}; {self.world.told()}")
         else:
             said.append("jobs take as long as the log says, on whichever node they run")
+        if s.overestimate:
+            said.append(
+                f"requested limits are drawn, 1 to {s.overestimate:g} times the run time"
+                if s.overestimate > 1
+                else "requested limits are the run times"
+            )
         if s.load:
             said.append(f"arrivals are stretched to a load of {s.load:g}")
         if s.restart:
@@ -302,6 +374,25 @@ def _learned(rows: Rows, learner: Any, played: Played) -> None:
         rows.add("slow.node", np.array([float(names.index(s.node)) for s in slow]), place)
         for part in ("slower", "low", "high"):
             rows.add(f"slow.{part}", np.array([getattr(s, part) for s in slow]), place)
+
+
+def load_of(jobs: Jobs, nodes: Nodes) -> float:
+    """Work over what the nodes declare to do while jobs come, in the device most asked for.
+
+    0 where all jobs come at one instant.
+    """
+    span = float(jobs.submit[-1] - jobs.submit[0])
+    held = held_devices(jobs, nodes)
+    rate = nodes.declared(jobs.types).mean(axis=0)
+    total = (nodes.capacity * rate[:, None]).sum(axis=0) / 1000
+    spent = (held * jobs.run[:, None]).sum(axis=0)
+    return float((spent / np.maximum(total, 1e-12)).max() / span) if span > 0 else 0.0
+
+
+def _loaded(jobs: Jobs, load: float, nodes: Nodes) -> Jobs:
+    """Arrivals stretched to a load."""
+    span = float(jobs.submit[-1] - jobs.submit[0])
+    return stretched(jobs, span * load_of(jobs, nodes) / load)
 
 
 def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
@@ -602,7 +693,7 @@ class Replayed(Shown):
         schedulers = []
         for name, each in summaries.items():
             metrics = {
-                key: _finite(float(np.mean([summary[key] for summary in each]))) for key in each[0]
+                key: finite(float(np.mean([summary[key] for summary in each]))) for key in each[0]
             }
             completion = np.array([s["completion.mean"] for s in each])
             other = np.array([s["completion.mean"] for s in summaries[base]])
@@ -612,14 +703,16 @@ class Replayed(Shown):
                 over = {
                     "than": base,
                     "completion.mean.percent": change.mean,
-                    "low": _finite(change.low),
-                    "high": _finite(change.high),
+                    "low": finite(change.low),
+                    "high": finite(change.high),
                 }
             schedulers.append({"name": name, "metrics": metrics, "over": over})
-        happened = Outcome.recorded(self.scenario.draw(self.seeds[0]).jobs, self.scenario.log.nodes)
-        recorded = None
-        if happened is not None and not self.scenario.settings.world:
-            recorded = {k: _finite(v) for k, v in happened.summary().items()}
+        recorded, happened = None, None
+        if not self.scenario.drawn:
+            first = self.scenario.draw(self.seeds[0])
+            happened = Outcome.recorded(first.jobs, first.nodes)
+        if happened is not None:
+            recorded = {k: finite(v) for k, v in happened.summary().items()}
         return {
             "scenario": self.scenario.describe(),
             "fidelity": self.scenario.fidelity(),
@@ -631,20 +724,6 @@ class Replayed(Shown):
 
 
 NONE = np.zeros(0)
-
-
-def _finite(value: float | None) -> float | None:
-    """For JSON, which has no word for NaN; one seed gives no interval."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-def finite(value: Any) -> Any:
-    """The same with None for every number that JSON has no word for."""
-    if isinstance(value, Mapping):
-        return {key: finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def replay(
@@ -686,7 +765,7 @@ def replay(
     if isinstance(scenario, ReplayScenario):
         source = GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots
     played: ReplayScenario = source.scenario()
-    drawn = bool(played.settings.world)
+    drawn = played.drawn
     names = names_of(schedulers) if isinstance(schedulers, str) else schedulers
     names = names or (WITH_RATES if drawn else WITHOUT_RATES)
     listed = list(require_seeds(seeds or (5 if drawn else 1)))

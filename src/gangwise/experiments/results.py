@@ -153,6 +153,16 @@ class Results(Shown):
         return bool(self.experiment.get("minimise"))
 
     @cached_property
+    def slotwise(self) -> bool:
+        """Whether runs are slots with a reward, not whole replays of jobs."""
+        return "reward.mean" in self._single["metric"]
+
+    @property
+    def unit(self) -> str:
+        """Behind a difference of the objective: a mean of slots is so much per slot."""
+        return " per slot" if self.slotwise and self.objective.endswith(".mean") else ""
+
+    @cached_property
     def metrics(self) -> list[str]:
         """What the environments measure in every slot, beside the reward."""
         names = self._single["metric"].unique(maintain_order=True).to_list()
@@ -364,7 +374,7 @@ class Results(Shown):
                         if value is not None
                     )
                     better = turned(row) if self.minimise else row
-                    said.append((f"{where}: " if where else "") + verdict(better))
+                    said.append((f"{where}: " if where else "") + verdict(better, self.unit))
         return said
 
     def to_parquet(self, path: Path | str, timings: bool = True) -> Path:

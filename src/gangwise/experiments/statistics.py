@@ -14,9 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
+from gangwise.core.errors import ScenarioError
+
 Interval = Literal["t", "bootstrap"]
 
 RESAMPLES = 10_000
+LEAST_FOR_BOOTSTRAP = 10
 
 
 class Estimate(NamedTuple):
@@ -60,18 +63,29 @@ def mean_and_interval(values: npt.ArrayLike) -> Estimate:
 def bootstrap(values: npt.ArrayLike) -> Estimate:
     """Mean and percentile bootstrap interval: seeds are drawn again with replacement.
 
-    It assumes no normal distribution, but of few seeds it is too narrow: with 5 of them take
-    :func:`mean_and_interval`. The draws are fixed, so the same values give the same interval.
+    It assumes no normal distribution, but of few seeds it is too narrow: of 2 to 9 normal values
+    it covers the mean in 50 to 88 % of cases instead of 95 %. The draws are fixed, so the same
+    values give the same interval.
+
+    Raises
+    ------
+    ScenarioError
+        For 2 to 9 values; take :func:`mean_and_interval`.
 
     Examples
     --------
-    >>> bootstrap([1.0, 2.0, 3.0]).low
-    1.0
+    >>> bootstrap(range(10)).low
+    2.7
     """
     x = np.asarray(values, dtype=np.float64)
     mean = float(x.mean())
     if x.size < 2 or not np.isfinite(x).all():
         return Estimate(mean, None, None)
+    if x.size < LEAST_FOR_BOOTSTRAP:
+        raise ScenarioError(
+            f"a bootstrap interval of {x.size} seeds would be too narrow; take "
+            f"{LEAST_FOR_BOOTSTRAP} seeds, or Student's interval, which is the default"
+        )
     drawn = np.random.default_rng(0).integers(0, x.size, (RESAMPLES, x.size))
     low, high = np.quantile(x[drawn].mean(axis=1), [0.025, 0.975])
     return Estimate(mean, float(low), float(high))
@@ -179,8 +193,10 @@ def _decimals(value: float, digits: int) -> int:
     return digits - 1 - math.floor(math.log10(value)) if value > 0 else 0
 
 
-def verdict(row: Mapping[str, Any]) -> str:
+def verdict(row: Mapping[str, Any], unit: str = " per slot") -> str:
     """A row of :meth:`~gangwise.experiments.results.Results.improvements` in words.
+
+    ``unit`` is of differences that are no percentages.
 
     >>> row = {
     ...     "policy": "A",
@@ -212,8 +228,8 @@ def verdict(row: Mapping[str, Any]) -> str:
         shown = Estimate(-found.mean, low, high)
     text = estimate_text(shown, max(1, decimals_for([shown])), sign=not apart)
     mean, _, half = text.partition(" ± ")
-    unit = " %" if row["percent"] else ""
-    amount = f"{mean}{unit}{f' ± {half}' if half else ''}{'' if unit else ' per slot'}"
+    percent = " %" if row["percent"] else ""
+    amount = f"{mean}{percent}{f' ± {half}' if half else ''}{'' if percent else unit}"
     if not apart:
         return f"{a} and {b} cannot be told apart: {amount} ({seeds})"
     return f"{a} {beats} {b} by {amount} ({seeds})"

@@ -75,7 +75,7 @@ class ParameterRange:
         """
         name, equals, rest = (part.strip() for part in text.partition("="))
         how = ScenarioError(
-            f"knob {text!r}: write NAME=LOW:HIGH, with :int or :log after it if wanted, or "
+            f"range {text!r}: write NAME=LOW:HIGH, with :int or :log after it if wanted, or "
             "NAME=ONE|OTHER"
         )
         if not (name.isidentifier() and equals and rest):
@@ -83,7 +83,7 @@ class ParameterRange:
         if "|" in rest:
             choices = tuple(_literal(part.strip()) for part in rest.split("|"))
             if len(set(map(repr, choices))) < len(choices) or "" in choices:
-                raise ScenarioError(f"knob {text!r}: choices must differ and not be empty")
+                raise ScenarioError(f"range {text!r}: choices must differ and not be empty")
             return cls(name, choices=choices)
         low, *more = rest.split(":")
         if not more or not set(more[1:]) <= {"int", "log"}:
@@ -94,9 +94,9 @@ class ParameterRange:
         except ValueError:
             raise how from None
         if not (math.isfinite(ends[0]) and math.isfinite(ends[1]) and ends[0] < ends[1]):
-            raise ScenarioError(f"knob {text!r}: the lower end must be below the upper one")
+            raise ScenarioError(f"range {text!r}: the lower end must be below the upper one")
         if "log" in more[1:] and ends[0] <= 0:
-            raise ScenarioError(f"knob {text!r}: with :log both ends must be above 0")
+            raise ScenarioError(f"range {text!r}: with :log both ends must be above 0")
         return cls(name, ends, "log" in more[1:])
 
     @property
@@ -169,7 +169,7 @@ class Tuning:
     policy, metric : str
     minimise : bool
         Whether less of the metric is better.
-    knobs : tuple of ParameterRange
+    ranges : tuple of ParameterRange
     default : Trial
         The policy as it is; numbered −1 where it lies outside the ranges, and so is no trial.
     trials : tuple of Trial
@@ -185,7 +185,7 @@ class Tuning:
     policy: str
     metric: str
     minimise: bool
-    knobs: tuple[ParameterRange, ...]
+    ranges: tuple[ParameterRange, ...]
     default: Trial
     trials: tuple[Trial, ...]
     seeds: tuple[int, ...]
@@ -212,7 +212,7 @@ class Tuning:
             "policy": self.policy,
             "metric": self.metric,
             "minimise": self.minimise,
-            "knobs": [vars(knob) for knob in self.knobs],
+            "ranges": [vars(parameter) for parameter in self.ranges],
             "seeds": list(self.seeds),
             "validation_seeds": list(self.validation),
             "default": vars(self.default),
@@ -267,7 +267,7 @@ def read_tuning(folder: Path) -> Tuning | None:
                 ParameterRange(
                     k["name"], k["ends"] and tuple(k["ends"]), k["log"], tuple(k["choices"])
                 )
-                for k in found["knobs"]
+                for k in found["ranges"]
             ),
             Trial(**found["default"]),
             tuple(Trial(**trial) for trial in found["trials"]),
@@ -316,7 +316,7 @@ SEED = 0
 def tune(
     scenario: str,
     policy: str,
-    knobs: Sequence[ParameterRange | str],
+    ranges: Sequence[ParameterRange | str],
     out: Path | str,
     settings: Mapping[str, Any] | None = None,
     trials: int = 30,
@@ -339,7 +339,7 @@ def tune(
         A registered scenario or a scenario file; a trace is named in a scenario file.
     policy : str
         A registered policy; arguments after a colon stay as they are and are part of the default.
-    knobs : sequence of ParameterRange or str
+    ranges : sequence of ParameterRange or str
         Such as ``"fraction=0.05:0.8:log"``.
     out : path
         Folder of the study (``.gangwise/study.db``) and of the runs, to be read as those of a
@@ -364,20 +364,20 @@ def tune(
     Raises
     ------
     UnknownName
-        For a knob that the policy does not have, or a metric that runs do not have.
+        For an argument that the policy does not have, or a metric that runs do not have.
     ScenarioError
-        For knobs, seeds or trials that make no sense; without Optuna.
+        For ranges, seeds or trials that make no sense; without Optuna.
     StoreError
         When the folder holds a study of something else.
     """
     optuna = _optuna()
-    ranges = [ParameterRange.parse(knob) if isinstance(knob, str) else knob for knob in knobs]
+    parameters = [ParameterRange.parse(r) if isinstance(r, str) else r for r in ranges]
     played = NamedSource.of(scenario, False, settings or {}).scenario()
     kind = deciders(played)
     if not metric and isinstance(played, Replay):
         metric, minimise = played.objective, played.minimise
     metric = metric or "reward.mean"
-    _check(kind, policy, ranges, trials, seeds, validation)
+    _check(kind, policy, parameters, trials, seeds, validation)
     out, tell = Path(out), progress or silent
     common = {
         "scenario": scenario,
@@ -389,14 +389,14 @@ def tune(
     definition = {
         **common,
         "policy": policy,
-        "knobs": [str(knob) for knob in ranges],
+        "ranges": [str(parameter) for parameter in parameters],
         "seeds": list(seeds),
         "metric": metric,
         "minimise": minimise,
         "version": gangwise.__version__,
     }
     plain = configuration(create(kind, policy))
-    default = {knob.name: plain[knob.name] for knob in ranges}
+    default = {parameter.name: plain[parameter.name] for parameter in parameters}
 
     def experiment(name: str, choices: Choices, on: Sequence[int]) -> Experiment:
         tables = [
@@ -424,10 +424,14 @@ def tune(
             tell("tuning", done, trials)
             folder.remove(tuning_file(out).name)  # until it is true again
             study.sampler = optuna.samplers.TPESampler(seed=SEED + done)
-            if done == 0 and all(knob.holds(default[knob.name]) for knob in ranges):
+            if done == 0 and all(
+                parameter.holds(default[parameter.name]) for parameter in parameters
+            ):
                 study.enqueue_trial(default)
             trial = study.ask()
-            study.tell(trial, value({knob.name: knob.suggest(trial) for knob in ranges}))
+            study.tell(
+                trial, value({parameter.name: parameter.suggest(trial) for parameter in parameters})
+            )
         tell("tuning", trials, trials)
         found = [
             Trial(i, dict(each.params), float(each.value or 0.0))
@@ -448,7 +452,15 @@ def tune(
     if sign * ranked[0].value > sign * base.value:
         row = _compare(play, ranked[0].arguments, default, validation, metric, sign)
     tuning = Tuning(
-        policy, metric, minimise, tuple(ranges), base, ranked, tuple(seeds), tuple(validation), row
+        policy,
+        metric,
+        minimise,
+        tuple(parameters),
+        base,
+        ranked,
+        tuple(seeds),
+        tuple(validation),
+        row,
     )
     write_tuning(out, tuning)
     return tuning
@@ -480,16 +492,16 @@ def _distinct(found: Sequence[Trial], default: Mapping[str, Any]) -> list[Trial]
 def _check(
     kind: Any,
     policy: str,
-    knobs: Sequence[ParameterRange],
+    ranges: Sequence[ParameterRange],
     trials: int,
     seeds: Sequence[int],
     validation: Sequence[int],
 ) -> None:
-    if not knobs:
-        raise ScenarioError("name at least one knob, such as fraction=0.05:0.8:log")
-    names = [knob.name for knob in knobs]
+    if not ranges:
+        raise ScenarioError("name at least one range, such as fraction=0.05:0.8:log")
+    names = [parameter.name for parameter in ranges]
     if len(set(names)) < len(names):
-        raise ScenarioError(f"a knob is given twice: {', '.join(names)}")
+        raise ScenarioError(f"an argument is given twice: {', '.join(names)}")
     if trials < 1:
         raise ScenarioError(f"trials must be at least 1, not {trials}")
     both = sorted(set(seeds) & set(validation))
@@ -499,13 +511,17 @@ def _check(
             "by what chose it"
         )
     kinds = {field.name: field.type for field in dataclasses.fields(create(kind, policy))}
-    for knob in knobs:
-        if kinds.get(knob.name) in (int, "int") and knob.ends and isinstance(knob.low, float):
+    for parameter in ranges:
+        if (
+            kinds.get(parameter.name) in (int, "int")
+            and parameter.ends
+            and isinstance(parameter.low, float)
+        ):
             raise ScenarioError(
-                f"knob {knob}: {knob.name} of {policy} is a whole number; write "
-                f"{knob.name}={knob.low:.0f}:{knob.high:.0f}:int"
+                f"range {parameter}: {parameter.name} of {policy} is a whole number; write "
+                f"{parameter.name}={parameter.low:.0f}:{parameter.high:.0f}:int"
             )
-    values = {knob.name: knob.choices or knob.ends or () for knob in knobs}
+    values = {parameter.name: parameter.choices or parameter.ends or () for parameter in ranges}
     for i in range(max(map(len, values.values()))):
         create(kind, policy, **{k: each[min(i, len(each) - 1)] for k, each in values.items()})
 

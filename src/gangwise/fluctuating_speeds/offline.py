@@ -12,6 +12,10 @@ The preprint of ESDP has payments between jobs and the cluster as well (:func:`w
 π_l enter the utility of a job and that of the cluster under the same condition, and cancel in the
 social welfare Σ x (Z − Σ_k f_k): no payment rule can change the schedule. So they are a matter of
 reporting.
+
+``clairvoyant`` knows the utilities of every slot before it decides: no policy earns more, in any
+world. Where utilities were recorded and neighbouring slots are alike, ``omniscient``, which knows
+the means alone, can be beaten, and this is what remains to be earned.
 """
 
 from __future__ import annotations
@@ -143,6 +147,29 @@ def omniscient(
         return Best(answer.x.copy(), value, max(0.0, float(answer.bound) - value))
 
     return play_the_means(instance, slots, seed, at, best)
+
+
+def clairvoyant(
+    instance: FluctuatingSpeedsInstance, slots: int, seed: int, sample: int | None = None
+) -> Comparator:
+    """Clairvoyant policy: the best choice for the Z̃(t) of each slot, a programme per slot.
+
+    Parameters
+    ----------
+    sample : int, optional
+        Evaluate at most ``50 * sample`` evenly spaced slots.
+    """
+    problem = instance.problem
+    solver, nothing = P3Solver(problem.requests, problem.cluster.capacity), np.zeros(problem.E)
+    arrivals, utilities = instance.history(slots, seed)
+    at = evenly_spaced(slots, None if sample is None else PROGRAMMES_PER_SAMPLE * sample)
+    rewards, gap = np.empty(at.size), 0.0
+    for i, t in enumerate(at.tolist()):
+        available = problem.available(arrivals[t])
+        answer = solver.solve(utilities[t], nothing, available=available)
+        rewards[i] = utilities[t][answer.x].sum()
+        gap += max(0.0, float(answer.bound) - rewards[i])
+    return Comparator("clairvoyant", at, rewards, gap)
 
 
 def pseudo_regret(

@@ -1,8 +1,9 @@
 """Speeds: distributions of the computation utility Z_e(t) of ESDP (3).
 
 They are stationary (:class:`NormalSpeeds`, :class:`BernoulliSpeeds`, :class:`BetaSpeeds`), have
-means that move (:class:`PiecewiseSpeeds`, :class:`WavingSpeeds`), or were measured
-(:class:`ReplayedSpeeds`).
+means that move (:class:`PiecewiseSpeeds`, :class:`WavingSpeeds`), or were measured: replayed in the
+order of the record (:class:`RecordedSpeeds`), or drawn from it (:class:`ReplayedSpeeds`), which
+forgets that neighbouring slots and the workers of a job are alike.
 
 Every slot a utility is drawn for *all* channels, whichever are on, so that policies that are
 compared meet the same noise. Drawing n slots and then m gives the same as drawing n + m. The means
@@ -437,3 +438,92 @@ class ReplayedSpeeds:
         return np.array(
             [np.clip(self._block(e, b), low[e], high[e]).mean() for e in range(self.size)]
         )
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedSpeeds:
+    """Recorded speeds: utilities that were measured, in the order of the record, round and round.
+
+    Nothing is drawn but where each group of channels begins, so that what neighbouring slots, and
+    the channels of a group, have in common is kept. The mean of a slot is over all beginnings: that
+    of the whole record. So one who knows the means chooses once and for all, and a policy that
+    follows the record can earn more.
+
+    Parameters
+    ----------
+    series : sequence of arrays
+        What was measured for each channel.
+    group : array of int, shape [E]
+        Channels that were measured at the same time. All go round after as many slots as the
+        shortest of their group has values; what others have beyond is left out.
+    begin : array of int, shape [E]
+        The value that slot 0 has; the same within a group.
+
+    Examples
+    --------
+    >>> speeds = RecordedSpeeds([np.array([0.1, 0.5, 0.9])], np.array([0]), np.array([1]))
+    >>> speeds.draw(0, 4, np.random.default_rng(0))[:, 0]
+    array([0.5, 0.9, 0.1, 0.5])
+    """
+
+    series: Sequence[Floats]
+    group: Ints
+    begin: Ints
+
+    def __post_init__(self) -> None:
+        kept = [
+            per_channel(s, f"what was measured of channel {e}", 0.0, 1e6, each="value")
+            for e, s in enumerate(self.series)
+        ]
+        group, begin = (np.array(x, dtype=np.int64, ndmin=1) for x in (self.group, self.begin))
+        if not kept or group.shape != (len(kept),) or begin.shape != group.shape:
+            raise ScenarioError(
+                f"{len(kept)} series need a group and a beginning each; got {group.size} and "
+                f"{begin.size}"
+            )
+        for g in np.unique(group):
+            of_group = np.flatnonzero(group == g).tolist()
+            if np.ptp(begin[of_group]) or begin[of_group[0]] < 0:
+                raise ScenarioError(
+                    f"channels {of_group} were measured at the same time; they must begin at the "
+                    f"same value, 0 or later, not at {begin[of_group].tolist()}"
+                )
+            shortest = min(kept[e].size for e in of_group)
+            for e in of_group:
+                kept[e] = kept[e][:shortest]
+        object.__setattr__(self, "series", tuple(kept))
+        object.__setattr__(self, "group", group)
+        object.__setattr__(self, "begin", begin)
+
+    @classmethod
+    def anywhere(
+        cls, series: Sequence[Floats], group: Ints, rng: np.random.Generator
+    ) -> RecordedSpeeds:
+        """Each group begins anywhere in its record, with equal chances."""
+        names, place = np.unique(group, return_inverse=True)
+        begin = [
+            rng.integers(min(s.size for s, g in zip(series, group) if g == name)) for name in names
+        ]
+        return cls(series, group, np.array(begin, dtype=np.int64)[place])
+
+    @property
+    def size(self) -> int:
+        """E."""
+        return len(self.series)
+
+    def reach(self) -> tuple[Floats, Floats]:
+        """Smallest and largest value measured."""
+        return np.array([s.min() for s in self.series]), np.array([s.max() for s in self.series])
+
+    def regime(self, slot: int) -> int:
+        """One for all slots."""
+        return 0
+
+    def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
+        """The record; nothing is drawn."""
+        at = np.arange(first, first + slots)
+        return np.column_stack([s[(b + at) % s.size] for s, b in zip(self.series, self.begin)])
+
+    def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
+        """The mean of the record, clipped value by value."""
+        return np.array([np.clip(s, low[e], high[e]).mean() for e, s in enumerate(self.series)])

@@ -25,8 +25,9 @@ from gangwise.jobs.model import (
     Running,
     Shape,
 )
+from gangwise.jobs.schedule import Options, Schedule
 from gangwise.jobs.scheduler import Composed, Scheduler, create_scheduler, parts, register_part
-from gangwise.jobs.simulation import Options, Schedule, simulate_jobs
+from gangwise.jobs.simulation import simulate_jobs
 
 __all__ = [
     "Account",

@@ -11,10 +11,9 @@ import numpy as np
 
 from gangwise.core.errors import GangwiseError, InfeasibleDecision
 from gangwise.jobs.model import Conditions, Explanation, Jobs, Node, Nodes, Queue, Rate
+from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import copy_of, create_scheduler
-from gangwise.jobs.simulation import Options, PlainSimulation, Tables
-
-__all__ = ["SchedulerCheckFailed", "check_scheduler"]
+from gangwise.jobs.simulation import PlainSimulation
 
 
 class SchedulerCheckFailed(GangwiseError, AssertionError):  # noqa: N818 - the name says what it is

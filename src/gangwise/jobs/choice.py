@@ -20,8 +20,6 @@ from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Books, Job, Nodes, Rate, Shape
 from gangwise.jobs.rates import Labels
 
-__all__ = ["FGD", "BestFit", "ByRate", "Choice", "FirstFit", "WorstFit", "Worth"]
-
 Tasks = list[tuple[int, int]]
 
 
@@ -231,9 +229,11 @@ class ByRate(Worth):
     def worth(self, job: Job, books: Books, now: float) -> Floats:
         """As :func:`gangwise.jobs.rate_kernels.score` has it."""
         mean, sd = self.believed(job, now)
-        free = books.free[:, books.dominant(job.shape)] / 1000.0
+        kind = books.dominant(job.shape)
+        free = books.free[:, kind] / 1000.0
+        size = job.tasks * job.shape.demand[kind] / 1000.0
         out = np.empty_like(mean)
-        rate_kernels.score(self.state, job.limit, mean, sd, free, out)
+        rate_kernels.score(self.state, job.limit, size, mean, sd, free, out)
         return out
 
     def holds_off(self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float) -> float:
@@ -241,12 +241,11 @@ class ByRate(Worth):
         if not self.waits:
             return 0.0
         mean, _ = self.believed(job, now)
-        slowest = min(float(mean[n]) for n, _ in chosen)
+        slowest = min((n for n, _ in chosen), key=lambda n: mean[n])
         devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
         return float(
             rate_kernels.wait(
                 self.state,
-                self._types[job.job_type],
                 job.tasks,
                 devices,
                 job.limit,
@@ -311,10 +310,15 @@ class ByRate(Worth):
             rate_kernels.finished(self.state, rate.job.limit, work, rate.time)
 
     def take_in(self, books: Books) -> None:
-        """Hear what was given back since the last round."""
+        """Hear what was given back, and submitted, since the last round."""
         if self.rates == "labels":
             return
         for event in books.events:
+            job = event.job
+            if self.waits and job and event.kind == "submitted" and event.time == job.submitted:
+                devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
+                mean, _ = self.believed(job, event.time)
+                rate_kernels.submitted(self.state, job.tasks, devices, job.limit, mean, event.time)
             if event.released and event.job:
                 devices = event.job.shape.demand[books.dominant(event.job.shape)] / 1000.0
                 for n, tasks, _ in event.pieces:

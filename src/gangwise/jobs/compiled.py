@@ -105,6 +105,7 @@ def play_compiled(
             np.zeros(1, dtype=np.int64),
             1,
             rate_kernels.Constants(),
+            np.zeros(1),
         )._replace(ratio=np.zeros(0))
     event_kernels.play(work, shapes, world, rules, state, beliefs, 0)  # compiles, or loads
     began = time.perf_counter()

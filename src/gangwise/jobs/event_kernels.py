@@ -65,9 +65,15 @@ from gangwise.jobs.kernels import (
 )
 from gangwise.jobs.rate_kernels import Beliefs, finished, migrate, observe, released, remaining
 from gangwise.jobs.round_kernels import decide
-from gangwise.jobs.start_kernels import arrange_on, charge, schedule_end, speed_of, start, work_done
-
-__all__ = ["DONE", "MORE_ROOM", "PAUSED", "play"]
+from gangwise.jobs.start_kernels import (
+    arrange_on,
+    charge,
+    hear,
+    schedule_end,
+    speed_of,
+    start,
+    work_done,
+)
 
 DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
@@ -336,6 +342,7 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             cancel(w, s, v, r, x, b, v.event_node[e])
         else:
             node_event(w, s, v, r, x, b, v.event_node[e], v.event_kind[e], v.event_value[e])
+    fresh = at[NEXT]
     while at[NEXT] < w.jobs.size and w.jobs[at[NEXT]].submit <= now:
         j = at[NEXT]
         at[NEXT] += 1
@@ -355,6 +362,10 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             measure(w, v, r, x, b, j, True)
         elif x.jobs[j].phase == WAITING:
             at[DIRTY] = 1
+    if r.waits and r.rates != LABELS:
+        for j in range(fresh, at[NEXT]):
+            if x.jobs[j].phase == WAITING:
+                hear(w, s, v, r, x, b, j)
 
 
 # --------------------------------------------------------------------------------------- rounds

@@ -40,8 +40,6 @@ from numba.cpython.unsafe import numbers
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import inlined_kernel, lean_kernel
 
-__all__ = ["Rules", "Shapes", "State", "Work", "World"]
-
 Bools = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.void]
 

@@ -48,8 +48,9 @@ from gangwise.jobs.model import (
     Rate,
     Running,
 )
+from gangwise.jobs.schedule import Options, Schedule, Tables
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.simulation import Options, PlainSimulation, Schedule, Tables
+from gangwise.jobs.simulation import PlainSimulation
 
 RIGID, ELASTIC, DIVISIBLE = range(3)
 

@@ -34,7 +34,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
 from gangwise.jobs.kernels import FINISHED
 from gangwise.jobs.model import Jobs, Nodes
-from gangwise.jobs.simulation import Schedule
+from gangwise.jobs.schedule import Schedule
 
 SHORTEST = 10.0
 """Seconds: jobs that ran for less count as this long in the bounded slowdown."""

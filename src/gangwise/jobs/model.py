@@ -17,25 +17,6 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 
-__all__ = [
-    "Account",
-    "Ask",
-    "Books",
-    "Conditions",
-    "Event",
-    "Explanation",
-    "Job",
-    "Jobs",
-    "Node",
-    "Nodes",
-    "Place",
-    "Preempt",
-    "Queue",
-    "Rate",
-    "Running",
-    "Shape",
-]
-
 Bools = npt.NDArray[np.bool_]
 Piece = tuple[int, int, int]
 """Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""

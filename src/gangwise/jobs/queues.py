@@ -15,16 +15,6 @@ import numpy as np
 
 from gangwise.jobs.model import Books, Job, Piece, Running
 
-__all__ = [
-    "WFP3",
-    "EarliestDeadline",
-    "FairShare",
-    "FirstCome",
-    "Order",
-    "Priority",
-    "ShortestFirst",
-]
-
 
 class Order(Protocol):
     """An order of the queue."""

@@ -27,23 +27,6 @@ import numpy as np
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import inlined_kernel, lean_kernel
 
-__all__ = [
-    "LABELS",
-    "MEANS",
-    "SHARED",
-    "Beliefs",
-    "Constants",
-    "believe",
-    "finished",
-    "migrate",
-    "no_beliefs",
-    "observe",
-    "released",
-    "remaining",
-    "score",
-    "wait",
-]
-
 LABELS, MEANS, SHARED = range(3)
 """What is believed: declared rates, a mean per (job type, node), shared factors."""
 
@@ -74,6 +57,8 @@ class Constants(NamedTuple):
     crowd: float = 1.0  # longer by this share for each job waiting
     patience: float = 3600.0  # seconds that a job waits by choice, at most
     memory: float = 1800.0  # seconds over which releases are averaged
+    toll: float = 28800.0  # seconds of backlog at which a device-second costs a second; 0: none
+    slack: float = 2.0  # it costs nothing where 1 / slack of the devices are idle
     saving: float = 900.0  # seconds that a migration must save
     slowest_only: bool = False  # of a gang, only the slowest rank is seen
 
@@ -103,6 +88,11 @@ class Beliefs(NamedTuple):
         Posterior of log rates.
     release, release_time : ndarray [G], [1]
         Devices released per second, averaged over ``memory``.
+    backlog, idle, devices : ndarray [G]
+        Seconds of work routed to a generation and not yet done, share of its devices that was
+        free when last looked at, and their number.
+    typical, count, price : ndarray [G]
+        Space: mean log rate of the nodes, their number, and what a device-second costs.
     ratio : ndarray [B]
         Finished jobs by work ÷ limit.
     seen : ndarray [2]
@@ -132,6 +122,12 @@ class Beliefs(NamedTuple):
     sd: Floats
     release: Floats
     release_time: Floats
+    backlog: Floats
+    idle: Floats
+    devices: Floats
+    typical: Floats
+    count: Floats
+    price: Floats
     ratio: Floats
     seen: Floats
     vector: Floats  # [3 RANKS, L]
@@ -140,7 +136,12 @@ class Beliefs(NamedTuple):
 
 
 def no_beliefs(
-    kind: int, labels: Floats, generation: Ints, generations: int, constants: Constants
+    kind: int,
+    labels: Floats,
+    generation: Ints,
+    generations: int,
+    constants: Constants,
+    devices: Floats,
 ) -> Beliefs:
     """The state before anything was seen; ``labels`` are logarithms [L, N]."""
     L, N = labels.shape
@@ -166,6 +167,12 @@ def no_beliefs(
         mean=np.zeros((L, N)),
         sd=np.zeros((L, N)),
         release=np.zeros(G),
+        backlog=np.zeros(G),
+        idle=np.zeros(G),
+        devices=devices,
+        typical=np.zeros(G),
+        count=np.zeros(G),
+        price=np.zeros(G),
         release_time=np.zeros(1),
         ratio=np.full(BINS, PRIOR_JOBS / BINS),
         seen=np.zeros(2),
@@ -470,64 +477,126 @@ def age(b: Beliefs, now: float) -> None:
         keep = math.exp(-gone / b.constants.memory)
         for g in range(b.release.size):
             b.release[g] *= keep
+            b.backlog[g] = max(b.backlog[g] - gone, 0.0)
         b.release_time[0] = now
+
+
+@lean_kernel
+def compare(b: Beliefs, mean: Floats) -> None:
+    """Put the mean log rate of each generation's nodes in ``typical``, and their number."""
+    for g in range(b.typical.size):
+        b.typical[g] = 0.0
+        b.count[g] = 0.0
+    for n in range(mean.size):
+        b.typical[b.generation[n]] += mean[n]
+        b.count[b.generation[n]] += 1.0
+    for g in range(b.typical.size):
+        if b.count[g] > 0.0:
+            b.typical[g] /= b.count[g]
+
+
+@lean_kernel
+def submitted(
+    b: Beliefs, tasks: int, devices: float, limit: float, mean: Floats, now: float
+) -> None:
+    """Route a new job to the generation that suits it best at the prices of the moment.
+
+    The prices are dual variables of the fluid problem: minimise Σ work / rate over shares of each
+    job type's work on each generation, while none is asked for more device-seconds per second than
+    it has. λ[g] rises by what is routed to g and falls by its capacity: a subgradient step at each
+    submission (a virtual queue). So a type that gains little from a fast generation leaves it to
+    those that gain much.
+    """
+    if b.constants.toll <= 0.0:
+        return
+    age(b, now)
+    compare(b, mean)
+    size = tasks * devices
+    best = -1
+    least = math.inf
+    for g in range(b.backlog.size):
+        if b.count[g] > 0.0 and b.devices[g] > 0.0:
+            price = b.backlog[g] / b.constants.toll
+            cost = math.exp(-b.typical[g]) * (1.0 + size * price)
+            if cost < least:
+                best, least = g, cost
+    if best >= 0:
+        takes = math.exp(-b.typical[best]) * remaining(b, limit, 0.0)
+        b.backlog[best] += takes * size / b.devices[best]
+
+
+@lean_kernel
+def set_prices(b: Beliefs, free: Floats) -> None:
+    """Seconds of others' time that a device-second costs, less where devices are idle."""
+    for g in range(b.price.size):
+        b.idle[g] = 0.0
+    for n in range(free.size):
+        g = b.generation[n]
+        if b.devices[g] > 0.0:
+            b.idle[g] += free[n] / b.devices[g]
+    for g in range(b.price.size):
+        full = max(1.0 - b.constants.slack * b.idle[g], 0.0)
+        b.price[g] = full * b.backlog[g] / b.constants.toll if b.constants.toll > 0.0 else 0.0
 
 
 # ------------------------------------------------------------------------------------- decisions
 
 
 @inlined_kernel
-def score(b: Beliefs, limit: float, mean: Floats, sd: Floats, free: Floats, out: Floats) -> None:
+def score(
+    b: Beliefs, limit: float, size: float, mean: Floats, sd: Floats, free: Floats, out: Floats
+) -> None:
     """Worth of each node for a task, larger is better [N].
 
-    Log rate, less what a free device is worth, plus optimism where the job is short: a slow node
+    Log rate, less what a free device is worth and what the generation's devices cost others (for a
+    job of ``size`` devices in all), plus optimism where the job is short: a slow node
     that it finds costs little, and a fast one is good to know. ``MEANS`` is ESDP's index,
     v̂ + √(ln(t + 1) / 2n), of (10), for everybody.
     """
     c = b.constants
     k = c.probe if limit < c.short else -c.caution
+    set_prices(b, free)
     for n in range(out.size):
         if b.kind == MEANS:
             out[n] = math.log(math.exp(mean[n]) + sd[n]) - c.pack * free[n]
         else:
             out[n] = mean[n] + k * sd[n] - c.pack * free[n]
+        if b.price[b.generation[n]] > 0.0:
+            out[n] -= math.log(1.0 + size * b.price[b.generation[n]])
 
 
 @inlined_kernel
 def wait(
     b: Beliefs,
-    l: int,
     tasks: int,
     devices: float,
     limit: float,
-    log_rate: float,
+    at: int,
     mean: Floats,
     waiting: int,
     waited: float,
     now: float,
 ) -> float:
-    """Seconds that a gang which could start now at ``log_rate`` had better wait at most.
+    """Seconds that a gang which could start now, the slowest on node ``at``, had better wait.
 
-    It waits where a faster generation would end it sooner. That one releases devices at a rate ϱ,
-    so the gang would have its own after about price · (1 + crowd · waiting) · tasks · devices / ϱ.
+    It waits where another generation would cost less: its time there and what its devices cost
+    others (:func:`set_prices`, as :func:`score` left it). That generation releases devices at a
+    rate ϱ, so the gang would have its own after about price · (1 + crowd · waiting) · tasks ·
+    devices / ϱ.
     """
     c = b.constants
     if c.price <= 0.0 or waited > c.patience - 1.0:
         return 0.0
     age(b, now)
+    compare(b, mean)
     expected = remaining(b, limit, 0.0)
-    now_takes = expected * math.exp(-log_rate)
+    size = tasks * devices
+    here = expected * math.exp(-mean[at]) * (1.0 + size * b.price[b.generation[at]])
     for g in range(b.release.size):
-        if b.release[g] <= 0.0:
+        if b.release[g] <= 0.0 or b.count[g] == 0.0:
             continue
-        typical = 0.0
-        count = 0
-        for n in range(mean.size):
-            if b.generation[n] == g:
-                typical += mean[n]
-                count += 1
-        delay = c.price * (1.0 + c.crowd * waiting) * tasks * devices / b.release[g]
-        if count > 0 and delay + expected * math.exp(-typical / count) < now_takes:
+        delay = c.price * (1.0 + c.crowd * waiting) * size / b.release[g]
+        if delay + expected * math.exp(-b.typical[g]) * (1.0 + size * b.price[g]) < here:
             return c.patience - waited
     return 0.0
 

@@ -19,8 +19,6 @@ from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Nodes
 from gangwise.jobs.rate_kernels import LABELS, MEANS, SHARED, Beliefs, Constants
 
-__all__ = ["Constants", "Labels", "MeanRates", "Rates", "SharedFactors", "SlowNode"]
-
 
 class SlowNode(NamedTuple):
     """A node that is slower than its label says.
@@ -83,6 +81,11 @@ class Rates:
             np.array([generations.index(name) for name in named], dtype=np.int64),
             len(generations),
             self.constants,
+            np.bincount(
+                [generations.index(name) for name in named],
+                nodes.capacity[:, np.argmax(nodes.capacity.sum(axis=0))] / 1000.0,
+                len(generations),
+            ),
         )
         if self.state is not None:
             self._keep(new, self.state, nodes.names, tuple(job_types))
@@ -101,6 +104,7 @@ class Rates:
             new.a_mean[g, now] = old.a_mean[g, was]
             new.a_cov[g][np.ix_(now, now)] = old.a_cov[g][np.ix_(was, was)]
         new.release[:G] = old.release
+        new.backlog[:G] = old.backlog
         new.release_time[:] = old.release_time
         new.ratio[:], new.seen[:] = old.ratio, old.seen
         new.f_mean[here], new.f_var[here] = old.f_mean[there], old.f_var[there]

@@ -50,8 +50,6 @@ from gangwise.jobs.model import (
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, create_scheduler
 
-__all__ = ["Options", "PlainSimulation", "Schedule", "Tables", "simulate_jobs"]
-
 FEW = 2_500
 """Jobs that are played in plain Python rather than waiting for a compiler."""
 
@@ -218,6 +216,7 @@ class PlainSimulation:
         began = time.perf_counter()
         actions = self.scheduler.migrations(self.books, now)
         self.seconds += time.perf_counter() - began
+        self.books.events.clear()
         for action in actions:
             self._act(action, now)
 

@@ -40,7 +40,7 @@ from gangwise.jobs.kernels import (
     push,
     remove,
 )
-from gangwise.jobs.rate_kernels import Beliefs, believe, score, wait
+from gangwise.jobs.rate_kernels import Beliefs, believe, score, submitted, wait
 
 int64: Any = np.int64
 
@@ -262,7 +262,8 @@ def believed(
     kind = s.tasks[w.jobs[j].shape].dominant
     for n in range(N):
         x.spare[n] = free[n, kind] / 1000.0
-    score(b, w.jobs[j].limit, x.mean, x.sd, x.spare, x.worth)
+    size = w.jobs[j].tasks * s.demand[w.jobs[j].shape, kind] / 1000.0
+    score(b, w.jobs[j].limit, size, x.mean, x.sd, x.spare, x.worth)
 
 
 @inlined_kernel
@@ -282,13 +283,16 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     c = w.jobs[j].shape
     now = x.clock[NOW]
     devices = s.demand[c, s.tasks[c].dominant] / 1000.0
+    slowest = x.tried[0].node
+    for i in range(1, count):
+        if x.mean[x.tried[i].node] < x.mean[slowest]:
+            slowest = x.tried[i].node
     seconds = wait(
         b,
-        w.jobs[j].type,
         w.jobs[j].tasks,
         devices,
         w.jobs[j].limit,
-        tried_rate(x, count),
+        slowest,
         x.mean,
         x.at[N_WAITING],
         now - w.jobs[j].submit,
@@ -299,6 +303,15 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     if not now < x.looks[j].timer <= now + seconds:
         set_timer(x, j, now + seconds)
     return True
+
+
+@lean_kernel
+def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
+    """Tell the learner what job j, which has just been submitted, asks for."""
+    c = w.jobs[j].shape
+    devices = s.demand[c, s.tasks[c].dominant] / 1000.0
+    believed(w, s, v, r, x, b, x.free, j)
+    submitted(b, w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW])
 
 
 @lean_kernel

@@ -1,11 +1,15 @@
 """Where true rates come from: a drawn world, and measured tables.
 
+A world has ``told``, what was drawn or assumed in a line; ``capacity``, what a load is a share of;
+``draw``, everything from (seed, what), so that two schedulers under one seed meet the same world;
+``digests`` of the files it reads. :func:`world_of` makes one of its name: ``unlike``, ``like``,
+``drifting``, ``measured:FILE``, ``recorded:FOLDER``, with arguments after a colon or a comma.
+
 The drawn world: node n of generation g runs job j of type l at
 
     rate = speed_g · exp(A[l, g] + E[l, n] + U[j]) · (straggler at the time? straggling : 1)
 
-with A, E, U normal. Labels tell ``speed_g``; all else is hidden. Everything is drawn from (seed,
-what), so that two schedulers under one seed meet the same world.
+with A, E, U normal. Labels tell ``speed_g``; all else is hidden.
 """
 
 from __future__ import annotations
@@ -13,17 +17,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.registry import parse
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
 from gangwise.traces.formats.measured_speeds import Job as GavelJob
 
-__all__ = ["Drawn", "DrawnWorld", "measured_factors", "rescaled", "throughput_rates"]
+MOST_CHANGES = 5_000_000
+"""Of nodes' rates in one run."""
 
 
 class Drawn(NamedTuple):
@@ -47,6 +55,23 @@ class Drawn(NamedTuple):
     conditions: Conditions
     generation: Ints
     stragglers: Bools
+
+
+class World(Protocol):
+    """Where nodes and their hidden rates come from."""
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """SHA-256 of the files it reads."""
+
+    def told(self) -> str:
+        """All that is drawn or assumed, in a line."""
+
+    def capacity(self, nodes: int, devices: int) -> float:
+        """Work per second of all devices as their labels say."""
+
+    def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
+        """Nodes n0, n1, … with ``devices`` each, limits and hidden rates for ``jobs``."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +117,12 @@ class DrawnWorld:
             raise ScenarioError("affinity, residual and noise are standard deviations, 0 or more")
         if not (0 <= self.stragglers < 1 and self.straggling > 0 and self.spell > 0):
             raise ScenarioError("stragglers is a share below 1; straggling and spell are positive")
-        if not 0 < self.limits[0] <= self.limits[1]:
-            raise ScenarioError(f"limits is {self.limits}; it must be two factors, in order")
+        _check_limits(self.limits)
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """None: it reads no file."""
+        return {}
 
     @classmethod
     def alike(cls) -> DrawnWorld:
@@ -102,54 +131,53 @@ class DrawnWorld:
 
     def told(self) -> str:
         """All that is drawn, in a line."""
-
-        def row(values: Sequence[float]) -> str:
-            return ", ".join(f"{v:g}" for v in values)
-
         s = "s" if len(self.speeds) > 1 else ""
         moving = "" if math.isinf(self.spell) else f", each for {self.spell / 3600:g} h on average"
         return (
-            f"drawn world: {len(self.speeds)} generation{s} of rate {row(self.speeds)} in shares "
-            f"{row(self.shares)}; affinity {self.affinity:g}, residual {self.residual:g}, job "
+            f"drawn world: {len(self.speeds)} generation{s} of rate {_row(self.speeds)} in shares "
+            f"{_row(self.shares)}; affinity {self.affinity:g}, residual {self.residual:g}, job "
             f"noise {self.noise:g} (sd of log rates); {100 * self.stragglers:g} % stragglers at "
-            f"{self.straggling:g} of their rate{moving}; limits {row(self.limits)} times the work"
+            f"{self.straggling:g} of their rate{moving}; limits {_row(self.limits)} times the work"
         )
 
     def capacity(self, nodes: int, devices: int) -> float:
         """Work per second of all devices as their labels say, what a load is a share of."""
-        counts = np.bincount(self._generations(nodes), minlength=len(self.speeds))
-        return float(devices * (counts * np.asarray(self.speeds)).sum())
-
-    def _generations(self, nodes: int) -> Ints:
-        """Generation of each node before they are shuffled; what is left over joins the first."""
-        counts = np.floor(np.asarray(self.shares) * nodes + 1e-9).astype(np.int64)
-        counts[0] += nodes - counts.sum()
-        return np.repeat(np.arange(counts.size), counts)
+        return float(devices * np.asarray(self.speeds)[_generations(self.shares, nodes)].sum())
 
     def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
         """Nodes n0, n1, … with ``devices`` each, limits and hidden rates for ``jobs``."""
         rng = np.random.default_rng([seed, 17])
-        L, J, G = len(jobs.types), len(jobs), len(self.speeds)
-        generation = rng.permutation(self._generations(nodes))
-        a = rng.normal(0.0, self.affinity, (L, G))
-        e = rng.normal(0.0, self.residual, (L, nodes))
-        slow = np.zeros(nodes, dtype=bool)
-        slow[rng.permutation(nodes)[: round(self.stragglers * nodes)]] = True
-        noise = np.exp(rng.normal(0.0, self.noise, J))
-        limit = jobs.run * rng.uniform(*self.limits, J)
-        log_speed = np.log(np.asarray(self.speeds))[generation]
-        factors = [(0.0, int(n), self.straggling) for n in np.flatnonzero(slow)]
-        if math.isfinite(self.spell) and self.stragglers > 0:
-            horizon = float(jobs.submit.max(initial=0.0)) * 1.5 + 10 * self.spell
-            factors += self._spells(slow, horizon, np.random.default_rng([seed, 18]))
+        generation = rng.permutation(_generations(self.shares, nodes))
         made = Nodes.of(
             Node(f"n{n}", devices, {"generation": f"g{g}"}, float(self.speeds[g]))
             for n, g in enumerate(generation.tolist())
         )
+        drawn = self._hide(jobs, made, generation, seed, rng)
+        limit = jobs.run * rng.uniform(*self.limits, len(jobs))
+        return drawn._replace(jobs=replace(jobs, limit=limit))
+
+    def hide(self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int) -> Drawn:
+        """Hidden rates for jobs and nodes that are there; their declared rates are the speeds."""
+        return self._hide(jobs, nodes, generation, seed, np.random.default_rng([seed, 17]))
+
+    def _hide(
+        self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int, rng: np.random.Generator
+    ) -> Drawn:
+        L, N = len(jobs.types), len(nodes)
+        a = rng.normal(0.0, self.affinity, (L, len(self.speeds)))
+        e = rng.normal(0.0, self.residual, (L, N))
+        slow = np.zeros(N, dtype=bool)
+        slow[rng.permutation(N)[: round(self.stragglers * N)]] = True
+        noise = np.exp(rng.normal(0.0, self.noise, len(jobs)))
+        log_speed = np.log(nodes.declared(jobs.types))
+        factors = [(0.0, int(n), self.straggling) for n in np.flatnonzero(slow)]
+        if math.isfinite(self.spell) and self.stragglers > 0:
+            horizon = float(jobs.submit.max(initial=0.0)) * 1.5 + 10 * self.spell
+            factors += self._spells(slow, horizon, np.random.default_rng([seed, 18]))
         conditions = Conditions(
-            rates=np.exp(log_speed[None, :] + a[:, generation] + e), noise=noise, factors=factors
+            rates=np.exp(log_speed + a[:, generation] + e), noise=noise, factors=factors
         )
-        return Drawn(replace(jobs, limit=limit), made, conditions, generation, slow)
+        return Drawn(jobs, nodes, conditions, generation, slow)
 
     def _spells(
         self, slow: Bools, horizon: float, rng: np.random.Generator
@@ -168,6 +196,265 @@ class DrawnWorld:
         return changes
 
 
+@dataclass(frozen=True)
+class MeasuredWorld:
+    """Nodes of measured GPU models: Gavel's throughputs.
+
+    A job type of the log stands for a training job of the table, drawn among those that were
+    measured on all models with as many GPUs as most jobs of the type ask for (the next smaller
+    number that was measured). Its work is the log's run time, on the model where it is fastest.
+    Labels tell the model; what they declare is the geometric mean of all measured jobs there.
+
+    Parameters
+    ----------
+    file : path
+        As of :class:`~gangwise.traces.formats.measured_speeds.GavelThroughputs`.
+    shares : sequence of float
+        Of the nodes, by model, the oldest first.
+    unconsolidated : bool
+        Take measurements of workers spread over servers.
+    limits : (float, float)
+        Requested limit ÷ run time, uniform between these.
+    """
+
+    file: str
+    shares: Sequence[float] = (0.25, 0.35, 0.4)
+    unconsolidated: bool = False
+    limits: tuple[float, float] = (1.0, 5.0)
+
+    def __post_init__(self) -> None:
+        if len(self.shares) != 3 or min(self.shares) < 0 or abs(sum(self.shares) - 1) > 1e-9:
+            raise ScenarioError("shares are of k80, p100, v100: zero or more, and sum to 1")
+        _check_limits(self.limits)
+
+    @cached_property
+    def table(self) -> GavelThroughputs:
+        """Read once."""
+        return GavelThroughputs(Path(self.file), self.unconsolidated)
+
+    @cached_property
+    def measured(self) -> dict[int, list[GavelJob]]:
+        """Jobs measured on all models, by their number of GPUs."""
+        table = self.table
+        able: dict[int, list[GavelJob]] = {}
+        for job in table.jobs:
+            if all((m, job) in table.throughput for m in table.models):
+                able.setdefault(job.gpus, []).append(job)
+        if not able:
+            raise ScenarioError(f"{self.file}: no job was measured on all of {table.models}")
+        return able
+
+    @cached_property
+    def declared(self) -> Floats:
+        """Of each model: the geometric mean over all jobs that were measured on all [3]."""
+        every = [job for jobs in self.measured.values() for job in jobs]
+        rates = throughput_rates(self.table, every, self.table.models)
+        return np.asarray(np.exp(np.log(rates).mean(axis=0)))
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """SHA-256 of the table."""
+        return {self.table.file.name: self.table.digest}
+
+    def told(self) -> str:
+        """What was measured, and what was assumed."""
+        every = sum(map(len, self.measured.values()))
+        of = ", ".join(m.upper() for m in self.table.models)
+        return (
+            f"measured rates of {every} training jobs on {of} ({self.table.file.name}), in shares "
+            f"{_row(self.shares)} of the nodes; labels declare {_row(self.declared)}; assumed: "
+            "which training job a job type of the log is (drawn), its work (the log's run time "
+            f"where it is fastest), limits {_row(self.limits)} times the work (drawn)"
+        )
+
+    def capacity(self, nodes: int, devices: int) -> float:
+        """Work per second of all devices as their labels say."""
+        return float(devices * self.declared[_generations(self.shares, nodes)].sum())
+
+    def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
+        """Nodes n0, n1, … of the models, and a training job for each job type."""
+        rng = np.random.default_rng([seed, 17])
+        model = rng.permutation(_generations(self.shares, nodes))
+        counts = np.array(sorted(self.measured))
+        asked = np.array([shape.demand[0] / 1000 for shape in jobs.shapes])[jobs.shape] * jobs.tasks
+        chosen = []
+        for l in range(len(jobs.types)):
+            sizes, times = np.unique(asked[jobs.type == l], return_counts=True)
+            size = float(sizes[np.argmax(times)]) if sizes.size else 1.0
+            gpus = int(counts[max(int(np.searchsorted(counts, size, side="right")) - 1, 0)])
+            among = self.measured[gpus]
+            chosen.append(among[int(rng.integers(len(among)))])
+        names = [self.table.models[m] for m in model.tolist()]
+        made = Nodes.of(
+            Node(f"n{n}", devices, {"gpu-model": names[n]}, float(self.declared[m]))
+            for n, m in enumerate(model.tolist())
+        )
+        limit = jobs.run * rng.uniform(*self.limits, len(jobs))
+        conditions = Conditions(rates=throughput_rates(self.table, chosen, names))
+        return Drawn(
+            replace(jobs, limit=limit), made, conditions, model, np.zeros(nodes, dtype=bool)
+        )
+
+
+@dataclass(frozen=True)
+class RecordedWorld:
+    """Like nodes whose rates go as recorded iteration times went, in their order.
+
+    Node n follows a worker of one training job of Alibaba's record, so that workers that slowed
+    down together still do; which worker, and where in the record the run begins, is drawn.
+
+    Parameters
+    ----------
+    folder : path
+        As of :class:`~gangwise.traces.formats.measured_speeds.MiniBatchTime`.
+    job : str
+        ``job-1`` …; by default the one with the longest record.
+    seconds : float
+        How long a rate holds.
+    iterations : int
+        Recorded iterations that it is the mean of.
+    limits : (float, float)
+        Requested limit ÷ run time, uniform between these.
+    """
+
+    folder: str
+    job: str = ""
+    seconds: float = 600.0
+    iterations: int = 10
+    limits: tuple[float, float] = (1.0, 5.0)
+
+    def __post_init__(self) -> None:
+        if not (self.seconds > 0 and self.iterations >= 1):
+            raise ScenarioError("seconds must be positive, iterations at least 1")
+        _check_limits(self.limits)
+
+    @cached_property
+    def record(self) -> MiniBatchTime:
+        """Read once."""
+        return MiniBatchTime(Path(self.folder))
+
+    @cached_property
+    def _job(self) -> str:
+        """The job that is played."""
+        length: dict[str, int] = {}
+        for worker in self.record.workers:
+            length[worker.job] = min(length.get(worker.job, worker.speed.size), worker.speed.size)
+        if self.job and self.job not in length:
+            raise UnknownName("training job", self.job, list(length))
+        return self.job or max(length, key=lambda name: length[name])
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """SHA-256 of the files."""
+        return self.record.digests
+
+    def told(self) -> str:
+        """What was recorded, and what was assumed."""
+        speeds = [w.speed for w in self.record.workers if w.job == self._job]
+        length = min(speed.size for speed in speeds)
+        return (
+            f"recorded rates: nodes go as the {len(speeds)} workers of {self._job} did, together "
+            f"and in their order, {length:,} recorded iterations and then again; assumed: "
+            f"{self.iterations} iterations last {self.seconds:g} s (the record has no unit), who "
+            "follows whom and where it begins (drawn), limits "
+            f"{_row(self.limits)} times the work (drawn)"
+        )
+
+    def capacity(self, nodes: int, devices: int) -> float:
+        """Work per second of all devices: the mean rate is 1."""
+        return float(nodes * devices)
+
+    def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
+        """Nodes n0, n1, …, all of which declare 1."""
+        rng = np.random.default_rng([seed, 17])
+        workers = rng.permutation(nodes)
+        begin = int(rng.integers(1 << 30))
+        longest = float(jobs.run.max(initial=0.0))
+        horizon = float(jobs.submit.max(initial=0.0)) * 1.5 + 3 * longest
+        if horizon / self.seconds * nodes > MOST_CHANGES:
+            least = math.ceil(horizon * nodes / MOST_CHANGES)
+            raise ScenarioError(
+                f"rates of {nodes} nodes that change every {self.seconds:g} s for "
+                f"{horizon / 86400:.0f} days are too many; set seconds to {least} or more"
+            )
+        factors = measured_factors(
+            self.record, self._job, nodes, self.seconds, horizon, self.iterations, begin
+        )
+        made = Nodes.alike(nodes, devices)
+        limit = jobs.run * rng.uniform(*self.limits, len(jobs))
+        conditions = Conditions(factors=[(t, int(workers[n]), f) for t, n, f in factors])
+        none = np.zeros(nodes, dtype=np.int64)
+        return Drawn(replace(jobs, limit=limit), made, conditions, none, none > 0)
+
+
+WORLDS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
+    "unlike": (DrawnWorld, {}),
+    "like": (DrawnWorld, {"speeds": (1.0,), "shares": (1.0,)}),
+    "drifting": (DrawnWorld, {"spell": 43200.0}),
+    "measured": (MeasuredWorld, {}),
+    "recorded": (RecordedWorld, {}),
+}
+"""Worlds by name: three generations; like nodes of which some straggle; stragglers that change;
+measured GPU models; recorded times of iterations."""
+
+
+def world_of(name: str) -> World:
+    """The world of a name, with arguments: ``like:stragglers=0.1``, ``measured:FILE,shares=…``.
+
+    Raises
+    ------
+    UnknownName
+        For a world or an argument that does not exist.
+    ScenarioError
+        For a value that makes no sense, or where no file is named.
+
+    Examples
+    --------
+    >>> world_of("like:stragglers=0.1").stragglers
+    0.1
+    >>> world_of("measured")
+    Traceback (most recent call last):
+    gangwise.core.errors.ScenarioError: world measured: name its file, as in measured:PATH
+    """
+    word, _, rest = name.strip().partition(":")
+    if word not in WORLDS:
+        raise UnknownName("world", word, list(WORLDS))
+    make, preset = WORLDS[word]
+    given: dict[str, Any] = dict(preset)
+    if make is not DrawnWorld:
+        field = "file" if make is MeasuredWorld else "folder"
+        path, _, rest = rest.partition(",")
+        if not path or "=" in path:
+            raise ScenarioError(f"world {word}: name its {field}, as in {word}:PATH")
+        given[field] = path
+    accepted = list(make.__dataclass_fields__)
+    for key, value in parse(f"{word}:{rest}")[1].items():
+        if key not in accepted:
+            raise UnknownName(f"argument of world {word!r}", key, accepted)
+        given[key] = value
+    try:
+        world: World = make(**given)
+    except TypeError as error:
+        raise ScenarioError(f"world {word!r} with {given}: {error}") from error
+    return world
+
+
+def _row(values: Sequence[float] | Floats) -> str:
+    return ", ".join(f"{v:.3g}" for v in values)
+
+
+def _check_limits(limits: tuple[float, float]) -> None:
+    if not (len(limits) == 2 and 0 < limits[0] <= limits[1]):
+        raise ScenarioError(f"limits is {limits}; it must be two factors, in order")
+
+
+def _generations(shares: Sequence[float], nodes: int) -> Ints:
+    """Generation of each node before they are shuffled; what is left over joins the first."""
+    counts = np.floor(np.asarray(shares) * nodes + 1e-9).astype(np.int64)
+    counts[0] += nodes - counts.sum()
+    return np.repeat(np.arange(counts.size), counts)
+
+
 def rescaled(jobs: Jobs, load: float, capacity: float) -> Jobs:
     """Submissions stretched so that all work takes ``load`` of a capacity while they come.
 
@@ -181,11 +468,15 @@ def rescaled(jobs: Jobs, load: float, capacity: float) -> Jobs:
         raise ScenarioError("load and capacity must be positive, and two jobs or more")
     demand = np.array([shape.demand[0] / 1000 for shape in jobs.shapes])[jobs.shape]
     work = float((jobs.run * jobs.tasks * demand).sum())
-    first, last = float(jobs.submit[0]), float(jobs.submit[-1])
+    return stretched(jobs, work / (load * capacity))
+
+
+def stretched(jobs: Jobs, span: float) -> Jobs:
+    """Submissions from 0 to ``span``, in the proportions that they have."""
+    first, last = (float(jobs.submit[i]) for i in (0, -1))
     if last <= first:
         raise ScenarioError("all jobs are submitted at one instant; there is nothing to stretch")
-    stretch = work / (load * capacity) / (last - first)
-    return replace(jobs, submit=(jobs.submit - first) * stretch)
+    return replace(jobs, submit=(jobs.submit - first) * (span / (last - first)))
 
 
 def throughput_rates(
@@ -209,28 +500,35 @@ def throughput_rates(
 
 
 def measured_factors(
-    trace: MiniBatchTime, job: str, nodes: int, seconds: float, horizon: float
+    trace: MiniBatchTime,
+    job: str,
+    nodes: int,
+    seconds: float,
+    horizon: float,
+    iterations: int = 0,
+    begin: int = 0,
 ) -> list[tuple[float, int, float]]:
     """Factors on nodes' rates that replay measured iteration times in their recorded order.
 
     Node n goes as worker n mod W of the training job did: 1 is the mean speed of all workers, and
     all start at the same recorded iteration, so that workers that slowed down together still do.
-    Speeds are means over as many iterations as last ``seconds``, taking a mean iteration as one
-    second; the record starts anew when it ends.
+    A speed holds for ``seconds`` and is the mean over ``iterations``, by default as many as last
+    that long where a mean iteration takes a second. The record is entered at its step ``begin``
+    and starts anew when it ends.
     """
     speeds = [worker.speed for worker in trace.workers if worker.job == job]
     if not speeds:
         known = ", ".join(sorted(trace.tables))
         raise ScenarioError(f"there is no training job {job!r}; known are {known}")
-    block = max(int(seconds), 1)
+    block = iterations or max(int(seconds), 1)
     length = min(speed.size for speed in speeds) // block
     if length == 0:
-        raise ScenarioError(f"{job} has fewer iterations than {block}; take fewer seconds")
+        raise ScenarioError(f"{job} has fewer iterations than {block}; take fewer")
     table = np.stack([s[: length * block].reshape(length, block).mean(axis=1) for s in speeds])
     table /= table.mean()
     steps = math.ceil(horizon / seconds)
     return [
-        (step * seconds, n, float(table[n % len(speeds), step % length]))
+        (step * seconds, n, float(table[n % len(speeds), (begin + step) % length]))
         for step in range(steps)
         for n in range(nodes)
     ]

@@ -23,6 +23,7 @@ import gangwise
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.experiments.replay import Replayed
+from gangwise.experiments.sensitivity import Sensitivity
 from gangwise.experiments.statistics import (
     Estimate,
     decimals_for,
@@ -104,6 +105,8 @@ class JobResults:
         Certified lower bounds on the mean completion time, one a seed; empty for none.
     learned : mapping of str to LearnedRates
         By scheduler.
+    sensitivity : Sensitivity, optional
+        What would be said under other assumptions.
     command : str
         That made these results.
     digest : str
@@ -117,6 +120,7 @@ class JobResults:
     assumed: Sequence[str] = ()
     bounds: Sequence[float] = ()
     learned: Mapping[str, LearnedRates] = field(default_factory=dict)
+    sensitivity: Sensitivity | None = None
     command: str = ""
     digest: str = ""
 
@@ -165,7 +169,8 @@ class JobReport:
             byline=", ".join(byline),
             report=self,
             answer=self.answer,
-            assumptions=[*results.fidelity[1:], *results.assumed, *self._played()],
+            told=[*results.fidelity[:1], *results.assumed],
+            assumptions=[*results.fidelity[1:], *self._played()],
             made={
                 "command": results.command,
                 "what": "schedules",
@@ -181,7 +186,8 @@ class JobReport:
 
     def terminal(self) -> Group:
         """The same tables for the terminal, after the answer and the fidelity."""
-        lines = [Text(self.answer, "bold"), Text("\n".join(self.results.fidelity)), Text()]
+        told = [*self.results.fidelity, *self.results.assumed]
+        lines = [Text(self.answer, "bold"), Text("\n".join(told)), Text()]
         return Group(*lines, rich_tables(self.sheets))
 
     def _played(self) -> list[str]:
@@ -189,7 +195,12 @@ class JobReport:
         return list(dict.fromkeys(told))
 
 
-def results_of(played: Replayed, bounds: Sequence[float] = (), command: str = "") -> JobResults:
+def results_of(
+    played: Replayed,
+    bounds: Sequence[float] = (),
+    command: str = "",
+    sensitivity: Sensitivity | None = None,
+) -> JobResults:
     """Results of a replay, as a report takes them."""
     truth, types = played.true_rates(), played.scenario.draw(played.seeds[0]).jobs.types
     learned = {
@@ -204,6 +215,7 @@ def results_of(played: Replayed, bounds: Sequence[float] = (), command: str = ""
         assumed=played.scenario.assumed(),
         bounds=bounds,
         learned=learned,
+        sensitivity=sensitivity,
         command=command,
         digest=played.results.digest,
     )
@@ -237,6 +249,7 @@ def job_report(results: JobResults) -> JobReport:
             _losses_sheet(numbers),
             _users_sheet(numbers),
             *_learned_sheets(results),
+            *_sensitivity_sheets(results),
         ],
         _group_sheets(numbers),
         _figures(numbers),
@@ -346,8 +359,13 @@ def _answer(n: _Numbers) -> str:
             100 * (1 - b / s["completion.mean"])
             for s, b in zip(n.summaries[best], n.results.bounds)
         ]
-        text += f"; at most {number(float(np.mean(left)))} % of it could still be saved"
+        share = number(max(float(np.mean(left)), 0.0), 1)
+        text += f"; no schedule without migration could save more than another {share} %"
     text += "."
+    waited, took = (n.of(base, f"{what}.mean").mean for what in ("waiting", "completion"))
+    if waited < 0.01 * took and not n.results.learned:
+        text += f" Waiting is {number(100 * waited / took, 1)} % of completion under {base}: "
+        text += "there is little to gain."
     slow = [s for name in (best, *n.results.learned) for s in _slow(n.results, name)]
     if slow:
         distinct = {s.node: s for s in slow}
@@ -544,22 +562,57 @@ def _learned_sheets(results: JobResults) -> list[Sheet]:
     return sheets
 
 
-def _groups(n: _Numbers, users: int = USERS) -> list[tuple[str, Ints, list[str]]]:
-    """Jobs by size and by user: what it is called, the group of each, names."""
-    outcome = n.first
+def _sensitivity_sheets(results: JobResults) -> list[Sheet]:
+    told = results.sensitivity
+    if told is None:
+        return []
+    found = [mean_and_interval(np.array(values)) for values in told.changes.values()]
+    seeds = len(next(iter(told.changes.values())))
+    columns = [("mean completion", estimate_cells(found, True, 1))]
+    caption = (
+        f"{told.scheduler} over {told.base}, %: one assumption at a time is another. Less is "
+        f"better. {'One seed' if seeds == 1 else f'The first {seeds} seeds'}."
+    )
+    title = "Under other assumptions"
+    return [columns_sheet(title, list(told.changes), columns, (caption,), "assumed")]
+
+
+def _sensitivity_figure(results: JobResults, columns: Sequence[str]) -> list[Drawn]:
+    told = results.sensitivity
+    if told is None:
+        return []
+    panel = f"{told.scheduler} over {told.base}"
+    rows = []
+    for i, (name, values) in enumerate(told.changes.items()):
+        found = mean_and_interval(np.array(values))
+        label = name.replace(" ", "\n", 1) if i % 2 == 0 else "\n\n" + name.replace(" ", "\n", 1)
+        rows.append((panel, told.scheduler, label, found.mean, found.low, found.high))
+    table = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
+    table = table.with_columns(pl.col("mean", "low", "high").cast(pl.Float64))
+    title = "Under other assumptions"
+    panels = [Panel(panel, "", "mean completion, %", "bars")]
+    caption = "Change of mean completion where one assumption at a time is another."
+    return [Drawn(svg_text(draw(title, table, panels)), title, caption)]
+
+
+def _groups(n: _Numbers, users: int = USERS) -> list[tuple[str, list[Ints], list[str]]]:
+    """Jobs by size and by user: what it is called, the group of each job by seed, names."""
+    seeds = next(iter(n.results.outcomes.values()))
+    ends = np.cumsum([len(outcome.jobs) for outcome in seeds])[:-1]
     device = _main_device(n)
-    sizes = outcome.demand[:, outcome.nodes.devices.index(device)]
+    sizes = np.concatenate([o.demand[:, o.nodes.devices.index(device)] for o in seeds])
     by_size, size_names = size_groups(np.where(sizes > 0, sizes, 0.0))
-    found = [(f"{device} of a job", by_size, size_names)]
-    jobs = outcome.jobs
-    if len(jobs.users) > 1:
-        count = np.bincount(jobs.user, minlength=len(jobs.users))
-        top = np.argsort(-count, kind="stable")[:users]
-        place = np.full(len(jobs.users), len(top))
-        place[top] = np.arange(len(top))
-        rest = len(jobs.users) - len(top)
-        names = [jobs.users[u] for u in top] + ([f"{rest} others"] if rest else [])
-        found.append(("user", place[jobs.user], names))
+    found = [(f"{device} of a job", np.split(by_size, ends), size_names)]
+    named = np.concatenate([np.asarray(o.jobs.users)[o.jobs.user] for o in seeds])
+    every, first, user = np.unique(named, return_index=True, return_inverse=True)
+    if every.size > 1:
+        count = np.bincount(user)
+        top = np.lexsort((first, -count))[:users]
+        place = np.full(every.size, top.size)
+        place[top] = np.arange(top.size)
+        rest = every.size - top.size
+        names = [str(every[u]) for u in top] + ([f"{rest} others"] if rest else [])
+        found.append(("user", np.split(place[user], ends), names))
     return found
 
 
@@ -569,13 +622,13 @@ def _main_device(n: _Numbers) -> str:
     return max(used, key=lambda name: used[name] if math.isfinite(used[name]) else -1.0)
 
 
-def _group_means(n: _Numbers, group: Ints) -> dict[str, dict[int, Estimate]]:
+def _group_means(n: _Numbers, group: Sequence[Ints]) -> dict[str, dict[int, Estimate]]:
     """Mean waiting by scheduler and group, in seconds, with intervals over seeds."""
     found: dict[str, dict[int, Estimate]] = {}
     for row, each in n.rows.items():
         seen: dict[int, list[float]] = {}
-        for outcome in each:
-            for g, values in by_group(outcome, group, outcome.waiting).items():
+        for outcome, of in zip(each, group):
+            for g, values in by_group(outcome, of, outcome.waiting).items():
                 seen.setdefault(g, []).append(values["of.mean"])
         found[row] = {g: mean_and_interval(values) for g, values in seen.items()}
     return found
@@ -586,7 +639,7 @@ def _group_sheets(n: _Numbers) -> list[Sheet]:
     for what, group, names in _groups(n):
         means = _group_means(n, group)
         size, unit = _unit([e.mean for each in means.values() for e in each.values()])
-        columns = [("jobs", [count_cell(int((group == g).sum())) for g in range(len(names))])]
+        columns = [("jobs", [count_cell(int((group[0] == g).sum())) for g in range(len(names))])]
         for row, each in means.items():
             cells = estimate_cells(
                 [rescaled(each.get(g, NONE), 1 / size) for g in range(len(names))]
@@ -626,6 +679,7 @@ def _figures(n: _Numbers) -> list[Drawn]:
         figures.append(Drawn(svg_text(draw(title, table, panels)), title, n.interval))
     figures.append(_over_time(n, columns))
     figures += _learned_figures(n, columns)
+    figures += _sensitivity_figure(n.results, columns)
     return figures
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,21 +19,31 @@ import polars as pl
 import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Folder, write_whole
+from gangwise.core.json_text import finite
 from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
 from gangwise.experiments.replay import NAME as REPLAY
-from gangwise.experiments.replay import Replayed, finite
+from gangwise.experiments.replay import Replayed
 from gangwise.experiments.results import Results
+from gangwise.experiments.sensitivity import Sensitivity
 from gangwise.experiments.specification import experiment_toml
 from gangwise.experiments.statistics import NOTHING
 from gangwise.experiments.store import provenance_text, read_provenance, versions
 from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.jobs.bounds import LowerBound
-from gangwise.report import comparison as compared
-from gangwise.report import reproduction, sweeps, tuning
+from gangwise.report import reproduction, sheets, tuning
+from gangwise.report.figures import drawn_files, figure_files, figures, styles
 from gangwise.report.jobs import job_report, results_of
+from gangwise.report.numbers import (
+    Numbers,
+    about_comparator,
+    against_best,
+    byline,
+    cell_text,
+    lead,
+    missing,
+)
 from gangwise.report.plotting import plain_styles
-from gangwise.report.rendering import render
-from gangwise.report.sweeps import SweepNumbers
+from gangwise.report.rendering import Drawn, render
 from gangwise.report.tables import Sheet
 
 PAGE = "report.html"
@@ -80,13 +89,16 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
         if out is None:
             write_comparison(comparison, folder, command)
             return folder / PAGE
-        page = comparison_page(comparison, compared.comparison_figures(comparison), command)
+        drawn = figure_files(Numbers(comparison.results))
+        page = comparison_page(comparison, drawn, command)
     elif names == [REPLAY]:
         known = read_provenance(folder, REPLAY)
         played = Replayed.open(folder)
         if out is None:
-            bounds = json.loads(_bounds_file(folder)) or None
-            write_replay(played, folder, bounds, "" if known is None else known.command)
+            bounds = json.loads(_kept(folder, BOUNDS)) or None
+            told = json.loads(_kept(folder, SENSITIVITY))
+            again = Sensitivity.of_dict(told) if told else None
+            write_replay(played, folder, bounds, "" if known is None else known.command, again)
             return folder / PAGE
         page = job_report(results_of(played)).page()
     elif names:
@@ -181,10 +193,10 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> dict[str
         return head | {"nothing": "None of its runs is finished."}
     if not results.policies:
         return head | {"nothing": "No run of a policy is finished."}
-    numbers = SweepNumbers(results)
+    numbers = Numbers(results)
     scenario, settings = numbers.scenario()
     about = head | {
-        "missing": sweeps.missing(results),
+        "missing": missing(results),
         "scenario": {"scenario": scenario, **settings},
         "made": _made(
             results.store.folder,
@@ -198,97 +210,62 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> dict[str
     if tuned is not None and name == TUNING:
         says = {"byline": tuning.tuning_byline(tuned, numbers), "lead": ""}
         return about | says | {"tuning": tuning.tuning_parts(tuned, numbers)}
-    if is_comparison(results.store.folder, name) and not results.missing:
-        comparison = Comparison.open(results.store, name)
-        figures = compared.comparison_figures(comparison)
-        return about | _swept(numbers, anchor) | _slot_by_slot(comparison, figures)
-    return about | _swept(numbers, anchor) | _cell_by_cell(numbers)
+    return about | _shown(numbers, anchor, figures(numbers))
 
 
-def _swept(numbers: SweepNumbers, anchor: str) -> dict[str, Any]:
-    """What is shown of any experiment."""
+def _shown(numbers: Numbers, anchor: str, drawn: Sequence[Drawn]) -> dict[str, Any]:
+    """What is shown of any experiment: a comparison, one cell of a sweep, or many."""
     results = numbers.results
     rest = [policy for policy in results.policies if policy not in numbers.drawn]
+    looks = plain_styles([*numbers.drawn, *results.comparators, *rest])
     anchors = {policy: f"{anchor}-policy-{i}" for i, policy in enumerate(results.policies)}
 
     def links(sheet: Sheet) -> list[str]:
         return [anchors.get(name, "") for name, _ in sheet.rows]
 
     return {
+        "byline": byline(numbers),
+        "lead": lead(numbers),
         "tuning": None,
         "verdicts": results.sentences(),
-        "looks": plain_styles([*numbers.drawn, *results.comparators, *rest]),
+        "looks": styles(numbers) if len(numbers.cells) == 1 else looks,
         "anchors": anchors,
         "links": links,
+        "deciders": numbers.deciders[1].capitalize(),
+        "results": sheets.result_sheets(numbers),
+        "figures": drawn,
+        "regrets": [_regret(numbers, name) for name in results.comparators],
         "policies": [_policy(numbers, policy) for policy in results.policies],
-        "timings": sweeps.time_sheet(numbers),
+        "timings": sheets.time_sheet(numbers),
     }
 
 
-def _cell_by_cell(numbers: SweepNumbers) -> dict[str, Any]:
-    """What is shown of an experiment that keeps sums and some points of curves."""
-    return {
-        "byline": sweeps.byline(numbers),
-        "lead": sweeps.lead(numbers),
-        "results": [sweeps.result_sheet(numbers)],
-        "figures": sweeps.sweep_figures(numbers),
-        "regrets": [_regret(numbers, name) for name in numbers.results.comparators],
-    }
-
-
-def _slot_by_slot(comparison: Comparison, figures: Mapping[str, bytes]) -> dict[str, Any]:
-    """What is shown of an experiment of one cell that keeps every slot: a comparison."""
-    n = len(comparison.policies)
-    first, *others = compared.sheets(comparison)
-    numbers = SweepNumbers(comparison.results)
-    return {
-        "byline": ", ".join(
-            [
-                "1 policy" if n == 1 else f"{n} policies",
-                compared.seeds_text(comparison),
-                f"{comparison.slots:,} slots",
-                f"family {comparison.scenario.family}",
-                f"gangwise {', '.join(numbers.run_versions)}",
-            ]
-        ),
-        "lead": compared.summary(comparison),
-        "looks": compared.styles(comparison),
-        # The comparators have a section of their own here; the table keeps the first caption.
-        "results": [replace(first, captions=first.captions[:1]), *others],
-        "figures": compared.drawn_figures(comparison, figures),
-        "regrets": [
-            _regret(numbers, name) | {"said": compared.about_comparator(comparison, name)}
-            for name in comparison.comparator_names
-        ],
-    }
-
-
-def _regret(numbers: SweepNumbers, comparator: str) -> dict[str, Any]:
+def _regret(numbers: Numbers, comparator: str) -> dict[str, Any]:
     try:
-        sheet = sweeps.regret_sheet(numbers, comparator)
+        sheet = sheets.regret_sheet(numbers, comparator)
     except StoreError as error:
         return {"sheet": None, "said": str(error)}
-    return {"sheet": sheet, "said": sweeps.proof(numbers, comparator)}
+    return {"sheet": sheet, "said": about_comparator(numbers, comparator)}
 
 
-def _policy(numbers: SweepNumbers, policy: str) -> dict[str, Any]:
+def _policy(numbers: Numbers, policy: str) -> dict[str, Any]:
     results = numbers.results
-    sheets = [sweeps.policy_sheet(numbers, policy)]
+    found = [sheets.policy_sheet(numbers, policy)]
     for comparator in results.comparators:
         try:
-            sheets.append(sweeps.regret_sheet(numbers, comparator, policy))
+            found.append(sheets.regret_sheet(numbers, comparator, policy))
         except StoreError:
             continue
-    metrics = sweeps.metric_sheet(numbers, policy)
+    metrics = sheets.metric_sheet(numbers, policy)
     kind, arguments = numbers.configuration(policy)
     return {
         "name": policy,
         "said": [
-            f"{sweeps.cell_text(results.cells, cell)}: {text}" if results.cells else text
+            f"{cell_text(results.cells, cell)}: {text}" if results.cells else text
             for cell in numbers.cells
-            if (text := sweeps.against_best(numbers, cell, policy))
+            if (text := against_best(numbers, cell, policy))
         ],
-        "sheets": sheets if metrics is None else [*sheets, metrics],
+        "sheets": found if metrics is None else [*found, metrics],
         "configuration": {"class": kind, **arguments},
     }
 
@@ -358,7 +335,7 @@ def write_comparison(
         if command:
             about = f"{comparison.results.experiment['name']}.command.json"
             new.write(about, provenance_text(command))
-        drawn = compared.comparison_figures(comparison)
+        drawn = figure_files(Numbers(comparison.results))
         for name, content in drawn.items():
             new.write(name, content)
         new.write(PAGE, comparison_page(comparison, drawn, command, digests["rewards.parquet"]))
@@ -371,6 +348,7 @@ def write_replay(
     directory: Path | str,
     bounds: Mapping[str, float] | Sequence[LowerBound] | None = None,
     command: str = "",
+    sensitivity: Sensitivity | None = None,
 ) -> list[Path]:
     """Write ``summary.json``, the prices that prove the bounds, and ``report.html``, as a whole.
 
@@ -392,19 +370,21 @@ def write_replay(
         new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), values))) + "\n")
         for seed, bound in zip(played.seeds, proven):
             new.write(f"prices-{seed}.parquet", partial(_write_prices, bound))
+        if sensitivity is not None:
+            new.write(SENSITIVITY, json.dumps(sensitivity.as_dict(), indent=2) + "\n")
         if command:
             new.write(f"{REPLAY}.command.json", provenance_text(command))
-        new.write(PAGE, job_report(results_of(played, values, command)).page())
+        told = results_of(played, values, command, sensitivity)
+        new.write(PAGE, job_report(told).page())
         names = list(new.staged)
     return [folder.place(name) for name in names]
 
 
-BOUNDS = "bounds.json"
+BOUNDS, SENSITIVITY = "bounds.json", "sensitivity.json"
 
 
-def _bounds_file(folder: Path) -> str:
-    path = folder / BOUNDS
-    return Folder(folder).read_text(BOUNDS) if path.exists() else "{}"
+def _kept(folder: Path, name: str) -> str:
+    return Folder(folder).read_text(name) if (folder / name).exists() else "{}"
 
 
 def _write_prices(bound: LowerBound, file: Any) -> None:
@@ -433,14 +413,14 @@ def comparison_page(
     comparison : Comparison
     drawn : mapping of str to bytes
         Figures by the name of their file, see
-        :func:`~gangwise.report.comparison.comparison_figures`; those that are SVG are shown.
+        :func:`~gangwise.report.figures.figure_files`; those that are SVG are shown.
     command : str
         The command that made this comparison, to be shown as it is.
     digest : str
         Of ``rewards.parquet``.
     """
     results = comparison.results
-    numbers = SweepNumbers(results)
+    numbers = Numbers(results)
     made = {
         "command": command,
         "what": "rewards",
@@ -465,6 +445,9 @@ def comparison_page(
         "scenario": comparison.scenario.describe(),
         "made": made,
     }
-    shown = head | _swept(numbers, "e0") | _slot_by_slot(comparison, drawn or {})
+    shown = head | _shown(numbers, "e0", drawn_files(numbers, drawn or {}))
+    shown["fidelity"] = comparison.told
+    if comparison.tied:
+        shown |= {"lead": "", "verdicts": []}
     title = comparison.scenario.name
     return _page(f"{title}: comparison of policies", title, [shown])

@@ -13,8 +13,8 @@ from typing import Any
 from gangwise.core.errors import StoreError
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
+from gangwise.report.numbers import Numbers, run_times
 from gangwise.report.rendering import Drawn
-from gangwise.report.sweeps import SweepNumbers, run_times
 from gangwise.report.tables import Cell, Sheet, count_cell
 
 ROW = {"paper", "artefact", "says", "version", "the paper", "ours", "low", "high", "verdict", "why"}
@@ -125,7 +125,8 @@ def _torn(path: Path, what: str) -> StoreError:
     )
 
 
-VERDICTS = ("agrees", "differs", "open")
+VERDICTS = ("agrees", "other-size", "differs", "open")
+"""What counts; a number about which a paper says nothing is shown and counts nowhere."""
 
 
 def lead(found: Reproduced) -> str:
@@ -135,11 +136,12 @@ def lead(found: Reproduced) -> str:
     if not rows:
         return f"{shown}, without a claim to compare."
     count = {name: sum(row["verdict"] == name for row in rows) for name in VERDICTS}
-    claims = len({(row["paper"], row["artefact"], row["says"]) for row in rows})
+    compared = [row for row in rows if row["verdict"] in VERDICTS]
+    claims = len({(row["paper"], row["artefact"], row["says"]) for row in compared})
     return (
-        f"{shown}, {claims} {'claim' if claims == 1 else 'claims'}, {len(rows)} comparisons: "
-        f"{count['agrees']} agree with the paper, {count['differs']} differ, {count['open']} "
-        "are open."
+        f"{shown}, {claims} {'claim' if claims == 1 else 'claims'}, {len(compared)} comparisons: "
+        f"{count['agrees']} agree with the paper, {count['other-size']} have its direction and "
+        f"another size, {count['differs']} differ, {count['open']} are open."
     )
 
 
@@ -162,7 +164,8 @@ def overview_sheet(found: Reproduced) -> Sheet:
         ),
         (
             "How many comparisons of the paper's numbers and statements with ours came out so; "
-            "open: the interval is too wide to tell.",
+            "other-size: the same direction as the paper's number, but not near it; open: the "
+            "interval is too wide to tell.",
         ),
         "artefact",
     )
@@ -183,7 +186,8 @@ def claims_sheet(found: Reproduced) -> dict[str, Any]:
         (
             "± is half the 95 % confidence interval over seeds. A number of a paper agrees when "
             "our mean is near it, a statement when all of our interval is on its side; it is open "
-            "when the interval reaches both ways. Why each differs, or may, is said with its "
+            "when the interval reaches both ways. The margins were fixed before anything was run. "
+            "Uncompared: the paper says nothing of it. Why each differs, or may, is said with its "
             "artefact below. As printed: the paper's algorithm to the letter; other versions are "
             "corrected.",
         ),
@@ -236,7 +240,7 @@ def timings_sheet(folder: Path, artefacts: Sequence[Shown]) -> tuple[Sheet | Non
             continue
         if not results.runs:
             continue
-        seconds = run_times(SweepNumbers(results))
+        seconds = run_times(Numbers(results))
         of = ", ".join(a.stem for a in artefacts if name in a.experiments)
         cells = (
             Cell(of, words=True),

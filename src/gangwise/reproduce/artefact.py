@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import polars as pl
@@ -27,8 +27,106 @@ from gangwise.report.plotting import Panel
 Found = Mapping[str, "Results"]
 """Results by the name of their experiment."""
 
-Verdict = Literal["agrees", "differs", "open"]
-"""Open: the interval is too wide to tell."""
+Verdict = Literal["agrees", "other-size", "differs", "open", "uncompared"]
+"""Other size: the same direction as the paper's number, but no part of the interval is near it.
+Open: the interval is too wide to tell. Uncompared: the paper says nothing of it; it counts nowhere.
+"""
+
+
+class Rule(Protocol):
+    """A rule of judgement, with its margin: part of a claim, so fixed before anything is run."""
+
+    @property
+    def text(self) -> str:
+        """When ours agrees."""
+
+    def __call__(self, found: Estimate) -> Verdict:
+        """What an estimate says of the claim."""
+
+
+@dataclass(frozen=True)
+class Near:
+    """Near: agrees when our mean is the paper's number, give or take a share of it.
+
+    It is open when some part of the interval is near, but not the mean; of another size when the
+    interval is on the number's side of zero all the same; else it differs.
+
+    Examples
+    --------
+    >>> rule = Near(10.0)
+    >>> rule(Estimate(12.0, 9.0, 15.0)), rule(Estimate(14.0, 12.0, 16.0))
+    ('agrees', 'open')
+    >>> rule(Estimate(14.0, 13.0, 15.0)), rule(Estimate(0.3, -0.1, 0.7))
+    ('other-size', 'differs')
+    """
+
+    number: float
+    within: float = 0.25
+
+    @property
+    def text(self) -> str:
+        """When ours agrees."""
+        return f"the mean is within {100 * self.within:.3g} % of {self.number:g}"
+
+    def __call__(self, found: Estimate) -> Verdict:
+        """What an estimate says of the claim."""
+        (low, high), slack = _ends(found), self.within * abs(self.number)
+        if abs(found.mean - self.number) <= slack:
+            return "agrees"
+        if low <= self.number + slack and high >= self.number - slack:
+            return "open"
+        return "other-size" if min(low * self.number, high * self.number) > 0 else "differs"
+
+
+@dataclass(frozen=True)
+class Above:
+    """Above: agrees when all of the interval is above a level, and differs when none of it is."""
+
+    level: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """When ours agrees."""
+        return f"the whole interval is above {self.level:g}"
+
+    def __call__(self, found: Estimate) -> Verdict:
+        """What an estimate says of the claim."""
+        low, high = _ends(found)
+        return "agrees" if low > self.level else "differs" if high < self.level else "open"
+
+
+@dataclass(frozen=True)
+class Below:
+    """Below: agrees when all of the interval is below a level, and differs when none of it is."""
+
+    level: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """When ours agrees."""
+        return f"the whole interval is below {self.level:g}"
+
+    def __call__(self, found: Estimate) -> Verdict:
+        """What an estimate says of the claim."""
+        low, high = _ends(found)
+        return "agrees" if high < self.level else "differs" if low > self.level else "open"
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """Not compared: the paper says nothing of it, or not in which unit or on what."""
+
+    text = "not judged"
+
+    def __call__(self, found: Estimate) -> Verdict:
+        """Nothing."""
+        return "uncompared"
+
+
+def _ends(found: Estimate) -> tuple[float, float]:
+    if found.low is None or found.high is None:
+        return found.mean, found.mean
+    return found.low, found.high
 
 
 @dataclass(frozen=True)
@@ -72,20 +170,38 @@ class Claim:
         The paper's number, or its statement where it gives none.
     ours : callable
         From results to estimates, by version of the algorithm (``"as printed"``, ``"esdp"``).
-    judge : callable
-        What an estimate says of the claim, see :func:`near`, :func:`above`, :func:`below`.
+    judge : Rule
+        When ours agrees: :class:`Near`, :class:`Above`, :class:`Below`; :class:`NotCompared`.
     why : str
         Where ours differs or may: what the paper leaves open, a misprint, the algorithm.
     timed : bool
         A computation time: it differs from run to run, and is not among the results to find again.
+    beside : tuple of str
+        Versions that are not the paper's algorithm but rivals of it: shown, and not judged by what
+        the paper says of its own.
+
+    Raises
+    ------
+    ValueError
+        For a number of a paper that is to be judged by its sign alone.
     """
 
     says: str
     paper: float | str
     ours: Callable[[Found], Mapping[str, Estimate]]
-    judge: Callable[[Estimate], Verdict]
+    judge: Rule
     why: str = ""
     timed: bool = False
+    beside: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.paper, float) and not isinstance(self.judge, Near | NotCompared):
+            raise ValueError(f"{self.says}: {self.paper} is a number; ours must be near it")
+
+    def verdict(self, version: str, found: Estimate) -> Verdict:
+        """What the estimate of a version says of the claim."""
+        rival = any(version == name or version.startswith(f"{name}, ") for name in self.beside)
+        return "uncompared" if rival else self.judge(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,55 +236,6 @@ class Artefact:
     def stem(self) -> str:
         """What its files are called."""
         return f"{self.paper}-{self.name}"
-
-
-def near(number: float, within: float = 0.25) -> Callable[[Estimate], Verdict]:
-    """Whether our mean is the paper's number, give or take a share of it.
-
-    It differs when no part of the interval is, and is open when some part is, but not the mean.
-
-    Examples
-    --------
-    >>> near(10.0)(Estimate(12.0, 9.0, 15.0)), near(10.0)(Estimate(14.0, 12.0, 16.0))
-    ('agrees', 'open')
-    >>> near(10.0)(Estimate(14.0, 13.0, 15.0))
-    'differs'
-    """
-    slack = within * abs(number)
-
-    def judge(found: Estimate) -> Verdict:
-        low, high = _ends(found)
-        if abs(found.mean - number) <= slack:
-            return "agrees"
-        return "open" if low <= number + slack and high >= number - slack else "differs"
-
-    return judge
-
-
-def above(level: float = 0.0) -> Callable[[Estimate], Verdict]:
-    """Agrees when all of the interval is above a level, and differs when none of it is."""
-
-    def judge(found: Estimate) -> Verdict:
-        low, high = _ends(found)
-        return "agrees" if low > level else "differs" if high < level else "open"
-
-    return judge
-
-
-def below(level: float = 0.0) -> Callable[[Estimate], Verdict]:
-    """Agrees when all of the interval is below a level, and differs when none of it is."""
-
-    def judge(found: Estimate) -> Verdict:
-        low, high = _ends(found)
-        return "agrees" if high < level else "differs" if low > level else "open"
-
-    return judge
-
-
-def _ends(found: Estimate) -> tuple[float, float]:
-    if found.low is None or found.high is None:
-        return found.mean, found.mean
-    return found.low, found.high
 
 
 def over(results: Results, policy: str, base: str, **cell: object) -> Estimate:

@@ -30,16 +30,18 @@ from gangwise.fluctuating_speeds.esdp import ESDPAsPrinted
 from gangwise.fluctuating_speeds.solvers import P3Solver
 from gangwise.report.plotting import Panel
 from gangwise.reproduce.artefact import (
+    Above,
     Artefact,
+    Below,
     Claim,
     Found,
+    Near,
+    NotCompared,
+    Rule,
     Scale,
-    above,
-    below,
     from_optimum,
     lead,
     least,
-    near,
     per_slot,
     recorded,
     so_far,
@@ -97,7 +99,7 @@ def _lead(base: str) -> Claim:
         f"ESDP over {base} at the last slot, %",
         UP_TO[base],
         in_readings(STUDY, ALL, measure),
-        near(UP_TO[base]),
+        Near(UP_TO[base]),
         ORDER,
     )
 
@@ -110,7 +112,7 @@ def _lead_of_preprint(base: str) -> Claim:
         f"ESDP over {base} after a quarter of the slots (the preprint's 2000), %",
         UP_TO[base],
         in_readings(STUDY, ["c = 1/4"], measure),
-        near(UP_TO[base]),
+        Near(UP_TO[base]),
         f"{ORDER}; the journal has 8000 slots for the same numbers",
     )
 
@@ -143,7 +145,7 @@ FIGURE_2 = Artefact(
             f"ESDP over HAUF at slot {EARLY}, %",
             "behind at first",
             in_readings(STUDY, ALL, _at_first),
-            below(0),
+            Below(0),
             "a choice over channels beats a ranking of job types from the first slots on, unless "
             "very few channels can be on",
         ),
@@ -151,14 +153,14 @@ FIGURE_2 = Artefact(
             "ESDP over HAUF in the second half of the slots, %",
             "the gap keeps widening",
             in_readings(STUDY, ALL, _later),
-            above(0),
+            Above(0),
             CAPACITY,
         ),
         Claim(
             "ESDP over HAUF that ranks channels, at the last slot, %",
             NOT_COMPARED,
             in_readings(STUDY, ALL, _over_channels),
-            above(0),
+            NotCompared(),
             "the same greedy over channels instead of job types; most of the printed gains come "
             "from that difference",
         ),
@@ -191,7 +193,7 @@ def _rises(base: str) -> Claim:
         f"AOU over that of {name}: last slot less slot T/8, points of a per cent",
         "increases significantly",
         in_readings(STUDY, ALL, measure),
-        above(0),
+        Above(0),
         "with g = ln(t + 1) there is little left to gain after the first slots",
     )
 
@@ -259,29 +261,30 @@ FIGURE_4 = Artefact(
             "points of a per cent",
             "steep, unlike the baselines",
             in_readings(STUDY, ALL, _steeper),
-            above(0),
+            Above(0),
             "with g = ln(t + 1) the rise is over before slot T/80",
         ),
         Claim(
             "rise of the average AOU up to T/2 less that after it, % of its end",
             "flattens",
             in_readings(STUDY, ALL, _flattens),
-            above(0),
+            Above(0),
             CAPACITY,
         ),
         Claim(
             "AOU in the second half of the slots, % of the optimum",
             "converges to the oracle",
             in_readings(STUDY, ALL, _of_optimum),
-            above(99.0),
+            Above(99.0),
             "what is given to absent job types is lost in every slot; agrees from 99 % on",
         ),
         Claim(
             "swing of the average AOU over slots 1 to 50, % of its end",
             "oscillates at the beginning",
             in_readings(STUDY, ALL, _swing, {**VERSIONS, "HAUF": "hauf"}),
-            above(0),
+            Above(0),
             "an average over few slots; of the baselines as well",
+            beside=("HAUF",),
         ),
     ],
 )
@@ -398,7 +401,7 @@ FIGURE_5 = Artefact(
             "exponent of the time of a slot in |R|",
             "polynomial: |E| |S| Π c, that is 3 + K",
             _exponents,
-            below(6.0),
+            Below(6.0),
             "with |S| and c in proportion to |E|, or |E|² for |S|, the printed complexity is of "
             "degree 3 + K",
             timed=True,
@@ -407,7 +410,7 @@ FIGURE_5 = Artefact(
             "time of the dynamic programme over that of the exact ESDP",
             "no other solver",
             _programme_over_ours,
-            above(1.0),
+            NotCompared(),
             "branch and bound answers the same",
             timed=True,
         ),
@@ -492,21 +495,21 @@ FIGURE_13 = Artefact(
             "smallest lead of ESDP over a baseline at any T from T/16 on, %",
             "always performs the best",
             lambda found: _smallest_leads(list(BASELINES.values()), found),
-            above(0),
+            Above(0),
             CAPACITY,
         ),
         Claim(
             "smallest lead of ESDP over HAUF that ranks channels, at any T from T/16 on, %",
             NOT_COMPARED,
             lambda found: _smallest_leads([CHANNEL], found),
-            above(0),
+            NotCompared(),
             "the same greedy over channels instead of job types",
         ),
         Claim(
             "AOU per slot with T over that with T/16, %",
             "positive correlation with T",
             _better_with_time,
-            above(0),
+            Above(0),
             CAPACITY,
         ),
     ],
@@ -515,6 +518,7 @@ FIGURE_13 = Artefact(
 
 LEARNERS = (OURS, PRINTED, "thompson-beta")
 JUDGED = {**VERSIONS, "thompson-beta": "thompson-beta"}
+RIVALS = ("thompson-beta",)
 ABSENT = "capacity given to absent job types is lost in every slot, however much is learned"
 SHARE_OF_ALL, JOB_TYPES = 0.9, 8
 
@@ -569,14 +573,15 @@ THEOREM_1 = Artefact(
             "mean utility in the second half of the slots, % of x*(t)",
             "asymptotically optimal",
             in_readings("regret", QUARTER_AND_HALF, _late_share, JUDGED),
-            above(99.0),
+            Above(99.0),
             f"{ABSENT}; agrees from 99 % on",
+            beside=RIVALS,
         ),
         Claim(
             "chance that every job type has a job, so that nothing is switched off",
             f"at most {PRINTED_CHANCE:.2f}, (35)",
             lambda found: {"ρ = 0.9, |L| = 8": Estimate(SHARE_OF_ALL**JOB_TYPES, None, None)},
-            below(PRINTED_CHANCE),
+            Below(PRINTED_CHANCE),
             "a bound from above on the good case is no guarantee; over Ω(t) no chance is needed",
         ),
     ],
@@ -645,11 +650,10 @@ def _slope_in_units(results: Results, policy: str) -> Estimate:
 
 
 def _claim(
-    says: str, paper: str, measure: Callable[[Results, str], Estimate], level: float, why: str
+    says: str, paper: str, measure: Callable[[Results, str], Estimate], judge: Rule, why: str
 ) -> Claim:
-    return Claim(
-        says, paper, in_readings("regret", QUARTER_AND_HALF, measure, JUDGED), below(level), why
-    )
+    ours = in_readings("regret", QUARTER_AND_HALF, measure, JUDGED)
+    return Claim(says, paper, ours, judge, why, beside=RIVALS)
 
 
 THEOREM_2 = Artefact(
@@ -671,21 +675,21 @@ THEOREM_2 = Artefact(
             "regret added in the last decade of slots over that of the decade before",
             "logarithmic: 1 (√T: 3.2, linear: 10)",
             _decades(lambda a, b, c: (c - b) / (b - a)),
-            math.sqrt(10),
+            Below(math.sqrt(10)),
             f"{ABSENT}; agrees where it is less than of √T",
         ),
         _claim(
             "exponent of t in the regret, last decade of slots",
             "logarithmic: towards 0",
             _decades(lambda a, b, c: np.log10(c / b)),
-            0.5,
+            Below(0.5),
             f"{ABSENT}; agrees below 1/2",
         ),
         _claim(
             "slope of the regret against ln t, last decade, in units of |E| (ln m)² / Δ",
             "at most a constant, not stated",
             _slope_in_units,
-            1.0,
+            NotCompared(),
             "so wide that at these horizons a linear regret is within it, too",
         ),
     ],

@@ -24,12 +24,13 @@ from gangwise.fluctuating_speeds.esdp import DELTAS
 from gangwise.report.plotting import Panel
 from gangwise.reproduce import artefact as measures
 from gangwise.reproduce.artefact import (
+    Above,
     Artefact,
+    Below,
     Claim,
     Found,
+    NotCompared,
     Scale,
-    above,
-    below,
     change,
     curve,
     from_optimum,
@@ -59,7 +60,7 @@ READINGS: Mapping[str, Mapping[str, Any]] = {
 QUARTER_AND_HALF = ("c = 1/4", "c = 1/2")
 
 CAPACITY = "capacities are not stated"
-NOT_COMPARED = "leads, but was not compared with this one"
+NOT_COMPARED = "not compared with this one"
 
 _SLUGS = {"c = 1/4": "quarter", "c = 1/2": "half", "c = 1 or 2": "literal"}
 
@@ -216,7 +217,7 @@ def _steps(
 
     ours = in_readings(figure, QUARTER_AND_HALF, measure, EVERYONE)
     return Claim(
-        f"smallest change of AOU from one {says} to the next, %", paper, ours, above(0), why
+        f"smallest change of AOU from one {says} to the next, %", paper, ours, Above(0), why
     )
 
 
@@ -234,14 +235,14 @@ def _leading(figure: str, says: str) -> list[Claim]:
             f"smallest lead of ESDP over a baseline at any {says}, %",
             "takes the lead",
             in_readings(figure, QUARTER_AND_HALF, over_baselines),
-            above(0),
+            Above(0),
             CAPACITY,
         ),
         Claim(
             f"smallest lead of ESDP over HAUF that ranks channels, at any {says}, %",
             NOT_COMPARED,
             in_readings(figure, QUARTER_AND_HALF, over_channels),
-            above(0),
+            NotCompared(),
             "the same greedy over channels instead of job types",
         ),
     ]
@@ -300,14 +301,14 @@ FIGURE_6 = Artefact(
                 version: smallest_step(found["esdp-fig-6"], policy, "fraction")
                 for version, policy in EVERYONE.items()
             },
-            above(0),
+            Above(0),
             X_AXIS,
         ),
         Claim(
             "growth of ESDP less that of the steepest baseline, points of a per cent",
             "the highest growth",
             _growth,
-            above(0),
+            Above(0),
             f"{X_AXIS}; ESDP has the highest AOU where capacity is scarce, so less is left "
             "to grow by",
         ),
@@ -316,7 +317,7 @@ FIGURE_6 = Artefact(
             "that gains most, %",
             "the highest growth",
             _gain,
-            above(0),
+            Above(0),
             X_AXIS,
         ),
     ],
@@ -347,8 +348,9 @@ FIGURE_9 = Artefact(
                 _drop,
                 {**VERSIONS, "HAUF": "hauf", "HAUF of channels": CHANNEL},
             ),
-            below(0),
+            Below(0),
             "more jobs are more choice, and the best choice only gains by it",
+            beside=("HAUF", "HAUF of channels"),
         ),
     ],
 )
@@ -372,7 +374,7 @@ FIGURE_10 = Artefact(
             "share of the optimum, densest less sparsest graph, points of a per cent",
             "harder to search",
             in_readings("fig-10", QUARTER_AND_HALF, _harder),
-            below(0),
+            Below(0),
             "more channels to learn",
         )
     ],
@@ -411,14 +413,14 @@ FIGURE_12 = Artefact(
             "ESDP over HAUF at |R| = 80, %",
             "HAUF is ahead",
             in_readings("fig-12", QUARTER_AND_HALF, _at_80),
-            below(0),
+            Below(0),
             "contradicts the lead that the paper states beside it; a single run, perhaps",
         ),
         Claim(
             "ESDP over HAUF that ranks channels, at |R| = 80, %",
             "HAUF is ahead",
             in_readings("fig-12", QUARTER_AND_HALF, _channels_at_80),
-            below(0),
+            Below(0),
             "if the paper's HAUF ranked channels after all, its other numbers would not hold",
         ),
     ],
@@ -504,7 +506,7 @@ def _spread(g: str) -> Claim:
         f"AOU with the best δ(t) over that with the worst, g {g}, %",
         "little effect",
         in_readings("delta", QUARTER_AND_HALF, measure, {"as printed": PRINTED}),
-        below(2.0),
+        Below(2.0),
         "little is less than 2 % here",
     )
 
@@ -542,14 +544,14 @@ FIGURE_7 = Artefact(
             "numbers s at the last slot, most over fewest of the three δ(t)",
             "strong effect",
             _size_ratio,
-            above(2.0),
+            Above(2.0),
             "strong is more than twice here",
         ),
         Claim(
             "time of a slot by branch and bound, slowest over fastest of the three δ(t)",
             "strong effect",
             in_readings("delta", QUARTER_AND_HALF, _time_ratio, {"as printed": PRINTED}),
-            above(2.0),
+            Above(2.0),
             "branch and bound does not go through the numbers s",
             timed=True,
         ),
@@ -605,14 +607,14 @@ FIGURE_8 = Artefact(
             "AOU with g = ln(t+1) over that with the better of the other two, %",
             "overwhelming advantage",
             in_readings("g", tuple(READINGS), _advantage),
-            above(10.0),
+            Above(10.0),
             f"{CAPACITY}; overwhelming is more than 10 % here",
         ),
         Claim(
             "AOU with g = ¼ ln(t+1) over that with ln(t+1), %",
             "a smaller g(t) exploits more",
             in_readings("g", tuple(READINGS), _quarter, {"esdp": OURS}),
-            above(0),
+            Above(0),
             CAPACITY,
         ),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -28,10 +29,13 @@ class Row:
     number : float or str
         The paper's.
     ours : Estimate
-    verdict : {"agrees", "differs", "open"}
+    verdict : str
+        See :data:`~gangwise.reproduce.artefact.Verdict`.
     why : str
     timed : bool
         A computation time, which no run finds again: it is committed, and never compared.
+    rule : str
+        When ours agrees; fixed before anything is run.
     """
 
     paper: str
@@ -43,6 +47,7 @@ class Row:
     verdict: Verdict
     why: str
     timed: bool = False
+    rule: str = ""
 
     @property
     def id(self) -> str:
@@ -59,9 +64,10 @@ class Row:
             version,
             claim.paper,
             ours,
-            claim.judge(ours),
+            claim.verdict(version, ours),
             claim.why,
             claim.timed,
+            claim.judge.text,
         )
 
     @classmethod
@@ -76,6 +82,7 @@ class Row:
             Estimate(plain["ours"], plain["low"], plain["high"]),
             plain["verdict"],
             plain["why"],
+            rule=plain.get("rule", ""),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -91,6 +98,7 @@ class Row:
             "high": self.ours.high,
             "verdict": self.verdict,
             "why": self.why,
+            "rule": self.rule,
         }
 
 
@@ -98,6 +106,18 @@ def _path(quick: bool) -> Path:
     return Path(str(files("gangwise.reproduce").joinpath("expected"))) / (
         "quick.json" if quick else "full.json"
     )
+
+
+def rules_path() -> Path:
+    """Where the rules of all claims are committed, so that a change of one is seen as such."""
+    return _path(True).with_name("rules.json")
+
+
+def write_rules(artefacts: Iterable[Artefact]) -> Path:
+    """Commit the rules, before what they judge is run."""
+    text = json.dumps(rules(artefacts), indent=1, ensure_ascii=False)
+    write_whole(rules_path(), text + "\n")
+    return rules_path()
 
 
 def read(quick: bool) -> dict[str, Estimate]:
@@ -136,22 +156,52 @@ def write(rows: Sequence[Row], quick: bool) -> Path:
 
 
 def differences(rows: Sequence[Row], quick: bool) -> list[str]:
-    """Rows that left their committed interval, or that nothing is committed for, in words.
+    """Rows that are not what was committed, or that nothing is committed for, in words.
 
-    A number from a single seed has no interval; it must be the same to six digits.
+    The same seeds give the same numbers: mean and both ends of the interval, which follow from what
+    each seed gave, must be the same to six digits. An interval is no excuse.
     """
     known, found = read(quick), []
     for row in (row for row in rows if not row.timed):
         if row.id not in known:
             found.append(f"{row.id}: nothing is committed for it")
             continue
-        low, high = known[row.id].low, known[row.id].high
-        if low is None or high is None:
-            low = high = known[row.id].mean
-        slack = 1e-6 * max(1.0, abs(known[row.id].mean))
-        if not low - slack <= row.ours.mean <= high + slack:
-            found.append(f"{row.id}: {row.ours.mean:.6g} is outside {low:.6g} to {high:.6g}")
+        pairs = zip(("mean", "low", "high"), row.ours, known[row.id])
+        slack = 1e-6 * max(1.0, *(abs(v) for v in known[row.id] if v is not None))
+        for what, now, then in pairs:
+            if (now is None) != (then is None) or (
+                now is not None and then is not None and not abs(now - then) <= slack
+            ):
+                found.append(f"{row.id}: {what} is {now}, not {then}")
+                break
     return found
+
+
+def rules(artefacts: Iterable[Artefact]) -> dict[str, str]:
+    """When ours agrees with each claim: what is committed before anything is run."""
+    return {
+        f"{artefact.paper} {artefact.name}: {claim.says}": claim.judge.text
+        + (f"; not judged: {', '.join(claim.beside)}" if claim.beside else "")
+        for artefact in artefacts
+        for claim in artefact.claims
+    }
+
+
+def counts(rows: Iterable[Row]) -> str:
+    """How many comparisons came out how; what was not compared counts nowhere.
+
+    Examples
+    --------
+    >>> one = Row("p", "a", "s", "v", 1.0, Estimate(1.0, None, None), "agrees", "")
+    >>> counts([one])
+    '1 of 1 comparisons agree, 0 have the same direction and another size, 0 differ, 0 are open'
+    """
+    found = Counter(row.verdict for row in rows)
+    del found["uncompared"]
+    return (
+        f"{found['agrees']} of {found.total()} comparisons agree, {found['other-size']} have the "
+        f"same direction and another size, {found['differs']} differ, {found['open']} are open"
+    )
 
 
 def table(rows: Sequence[Row]) -> pl.DataFrame:
@@ -184,16 +234,26 @@ def fill(page: str, rows: Sequence[Row]) -> str:
     return re.sub(marked, block, page, flags=re.DOTALL)
 
 
+SAID: Mapping[Verdict, str] = {
+    "agrees": ", agrees",
+    "other-size": ", same direction, other size",
+    "differs": ", differs",
+    "open": ", open",
+    "uncompared": "",
+}
+
+
 def _of_one(rows: Sequence[Row]) -> str:
     lines = ["| | the paper | ours |", "|---|---|---|"]
     for (says, number), claim in groupby(rows, lambda row: (row.says, row.number)):
         ours = "<br>".join(
-            f"{row.version}: {estimate_text(row.ours, decimals_for([row.ours]))}, {row.verdict}"
+            f"{row.version}: {estimate_text(row.ours, decimals_for([row.ours]))}{SAID[row.verdict]}"
             for row in claim
         )
         said = f"{number:g}" if isinstance(number, float) else str(number)
         lines.append("| " + " | ".join(c.replace("|", "\\|") for c in (says, said, ours)) + " |")
-    whys = [row.why for row in rows if row.why and row.verdict != "agrees"]
+    lines += ["", f"{counts(rows)}."]
+    whys = [row.why for row in rows if row.why and row.verdict not in ("agrees", "uncompared")]
     if whys:
         reasons = dict.fromkeys(reason for why in whys for reason in why.split("; "))
         lines += ["", "Why ours differ, or may: " + "; ".join(reasons) + "."]

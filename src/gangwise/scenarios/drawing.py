@@ -7,13 +7,15 @@ A generator states the distribution of everything that it draws as the descripti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.settings import checked
+from gangwise.core.limits import Count, SlotCount
+from gangwise.core.settings import checked, require_range
 
 
 class _Settings(Protocol):
@@ -70,25 +72,74 @@ class DrawnScenario(Generic[SettingsT]):
         return self.settings.model_dump(mode="json")
 
 
-class _GangSettings(Protocol):
-    """The settings that drawing gangs reads; scenarios say what they mean."""
+JobTypes = Annotated[Count, Field(description="|L|")]
+Servers = Annotated[Count, Field(description="|R|")]
+Share = Annotated[
+    tuple[float, float],
+    Field(
+        description="request of a task: for each device type, a uniform part of its model "
+        "server's capacity, rounded down to whole devices, at least 1 of the first; the model "
+        "server is uniform among those that the job type connects to"
+    ),
+]
+ManyChannels = Annotated[
+    Count,
+    Field(
+        description="servers that each job type connects to (or all, if the pool is smaller), "
+        "uniform without replacement from the pool"
+    ),
+]
+Contention = Annotated[
+    float,
+    Field(
+        gt=0,
+        description="job types that want the same server, on average: the pool is job_types · "
+        "channels / contention servers (no fewer than channels, no more than there are), uniform "
+        "among all; the others serve nobody",
+    ),
+]
+GangCapacity = Annotated[
+    tuple[Count, ...],
+    Field(
+        min_length=1,
+        description="capacity of a server of device type k: uniform integer in 0..most[k], at "
+        "least 1 of the first",
+    ),
+]
+TimeLimit = Annotated[
+    float, Field(gt=0, description="seconds that a comparator may think about one programme")
+]
+Horizon = Annotated[SlotCount, Field(description="T unless told otherwise")]
 
-    @property
-    def job_types(self) -> int: ...
-    @property
-    def servers(self) -> int: ...
-    @property
-    def most(self) -> tuple[int, ...]: ...
-    @property
-    def tasks(self) -> tuple[int, int]: ...
-    @property
-    def share(self) -> tuple[float, float]: ...
-    @property
-    def equal(self) -> float: ...
-    @property
-    def channels(self) -> int: ...
-    @property
-    def contention(self) -> float: ...
+
+class GangSettings(BaseModel):
+    """Settings that all scenarios of gangs have; defaults that differ are each scenario's own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job_types: JobTypes
+    servers: Servers
+    most: GangCapacity
+    tasks: tuple[Count, Count] = Field(
+        (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
+    )
+    share: Share
+    equal: float = Field(
+        0.5, ge=0, le=1, description="probability that all tasks of a job type are alike"
+    )
+    channels: ManyChannels
+    contention: Contention
+    rho: float = Field(0.7, ge=0, le=1, description="probability that a job of a type arrives")
+    time_limit: TimeLimit
+    slots: Horizon
+
+    @model_validator(mode="after")
+    def _parts(self) -> Self:
+        for name in ("share", "tasks"):
+            require_range(name, getattr(self, name))
+        if self.share[1] > 1:
+            raise ValueError("share must not exceed 1, or tasks would fit on no server")
+        return self
 
 
 class DrawnGangs(NamedTuple):
@@ -105,7 +156,7 @@ class DrawnGangs(NamedTuple):
     requests: Floats
 
 
-def draw_gangs(s: _GangSettings, rng: np.random.Generator) -> DrawnGangs:
+def draw_gangs(s: GangSettings, rng: np.random.Generator) -> DrawnGangs:
     """Draw servers, then channels, then tasks."""
     L, R, K = s.job_types, s.servers, len(s.most)
     capacity = rng.integers(0, np.array(s.most) + 1, (R, K)).astype(np.float64)
@@ -122,7 +173,7 @@ def draw_gangs(s: _GangSettings, rng: np.random.Generator) -> DrawnGangs:
     )
 
 
-def _requests(s: _GangSettings, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
+def _requests(s: GangSettings, rng: np.random.Generator, servers: Floats, count: int) -> Floats:
     """Requests of the tasks of a job type, each a part of one of its servers."""
     model = servers[rng.integers(0, len(servers), count)]
     requests = np.floor(model * rng.uniform(*s.share, model.shape))

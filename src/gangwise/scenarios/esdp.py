@@ -40,12 +40,14 @@ from gangwise.fluctuating_speeds.speeds import (
     BetaSpeeds,
     NormalSpeeds,
     PiecewiseSpeeds,
+    RecordedSpeeds,
     ReplayedSpeeds,
     Speeds,
     WavingSpeeds,
 )
 from gangwise.gangs.environment import GangSpeedsInstance
 from gangwise.gangs.problem import GangSpeedsProblem
+from gangwise.scenarios import drawing
 from gangwise.scenarios.drawing import DrawnScenario, device_names, draw_gangs
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
 from gangwise.traces.slots.fluctuating_speeds import (
@@ -218,43 +220,15 @@ class ESDPScenario(DrawnScenario[Settings]):
         return NormalSpeeds(mean, s.spread)
 
 
-class ESDPGangSettings(BaseModel):
+class ESDPGangSettings(drawing.GangSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    job_types: Count = Field(8, description="|L|")
-    servers: Count = Field(40, description="|R|")
-    most: tuple[Count, ...] = Field(
-        (24, 48, 16),
-        min_length=1,
-        description="capacity of a server of device type k: uniform "
-        "integer in 0..most[k], at least 1 of the first",
-    )
-    tasks: tuple[Count, Count] = Field(
-        (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
-    )
-    share: tuple[float, float] = Field(
-        (0.3, 0.9),
-        description="request of a task: for each device type, a uniform part of its "
-        "model server's capacity, rounded down, at least 1 of the first; the model server is "
-        "uniform among those that the job type connects to",
-    )
-    equal: float = Field(
-        0.5, ge=0, le=1, description="probability that all tasks of a job type are alike"
-    )
-    channels: Count = Field(
-        10,
-        description="servers that each job type connects to (or all, if the pool is smaller), "
-        "uniform without replacement from the pool",
-    )
-    contention: float = Field(
-        4.0,
-        gt=0,
-        description="job types that want the same server, on average: the pool is "
-        "job_types · channels / contention servers (no fewer than channels, no more than there "
-        "are), uniform among all",
-    )
+    job_types: drawing.JobTypes = 8
+    servers: drawing.Servers = 40
+    most: drawing.GangCapacity = (24, 48, 16)
+    share: drawing.Share = (0.3, 0.9)
+    channels: drawing.ManyChannels = 10
+    contention: drawing.Contention = 4.0
     mean: tuple[float, float] = Field((0.1, 1.0), description="μ of each channel: uniform")
     spread: float = Field(0.5, ge=0, description="standard deviation of Z over μ")
     cost: float = Field(
@@ -263,19 +237,12 @@ class ESDPGangSettings(BaseModel):
         description="mean supply cost over mean μ; the cost of a channel is the sum "
         "over device types of N(1, 0.2²), cut off at 0, and so scaled",
     )
-    rho: float = Field(0.7, ge=0, le=1, description="probability that a job of a type arrives")
-    time_limit: float = Field(
-        20.0, gt=0, description="seconds that a comparator may think about one programme"
-    )
-    slots: SlotCount = Field(2000, description="T unless told otherwise")
+    time_limit: drawing.TimeLimit = 20.0
+    slots: drawing.Horizon = 2000
 
     @model_validator(mode="after")
     def _ranges(self) -> ESDPGangSettings:
         require_range("mean", self.mean, positive=True)
-        for name in ("share", "tasks"):
-            require_range(name, getattr(self, name))
-        if self.share[1] > 1:
-            raise ValueError("share must not exceed 1, or tasks would fit on no server")
         return self
 
 
@@ -374,11 +341,23 @@ class GavelSettings(_Common):
 class MiniBatchSettings(_Common):
     """Parameters, with the distribution of everything that is drawn."""
 
+    order: Literal["recorded", "drawn"] = Field(
+        "recorded",
+        description="recorded: the workers of a job go through their record in step, round and "
+        "round, from a beginning that is uniform; drawn: every speed is drawn from the record, "
+        "independently",
+    )
     blocks: Count = Field(
         1,
-        description="1: a speed is drawn from all that was recorded of a worker; more: the "
-        "slots walk through so many blocks of the record, which keeps its drift",
+        description="for order = drawn. 1: a speed is drawn from all that was recorded of a "
+        "worker; more: the slots walk through so many blocks of the record, which keeps its drift",
     )
+
+    @model_validator(mode="after")
+    def _blocks(self) -> MiniBatchSettings:
+        if self.blocks > 1 and self.order == "recorded":
+            raise ValueError("blocks are for order=drawn; the order of the record needs none")
+        return self
 
 
 def _described(files: Mapping[str, str], settings: _Common) -> dict[str, Any]:
@@ -480,11 +459,16 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
         self.trace = MiniBatchTime(_folder(self.name, self.settings, "job_1_norm.csv and so on"))
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
-        """The recorded workers; only arrivals and draws depend on the seed."""
+        """The recorded workers; arrivals, and where their records begin, depend on the seed."""
         s, workers = self.settings, self.trace.workers
         jobs = tuple(dict.fromkeys(w.job for w in workers))
         mask = np.array([[w.job == job for w in workers] for job in jobs])
-        speeds = ReplayedSpeeds([w.speed for w in workers], s.blocks, s.slots)
+        series, group = [w.speed for w in workers], np.array([jobs.index(w.job) for w in workers])
+        speeds: Speeds = (
+            RecordedSpeeds.anywhere(series, group, Streams.of(seed).instance)
+            if s.order == "recorded"
+            else ReplayedSpeeds(series, s.blocks, s.slots)
+        )
         mean = float(np.mean([w.speed.mean() for w in workers]))
         requests = np.array([[w.gpus] for w in workers])
         pool = Pool(scarce(requests, s.fraction), ("gpu",), tuple(w.name for w in workers))

@@ -16,7 +16,7 @@ the same servers.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
@@ -31,6 +31,7 @@ from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 from gangwise.gangs.environment import GangInstance
 from gangwise.gangs.problem import GangProblem
+from gangwise.scenarios import drawing
 from gangwise.scenarios.drawing import DrawnScenario, device_names, draw_gangs
 
 DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
@@ -40,10 +41,28 @@ GUESSED_MOST = (64, 512, 16, 16, 8, 4)
 AUTHORS_LEAST, AUTHORS_MOST = (1, 2, 0, 0, 0, 0), (128, 512, 64, 8, 8, 4)
 
 
-class Settings(BaseModel):
-    """Parameters of the generator, with the distribution of everything it draws."""
+class RewardSettings(BaseModel):
+    """Settings of gain and overhead, of jobs and of gangs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    alpha: tuple[float, float] = Field(
+        (1.0, 1.5), description="α of each server and device type: uniform"
+    )
+    beta: tuple[float, float] = Field((0.3, 0.5), description="β of each device type: uniform")
+    utility: Literal["mixed", "linear", "log", "reciprocal", "poly"] = Field(
+        "mixed", description="mixed: uniform among the four, per server and device type"
+    )
+
+    @model_validator(mode="after")
+    def _rewards(self) -> Self:
+        require_range("alpha", self.alpha, positive=True)
+        require_range("beta", self.beta)
+        return self
+
+
+class Settings(RewardSettings):
+    """Parameters of the generator, with the distribution of everything it draws."""
 
     job_types: Count = Field(10, description="|L|")
     servers: Count = Field(128, description="|R|")
@@ -60,13 +79,6 @@ class Settings(BaseModel):
         "integer", description="continuous: requests are uniform in [least[k], most[k]]"
     )
     contention: float = Field(10.0, gt=0, description="multiplies every request")
-    alpha: tuple[float, float] = Field(
-        (1.0, 1.5), description="α of each server and device type: uniform"
-    )
-    beta: tuple[float, float] = Field((0.3, 0.5), description="β of each device type: uniform")
-    utility: Literal["mixed", "linear", "log", "reciprocal", "poly"] = Field(
-        "mixed", description="mixed: uniform among the four, per server and device type"
-    )
     density: float = Field(
         2.5,
         gt=0,
@@ -80,6 +92,12 @@ class Settings(BaseModel):
         "jobs; bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
     )
     most_jobs: Count = Field(3, description="J_l for arrivals = multiple")
+    moving: float = Field(
+        0.0,
+        ge=0,
+        description="charge for each device that a job gets anew while it stays; jobs stay with "
+        "arrivals = bursts and rho = 1, 20 slots on average",
+    )
     delay: float = Field(0.0, ge=0, description="slots until feedback comes")
     delay_kind: Literal["constant", "geometric"] = Field("constant")
     loss: float = Field(0.0, ge=0, le=1, description="probability that feedback never comes")
@@ -87,8 +105,6 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _ranges(self) -> Settings:
-        require_range("alpha", self.alpha, positive=True)
-        require_range("beta", self.beta)
         if self.least and (
             len(self.least) != len(self.most)
             or any(low > high for low, high in zip(self.least, self.most))
@@ -142,6 +158,7 @@ class OGASchedScenario(DrawnScenario[Settings]):
             Channels.of_mask(mask),
             Utilities(kind, rng.uniform(*s.alpha, (R, K))),
             rng.uniform(*s.beta, K),
+            moving=s.moving,
         )
         late = Delivery(s.delay, s.delay_kind, s.loss)
         return GainOverheadInstance(problem, self._workload(L), late)
@@ -165,72 +182,25 @@ def guessed_scenario(**settings: Any) -> OGASchedScenario:
     return OGASchedScenario(name="ogasched-authors-v1", **{"most": GUESSED_MOST, **settings})
 
 
-class GangSettings(BaseModel):
+class OGASchedGangSettings(drawing.GangSettings, RewardSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    job_types: Count = Field(10, description="|L|")
-    servers: Count = Field(128, description="|R|")
-    most: tuple[Count, ...] = Field(
-        OUR_MOST,
-        min_length=1,
-        description="capacity of a server of device type k: uniform "
-        "integer in 0..most[k], at least 1 of the first",
-    )
-    tasks: tuple[Count, Count] = Field(
-        (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
-    )
-    share: tuple[float, float] = Field(
-        (0.2, 0.8),
-        description="request of a task: for each device type, a uniform part of its "
-        "model server's capacity, rounded down to whole devices, at least 1 of the first; the "
-        "model server is uniform among those that the job type connects to",
-    )
-    equal: float = Field(
-        0.5, ge=0, le=1, description="probability that all tasks of a job type are alike"
-    )
-    channels: Count = Field(
-        16,
-        description="servers that each job type connects to: so many (or all, if the pool is "
-        "smaller), uniform without replacement from the pool",
-    )
-    contention: float = Field(
-        5.0,
-        gt=0,
-        description="job types that want the same server, on average: the pool is "
-        "job_types · channels / contention servers (but no fewer than channels and no more than "
-        "there are), uniform among all; the others serve nobody",
-    )
-    alpha: tuple[float, float] = Field(
-        (1.0, 1.5), description="α of each server and device type: uniform"
-    )
-    beta: tuple[float, float] = Field((0.3, 0.5), description="β of each device type: uniform")
-    utility: Literal["mixed", "linear", "log", "reciprocal", "poly"] = Field(
-        "mixed", description="mixed: uniform among the four, per server and device type"
-    )
-    rho: float = Field(0.7, ge=0, le=1, description="probability that a job of a type arrives")
+    job_types: drawing.JobTypes = 10
+    servers: drawing.Servers = 128
+    most: drawing.GangCapacity = OUR_MOST
+    share: drawing.Share = (0.2, 0.8)
+    channels: drawing.ManyChannels = 16
+    contention: drawing.Contention = 5.0
     arrivals: Literal["bernoulli", "bursts"] = Field(
         "bernoulli",
         description="bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
     )
-    time_limit: float = Field(
-        60.0, gt=0, description="seconds that a comparator may think about one programme"
-    )
-    slots: SlotCount = Field(300, description="T unless told otherwise")
-
-    @model_validator(mode="after")
-    def _ranges(self) -> GangSettings:
-        require_range("alpha", self.alpha, positive=True)
-        for name in ("beta", "share", "tasks"):
-            require_range(name, getattr(self, name))
-        if self.share[1] > 1:
-            raise ValueError("share must not exceed 1, or tasks would fit on no server")
-        return self
+    time_limit: drawing.TimeLimit = 60.0
+    slots: drawing.Horizon = 300
 
 
-class GangScenario(DrawnScenario[GangSettings]):
-    """Scenario of OGASched §3.5: draws instances as :class:`GangSettings` says.
+class GangScenario(DrawnScenario[OGASchedGangSettings]):
+    """Scenario of OGASched §3.5: draws instances as :class:`OGASchedGangSettings` says.
 
     Examples
     --------
@@ -241,7 +211,7 @@ class GangScenario(DrawnScenario[GangSettings]):
 
     family = "gain_overhead_gang"
     version = "ogasched-gang-v1"
-    settings_model = GangSettings
+    settings_model = OGASchedGangSettings
 
     def instance(self, seed: int) -> GangInstance:
         """Draw the instance of a seed."""

@@ -12,14 +12,20 @@ happened is kept in memory; a clock that steps back does not.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import json
 import math
 import os
+import queue
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gangwise import __version__
 from gangwise.core.checkpoints import read_checkpoint, write_checkpoint
@@ -32,6 +38,10 @@ FILE = "service.sqlite"
 CHECKPOINT = "ledger.checkpoint"
 SHOWN = 200
 """Waiting jobs whose explanation is kept for whoever looks."""
+RATES = 20_000
+"""Believed rates that are shown."""
+EXPLAINING = 0.05
+"""Seconds a second spent on explanations, at most."""
 FORGET = 7 * 86_400.0
 """Seconds after which a node that is gone is forgotten."""
 
@@ -79,6 +89,13 @@ class Service:
         Seconds after which a placement that was accepted and has not started is taken back.
     grace : float
         Seconds for which books and table may differ before the table is believed.
+    checkpoint : float
+        Seconds between checkpoints.
+    account : float
+        Seconds between accounts of what would have been saved (0: none), each made by a process of
+        its own.
+    keep : float
+        Seconds for which the journal and the history are kept.
     """
 
     def __init__(
@@ -95,13 +112,20 @@ class Service:
         start_timeout: float = 60.0,
         grace: float = 5.0,
         checkpoint: float = 60.0,
+        account: float = 0.0,
+        keep: float = 30 * 86_400.0,
         clock: Callable[[float], Clock] = Clock,
     ):
         self.engine = engine
+        self.scheduler = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
         self.folder = Path(folder)
         self.reconcile, self.start_timeout, self.grace = reconcile, start_timeout, grace
-        self.checkpoint = checkpoint
+        self.checkpoint, self.account, self.keep = checkpoint, account, keep
+        self._forgot = -math.inf
+        self._accountant: subprocess.Popen[str] | None = None
+        self._accounted = -math.inf
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._asked: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._lock = _locked(self.folder / "lock")
         self.store = Store(self.folder / FILE)
         self.ledger = Ledger(scheduler, baseline, every, dict(rates or {}), act)
@@ -117,6 +141,7 @@ class Service:
         self.counts = {"rounds": 0, "placed": 0, "rejected": 0, "undone": 0, "events": 0}
         self.round_seconds = 0.0
         self.views: dict[str, Any] = {}
+        self._reasons: dict[str, dict[str, Any]] = {}
         self._unsaved: list[tuple[int, Record]] = []
         self._intents: list[tuple[float, Intent]] = []
         self._states: list[tuple[str, float, str, str, int, str]] = []
@@ -126,8 +151,10 @@ class Service:
         self._late: set[tuple[str, int]] = set()
         self._odd: dict[tuple[str, str, int], float] = {}
         self._gone: dict[str, tuple[float, EngineNode]] = {}
-        self._compared = self._shown = self._saved = -math.inf
+        self._compared = self._shown = self._saved = self._rated = -math.inf
         self._open_at = -math.inf
+        settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
+        self.store.commit(about=[("settings", json.dumps(settings))])
         self._recover()
         self.clock = clock(self.ledger.now)
 
@@ -137,6 +164,7 @@ class Service:
         """Once round: events, decisions, intents on the disk, the cluster told."""
         reachable = self._take_in(timeout)
         now = self.clock.now()
+        self._obey(now)
         due = self.ledger.changed or self.ledger.due() <= now
         if reachable and due and "database" not in self.troubles:
             self._decide(now)
@@ -149,12 +177,32 @@ class Service:
         while not stop():
             self.tick(timeout)
 
+    def ask(self, what: str, value: Any) -> None:
+        """An operator's wish, from any thread: ``cancel``, ``pause``, or baseline ``every``."""
+        self._asked.put((what, value))
+
+    def _obey(self, now: float) -> None:
+        """What operators asked for; a wish is a record, so that it is there after a restart."""
+        while not self._asked.empty():
+            what, value = self._asked.get()
+            if what != "cancel":
+                self._tell(what, now, value)
+                continue
+            try:
+                self.engine.cancel(value)
+                self.notes = [*self.notes[-20:], f"job {value}: cancelled by an operator"]
+            except EngineError as error:
+                self.notes = [*self.notes[-20:], f"job {value}: not cancelled: {error}"]
+
     def close(self) -> None:
         """Save and let go; jobs run on."""
         try:
             if self._save(self.clock.now()):
                 self._keep()
         finally:
+            if self._accountant is not None:
+                self._accountant.kill()
+                self._accountant.communicate()
             self.store.close()
             self.engine.close()
             os.close(self._lock)
@@ -193,8 +241,11 @@ class Service:
         """A checkpoint, so that a restart need not read the whole journal."""
         try:
             write_checkpoint(self.folder / CHECKPOINT, (self.ledger, self.seq), self.run)
-            self._saved = self.clock.now()
+            self._saved = now = self.clock.now()
             self._well("checkpoint")
+            if now >= self._forgot + 86_400.0:
+                self._forgot = now
+                self.store.forget(self.seq, now - self.keep)
         except StoreError as error:
             self._ill("checkpoint", error)
 
@@ -215,6 +266,8 @@ class Service:
                 self._take_in_new(row, now)
             for event in events:
                 self._take_in_event(event, now)
+                if event.kind == "started" and not self.engine.capabilities.exact_split:
+                    self._compared = -math.inf  # the table tells how tasks are divided
             if compare:
                 self._compare(table, now)
                 self._compared = now
@@ -256,7 +309,7 @@ class Service:
             return
         if row.phase in ENDED and (self.ledger.act or math.isnan(row.started)):
             return
-        self._tell("job", now, _plain(asdict(row.job)))
+        self._tell("job", now, _plain(vars(row.job)))
         if row.phase != "pending":
             self._tell("found", now, name, row.attempt, _plain(row.placed))
             if ours:
@@ -331,18 +384,21 @@ class Service:
                     self._tell("found", now, name, row.attempt, _plain(row.placed))
                     if row.phase == "running":
                         self._tell("started", now, name, row.attempt)
-            elif known.phase == "placed" and row.phase == "running" and row.attempt == attempt:
-                self._tell("started", now, name, attempt)
-                self._state("started", name, attempt)
+            elif row.attempt == attempt:
+                if known.phase == "placed" and row.phase == "running":
+                    self._tell("started", now, name, attempt)
+                    self._state("started", name, attempt)
+                if row.placed and row.phase == "running" and _split(row) != _split(known):
+                    self._tell("moved", now, name, attempt, _plain(row.placed))
         self._odd = odd
 
     # ------------------------------------------------------------------------------- deciding
 
     def _decide(self, now: float) -> None:
-        began = time.perf_counter()
+        began = time.process_time()
         self.seq += 1
         self.ledger.apply(("round", now))
-        self.round_seconds = time.perf_counter() - began
+        self.round_seconds = time.process_time() - began
         self.counts["rounds"] += 1
         intents, ended = self.ledger.taken()
         self._history += ended
@@ -428,9 +484,31 @@ class Service:
             gone = self.clock.now() - since
             self.notes = [*self.notes[-20:], f"{what}: {message}; well again after {gone:.0f} s"]
 
+    def _account_due(self, now: float) -> None:
+        """Start the accountant, or publish what it found."""
+        if self._accountant is not None:
+            if self._accountant.poll() is None:
+                return
+            text, _ = self._accountant.communicate()
+            if self._accountant.returncode == 0:
+                with contextlib.suppress(StoreError, ValueError):
+                    self.store.commit(views=[("account", now, json.loads(text))])
+            self._accountant = None
+        if self.account and now >= self._accounted + self.account and self.ledger.over:
+            self._accounted = now
+            self._keep()
+            command = [sys.executable, "-m", "gangwise", "account", "--json", "--state"]
+            self._accountant = subprocess.Popen(
+                [*command, str(self.folder)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+
     def _publish(self) -> None:
         """Views for whoever looks, at most once a second."""
         now = self.clock.now()
+        self._account_due(now)
         if now < self._shown + 1.0:
             return
         self._shown = now
@@ -440,7 +518,11 @@ class Service:
             "queue": self.queue_now(),
             "running": self.running_now(),
             "slow": [s._asdict() for s in self.ledger.slow_nodes()],
+            "held": self.held_now(),
         }
+        if now >= self._rated + 10.0:
+            self._rated = now
+            views["rates"] = self.rates_now()
         changed = [(n, now, _plain(v)) for n, v in views.items() if self.views.get(n) != v]
         self.views = views
         try:
@@ -456,12 +538,14 @@ class Service:
             "version": __version__,
             "mode": "act" if self.ledger.act else "shadow",
             "engine": self.engine.name,
-            "scheduler": self.run["scheduler"],
+            "scheduler": self.scheduler,
             "well": not self.troubles,
             "troubles": {
                 k: {"since": since, "what": what} for k, (since, what) in self.troubles.items()
             },
             "notes": list(self.notes),
+            "paused": self.ledger.paused,
+            "baseline_every": self.ledger.every,
             "waiting": phases.count("waiting"),
             "placed": phases.count("placed"),
             "running": phases.count("running"),
@@ -478,7 +562,7 @@ class Service:
         books = self.ledger.books
         if books is None:
             return []
-        rates = getattr(getattr(self.ledger.scheduler, "choice", None), "rates", None)
+        rates: Any = getattr(getattr(self.ledger.scheduler, "choice", None), "rates", None)
         factors = {}
         if hasattr(rates, "node_factors") and rates.state is not None:
             means, sds = rates.node_factors()
@@ -508,8 +592,26 @@ class Service:
             )
         return found
 
-    def explanation(self, job: str) -> dict[str, Any]:
-        """Why a job waits, or where it runs.
+    def held_now(self) -> list[dict[str, str]]:
+        """Jobs that the cluster has and does not offer yet, such as gangs that are not whole."""
+        held: Mapping[str, str] = getattr(self.engine, "held", dict)()
+        return [{"job": job, "why": why} for job, why in list(held.items())[:SHOWN]]
+
+    def rates_now(self) -> dict[str, Any]:
+        """Believed rates by job type and node, with 95 % bounds; empty where none are learned."""
+        rates: Any = getattr(getattr(self.ledger.scheduler, "choice", None), "rates", None)
+        if getattr(rates, "state", None) is None or not hasattr(rates, "estimate"):
+            return {}
+        found: dict[str, Any] = {"nodes": list(rates.nodes), "types": []}
+        for job_type in rates.types[: max(1, RATES // max(len(rates.nodes), 1))]:
+            mean, sd = rates.estimate(job_type, self.ledger.now)
+            bounds = {"rate": mean, "low": mean - 1.96 * sd, "high": mean + 1.96 * sd}
+            values = {k: np.exp(v).round(4).tolist() for k, v in bounds.items()}
+            found["types"].append({"job_type": job_type, **values})
+        return found
+
+    def explanation(self, job: str, reasons: bool = True) -> dict[str, Any]:
+        """Why a job waits, or where it runs; without ``reasons``, those found last time.
 
         Raises
         ------
@@ -539,35 +641,49 @@ class Service:
             where = [[p.node, p.tasks] for p in known.placed]
             about |= {"nodes": where, "since": known.begun, "by": known.by, "rate": rate}
             return about
+        if not reasons:
+            last = {"why": "not looked into lately", "where": [], "since": a.submitted}
+            return about | self._reasons.get(job, {**last, "until": math.inf})
         try:
             said = self.ledger.explain(job)
-            about |= {
+            why: dict[str, Any] = {
                 "why": said.constraint,
                 "where": list(said.nodes[:20]),
                 "since": said.since,
                 "until": said.until,
             }
         except UnknownName:
-            why = "submitted since the last round" if self.ledger.act else "the cluster decides"
-            about |= {"why": why, "where": [], "since": a.submitted, "until": math.inf}
-        return about
+            word = "submitted since the last round" if self.ledger.act else "the cluster decides"
+            why = {"why": word, "where": [], "since": a.submitted, "until": math.inf}
+        self._reasons[job] = why
+        return about | why
 
     def queue_now(self) -> list[dict[str, Any]]:
         """Waiting jobs, the first of them with reasons."""
         names = [name for name, known in self.ledger.jobs.items() if known.phase == "waiting"]
         would = {} if self.ledger.act else self.ledger.would()
         found = []
+        until = time.perf_counter() + EXPLAINING
         for name in names[:SHOWN]:
-            about = self.explanation(name)
+            about = self.explanation(name, reasons=time.perf_counter() < until)
             if name in would:
                 about["would"] = [[p.node, p.tasks] for p in would[name]]
             found.append(about)
+        self._reasons = {n: why for n, why in self._reasons.items() if n in self.ledger.jobs}
         return found
 
     def running_now(self) -> list[dict[str, Any]]:
         """Jobs that are placed or run."""
         names = [name for name, known in self.ledger.jobs.items() if known.phase != "waiting"]
         return [self.explanation(name) for name in names[: 10 * SHOWN]]
+
+
+def _split(of: Status | Known) -> dict[str, int]:
+    """Tasks on each node."""
+    count: dict[str, int] = {}
+    for p in of.placed:
+        count[p.node] = count.get(p.node, 0) + p.tasks
+    return count
 
 
 def _plain(value: Any) -> Any:
@@ -579,15 +695,6 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item"):
         value = value.item()
     return value
-
-
-def finite(value: Any) -> Any:
-    """The same with None for inf and NaN, which JSON does not know."""
-    if isinstance(value, Mapping):
-        return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _locked(path: Path) -> int:

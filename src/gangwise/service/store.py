@@ -220,6 +220,6 @@ class Store:
 
 def _history(e: Ended) -> tuple[Any, ...]:
     a = e.asked
-    body = json.dumps({**asdict(a), "placed": e.placed, "attempt": e.attempt})
+    body = json.dumps({**asdict(a), "placed": e.placed, "attempt": e.attempt, "held": e.held})
     times = (a.submitted, e.first, e.started, e.ended)
     return (a.id, a.job_type, a.user, *times, a.tasks, e.outcome, e.by, e.rate, body)

@@ -443,6 +443,28 @@ def _columns(missing: Sequence[str]) -> str:
     return f"no column {some}" if len(missing) == 1 else f"no columns {some}"
 
 
+FOR_PEOPLE = (
+    "sacct's table for people, in which long values are cut off; make it again with --parsable2"
+)
+
+
+def is_for_people(lines: Sequence[str]) -> bool:
+    """Whether lines are the default layout of sacct: names over dashes, columns of fixed width.
+
+    >>> is_for_people(["JobID    JobName  Partition ", "------- ---------- ---------- "])
+    True
+    """
+    if len(lines) < 2:
+        return False
+    dashes = lines[1].split()
+    return (
+        len(dashes) > 1
+        and set("".join(dashes)) == {"-"}
+        and len(lines[0].split()) == len(dashes)
+        and "|" not in lines[0]
+    )
+
+
 def looks_like(lines: Sequence[str]) -> str:
     r"""What the start of a file is, in a word, where it is no table in text.
 
@@ -451,6 +473,8 @@ def looks_like(lines: Sequence[str]) -> str:
     """
     if not lines:
         return "an empty file"
+    if is_for_people(lines):
+        return FOR_PEOPLE
     start = "\n".join(lines)[:2000]
     if "\0" in start or len(re.findall("[\x01-\x08\x0e-\x1f\ufffd]", start)) > len(start) / 20:
         return "binary data"

@@ -35,7 +35,10 @@ from gangwise.traces.work import NO_JOBS, OF_EVENTS, amount_text, counted, perce
 QUANTITIES = tuple(UNITS)
 TYPES: Mapping[str, Sequence[str]] = {
     "alibaba-gpu-v2020": ("group", "workload", "user"),
+    "acme": ("application", "user"),
+    "alibaba-gpu-v2025": ("application",),
     "csv": ("type", "user"),
+    "kubernetes": ("application", "user"),
     "swf": ("application", "user"),
 }
 """Columns that tell the type of a job, by format; ``user`` elsewhere, then ``request``."""
@@ -489,6 +492,12 @@ class _Making:
             assumed["waits are not known: all the time from submission to end is work"] = len(jobs)
         elif unsaid := int(np.isnan(jobs.recorded_start).sum()):
             assumed["the log does not say how long they waited"] = unsaid
+        elif len(jobs) and bool((jobs.recorded_start == jobs.submit).all()):
+            assumed["waits are not known: jobs are submitted when they started"] = len(jobs)
+        if self.form == "swf" and (behind := int((np.diff(jobs.after_from) > 0).sum())):
+            assumed["come after another job, when the log says: think times are not played"] = (
+                behind
+            )
         if open_ := int(self._unfinished()[place].sum()):
             assumed["had not ended when the log did, and end with it"] = open_
         return Played(

@@ -9,12 +9,21 @@ from typing import Any, NamedTuple
 
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.registry import entries
-from gangwise.traces.format import Format, files_of, recognise
+from gangwise.traces.format import (
+    FOR_PEOPLE,
+    Format,
+    all_files,
+    files_of,
+    is_for_people,
+    looks_like,
+    recognise,
+)
+from gangwise.traces.formats.kubernetes import is_dump
 from gangwise.traces.formats.philly import is_job_log
 from gangwise.traces.formats.slurm import is_sacct_json
 from gangwise.traces.formats.slurm_notation import is_node_list
 from gangwise.traces.formats.swf import is_swf
-from gangwise.traces.io.text import header_of
+from gangwise.traces.io.text import first_lines, header_of
 from gangwise.traces.tables import SAVED, Tables, Trace, load_tables
 from gangwise.traces.twins.drawing import arguments, open_twin
 
@@ -111,9 +120,16 @@ def reader_of(path: Path, trace: str = "") -> Any:
     else:
         found = ", ".join(header_of(path)[:12]) or "nothing readable"
     what = "files" if path.is_dir() else "first line"
+    texts = [file for file in files_of(path) if not looks_like(first_lines(file))]
+    people = [file for file in all_files(path) if is_for_people(first_lines(file, 2))]
+    hint = ""
+    if people:
+        hint = f"; {people[0].name} is {FOR_PEOPLE}"
+    elif texts:
+        hint = f"; for a file of your own, draft a mapping: gangwise trace guess {texts[0]}"
     raise TraceError(
         f"no known trace format; looked for {', '.join(known) or 'none (none is registered)'}; "
-        f"{what} found: {found}",
+        f"{what} found: {found}{hint}",
         path,
     )
 
@@ -138,6 +154,7 @@ class OtherTable(NamedTuple):
 
 
 WITHOUT_SCHEMA = (
+    OtherTable("kubernetes", "pods and nodes", is_dump, "jobs and servers", True),
     OtherTable("philly", "job_log", is_job_log, "jobs", True),
     OtherTable("slurm-sacct", "jobs", is_sacct_json, "jobs, as JSON or as a listing", True),
     OtherTable("slurm-sacct", "nodes", is_node_list, "servers", False),

@@ -1,4 +1,4 @@
-"""Your own CSV files, with a mapping in TOML that says which column is what.
+"""Your own files, CSV or JSON, with a mapping in TOML that says which column is what.
 
 .. code-block:: toml
 
@@ -6,15 +6,19 @@
 
     [jobs]
     file = "jobs.csv"                   # beside this file, unless a whole path
-    separator = ";"                     # a comma by default
+    separator = ";"                     # a comma by default; "whitespace": runs of blanks
+    comment = "#"                       # lines that begin so are no rows
+    header = ["id", "cores", "submit"]  # the columns, where the file does not name them
+    per = "job"                         # cpu, mem and gpu are of all tasks together
+    open_end = "last"                   # an empty end: until the last time in the file
 
     [jobs.columns]
     name = "id"                         # a column
-    cpu = "cores"
-    mem = { column = "ram_mb", scale = 0.0009765625 }            # to GiB
+    cpu = { column = "cores", unit = "quantity" }                # 500m, 16
+    mem = { column = "ram_mb", unit = "MiB", empty = 0 }         # empty cells count as 0
     gpu = { value = 0 }                 # the same for all; a plain number will do: gpu = 0
-    created = { column = "submit", time = "%Y-%m-%d %H:%M:%S" }  # seconds without time=
-    duration = "run_s"                  # or deleted =
+    created = { column = "submit", time = "%Y-%m-%d %H:%M:%S", zone = "Europe/Berlin" }
+    duration = "run_s"                  # or deleted =; seconds
 
     [servers]
     file = "servers.csv"
@@ -22,22 +26,30 @@
     [servers.columns]
     name = "host"
     cpu = "cores"
+
+JSON: ``format = "json-lines"`` (an object a line), or ``format = "json"`` (one list; ``records``
+names the key that it is under); a column ``a.b`` is field ``b`` of object ``a``.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.io.account import Stage, leave_out, reasons, refuse
+from gangwise.traces.io.blocks import Blocks, Commented
+from gangwise.traces.io.json_records import RecordLines
+from gangwise.traces.io.quantities import CLOCK, QUANTITY, UNITS, clock, quantity
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import first_lines, split_line
@@ -49,8 +61,13 @@ NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "limit", "priority", *TIMES
 """Fields that are numbers, unless a time is written out."""
 EMPTY = ("models", "model", "started", "status", "user", "limit", "priority", "hosts", "type")
 """Fields that may be empty."""
-OTHERS = ("tasks", "job", "elapsed", *EMPTY[2:])
+OTHERS = ("tasks", "job", "elapsed", "unfinished", *EMPTY[2:])
 """Columns of jobs, where the mapping has them."""
+WRITTEN = {"quantity": QUANTITY, "clock": CLOCK}
+"""Units that stand in the cells, and what they look like."""
+WHITESPACE = "whitespace"
+MOST = 1e12
+"""A larger number of seconds or devices is none."""
 
 
 class _Strict(BaseModel):
@@ -60,13 +77,20 @@ class _Strict(BaseModel):
 class Mapped(_Strict):
     """Where a value comes from: a column, or the same value for every row.
 
-    ``scale`` multiplies a number; ``time`` is how a time is written, as in ``strptime``.
+    ``scale`` multiplies a number; ``unit`` is what it counts (``MiB``, ``hours``), or how it is
+    written (``quantity``: 500m, 16Gi; ``clock``: 1-02:03:04). ``time`` is how a time is written, as
+    in ``strptime``, and ``zone`` the time zone that it is of. ``empty`` is what an empty cell
+    stands for. ``per`` says whether devices are of a task or of all tasks of the job.
     """
 
     column: str = ""
     value: float | str | None = None
     scale: float = 1.0
     time: str = ""
+    zone: str = ""
+    unit: str = ""
+    empty: float | str | None = None
+    per: Literal["", "task", "job"] = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -85,6 +109,18 @@ class Mapped(_Strict):
             raise ValueError("a time that is written out has no scale")
         if not (isfinite(self.scale) and self.scale > 0):
             raise ValueError(f"scale is {self.scale}; it must be a positive number")
+        if self.unit and (self.time or self.unit not in (*UNITS, *WRITTEN)):
+            known = ", ".join([*UNITS, *WRITTEN])
+            raise ValueError(f"unit is {self.unit!r}; there are {known}, and none for a time")
+        if self.zone:
+            if not self.time or "%z" in self.time:
+                raise ValueError("a zone is of a time that is written out without one (time =)")
+            try:
+                ZoneInfo(self.zone)
+            except (ZoneInfoNotFoundError, ValueError, OSError):
+                raise ValueError(f"{self.zone!r} is no time zone, as in Europe/Berlin") from None
+        if self.empty is not None and (self.time or not self.column):
+            raise ValueError("empty is for the cells of a column, and not of a time")
         return self
 
 
@@ -103,6 +139,12 @@ class _Columns(_Strict):
                 raise ValueError(f"{name} is {value!r}; it must be a number, zero or larger")
             if held.time and name not in TIMES:
                 raise ValueError(f"{name} is no point in time, so time = means nothing there")
+            if held.per and name not in ("cpu", "mem", "gpu"):
+                raise ValueError(f"{name} is no device, so per = means nothing there")
+            if name in NUMBERS and isinstance(held.empty, str):
+                raise ValueError(f"empty is {held.empty!r}; {name} is a number")
+            if name not in NUMBERS and held.unit:
+                raise ValueError(f"{name} is no number, so unit = means nothing there")
         written = [name for name in TIMES if name in given and given[name].time]
         plain = [name for name in TIMES if name in given and not given[name].time]
         if written and plain:
@@ -165,19 +207,43 @@ def _some_device(*devices: Mapped | None) -> None:
 
 class _File(_Strict):
     file: str
+    format: Literal["csv", "json-lines", "json"] = "csv"
+    records: str = ""
     separator: str = ","
+    comment: str = ""
+    header: tuple[str, ...] | None = None
 
     @field_validator("separator")
     @classmethod
     def _one_character(cls, text: str) -> str:
-        if len(text) != 1 or text in '"\r\n':
-            raise ValueError("a separator is one character")
+        if text != WHITESPACE and (len(text) != 1 or text in '"\r\n'):
+            raise ValueError("a separator is one character, or whitespace")
         return text
+
+    @model_validator(mode="after")
+    def _of_its_format(self) -> _File:
+        if self.header is not None and (self.format != "csv" or not self.header):
+            raise ValueError("header lists the columns of a CSV file that does not name them")
+        if self.header and len(set(self.header)) < len(self.header):
+            raise ValueError("header names a column twice")
+        if self.records and self.format != "json":
+            raise ValueError('records is the key of the list in format = "json"')
+        return self
+
+    def blocks(self, file: Path) -> Blocks:
+        """The lines of the file that are rows."""
+        if self.format == "json":
+            return RecordLines(file, self.records)
+        if self.comment or self.separator == WHITESPACE:
+            return Commented(file, self.comment.encode(), squeeze=self.separator == WHITESPACE)
+        return Blocks(file)
 
 
 class JobFile(_File):
     """The file of jobs."""
 
+    per: Literal["task", "job"] = "task"
+    open_end: Literal["drop", "last"] = "drop"
     columns: JobColumns
 
 
@@ -300,7 +366,18 @@ class OwnCsv:
             absent = [d for d in ("cpu", "mem", "gpu") if table and d not in table.columns.given()]
             if absent:
                 notes.append(f"{what} have no {' and no '.join(absent)} in the mapping; it is 0")
-        return Tables(NAME, servers, _job_table(jobs), stages, digests, tuple(notes))
+        made = _job_table(jobs, mapping.jobs)
+        if "unfinished" in made.columns and (running := int(made["unfinished"].sum())):
+            notes.append(
+                f"{running} jobs have no end in the file; they last until the last time in it "
+                "(open_end = last)"
+            )
+        if zones := {h.zone for h in mapping.jobs.columns.given().values() if h.zone}:
+            notes.append(
+                f"times are of {' and '.join(sorted(zones))}; of an hour that comes twice, the "
+                "first is taken"
+            )
+        return Tables(NAME, servers, made, stages, digests, tuple(notes))
 
     def _table(
         self, what: str, spec: JobFile | ServerFile
@@ -310,9 +387,9 @@ class OwnCsv:
         if not file.is_file():
             raise TraceError(f"{what}.file is {spec.file!r}: there is no such file", self.path)
         given = spec.columns.given()
-        header = _header(file, spec.separator)
+        header = _header(file, spec)
         for key, held in given.items():
-            if held.column and held.column not in header:
+            if held.column and header and held.column not in header:
                 close = get_close_matches(held.column, header, n=1, cutoff=0.5)
                 hint = f"; did you mean {close[0]!r}?" if close else "."
                 raise TraceError(
@@ -320,9 +397,9 @@ class OwnCsv:
                     f"not have{hint} It has {', '.join(header) or 'no columns'}",
                     self.path,
                 )
-        table = read_table(file, _schema(what, spec), strict=self.strict)
+        table = read_table(file, _schema(what, spec), strict=self.strict, blocks=spec.blocks(file))
         frame = self._valued(table.frame, what, given)
-        bad = _rules(what, frame, given)
+        bad = _rules(what, spec)
         if self.strict:
             refuse(file, frame, bad)
         kept, checked = leave_out(what, frame, bad)
@@ -341,7 +418,7 @@ class OwnCsv:
             if held.time:
                 try:
                     frame.select(fields[-1])
-                except pl.exceptions.PolarsError as error:
+                except pl.exceptions.PolarsError as error:  # also for a zone given twice
                     raise TraceError(
                         f"{what}.columns.{key}: {held.time!r} is no way to write a time "
                         f"({str(error).splitlines()[0]})",
@@ -350,55 +427,130 @@ class OwnCsv:
         return frame.select(fields)
 
 
-def _header(file: Path, separator: str) -> list[str]:
-    lines = first_lines(file, 1)
-    return [field.strip() for field in split_line(lines[0], separator) or []] if lines else []
+def _header(file: Path, spec: _File) -> list[str]:
+    """Names of the columns; none where a JSON document is one long line."""
+    if spec.header is not None:
+        return list(spec.header)
+    lines = [
+        line
+        for line in first_lines(file)
+        if line.strip() and not (spec.comment and line.lstrip().startswith(spec.comment))
+    ]
+    if spec.format == "json-lines":
+        return leaves(lines[0]) if lines else []
+    if spec.format == "json":
+        return []
+    if not lines:
+        return []
+    if spec.separator == WHITESPACE:
+        return lines[0].split()
+    return [field.strip() for field in split_line(lines[0], spec.separator) or []]
+
+
+def leaves(line: str) -> list[str]:
+    """Paths of the values of a JSON object, in its order; none of what is no object.
+
+    >>> leaves('{"id": 1, "size": {"cpu": 2, "mem": 3}, "tags": [1]}')
+    ['id', 'size.cpu', 'size.mem', 'tags']
+    """
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return []
+    return list(_leaves(found, "")) if isinstance(found, dict) else []
+
+
+def _leaves(held: dict[str, Any], before: str) -> Iterator[str]:
+    for name, value in held.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}"
+
+
+def _may_be_empty(key: str, held: Mapped, spec: _File) -> bool:
+    open_end = isinstance(spec, JobFile) and spec.open_end == "last"
+    return key in EMPTY or held.empty is not None or (open_end and key in ("deleted", "duration"))
 
 
 def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
-    """The columns that the mapping names, each once."""
+    """The columns that the mapping names, each once; all, where the file has no header."""
     columns: dict[str, Column] = {}
     for key, held in spec.columns.given().items():
-        number, name = key in NUMBERS and not held.time, _stored(held)
+        written = bool(held.time) or held.unit in WRITTEN
+        number, name = key in NUMBERS and not written, _stored(held.column)
         if name in columns and columns[name].number != number:
             raise TraceError(
                 f"{what}.columns.{key}: the column {held.column!r} is text in one "
                 "place of the mapping and a number in another"
             )
         if held.column:
-            empty = key in EMPTY
-            columns[name] = Column(name, number=number, empty=empty, also=(held.column,))
-    unique = _stored(spec.columns.name) if what == "servers" else ""
-    return Schema(f"{what} file", tuple(columns.values()), separator=spec.separator, unique=unique)
+            empty = _may_be_empty(key, held, spec)
+            pattern = WRITTEN.get(held.unit, "")
+            most = MOST / min(held.scale * UNITS.get(held.unit, 1.0), 1.0)
+            columns[name] = Column(
+                name, number=number, empty=empty, pattern=pattern, most=most, also=(held.column,)
+            )
+    unique = _stored(spec.columns.name.column) if what == "servers" else ""
+    listed = tuple(columns.values())
+    if spec.header is not None:
+        filler = [Column(_stored(name), number=False, empty=True) for name in spec.header]
+        listed = tuple(columns.get(column.name, column) for column in filler)
+    return Schema(
+        f"{what} file",
+        listed,
+        header=spec.header is None and spec.format == "csv",
+        separator=" " if spec.separator == WHITESPACE else spec.separator,
+        unique=unique,
+        json=spec.format != "csv",
+    )
 
 
-def _stored(held: Mapped) -> str:
+def _stored(column: str) -> str:
     """What a column of the file is called once it is read: never like one of ours."""
-    return f"column {held.column}"
+    return f"column {column}"
 
 
 def _value(key: str, held: Mapped) -> pl.Expr:
     if held.value is not None:
         return pl.lit(float(held.value) if key in NUMBERS else str(held.value))
+    column = pl.col(_stored(held.column))
     if held.time:
-        time = pl.col(_stored(held)).str.to_datetime(held.time, strict=False, time_unit="us")
+        time = column.str.to_datetime(held.time, strict=False, time_unit="us")
+        if held.zone:
+            time = time.dt.replace_time_zone(
+                held.zone, ambiguous="earliest", non_existent="null"
+            ).dt.convert_time_zone("UTC")
         return time.dt.epoch("us").cast(pl.Float64) / 1e6
-    column = pl.col(_stored(held))
-    return column * held.scale if key in NUMBERS else column
+    if key not in NUMBERS:
+        given = str(held.empty) if held.empty is not None else ""
+        return pl.when(column == "").then(pl.lit(given)).otherwise(column)
+    if held.unit == "quantity":
+        column = quantity(column) * (UNITS["bytes"] if key == "mem" else 1.0)
+    elif held.unit == "clock":
+        column = clock(column)
+    number = column * (held.scale * UNITS.get(held.unit, 1.0))
+    return number if held.empty is None else number.fill_null(float(held.empty))
 
 
-def _rules(
-    what: str, frame: pl.DataFrame, given: Mapping[str, Mapped]
-) -> list[tuple[str, pl.Expr]]:
+def _rules(what: str, spec: JobFile | ServerFile) -> list[tuple[str, pl.Expr]]:
     """What makes a row of the mapped table bad."""
+    given = spec.columns.given()
     rules = [
         (f"{key} is not a time as in {held.time!r}", pl.col(key).is_null())
         for key, held in given.items()
-        if held.time and key != "started"
+        if held.time and key != "started" and not _may_be_empty(key, held, spec)
     ]
     for key in ("deleted", "started"):
         if key in given:
             rules.append((f"{key} is before created", pl.col(key) < pl.col("created")))
+    if "deleted" in given and "started" in given:
+        rules.append(("deleted is before started", pl.col("deleted") < pl.col("started")))
+    rules += [
+        (f"{key} is negative", pl.col(key) < 0)
+        for key, held in given.items()
+        if held.unit in WRITTEN
+    ]
     if "tasks" in given:
         whole = (pl.col("tasks") >= 1) & (pl.col("tasks") == pl.col("tasks").floor())
         rules.append(("tasks is not a whole number of at least 1", ~whole))
@@ -409,7 +561,7 @@ def _rules(
     return rules
 
 
-def _job_table(frame: pl.DataFrame) -> pl.DataFrame:
+def _job_table(frame: pl.DataFrame, spec: JobFile) -> pl.DataFrame:
     """Jobs in seconds since the first creation."""
     if "duration" in frame.columns:
         begun = pl.col("created")
@@ -417,18 +569,31 @@ def _job_table(frame: pl.DataFrame) -> pl.DataFrame:
             begun = pl.coalesce("started", "created")
             frame = frame.with_columns(elapsed=pl.when(pl.col("started") >= 0).then("duration"))
         frame = frame.with_columns(deleted=begun + pl.col("duration"))
+    times = [name for name in ("created", "deleted", "started") if name in frame.columns]
+    if spec.open_end == "last":
+        last = pl.max_horizontal(pl.col(times).max())
+        frame = frame.with_columns(
+            deleted=pl.col("deleted").fill_null(last), unfinished=pl.col("deleted").is_null()
+        )
+    if "tasks" in frame.columns:  # totals, to each task its part
+        given = spec.columns.given()
+        whole = [q for q in ("cpu", "mem", "gpu") if q in given and _of_job(given[q], spec)]
+        frame = frame.with_columns(pl.col(q) / pl.col("tasks") for q in whole)
     frame = _with_devices(frame)
     if "models" in frame.columns:  # any order, once each
         models = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())
         frame = frame.with_columns(models=models.list.unique().list.sort().list.join("|"))
     else:
         frame = frame.with_columns(models=pl.lit(""))
-    times = [name for name in ("created", "deleted", "started") if name in frame.columns]
     frame = frame.with_columns(pl.col(times) - pl.col("created").min())
     first = ["row", "name", "cpu", "mem", "gpu", "models", "created", "deleted"]
     others = [name for name in OTHERS if name in frame.columns]
     frame = frame.select(*first, *others)
     return frame.with_columns(pl.col("tasks").cast(pl.Int64)) if "tasks" in others else frame
+
+
+def _of_job(held: Mapped, spec: JobFile) -> bool:
+    return (held.per or spec.per) == "job"
 
 
 def _server_table(frame: pl.DataFrame) -> pl.DataFrame:

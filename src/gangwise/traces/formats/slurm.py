@@ -28,12 +28,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import Format, TableFile, manifest_of, reads_as
+from gangwise.traces.format import (
+    FOR_PEOPLE,
+    Format,
+    TableFile,
+    is_for_people,
+    manifest_of,
+    reads_as,
+)
 from gangwise.traces.formats.slurm_notation import (
     Request,
     duration,
@@ -46,7 +53,7 @@ from gangwise.traces.io.account import Account, Stage, leave_out, reasons, refus
 from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
-from gangwise.traces.io.text import split_line
+from gangwise.traces.io.text import first_lines, split_line
 from gangwise.traces.source import Source
 from gangwise.traces.tables import Reader, Tables, server_table
 
@@ -339,7 +346,8 @@ class SlurmSacct(Reader):
     Parameters
     ----------
     path : path
-        The output of sacct, or a folder with it.
+        The output of sacct, or a folder with it: one file, or several (by month, say), whose
+        jobs are put together. Of a job that is in several, the last record is used.
     nodes : path, optional
         Output of ``scontrol show node`` (with or without ``-o``); by default the one file beside
         the jobs that is such. Without one there are no servers: accounting does not list nodes.
@@ -402,25 +410,18 @@ class SlurmSacct(Reader):
 
     def _read(self) -> Tables:
         if self.source.converted is not None:
-            [file] = self.source.files("jobs")
+            files = self.source.files("jobs")
         else:
-            file = self._only(
-                [
-                    file
-                    for file in _files(self.source.path)
-                    if is_sacct_json(file) or is_listing(file, self.columns)
-                ],
-                "sacct output",
-            )
-        strict = self.source.strict
-        if is_sacct_json(file):
-            raw, stages, digests, notes = read_sacct_json(file, strict)
-        else:
-            raw, stages, digests = read_listing(file, strict, self.columns)
-            notes = [
-                "times are local times of the cluster; some that are compared across a change "
-                "of the clocks are an hour off (SLURM_TIME_FORMAT=%s avoids it)"
+            files = [
+                file
+                for file in _files(self.source.path)
+                if is_sacct_json(file) or is_listing(file, self.columns)
             ]
+        if not files:
+            self._none("sacct output")
+        strict = self.source.strict
+        raw, stages, digests, notes = self._together(files)
+        file = files[0] if len(files) == 1 else self.source.path
         raw, stage = _usable(raw, file, strict)
         raw, unclear = _named_hosts(raw, file, strict)
         jobs, asked, more = self._requests(raw, file)
@@ -434,6 +435,45 @@ class SlurmSacct(Reader):
             {**node_digests, **digests},
             (*notes, *timing, *unclear, *more, *about),
         )
+
+    def _together(
+        self, files: Sequence[Path]
+    ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
+        """Allocations of all files; rows are counted through them, in the order of their names."""
+        strict, before, listings = self.source.strict, 0, False
+        frames, begins = [], []
+        stages: list[Stage] = []
+        digests: dict[str, str] = {}
+        notes: list[str] = []
+        for file in files:
+            if is_sacct_json(file):
+                raw, more, digest, said = read_sacct_json(file, strict)
+                notes += said
+            else:
+                raw, more, digest = read_listing(file, strict, self.columns)
+                listings = True
+            frames.append(raw.with_columns(pl.col("row") + before))
+            stages += [
+                stage._replace(
+                    dropped={why: (n, row + before) for why, (n, row) in stage.dropped.items()}
+                )
+                for stage in more
+            ]
+            digests |= digest
+            begins.append(f"{file.name} from {before + 1}")
+            before += more[0].read + 1
+        if listings:
+            notes.append(
+                "times are local times of the cluster; some that are compared across a change "
+                "of the clocks are an hour off (SLURM_TIME_FORMAT=%s avoids it)"
+            )
+        every = pl.concat(frames, how="diagonal_relaxed")
+        if len(files) > 1:
+            notes.append(f"rows are counted through the files: {', '.join(begins)}")
+            later = pl.struct("name", "submit").is_last_distinct()
+            every, again = leave_out("records", every, [(LATER, ~later)])
+            stages.append(again)
+        return every, tuple(stages), digests, notes
 
     def _requests(self, raw: pl.DataFrame, file: Path) -> tuple[pl.DataFrame, Stage, list[str]]:
         """What each job asks for, each way of asking looked at once."""
@@ -509,19 +549,24 @@ class SlurmSacct(Reader):
     def _only(self, found: list[Path], what: str, argument: str = "") -> Path:
         if len(found) == 1:
             return found[0]
-        if found:
-            names = ", ".join(f.name for f in found)
-            hint = f"choose one with {argument}" if argument else "keep one, or name the file"
-            raise TraceError(
-                f"{len(found)} files could be the {what}: {names}; {hint}", self.source.path
-            )
+        names = ", ".join(f.name for f in found)
+        hint = f"choose one with {argument}" if argument else "keep one, or name the file"
+        raise TraceError(
+            f"{len(found)} files could be the {what}: {names}; {hint}", self.source.path
+        )
+
+    def _none(self, what: str) -> NoReturn:
         here = _files(self.source.path)
+        for file in here:
+            if is_for_people(first_lines(file, 2)):
+                raise TraceError(FOR_PEOPLE, file)
         names = ", ".join(f.name for f in here[:12]) or "nothing"
         raise TraceError(
             f"no {what} here; make it with {COMMAND} > jobs.txt; found {names}", self.source.path
         )
 
 
+LATER = "a record of a job, which has a later one"
 NOWHERE = ("None", "None assigned", "(null)")
 """A NodeList of no nodes."""
 NAMES = {"req": "ReqTRES", "alloc": "AllocTRES", "hosts": "NodeList"}

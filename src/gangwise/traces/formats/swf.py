@@ -25,7 +25,6 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 
 import polars as pl
@@ -33,7 +32,7 @@ import polars as pl
 from gangwise.core.errors import StoreError, TraceError
 from gangwise.traces.format import Format, all_files
 from gangwise.traces.io.account import Stage, leave_out, reasons
-from gangwise.traces.io.blocks import Block, Blocks
+from gangwise.traces.io.blocks import Commented
 from gangwise.traces.io.json_records import beginning
 from gangwise.traces.io.reading import Reading
 from gangwise.traces.io.schema import Column, Schema
@@ -83,35 +82,6 @@ FORMAT = Format(
     (),
 )
 HEADER = re.compile(r";\s*(\w+):\s*(.*?)\s*$")
-
-
-class Commented(Blocks):
-    """The blocks of a file without its comments, and with one blank between fields.
-
-    Attributes
-    ----------
-    comments : list of str
-        Those so far.
-    """
-
-    def __init__(self, path: Path, mark: bytes = b";"):
-        super().__init__(path)
-        self.mark, self.comments = mark, list[str]()
-
-    def __iter__(self) -> Iterator[Block]:
-        opens = True
-        for block in super().__iter__():
-            line = block.line
-            lines = block.data[:-1].split(b"\n")
-            for said, run in groupby(lines, lambda text: text.lstrip()[:1] not in (b"", self.mark)):
-                some = list(run)
-                if said:
-                    data = b"\n".join(b" ".join(text.split()) for text in some) + b"\n"
-                    yield Block(data, len(some), line, opens)
-                    opens = False
-                else:
-                    self.comments += [text.decode("utf-8", "replace") for text in some]
-                line += len(some)
 
 
 def is_swf(file: Path) -> bool:
@@ -176,7 +146,7 @@ class StandardWorkload(Reader):
                 path,
             )
         [file] = files
-        blocks = Commented(file)
+        blocks = Commented(file, b";", squeeze=True)
         reading = Reading(file, SWF, strict=self.source.strict, blocks=blocks)
         frames = list(reading)
         raw = pl.concat(frames)
@@ -267,6 +237,11 @@ def _notes(raw: pl.DataFrame, comments: Sequence[str]) -> Iterator[str]:
         (
             int((raw["requested_processors"] <= 0).sum()),
             "jobs do not say how many processors they asked for; those allocated are taken",
+        ),
+        (
+            int(((raw["preceding"] > 0) & (raw["think"] >= 0)).sum()),
+            "jobs were submitted a think time after another ended; they are submitted when the log "
+            "says, whenever that one ends in a replay (think times are not played)",
         ),
     ):
         if count:

@@ -7,13 +7,15 @@ that is an object is read as the texts of its fields, as if they stood in a CSV 
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.io.blocks import Block, Blocks
 from gangwise.traces.io.text import read_text, start_of
 
 
@@ -56,6 +58,8 @@ def read_records(path: Path, key: str = "") -> Records:
     """
     text, digest = read_text(path)
     text = text.rstrip()
+    collecting = gc.isenabled()
+    gc.disable()  # nothing made here is garbage; looking for it again and again is not linear
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
@@ -65,6 +69,9 @@ def read_records(path: Path, key: str = "") -> Records:
         raise TraceError(what, path, error.lineno) from error
     except RecursionError as error:
         raise TraceError("the JSON document is nested too deeply to be a trace", path) from error
+    finally:
+        if collecting:
+            gc.enable()
     if key:
         if not isinstance(found, dict) or key not in found:
             raise TraceError(f"the JSON document has no key {key!r}", path)
@@ -77,6 +84,36 @@ def read_records(path: Path, key: str = "") -> Records:
     return Records(path, digest, found)
 
 
+class RecordLines(Blocks):
+    """The records of a document as lines, an object a line; its row is its place in the list.
+
+    Parameters
+    ----------
+    path : Path
+    key : str
+        As of :func:`read_records`.
+    """
+
+    def __init__(self, path: Path, key: str = ""):
+        super().__init__(path)
+        self._key, self._whole = key, ""
+
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        return self._whole
+
+    def __iter__(self) -> Iterator[Block]:
+        found = read_records(self.path, self._key)
+        self._whole, self.stored = found.digest, self.path.stat().st_size
+        for first in range(0, len(found.records), RECORDS):
+            some = found.records[first : first + RECORDS]
+            data = "".join(f"{json.dumps(record)}\n" for record in some).encode()
+            self.count, self.unpacked = self.count + 1, self.unpacked + len(data)
+            yield Block(data, len(some), first + 1, first == 0)
+
+
+RECORDS = 10_000
+"""Of a block."""
 NOT_UTF8 = "the text is not UTF-8"
 NOT_AN_OBJECT = "the line is not a JSON object"
 DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)

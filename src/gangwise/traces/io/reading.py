@@ -249,7 +249,8 @@ class Rows:
 
     def _of_json(self, lines: list[str]) -> pl.DataFrame:
         names = [column.name for column in self.columns]
-        found = [texts_of(line, names) for line in lines]
+        paths = [column.also[0] if column.also else column.name for column in self.columns]
+        found = [texts_of(line, paths) for line in lines]
         texts = pl.DataFrame(
             [t for t, _ in found], schema=dict.fromkeys(names, pl.String), orient="row"
         )
@@ -499,6 +500,7 @@ def read_table(
     others: Sequence[Schema] = (),
     strict: bool = False,
     columns: Sequence[str] | None = None,
+    blocks: Blocks | None = None,
 ) -> Table:
     r"""Read a file: plain, gzipped, or a tar archive.
 
@@ -512,6 +514,8 @@ def read_table(
         Raise at the first bad row rather than leave it out.
     columns : sequence of str, optional
         The columns to keep; the others are checked all the same.
+    blocks : Blocks, optional
+        Those of the file, where they are not to be cut as usual.
 
     Raises
     ------
@@ -536,7 +540,7 @@ def read_table(
     1 row such as 4 the number of fields is not that of the columns
     1 row such as 5 sn was used before
     """
-    reading = Reading(path, schema, others=others, strict=strict)
+    reading = Reading(path, schema, others=others, strict=strict, blocks=blocks)
     frames = []
     for batch in reading:
         chosen = batch.columns if columns is None else ["row", *columns]

@@ -73,7 +73,8 @@ class Schema:
         order of ``columns``.
     separator : str
     json : bool
-        Every line is a JSON object; a column named ``a.b`` is field ``b`` of object ``a``.
+        Every line is a JSON object; a column named ``a.b``, or that is also so spelled, is field
+        ``b`` of object ``a``.
     absent : tuple of str
         Columns that the header of a fuller table has and that of this one must not.
     unique : str

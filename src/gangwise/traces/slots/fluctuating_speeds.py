@@ -39,7 +39,7 @@ from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
-from gangwise.fluctuating_speeds.speeds import NormalSpeeds, ReplayedSpeeds, Speeds
+from gangwise.fluctuating_speeds.speeds import NormalSpeeds, RecordedSpeeds, ReplayedSpeeds, Speeds
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniBatchTime
 from gangwise.traces.slots.demand import Demand, demand_of
 from gangwise.traces.slots.grouping import QUANTITIES, Grouping, fits, in_units, sample_servers
@@ -381,6 +381,8 @@ class SpeedsTraceScenario:
             else:
                 noise = rng.standard_normal(RECORD)
                 series.append(np.maximum(mean[e] * (1.0 + s.spread * noise), 0.0))
+        if s.order == "recorded":
+            return RecordedSpeeds.anywhere(series, channels.job_type, rng)
         return ReplayedSpeeds(series, s.blocks, max(self.slots, s.blocks))
 
     def _terms(self) -> tuple[str, ...]:
@@ -440,7 +442,7 @@ class SpeedsTraceScenario:
 
 def _mean(speeds: Speeds) -> float:
     """Mean utility over channels."""
-    if isinstance(speeds, ReplayedSpeeds):
+    if isinstance(speeds, ReplayedSpeeds | RecordedSpeeds):
         return float(np.mean([values.mean() for values in speeds.series]))
     assert isinstance(speeds, NormalSpeeds)
     return float(np.mean(speeds.mean))

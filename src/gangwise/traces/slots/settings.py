@@ -163,9 +163,15 @@ class SpeedsSettings(Steps):
         (0.1, 1.0), description="μ of a channel whose speed is drawn: uniform"
     )
     spread: float = Field(0.5, ge=0, description="σ / μ: normal, unless recorded")
+    order: Literal["recorded", "drawn"] = Field(
+        "recorded",
+        description="recorded times: the workers of a job type go through the record in step, "
+        "round and round, from a beginning that is uniform; drawn: every speed is drawn from the "
+        "record, independently",
+    )
     blocks: Count = Field(
         1,
-        description="recorded times: 1 draws from the whole record of a worker; with more, the "
+        description="for order = drawn: 1 draws from the whole record of a worker; with more, the "
         "slots walk through so many blocks of it, which keeps its drift",
     )
     fraction: float | None = Field(

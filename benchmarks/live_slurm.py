@@ -1,0 +1,271 @@
+"""Live against simulation, and against Slurm's own backfill: the same gangs, submitted again.
+
+    python -m benchmarks.live_slurm --seeds 1 --jobs 200
+
+A private Slurm of 16 nodes with 4 GPUs each and three generations. Ranks sleep until they have done
+their work at the hidden rate of their node: label × affinity of (type, generation) × the node's own
+factor; two nodes are stragglers from the start, one becomes one half-way. Each seed's submissions
+are played live by
+
+- slurm: its own backfill, nodes weighted fast first, as an administrator would,
+- label: gangwise, EASY, nodes by their labels,
+- learned: gangwise, EASY, learned rates,
+
+and each gangwise scheduler once more by the simulation with the true rates. ``predicted`` leaves
+out what Slurm needs to start and end a job; ``with latency`` adds the medians of both to every run.
+One task of a gang a node, as ``-N tasks --gres=gpu:n`` asks. Limits are whole minutes, as Slurm's.
+Time is scaled: half a minute stands for ten, and so do the seconds among the learner's constants.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.engines.slurm_cluster import SlurmCluster
+
+from gangwise.engines import rank
+from gangwise.engines.slurm import SlurmEngine
+from gangwise.jobs import Composed, Conditions, Jobs, Node, Nodes, Options, simulate_jobs
+from gangwise.jobs.choice import ByRate
+from gangwise.jobs.rates import Constants, SharedFactors
+from gangwise.service.loop import Service
+
+GENERATIONS = {"new": 2.0, "mid": 1.0, "old": 0.5}
+TYPES = ("train", "tune")
+NODES = [f"{g}{i}" for g, count in (("new", 5), ("mid", 6), ("old", 5)) for i in range(count)]
+SCALE = 20.0
+
+
+def scheduler(who: str) -> Composed:
+    """EASY over nodes by label, or by learned rates."""
+    if who == "label":
+        return Composed(backfilling="easy", choice=ByRate("labels"))
+    c = Constants()
+    scaled = {k: getattr(c, k) / SCALE for k in ("short", "patience", "memory", "saving")}
+    rates = SharedFactors(c._replace(**scaled))
+    return Composed(backfilling="easy", choice=ByRate(rates, waits=True))
+
+
+@dataclass
+class World:
+    """Submissions and hidden rates of a seed."""
+
+    submit: np.ndarray
+    work: np.ndarray
+    tasks: np.ndarray
+    gpus: np.ndarray
+    type: np.ndarray
+    limit: np.ndarray
+    rates: np.ndarray  # [L, N]
+    drift: tuple[float, int, float]
+
+    @classmethod
+    def drawn(cls, seed: int, jobs: int, load: float, mean: float) -> World:
+        rng = np.random.default_rng(seed)
+        work = np.clip(rng.lognormal(math.log(mean) - 0.32, 0.8, jobs), 4.0, 8 * mean)
+        tasks = rng.choice([1, 1, 2, 2, 3, 4], jobs)
+        gpus = rng.choice([1, 1, 2, 4], jobs)
+        kind = rng.integers(0, 2, jobs)
+        labels = np.array([GENERATIONS[n[:3]] for n in NODES])
+        affinity = {g: rng.normal(0, 0.2, 2).clip(-0.3, 0.3) for g in GENERATIONS}
+        own = rng.normal(0, 0.05, len(NODES))
+        own[rng.choice(11, 2, replace=False)] = math.log(0.5)  # new and mid: none past its limit
+        log = np.array([[affinity[n[:3]][l] + own[i] for i, n in enumerate(NODES)] for l in (0, 1)])
+        rates = labels * np.exp(log)
+        total = float((work * tasks * gpus).sum())
+        span = total / (4 * rates.mean(axis=0).sum()) / load
+        submit = np.sort(rng.uniform(0, span, jobs))
+        limit = 60.0 * np.ceil(work / 0.3 * rng.uniform(1.2, 1.8, jobs) / 60.0)
+        drift = (span / 2, int(rng.integers(0, 5)), 0.45)
+        return cls(submit, work, tasks, gpus, kind, limit, rates, drift)
+
+    def write(self, folder: Path, factors: dict[int, float]) -> None:
+        """Hidden rates, where ranks look them up."""
+        for l, name in enumerate(TYPES):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            for n, node in enumerate(NODES):
+                side = folder / name / f".{node}"
+                side.write_text(repr(float(self.rates[l, n] * factors.get(n, 1.0))))
+                os.replace(side, folder / name / node)
+
+
+def live(world: World, who: str, folder: Path) -> dict[str, Any]:
+    """Submit to a fresh cluster and wait for the end; completion times by the ranks' clocks."""
+    reports, speeds = folder / "reports", folder / "speeds"
+    reports.mkdir(parents=True)
+    world.write(speeds, {})
+    cluster = SlurmCluster(
+        folder / "slurm",
+        {n: (8, 4, (n[:3],)) for n in NODES},
+        weights={n: {"new": 1, "mid": 2, "old": 3}[n[:3]] for n in NODES},
+    )
+    service = None
+    try:
+        if who != "slurm":
+            engine = SlurmEngine(
+                reports=reports,
+                labels={"model": tuple(GENERATIONS)},
+                poll=0.25,
+                environment=cluster.environment,
+            )
+            service = Service(
+                engine,
+                folder / "state",
+                scheduler(who),
+                act=True,
+                rates={f"model={g}": r for g, r in GENERATIONS.items()},
+            )
+        ids: list[str] = []
+        at: list[float] = []
+        start = time.time() + 1.0
+
+        def users() -> None:
+            drifted = False
+            for j, offset in enumerate(world.submit):
+                if not drifted and offset > world.drift[0]:
+                    time.sleep(max(start + world.drift[0] - time.time(), 0.0))
+                    world.write(speeds, {world.drift[1]: world.drift[2]})
+                    drifted = True
+                time.sleep(max(start + offset - time.time(), 0.0))
+                at.append(time.time())
+                ids.append(submit(cluster, world, j, who, reports, speeds))
+
+        thread = threading.Thread(target=users)
+        thread.start()
+        ended: dict[str, float] = {}
+        while thread.is_alive() or len(ended) < len(world.submit):
+            if service is not None:
+                service.tick(0.25)
+            else:
+                time.sleep(0.5)
+            if time.time() - start > world.submit[-1] + 1200:
+                raise SystemExit(f"{who}: only {len(ended)} jobs have ended")
+            ended |= ends(reports, {job: j for j, job in enumerate(ids)}, world, ended)
+        completion = np.array([ended[job] - t for job, t in zip(ids, at)])
+        found: dict[str, Any] = {"completion": completion}
+        if service is not None:
+            rows = service.store.rows("SELECT job, decided FROM intents WHERE kind = 'place'")
+            decided = {row["job"]: row["decided"] for row in rows}
+            told = {r["job"]: r["ended"] for r in service.store.rows("SELECT * FROM history")}
+            begun = {job: begin(reports, job) for job in ids}
+            found["latency"] = (
+                float(np.median([begun[j] - decided[j] for j in ids])),
+                float(np.median([told[j] - ended[j] for j in ids if j in told])),
+            )
+            found["placements"] = len(rows)
+            found["slow"] = [s._asdict() for s in service.ledger.slow_nodes()]
+            found["health"] = service.health()["counts"]
+            service.close()
+        return found
+    finally:
+        cluster.stop()
+
+
+def submit(c: SlurmCluster, w: World, j: int, who: str, reports: Path, speeds: Path) -> str:
+    kind = TYPES[w.type[j]]
+    script = (
+        "#!/bin/sh\n"
+        f"export GANGWISE_REPORTS={reports} GANGWISE_SPEED_FILE={speeds}/{kind}/{{node}}\n"
+        f"exec srun python3 -S {rank.__file__} --every 5 --sleep {w.work[j]:.3f}\n"
+    )
+    options = ["-p", "open" if who == "slurm" else "gangwise", "-J", kind, "-o", "/dev/null"]
+    options += [f"-N{w.tasks[j]}", "--ntasks-per-node=1", f"--gres=gpu:{w.gpus[j]}"]
+    options += ["-t", str(int(w.limit[j] // 60)), f"--comment=work={w.work[j]:.3f}"]
+    return c.call("sbatch", "--parsable", *options, text=script).strip()
+
+
+def ends(
+    reports: Path, jobs: dict[str, int], w: World, known: dict[str, float]
+) -> dict[str, float]:
+    """Jobs all of whose ranks have reported their end."""
+    times: dict[str, list[float]] = {}
+    for path in reports.glob("[0-9]*.json"):
+        job = path.name.split(".")[0]
+        if job in known or job not in jobs:
+            continue
+        report = json.loads(path.read_text())
+        if report["exit"] == 0:
+            times.setdefault(job, []).append(report["time"])
+    return {job: max(t) for job, t in times.items() if len(t) == w.tasks[jobs[job]]}
+
+
+def begin(reports: Path, job: str) -> float:
+    """When the last of its ranks began to work."""
+    found = [json.loads(p.read_text()) for p in reports.glob(f"{job}.*.json")]
+    return max(float(r["time"] - r["seconds"]) for r in found)
+
+
+def simulated(world: World, who: str, latency: tuple[float, float]) -> np.ndarray:
+    """Completion times of the same submissions in the simulation, with the true rates.
+
+    Latencies are seconds of the clock before and after a job works, in which it holds its devices.
+    """
+    nodes = Nodes.of(
+        Node(n, {"gpu": 4, "cpu": 8}, {"model": n[:3]}, GENERATIONS[n[:3]]) for n in NODES
+    )
+    work = world.work
+    for _ in range(3 if sum(latency) else 1):  # its seconds are work at the rate it then has
+        jobs = Jobs.of(
+            world.submit,
+            work,
+            world.tasks,
+            {"gpu": world.gpus, "cpu": 1},
+            limit=world.limit,
+            per_node=1,
+            type=[TYPES[l] for l in world.type],
+        )
+        rates = world.rates[[TYPES.index(name) for name in jobs.types]]
+        conditions = Conditions(rates, None, factors=[world.drift])
+        options = Options(measured_after=5.0 + latency[0])
+        played = simulate_jobs(jobs, nodes, scheduler(who), conditions, options, engine="plain")
+        rate = work / (played.end - played.last_start)
+        work = world.work + sum(latency) * rate
+    return played.end - jobs.submit - latency[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--load", type=float, default=0.85)
+    parser.add_argument("--mean", type=float, default=30.0, help="seconds of work of a job")
+    parser.add_argument("--who", nargs="*", default=["slurm", "label", "learned"])
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    rows = []
+    for seed in range(args.first, args.first + args.seeds):
+        world = World.drawn(seed, args.jobs, args.load, args.mean)
+        row: dict[str, Any] = {"seed": seed, "jobs": args.jobs, "span": float(world.submit[-1])}
+        for who in args.who:
+            with tempfile.TemporaryDirectory() as name:
+                os.environ["XDG_CONFIG_HOME"] = str(Path(name) / "config")
+                found = live(world, who, Path(name) / "run")
+            row[who] = {"live": float(found["completion"].mean())}
+            if who != "slurm":
+                mean = float(simulated(world, who, (0.0, 0.0)).mean())
+                late = float(simulated(world, who, found["latency"]).mean())
+                row[who] |= {
+                    "predicted": mean,
+                    "with latency": late,
+                    **{k: found[k] for k in ("latency", "placements", "slow", "health")},
+                }
+            print(json.dumps({who: row[who]}), flush=True)
+        rows.append(row)
+        if args.out:
+            args.out.write_text(json.dumps(rows, indent=1))
+    print(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""Talking to the API server: calls with their failures named, watches that go on, Bindings."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+
+from gangwise.core.errors import EngineError
+from gangwise.engines.kubernetes_gangs import Pod
+from gangwise.engines.kubernetes_objects import Membership
+
+PATIENCE = (3.0, 6.0)
+"""Seconds to connect, and to wait for an answer."""
+_QUIET = 2.0
+"""Seconds without a word after which the API server is asked whether it is there."""
+_ILL = 10.0
+"""Seconds for which a watch may fail before what it told is not believed any more."""
+
+
+class Connection:
+    """To an API server.
+
+    Raises
+    ------
+    EngineError
+        When there is no kubeconfig that can be used.
+    """
+
+    def __init__(self, kubeconfig: str | Path | None, context: str | None, threads: int):
+        settings = client.Configuration()
+        try:
+            if kubeconfig is None and not Path(config.KUBE_CONFIG_DEFAULT_LOCATION).exists():
+                config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+            else:
+                where = None if kubeconfig is None else str(kubeconfig)
+                config.load_kube_config(where, context, client_configuration=settings)  # type: ignore[no-untyped-call]
+        except (config.ConfigException, OSError) as error:
+            raise EngineError(f"no kubeconfig that works ({error}); give its path") from error
+        settings.retries = False
+        settings.connection_pool_maxsize = threads + 8
+        self.server = settings.host
+        api = client.ApiClient(settings)
+        self.core = client.CoreV1Api(api)
+        self.batch = client.BatchV1Api(api)
+        self.custom = client.CustomObjectsApi(api)
+        self.pool = ThreadPoolExecutor(threads, "gangwise-kubernetes")
+        self.heard = time.monotonic()
+        self.closing = threading.Event()
+        self.trouble = ""
+        self._streams: list[Any] = []
+        self.ill: dict[Any, float] = {}
+        """Listings that have failed, since when."""
+
+    def close(self) -> None:
+        """Watches end, calls that have not begun do not."""
+        self.closing.set()
+        for stream in list(self._streams):
+            with suppress(OSError, RuntimeError, ValueError):
+                stream.shutdown()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def call(
+        self, call: Callable[..., Any], *args: Any, missing_is_fine: bool = False, **kw: Any
+    ) -> Any:
+        """The JSON of an answer; None for 404 where that is fine.
+
+        The client's own decoding is not used: it fails on the Status that answers a Binding.
+        """
+        try:
+            answer = call(*args, **kw, _preload_content=False, _request_timeout=PATIENCE)
+            self.heard = time.monotonic()
+            return json.loads(answer.data)
+        except ApiException as error:
+            self.heard = time.monotonic()
+            if error.status == 404 and missing_is_fine:
+                return None
+            raise
+        except (HTTPError, OSError, ValueError) as error:
+            raise EngineError(f"{self.server} does not answer: {_short(error)}") from error
+
+    def check(self) -> None:
+        """Ask the API server for a sign of life where it has been quiet."""
+        if self.closing.is_set():
+            raise EngineError("the engine is closed")
+        now = time.monotonic()
+        if any(now - since > _ILL for since in self.ill.values()):
+            raise EngineError(f"{self.server} cannot be followed: {self.trouble}")
+        if now - self.heard <= _QUIET:
+            return
+        try:
+            self.call(self.core.list_node, limit=1)
+        except ApiException as error:
+            raise EngineError(f"{self.server} refuses: {said_by(error)}") from error
+
+    @contextmanager
+    def _open_while(self, stream: Any) -> Iterator[None]:
+        """Reading a watch; :meth:`close` ends it from another thread."""
+        self._streams.append(stream)
+        try:
+            with stream:
+                yield
+        finally:
+            self._streams.remove(stream)
+
+    def _note(self, listing: Any, trouble: str) -> None:
+        self.trouble = trouble
+        self.ill.setdefault(listing, time.monotonic())
+
+    def follow(
+        self,
+        listing: Callable[..., Any],
+        everything: Callable[[list[Any]], None],
+        one: Callable[[str, Any], None],
+        ready: threading.Event,
+    ) -> None:
+        """List, then watch from there; list again when the version has expired (410)."""
+        version = ""
+        while not self.closing.is_set():
+            try:
+                if not version:
+                    found, version = self._listed(listing)
+                    everything(found)
+                    ready.set()
+                    self.ill.pop(listing, None)
+                stream = listing(
+                    watch=True,
+                    resource_version=version,
+                    timeout_seconds=60,
+                    allow_watch_bookmarks=True,
+                    _preload_content=False,
+                    _request_timeout=(PATIENCE[0], 75.0),
+                )
+                with self._open_while(stream):
+                    for line in stream:
+                        if self.closing.is_set():
+                            return
+                        self.heard = time.monotonic()
+                        event = json.loads(line)
+                        if event["type"] == "ERROR":
+                            version = ""
+                            break
+                        version = event["object"]["metadata"]["resourceVersion"]
+                        if event["type"] != "BOOKMARK":
+                            one(event["type"], event["object"])
+            except ApiException as error:
+                version = ""
+                self._note(listing, said_by(error))
+                self.closing.wait(1.0 if error.status != 410 else 0.0)
+            except Exception as error:  # whatever an object holds, the watch goes on
+                version = ""  # a cut within a line may have lost it
+                self._note(listing, _short(error))
+                self.closing.wait(0.5)
+
+    def _listed(self, listing: Callable[..., Any]) -> tuple[list[Any], str]:
+        items: list[Any] = []
+        page = ""
+        while True:
+            more: dict[str, Any] = {"_continue": page} if page else {}
+            answer = self.call(listing, limit=1000, **more)
+            items += answer["items"]
+            page = answer["metadata"].get("continue") or ""
+            if not page:
+                return items, answer["metadata"]["resourceVersion"]
+
+    def items(self, listing: Callable[..., Any], *args: Any) -> list[Any]:
+        """None where the kind is not known to this cluster."""
+        found = self.call(listing, *args, missing_is_fine=True)
+        return [] if found is None else list(found["items"])
+
+    def bind(self, pod: Pod, node: str, marks: dict[str, str]) -> str:
+        """Bind a pod; says why not, after a ? where it may have been bound all the same."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "uid": pod.uid, "annotations": marks},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        why = ""
+        for pause in (0.0, 0.2, 1.0):
+            self.closing.wait(pause)
+            try:
+                self.call(self.core.create_namespaced_pod_binding, pod.name, pod.namespace, body)
+                return ""
+            except ApiException as error:
+                why = said_by(error)
+                if error.status == 404:
+                    return "it is gone"
+                if error.status < 500 and error.status not in (409, 429):
+                    return why
+                lost = False
+            except EngineError as error:
+                why, lost = str(error), True
+            try:
+                now = self.call(
+                    self.core.read_namespaced_pod, pod.name, pod.namespace, missing_is_fine=True
+                )
+            except (ApiException, EngineError):
+                continue
+            if now is None or now["metadata"]["uid"] != pod.uid:
+                return "it is gone"
+            where = now["spec"].get("nodeName")
+            if where == node:
+                return ""
+            if where:
+                return f"it is on {where} already"
+            if not lost and now["metadata"].get("deletionTimestamp"):
+                return "it is being deleted"
+        return f"?{why}"
+
+    def delete(self, pods: Iterable[Pod], by_force: Callable[[Pod], bool]) -> None:
+        """Delete pods, some without waiting for their kubelet."""
+
+        def one(pod: Pod) -> None:
+            body: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
+            if by_force(pod):
+                body["gracePeriodSeconds"] = 0
+            try:
+                self.call(
+                    self.core.delete_namespaced_pod,
+                    pod.name,
+                    pod.namespace,
+                    body=body,
+                    missing_is_fine=True,
+                )
+            except ApiException as error:
+                if error.status != 409:  # 409: another pod of this name
+                    raise EngineError(f"pod {pod.name} not deleted: {said_by(error)}") from error
+
+        list(self.pool.map(one, pods))
+
+    def read_size(self, of: Membership) -> int | None:
+        """How many pods a group or batch Job has; None where it is not there."""
+        where = of.name, of.namespace
+        if of.kind == "job":
+            job = self.call(self.batch.read_namespaced_job, *where, missing_is_fine=True)
+            return None if job is None else parallelism(job)
+        group = self.call(
+            self.custom.get_namespaced_custom_object,
+            *of.api.split("/"),
+            of.namespace,
+            "podgroups",
+            of.name,
+            missing_is_fine=True,
+        )
+        return None if group is None else (group.get("spec") or {}).get("minMember", 1)
+
+
+def at(item: Any) -> tuple[str, str]:
+    """Namespace and name."""
+    return item["metadata"]["namespace"], item["metadata"]["name"]
+
+
+def parallelism(job: Any) -> int:
+    """How many pods of a batch Job run at once."""
+    spec = job.get("spec") or {}
+    most = spec.get("parallelism", 1)
+    return int(min(most, spec.get("completions") or most))
+
+
+def said_by(error: ApiException) -> str:
+    """The API server's own words."""
+    try:
+        return f"{error.status} {json.loads(error.body or '{}')['message']}"
+    except (ValueError, KeyError, TypeError):
+        return f"{error.status} {error.reason}"
+
+
+def _short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:300]

@@ -1,0 +1,708 @@
+"""What the watch has told: nodes, pods, the gangs that they are, and what becomes of these.
+
+A fold over objects of the API server, without a call to it. A gang is closed when all of its pods
+have come: that is when it is told of as a job, whose size then stays. Pods of the same group that
+come later are jobs of their own.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import queue
+import re
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gangwise.core.errors import EngineError
+from gangwise.engines.engine import (
+    ENDED,
+    EngineEvent,
+    EngineJob,
+    EngineNode,
+    EventKind,
+    Phase,
+    Placed,
+    RankReport,
+    Status,
+)
+from gangwise.engines.kubernetes_objects import (
+    MATCHES,
+    OURS,
+    WITHOUT,
+    Membership,
+    Names,
+    Taint,
+    affinity,
+    common,
+    controller,
+    declared_size,
+    demand,
+    digest,
+    fits_affinity,
+    job_type,
+    natural,
+    note,
+    per_node,
+    said,
+    seconds,
+    thousandths,
+)
+from gangwise.engines.reports import read_report
+
+KEPT = 3600.0
+"""Seconds that jobs stay in the table after their end."""
+_ON_NODES = ("placed", "running")
+
+
+@dataclass
+class Pod:
+    """A pod, as last told."""
+
+    uid: str
+    namespace: str
+    name: str
+    manifest: dict[str, Any]
+    node: str
+    phase: str
+    leaving: bool
+
+    @classmethod
+    def of(cls, manifest: dict[str, Any]) -> Pod:
+        """From its object."""
+        meta = manifest["metadata"]
+        return cls(
+            meta["uid"],
+            meta["namespace"],
+            meta["name"],
+            manifest,
+            manifest["spec"].get("nodeName") or "",
+            (manifest.get("status") or {}).get("phase") or "Pending",
+            bool(meta.get("deletionTimestamp")),
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Its containers have ended."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def bounced(self) -> bool:
+        """The node would not have it: it never ran."""
+        reason = (self.manifest.get("status") or {}).get("reason") or ""
+        return self.phase == "Failed" and (
+            reason.startswith("OutOf")
+            or reason in ("NodeAffinity", "NodeLost", "UnexpectedAdmissionError")
+        )
+
+    def times(self, which: str) -> list[float]:
+        """``startedAt`` or ``finishedAt`` of its containers."""
+        found = []
+        for each in (self.manifest.get("status") or {}).get("containerStatuses") or ():
+            state = each.get("state") or {}
+            told = (state.get("terminated") or state.get("running") or {}).get(which)
+            if told:
+                found.append(seconds(told))
+        return found
+
+
+@dataclass
+class Gang:
+    """Pods that are one job."""
+
+    id: str
+    belongs: Membership
+    pods: dict[str, Pod] = field(default_factory=dict)
+    size: int | None = None
+    """How many pods it must have."""
+    tasks: int = 0
+    """How many it had when it was told of; 0 before."""
+    attempt: int = 0
+    plan: dict[str, int] = field(default_factory=dict)
+    going: dict[str, str] = field(default_factory=dict)
+    """Pods whose Binding is under way: uid → node."""
+    cancelled: bool = False
+    why_off: str | None = None
+    """Why it is being taken off its nodes; None when it is not."""
+    held: str = ""
+    status: Status | None = None
+    reports: dict[str, RankReport] = field(default_factory=dict)
+    over: float = math.inf
+    asked: float = -math.inf
+    """When it was over, and when its size may be asked for again; by the monotonic clock."""
+
+    @property
+    def live(self) -> list[Pod]:
+        """Pods that have not ended."""
+        return [p for p in self.pods.values() if not p.ended]
+
+    @property
+    def full(self) -> bool:
+        """No more pods belong to it."""
+        need = self.tasks or sum(self.plan.values())
+        there = sum(p.ended or not p.leaving for p in self.pods.values())
+        return there >= need if need else any(map(self.where, self.pods.values()))
+
+    def where(self, pod: Pod) -> str:
+        """The node that a pod is bound to, or about to be."""
+        return pod.node or self.going.get(pod.uid, "")
+
+
+class Table:
+    """Nodes, pods and gangs.
+
+    Parameters
+    ----------
+    scheduler, lost_after, reports, names, watch
+        As in :class:`gangwise.engines.kubernetes.Kubernetes`.
+
+    Attributes
+    ----------
+    gangs : dict
+        By the ids of their jobs.
+    foreign : dict
+        Pods of other schedulers that hold devices.
+    up : dict
+        Node → why it takes no pods; empty where it does.
+    silent : dict
+        Nodes whose kubelet does not report: since when, by the monotonic clock.
+    stirred : Event
+        Something changed that may need doing.
+    opened : bool
+        All was listed once: nodes that come now are new.
+    """
+
+    def __init__(
+        self,
+        scheduler: str,
+        lost_after: float,
+        reports: Path | None,
+        names: Names,
+        watch: bool = False,
+    ):
+        self.watch = watch
+        self.scheduler, self.lost_after, self.reports, self.names = (
+            scheduler,
+            lost_after,
+            reports,
+            names,
+        )
+        self.lock = threading.RLock()
+        self.stirred = threading.Event()
+        self.events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.up: dict[str, str] = {}
+        self.silent: dict[str, float] = {}
+        self.taints: set[Taint] = set()
+        self.gangs: dict[str, Gang] = {}
+        self.foreign: dict[str, Status] = {}
+        self.opened = False
+        self._terms: dict[str, list[Any]] = {}
+        self._described: list[EngineNode] | None = None
+        self._gang_of: dict[str, str] = {}
+        self._open: dict[Membership, str] = {}
+        self._read: dict[str, int] = {}
+
+    def all_nodes(self, found: list[Any]) -> None:
+        """Nodes as listed: others are gone."""
+        with self.lock:
+            gone = self.nodes.keys() - {node["metadata"]["name"] for node in found}
+            for node in found:
+                self.one_node("ADDED", node)
+            for name in gone:
+                self.one_node("DELETED", self.nodes[name])
+
+    def one_node(self, kind: str, node: Any) -> None:
+        """What became of a node."""
+        name = node["metadata"]["name"]
+        with self.lock:
+            if kind == "DELETED" or _described(node) != _described(self.nodes.get(name)):
+                self._described = None
+            before = self.up.get(name)
+            taints = Taint.of(self.nodes[name]) if name in self.nodes else ()
+            if kind == "DELETED":
+                self.nodes.pop(name, None)
+                self.up.pop(name, None)
+                self.silent.setdefault(name, time.monotonic() - self.lost_after)
+                why: str | None = "removed"
+            else:
+                self.nodes[name] = node
+                conditions = {c["type"]: c for c in node["status"].get("conditions") or ()}
+                ready = conditions.get("Ready", {})
+                why = ""
+                if ready.get("status") != "True":
+                    why = f"not ready ({ready.get('reason') or ready.get('status') or 'never was'})"
+                    self.silent.setdefault(name, time.monotonic())
+                else:
+                    self.silent.pop(name, None)
+                    if node["spec"].get("unschedulable"):
+                        why = "cordoned"
+                self.up[name] = why
+            if (Taint.of(node) if name in self.nodes else ()) != taints:
+                self._described = None
+                self.taints = {taint for each in self.nodes.values() for taint in Taint.of(each)}
+                for gang in self.gangs.values():
+                    if gang.status is None or gang.status.phase == "pending":
+                        self.regard(gang)
+            if why and not before and before is not None:
+                self.events.put(EngineEvent("node_down", time.time(), node=name, detail=why))
+            elif not why and before:
+                self.events.put(EngineEvent("node_up", time.time(), node=name))
+            elif not why and before is None and self.opened:
+                self.events.put(EngineEvent("node_up", time.time(), node=name, detail="added"))
+        self.stirred.set()
+
+    def described(self) -> list[EngineNode]:
+        """Nodes as they are; made anew only when something of them has changed."""
+        with self.lock:
+            if self._described is None:
+                self._described = [
+                    EngineNode(
+                        name,
+                        {
+                            self.names(kind): thousandths(kind, text, up=False)
+                            for kind, text in (node["status"].get("allocatable") or {}).items()
+                        },
+                        self._labels(name, node),
+                        not self.up[name],
+                        self.up[name],
+                    )
+                    for name, node in sorted(self.nodes.items())
+                ]
+            return self._described
+
+    def _labels(self, name: str, node: Any) -> dict[str, str]:
+        """Of a node, and what it is without."""
+        labels = dict(node["metadata"].get("labels") or {})
+        mine = Taint.of(node)
+        labels.update((f"{WITHOUT}{t}", "true") for t in self.taints if t not in mine)
+        for short, terms in self._terms.items():
+            if fits_affinity(terms, name, node["metadata"].get("labels") or {}):
+                labels[f"{MATCHES}{short}"] = "true"
+        return labels
+
+    def silent_long(self, node: str) -> bool:
+        """Whether a node has been silent for so long that it counts as lost."""
+        since = self.silent.get(node)
+        return since is not None and time.monotonic() - since >= self.lost_after
+
+    # ---------------------------------------------------------------------------------- pods, gangs
+
+    def all_pods(self, found: list[Any]) -> None:
+        """Pods as listed: others are gone."""
+
+        def bound_first(pod: Any) -> tuple[Any, ...]:
+            meta = pod["metadata"]
+            unbound = not pod["spec"].get("nodeName")
+            return unbound, meta.get("creationTimestamp") or "", natural(meta["name"])
+
+        with self.lock:
+            present = {pod["metadata"]["uid"] for pod in found}
+            for gang in list(self.gangs.values()):
+                for pod in list(gang.pods.values()):
+                    if pod.uid not in present:
+                        self.one_pod("DELETED", pod.manifest)
+            for uid in self.foreign.keys() - present:
+                del self.foreign[uid]
+            for manifest in sorted(found, key=bound_first):
+                self.one_pod("ADDED", manifest, whole=True)
+            for gang in self.gangs.values():
+                self.regard(gang)
+
+    def one_pod(self, kind: str, manifest: Any, whole: bool = False) -> None:
+        """Take in what became of a pod; ``whole`` where more are to come before anyone looks."""
+        pod = Pod.of(manifest)
+        with self.lock:
+            if not self._ours(manifest):
+                self._other(kind, pod)
+                return
+            gang = self.gangs.get(self._gang_of.get(pod.uid, ""))
+            if kind == "DELETED":
+                if gang is not None:
+                    self._gang_of.pop(pod.uid, None)
+                    last = gang.pods.pop(pod.uid, None)
+                    if gang.status is not None and gang.status.phase in ENDED and last is not None:
+                        gang.pods[pod.uid] = last  # it ended before: its story stays
+                        last.phase = last.phase if last.ended else "Failed"
+                    self.regard(gang)
+                    self.stirred.set()
+                return
+            if gang is None:
+                gang = self._gang_for(pod)
+                if gang is None:
+                    return
+            known = gang.pods.get(pod.uid)
+            if known is not None and known.node and not pod.node:
+                return  # older than our own Binding
+            gang.pods[pod.uid] = pod
+            self._gang_of[pod.uid] = gang.id
+            notes = pod.manifest["metadata"].get("annotations") or {}
+            if pod.node and f"{OURS}attempt" in notes and gang.why_off is None:
+                gang.attempt = max(gang.attempt, _number(notes[f"{OURS}attempt"]))
+                if not gang.plan:
+                    gang.plan = _plan(notes.get(f"{OURS}placement"))
+            elif f"{OURS}attempt" in notes:
+                gang.attempt = max(gang.attempt, _number(notes[f"{OURS}attempt"]))
+            if not whole:
+                self.regard(gang)
+        self.stirred.set()
+
+    def _ours(self, manifest: Any) -> bool:
+        """Pods of our scheduler; where we only watch, all but those that belong to the nodes."""
+        if manifest["spec"].get("schedulerName") == self.scheduler or not self.watch:
+            return bool(manifest["spec"].get("schedulerName") == self.scheduler)
+        owner = controller(manifest)
+        of_node = owner is not None and owner["kind"] in ("DaemonSet", "Node")
+        return not of_node and manifest["metadata"]["namespace"] != "kube-system"
+
+    def _other(self, kind: str, pod: Pod) -> None:
+        """Another scheduler's: what it holds is taken."""
+        if kind == "DELETED" or pod.ended or not pod.node:
+            self.foreign.pop(pod.uid, None)
+        elif pod.uid not in self.foreign:
+            try:
+                needs = demand(pod.manifest, self.names)
+            except (EngineError, KeyError):
+                needs = {}
+            job = EngineJob(
+                f"{pod.namespace}/{pod.name}~{pod.uid[:8]}",
+                job_type(pod.manifest),
+                pod.namespace,
+                seconds(pod.manifest["metadata"].get("creationTimestamp")),
+                1,
+                needs,
+            )
+            self.foreign[pod.uid] = Status(
+                job, "running", placed=(Placed(pod.node, 1),), foreign=True
+            )
+
+    def _gang_for(self, pod: Pod) -> Gang | None:
+        """The gang that a pod not seen before belongs to.
+
+        A pod that comes when its group has been told of as a job is a job of its own.
+        """
+        belongs = Membership.of(pod.manifest)
+        written = said(pod.manifest, "job")
+        if pod.ended:
+            ends = pod.times("finishedAt")
+            if ends and time.time() - max(ends) > KEPT:
+                return None
+        if written:
+            gang = self.gangs.get(written)
+            if gang is None:
+                gang = self.gangs[written] = Gang(written, belongs)
+            self._open.setdefault(belongs, written)
+            return gang
+        gang = self.gangs.get(self._open.get(belongs, ""))
+        if gang is not None and not gang.cancelled:
+            over = gang.status is not None and gang.status.phase in ENDED
+            if not over and (gang.why_off is not None or not gang.full):
+                return gang
+            if not over:
+                belongs = Membership(pod.namespace, "pod", pod.uid)
+        name = pod.name if belongs.kind == "pod" else belongs.name
+        gang = Gang(f"{pod.namespace}/{name}~{pod.uid[:8]}", belongs)
+        self.gangs[gang.id] = gang
+        self._open[belongs] = gang.id
+        return gang
+
+    def regard(self, gang: Gang) -> None:
+        """Tell what has become of a gang."""
+        before = gang.status
+        now = self._now(gang)
+        if now is None:
+            return
+        gang.status = now
+        old: Phase | None = None if before is None else before.phase
+        if now.phase == old:
+            return
+        told: list[EventKind] = []
+        on_nodes = old in _ON_NODES
+        if now.phase == "pending":
+            told.append("preempted" if on_nodes else "submitted")
+            if on_nodes:
+                gang.reports.clear()
+        elif old is None and now.phase == "placed":
+            told.append("submitted")
+        if now.phase in ("running", "finished", "failed", "killed") and old != "running":
+            told.append("started")
+        if now.phase in ENDED:
+            self.read_reports([gang])
+            told.append(now.phase)  # type: ignore[arg-type]
+            gang.over = time.monotonic()
+            gang.held = ""
+        for kind in told:
+            at = {"submitted": now.job.submitted, "started": now.started}.get(kind, now.ended)
+            self.events.put(
+                EngineEvent(
+                    kind,
+                    at if math.isfinite(at) else time.time(),
+                    gang.id,
+                    0
+                    if kind == "submitted"
+                    else (before or now).attempt
+                    if kind == "preempted"
+                    else now.attempt,
+                    ranks=tuple(gang.reports.values()) if kind in ENDED else (),
+                    detail=now.detail,
+                )
+            )
+
+    def _now(self, gang: Gang) -> Status | None:
+        """Its row in the table of jobs; None before it is one."""
+        before = gang.status
+        if before is not None and before.phase in ENDED:
+            return before
+        originals = {said(p.manifest, "replaces") for p in gang.pods.values()} & gang.pods.keys()
+        if originals and gang.why_off is None and not self.watch:
+            gang.why_off = "half taken off by an earlier run"
+        bound = [p for p in gang.pods.values() if gang.where(p)]
+        waiting = [
+            p for p in gang.pods.values() if not gang.where(p) and not p.leaving and not p.ended
+        ]
+        if not gang.pods:
+            if before is None:
+                return None
+            if gang.why_off is not None and not gang.cancelled and self._comes_back(gang):
+                return self._pending(gang, before, [])
+            phase: Phase = "cancelled"
+            if gang.why_off is not None and not gang.cancelled:
+                phase = "failed"
+            return replace(
+                before,
+                phase=phase,
+                attempt=gang.attempt,
+                ended=time.time(),
+                detail=gang.why_off or "",
+            )
+        if not bound:
+            if gang.cancelled:
+                return before
+            gang.plan = {} if not gang.going else gang.plan
+            if gang.why_off is not None and before is not None and before.phase in _ON_NODES:
+                before = replace(before, detail=gang.why_off)
+            gang.why_off = None
+            return self._pending(gang, before, waiting)
+        if self.watch and waiting and (before is None or before.phase == "pending"):
+            return self._pending(
+                gang, before, [*bound, *waiting]
+            )  # somebody binds them, one by one
+        if gang.why_off is None and not self.watch and any(p.bounced for p in bound):
+            first = next(p for p in bound if p.bounced)
+            reason = first.manifest["status"]["reason"]
+            gang.why_off = f"node {first.node} would not run {first.name}: {reason}"
+            self.stirred.set()
+        counts: dict[str, int] = {}
+        for pod in bound:
+            counts[gang.where(pod)] = counts.get(gang.where(pod), 0) + 1
+        placed = tuple(Placed(n, c) for n, c in sorted((gang.plan or counts).items()))
+        job = before.job if before is not None and before.phase != "pending" else None
+        job = job or replace(self._job(gang, bound), tasks=sum(gang.plan.values()) or len(bound))
+        begun = [t for p in bound for t in p.times("startedAt")]
+        started = max(begun, default=math.nan)
+        ours = any(
+            f"{OURS}attempt" in (p.manifest["metadata"].get("annotations") or {}) for p in bound
+        )
+        row = Status(
+            job, "placed", gang.attempt, placed, started, foreign=not ours and not gang.attempt
+        )
+        over = all(p.ended for p in bound) and sum(counts.values()) >= sum(gang.plan.values())
+        if gang.why_off is not None or gang.cancelled or not over:
+            going = all(p.phase in ("Running", "Succeeded", "Failed") for p in bound)
+            whole = sum(counts.values()) >= sum(gang.plan.values())
+            was = before is not None and before.phase == "running"
+            return replace(row, phase="running" if was or (going and whole) else "placed")
+        ends = [t for p in bound for t in p.times("finishedAt")]
+        failed = [p for p in bound if p.phase == "Failed"]
+        phase, detail = "finished", ""
+        if failed:
+            status = failed[0].manifest["status"]
+            phase = "killed" if status.get("reason") == "DeadlineExceeded" else "failed"
+            codes = _exit_codes(failed[0])
+            detail = f"pod {failed[0].name}: {status.get('reason') or f'exit {codes}'}"
+        ended = max(ends, default=time.time())
+        return replace(row, phase=phase, ended=ended, detail=detail)
+
+    def _comes_back(self, gang: Gang) -> bool:
+        """Whether pods that are all gone will be made again."""
+        return gang.belongs.kind == "job" or gang.held.startswith("being made again")
+
+    def _pending(self, gang: Gang, before: Status | None, pods: list[Pod]) -> Status | None:
+        gang.held = ""
+        try:
+            if not pods:
+                raise EngineError("being made again by their controller: no pod is there yet")
+            size = gang.size
+            if gang.belongs.kind == "pod":
+                size = 1
+            elif size is None:
+                size = gang.size = declared_size(pods[0].manifest)
+            if size is None:
+                raise EngineError(
+                    f"how many pods {gang.belongs.kind} {gang.belongs.name} has is not known: "
+                    f"it needs a PodGroup, or the annotation {OURS}tasks"
+                )
+            need = gang.tasks or size
+            if len(pods) < need:
+                raise EngineError(f"{len(pods)} of its {need} pods are there")
+            job = self._job(gang, pods)
+            gang.tasks = len(pods)
+        except (EngineError, KeyError) as error:
+            gang.held = str(error)
+            if before is None:
+                return None
+            return replace(
+                before,
+                phase="pending",
+                attempt=gang.attempt,
+                placed=(),
+                started=math.nan,
+                detail=gang.held,
+            )
+        detail = before.detail if before is not None and before.phase in _ON_NODES else ""
+        return Status(job, "pending", gang.attempt, detail=detail)
+
+    def _job(self, gang: Gang, pods: list[Pod]) -> EngineJob:
+        """What the user submitted; a gang of unlike pods asks for the most of each for all."""
+        manifests = [pod.manifest for pod in pods]
+        needs: dict[str, int] = {}
+        for manifest in manifests:
+            for kind, amount in demand(manifest, self.names).items():
+                needs[kind] = max(needs.get(kind, 0), amount)
+        wanted = common(
+            (dict(m["spec"].get("nodeSelector") or {}) for m in manifests), "nodeSelector"
+        )
+        terms = common(map(affinity, manifests), "node affinity")
+        if terms:
+            short = digest(terms)
+            if short not in self._terms:
+                self._terms[short], self._described = terms, None
+            wanted[f"{MATCHES}{short}"] = "true"
+        for taint in self.taints:
+            if not all(taint.tolerated(m) for m in manifests):
+                wanted[f"{WITHOUT}{taint}"] = "true"
+        first = min(
+            manifests, key=lambda m: (m["metadata"]["creationTimestamp"], m["metadata"]["name"])
+        )
+        created = seconds(first["metadata"]["creationTimestamp"])
+        limit = first["spec"].get("activeDeadlineSeconds")
+        return EngineJob(
+            gang.id,
+            job_type(first),
+            said(first, "user") or gang.belongs.namespace,
+            note(first, "submitted", created),
+            len(pods),
+            needs,
+            common(map(per_node, manifests), "anti-affinity"),
+            wanted,
+            float(limit) if limit is not None else note(first, "limit", math.inf),
+            note(first, "deadline", math.inf),
+            float(first["spec"].get("priority") or 0),
+            work=note(first, "work", math.nan),
+        )
+
+    def note_lost(self, gang: Gang) -> None:
+        """A gang with a pod on a lost node is to be taken off."""
+        if gang.why_off is not None or gang.status is None or gang.status.phase not in _ON_NODES:
+            return
+        for pod in gang.live:
+            if pod.node and self.silent_long(pod.node):
+                gang.why_off = f"node {pod.node} is lost"
+                return
+
+    def forget(self, gang: Gang) -> None:
+        """Drop one that ended long ago."""
+        for uid in gang.pods:
+            self._gang_of.pop(uid, None)
+        self.gangs.pop(gang.id, None)
+        if self._open.get(gang.belongs) == gang.id:
+            del self._open[gang.belongs]
+
+    def read_reports(self, gangs: Iterable[Gang]) -> None:
+        """Files ``UID.RUN.RANK.json`` of the shared folder that are new."""
+        if self.reports is None:
+            return
+        for gang in gangs:
+            fresh = []
+            for uid, pod in gang.pods.items():
+                for file in self.reports.glob(f"{uid}.*.json"):
+                    try:
+                        written = file.stat().st_mtime_ns
+                    except OSError:
+                        continue
+                    if self._read.get(file.name) == written:
+                        continue
+                    report = read_report(file)
+                    if report is None:
+                        continue
+                    report = report._replace(node=gang.where(pod))
+                    self._read[file.name] = written
+                    gang.reports[uid] = report
+                    fresh.append(report)
+            if fresh and gang.status is not None and gang.status.phase == "running":
+                self.events.put(
+                    EngineEvent("measured", time.time(), gang.id, gang.attempt, ranks=tuple(fresh))
+                )
+
+
+def successor(pod: Pod, gang: Gang) -> dict[str, Any]:
+    """A pod that waits in the place of one that is to be deleted."""
+    meta = pod.manifest["metadata"]
+    spec = copy.deepcopy(pod.manifest["spec"])
+    spec.pop("nodeName", None)
+    notes = dict(meta.get("annotations") or {})
+    notes.pop(f"{OURS}placement", None)
+    base = notes.get(f"{OURS}name", pod.name)
+    turn = _number(notes.get(f"{OURS}turn", "0")) + 1
+    assert gang.status is not None
+    notes |= {
+        f"{OURS}name": base,
+        f"{OURS}turn": str(turn),
+        f"{OURS}job": gang.id,
+        f"{OURS}replaces": pod.uid,
+        f"{OURS}submitted": repr(gang.status.job.submitted),
+        f"{OURS}attempt": str(gang.attempt),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{base[:240]}-r{turn}",
+            "labels": meta.get("labels") or {},
+            "annotations": notes,
+            "ownerReferences": meta.get("ownerReferences") or [],
+        },
+        "spec": spec,
+    }
+
+
+def _described(node: Any) -> Any:
+    """What of a node is told on; its heartbeats are not."""
+    if node is None:
+        return None
+    status = node["status"]
+    ready = [c.get("status") for c in status.get("conditions") or () if c["type"] == "Ready"]
+    return node["spec"], node["metadata"].get("labels"), status.get("allocatable"), ready
+
+
+def _number(text: str) -> int:
+    return int(text) if re.fullmatch(r"\d{1,9}", text) else 0
+
+
+def _plan(text: str | None) -> dict[str, int]:
+    try:
+        return {str(node): int(tasks) for node, tasks in json.loads(text or "{}").items()}
+    except (ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _exit_codes(pod: Pod) -> list[int]:
+    states = (
+        each.get("state") or {} for each in pod.manifest["status"].get("containerStatuses") or ()
+    )
+    return [s["terminated"].get("exitCode", 0) for s in states if "terminated" in s]

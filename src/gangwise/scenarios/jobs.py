@@ -1,0 +1,459 @@
+"""Cluster files with a job model, in TOML: nodes, and classes of jobs that are drawn.
+
+.. code-block:: toml
+
+    name = "two-generations"
+    days = 2                                # jobs are submitted for so long
+
+    [[nodes]]
+    name = "a100"
+    count = 4                               # a100-0 … a100-3
+    devices = { gpu = 8 }
+    labels = { generation = "a100" }
+
+    [[nodes]]
+    name = "v100"
+    count = 4
+    devices = { gpu = 8 }
+    labels = { generation = "v100" }
+    rate = { train = 0.45, serve = 0.8 }    # declared: work per second; or one number for all
+
+    [[jobs]]                                # a class, which is the job type
+    name = "train"
+    devices = { gpu = 1 }                   # of one task
+    tasks = { 1 = 0.6, 4 = 0.3, 8 = 0.1 }   # size of the gang: a number, or shares
+    arrivals = { per_hour = 6, cycle = 0.5, peak = 15 }
+    duration = { median = "2h", sigma = 1.2, most = "2d" }
+    limit = [1.0, 4.0]                      # requested ÷ duration
+    users = 8
+
+    [[jobs]]
+    name = "serve"
+    devices = { gpu = 0.5 }
+    arrivals = { per_hour = 20 }
+    duration = { mean = "15m" }
+
+    [hidden]                                # what labels do not tell; nothing by default
+    affinity = 0.2
+    stragglers = 0.1
+
+Arrivals are a Poisson process of the rate per_hour · (1 + cycle · cos(2π (hour − peak) / 24)). A
+duration, seconds at rate 1, is a number, uniform between two (``[low, high]``), exponential with a
+``mean``, or log-normal with a ``median`` and ``sigma``, drawn again where it exceeds ``most``.
+Users of a class submit in shares 1, 1/2, 1/3, …
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from gangwise.core.arrays import Floats
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.limits import MOST, Count, Name, require_count
+from gangwise.core.toml import read_toml
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
+from gangwise.jobs.world import DrawnWorld
+from gangwise.traces.slots.settings import seconds
+
+DAY = 86400.0
+
+
+def _seconds(value: Any) -> Any:
+    return seconds(value) if isinstance(value, str) else value
+
+
+def _positive(value: float) -> float:
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError("a time must be positive")
+    return value
+
+
+Time = Annotated[float, BeforeValidator(_seconds), AfterValidator(_positive)]
+"""Seconds, or text with a unit."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NodeGroup(_Strict):
+    """Nodes that are alike."""
+
+    name: Name
+    count: Count = 1
+    devices: dict[str, float] = Field(min_length=1)
+    labels: dict[str, str] = {}
+    rate: float | dict[str, float] = 1.0
+
+    def names(self) -> list[str]:
+        """Names of the nodes of the group."""
+        return [self.name] if self.count == 1 else [f"{self.name}-{i}" for i in range(self.count)]
+
+
+class Arrivals(_Strict):
+    """A Poisson process, with a daily cycle if wanted."""
+
+    per_hour: float = Field(gt=0, le=1e6)
+    cycle: float = Field(0.0, ge=0, le=1)
+    peak: float = Field(14.0, ge=0, lt=24)
+
+    def draw(self, span: float, rng: np.random.Generator) -> Floats:
+        """Instants in [0, span), by thinning a process of the highest rate."""
+        highest = self.per_hour * (1 + self.cycle) / 3600
+        times = np.sort(rng.uniform(0, span, rng.poisson(highest * span)))
+        angle = 2 * np.pi * (times / 3600 - self.peak) / 24
+        keep = rng.uniform(0, 1 + self.cycle, times.size) < 1 + self.cycle * np.cos(angle)
+        return np.asarray(times[keep])
+
+
+class Duration(_Strict):
+    """A distribution of seconds at rate 1."""
+
+    fixed: Time | None = None
+    low: Time | None = None
+    high: Time | None = None
+    mean: Time | None = None
+    median: Time | None = None
+    sigma: float | None = Field(None, ge=0, le=5)
+    most: Time | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        if isinstance(value, int | float | str):
+            return {"fixed": value}
+        if isinstance(value, list):
+            if len(value) != 2:
+                raise ValueError("a range has two ends, [low, high]")
+            return {"low": value[0], "high": value[1]}
+        return value
+
+    @model_validator(mode="after")
+    def _one(self) -> Duration:
+        given = {k for k in ("fixed", "low", "high", "mean", "median", "sigma") if self._has(k)}
+        if given not in ({"fixed"}, {"low", "high"}, {"mean"}, {"median", "sigma"}):
+            raise ValueError(
+                "give a time, a range [low, high], a mean (exponential), or median and sigma "
+                "(log-normal)"
+            )
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError("the range [low, high] has its ends in the wrong order")
+        middle = self.fixed or self.low or self.median or self.mean
+        if self.most is not None and middle is not None and self.most < middle:
+            raise ValueError("most is below what is typical")
+        return self
+
+    def _has(self, name: str) -> bool:
+        return getattr(self, name) is not None
+
+    def draw(self, count: int, rng: np.random.Generator) -> Floats:
+        """Durations [count]."""
+        found = self._once(count, rng)
+        if self.most is not None:
+            over = np.flatnonzero(found > self.most)
+            while over.size:  # at least half of all values are below
+                found[over] = self._once(over.size, rng)
+                over = over[found[over] > self.most]
+        return found
+
+    def _once(self, count: int, rng: np.random.Generator) -> Floats:
+        if self.fixed is not None:
+            return np.full(count, self.fixed)
+        if self.low is not None and self.high is not None:
+            return rng.uniform(self.low, self.high, count)
+        if self.mean is not None:
+            return rng.exponential(self.mean, count)
+        median, sigma = self.median or 1.0, self.sigma or 0.0  # one of four, as was checked
+        return median * np.exp(rng.normal(0.0, sigma, count))
+
+    def told(self) -> str:
+        """In words."""
+        end = "" if self.most is None else f", at most {self.most:g} s"
+        if self.fixed is not None:
+            return f"{self.fixed:g} s"
+        if self.low is not None:
+            return f"uniform from {self.low:g} to {self.high:g} s"
+        if self.mean is not None:
+            return f"exponential, mean {self.mean:g} s{end}"
+        return f"log-normal, median {self.median:g} s, sigma {self.sigma:g}{end}"
+
+
+class JobClass(_Strict):
+    """Jobs of one type."""
+
+    name: Name
+    devices: dict[str, float] = Field(min_length=1)
+    tasks: dict[int, float] = {1: 1.0}
+    per_node: int = Field(0, ge=0)
+    constraint: dict[str, str] = {}
+    arrivals: Arrivals
+    duration: Duration
+    limit: tuple[float, float] | None = None
+    deadline: tuple[float, float] | None = None
+    priority: float = 0.0
+    users: Count = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        if isinstance(value, dict) and isinstance(value.get("tasks"), int):
+            return {**value, "tasks": {value["tasks"]: 1.0}}
+        return value
+
+    @model_validator(mode="after")
+    def _sensible(self) -> JobClass:
+        shares = self.tasks.values()
+        if not self.tasks or min(self.tasks) < 1 or min(shares) < 0 or sum(shares) <= 0:
+            raise ValueError("tasks is a number, or shares by number, as { 1 = 0.6, 8 = 0.4 }")
+        for name in ("limit", "deadline"):
+            ends = getattr(self, name)
+            if ends is not None and not 0 < ends[0] <= ends[1]:
+                raise ValueError(f"{name} is two factors of the duration, in order")
+        if min(self.devices.values()) < 0 or max(self.devices.values()) <= 0:
+            raise ValueError("a task asks for some device, and for less than none of no other")
+        return self
+
+
+class Hidden(_Strict):
+    """What labels do not tell of rates, as of :class:`gangwise.jobs.world.DrawnWorld`."""
+
+    affinity: float = Field(0.0, ge=0, le=3)
+    residual: float = Field(0.0, ge=0, le=3)
+    noise: float = Field(0.0, ge=0, le=3)
+    stragglers: float = Field(0.0, ge=0, lt=1)
+    straggling: float = Field(0.5, gt=0)
+    spell: Time | None = None
+
+
+class ClusterOfJobs(_Strict):
+    """A cluster and the jobs that are submitted to it."""
+
+    name: Name
+    days: float = Field(7.0, gt=0, le=3660)
+    nodes: list[NodeGroup] = Field(min_length=1)
+    jobs: list[JobClass] = Field(min_length=1)
+    hidden: Hidden = Hidden()
+
+    @model_validator(mode="after")
+    def _sensible(self) -> ClusterOfJobs:
+        for of in (self.nodes, self.jobs):
+            names = [each.name for each in of]
+            if len(set(names)) < len(names):
+                raise ValueError(f"two of {names} have one name; give each its own")
+        classes = [job.name for job in self.jobs]
+        for group in self.nodes:
+            rates = group.rate if isinstance(group.rate, dict) else {"": group.rate}
+            if min(rates.values(), default=1.0) <= 0 or min(group.devices.values()) < 0:
+                raise ValueError(f"nodes {group.name}: rates are positive, devices at least 0")
+            for name in rates:
+                if name and name not in classes:
+                    raise UnknownName(f"class of jobs in the rate of {group.name}", name, classes)
+        self.fitting()
+        expected = self.days * 24 * sum(job.arrivals.per_hour for job in self.jobs)
+        require_count("the expected number of jobs", math.ceil(expected), MOST)
+        require_count("the number of nodes", sum(group.count for group in self.nodes))
+        return self
+
+    def fitting(self) -> None:
+        """Raise ScenarioError for a class whose largest gang never fits."""
+        for job in self.jobs:
+            room = 0
+            for group in self.nodes:
+                if any(group.labels.get(k) != v for k, v in job.constraint.items()):
+                    continue
+                on = min(
+                    (
+                        int(group.devices.get(k, 0.0) / d + 1e-9)
+                        for k, d in job.devices.items()
+                        if d > 0
+                    ),
+                    default=0,
+                )
+                room += group.count * (min(on, job.per_node) if job.per_node else on)
+            largest = max(size for size, share in job.tasks.items() if share > 0)
+            if room < largest:
+                raise ScenarioError(
+                    f"jobs {job.name}: {largest} tasks never fit; all nodes that are allowed hold "
+                    f"{room} at once"
+                )
+
+    @property
+    def world(self) -> DrawnWorld:
+        """What is hidden, as a drawn world of one generation to each group of nodes."""
+        h, groups = self.hidden, self.nodes
+        counts = np.array([group.count for group in groups])
+        return DrawnWorld(
+            speeds=[1.0] * len(groups),
+            shares=(counts / counts.sum()).tolist(),
+            affinity=h.affinity,
+            residual=h.residual,
+            noise=h.noise,
+            stragglers=h.stragglers,
+            straggling=h.straggling,
+            spell=math.inf if h.spell is None else h.spell,
+        )
+
+    def node_table(self) -> Nodes:
+        """All nodes."""
+        return Nodes.of(
+            Node(name, group.devices, {"nodes": group.name, **group.labels}, group.rate)
+            for group in self.nodes
+            for name in group.names()
+        )
+
+    def hide(self, jobs: Jobs, nodes: Nodes, seed: int) -> Conditions:
+        """Rates of a seed: those declared, and what is hidden."""
+        generation = np.repeat(np.arange(len(self.nodes)), [g.count for g in self.nodes])
+        return self.world.hide(jobs, nodes, generation, seed).conditions
+
+    def digest(self) -> str:
+        """SHA-256 of all that the file says."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    def draw_jobs(self, seed: int) -> Jobs:
+        """Jobs of a seed; classes have streams of their own, so that one more changes no other.
+
+        Raises
+        ------
+        ScenarioError
+            When no job is submitted.
+        """
+        span = self.days * DAY
+        devices = list(dict.fromkeys(k for job in self.jobs for k in job.devices))
+        parts: list[dict[str, Any]] = []
+        for job in self.jobs:
+            name = int.from_bytes(hashlib.sha256(job.name.encode()).digest()[:4], "big")
+            rng = np.random.default_rng([seed, 21, name])
+            submit = job.arrivals.draw(span, rng)
+            J = submit.size
+            run = job.duration.draw(J, rng)
+            shares = np.array(list(job.tasks.values()), dtype=np.float64)
+            user = rng.choice(job.users, J, p=_zipf(job.users))
+            part = {
+                "submit": submit,
+                "run": run,
+                "tasks": rng.choice(np.array(list(job.tasks)), J, p=shares / shares.sum()),
+                "limit": np.full(J, np.nan),
+                "deadline": np.full(J, np.inf),
+                "per_node": np.full(J, job.per_node),
+                "priority": np.full(J, job.priority),
+                "type": np.full(J, job.name),
+                "user": np.array([f"{job.name}-{u}" if job.users > 1 else job.name for u in user]),
+                "constraint": [job.constraint] * J,
+                **{f"of {k}": np.full(J, job.devices.get(k, 0.0)) for k in devices},
+            }
+            if job.limit is not None:
+                part["limit"] = run * rng.uniform(*job.limit, J)
+            if job.deadline is not None:
+                part["deadline"] = submit + run * rng.uniform(*job.deadline, J)
+            parts.append(part)
+        if not sum(part["submit"].size for part in parts):
+            raise ScenarioError(f"{self.name}: no job is submitted in {self.days:g} days")
+        columns = {
+            key: np.concatenate([part[key] for part in parts])
+            for key in parts[0]
+            if key != "constraint"
+        }
+        order = np.argsort(columns["submit"], kind="stable")
+        columns = {key: values[order] for key, values in columns.items()}
+        every = [each for part in parts for each in part["constraint"]]
+        demand = {k: columns.pop(f"of {k}") for k in devices}
+        constraint = [every[i] for i in order.tolist()]
+        return Jobs.of(**columns, demand=demand, constraint=constraint)
+
+    def told(self) -> list[str]:
+        """What is drawn: a line for the whole, and one for each class."""
+        nodes = sum(group.count for group in self.nodes)
+        lines = [
+            f"{self.name}: {nodes} nodes in {len(self.nodes)} "
+            f"{'groups' if len(self.nodes) > 1 else 'group'}, jobs of {len(self.jobs)} "
+            f"{'classes' if len(self.jobs) > 1 else 'class'} drawn for {self.days:g} days; "
+            "nothing is from a log"
+        ]
+        for job in self.jobs:
+            a = job.arrivals
+            cycle = f", {100 * a.cycle:g} % more at {a.peak:g} h" if a.cycle else ""
+            limit = "no limits: run times used"
+            if job.limit is not None:
+                limit = f"limits {job.limit[0]:g} to {job.limit[1]:g} times it"
+            lines.append(
+                f"{job.name}: {a.per_hour:g} an hour{cycle}; duration {job.duration.told()}; "
+                f"{limit}"
+            )
+        h = self.hidden
+        if h != Hidden():
+            moving = "" if h.spell is None else f", each for {h.spell / 3600:g} h on average"
+            lines.append(
+                f"hidden: affinity {h.affinity:g}, residual {h.residual:g}, job noise {h.noise:g} "
+                f"(sd of log rates); {100 * h.stragglers:g} % stragglers at {h.straggling:g} of "
+                f"their rate{moving}"
+            )
+        return lines
+
+
+def _zipf(users: int) -> Floats:
+    """Shares 1, 1/2, 1/3, …"""
+    weight = 1.0 / np.arange(1, users + 1)
+    return np.asarray(weight / weight.sum())
+
+
+def is_cluster_of_jobs(path: Path | str) -> bool:
+    """Whether a file is TOML with ``[[nodes]]``, as no scenario file or mapping has."""
+    path = Path(path)
+    if path.suffix != ".toml" or not path.is_file():
+        return False
+    return isinstance(read_toml(path).get("nodes"), list)
+
+
+def read_cluster_of_jobs(path: Path | str) -> ClusterOfJobs:
+    """Read a cluster file with a job model.
+
+    Raises
+    ------
+    ScenarioError
+        Names the file and the entry at fault.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "small.toml")
+    ...     size = file.write_text('''
+    ...         name = "small"
+    ...         days = 1
+    ...         nodes = [{ name = "n", count = 2, devices = { cpu = 4 } }]
+    ...         [[jobs]]
+    ...         name = "test"
+    ...         devices = { cpu = 1 }
+    ...         tasks = { 1 = 0.5, 4 = 0.5 }
+    ...         arrivals = { per_hour = 2 }
+    ...         duration = ["10m", "1h"]
+    ...     ''')
+    ...     cluster = read_cluster_of_jobs(file)
+    >>> jobs = cluster.draw_jobs(seed=1)
+    >>> len(cluster.node_table()), 20 < len(jobs) < 80, set(jobs.tasks.tolist())
+    (2, True, {1, 4})
+    """
+    path = Path(path)
+    try:
+        return ClusterOfJobs(**read_toml(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ScenarioError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from error
+    except (ScenarioError, UnknownName) as error:
+        raise ScenarioError(f"{path}: {error}") from error

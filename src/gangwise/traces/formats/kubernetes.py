@@ -1,0 +1,412 @@
+"""Kubernetes: what ``kubectl get pods -A -o json`` prints, and ``kubectl get nodes -o json``.
+
+::
+
+    kubectl get pods -A -o json > pods.json
+    kubectl get nodes -o json > nodes.json
+
+One file with both (``kubectl get pods,nodes -A -o json``) will do. Fields are those of the API
+(https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/): what a pod asks
+for is the sum of the requests of its containers, or the largest of its init containers where that
+is more; a limit stands for a request that is not given. Quantities are ``500m``, ``16Gi``. GPUs are
+every extended resource whose name ends in ``/gpu``; their model is the node's label
+``nvidia.com/gpu.product``, or that of the cloud, and a pod asks for one by selecting it.
+
+A pod is created (``creationTimestamp``), starts (``status.startTime``), and ends when its last
+container does (``terminated.finishedAt``); one that is running lasts until the dump, the last time
+in the file. Pods of one gang start together: those of one pod group (a label or an annotation of
+Volcano, of the coscheduling plugin or of Kueue), or of one owner whose pods do (training operators,
+JobSet, Ray, a Volcano job). Equal pods of a gang are tasks of one row. Pods of a DaemonSet, and
+static ones, are on every node whatever is decided: they are left out.
+
+A dump holds the pods that are still there: what was deleted before is in no line of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.traces.format import Format, all_files
+from gangwise.traces.io.account import Account, Stage
+from gangwise.traces.io.json_records import beginning, read_records
+from gangwise.traces.io.quantities import QUANTITY, SUFFIXES
+from gangwise.traces.tables import Reader, Tables, server_table
+
+NAME = "kubernetes"
+FORMAT = Format(
+    NAME,
+    "Kubernetes: pods and nodes as kubectl prints them",
+    "https://kubernetes.io/docs/reference/kubectl/",
+    "your own",
+    (),
+)
+GROUPS = (
+    "scheduling.k8s.io/group-name",
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "pod-group.scheduling.sigs.k8s.io/name",
+    "kueue.x-k8s.io/pod-group-name",
+    "volcano.sh/job-name",
+)
+"""Labels, or annotations, that name a pod group."""
+OWNERS = (
+    "PyTorchJob",
+    "TFJob",
+    "MPIJob",
+    "XGBoostJob",
+    "PaddleJob",
+    "JAXJob",
+    "TrainJob",
+    "JobSet",
+    "RayCluster",
+    "RayJob",
+    "SparkApplication",
+    "PodGroup",
+)
+"""Kinds of owners whose pods start together."""
+MODELS = (
+    "nvidia.com/gpu.product",
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "accelerator",
+)
+"""Labels of nodes that name the model of their GPUs."""
+GIB = 2.0**30
+
+
+class _BadError(ValueError):
+    """A record that is not as the API has it."""
+
+
+def amount(text: Any) -> float:
+    """The number of a quantity.
+
+    >>> amount("500m"), amount("16Gi"), amount(2), amount("1e3")
+    (0.5, 17179869184.0, 2.0, 1000.0)
+    """
+    found = re.fullmatch(QUANTITY, str(text))
+    if found is None or isinstance(text, bool):
+        raise _BadError(f"{text!r:.40} is no quantity")
+    unit = re.search(r"(?:[KMGTPE]i|[numkKMGTPE])$", str(text))
+    number = str(text).removesuffix(unit[0]) if unit else str(text)
+    return float(number) * SUFFIXES[unit[0] if unit else ""]
+
+
+def seconds(text: Any) -> float | None:
+    """Seconds since 1970 of a time of the API; None of none.
+
+    >>> seconds("1970-01-01T00:01:00Z"), seconds(None)
+    (60.0, None)
+    """
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        raise _BadError(f"{text!r:.40} is no time") from None
+
+
+def resources(held: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Cores, GiB and GPUs of a list of resources.
+
+    >>> resources({"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "2", "pods": "110"})
+    (4.0, 8.0, 2.0)
+    """
+    gpus = sum(amount(n) for name, n in held.items() if name.endswith("/gpu"))
+    return amount(held.get("cpu", 0)), amount(held.get("memory", 0)) / GIB, gpus
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod: what it asks for, when it was there, and its gang (empty for none)."""
+
+    row: int
+    name: str
+    namespace: str
+    cpu: float
+    mem: float
+    gpu: float
+    models: str
+    created: float
+    started: float | None
+    ended: float | None
+    status: str
+    host: str
+    gang: str
+    application: str
+    priority: float
+
+
+def pod_of(row: int, record: Mapping[str, Any], gangs: bool) -> Pod:
+    """Read one pod.
+
+    Raises
+    ------
+    ValueError
+        When it is not as the API has it.
+    """
+    meta, spec, status = record["metadata"], record["spec"], record.get("status") or {}
+    created = seconds(meta.get("creationTimestamp"))
+    if created is None:
+        raise _BadError("the pod has no creationTimestamp")
+    name, space = str(meta["name"]), str(meta.get("namespace") or "default")
+    cpu, mem, gpu = requests_of(spec)
+    phase = str(status.get("phase") or "Unknown")
+    kind, owner = _owner(meta)
+    ended = list(_ends(status))
+    gang = f"{space}/{_gang(meta, kind, owner)}" if gangs and _gang(meta, kind, owner) else ""
+    return Pod(
+        row,
+        f"{space}/{name}",
+        space,
+        cpu,
+        mem,
+        gpu,
+        _models(spec) if gpu else "",
+        created,
+        seconds(status.get("startTime")) if spec.get("nodeName") else None,
+        max(ended, default=None) if phase in ("Succeeded", "Failed") else None,
+        phase,
+        str(spec.get("nodeName") or ""),
+        gang,
+        owner or name,
+        float(spec.get("priority") or 0),
+    )
+
+
+def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
+    """What the containers of a pod ask for together, or the largest init container alone."""
+    together = [_asked(container) for container in spec.get("containers") or ()]
+    first = [
+        _asked(c) for c in spec.get("initContainers") or () if c.get("restartPolicy") != "Always"
+    ]
+    beside = [
+        _asked(c) for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"
+    ]
+    extra = resources(spec.get("overhead") or {})
+    found = [
+        max(sum(column), *alone) + more
+        for column, alone, more in zip(
+            zip((0.0, 0.0, 0.0), *together, *beside), zip((0.0, 0.0, 0.0), *first), extra
+        )
+    ]
+    return found[0], found[1], found[2]
+
+
+def _asked(container: Mapping[str, Any]) -> tuple[float, float, float]:
+    held = container.get("resources") or {}
+    return resources({**(held.get("limits") or {}), **(held.get("requests") or {})})
+
+
+def _owner(meta: Mapping[str, Any]) -> tuple[str, str]:
+    """Kind and name of the controller; that of Volcano's jobs is told apart."""
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            kind = str(owner.get("kind") or "")
+            if kind == "Job" and str(owner.get("apiVersion") or "").startswith("batch.volcano.sh"):
+                kind = "PodGroup"
+            return kind, str(owner.get("name") or "")
+    return "", ""
+
+
+def _gang(meta: Mapping[str, Any], kind: str, owner: str) -> str:
+    for held in (meta.get("labels") or {}, meta.get("annotations") or {}):
+        for label in GROUPS:
+            if held.get(label):
+                return str(held[label])
+    return owner if kind in OWNERS else ""
+
+
+def _models(spec: Mapping[str, Any]) -> str:
+    """GPU models that a pod selects, by a selector or by a required affinity."""
+    selector = spec.get("nodeSelector") or {}
+    found = {str(selector[label]) for label in MODELS if label in selector}
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    needed = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in needed.get("nodeSelectorTerms") or ():
+        for rule in term.get("matchExpressions") or ():
+            if rule.get("key") in MODELS and rule.get("operator") == "In":
+                found |= {str(value) for value in rule.get("values") or ()}
+    return "|".join(sorted(found))
+
+
+def _ends(status: Mapping[str, Any]) -> Iterator[float]:
+    for state in status.get("containerStatuses") or ():
+        for held in (state.get("state") or {}, state.get("lastState") or {}):
+            end = seconds((held.get("terminated") or {}).get("finishedAt"))
+            if end is not None:
+                yield end
+    for condition in status.get("conditions") or ():
+        if condition.get("reason") in ("PodCompleted", "PodFailed"):
+            end = seconds(condition.get("lastTransitionTime"))
+            if end is not None:
+                yield end
+
+
+def is_dump(file: Path) -> bool:
+    """Whether a file begins as a list of pods or nodes."""
+    start = beginning(file)
+    kinds = r'"kind":\s*"(?:Pod|PodList|Node|NodeList)"'
+    return start.startswith("{") and '"items"' in start and re.search(kinds, start) is not None
+
+
+class Kubernetes(Reader):
+    """Reader of dumps of pods and nodes.
+
+    Parameters
+    ----------
+    path : path
+        A folder with the dumps, or the dump of pods.
+    gangs : bool
+        Whether pods of a group, or of an owner whose pods start together, are one job.
+    strict : bool
+        Raise at the first bad record rather than leave it out and report it.
+
+    Raises
+    ------
+    TraceError
+        When there are no pods, or they cannot be read.
+    """
+
+    FORMAT = FORMAT
+
+    def __init__(self, path: Path | str, *, gangs: bool = True, strict: bool = False):
+        super().__init__(path, strict=strict)
+        self.gangs = gangs
+
+    @classmethod
+    def recognise(cls, path: Path | str) -> bool:
+        """Whether a file, or a file of a folder, is a dump."""
+        return any(is_dump(file) for file in all_files(Path(path)))
+
+    def _read(self) -> Tables:
+        path = self.source.path
+        files = [f for f in all_files(path if path.is_dir() else path.parent) if is_dump(f)]
+        pods: list[Pod] = []
+        nodes: list[tuple[Any, ...]] = []
+        stages, digests, closed, latest = [], {}, 0, 0.0
+        for file in files:
+            found = read_records(file, "items")
+            digests[file.name] = found.digest
+            account = Account(file, self.source.strict)
+            for row, record in enumerate(found.records, 1):
+                try:
+                    kind = _kind(record)
+                    if kind == "Node":
+                        nodes.append(_node(row, record))
+                        closed += bool(record["spec"].get("unschedulable"))
+                    elif kind == "Pod" and _fixed(record):
+                        account.leave_out(row, FIXED)
+                    elif kind == "Pod":
+                        pods.append(pod_of(row, record, self.gangs))
+                    else:
+                        account.leave_out(row, f"a {kind or 'record'}, which is no pod and no node")
+                    latest = max(latest, *_times(record))
+                except (KeyError, TypeError, AttributeError, ValueError) as error:
+                    why = str(error) if isinstance(error, _BadError) else "a field is missing"
+                    account.refuse(row, f"the record is not as the API has it: {why}")
+            stages.append(account.stage(file.name, len(found.records)))
+        if not pods:
+            raise TraceError(
+                "no pod here; make a dump with kubectl get pods -A -o json > pods.json", path
+            )
+        jobs, stage, notes = _jobs(pods, latest)
+        if closed:
+            notes.append(f"{closed} nodes take no new pods (unschedulable); they are counted")
+        if not nodes:
+            notes.append("no servers: add kubectl get nodes -o json > nodes.json")
+        return Tables(NAME, server_table(nodes), jobs, (*stages, stage), digests, (GONE, *notes))
+
+
+FIXED = "of a DaemonSet, or static: on its node whatever is decided"
+GONE = "pods that were deleted before the dump are not in it: the load before is more than told"
+
+
+def _kind(record: Mapping[str, Any]) -> str:
+    """Items of a PodList name no kind; pods have containers."""
+    if record.get("kind"):
+        return str(record["kind"])
+    return "Pod" if "containers" in (record.get("spec") or {}) else "Node"
+
+
+def _fixed(record: Mapping[str, Any]) -> bool:
+    meta = record["metadata"]
+    static = "kubernetes.io/config.mirror" in (meta.get("annotations") or {})
+    return static or _owner(meta)[0] in ("DaemonSet", "Node")
+
+
+def _node(row: int, record: Mapping[str, Any]) -> tuple[Any, ...]:
+    status, meta = record["status"], record["metadata"]
+    cpu, mem, gpu = resources(status.get("allocatable") or status["capacity"])
+    labels = meta.get("labels") or {}
+    model = next((str(labels[label]) for label in MODELS if labels.get(label)), "gpu")
+    return row, str(meta["name"]), model if gpu else "", cpu, mem, gpu
+
+
+def _times(record: Mapping[str, Any]) -> Iterator[float]:
+    """Times of a record, the heartbeats of nodes among them: the last is that of the dump."""
+    status = record.get("status") or {}
+    yield seconds((record.get("metadata") or {}).get("creationTimestamp")) or 0.0
+    yield from _ends(status)
+    for condition in status.get("conditions") or ():
+        for key in ("lastTransitionTime", "lastHeartbeatTime"):
+            yield seconds(condition.get(key)) or 0.0
+
+
+def _jobs(pods: list[Pod], latest: float) -> tuple[pl.DataFrame, Stage, list[str]]:
+    """Equal pods of a gang as tasks of a row, in seconds since the first creation."""
+    first = min(pod.created for pod in pods)
+    groups: dict[tuple[Any, ...], list[Pod]] = {}
+    account, notes, alike = Account(Path(NAME)), [], 0
+    for pod in pods:
+        if pod.status in ("Succeeded", "Failed") and pod.started and pod.ended is None:
+            account.leave_out(pod.row, "it has ended, and no container says when")
+            continue
+        shape = (pod.cpu, pod.mem, pod.gpu, pod.models)
+        groups.setdefault((pod.gang, *shape) if pod.gang else (pod.name,), []).append(pod)
+    rows = []
+    for group in groups.values():
+        one, alike = group[0], alike + (len(group) > 1)
+        started = [pod.started for pod in group if pod.started is not None]
+        all_start = len(started) == len(group)
+        ends = [latest if pod.ended is None else pod.ended for pod in group]
+        rows.append(
+            {
+                "row": one.row,
+                "name": one.gang or one.name,
+                "cpu": one.cpu,
+                "mem": one.mem,
+                "gpu": one.gpu,
+                "tasks": len(group),
+                "models": one.models,
+                "created": min(pod.created for pod in group) - first,
+                "started": max(started) - first if all_start else None,
+                "deleted": max(ends) - first,
+                "job": one.gang or one.name,
+                "status": max((pod.status for pod in group), key=PHASES.index),
+                "user": one.namespace,
+                "application": one.application,
+                "priority": max(pod.priority for pod in group),
+                "hosts": "|".join(sorted({pod.host for pod in group if pod.host})),
+                "unfinished": any(pod.ended is None for pod in group),
+            }
+        )
+    if alike:
+        notes.append(f"{alike} gangs have several equal pods, which are tasks of one row")
+    if running := sum(bool(row["unfinished"]) for row in rows):
+        notes.append(f"{running} rows have pods that had not ended; they last until the dump")
+    stage = account.stage("pods", len(pods))
+    schema = {"started": pl.Float64, "row": pl.Int64, "tasks": pl.Int64}
+    return pl.DataFrame(rows, schema_overrides=schema, infer_schema_length=None), stage, notes
+
+
+PHASES = ("Succeeded", "Unknown", "Pending", "Running", "Failed")
+"""Of the pods of a gang, the last of these is its status."""

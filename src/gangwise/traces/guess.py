@@ -1,0 +1,585 @@
+"""Draft a mapping for an unknown CSV or JSON file, with the load under each reading of it.
+
+Columns are guessed by their names, units and times by names and values; what cannot be told from
+the file (whether GPUs are of a node or of the whole job, MiB or GiB, what an empty end means) is
+drafted one way and read every way, so that a person can choose by the load that comes out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gangwise.core.errors import TraceError
+from gangwise.traces.format import looks_like
+from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, leaves
+from gangwise.traces.io.json_records import read_records, texts_of
+from gangwise.traces.io.quantities import CLOCK, QUANTITY
+from gangwise.traces.io.text import first_lines, split_line, start_of
+from gangwise.traces.work import amount_text, device_hours
+
+SAMPLE = 1000
+"""Rows that are looked at for units; loads are of the whole file."""
+ROLES: Mapping[str, Sequence[str]] = {
+    role: names.split()
+    for role, names in {
+        "name": "jobid id jobname job name instancesn podname taskid",
+        "created": "submittime submit submittedtime submitted submission submissiontime created "
+        "createdat creationtime createtime arrival arrivaltime queuedat qtime timesubmit ctime "
+        "timestamp time",
+        "started": "starttime start started startedat begintime begin launchtime scheduledtime",
+        "deleted": "endtime end ended endedat finishtime finish finished finishedat deletiontime "
+        "completiontime completed stoptime stop",
+        "duration": "duration elapsed elapsedtime runtime run walltime wallclock",
+        "limit": "timelimit limit requestedtime reqtime walltimelimit requestedwalltime",
+        "cpu": "cpu cpus cores ncpus cpunum numcpu numcpus reqcpus vcpu vcpus cpurequest cpumilli "
+        "plancpu ncores numcores",
+        "mem": "mem memory ram memrequest memoryrequest reqmem planmem memperpod",
+        "gpu": "gpu gpus gpunum numgpu numgpus ngpus gpurequest gpucount plangpu reqgpus",
+        "tasks": "tasks nodes nnodes nodenum numnodes nodecount workers workernum numworkers "
+        "instances replicas numinst instnum gangsize",
+        "user": "user username userid uid owner organization",
+        "status": "status state jobstate phase",
+        "models": "gputype gpumodel gpuspec",
+        "type": "type jobtype application app appname executable group queue partition",
+        "hosts": "nodelist hosts hostlist machines",
+        "priority": "priority",
+    }.items()
+}
+"""Names of columns, without anything but letters and digits, by what they mean."""
+NOTHING = ("none", "null", "nan", "nat", "n/a", "na", "unknown", "-")
+"""Cells that say that there is nothing."""
+TIMES = (
+    "%Y-%m-%dT%H:%M:%SZ",
+    "%Y-%m-%dT%H:%M:%S%.fZ",
+    "%Y-%m-%dT%H:%M:%S%z",
+    "%Y-%m-%d %H:%M:%S%z",
+    "%Y-%m-%dT%H:%M:%S%.f%z",
+    "%Y-%m-%d %H:%M:%S%.f%z",
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%d %H:%M",
+    "%Y/%m/%d %H:%M:%S",
+    "%d.%m.%Y %H:%M:%S",
+    "%d/%m/%Y %H:%M:%S",
+    "%m/%d/%Y %H:%M:%S",
+)
+DEVICES = ("cpu", "mem", "gpu")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What comes out when the file is read so.
+
+    Attributes
+    ----------
+    what : str
+        What is different from the draft; empty for the draft itself.
+    change : str
+        The line of the mapping that makes the difference.
+    jobs, rows : int
+        Usable, of all.
+    hours : mapping of str to float
+        Device-hours by device.
+    in_use : mapping of str to float
+        Mean over the time of the file of devices in use: its load, where capacity is known.
+    largest : mapping of str to float
+        What the largest job asks for.
+    problem : str
+        Why it cannot be read so; else empty.
+    """
+
+    what: str
+    change: str
+    jobs: int = 0
+    rows: int = 0
+    hours: Mapping[str, float] = field(default_factory=dict)
+    in_use: Mapping[str, float] = field(default_factory=dict)
+    largest: Mapping[str, float] = field(default_factory=dict)
+    problem: str = ""
+
+    def line(self, draft: Reading | None = None) -> str:
+        """A line of a report; of devices that are read as in the draft nothing is said."""
+        said = f"{self.what or 'as drafted'}" + f" ({self.change})" * bool(self.change)
+        if self.problem:
+            return f"{said}: cannot be read: {self.problem}"
+        loads = "; ".join(
+            f"{name}: {amount_text(self.hours[name])} hours, {self.in_use[name]:.4g} in use in the "
+            f"mean, largest job {self.largest[name]:.4g}"
+            for name in self.hours
+            if draft is None or draft.hours.get(name) != self.hours[name]
+        )
+        return f"{said}: {self.jobs:,} of {self.rows:,} rows; {loads}"
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A drafted mapping.
+
+    Attributes
+    ----------
+    path : Path
+    mapping : dict
+        As TOML would be read.
+    readings : tuple of Reading
+        The draft first, then every other way.
+    notes : tuple of str
+        What was assumed, and what was not found.
+    """
+
+    path: Path
+    mapping: dict[str, Any]
+    readings: tuple[Reading, ...]
+    notes: tuple[str, ...]
+
+    def toml(self, file: str = "") -> str:
+        """The mapping as a file, with everything else in its comments."""
+        lines = [f"# A draft for {self.path.name}: read it, choose, correct.", "#"]
+        lines += [f"# - {note}" for note in self.notes]
+        if self.readings:
+            lines += ["#", "# What comes out, and what would if it were read otherwise:"]
+        first = self.readings[0] if self.readings else None
+        lines += [f"# - {r.line(None if r is first else first)}" for r in self.readings]
+        lines.append("")
+        mapping = {**self.mapping, "jobs": {**self.mapping["jobs"], "file": file or str(self.path)}}
+        return "\n".join([*lines, *_toml(mapping)]) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return {
+            "file": str(self.path),
+            "mapping": self.mapping,
+            "notes": list(self.notes),
+            "readings": [
+                {
+                    "what": r.what or "as drafted",
+                    "change": r.change,
+                    "jobs": r.jobs,
+                    "rows": r.rows,
+                    "hours": dict(r.hours),
+                    "mean_in_use": dict(r.in_use),
+                    "largest_job": dict(r.largest),
+                    "problem": r.problem,
+                }
+                for r in self.readings
+            ],
+        }
+
+
+def guess(path: Path | str) -> Guess:
+    r"""Draft a mapping.
+
+    Raises
+    ------
+    TraceError
+        When the file is neither rows of fields nor JSON objects.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "jobs.csv")
+    ...     size = file.write_text(
+    ...         "job_id,submit,start,end,gpus,nodes\na,0,60,3660,16,2\nb,100,100,3700,8,1\n"
+    ...     )
+    ...     found = guess(file)
+    >>> found.mapping["jobs"]["columns"]["gpu"], found.mapping["jobs"]["per"]
+    ('gpus', 'job')
+    >>> for reading in found.readings:
+    ...     print(reading.line())
+    as drafted: 2 of 2 rows; gpu: 24 hours, 23.35 in use in the mean, largest job 16
+    gpu of each task (per = "task"): 2 of 2 rows; gpu: 40 hours, 38.92 in use in the mean, ...
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise TraceError("there is no such file to draft a mapping for", path)
+    sample = _sample(path)
+    return _Draft(path, sample).guess()
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The first rows of a file: how it is laid out, and texts by column."""
+
+    layout: dict[str, Any]
+    columns: dict[str, list[str]]
+    notes: tuple[str, ...] = ()
+
+
+def _sample(path: Path) -> _Sample:
+    lines = first_lines(path, SAMPLE)
+    start = start_of(path).decode("utf-8-sig", errors="replace").lstrip()
+    if start.startswith(("{", "[")):
+        return _of_json(path, start, lines)
+    if not lines or (what := looks_like(lines)):
+        raise TraceError(f"this is {what if lines else 'an empty file'}: no rows of fields", path)
+    mark = next((m for m in ("#", ";", "%") if lines[0].lstrip().startswith(m)), "")
+    notes = [f"lines that begin with {mark} are comments"] if mark else []
+    rows = [x for x in lines if x.strip() and not (mark and x.lstrip().startswith(mark))]
+    if not rows:
+        raise TraceError("there are comments only", path)
+    layout: dict[str, Any] = {"comment": mark} if mark else {}
+    separator = _separator(rows)
+    if separator != ",":
+        layout["separator"] = separator
+    fields = [_split(row, separator) for row in rows]
+    width = max({len(row) for row in fields}, key=[len(row) for row in fields].count)
+    fields = [[f.strip() for f in row] for row in fields if len(row) == width]
+    first, rest = fields[0], fields[1:]
+    named = len(set(first)) == width and not any(map(_is_number, first)) and all(first)
+    if rest and any(_is_number(field) for row in rest for field in row) and not named:
+        first, rest = [f"field_{n}" for n in range(1, width + 1)], fields
+        layout["header"] = first
+        notes.append("the file does not name its columns: they are numbered, give each its meaning")
+    if not rest:
+        raise TraceError("there is a header and no rows", path)
+    return _Sample(
+        layout, {name: [row[n] for row in rest] for n, name in enumerate(first)}, (*notes,)
+    )
+
+
+def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
+    """JSON: an object a line, or one document with a list of objects."""
+    if start.startswith("{") and len(lines) > 1 and leaves(lines[0]):
+        records: Iterator[str] = iter(lines)
+        layout: dict[str, Any] = {"format": "json-lines"}
+    else:
+        key = ""
+        if start.startswith("{"):
+            found = re.findall(r'"(\w+)"\s*:\s*\[\s*\{', start)
+            key = found[0] if found else "items"
+        some = read_records(path, key).records[:SAMPLE]
+        records = (json.dumps(record) for record in some)
+        layout = {"format": "json", **({"records": key} if key else {})}
+    texts = list(records)
+    names = list(dict.fromkeys(name for text in texts[:100] for name in leaves(text)))
+    if not names:
+        raise TraceError("the records are no JSON objects", path)
+    rows = [texts_of(text, names)[0] for text in texts]
+    return _Sample(layout, {name: [row[n] for row in rows] for n, name in enumerate(names)})
+
+
+def _separator(rows: Sequence[str]) -> str:
+    """That which gives the most fields in most of the rows."""
+    best, most = ",", 1.0
+    for separator in (",", ";", "\t", "|", WHITESPACE):
+        counts = [len(_split(row, separator)) for row in rows[:200]]
+        usual = max(set(counts), key=counts.count)
+        worth = usual * counts.count(usual) / len(counts) * (0.9 if separator == WHITESPACE else 1)
+        if usual > 1 and worth > most:
+            best, most = separator, worth
+    return best
+
+
+def _split(row: str, separator: str) -> list[str]:
+    return row.split() if separator == WHITESPACE else split_line(row, separator) or []
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", text) is not None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.rsplit(".", 1)[-1].lower())
+
+
+class _Draft:
+    """What is found out about each column."""
+
+    def __init__(self, path: Path, sample: _Sample):
+        self.path, self.sample = path, sample
+        self.notes = list(sample.notes)
+        self.role: dict[str, str] = {}
+        self.entry: dict[str, dict[str, Any]] = {}
+
+    def guess(self) -> Guess:
+        self._roles()
+        jobs: dict[str, Any] = {"file": str(self.path.resolve()), **self.sample.layout}
+        for role in ("created", "started", "deleted"):
+            self._time(role)
+        for role in ("duration", "limit"):
+            self._span(role)
+        self._devices()
+        if "deleted" in self.entry and "duration" in self.entry:
+            kept, left = (
+                ("deleted", "duration") if "started" in self.entry else ("duration", "deleted")
+            )
+            self.notes.append(
+                f"{self.role[left]} is not used: {self.role[kept]} says the same, without waiting"
+            )
+            del self.entry[left]
+        self._others()
+        if "tasks" in self.entry and any(d in self.entry for d in DEVICES):
+            jobs["per"] = "job"
+        missing = self._missing()
+        columns = {role: _short(entry) for role, entry in self.entry.items()}
+        mapping = {"trace": NAME, "jobs": {**jobs, "columns": columns}}
+        if missing:
+            self.notes += missing
+            return Guess(self.path, mapping, (), tuple(self.notes))
+        self.notes.append(
+            "the file does not say which servers there are: add [servers] with a file of them, or "
+            "set machines and shape"
+        )
+        readings = [_read(mapping, "", "")]
+        readings += [_read(changed, what, line) for changed, what, line in self._otherwise(mapping)]
+        return Guess(self.path, mapping, tuple(readings), tuple(self.notes))
+
+    def _roles(self) -> None:
+        """The column of each role: by the first of its names that is there."""
+        plain = {_plain(name): name for name in reversed(self.sample.columns)}
+        for role, names in ROLES.items():
+            found = next((plain[n] for n in names if n in plain), None)
+            if found is None:  # a name with a unit after it, as in runtime_ms
+                ends = r"(?:s|sec|seconds|ms|us|ns|min|minutes|h|hours|kb|mb|gb|kib|mib|gib|milli)"
+                found = next(
+                    (
+                        plain[p]
+                        for n in names[:8]
+                        for p in plain
+                        if len(n) > 2 and re.fullmatch(f"{n}{ends}", p)
+                    ),
+                    None,
+                )
+            if found is not None and found not in self.role.values():
+                self.role[role] = found
+
+    def _texts(self, role: str) -> list[str]:
+        """What the column says, where it says anything."""
+        every = self.sample.columns[self.role[role]]
+        return [text for text in every if text and text.lower() not in NOTHING]
+
+    def _time(self, role: str) -> None:
+        if role not in self.role or not (texts := self._texts(role)):
+            return
+        entry: dict[str, Any] = {"column": self.role[role]}
+        if sum(map(_is_number, texts)) > len(texts) / 2:
+            entry |= self._unit_of_time(role, texts)
+        else:
+            form = next((f for f in TIMES if _reads(texts, f)), "")
+            if not form:
+                self.notes.append(
+                    f"{self.role[role]} is no time that is known, as {texts[0]!r:.40}"
+                )
+                return
+            entry["time"] = form
+            if not form.endswith(("%z", "Z")) and role == "created":
+                self.notes.append(
+                    f'times such as {texts[0]!r:.40} have no zone: add zone = "…" where the clocks '
+                    "change"
+                )
+        self.entry[role] = entry
+
+    def _unit_of_time(self, role: str, texts: Sequence[str]) -> dict[str, Any]:
+        """Seconds, or what the name or the size of numbers tells."""
+        named = _named_unit(self.role[role], ("ns", "us", "ms", "min", "minutes", "hours"))
+        middle = float(np.median([abs(float(t)) for t in texts if _is_number(t)]))
+        unit = named or next(
+            (u for u, least in (("ns", 1e17), ("us", 1e14), ("ms", 1e11)) if middle > least), ""
+        )
+        if unit and not named:
+            self.notes.append(f"{self.role[role]} is read as {unit} since 1970, by its size")
+        return {"unit": unit} if unit else {}
+
+    def _span(self, role: str) -> None:
+        if role not in self.role or not (texts := self._texts(role)):
+            return
+        entry: dict[str, Any] = {"column": self.role[role]}
+        if sum(map(_is_number, texts)) <= len(texts) / 2:
+            if sum(re.fullmatch(CLOCK, t) is not None for t in texts) <= len(texts) / 2:
+                return
+            entry["unit"] = "clock"
+        elif unit := _named_unit(self.role[role], ("ns", "us", "ms", "min", "minutes", "hours")):
+            entry["unit"] = unit
+        self.entry[role] = entry
+
+    def _devices(self) -> None:
+        for role in DEVICES:
+            if role not in self.role or not (texts := self._texts(role)):
+                continue
+            entry: dict[str, Any] = {"column": self.role[role]}
+            numbers = [float(t) for t in texts if _is_number(t)]
+            if 2 * len(numbers) <= len(texts):
+                if 2 * sum(re.fullmatch(QUANTITY, t) is not None for t in texts) <= len(texts):
+                    self.notes.append(f"{self.role[role]} is no amount, as {texts[0]!r:.40}")
+                    continue
+                entry["unit"] = "quantity"
+            elif role == "mem":
+                entry |= self._unit_of_memory(max(numbers))
+            elif _plain(self.role[role]).endswith("milli"):
+                entry["unit"] = "milli"
+            elif _plain(self.role[role]).startswith("plan"):
+                entry["unit"] = "percent"
+            if len(texts) < len(self.sample.columns[self.role[role]]):
+                entry["empty"] = 0
+                self.notes.append(f"empty cells of {self.role[role]} count as 0")
+            self.entry[role] = entry
+        if not any(d in self.entry for d in DEVICES):
+            self.entry["cpu"] = {"value": 1}
+            self.notes.append("no column of devices is known: every job counts as one core")
+
+    def _unit_of_memory(self, most: float) -> dict[str, Any]:
+        named = _named_unit(
+            self.role["mem"], ("KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", "bytes")
+        )
+        unit = named or next(
+            (u for u, least in (("bytes", 1e9), ("KiB", 1e7), ("MiB", 5e3)) if most >= least), "GiB"
+        )
+        if not named:
+            self.notes.append(f"{self.role['mem']} is read as {unit}, by its size")
+        return {} if unit == "GiB" else {"unit": unit}
+
+    def _others(self) -> None:
+        for role in ("name", "tasks", "user", "status", "models", "type", "hosts", "priority"):
+            if role not in self.role:
+                continue
+            numbers = [t for t in self._texts(role) if _is_number(t)]
+            if role in ("tasks", "priority") and len(numbers) < len(self._texts(role)):
+                continue
+            odd = sum(float(t) < 1 or float(t) % 1 != 0 for t in numbers)
+            if role == "tasks" and 2 * odd > len(numbers):
+                continue
+            self.entry[role] = {"column": self.role[role]}
+            if role == "tasks" and len(numbers) < len(self.sample.columns[self.role[role]]):
+                self.entry[role]["empty"] = 1
+        if "name" not in self.entry:
+            self.entry["name"] = {"value": "job"}
+            self.notes.append("no column of names is known: jobs are told apart by their row")
+        unused = [
+            n
+            for n in self.sample.columns
+            if n not in {e.get("column") for e in self.entry.values()}
+        ]
+        if unused:
+            self.notes.append(f"not used: {', '.join(unused[:20])}" + " …" * (len(unused) > 20))
+
+    def _missing(self) -> list[str]:
+        found = []
+        if "created" not in self.entry and "started" in self.entry:
+            self.entry["created"] = self.entry.pop("started")
+            self.notes.append("no time of submission is known: jobs are submitted when they start")
+        if "created" not in self.entry:
+            found.append("no column says when a job was submitted: add created =")
+        if not {"deleted", "duration"} & set(self.entry):
+            found.append(
+                "no column says when a job ended or how long it ran: add deleted = or duration ="
+            )
+        return found
+
+    def _otherwise(self, mapping: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
+        """Other readings that the file does not rule out: the mapping, what differs, and how."""
+        jobs = mapping["jobs"]
+        if "per" in jobs:
+            some = " and ".join(d for d in DEVICES if d in self.entry)
+            yield _with(mapping, per="task"), f"{some} of each task", 'per = "task"'
+        for role in ("deleted", "duration"):
+            if role in self.entry and len(self._texts(role)) < len(
+                self.sample.columns[self.role[role]]
+            ):
+                yield (
+                    _with(mapping, open_end="last"),
+                    "jobs without an end last until the last time in the file",
+                    'open_end = "last"',
+                )
+        if "mem" in self.entry and self.entry["mem"].get("unit") != "quantity":
+            now = self.entry["mem"].get("unit", "GiB")
+            for unit in ("MiB", "GiB"):
+                if unit != now:
+                    entry = {**self.entry["mem"], "unit": unit}
+                    yield (
+                        _column(mapping, "mem", entry),
+                        f"memory in {unit}",
+                        f"mem = {_inline(entry)}",
+                    )
+        for role, unit in (("duration", "ms"), ("duration", "minutes")):
+            if role in self.entry and "unit" not in self.entry[role]:
+                entry = {**self.entry[role], "unit": unit}
+                yield (
+                    _column(mapping, role, entry),
+                    f"{role} in {unit}",
+                    f"{role} = {_inline(entry)}",
+                )
+
+
+def _with(mapping: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    return {**mapping, "jobs": {**mapping["jobs"], **changed}}
+
+
+def _column(mapping: dict[str, Any], role: str, entry: dict[str, Any]) -> dict[str, Any]:
+    return _with(mapping, columns={**mapping["jobs"]["columns"], role: entry})
+
+
+def _named_unit(name: str, units: Sequence[str]) -> str:
+    """The unit that a name ends with, after a blank, a bar or a change of case."""
+    end = re.search(r"(?:_|\s|\(|\[|-|(?<=[a-z])(?=[A-Z]))([A-Za-z]+)[\])]?$", name)
+    if end is None:
+        return ""
+    found = next((u for u in units if u.lower() == end[1].lower()), "")
+    return {"min": "minutes", "MB": "MiB", "GB": "GiB", "KB": "KiB", "TB": "TiB"}.get(found, found)
+
+
+def _reads(texts: Sequence[str], form: str) -> bool:
+    """Whether nine in ten of the texts are such times."""
+    series = pl.Series(texts[:200], dtype=pl.String)
+    try:
+        read = series.str.to_datetime(form, strict=False, time_unit="us")
+    except pl.exceptions.PolarsError:
+        return False
+    return read.null_count() <= len(series) / 10
+
+
+def _read(mapping: dict[str, Any], what: str, change: str) -> Reading:
+    """Read the whole file so."""
+    reading = Reading(what, change)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "mapping.toml")
+        file.write_text("\n".join(_toml(mapping)), encoding="utf-8")
+        try:
+            tables = OwnCsv(file).scan()
+        except TraceError as error:
+            return replace(reading, problem=str(error).replace(f"{file}: ", ""))
+    jobs = tables.jobs
+    span = float(jobs["deleted"].max() or 0.0)  # type: ignore[arg-type]  # a column of numbers
+    tasks = jobs["tasks"] if "tasks" in jobs.columns else pl.Series([1] * len(jobs))
+    asked = [d for d in DEVICES if (jobs[d] > 0).any()]
+    hours = {d: float(device_hours(jobs, d).sum()) for d in asked}
+    return replace(
+        reading,
+        jobs=len(jobs),
+        rows=tables.stages[0].read,
+        hours=hours,
+        in_use={d: hours[d] * 3600 / max(span, 1.0) for d in asked},
+        largest={d: float((jobs[d] * tasks).max()) for d in asked},  # type: ignore[arg-type]  # numbers
+    )
+
+
+def _short(entry: dict[str, Any]) -> Any:
+    """A column by its name, a value by itself, where nothing else is said."""
+    if set(entry) == {"column"}:
+        return entry["column"]
+    return entry["value"] if set(entry) == {"value"} and entry["value"] == 1 else entry
+
+
+def _toml(mapping: dict[str, Any]) -> list[str]:
+    jobs = mapping["jobs"]
+    lines = [f"trace = {_inline(mapping['trace'])}", "", "[jobs]"]
+    lines += [f"{key} = {_inline(held)}" for key, held in jobs.items() if key != "columns"]
+    lines += ["", "[jobs.columns]"]
+    order = [*ROLES, *(k for k in jobs["columns"] if k not in ROLES)]
+    return lines + [f"{k} = {_inline(jobs['columns'][k])}" for k in order if k in jobs["columns"]]
+
+
+def _inline(held: Any) -> str:
+    """A value of TOML on one line."""
+    if isinstance(held, dict):
+        return "{ " + ", ".join(f"{key} = {_inline(value)}" for key, value in held.items()) + " }"
+    return json.dumps(held, ensure_ascii=False)

@@ -1,0 +1,45 @@
+"""Every command helps with an example, and every example is one that the command would take."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from gangwise.cli import app
+
+
+def commands(group: Any, name: str = "gangwise") -> Iterator[tuple[str, Any]]:
+    for called, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{name} {called}")
+        else:
+            yield f"{name} {called}", command
+
+
+ALL = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_shows_an_example_that_it_takes(name: str) -> None:
+    example = (ALL[name].epilog or "").removeprefix("Example: ")
+    assert example.startswith(name)
+    words = shlex.split(example.removeprefix(name))
+    context = ALL[name].make_context(name, words)  # parses and checks, calls nothing
+    assert context.command is ALL[name]
+    if name == "gangwise rank":  # all that follows is the command to be measured, --help as well
+        return
+    assert "Example:" in CliRunner().invoke(app, [*name.split()[1:], "--help"]).output
+
+
+def test_list_by_family() -> None:
+    shown = CliRunner().invoke(app, ["list", "--family", "gain_overhead"]).output
+    assert "ogasched-react" in shown
+    assert "esdp-default-v1" not in shown
+    assert "gavel" in CliRunner().invoke(app, ["list", "--family", "jobs"]).output
+    wrong = CliRunner().invoke(app, ["list", "--family", "gain"])
+    assert "did you mean gain_overhead" in str(wrong.exception)

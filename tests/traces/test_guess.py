@@ -1,0 +1,163 @@
+"""Drafted mappings: what they read, against what the files are known to hold."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from gangwise import TraceError
+from gangwise.cli import app
+from gangwise.traces.formats.helios_acme import Helios
+from gangwise.traces.formats.own_csv import OwnCsv
+from gangwise.traces.formats.slurm import OPEN_XDMOD
+from gangwise.traces.guess import guess
+from gangwise.traces.inspect import inspect
+from gangwise.traces.registered import open_tables
+from gangwise.traces.work import device_hours
+
+from .test_helios_acme import HELIOS, ROWS
+
+JOBS = [("a", 4, 0, 30, 90), ("b", 2, 10, 10, 70), ("c", 8, 20, 40, 45)]
+"""Name, cores, and seconds of submission, start and end."""
+
+
+def drafted(tmp_path, text, name="jobs.csv"):
+    """The draft, and what comes out when it is read."""
+    (tmp_path / name).write_text(text)
+    found = guess(tmp_path / name)
+    (tmp_path / "mapping.toml").write_text(found.toml(name))
+    return found, OwnCsv(tmp_path / "mapping.toml").scan()
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|", "   "])
+@pytest.mark.parametrize("times", ["seconds", "ms", "written"])
+def test_layouts_and_times(tmp_path, separator, times):
+    def shown(second):
+        if times == "seconds":
+            return 1_700_000_000 + second
+        if times == "ms":
+            return 1000 * (1_700_000_000 + second)
+        return f"2024-01-15T10:{second // 60:02d}:{second % 60:02d}Z"
+
+    rows = [("Job ID" if separator != "   " else "JobID", "NCPUS", "Submit_Time", "start", "End")]
+    rows += [(n, c, *map(shown, at)) for n, c, *at in JOBS]
+    text = "# a log\n" + "".join(separator.join(map(str, row)) + "\n" for row in rows)
+    found, tables = drafted(tmp_path, text)
+    columns = ["name", "cpu", "created", "started", "deleted"]
+    assert tables.jobs.select(columns).rows() == JOBS
+    assert found.readings[0].hours["cpu"] == pytest.approx((4 * 60 + 2 * 60 + 8 * 5) / 3600)
+    assert found.readings[0].in_use["cpu"] == pytest.approx((4 * 60 + 2 * 60 + 8 * 5) / 90)
+
+
+def test_totals_memory_and_open_ends_are_read_every_way(tmp_path):
+    text = (
+        "id,submit,runtime,nodes,gpus,memory\n"
+        "a,0,100,2,16,64000\nb,50,,1,8,32000\nc,60,40,1,,16000\n"
+    )
+    found, tables = drafted(tmp_path, text)
+    assert tables.jobs.select("gpu", "tasks", "mem").rows() == [(8, 2, 31.25), (0, 1, 15.625)]
+    said = {reading.change: reading for reading in found.readings}
+    assert said[""].jobs == 2
+    assert said['per = "task"'].largest["gpu"] == 32
+    assert said['open_end = "last"'].jobs == 3
+    assert said['mem = { column = "memory", unit = "GiB" }'].largest["mem"] == 64000
+    assert "memory is read as MiB, by its size" in found.notes
+    assert "empty cells of gpus count as 0" in found.notes
+
+
+def test_what_is_not_found_is_said_and_the_draft_is_still_toml(tmp_path):
+    found = guess_of(tmp_path, "1 2 x\n3 4 y\n")
+    assert not found.readings
+    assert any("add created =" in note for note in found.notes)
+    assert found.mapping["jobs"]["header"] == ["field_1", "field_2", "field_3"]
+    for text, why in (
+        ("", "an empty file"),
+        ("\x00\x01\x02", "binary data"),
+        ("# a\n", "comments"),
+    ):
+        with pytest.raises(TraceError, match=why):
+            guess_of(tmp_path, text)
+    with pytest.raises(TraceError, match="no such file"):
+        guess(tmp_path / "nothing")
+
+
+def guess_of(tmp_path, text, name="x.txt"):
+    (tmp_path / name).write_text(text)
+    return guess(tmp_path / name)
+
+
+@pytest.mark.parametrize("form", ["lines", "list", "object"])
+def test_json(tmp_path, form):
+    rows = [
+        {
+            "uid": n,
+            "spec": {"cpu": f"{c}000m", "memory": "2Gi"},
+            "times": {"submitted": s, "started": b, "ended": e},
+        }
+        for n, c, s, b, e in JOBS
+    ]
+    text = {
+        "lines": "\n".join(map(json.dumps, rows)) + "\n",
+        "list": json.dumps(rows),
+        "object": json.dumps({"version": 1, "data": rows}),
+    }[form]
+    _, tables = drafted(tmp_path, text, "log.json")
+    columns = ["cpu", "mem", "created", "started", "deleted"]
+    assert tables.jobs.select(columns).rows() == [(c, 2, s, b, e) for _, c, s, b, e in JOBS]
+
+
+def test_the_draft_of_a_known_log_counts_the_same_hours(tmp_path):
+    file = tmp_path / "cluster_log.csv"
+    file.write_text("\n".join([HELIOS, *ROWS]) + "\n")
+    known = float(device_hours(Helios(file).scan().jobs, "gpu").sum())
+    said = {reading.change: reading for reading in guess(file).readings}
+    running = 8 * 36848 / 3600
+    assert said['open_end = "last"'].hours["gpu"] == pytest.approx(known)
+    assert said[""].hours["gpu"] == pytest.approx(known - running)
+
+
+def test_a_real_slurm_log_as_an_unknown_file(tmp_path, traces):
+    """From submission to end it would be 180,250 core-hours; the draft counts what ran."""
+    real = traces / "slurm-open-xdmod" / "phillips.log.gz"
+    if not real.exists():
+        pytest.skip("slurm-open-xdmod is not among the traces here")
+    file = tmp_path / "log.psv"
+    file.write_text(OPEN_XDMOD + "\n" + gzip.decompress(real.read_bytes()).decode())
+    found = guess(file)
+    with file.open() as lines:
+        rows = list(csv.DictReader(lines, delimiter="|"))
+    assert found.readings[0].rows == len(rows) == 4285
+    assert found.readings[0].hours["cpu"] == pytest.approx(11_768, rel=0.01)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(alphabet="ab1,;|\t \n\"'{}[]:#.-é", max_size=60))
+def test_no_text_gives_a_traceback(tmp_path, text):
+    (tmp_path / "any.txt").write_text(text)
+    try:
+        found = guess(tmp_path / "any.txt")
+    except TraceError:
+        return
+    assert found.toml().startswith("# A draft")
+
+
+def test_the_command_and_who_points_to_it(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("id,submit,runtime,cores\na,0,100,2\n")
+    run = CliRunner().invoke(app, ["trace", "guess", str(file), "--out", str(tmp_path / "m.toml")])
+    assert run.exit_code == 0
+    assert open_tables(tmp_path / "m.toml").jobs["cpu"].to_list() == [2]
+    plain = json.loads(CliRunner().invoke(app, ["trace", "guess", str(file), "--json"]).stdout)
+    assert plain["readings"][0]["hours"]["cpu"] == pytest.approx(200 / 3600)
+    with pytest.raises(TraceError, match=f"gangwise trace guess {file}"):
+        open_tables(file)
+    assert f"gangwise trace guess {file}" in str(inspect(file))
+    for command in (["compare", "--trace"], ["replay"], ["jobs"]):
+        failed = CliRunner().invoke(app, [*command, str(file)])
+        assert f"gangwise trace guess {file}" in str(failed.exception) + failed.output

@@ -1,0 +1,157 @@
+"""Dumps of kubectl, written by the API's description."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangwise import TraceError
+from gangwise.traces.formats.kubernetes import Kubernetes, amount, requests_of
+from gangwise.traces.inspect import inspect
+from gangwise.traces.jobs import open_jobs
+from gangwise.traces.registered import reader_of
+
+
+def at(minute):
+    return f"2024-01-15T10:{minute:02d}:00Z"
+
+
+def pod(name, created=0, started=None, ended=None, phase="Running", node="n1", **more):
+    requests = more.pop("requests", {"cpu": "500m", "memory": "1Gi"})
+    meta = {"name": name, "namespace": "ml", "creationTimestamp": at(created), **more}
+    status = {"phase": phase}
+    if started is not None:
+        status["startTime"] = at(started)
+    if ended is not None:
+        status["containerStatuses"] = [{"state": {"terminated": {"finishedAt": at(ended)}}}]
+    spec = {"containers": [{"resources": {"requests": requests}}]}
+    if node:
+        spec["nodeName"] = node
+    return {"kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+
+
+def owner(kind, name, api="v1"):
+    return [{"kind": kind, "name": name, "controller": True, "apiVersion": api}]
+
+
+GPUS = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": 4}
+PODS = [
+    pod("done", 0, 1, 21, "Succeeded"),
+    pod("a-0", 2, 4, 30, "Succeeded", requests=GPUS, ownerReferences=owner("PyTorchJob", "a")),
+    pod(
+        "a-1", 2, 10, 30, "Succeeded", "n2", requests=GPUS, ownerReferences=owner("PyTorchJob", "a")
+    ),
+    pod("b-0", 3, None, None, "Pending", None, labels={"scheduling.k8s.io/group-name": "b"}),
+    pod("runs", 5, 6),
+    pod("agent", 0, 0, ownerReferences=owner("DaemonSet", "agent")),
+    pod("rs-1", 0, 7, 9, "Failed", ownerReferences=owner("ReplicaSet", "rs")),
+    pod("rs-2", 0, 7, 9, "Failed", ownerReferences=owner("ReplicaSet", "rs")),
+    {"kind": "Pod", "metadata": {"name": "broken"}, "spec": {}},
+    pod("odd", requests={"cpu": "many"}),
+]
+NODES = [
+    {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "A100"} if gpus else {}},
+        "spec": {"unschedulable": name == "n2"},
+        "status": {
+            "allocatable": {"cpu": "63500m", "memory": "256Gi", "nvidia.com/gpu": str(gpus)},
+            "conditions": [{"type": "Ready", "lastHeartbeatTime": at(40)}],
+        },
+    }
+    for name, gpus in (("n1", 8), ("n2", 8), ("n3", 0))
+]
+
+
+def write(folder, pods=PODS, nodes=NODES):
+    for name, items in (("pods.json", pods), ("nodes.json", nodes)):
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=4)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_pods_gangs_and_nodes_by_hand(tmp_path):
+    assert reader_of(write(tmp_path)) is Kubernetes
+    tables = Kubernetes(tmp_path).scan()
+    columns = ["name", "cpu", "mem", "gpu", "tasks", "created", "started", "deleted", "status"]
+    assert tables.jobs.select(columns).rows() == [
+        ("ml/done", 0.5, 1, 0, 1, 0, 60, 1260, "Succeeded"),
+        ("ml/a", 8, 64, 4, 2, 120, 600, 1800, "Succeeded"),
+        ("ml/b", 0.5, 1, 0, 1, 180, None, 2400, "Pending"),
+        ("ml/runs", 0.5, 1, 0, 1, 300, 360, 2400, "Running"),
+        ("ml/rs-1", 0.5, 1, 0, 1, 0, 420, 540, "Failed"),
+        ("ml/rs-2", 0.5, 1, 0, 1, 0, 420, 540, "Failed"),
+    ]
+    assert tables.jobs["hosts"].to_list()[1] == "n1|n2"
+    assert tables.servers.select("name", "model", "cpu", "mem", "gpu").rows() == [
+        ("n1", "A100", 63.5, 256, 8),
+        ("n2", "A100", 63.5, 256, 8),
+        ("n3", "", 63.5, 256, 0),
+    ]
+    lost = {why: n for stage in tables.stages for why, (n, _) in stage.dropped.items()}
+    assert lost == {
+        "of a DaemonSet, or static: on its node whatever is decided": 1,
+        "the record is not as the API has it: the pod has no creationTimestamp": 1,
+        "the record is not as the API has it: 'many' is no quantity": 1,
+    }
+    assert "1 nodes take no new pods" in "\n".join(tables.notes)
+    apart = Kubernetes(tmp_path, gangs=False).scan()
+    assert apart.jobs["tasks"].to_list() == [1] * 7
+    with pytest.raises(TraceError, match="record is not as the API has it"):
+        Kubernetes(tmp_path, strict=True).scan()
+
+
+def test_as_jobs_and_what_inspect_says(tmp_path):
+    log = open_jobs(write(tmp_path))
+    assert log.played.lost["without a start"].jobs == 1
+    assert log.played.read == 8  # with the two that cannot be read, without the DaemonSet's
+    assert dict(zip(log.jobs.id, log.jobs.run))["ml/a"] == 1200
+    found = inspect(tmp_path)
+    assert [trace.name for trace in found.traces] == ["kubernetes"]
+    assert not found.unknown
+
+
+def test_models_that_a_pod_selects(tmp_path):
+    one, two = pod("x", requests=GPUS), pod("y", requests=GPUS)
+    one["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "A100"}
+    rule = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["H100", "A100"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+    needed = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    two["spec"]["affinity"] = {"nodeAffinity": needed}
+    write(tmp_path, [one, two])
+    assert Kubernetes(tmp_path).scan().jobs["models"].to_list() == ["A100", "A100|H100"]
+
+
+def test_init_containers_limits_and_overhead():
+    spec = {
+        "containers": [
+            {"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "9", "memory": "2Gi"}}},
+            {"resources": {"requests": {"cpu": "250m", "memory": "512Mi"}}},
+            {},
+        ],
+        "initContainers": [
+            {"resources": {"requests": {"cpu": "3", "memory": "1Gi"}}},
+            {"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+        ],
+        "overhead": {"cpu": "100m"},
+    }
+    assert requests_of(spec) == (3.1, 2.5, 0)
+
+
+@given(
+    number=st.integers(0, 10**6), unit=st.sampled_from(["", "m", "k", "M", "G", "Ki", "Mi", "Gi"])
+)
+def test_quantities_against_integers(number, unit):
+    base, power = (1024, "KMG") if unit.endswith("i") else (1000, "kMG")
+    factor = base ** (power.index(unit[0]) + 1) if unit and unit != "m" else 1
+    expected = number / 1000 if unit == "m" else number * factor
+    assert amount(f"{number}{unit}") == pytest.approx(expected)
+
+
+def test_no_pods(tmp_path):
+    write(tmp_path, pods=[])
+    with pytest.raises(TraceError, match="kubectl get pods"):
+        Kubernetes(tmp_path).scan()
