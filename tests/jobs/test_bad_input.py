@@ -115,7 +115,7 @@ def test_a_node_that_fails_with_everything_on_it_runs_nothing_twice():
         (Conditions(rates=np.ones((2, 2))), r"\[L, N\]"),
         (Conditions(downs=[(5, 7)]), "there are 2 nodes"),
         (Conditions(factors=[(5, 0, -1.0)]), "must be > 0"),
-        (Conditions(drains=[(-1, 0)]), "event at -1 s"),
+        (Conditions(drains=[(-1, 0)]), "event at -1.0 s of node 0"),
         (Conditions(cancels=[(5, 1)]), "job 1 is cancelled at 5 s: there are 1 jobs"),
     ],
 )
