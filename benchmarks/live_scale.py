@@ -2,8 +2,9 @@
 
     python -m benchmarks.live_scale
 
-Tells the processor's time (the machine may be busy with others) of a decision round and of a whole tick (events, round, commit with fsync, placement,
-views), and how many events a second are taken in. Node count, queue and load are arguments.
+Tells the processor's time (the machine may be busy with others) of a decision round and of a whole
+tick (events, round, commit with fsync, placement, views), and how many events a second are taken
+in. Node count, queue and load are arguments.
 """
 
 from __future__ import annotations
