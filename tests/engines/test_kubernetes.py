@@ -37,7 +37,7 @@ def watch(lab: KubernetesLab) -> Iterator[Watch]:
     watch.engine.close()
     for name in lab.pods():
         lab.api("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-    until(lambda: not lab.pods(), "empty")
+    until(lambda: not lab.pods() and lab.nodes.idle, "empty")
 
 
 def waiting(watch: Watch, **how: Any) -> str:
