@@ -2,6 +2,7 @@
 
     python -m benchmarks.kills_live local 300
     python -m benchmarks.kills_live slurm 250
+    python -m benchmarks.kills_live kubernetes 250    # GANGWISE_KUBE: folder with kube-apiserver
 
 A stream of gangs is submitted while the service is killed and started again. Then it is left to
 finish, and what the ranks themselves wrote down is compared with what was submitted:
@@ -96,6 +97,60 @@ class Slurm:
         self.cluster.stop()
 
 
+class Kubernetes:
+    def __init__(self, folder: Path):
+        from tests.engines.kubernetes_cluster import ControlPlane, StandInNodes
+
+        self.notes = folder / "notes"
+        self.notes.mkdir()
+        self.plane = ControlPlane(folder / "plane").start()
+        self.count = 0
+        self.nodes = os.fork()  # before there is any thread here: services are forked, too
+        if self.nodes == 0:
+            has = {"devices": {"cpu": 64, "nvidia.com/gpu": GPUS}}
+            StandInNodes(self.plane.admin, {f"n{i}": has for i in range(NODES)}, folder / "out")
+            while True:
+                time.sleep(60)
+
+    def engine(self) -> Engine:
+        from gangwise.engines.kubernetes import Kubernetes as KubernetesEngine
+
+        return KubernetesEngine(self.plane.kubeconfig_restricted)
+
+    def submit(self, seconds: float, tasks: int, gpus: int) -> str:
+        self.count += 1
+        gang = f"g{self.count}"
+        pods = []
+        for rank in range(tasks):
+            command = [sys.executable, "-S", "-c", RANK, str(seconds), str(self.notes)]
+            uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
+            node = {"fieldRef": {"fieldPath": "spec.nodeName"}}
+            variables = [
+                {"name": "GANGWISE_JOB", "value": gang},
+                {"name": "GANGWISE_RANK", "value": str(rank)},
+                {"name": "GANGWISE_RUN", "valueFrom": uid},
+                {"name": "GANGWISE_NODE", "valueFrom": node},
+            ]
+            asked = {"nvidia.com/gpu": str(gpus)}
+            container = {"name": "c", "image": "none", "command": command, "env": variables}
+            container["resources"] = {"limits": asked, "requests": asked}
+            spec = {"schedulerName": "gangwise", "restartPolicy": "Never"}
+            spec |= {"containers": [container], "terminationGracePeriodSeconds": 0}
+            meta = {"name": f"{gang}-{rank}", "annotations": {"gangwise.io/tasks": str(tasks)}}
+            meta["labels"] = {"scheduling.x-k8s.io/pod-group": gang}
+            path = "/api/v1/namespaces/default/pods"
+            code, pod = self.plane.admin("POST", path, {"metadata": meta, "spec": spec})
+            assert code == 201, pod
+            pods.append(pod)
+        first = pods[0]["metadata"]["uid"][:8]
+        return f"default/{gang}~{first}"
+
+    def stop(self) -> None:
+        os.kill(self.nodes, signal.SIGTERM)
+        os.waitpid(self.nodes, 0)
+        self.plane.stop()
+
+
 def service(lab: Any, state: Path) -> Service:
     return Service(lab.engine(), state, act=True, reconcile=1.0, checkpoint=1.0, grace=3.0)
 
@@ -137,12 +192,14 @@ def overbooked(notes: list[list[Any]], gpus: dict[str, int]) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("engine", choices=("local", "slurm"))
+    parser.add_argument("engine", choices=("local", "slurm", "kubernetes"))
     parser.add_argument("kills", type=int)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     rng = random.Random(args.seed)
-    make: Callable[[Path], Any] = {"local": Local, "slurm": Slurm}[args.engine]
+    make: Callable[[Path], Any] = {"local": Local, "slurm": Slurm, "kubernetes": Kubernetes}[
+        args.engine
+    ]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["XDG_CONFIG_HOME"] = str(folder / "config")
@@ -166,6 +223,8 @@ def main() -> None:
             last.close()
             time.sleep(0.5)
             notes = [json.loads(path.read_text()) for path in lab.notes.iterdir()]
+            ids = {job.removeprefix("default/").partition("~")[0]: job for job in jobs}
+            notes = [[ids[str(job)], *rest] for job, *rest in notes]
         finally:
             lab.stop()
         store = Store(state / FILE)

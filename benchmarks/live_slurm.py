@@ -77,15 +77,15 @@ class World:
         gpus = rng.choice([1, 1, 2, 4], jobs)
         kind = rng.integers(0, 2, jobs)
         labels = np.array([GENERATIONS[n[:3]] for n in NODES])
-        affinity = {g: rng.normal(0, 0.2, 2) for g in GENERATIONS}
+        affinity = {g: rng.normal(0, 0.2, 2).clip(-0.3, 0.3) for g in GENERATIONS}
         own = rng.normal(0, 0.05, len(NODES))
-        own[rng.choice(len(NODES), 2, replace=False)] = math.log(0.5)
+        own[rng.choice(11, 2, replace=False)] = math.log(0.5)  # new and mid: none past its limit
         log = np.array([[affinity[n[:3]][l] + own[i] for i, n in enumerate(NODES)] for l in (0, 1)])
         rates = labels * np.exp(log)
         total = float((work * tasks * gpus).sum())
         span = total / (4 * rates.mean(axis=0).sum()) / load
         submit = np.sort(rng.uniform(0, span, jobs))
-        limit = 60.0 * np.ceil(work / 0.4 * rng.uniform(1.2, 2.0, jobs) / 60.0)
+        limit = 60.0 * np.ceil(work / 0.3 * rng.uniform(1.2, 1.8, jobs) / 60.0)
         drift = (span / 2, int(rng.integers(0, 5)), 0.45)
         return cls(submit, work, tasks, gpus, kind, limit, rates, drift)
 

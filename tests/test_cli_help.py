@@ -30,7 +30,9 @@ def test_every_command_shows_an_example_that_it_takes(name: str) -> None:
     assert example.startswith(name)
     words = shlex.split(example.removeprefix(name))
     context = ALL[name].make_context(name, words)  # parses and checks, calls nothing
-    assert context.params
+    assert context.command is ALL[name]
+    if name == "gangwise rank":  # all that follows is the command to be measured, --help as well
+        return
     assert "Example:" in CliRunner().invoke(app, [*name.split()[1:], "--help"]).output
 
 

@@ -135,7 +135,9 @@ def test_wrong_paths(command, tmp_path):
         gangwise(command, tmp_path / "empty", *out)
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 9)
     if command == "inspect":
-        assert "picture.png: binary data" in gangwise(command, tmp_path / "picture.png")
+        done = CliRunner().invoke(app, ["trace", "inspect", str(tmp_path / "picture.png")])
+        assert done.exit_code == 1
+        assert "picture.png: binary data" in done.output
     else:
         with pytest.raises(GangwiseError, match="no known trace format"):
             gangwise(command, tmp_path / "picture.png", *out)
@@ -213,3 +215,16 @@ def test_ctrl_c_keeps_what_is_converted_and_says_how_to_go_on(tmp_path):
     assert "Traceback" not in errors
     assert "batch_task.csv.gz: batch_task" in gangwise("inspect", tmp_path / "out")
     assert "not complete" in gangwise("inspect", tmp_path / "out")
+
+
+def test_inspect_fails_where_no_row_can_be_used(tmp_path):
+    file = tmp_path / "pods.csv"
+    file.write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n"
+        "p,many,1,0,0,,0,1\n"
+    )
+    done = CliRunner().invoke(app, ["trace", "inspect", str(file)])
+    assert done.exit_code == 1
+    assert "1 rows read, 0 kept" in done.output
+    file.write_text("what,is,this\n1,2,3\n")
+    assert CliRunner().invoke(app, ["trace", "inspect", str(file)]).exit_code == 1

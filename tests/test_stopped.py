@@ -85,7 +85,7 @@ def test_sigterm_saves_a_run_which_goes_on_to_the_same_bits(tmp_path):
     )
     _, told = other.communicate(timeout=60)
     assert other.returncode == 2
-    assert "policy was ogasched-react r1 and is now drf r1" in told
+    assert "policy was ogasched-react r1 and is now drf r2" in told
     assert done(*arguments, tmp_path / "rows.parquet", "--resume") == 0
     assert done(*arguments, tmp_path / "whole.parquet") == 0
     both = [pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("rows", "whole")]

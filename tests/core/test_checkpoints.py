@@ -109,7 +109,7 @@ def test_a_flipped_bit_in_any_byte_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("other", "told"),
     [
-        (simulation("fairness"), "policy was drf r1 and is now fairness r1"),
+        (simulation("fairness"), "policy was drf r2 and is now fairness r1"),
         (simulation(seed=1), "seed was 0 and is now 1"),
         (simulation(slots=12), "slots was 10 and is now 12"),
     ],

@@ -141,8 +141,8 @@ class ControlPlane:
 
     def __init__(self, root: Path):
         self.root = root
-        self._etcd = _unpacked(_program("etcd"))
-        self._apiserver = _unpacked(_program("kube-apiserver"))
+        for name in ("etcd", "kube-apiserver"):
+            _program(name)
         keys = root / "keys"
         keys.mkdir(parents=True, exist_ok=True)
         self._certificate, self._key = keys / "tls.crt", keys / "tls.key"
@@ -154,6 +154,7 @@ class ControlPlane:
         tokens = {user: token for token, user, *_ in users}
         self.admin = Api(server, self._certificate, tokens["admin"])
         self.restricted = Api(server, self._certificate, tokens["gangwise"])
+        self._tokens = tokens
         self.kubeconfig = self.admin.kubeconfig(root / "admin.json")
         self.kubeconfig_restricted = self.restricted.kubeconfig(root / "gangwise.json")
         self._running: list[subprocess.Popen[bytes]] = []
@@ -181,6 +182,7 @@ class ControlPlane:
         lines = [
             f'{secrets.token_hex(20)},admin,admin,"system:masters"',
             f"{secrets.token_hex(20)},gangwise,gangwise",
+            f"{secrets.token_hex(20)},system:kube-scheduler,system:kube-scheduler",
         ]
         (keys / "tokens.csv").write_text("\n".join(lines) + "\n")
         (keys / "tokens.csv").chmod(0o600)
@@ -228,6 +230,21 @@ class ControlPlane:
         self.grant()
         return self
 
+    def start_scheduler(self) -> None:
+        """Kubernetes' own, for pods that name no other."""
+        user = Api(self.admin.server, self._certificate, self._tokens["system:kube-scheduler"])
+        self._spawn(
+            "kube-scheduler",
+            {
+                "kubeconfig": user.kubeconfig(self.root / "kube-scheduler.json"),
+                "leader-elect": "false",
+                "bind-address": "127.0.0.1",
+                "port": 0,
+                "secure-port": _free_ports(1)[0],
+                "cert-dir": self.root / "keys",
+            },
+        )
+
     def grant(self) -> None:
         """Give the restricted user the rights of the how-to, and no other."""
         for item in json.loads(RIGHTS.read_text())["items"]:
@@ -257,8 +274,10 @@ class ControlPlane:
         self._running[1].send_signal(signal.SIGSTOP if on else signal.SIGCONT)
 
     def _spawn(self, name: str, options: Mapping[str, Any]) -> None:
-        program = {"etcd": self._etcd, "kube-apiserver": self._apiserver}[name]
-        command = [str(program), *(f"--{key}={value}" for key, value in options.items())]
+        command = [
+            str(_unpacked(_program(name))),
+            *(f"--{key}={value}" for key, value in options.items()),
+        ]
         with (self.root / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._running.append(process)
@@ -298,6 +317,12 @@ class StandInNodes:
             self._register(name)
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
+
+    @property
+    def idle(self) -> bool:
+        """No process runs, all devices are free."""
+        with self._lock:
+            return not any(self._used.values()) and not self._processes
 
     @property
     def output(self) -> dict[str, str]:

@@ -70,7 +70,13 @@ PARAMETERS = (
 )
 HELD = """
 function slurm_job_submit(job, partitions, uid)
-   if job.partition == "gangwise" then job.priority = 0 end
+   if job.partition == "gangwise" then
+      if job.array_inx then
+         slurm.log_user("job arrays are not placed by gangwise")
+         return slurm.ERROR
+      end
+      job.priority = 0
+   end
    return slurm.SUCCESS
 end
 function slurm_job_modify(job, record, partitions, uid) return slurm.SUCCESS end

@@ -11,6 +11,7 @@ from urllib3.exceptions import ProtocolError
 
 from gangwise.core.errors import EngineError, Rejected
 from gangwise.engines.engine import Placed
+from gangwise.engines.kubernetes import Kubernetes
 from tests.engines.conformance import Watch, sizes
 from tests.engines.kubernetes_cluster import until, why_not
 from tests.engines.kubernetes_lab import GROUPS, KubernetesLab
@@ -36,7 +37,7 @@ def watch(lab: KubernetesLab) -> Iterator[Watch]:
     watch.engine.close()
     for name in lab.pods():
         lab.api("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-    until(lambda: not lab.pods(), "empty")
+    until(lambda: not lab.pods() and lab.nodes.idle, "empty")
 
 
 def waiting(watch: Watch, **how: Any) -> str:
@@ -96,17 +97,15 @@ def test_a_reply_that_is_lost_binds_once(watch: Watch, monkeypatch: pytest.Monke
     assert len(watch.lab.ran(job)) == 2
 
 
-def test_a_pod_that_somebody_else_bound_is_a_conflict(
-    lab: KubernetesLab, watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pod_that_somebody_else_bound_is_a_conflict(lab: KubernetesLab, watch: Watch) -> None:
     job = waiting(watch)
-    monkeypatch.setattr(watch.engine._table, "one_pod", lambda *_, **__: None)  # deaf for a moment
     name = name_of(job, 0)
     target = {"apiVersion": "v1", "kind": "Node", "name": "b2"}
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-    assert lab.api("POST", f"{PODS}/{name}/binding", body)[0] == 201
-    with pytest.raises(Rejected, match="on b2 already"):
-        watch.engine.place(job, 1, HALVES)
+    with watch.engine._table.lock:  # the watch is not heard meanwhile
+        assert lab.api("POST", f"{PODS}/{name}/binding", body)[0] == 201
+        with pytest.raises(Rejected, match="on b2 already"):
+            watch.engine.place(job, 1, HALVES)
 
 
 @pytest.mark.parametrize("then", ["place", "preempt"])
@@ -233,6 +232,53 @@ def test_nodes_come_and_go(watch: Watch, lab: KubernetesLab) -> None:
     watch.phase(job, "pending")
 
 
+def test_pods_of_a_batch_job_are_a_gang_that_its_controller_makes_again(
+    watch: Watch, lab: KubernetesLab
+) -> None:
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]}}
+    spec = {"parallelism": 2, "completions": 5, "template": template}
+    code, made = lab.api("POST", jobs, {"metadata": {"name": "batch"}, "spec": spec})
+    assert code == 201, made
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "batch", "controller": True}
+    owner["uid"] = made["metadata"]["uid"]
+
+    def controller_makes(*names: str) -> None:
+        for name in names:
+            body = lab.pod(name, ["sleep", "30"], 1, owners=[owner])
+            assert body["metadata"]["ownerReferences"]
+
+    controller_makes("batch-a", "batch-b")
+    row = watch.until(watch.engine.jobs, "not told of")[0]
+    job = row.job.id
+    assert (row.job.tasks, row.job.job_type) == (2, "batch")
+    watch.engine.place(job, 1, HALVES)
+    watch.told("started", job)
+    watch.engine.preempt(job)
+    assert watch.told("preempted", job).attempt == 1
+    assert watch.status(job).phase == "pending"
+    assert "controller" in watch.engine.held()[job]
+    with pytest.raises(Rejected, match="held"):
+        watch.engine.place(job, 2, HALVES)
+    controller_makes("batch-c", "batch-d")
+    watch.until(lambda: job not in watch.engine.held(), "whole again")
+    watch.engine.place(job, 2, HALVES)
+    watch.until(lambda: len(bound(lab)) == 2, "not bound")
+    assert watch.phase(job, "running").attempt == 2
+    watch.engine.cancel(job)
+    watch.told("cancelled", job)
+    code, gone = lab.api("GET", f"{jobs}/batch")
+    assert code == 404 or gone["metadata"]["deletionTimestamp"], "its Job is gone as well"
+
+
+def test_pods_of_strangers_are_not_cancelled(watch: Watch, lab: KubernetesLab) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "0"}
+    lab.pod("web-x", ["sleep", "30"], 1, owners=[{**owner, "controller": True}])
+    job = watch.until(watch.engine.jobs, "not told of")[0].job.id
+    with pytest.raises(EngineError, match="ReplicaSet web"):
+        watch.engine.cancel(job)
+
+
 def test_gangs_that_are_not_whole_are_held_and_later_pods_are_on_their_own(
     watch: Watch, lab: KubernetesLab
 ) -> None:
@@ -252,6 +298,39 @@ def test_gangs_that_are_not_whole_are_held_and_later_pods_are_on_their_own(
     watch.engine.place(job.id, 1, HALVES)
     watch.told("started", job.id)
     assert sorted(bound(lab)) == ["slow-0", "slow-1"]
+
+
+def test_who_only_watches_follows_everybody_and_touches_nobody(lab: KubernetesLab) -> None:
+    only = Kubernetes(lab.plane.kubeconfig_restricted, watch=True)
+    notes = {"gangwise.io/tasks": "2"}
+    labels = {f"{GROUPS}/pod-group": "theirs"}
+    for rank in (0, 1):
+        how = {"labels": labels, "annotations": notes, "schedulerName": "other"}
+        lab.pod(f"theirs-{rank}", ["sleep", "0.3"], 1, **how)
+    told = []
+
+    def phase() -> str:
+        told.extend(only.events(0.05))
+        return next((row.phase for row in only.jobs()), "")
+
+    until(lambda: phase() == "pending", "seen")
+    for rank, node in ((0, "a1"), (1, "b1")):
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        meta = {"name": f"theirs-{rank}"}
+        assert lab.api(
+            "POST", f"{PODS}/theirs-{rank}/binding", {"metadata": meta, "target": target}
+        )
+    until(lambda: phase() == "finished", "finished")
+    (row,) = only.jobs()
+    assert sizes(row.placed) == {"a1": 1, "b1": 1}
+    assert [e.kind for e in told if e.job] == ["submitted", "started", "finished"]
+    with pytest.raises(Rejected, match="only watched"):
+        only.place(row.job.id, 1, HALVES)
+    with pytest.raises(EngineError, match="only watched"):
+        only.cancel(row.job.id)
+    only.close()
+    for rank in (0, 1):
+        lab.api("DELETE", f"{PODS}/theirs-{rank}", {"gracePeriodSeconds": 0})
 
 
 def test_without_the_right_to_make_pods_none_is_taken_off(watch: Watch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,6 +106,51 @@ def test_react_without_memory_forgets_every_slot():
     np.testing.assert_array_equal(with_memory.decide(Observation(0, everyone)), first)
     np.testing.assert_array_equal(without.decide(Observation(1, everyone)), first)
     assert (with_memory.decide(Observation(1, everyone)) != first).any()
+
+
+def staying(moving, seed=1):
+    return create_scenario(
+        "ogasched-default-v1", servers=16, job_types=5, arrivals="bursts", rho=1.0, moving=moving
+    ).instance(seed)
+
+
+def test_moving_is_charged_for_what_jobs_that_stayed_get_anew():
+    instance, charge = staying(0.7), 0.7
+    env, policy = instance.environment(), create_policy("drf")
+    env.start(*np.random.default_rng(3).spawn(2))
+    policy.start(env.problem, np.random.default_rng(0))
+    plain, before, had, total = Plain(env.problem), None, [0] * 5, 0.0
+    for t in range(60):
+        x = env.observe(t, "react").arrivals
+        decision = policy.decide(Observation(t, x))
+        y = plain.of_array(decision)
+        moved = 0.0
+        for l, r, k in y:
+            if before is not None and x[l] and had[l]:
+                moved += max(y[l, r, k] - before[l, r, k], 0.0)
+        outcome = env.step(t, decision)
+        assert outcome.reward == pytest.approx(plain.reward(x, y) - charge * moved)
+        assert dict(zip(env.metrics, outcome.metrics))["moved"] == pytest.approx(moved)
+        before, had, total = y, x, total + moved
+    assert total > 0
+    with pytest.raises(ScenarioError, match="charge for moving"):
+        replace(instance.problem, moving=-1.0)
+
+
+def test_react_holds_what_is_dear_to_move_and_ignores_the_charge_otherwise():
+    free, dear = staying(0.0), staying(1e6)
+    moved = simulate(dear, create_policy("ogasched-react"), 80, 1).metrics["moved"]
+    restless = simulate(dear, create_policy("ogasched-react:hold=false"), 80, 1).metrics["moved"]
+    assert moved.sum() < 0.01 * restless.sum()
+    for other in ("ogasched-react:hold=false", "ogasched-react"):
+        run = simulate(free, create_policy(other), 40, 1)
+        unaware = simulate(dear, create_policy("ogasched-react:hold=false"), 40, 1)
+        np.testing.assert_array_equal(run.metrics["gain"], unaware.metrics["gain"])
+    earned = {
+        name: simulate(staying(5.0), create_policy(name), 200, 1).mean_reward
+        for name in ("ogasched-react", "ogasched-react:hold=false", "ogasched-react:memory=false")
+    }
+    assert earned["ogasched-react"] == max(earned.values())
 
 
 def test_as_printed_carries_the_printed_state_and_plays_its_projection():

@@ -7,9 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
+from gangwise.jobs.gavel import Gavel
+from gangwise.jobs.las import LeastAttained
 from gangwise.jobs.schedule import Schedule
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
+from tests.jobs.invariants import check_schedule
 from tests.jobs.made import BACKFILLING, CHOICES, QUEUES, Case
 from tests.reference.jobs import SlowSimulation
 
@@ -99,34 +102,25 @@ def test_nobody_starts_later_than_was_ever_promised(backfilling, choice):
     assert kept > 100
 
 
-def test_devices_of_every_piece_are_free_at_every_moment():
-    """Books balance: at no time do the pieces on a node take more than it has."""
+def test_every_schedule_keeps_to_what_must_hold():
+    """Of built-in parts, and of schedulers that preempt, which no second simulator plays."""
     for seed in range(600):
         names = COMBINATIONS[seed % len(COMBINATIONS)]
         case = Case(seed, binary=names[0] == "fair-share", shared=names[2] == "fgd")
         schedule = played(case, names, "compiled")
-        K = len(case.nodes.devices)
-        changes = []
-        for j in range(len(case.jobs)):
-            if np.isnan(schedule.end[j]):
-                continue
-            placed = schedule.placed(j)
-            assert sum(c for _, c in placed) == case.jobs.tasks[j]
-            demand = np.array(case.jobs.shapes[case.jobs.shape[j]].demand)
-            if schedule.end[j] == schedule.last_start[j]:
-                continue  # of no length
-            for n, c in placed:
-                changes.append((schedule.end[j], 0, n, -c * demand))
-                changes.append((schedule.last_start[j], 1, n, c * demand))
-        for i, j in enumerate(schedule.cuts["job"]):
-            if schedule.cuts["begun"][i] == schedule.cuts["end"][i]:
-                continue
-            demand = np.array(case.jobs.shapes[case.jobs.shape[j]].demand)
-            for p in range(schedule.cuts["from"][i], schedule.cuts["from"][i + 1]):
-                n, c = schedule.cuts["node"][p], schedule.cuts["tasks"][p]
-                changes.append((schedule.cuts["end"][i], 0, n, -c * demand))
-                changes.append((schedule.cuts["begun"][i], 1, n, c * demand))
-        used = np.zeros((len(case.nodes), K), dtype=np.int64)
-        for _, _, n, amount in sorted(changes, key=lambda change: change[:2]):
-            used[n] += amount
-            assert (used <= case.nodes.capacity).all(), seed
+        check_schedule(case.jobs, case.nodes, case.conditions, schedule)
+    preempted = 0
+    for seed in range(200):
+        case = Case(seed)
+        for scheduler in preemptive():
+            schedule = simulate_jobs(
+                case.jobs, case.nodes, scheduler, case.conditions, case.options, engine="plain"
+            )
+            check_schedule(case.jobs, case.nodes, case.conditions, schedule)
+            preempted += schedule.counts["preemptions"]
+    assert preempted > 20
+
+
+def preemptive() -> list:
+    """Schedulers that take running jobs off their nodes, often."""
+    return [LeastAttained((2.0, 6.0), pause=1.0), Gavel("total", seconds=3.0)]

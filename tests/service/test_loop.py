@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from gangwise.engines import rank
 from gangwise.engines.local import LocalEngine
 from gangwise.service.loop import Service
+from gangwise.service.recording import replayed
+from gangwise.service.store import Store
 
 SPEEDS = {"n0": 1.0, "n1": 1.0, "n2": 0.5}
 
@@ -57,6 +60,11 @@ def test_jobs_are_placed_run_and_learned_from(cluster: Path, tmp_path: Path):
     assert service.ledger.books is not None
     assert (service.ledger.books.free == service.ledger.books.capacity).all()
     service.close()
+    played = replayed(tmp_path / "state", ["fcfs+easy+worst-fit"])
+    assert played["rounds"] >= 3
+    same = {name: row["same"] for name, row in played["schedulers"].items()}
+    assert same["fcfs+easy+learned:depth=100"] == played["rounds"]
+    assert same["fcfs+easy+worst-fit"] < played["rounds"]
 
 
 def test_killed_at_every_line_nothing_is_lost_or_done_twice(
@@ -80,8 +88,6 @@ def test_killed_at_every_line_nothing_is_lost_or_done_twice(
 
         return lambda: monkeypatch.setattr(owner, name, call)
 
-    from gangwise.service.store import Store
-
     jobs = [submit(cluster, 0.5, tasks=2) for _ in range(3)]
     for owner, name in ((Store, "commit"), (LocalEngine, "place"), (Service, "_keep")):
         for after in (False, True):
@@ -97,8 +103,6 @@ def test_killed_at_every_line_nothing_is_lost_or_done_twice(
             monkeypatch.undo()
             monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
             service.store.close()
-            import os
-
             os.close(service._lock)
     assert deaths == 6
     service = Service(LocalEngine(cluster), tmp_path / "state", act=True, reconcile=0.2)

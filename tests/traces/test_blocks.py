@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import tarfile
 
 import pytest
@@ -87,7 +88,7 @@ def test_blank_lines_wait_in_blocks_and_not_for_ever(tmp_path, monkeypatch):
     found = list(Blocks(file, 100))
     assert b"".join(block.data for block in found) == b"a\n" + b"\n" * 700 + b"b\n"
     monkeypatch.setattr("gangwise.traces.io.blocks.LONGEST_LINE", 500)
-    with pytest.raises(TraceError, match="row 703: blank lines are longer than 0 MiB"):
+    with pytest.raises(TraceError, match="row 2: blank lines are longer than 0 MiB"):
         list(Blocks(file, 100))
 
 
@@ -127,3 +128,40 @@ def test_a_file_that_changed_is_noticed(tmp_path):
     file.write_bytes(b"a\nc\n")
     with pytest.raises(TraceError, match="changed"):
         list(Blocks(file, known=(blocks.stored, blocks.digest())))
+
+
+@pytest.mark.parametrize("size", [1, 100, 30_000, 200_000])
+def test_a_wrong_check_sum_loses_no_row(tmp_path, size):
+    rows = b"".join(b"%d,%d\n" % (n, n * n) for n in range(size))
+    packed = bytearray(gzip.compress(rows))
+    packed[-8] ^= 1
+    file = tmp_path / "x.csv.gz"
+    file.write_bytes(packed)
+    blocks = Blocks(file)
+    assert b"".join(block.data for block in blocks) == rows
+    assert "damaged" in blocks.damage
+    assert Blocks(file).start(4) == rows[:4]
+    again = gzip.compress(rows)
+    file.write_bytes(again + b"\0" * 9 + again)
+    whole = Blocks(file)
+    assert b"".join(block.data for block in whole) == rows * 2
+    assert not whole.damage
+
+
+@pytest.mark.parametrize("change", ["grows", "shrinks", "is written to"])
+def test_a_file_that_changes_while_it_is_read(tmp_path, change):
+    file = tmp_path / "x.csv"
+    row = b"1,2,3,4,5,6,7\n"
+    file.write_bytes(row * 100_000)
+    blocks = Blocks(file, 1 << 16)
+    reading = iter(blocks)
+    next(reading)
+    with file.open("r+b") as open_file:
+        if change == "shrinks":
+            open_file.truncate(len(row) * 50_000)
+        else:
+            open_file.seek(0, 2 if change == "grows" else 0)
+            open_file.write(row)
+    os.utime(file, ns=(1, 1))
+    with pytest.raises(TraceError, match="changed while it was read"):
+        list(reading)

@@ -9,10 +9,13 @@ import pytest
 from gangwise.core.registry import entries
 from gangwise.traces.format import recognise
 
+from . import test_alibaba_2025_2026 as newest
 from . import test_alibaba_gpu_v2020 as v2020
 from . import test_alibaba_v2018 as v2018
 from . import test_google_2011_tasks as g2011
 from . import test_google_2019 as g2019
+from . import test_helios_acme as helios
+from . import test_kubernetes as kubernetes
 from . import test_own_csv as own
 from . import test_philly as philly
 from . import test_slurm as slurm
@@ -35,6 +38,23 @@ TABLES = {
         "mini-batch": MINI_BATCH,
     },
     "alibaba-gpu-v2023": {"nodes": [NODE_HEADER, *NODES], "pods": [POD_HEADER, pod(), pod("q")]},
+    "acme": {
+        "kalos": [
+            helios.KALOS,
+            "dlctk696s0jbvitv,uf794,8,64,960,1000,100.0,Other,FAILED,2023-05-17 11:00:58+00:00,"
+            "2023-05-17 11:01:08+00:00,2023-05-17 11:01:16+00:00,,,18,10.0,1152.0",
+        ]
+    },
+    "alibaba-gpu-v2025": {"instances": newest.INSTANCES.strip().split("\n")},
+    "alibaba-spot-2026": {
+        "jobs": newest.JOBS.strip().split("\n"),
+        "nodes": newest.NODES.strip().split("\n"),
+    },
+    "helios": {"jobs": [helios.HELIOS, *helios.ROWS]},
+    "kubernetes": {
+        "pods": json.dumps({"kind": "List", "items": kubernetes.PODS}, indent=4).split("\n"),
+        "nodes": json.dumps({"kind": "List", "items": kubernetes.NODES}, indent=4).split("\n"),
+    },
     "alibaba-v2017": {
         "batch_task": [
             "100,160,1,1,2,Terminated,1,0.01",
@@ -77,7 +97,13 @@ def test_every_registered_format_is_here():
 
 @pytest.mark.parametrize(("name", "table"), EVERY)
 def test_a_table_by_any_name_is_of_one_format(tmp_path, name, table):
-    ending = ".toml" if name == "csv" else ".json" if name in ("google-2019", "philly") else ".csv"
+    ending = (
+        ".toml"
+        if name == "csv"
+        else ".json"
+        if name in ("google-2019", "kubernetes", "philly")
+        else ".csv"
+    )
     file = tmp_path / f"x{ending}"
     file.write_text("\n".join(TABLES[name][table]) + "\n")
     readers = {known: entry.load() for known, entry in entries("trace").items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import re
 
 import numpy as np
@@ -11,12 +12,15 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from gangwise.cli import app
 from gangwise.core.cluster import Cluster
+from gangwise.experiments.compare import Comparison, compare
 from gangwise.traces.formats.slurm import SlurmSacct
 from gangwise.traces.slots.grouping import contested
 from gangwise.traces.slots.opening import open_trace
-from gangwise.traces.tables import implied_load
+from gangwise.traces.tables import implied_load, save_tables
 from gangwise.traces.work import device_hours, work
 
 from .made import tables
@@ -112,3 +116,37 @@ def test_a_real_slurm_log_counts_what_ran(traces):
     kept = open_trace(file, machines=46, shape=(20, 128, 2)).fidelity().kept
     assert kept.hours == pytest.approx(expected)
     assert (kept.read, kept.played) == (4285, 4046)
+
+
+def test_the_line_is_above_the_table_on_the_page_and_in_json(tmp_path):
+    made = tables(JOBS, NODES, started=STARTED)
+    save_tables(made, tmp_path / "log")
+    out = tmp_path / "out"
+    command = ["compare", "--trace", str(tmp_path / "log"), "--policies", "drf,fairness"]
+    command += ["--slots", "4", "--seeds", "2", "--comparators", "none", "--jobs", "1"]
+    command += ["--set", "slot=30m", "--out", str(out)]
+    line = open_scenario(made, slot="30m").fidelity().kept.line
+    wide = {"COLUMNS": "2000"}
+    shown = CliRunner().invoke(app, command, env=wide)
+    assert shown.exit_code == 0, shown.output
+    text = shown.stdout.splitlines()
+    assert text[0] == line
+    assert text[1].startswith("warning: jobs never compete")
+    assert text[2].startswith("no ranking: all 2 policies earned the same")
+    plain = json.loads(CliRunner().invoke(app, [*command, "--json"], env=wide).stdout)
+    assert plain["fidelity"]["line"] == line
+    assert plain["fidelity"]["jobs"] == {"read": 3, "played": 2}
+    assert plain["ranked"] is False
+    page = re.sub(r"[\u00a0\u202f]|&nbsp;", " ", (out / "report.html").read_text())
+    assert "66.7 % of 3 jobs and 100 % of 6 core-hours are played" in page
+    assert page.index("no ranking: all 2") < page.index("<h2>Results")
+    assert "earned most" not in page.split("<h2>Results")[0]
+    again = Comparison.open(out)  # of a folder, without the trace
+    assert again.told == text[:3]
+
+
+def test_policies_that_differ_are_ranked():
+    comparison = compare("ogasched-default-v1:servers=8,job_types=4", ["drf", "greedy"], 30, [0])
+    assert comparison.fidelity is None
+    assert comparison.told == []
+    assert comparison.as_dict()["ranked"] is True

@@ -102,7 +102,7 @@ for _panel, _command, _example in (
     (SLOTS, compare_command, "gangwise compare ogasched-default-v1 --policies drf,greedy"),
     (SLOTS, run_command, "gangwise run esdp-default-v1 thompson-beta --versus omniscient"),
     (SLOTS, sweep_command, "gangwise sweep experiment.toml --out results"),
-    (SLOTS, tune_command, "gangwise tune opm-default-v1 opm --knob eta=0.01:1:log"),
+    (SLOTS, tune_command, "gangwise tune opm-default-v1 opm --range eta=0.01:1:log"),
     (SLOTS, reproduce_command, "gangwise reproduce opm --quick --out reproduced"),
     (FOLDERS, report_command, "gangwise report results"),
     (FOLDERS, verify_command, "gangwise verify results"),

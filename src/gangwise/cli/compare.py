@@ -97,6 +97,8 @@ def compare_command(
         from gangwise.report.tables import rich_tables
 
         console = Console()
+        for line in comparison.told:
+            console.print(line, highlight=False, markup=False)
         console.print(rich_tables(told_sheets(Numbers(comparison.results))))
     if out is not None:
         _write_pages(comparison, out)
@@ -154,6 +156,8 @@ def run_command(
         comparison = compare(source, [policy], slots, [seed], judges, None, store, tell, name="run")
     (run,) = comparison.runs.values()
     summary = {"scenario": comparison.scenario.name, **run.summary()}
+    if comparison.fidelity is not None:
+        summary["fidelity"] = comparison.fidelity
     if versus is not None:
         summary["regret"] = {versus: comparison.table()[0].regret[versus].mean}
     if file is not None and isinstance(store, MemoryStore):
@@ -168,6 +172,9 @@ def run_command(
     if as_json:
         print(json_text(summary))
     else:
+        for line in comparison.told:
+            print(line)
+        summary.pop("fidelity", None)
         for key, value in summary.items():
             print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
 
@@ -206,15 +213,16 @@ def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, n
 
 def _write_pages(comparison: Comparison, out: Path) -> None:
     """All of a folder of results; for a trace also what it held and what was dropped."""
+    from gangwise.experiments.compare import FIDELITY
     from gangwise.report.pages import write_comparison
 
-    written = write_comparison(comparison, out, command_line())
     scenario: Any = comparison.scenario
     if hasattr(scenario, "fidelity"):
         from gangwise.core.files import Folder
 
         report = scenario.fidelity()
         with Folder(out).publish("fidelity") as new:
-            new.write("fidelity.json", json.dumps(report.to_dict(), indent=2) + "\n")
+            new.write(FIDELITY, json.dumps(report.to_dict(), indent=2) + "\n")
             new.write("fidelity.txt", f"{report}\n")
+    written = write_comparison(comparison, out, command_line())
     say(f"wrote {', '.join(path.name for path in written)} to {out}")

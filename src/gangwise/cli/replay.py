@@ -29,8 +29,9 @@ def replay_command(
         str,
         typer.Argument(
             metavar="TRACE",
-            help="The folder or file of a trace, an .swf, or twin:NAME; by default a twin of a GPU "
-            "cluster's jobs on 8 nodes of three generations, so that nothing need be downloaded.",
+            help="The folder or file of a trace, an .swf, twin:NAME, or the folder of a live "
+            "service; by default a twin of a GPU cluster's jobs on 8 nodes of three generations, "
+            "so that nothing need be downloaded.",
             show_default=False,
         ),
     ] = "",
@@ -80,8 +81,13 @@ def replay_command(
     from gangwise.experiments.sensitivity import sensitivity
     from gangwise.report.jobs import job_report, results_of
     from gangwise.report.pages import write_replay
+    from gangwise.service.recording import is_recording, lines, replayed
 
     given = settings_of(settings)
+    if source and is_recording(source):
+        found = replayed(source, [n for n in (policies or "").replace(",", " ").split() if n])
+        print(json_text(found) if as_json else "\n".join(lines(found)))
+        return
     if not source:
         source, given = TWIN, {**DEFAULT, **given}
     named = {"world": world, "load": load}

@@ -59,6 +59,9 @@ def inspect_command(
         print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
     else:
         print(found)
+    if not found.usable:
+        say("gangwise: nothing here can be used")
+        raise typer.Exit(1)
 
 
 def convert_command(

@@ -63,7 +63,7 @@ def run_identity(
     ...     create_scenario("ogasched-default-v1"), create_policy("drf"), slots=10, seed=3
     ... )
     >>> found["scenario"], found["policy"], found["seed"]
-    ('ogasched-default-v1', 'drf r1', 3)
+    ('ogasched-default-v1', 'drf r2', 3)
     """
     described = dict(scenario.describe())
     if described.get("files"):
@@ -98,7 +98,7 @@ def identify(thing: Any, kind: Kind | None = None) -> str:
     --------
     >>> from gangwise.gain_overhead import DRF
     >>> identify(DRF, "policy"), identify(sorted), identify(Path)
-    ('drf r1', 'sorted', 'pathlib.Path')
+    ('drf r2', 'sorted', 'pathlib.Path')
     >>> class Mine:
     ...     share = 0.5
     >>> name, digest = identify(Mine).split()

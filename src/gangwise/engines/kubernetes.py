@@ -14,6 +14,7 @@ sees them.
 from __future__ import annotations
 
 import json
+import math
 import queue
 import threading
 import time
@@ -60,6 +61,9 @@ class Kubernetes:
         What resources are called here.
     threads : int
         Calls made at once.
+    watch : bool
+        Follow the pods of every scheduler and touch none; those of DaemonSets and of the
+        ``kube-system`` namespace only take devices.
 
     Raises
     ------
@@ -80,18 +84,19 @@ class Kubernetes:
         reports: str | Path | None = None,
         names: Names | None = None,
         threads: int = 16,
+        watch: bool = False,
     ):
-        self.recreate = recreate
+        self.recreate, self.watch = recreate, watch
         self.capabilities = Capabilities(
             gang_native=False,
             moldable=False,
-            preempt=True,
+            preempt=not watch,
             device_ids=False,
-            held_queue=True,
+            held_queue=not watch,
             start_latency=1.0,
         )
         folder = None if reports is None else Path(reports)
-        self._table = table = Table(scheduler, lost_after, folder, names or Names())
+        self._table = table = Table(scheduler, lost_after, folder, names or Names(), watch)
         self._api = api = Connection(kubeconfig, context, threads)
         listed = threading.Event(), threading.Event()
         pods = api.core.list_pod_for_all_namespaces
@@ -99,8 +104,8 @@ class Kubernetes:
             (api.core.list_node, table.all_nodes, table.one_node, listed[0]),
             (pods, table.all_pods, table.one_pod, listed[1]),
         ]
-        for watch in watches:
-            threading.Thread(target=api.follow, args=watch, daemon=True).start()
+        for each in watches:
+            threading.Thread(target=api.follow, args=each, daemon=True).start()
         end = time.monotonic() + sum(PATIENCE)
         for what, event in zip(("nodes", "pods"), listed, strict=True):
             if not event.wait(max(end - time.monotonic(), 0.0)):
@@ -136,6 +141,8 @@ class Kubernetes:
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         """Bind every pod of a gang; none stays bound where one cannot be."""
+        if self.watch:
+            raise Rejected(f"job {job} is only watched")
         table = self._table
         plan: dict[str, int] = {}
         for node, tasks, _ in placed:
@@ -144,10 +151,10 @@ class Kubernetes:
             gang = table.gangs.get(job)
             if gang is None or gang.status is None:
                 raise Rejected(f"job {job} is not there")
-            if gang.why_off is not None:
-                raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
             if gang.status.phase == "pending" and gang.held:
                 raise Rejected(f"job {job} is held: {gang.held}")
+            if gang.why_off is not None:
+                raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
             again = gang.status.phase in ("placed", "running") and gang.attempt == attempt
             if not (again and gang.plan == plan):
                 check_placement(gang.status, placed, self.nodes(), self.jobs())
@@ -183,6 +190,8 @@ class Kubernetes:
 
     def preempt(self, job: str) -> None:
         """Delete the pods of a gang, after making successors of those that nobody else would."""
+        if self.watch:
+            raise EngineError(f"job {job} is only watched")
         with self._table.lock:
             gang = self._table.gangs.get(job)
             if gang is None or gang.status is None:
@@ -201,6 +210,8 @@ class Kubernetes:
 
     def cancel(self, job: str) -> None:
         """Delete its pods, and the batch Job that would make them again."""
+        if self.watch:
+            raise EngineError(f"job {job} is only watched")
         with self._table.lock:
             gang = self._table.gangs.get(job)
             if gang is None or gang.status is None or gang.status.phase in ENDED:
@@ -247,6 +258,7 @@ class Kubernetes:
     def _chores(self) -> None:
         """What takes calls to the API server: sizes of gangs, taking off, reports of ranks."""
         table, closing = self._table, self._api.closing
+        looked = -math.inf
         while not closing.is_set():
             table.stirred.wait(0.25)
             table.stirred.clear()
@@ -257,7 +269,9 @@ class Kubernetes:
                     if time.monotonic() - gang.over > KEPT:
                         table.forget(gang)
                 leaving = [gang for gang in gangs if gang.why_off is not None and gang.pods]
-                table.read_reports(g for g in gangs if g.status and g.status.phase == "running")
+                if time.monotonic() > looked + 0.5:
+                    looked = time.monotonic()
+                    table.read_reports(g for g in gangs if g.status and g.status.phase == "running")
             try:
                 self._look_up_sizes()
                 for gang in leaving:

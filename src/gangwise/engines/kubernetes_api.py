@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ PATIENCE = (3.0, 6.0)
 """Seconds to connect, and to wait for an answer."""
 _QUIET = 2.0
 """Seconds without a word after which the API server is asked whether it is there."""
+_ILL = 10.0
+"""Seconds for which a watch may fail before what it told is not believed any more."""
 
 
 class Connection:
@@ -54,10 +57,16 @@ class Connection:
         self.heard = time.monotonic()
         self.closing = threading.Event()
         self.trouble = ""
+        self._streams: list[Any] = []
+        self.ill: dict[Any, float] = {}
+        """Listings that have failed, since when."""
 
     def close(self) -> None:
         """Watches end, calls that have not begun do not."""
         self.closing.set()
+        for stream in list(self._streams):
+            with suppress(OSError, RuntimeError, ValueError):
+                stream.shutdown()
         self.pool.shutdown(wait=False, cancel_futures=True)
 
     def call(
@@ -83,12 +92,29 @@ class Connection:
         """Ask the API server for a sign of life where it has been quiet."""
         if self.closing.is_set():
             raise EngineError("the engine is closed")
-        if time.monotonic() - self.heard <= _QUIET:
+        now = time.monotonic()
+        if any(now - since > _ILL for since in self.ill.values()):
+            raise EngineError(f"{self.server} cannot be followed: {self.trouble}")
+        if now - self.heard <= _QUIET:
             return
         try:
             self.call(self.core.list_node, limit=1)
         except ApiException as error:
             raise EngineError(f"{self.server} refuses: {said_by(error)}") from error
+
+    @contextmanager
+    def _open_while(self, stream: Any) -> Iterator[None]:
+        """Reading a watch; :meth:`close` ends it from another thread."""
+        self._streams.append(stream)
+        try:
+            with stream:
+                yield
+        finally:
+            self._streams.remove(stream)
+
+    def _note(self, listing: Any, trouble: str) -> None:
+        self.trouble = trouble
+        self.ill.setdefault(listing, time.monotonic())
 
     def follow(
         self,
@@ -105,6 +131,7 @@ class Connection:
                     found, version = self._listed(listing)
                     everything(found)
                     ready.set()
+                    self.ill.pop(listing, None)
                 stream = listing(
                     watch=True,
                     resource_version=version,
@@ -113,7 +140,7 @@ class Connection:
                     _preload_content=False,
                     _request_timeout=(PATIENCE[0], 75.0),
                 )
-                with stream:
+                with self._open_while(stream):
                     for line in stream:
                         if self.closing.is_set():
                             return
@@ -127,11 +154,11 @@ class Connection:
                             one(event["type"], event["object"])
             except ApiException as error:
                 version = ""
-                self.trouble = said_by(error)
+                self._note(listing, said_by(error))
                 self.closing.wait(1.0 if error.status != 410 else 0.0)
             except Exception as error:  # whatever an object holds, the watch goes on
                 version = ""  # a cut within a line may have lost it
-                self.trouble = _short(error)
+                self._note(listing, _short(error))
                 self.closing.wait(0.5)
 
     def _listed(self, listing: Callable[..., Any]) -> tuple[list[Any], str]:

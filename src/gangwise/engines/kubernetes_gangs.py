@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import queue
 import re
 import threading
@@ -40,6 +41,7 @@ from gangwise.engines.kubernetes_objects import (
     Taint,
     affinity,
     common,
+    controller,
     declared_size,
     demand,
     digest,
@@ -131,6 +133,8 @@ class Gang:
     held: str = ""
     status: Status | None = None
     reports: dict[str, RankReport] = field(default_factory=dict)
+    read: dict[str, int] = field(default_factory=dict)
+    """Reports by pod; files that were read, and of what time they were."""
     over: float = math.inf
     asked: float = -math.inf
     """When it was over, and when its size may be asked for again; by the monotonic clock."""
@@ -157,7 +161,7 @@ class Table:
 
     Parameters
     ----------
-    scheduler, lost_after, reports, names
+    scheduler, lost_after, reports, names, watch
         As in :class:`gangwise.engines.kubernetes.Kubernetes`.
 
     Attributes
@@ -176,7 +180,15 @@ class Table:
         All was listed once: nodes that come now are new.
     """
 
-    def __init__(self, scheduler: str, lost_after: float, reports: Path | None, names: Names):
+    def __init__(
+        self,
+        scheduler: str,
+        lost_after: float,
+        reports: Path | None,
+        names: Names,
+        watch: bool = False,
+    ):
+        self.watch = watch
         self.scheduler, self.lost_after, self.reports, self.names = (
             scheduler,
             lost_after,
@@ -197,7 +209,6 @@ class Table:
         self._described: list[EngineNode] | None = None
         self._gang_of: dict[str, str] = {}
         self._open: dict[Membership, str] = {}
-        self._read: dict[str, int] = {}
 
     def all_nodes(self, found: list[Any]) -> None:
         """Nodes as listed: others are gone."""
@@ -309,7 +320,7 @@ class Table:
         """Take in what became of a pod; ``whole`` where more are to come before anyone looks."""
         pod = Pod.of(manifest)
         with self.lock:
-            if manifest["spec"].get("schedulerName") != self.scheduler:
+            if not self._ours(manifest):
                 self._other(kind, pod)
                 return
             gang = self.gangs.get(self._gang_of.get(pod.uid, ""))
@@ -342,6 +353,14 @@ class Table:
             if not whole:
                 self.regard(gang)
         self.stirred.set()
+
+    def _ours(self, manifest: Any) -> bool:
+        """Pods of our scheduler; where we only watch, all but those that belong to the nodes."""
+        if manifest["spec"].get("schedulerName") == self.scheduler or not self.watch:
+            return bool(manifest["spec"].get("schedulerName") == self.scheduler)
+        owner = controller(manifest)
+        of_node = owner is not None and owner["kind"] in ("DaemonSet", "Node")
+        return not of_node and manifest["metadata"]["namespace"] != "kube-system"
 
     def _other(self, kind: str, pod: Pod) -> None:
         """Another scheduler's: what it holds is taken."""
@@ -442,7 +461,7 @@ class Table:
         if before is not None and before.phase in ENDED:
             return before
         originals = {said(p.manifest, "replaces") for p in gang.pods.values()} & gang.pods.keys()
-        if originals and gang.why_off is None:
+        if originals and gang.why_off is None and not self.watch:
             gang.why_off = "half taken off by an earlier run"
         bound = [p for p in gang.pods.values() if gang.where(p)]
         waiting = [
@@ -471,7 +490,11 @@ class Table:
                 before = replace(before, detail=gang.why_off)
             gang.why_off = None
             return self._pending(gang, before, waiting)
-        if gang.why_off is None and any(p.bounced for p in bound):
+        if self.watch and waiting and (before is None or before.phase == "pending"):
+            return self._pending(
+                gang, before, [*bound, *waiting]
+            )  # somebody binds them, one by one
+        if gang.why_off is None and not self.watch and any(p.bounced for p in bound):
             first = next(p for p in bound if p.bounced)
             reason = first.manifest["status"]["reason"]
             gang.why_off = f"node {first.node} would not run {first.name}: {reason}"
@@ -606,23 +629,26 @@ class Table:
         """Files ``UID.RUN.RANK.json`` of the shared folder that are new."""
         if self.reports is None:
             return
+        files: dict[str, list[tuple[str, int]]] = {}
+        try:
+            with os.scandir(self.reports) as folder:
+                for file in folder:
+                    uid = file.name.partition(".")[0]
+                    if uid in self._gang_of and file.name.endswith(".json"):
+                        files.setdefault(uid, []).append((file.name, file.stat().st_mtime_ns))
+        except OSError:
+            return  # not there now: no measurement
         for gang in gangs:
             fresh = []
-            for uid, pod in gang.pods.items():
-                for file in self.reports.glob(f"{uid}.*.json"):
-                    try:
-                        written = file.stat().st_mtime_ns
-                    except OSError:
+            for uid in files.keys() & gang.pods.keys():
+                for name, written in files[uid]:
+                    if gang.read.get(name) == written:
                         continue
-                    if self._read.get(file.name) == written:
+                    if (report := read_report(self.reports / name)) is None:
                         continue
-                    report = read_report(file)
-                    if report is None:
-                        continue
-                    report = report._replace(node=gang.where(pod))
-                    self._read[file.name] = written
-                    gang.reports[uid] = report
-                    fresh.append(report)
+                    gang.read[name] = written
+                    gang.reports[uid] = report._replace(node=gang.where(gang.pods[uid]))
+                    fresh.append(gang.reports[uid])
             if fresh and gang.status is not None and gang.status.phase == "running":
                 self.events.put(
                     EngineEvent("measured", time.time(), gang.id, gang.attempt, ranks=tuple(fresh))

@@ -406,10 +406,11 @@ class LocalEngine:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGKILL)
         for _ in range(100):
-            if not launch.birth(leader):
-                break
+            gone = not launch.birth(leader)
             for one in _launchers:
                 one.poll()
+            if gone:
+                break
             time.sleep(0.01)
 
     def _put_away(self, name: str) -> None:

@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gangwise.core.errors import EngineError, Rejected
+from gangwise.core.errors import EngineError, Rejected, ScenarioError
 from gangwise.engines.engine import (
     Capabilities,
     EngineEvent,
@@ -70,9 +70,9 @@ class SlurmEngine:
         Whose jobs are held and placed here. Those of others are only seen.
     reports : path, optional
         Folder where ranks under ``gangwise rank`` report, seen from here and from the nodes.
-    labels : mapping, optional
-        Label → features that are its values, such as ``{"model": ("a100", "v100")}``. Other
-        features are labels whose value is ``yes``.
+    labels : mapping or str, optional
+        Label → features that are its values, such as ``{"model": ("a100", "v100")}``, or in words
+        ``model=a100/v100;rack=r1/r2``. Other features are labels whose value is ``yes``.
     job_type : {"name", "user", "account", "comment"}
         What of a job is its type.
     watch : bool
@@ -104,7 +104,7 @@ class SlurmEngine:
         partition: str = "gangwise",
         reports: Path | str | None = None,
         *,
-        labels: Mapping[str, Sequence[str]] | None = None,
+        labels: Mapping[str, Sequence[str]] | str | None = None,
         job_type: str = "name",
         watch: bool = False,
         poll: float = 0.5,
@@ -113,7 +113,7 @@ class SlurmEngine:
         self.partition = partition
         self.reports = None if reports is None else Path(reports)
         self.job_type, self.watch, self.poll = job_type, watch, poll
-        self._values = {v: label for label, vs in (labels or {}).items() for v in vs}
+        self._values = {v: label for label, vs in labels_of(labels).items() for v in vs}
         self._environment = {**os.environ, **(environment or {})}
         self._told: dict[str, Status] = {}
         self._was_up: dict[str, bool] = {}
@@ -277,7 +277,7 @@ class SlurmEngine:
                 return Status(job, "placed", attempt, where, detail=detail)
             self._change("hold", name)  # Slurm requeued it after a node died, on its old nodes
             return Status(job, "pending", attempt, detail="a node died")
-        phase = next((PHASES[state] for state in states if state in PHASES), "failed")
+        phase: Phase = next((PHASES[state] for state in states if state in PHASES), "failed")
         began = attempt > 0 and started <= ended
         placed = self._where.get(name, ())
         code = _exit_code(row.get("exit_code"))
@@ -371,6 +371,23 @@ class SlurmEngine:
             said = done.stderr.strip() or f"exit code {done.returncode}"
             raise EngineError(f"{' '.join(command[:3])}: {said}")
         return done.stdout
+
+
+def labels_of(labels: Mapping[str, Sequence[str]] | str | None) -> Mapping[str, Sequence[str]]:
+    """Label → its values.
+
+    >>> labels_of("model=a100/v100;rack=r1")
+    {'model': ['a100', 'v100'], 'rack': ['r1']}
+    """
+    if not isinstance(labels, str):
+        return labels or {}
+    found = {}
+    for word in labels.split(";"):
+        label, _, values = word.partition("=")
+        if not label or not values:
+            raise ScenarioError(f"labels: {word!r}; write label=value/value, joined by ;")
+        found[label] = values.split("/")
+    return found
 
 
 def gres(text: str) -> dict[str, int]:

@@ -40,6 +40,8 @@ from gangwise.experiments.statistics import Estimate, mean_and_interval
 from gangwise.experiments.store import MemoryStore, Store
 from gangwise.experiments.sweep import Progress, Workers, check_names, perform
 
+FIDELITY = "fidelity.json"
+"""Beside the results of a trace: what was read, left out and assumed."""
 COMPARISON = "comparison"
 """Name of the experiment of a comparison."""
 
@@ -254,6 +256,49 @@ class Comparison(Shown):
         ]
         return sorted(rows, key=lambda row: -row.reward.mean)
 
+    @cached_property
+    def fidelity(self) -> Mapping[str, Any] | None:
+        """How much of a trace was played, and on what terms; None for a scenario of no trace.
+
+        ``line`` comes first wherever the result is shown, ``warnings`` after it.
+        """
+        told = getattr(self.scenario, "fidelity", None)
+        if told is not None:
+            kept = told().kept
+            return None if kept is None else dict(kept.to_dict())
+        folder = self.results.store.folder
+        try:
+            found = json.loads((folder / FIDELITY).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return dict(found["kept"]) if isinstance(found, dict) and found.get("kept") else None
+
+    @cached_property
+    def tied(self) -> bool:
+        """Whether all of several policies earned the same in every seed: there is nothing to rank.
+
+        The same is up to 10⁻⁹ of it, what sums in another order may differ by.
+        """
+        if len(self.policies) < 2:
+            return False
+        earned = _each(self.results.per_seed("reward.mean"), "value")
+        first, *others = [np.asarray(earned[policy], dtype=np.float64) for policy in self.policies]
+        return all(np.allclose(other, first, rtol=1e-9, atol=1e-12) for other in others)
+
+    @property
+    def told(self) -> list[str]:
+        """What comes above the table: how faithful it is to a trace, and whether it ranks."""
+        lines = []
+        if self.fidelity is not None:
+            warnings = [f"warning: {text}" for text in self.fidelity["warnings"]]
+            lines = [str(self.fidelity["line"]), *warnings]
+        if self.tied:
+            lines.append(
+                f"no ranking: all {len(self.policies)} policies earned the same in every seed, so "
+                "nothing here tells them apart"
+            )
+        return lines
+
     @property
     def headline(self) -> str:
         """What was compared."""
@@ -305,6 +350,8 @@ class Comparison(Shown):
 
         ``share_of_optimum`` is the share of the last comparator, the strongest one of the family;
         regret is the mean over seeds. An interval needs two seeds: with one it is null.
+        ``fidelity`` is null for what is not made of a trace; ``ranked`` is false where all policies
+        earned the same.
         """
         optimum = self.comparator_names[-1] if self.comparator_names else None
         policies = [
@@ -334,6 +381,8 @@ class Comparison(Shown):
             "family": self.scenario.family,
             "slots": self.slots,
             "seeds": list(self.seeds),
+            "fidelity": self.fidelity,
+            "ranked": not self.tied,
             "policies": policies,
             "comparators": comparators,
             "version": gangwise.__version__,
@@ -453,7 +502,7 @@ def compare(
     --------
     >>> comparison = compare("ogasched-default-v1:servers=16", ["drf", "fairness"], 20, [0, 1])
     >>> len(comparison.runs), comparison.table()[0].policy
-    (4, 'fairness')
+    (4, 'drf')
     """
     source = _source(scenario)
     drawn_from, listed = source.scenario(), require_seeds(seeds)

@@ -31,7 +31,7 @@ from gangwise.core.workload import (
     require_single_arrivals,
 )
 from gangwise.fluctuating_speeds import kernels
-from gangwise.fluctuating_speeds.offline import clairvoyant, omniscient
+from gangwise.fluctuating_speeds.offline import omniscient
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale
 from gangwise.fluctuating_speeds.speeds import (
     BetaSpeeds,
@@ -186,6 +186,7 @@ class SpeedsInstance(InstanceBase, ABC):
     speeds: Speeds
     scale: Scale = field(default_factory=Scale)
     delivery: Delivery = field(default_factory=Delivery)
+    comparators = ("omniscient", "omniscient_realised")
 
     def __post_init__(self) -> None:
         if self.speeds.size != self.problem.E:
@@ -193,11 +194,6 @@ class SpeedsInstance(InstanceBase, ABC):
                 f"speeds are given for {self.speeds.size} channels; there are {self.problem.E}"
             )
         require_single_arrivals(self.workload, self.problem.job_types)
-
-    @property
-    def comparators(self) -> tuple[str, ...]:
-        """Both know the means."""
-        return "omniscient", "omniscient_realised"
 
     def means(self, slot: int) -> Floats:
         """ṽ(t), ESDP (7): the mean of Z̃ for each channel, shape [E]; not for policies."""
@@ -362,17 +358,10 @@ class FluctuatingSpeedsInstance(SpeedsInstance):
     payment: float = 0.0
     family = "fluctuating_speeds"
 
-    @property
-    def comparators(self) -> tuple[str, ...]:
-        """Those that know the means; where slots are alike, one that knows each of them, too."""
-        alike = isinstance(self.speeds, RecordedSpeeds)
-        return (*super().comparators, "clairvoyant") if alike else super().comparators
-
-    def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
-        """One of :mod:`.offline` on the slots of a run."""
-        if name == "clairvoyant":
-            return clairvoyant(self, slots, seed, sample)
-        return super().comparator(name, slots, seed, sample)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.speeds, RecordedSpeeds):  # who knows the means can be beaten
+            object.__setattr__(self, "comparators", (*self.comparators, "clairvoyant"))
 
     def environment(self) -> FluctuatingSpeedsEnvironment:
         """A fresh environment."""

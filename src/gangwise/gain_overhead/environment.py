@@ -152,13 +152,22 @@ class ArrivalsEnvironment(ABC):
 
 @dataclass(eq=False)
 class GainOverheadEnvironment(ArrivalsEnvironment):
-    """Environment of OGASched §2. Built by :class:`GainOverheadInstance`."""
+    """Environment of OGASched §2. Built by :class:`GainOverheadInstance`.
+
+    Where moving is charged, what jobs that stayed got anew is the metric ``moved``, in devices.
+    """
 
     problem: GainOverheadProblem
     ports: Ports
     workload: Workload
     delivery: Delivery = field(default_factory=Delivery)
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs")
+
+    def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
+        """Begin a run; nobody is there yet, and nothing is held."""
+        super().start(workload, noise)
+        self._here: Ints = np.zeros(self.problem.L, dtype=np.int64)
+        self._held: Floats = np.zeros(self.problem.shape)
 
     def _stream(self, workload: np.random.Generator) -> ArrivalStream:
         return self.ports.stream(self.workload.stream(workload))
@@ -167,7 +176,12 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
         """Reward of the decision for the jobs that arrived, OGASched (5)."""
         arrivals = self._arrivals.at(slot)
         reward, gain, overhead, utilisation = self.problem.reward(arrivals, decision, slot)
-        metrics = (gain, overhead, utilisation, float(arrivals.sum()))
+        metrics: tuple[float, ...] = (gain, overhead, utilisation, float(arrivals.sum()))
+        if self.problem.moving > 0:
+            moved = self.problem.moved(arrivals * self._here, self._held, decision)
+            self._here, self._held = arrivals, np.array(decision)
+            reward -= self.problem.moving * moved
+            metrics = (*metrics, moved)
         return Outcome(reward, self._told(slot, arrivals), metrics)
 
 
@@ -210,7 +224,12 @@ class GainOverheadInstance(InstanceBase):
 
     def environment(self) -> GainOverheadEnvironment:
         """A fresh environment."""
-        return GainOverheadEnvironment(self.problem, self.ports, self.workload, self.delivery)
+        environment = GainOverheadEnvironment(
+            self.problem, self.ports, self.workload, self.delivery
+        )
+        if self.problem.moving > 0:
+            environment.metrics = (*environment.metrics, "moved")
+        return environment
 
     def arrivals(self, slots: int, seed: int) -> Ints:
         """Arrivals of a run, shape [slots, L]: what its policies meet, drawn again."""

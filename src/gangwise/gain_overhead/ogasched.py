@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangwise.core.arrays import Floats
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.gain_overhead.ascent import Ascent, Step, make_step, project, project_as_printed
@@ -108,6 +108,9 @@ class OGASchedReact(PolicyBase):
         Parameters of these rules.
     memory : bool
         Without, every slot begins where the first one did: the same ascent, and nothing learned.
+    hold : bool
+        Where moving is charged, climb the reward less the charge, spread over the slots that jobs
+        have stayed on average so far; needs memory.
     """
 
     steps: int = 10
@@ -120,6 +123,7 @@ class OGASchedReact(PolicyBase):
     decay: float = 0.9999
     horizon: int = 2000
     memory: bool = True
+    hold: bool = True
     family = "gain_overhead"
 
     def __post_init__(self) -> None:
@@ -136,6 +140,9 @@ class OGASchedReact(PolicyBase):
         """Begin with the FAIRNESS shares of a slot in which every job type arrives."""
         self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
         self._first = self._ascent.y.copy()
+        self._charge = problem.moving if self.memory and self.hold else 0.0
+        self._last, self._here = self._first, np.zeros(problem.L, dtype=np.int64)
+        self._stayed, self._came = 1, 1
         self._capacity = problem.cluster.capacity
         if self._step is not None:
             self._step.start(problem)
@@ -146,14 +153,31 @@ class OGASchedReact(PolicyBase):
         weight = x.astype(np.float64)
         if not self.memory:
             self._ascent.begin(self._first)
+        self._stayed += int(x.sum())
+        self._came += int((x > self._here).sum())
         for i in range(self.steps):
             squared = self._ascent.slope(weight, x, self.smoothing)
+            if self._charge > 0:
+                self._discourage_moves(x)
             if self._step is None:
                 self._ascent.climb(self.fraction / (1.0 + self.shrink * i), x, self._capacity)
             else:
                 self._ascent.climb(self._step.size(observation.slot, squared), x)
-        y = self._ascent.y
-        return np.where(x[self._ascent.problem.channels.job_type, None] != 0, y, 0.0)
+        y = np.where(x[self._ascent.problem.channels.job_type, None] != 0, self._ascent.y, 0.0)
+        self._last, self._here = y, x
+        return y
+
+    def _discourage_moves(self, x: Ints) -> None:
+        """Gradient of the reward less the charge, for the jobs that stayed.
+
+        More than was held last costs the charge; at what was held neither way may be worth it.
+        """
+        ascent = self._ascent
+        e = np.flatnonzero((x * self._here)[ascent.problem.channels.job_type])
+        g, y, held = ascent.gradient[e], ascent.y[e], self._last[e]
+        more = g - self._charge * self._came / self._stayed
+        at = np.maximum(more, 0.0) + np.minimum(g, 0.0)
+        ascent.gradient[e] = np.where(y > held, more, np.where(y < held, g, at))
 
 
 @dataclass

@@ -212,6 +212,9 @@ class GainOverheadProblem:
         β_k of OGASched (5), per device.
     job_types : tuple of str, optional
         Names, length L.
+    moving : float
+        What a job pays for each device that it gets and did not hold in the slot before, in all its
+        slots but the first. The paper has no such charge: its jobs last one slot.
 
     Raises
     ------
@@ -239,8 +242,11 @@ class GainOverheadProblem:
     utilities: Utilities
     overhead: Floats
     job_types: tuple[str, ...] = ()
+    moving: float = 0.0
 
     def __post_init__(self) -> None:
+        if not (np.isfinite(self.moving) and self.moving >= 0):
+            raise ScenarioError(f"the charge for moving is {self.moving}; it must be zero or more")
         requests = np.array(self.requests, dtype=np.float64, order="C")
         overhead = np.array(self.overhead, dtype=np.float64, ndmin=1)
         R, K = self.cluster.capacity.shape
@@ -377,6 +383,18 @@ class GainOverheadProblem:
             counted = x[self.channels.job_type[self.own_index // self.shape[1]]] != 0
             gain += float(self.own("value", y)[counted].sum())
         return Reward(gain - float(result[1]), gain, float(result[1]), float(result[2]))
+
+    def moved(self, stayed: npt.ArrayLike, before: Floats, decision: Floats) -> float:
+        """Devices that jobs get and did not hold before, Σ (y(t) − y(t−1))⁺ over jobs that stayed.
+
+        Parameters
+        ----------
+        stayed : array of shape [L]
+            1 where a job was there in the slot before, and is there now.
+        before, decision : ndarray of shape [E, K]
+        """
+        here = np.asarray(stayed)[self.channels.job_type] != 0
+        return float(np.maximum(decision[here] - before[here], 0.0).sum())
 
     def _refuse(self, place: int, y: Floats, slot: int | None) -> None:
         K = self.shape[1]

@@ -21,9 +21,9 @@ restart costs. Devices that the shares leave over go to whoever waits longest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import linprog
@@ -32,6 +32,7 @@ from scipy.sparse import coo_matrix
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs.choice import best_fit
+from gangwise.jobs.explanations import Waits
 from gangwise.jobs.model import (
     Ask,
     Books,
@@ -42,6 +43,7 @@ from gangwise.jobs.model import (
     Preempt,
     Queue,
     Rate,
+    Running,
     Shape,
 )
 
@@ -136,10 +138,10 @@ class Gavel:
     objective: Objective = "max-min"
     seconds: float = 360.0
     _had: dict[str, Floats] = field(default_factory=dict, init=False, repr=False)
-    _known: dict[str, tuple[int, float]] = field(default_factory=dict, init=False, repr=False)
+    _keys: list[Any] = field(default_factory=list, init=False, repr=False)
     _next: float = field(default=-np.inf, init=False, repr=False)
     _last: float = field(default=-np.inf, init=False, repr=False)
-    _why: dict[str, Explanation] = field(default_factory=dict, init=False, repr=False)
+    _waits: Waits = field(default_factory=Waits, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.objective not in ("max-min", "total", "fifo"):
@@ -150,15 +152,24 @@ class Gavel:
             raise ScenarioError(f"gavel: a round of {self.seconds} s; give a positive length")
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
-        """Sort the nodes into generations."""
-        self._nodes = nodes
+        """Sort the nodes into generations; the time that jobs have had on each stays known."""
         self._types = {name: l for l, name in enumerate(job_types)}
         declared = nodes.declared(job_types)
-        keys = [(tuple(declared[:, n]), *sorted(has.items())) for n, has in enumerate(nodes.labels)]
-        different = list(dict.fromkeys(keys))
-        self._generation = np.array([different.index(key) for key in keys], dtype=np.int64)
-        first = [keys.index(key) for key in different]
-        self._rates = declared[:, first]
+        keys = [
+            (
+                tuple(sorted(rate.items())) if isinstance(rate, Mapping) else rate,
+                *sorted(has.items()),
+            )
+            for rate, has in zip(nodes.rates, nodes.labels)
+        ]
+        # Those that have gone keep their place: they may come back.
+        known = list(dict.fromkeys([*self._keys, *keys]))
+        self._generation = np.array([known.index(key) for key in keys], dtype=np.int64)
+        rates = np.zeros((len(self._types), len(known)))
+        rates[:, self._generation] = declared
+        new = len(known) - len(self._keys)
+        self._had = {name: np.pad(had, (0, new)) for name, had in self._had.items()}
+        self._rates, self._keys = rates, known
 
     def observe(self, rate: Rate) -> None:
         """Declared rates are believed."""
@@ -186,21 +197,24 @@ class Gavel:
         # What the shares leave over: who came first, wherever it is fastest.
         for job in sorted((by_id[name] for name in waiting), key=lambda job: job.row):
             of = np.argsort(-self._rates[self._types[job.job_type]], kind="stable")
-            order += [(job, int(g)) for g in of]
-        self._why = {}
+            order += [(job, int(g)) for g in of] + [(job, -1)]  # at last across generations
         for job, g in order:
             if job.id in placed:
                 continue
-            tasks = best_fit(job, trial, self._generation == g)
+            tasks = best_fit(job, trial, self._generation == g if g >= 0 else None)
             if tasks is not None:
                 pieces = trial.tell_apart(job.shape, tasks)
                 trial.take(job.shape, pieces)
+                trial.running[job.id] = Running(job, pieces, now, 0.0)
                 actions.append(Place(job.id, tuple(tasks), pieces))
                 placed.add(job.id)
-        for name in waiting - placed:
-            self._why[name] = Explanation(
-                name, "its share of the time goes to others this round", (), now, self._next
-            )
+        self._waits.look(
+            [by_id[name] for name in waiting - placed],
+            trial,
+            now,
+            "its share of the time goes to others this round",
+            self._next,
+        )
         left = [job for job in queue if job.id not in placed]
         if left and np.isfinite(self._next):
             actions.append(Ask(left[0].id, max(self._next, np.nextafter(now, np.inf))))
@@ -208,14 +222,13 @@ class Gavel:
 
     def explain(self, job: str) -> Explanation:
         """Why a job waits: others have larger shares that are still due to them."""
-        return self._why.get(job, Explanation(job, "it was not in the last queue", (), 0.0, np.inf))
+        return self._waits.explain(job)
 
     def _account(self, books: Books, now: float) -> None:
         """Time that every job has had on each generation since the last call."""
         for event in books.events:
             if event.job is not None and event.over:
                 self._had.pop(event.job.id, None)
-                self._known.pop(event.job.id, None)
         G = self._rates.shape[1]
         for name, running in books.running.items():
             had = self._had.setdefault(name, np.zeros(G))
@@ -311,4 +324,5 @@ class Gavel:
         for name, running in books.running.items():
             if name not in stay:
                 trial.take(running.job.shape, running.pieces, sign=1)
+                del trial.running[name]
         return stay

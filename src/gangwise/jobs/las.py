@@ -17,6 +17,7 @@ import numpy as np
 
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs.choice import Tasks, best_fit
+from gangwise.jobs.explanations import Waits
 from gangwise.jobs.model import (
     Ask,
     Books,
@@ -48,7 +49,7 @@ class LeastAttained:
     _attained: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _last: float = field(default=-np.inf, init=False, repr=False)
     _preempted: float = field(default=-np.inf, init=False, repr=False)
-    _why: dict[str, Explanation] = field(default_factory=dict, init=False, repr=False)
+    _waits: Waits = field(default_factory=Waits, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.thresholds = tuple(float(t) for t in self.thresholds)
@@ -67,7 +68,7 @@ class LeastAttained:
 
     def explain(self, job: str) -> Explanation:
         """Jobs that have had less hold the devices."""
-        return self._why.get(job, Explanation(job, "it was not in the last queue", (), 0.0, np.inf))
+        return self._waits.explain(job)
 
     def level(self, attained: float) -> int:
         """Level of a job that has had so many device-seconds, 0 first."""
@@ -85,7 +86,7 @@ class LeastAttained:
         trial = books.copy()
         stays = dict(running)
         gone: list[str] = []
-        self._why = {}
+        left: list[Job] = []
         for job in order:
             if job.id in running:
                 continue
@@ -100,18 +101,21 @@ class LeastAttained:
                         del stays[other.job.id]
                         gone.append(other.job.id)
             if tasks is None:
-                self._why[job.id] = Explanation(
-                    job.id, "jobs that have had less hold the devices", (), now, np.inf
-                )
+                left.append(job)
                 continue
             pieces = trial.tell_apart(job.shape, tasks)
             trial.take(job.shape, pieces)
+            trial.running[job.id] = Running(job, pieces, now, 0.0)
             actions.append(Place(job.id, tuple(tasks), pieces))
         if gone:
             self._preempted = now
-        waiting = [job for job in queue if job.id in self._why]
-        if waiting:
-            actions.append(Ask(waiting[0].id, self._next_look(stays, levels, books, now)))
+        gone_jobs = [running[name].job for name in gone]
+        self._waits.look(
+            [*left, *gone_jobs], trial, now, "jobs that have had less come first", np.inf
+        )
+        if left:
+            first = min(left, key=lambda job: job.row)
+            actions.append(Ask(first.id, self._next_look(stays, levels, books, now)))
         return [*(Preempt(name) for name in gone), *actions]
 
     def _account(self, books: Books, now: float) -> None:
@@ -149,6 +153,7 @@ def with_room(
     trial = books.copy()
     for count, other in enumerate(below, 1):
         trial.take(other.job.shape, other.pieces, sign=1)
+        del trial.running[other.job.id]
         tasks = best_fit(job, trial)
         if tasks is not None:
             return trial, below[:count], tasks

@@ -34,6 +34,7 @@ from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.gain_overhead.ascent import Ascent
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 from gangwise.jobs.choice import fill
+from gangwise.jobs.explanations import Waits
 from gangwise.jobs.kernels import KILLED, RUNNING, WAITING
 from gangwise.jobs.model import (
     Books,
@@ -444,7 +445,7 @@ class SharedOut(ABC):
 
     slack: float = 0.25
     _terms: Terms | None = field(default=None, init=False, repr=False)
-    _why: dict[str, Explanation] = field(default_factory=dict, init=False, repr=False)
+    _waits: Waits = field(default_factory=Waits, init=False, repr=False)
 
     def agree(self, terms: Terms) -> None:
         """Hear how far tasks may change."""
@@ -460,7 +461,7 @@ class SharedOut(ABC):
 
     def explain(self, job: str) -> Explanation:
         """Too little was left for the fewest tasks that it may have."""
-        return self._why.get(job, Explanation(job, "it was not in the last queue", (), 0.0, np.inf))
+        return self._waits.explain(job)
 
     @abstractmethod
     def want(self, jobs: list[Job], books: MalleableBooks, now: float) -> Floats:
@@ -481,14 +482,15 @@ class SharedOut(ABC):
         trial = books.copy()
         actions: list[Place | Resize] = []
         grow: list[tuple[Job, int]] = []
-        self._why = {}
+        left: list[Job] = []
         for job, n in zip(jobs, wanted.tolist()):
             held = running.get(job.id)
             if held is None:
                 grow.append((job, n))
                 continue
             has = sum(c for _, c, _ in held.pieces)
-            if terms.kind[job.row] == RIGID or n == 0:
+            draining = any(not books.up[node] for node, _, _ in held.pieces)
+            if terms.kind[job.row] == RIGID or n == 0 or draining:
                 continue
             if n < has * (1 - self.slack):
                 tasks = self._shrunk(job, held, n)
@@ -506,18 +508,19 @@ class SharedOut(ABC):
             count = sum(c for _, c in found)
             if (held is None and count < least) or count == 0:
                 if held is None:
-                    self._why[job.id] = Explanation(
-                        job.id, "less is left than the fewest tasks it may have", (), now, np.inf
-                    )
+                    left.append(job)
                 continue
-            trial.take(job.shape, trial.tell_apart(job.shape, found))
+            pieces = trial.tell_apart(job.shape, found)
+            trial.take(job.shape, pieces)
             if held is None:
+                trial.running[job.id] = Running(job, pieces, now, 0.0)
                 actions.append(Place(job.id, found))
             elif count >= self.slack * (n - more):
                 both: dict[int, int] = {}
                 for node, c in [*((node, c) for node, c, _ in held.pieces), *found]:
                     both[node] = both.get(node, 0) + c
                 actions.append(Resize(job.id, tuple(sorted(both.items()))))
+        self._waits.look(left, trial, now, "others have the tasks that it could have", np.inf)
         return actions
 
     def _supply(self, jobs: list[Job], books: Books) -> float:

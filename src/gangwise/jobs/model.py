@@ -378,9 +378,11 @@ class Jobs:
             thousandths = np.where(np.isfinite(asked), np.rint(asked * 1000), 0).astype(np.int64)
             reject(thousandths.sum(axis=1) == 0, "that ask for no device")
         if id is not None:
-            _, first = np.unique(ids, return_index=True)
-            twice = np.ones(J, dtype=bool)
-            twice[first] = False
+            rising = ids.dtype.kind in "iu" and bool((ids[1:] > ids[:-1]).all())
+            twice = np.zeros(J, dtype=bool)
+            if not rising:
+                twice[:] = True
+                twice[np.unique(ids, return_index=True)[1]] = False
             reject(twice, "whose id came before")
 
         noted: dict[str, int] = {}
@@ -528,6 +530,8 @@ def _shapes(
         columns.append(np.array([number[c] for c in asked], dtype=np.int64))
     code = np.zeros(order.size, dtype=np.int64)
     for values in columns:
+        if values.size and (values == values[0]).all():
+            continue
         different, inverse = np.unique(values, return_inverse=True)
         _, code = np.unique(code * different.size + inverse, return_inverse=True)
     _, first, code = np.unique(code, return_index=True, return_inverse=True)
@@ -720,7 +724,7 @@ class Books:
         return int(np.argmax(np.array(shape.demand) / total))
 
     def fits(self, shape: Shape) -> Ints:
-        """How many tasks of a shape each node takes now [N]."""
+        """How many tasks of a shape each node takes now [N]; none where it is not up."""
         demand = np.array(shape.demand, dtype=np.int64)
         asked = demand > 0
         take: Ints = (self.free[:, asked] // demand[asked]).min(axis=1)
@@ -730,7 +734,7 @@ class Books:
                 take = np.minimum(take, (self.device // amount).sum(axis=1))
             elif amount:
                 take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
-        take = np.maximum(take, 0)
+        take = np.where(self.up, np.maximum(take, 0), 0)
         if shape.per_node:
             take = np.minimum(take, shape.per_node)
         if shape.constraint:
@@ -827,6 +831,11 @@ class Explanation:
         When this began.
     until : float
         When it is expected to end, inf where nothing says.
+    frees : tuple of str
+        Jobs whose end is expected to let it start.
+    start : float
+        When it is expected to start if everyone takes as long as requested and nobody else comes;
+        inf where nothing says.
     """
 
     job: str
@@ -834,8 +843,13 @@ class Explanation:
     nodes: tuple[str, ...]
     since: float
     until: float
+    frees: tuple[str, ...] = ()
+    start: float = np.inf
 
     def __str__(self) -> str:
         where = f"; {', '.join(self.nodes[:5])} would do" if self.nodes else ""
         then = f", expected until {self.until:g} s" if np.isfinite(self.until) else ""
-        return f"job {self.job} waits since {self.since:g} s: {self.constraint}{where}{then}"
+        said = f"job {self.job} waits since {self.since:g} s: {self.constraint}{where}{then}"
+        if self.frees:
+            said += f"; the end of {', '.join(self.frees[:5])} would let it start"
+        return said + (f"; expected start {self.start:g} s" if np.isfinite(self.start) else "")

@@ -114,13 +114,14 @@ class FairShare:
     _use: dict[str, list[float]] = field(
         default_factory=dict, init=False, repr=False
     )  # use, rate, when
+    _share: dict[str, float] = field(default_factory=dict, init=False, repr=False)  # as charged
 
     def take_in(self, books: Books) -> None:
         """Stop charging for what has ended."""
         for event in books.events:
             if event.released and event.job:
                 account = self._charged(event.job.user, event.time)
-                account[1] -= share_of(event.job, books)
+                account[1] -= self._share.pop(event.job.id, 0.0)
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
         """Use of each job's user."""
@@ -130,7 +131,8 @@ class FairShare:
 
     def started(self, job: Job, books: Books, now: float) -> None:
         """Charge for it from now on."""
-        self._charged(job.user, now)[1] += share_of(job, books)
+        self._share[job.id] = share_of(job, books)
+        self._charged(job.user, now)[1] += self._share[job.id]
 
     def _charged(self, user: str, now: float) -> list[float]:
         account = self._use.setdefault(user, [0.0, 0.0, now])
@@ -186,6 +188,14 @@ class Plan:
     """
 
     slots: dict[str, tuple[float, tuple[Piece, ...]]] = field(default_factory=dict)
+
+    def move(self, place: dict[int, int]) -> None:
+        """Nodes have other places now; a reservation on one that has none is given up."""
+        self.slots = {
+            name: (time, tuple((place[n], c, mask) for n, c, mask in pieces))
+            for name, (time, pieces) in self.slots.items()
+            if all(n in place for n, _, _ in pieces)
+        }
 
     def ahead(
         self, jobs: Sequence[Job], books: Books, ends: dict[str, float], now: float

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.jit import lean_kernel
+from gangwise.core.jit import inlined_kernel, lean_kernel
 
 LABELS, MEANS, SHARED = range(3)
 """What is believed: declared rates, a mean per (job type, node), shared factors."""
@@ -185,14 +185,17 @@ def no_beliefs(
 # --------------------------------------------------------------------------------------- beliefs
 
 
-@lean_kernel
+@inlined_kernel
 def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
     """Put mean and sd of the log rate of job type l on every node in ``mean``, ``sd`` [N].
 
     For ``MEANS``, sd is ESDP's radius √(ln(t + 1) / 2n) (10), inf where n is 0.
     """
     if b.kind == SHARED:
-        refresh(b, l)
+        for g in range(b.version.size):
+            if b.row_version[l, g] != b.version[g]:
+                refresh(b, l)
+                break
     drift = b.constants.drift * b.constants.drift / 3600.0
     for n in range(mean.size):
         if b.kind == SHARED:
@@ -211,12 +214,6 @@ def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
 @lean_kernel
 def refresh(b: Beliefs, l: int) -> None:
     """Bring row l of the posterior up to date, where generations were observed since."""
-    G = b.a_mean.shape[0]
-    stale = False
-    for g in range(G):
-        stale = stale or b.row_version[l, g] != b.version[g]
-    if not stale:
-        return
     c = b.constants
     e = c.e * c.e
     ratio = (c.u * c.u + c.epsilon * c.epsilon) / e if e > 0.0 else 0.0
@@ -231,11 +228,11 @@ def refresh(b: Beliefs, l: int) -> None:
             var += e * ratio / (b.e_count[l, n] + ratio)
         b.mean[l, n] = mean
         b.sd[l, n] = math.sqrt(max(var, 0.0))
-    for g in range(G):
+    for g in range(b.version.size):
         b.row_version[l, g] = b.version[g]
 
 
-@lean_kernel
+@inlined_kernel
 def observe(
     b: Beliefs, l: int, nodes: Ints, log_rates: Floats, count: int, first: bool, now: float
 ) -> None:
@@ -432,7 +429,7 @@ def take_in(
             b.e_count[l, nodes[at + i]] += 1.0
 
 
-@lean_kernel
+@inlined_kernel
 def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
     """Learn how much of its limit a job needs; ``work`` as measured: seconds × the rate seen."""
     B = b.ratio.size
@@ -441,7 +438,7 @@ def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
         b.seen[1] += 1.0
 
 
-@lean_kernel
+@inlined_kernel
 def remaining(b: Beliefs, limit: float, done: float) -> float:
     """E[work - done | work > done] from the ratios of work to limit of finished jobs."""
     B = b.ratio.size
@@ -465,14 +462,14 @@ def remaining(b: Beliefs, limit: float, done: float) -> float:
     return float(max((total / weight / B - x) * limit, 1.0))
 
 
-@lean_kernel
+@inlined_kernel
 def released(b: Beliefs, node: int, devices: float, now: float) -> None:
     """Devices of the dominant type that became free on a node."""
     age(b, now)
     b.release[b.generation[node]] += devices / b.constants.memory
 
 
-@lean_kernel
+@inlined_kernel
 def age(b: Beliefs, now: float) -> None:
     """Let the averages of releases fade up to now."""
     gone = now - b.release_time[0]
@@ -545,7 +542,7 @@ def set_prices(b: Beliefs, free: Floats) -> None:
 # ------------------------------------------------------------------------------------- decisions
 
 
-@lean_kernel
+@inlined_kernel
 def score(
     b: Beliefs, limit: float, size: float, mean: Floats, sd: Floats, free: Floats, out: Floats
 ) -> None:
@@ -568,7 +565,7 @@ def score(
             out[n] -= math.log(1.0 + size * b.price[b.generation[n]])
 
 
-@lean_kernel
+@inlined_kernel
 def wait(
     b: Beliefs,
     tasks: int,

@@ -20,6 +20,7 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import ANY, create, entries, parse
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
+from gangwise.jobs.explanations import Forecast, no_room
 from gangwise.jobs.model import (
     Ask,
     Books,
@@ -133,9 +134,18 @@ class _Round:
     now: float
     ends: dict[str, float]
     waiting: dict[str, Job]
+    order: list[Job]
     head: str | None = None
     promised: float = np.inf
     delays: set[str] = field(default_factory=set)
+    forecast: Forecast | None = None
+
+    def expected(self, job: str) -> tuple[float, tuple[str, ...]]:
+        """When a waiting job is expected to start, and whose end lets it."""
+        if self.forecast is None:
+            still = [other for other in self.order if other.id not in self.books.running]
+            self.forecast = Forecast(still, self.books, self.ends, self.now)
+        return self.forecast.start(job)
 
 
 @dataclass
@@ -165,13 +175,16 @@ class Composed:
     _measured: set[str] = field(default_factory=set, init=False, repr=False)
     _before: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _asked: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _names: tuple[str, ...] = field(default=(), init=False, repr=False)
     _plan: Plan = field(default_factory=Plan, init=False, repr=False)
     _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
     _last: _Round | None = field(default=None, init=False, repr=False)
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
-        """Bind the choice to nodes and job types; what was planned for the old nodes is void."""
-        self._plan.slots.clear()
+        """Bind the choice to nodes and job types; reservations on nodes still there are kept."""
+        here = {name: n for n, name in enumerate(nodes.names)}
+        self._plan.move({n: here[name] for n, name in enumerate(self._names) if name in here})
+        self._names = nodes.names
         if hasattr(self.choice, "resize"):
             self.choice.resize(nodes, tuple(job_types))
 
@@ -213,7 +226,7 @@ class Composed:
         promised, then = np.inf, None
         tested = 0
         waiting = len(order)
-        self._last = _Round(trial, now, ends, {job.id: job for job in order})
+        self._last = _Round(trial, now, ends, {job.id: job for job in order}, order)
         if self.backfilling == "conservative":
             return self._conservative(order, trial, ends, now)
         for job in order:
@@ -359,7 +372,10 @@ class Composed:
         before, since = self._why.get(job, (constraint, asked.submitted))
         self._why[job] = constraint, (since if before == constraint else last.now)
         names = tuple(last.books.nodes.names[n] for n in nodes)
-        return Explanation(job, constraint, names, self._why[job][1], until)
+        start, frees = last.expected(job)
+        if job in self._plan.slots:
+            start = max(self._plan.slots[job][0], last.now)
+        return Explanation(job, constraint, names, self._why[job][1], until, frees, start)
 
     def _held_back(self, job: Job, last: _Round) -> tuple[str, float, list[int]]:
         """The constraint, when it is expected to end, and nodes with room for a task."""
@@ -368,16 +384,8 @@ class Composed:
         nodes = np.flatnonzero(fits).tolist()
         if job.id in self._plan.slots:
             return "its reservation is for later", max(self._plan.slots[job.id][0], now), nodes
-        if int(fits.sum()) < job.tasks:
-            until, _ = reservation(job, books, last.ends, now)
-            labels = ", ".join(f"{k}={v}" for k, v in job.shape.constraint)
-            if labels and not (books.allowed(job.shape) & books.up).any():
-                return f"no node that is up has {labels}", np.inf, nodes
-            devices = " + ".join(
-                f"{d / 1000:g} {k}" for k, d in zip(books.nodes.devices, job.shape.demand) if d
-            )
-            of = f"{job.tasks} tasks of {devices}" if job.tasks > 1 else devices
-            return f"{of} do not fit on what is free", until, nodes
+        if (lacks := no_room(job, books, last.ends, now)) is not None:
+            return *lacks, nodes
         if job.id in self._asked:
             return "better nodes are expected soon", self._asked[job.id], nodes
         if job.id in last.delays:

@@ -185,11 +185,11 @@ def _below(versus: str) -> str:
     return f"Reward of the {plain(versus)} so far minus the policy's; below 0 is better."
 
 
-def _band(numbers: Numbers, what: str = "Mean over") -> str:
+def _band(numbers: Numbers, what: str = "Mean over", shown: str = "bands") -> str:
     """What a line and its band are."""
     if len(numbers.seeds) == 1:
         return "One seed: no confidence interval."
-    return f"{what} {count(len(numbers.seeds), 'seed')}; bands are 95 % confidence intervals."
+    return f"{what} {count(len(numbers.seeds), 'seed')}; {shown} are 95 % confidence intervals."
 
 
 def styles(numbers: Numbers) -> dict[str, Style]:
@@ -487,14 +487,15 @@ def _by_setting(numbers: Numbers) -> Drawn | None:
     kind = "bars" if along is None else "points"
     return _drawn(
         numbers,
-        numbers.ranked_by.capitalize() + (f" by {label}" if label else " in each cell"),
+        ("Reward per slot" if numbers.measured else numbers.ranked_by)
+        + (f" by {label}" if label else " in each cell"),
         rows,
         [
             Panel(name, label, numbers.ranked_by, "bars" if kind == "bars" else "points")
             for name in shown
         ],
         more,
-        _band(numbers),
+        _band(numbers, shown="bars"),
     )
 
 

@@ -353,7 +353,8 @@ def lead(numbers: Numbers) -> str:
     if len(cells) == 1:
         return _lead_of_cell(numbers, cells[0])
     if len(results.policies) == 1:
-        return f"{results.policies[0]} is the only policy: there is nothing to compare it with."
+        (only,), one = results.policies, numbers.deciders[0]
+        return f"{only} is the only {one}: there is nothing to compare it with."
     first: dict[str, list[Mapping[str, Any]]] = {}
     for cell in cells:
         best, *others = numbers.ranking(cell)
@@ -361,7 +362,7 @@ def lead(numbers: Numbers) -> str:
         first.setdefault(best, []).extend([] if row is None else [row])
     by_wins = sorted(first.items(), key=lambda item: -len(item[1]))
     said = "; ".join(_won(numbers, policy, rows) for policy, rows in by_wins)
-    return f"{said}. Leads are over the next policy, paired by seed."
+    return f"{said}. Leads are over the next {numbers.deciders[0]}, paired by seed."
 
 
 def _lead_of_cell(numbers: Numbers, cell: Place) -> str:

@@ -446,5 +446,8 @@ def comparison_page(
         "made": made,
     }
     shown = head | _shown(numbers, "e0", drawn_files(numbers, drawn or {}))
+    shown["fidelity"] = comparison.told
+    if comparison.tied:
+        shown |= {"lead": "", "verdicts": []}
     title = comparison.scenario.name
     return _page(f"{title}: comparison of policies", title, [shown])

@@ -61,13 +61,14 @@ def result_sheet(numbers: Numbers) -> Sheet:
             "the comparator."
         )
     if not one:
-        captions[0] += " Best policy of each cell first."
+        captions[0] += f" Best {numbers.deciders[0]} of each cell first."
     if not one and len(results.policies) > 1:
         base = results.policies[0]
         columns.append((f"% over\n{base}", _leads(numbers, base, at)))
-        captions.append(f"The lead over {base} is paired by seed: the same arrivals and noise.")
+        met = "the same arrivals and noise" if results.slotwise else "the same jobs and rates"
+        captions.append(f"The lead over {base} is paired by seed: {met}.")
     columns.append(_times(numbers, at))
-    title = "Reward" if numbers.measured else numbers.ranked_by.capitalize()
+    title = "Reward" if numbers.measured else numbers.ranked_by
     title += f" of every {numbers.deciders[0]} in every cell"
     if one:
         title = f"{numbers.scenario()[0]}: {_how_much(numbers)}"
@@ -110,6 +111,7 @@ def improvement_sheet(numbers: Numbers) -> Sheet:
         return Estimate(row["mean"], row["low"], row["high"]) if row and row["percent"] else NONE
 
     every = {(p, q): over(p, q) for p in ranking for q in ranking}
+    what = "Change" if numbers.results.minimise else "Improvement"
     paired = "Paired by seed; " if len(numbers.seeds) > 1 else ""
     caption = paired + interval_text(numbers)
     if any(math.isnan(e.mean) for (p, q), e in every.items() if p != q):
@@ -117,14 +119,16 @@ def improvement_sheet(numbers: Numbers) -> Sheet:
     if len(ranking) > MATRIX:
         cells = estimate_cells([every[best, other] for other in others], sign=True, least=1)
         return Sheet(
-            f"Improvement of {best} over each other policy, %",
+            f"{what} of {best} over each other {numbers.deciders[0]}, %",
             ("improvement",),
             tuple((other, (cell,)) for other, cell in zip(others, cells)),
             (caption,),
+            numbers.deciders[0],
         )
     flat = dict(zip(every, estimate_cells(list(every.values()), sign=True, least=1)))
     rows = tuple((p, tuple(Cell("") if p == q else flat[p, q] for q in ranking)) for p in ranking)
-    return Sheet("Improvement of the row over the column, %", tuple(ranking), rows, (caption,))
+    title = f"{what} of the row over the column, %"
+    return Sheet(title, tuple(ranking), rows, (caption,), numbers.deciders[0])
 
 
 def regret_sheet(numbers: Numbers, comparator: str, only: str = "") -> Sheet:
@@ -197,6 +201,7 @@ def time_sheet(numbers: Numbers) -> Sheet:
             "Time that passed on the machines that ran it, with whatever else they were doing; "
             "these numbers, and no others here, differ when the same runs are made again.",
         ),
+        numbers.deciders[0],
     )
 
 
@@ -221,10 +226,7 @@ def policy_sheet(numbers: Numbers, policy: str) -> Sheet:
     columns += [(f"% over\n{other}", _leads(numbers, other, at)) for other in others]
     columns.append(_times(numbers, at))
     return _by_cell(
-        "Rewards" if numbers.measured else numbers.ranked_by.capitalize(),
-        results.cells,
-        cells,
-        columns,
+        "Rewards" if numbers.measured else numbers.ranked_by, results.cells, cells, columns
     )
 
 

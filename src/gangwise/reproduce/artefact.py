@@ -114,9 +114,9 @@ class Below:
 
 @dataclass(frozen=True)
 class NotCompared:
-    """Not compared: a number of ours about which the paper says nothing."""
+    """Not compared: the paper says nothing of it, or not in which unit or on what."""
 
-    text = "the paper does not say"
+    text = "not judged"
 
     def __call__(self, found: Estimate) -> Verdict:
         """Nothing."""
@@ -195,7 +195,7 @@ class Claim:
     beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.paper, float) and not isinstance(self.judge, Near):
+        if isinstance(self.paper, float) and not isinstance(self.judge, Near | NotCompared):
             raise ValueError(f"{self.says}: {self.paper} is a number; ours must be near it")
 
     def verdict(self, version: str, found: Estimate) -> Verdict:

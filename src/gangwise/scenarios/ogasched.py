@@ -92,6 +92,12 @@ class Settings(RewardSettings):
         "jobs; bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
     )
     most_jobs: Count = Field(3, description="J_l for arrivals = multiple")
+    moving: float = Field(
+        0.0,
+        ge=0,
+        description="charge for each device that a job gets anew while it stays; jobs stay with "
+        "arrivals = bursts and rho = 1, 20 slots on average",
+    )
     delay: float = Field(0.0, ge=0, description="slots until feedback comes")
     delay_kind: Literal["constant", "geometric"] = Field("constant")
     loss: float = Field(0.0, ge=0, le=1, description="probability that feedback never comes")
@@ -152,6 +158,7 @@ class OGASchedScenario(DrawnScenario[Settings]):
             Channels.of_mask(mask),
             Utilities(kind, rng.uniform(*s.alpha, (R, K))),
             rng.uniform(*s.beta, K),
+            moving=s.moving,
         )
         late = Delivery(s.delay, s.delay_kind, s.loss)
         return GainOverheadInstance(problem, self._workload(L), late)

@@ -100,7 +100,7 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     rng = np.random.default_rng(0)
     played = 0
     for _ in range(rounds):
-        jobs, conditions = _drawn(ledger, [*rows, *present], rng)
+        jobs, conditions = drawn(ledger, [*rows, *present], rng)
         for who, decides in (("scheduler", ledger.scheduler), ("baseline", ledger.baseline)):
             s = simulate_jobs(jobs, ledger.books.nodes, fresh(decides), conditions)
             there = np.append(counted, np.zeros(len(present), bool))[jobs.row] & np.isfinite(s.end)
@@ -164,21 +164,22 @@ def _summary(means: Floats) -> dict[str, float]:
     }
 
 
-def _drawn(
-    ledger: Ledger, rows: list[dict[str, Any]], rng: np.random.Generator
+def drawn(
+    ledger: Ledger, rows: list[dict[str, Any]], rng: np.random.Generator | None
 ) -> tuple[Jobs, Conditions]:
-    """The jobs and one draw of the rates that are believed."""
+    """Jobs of the history, and a draw of the rates that are believed, or their means."""
     assert ledger.books is not None
     nodes: Nodes = ledger.books.nodes
     types = [r["job_type"] if r["job_type"] in ledger.types else "other" for r in rows]
     names = sorted(set(types))
     rates = np.log(nodes.declared(names))
-    learner = getattr(getattr(ledger.scheduler, "choice", None), "rates", None)
+    learner: Any = getattr(getattr(ledger.scheduler, "choice", None), "rates", None)
     if hasattr(learner, "estimate"):
         for l, name in enumerate(names):
             if name in learner.types:
                 mean, sd = learner.estimate(name, ledger.now)
-                rates[l] = mean + sd * rng.standard_normal(len(nodes))
+                noise = 0.0 if rng is None else rng.standard_normal(len(nodes))
+                rates[l] = mean + sd * noise
     place = {name: n for n, name in enumerate(nodes.names)}
     work: list[float] = []
     shares = [] if any(r["body"]["limit"] < NO_LIMIT for r in rows if "ended" in r) else [1.0]

@@ -302,8 +302,11 @@ def create_app(
     bearer = HTTPBearer(auto_error=False, description="A token of role reader or operator.")
     Given = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
-    def role_of(given: HTTPAuthorizationCredentials | None) -> Role | None:
+    def role_of(request: Request, given: HTTPAuthorizationCredentials | None) -> Role | None:
         if given is None:
+            if "authorization" in request.headers:
+                unread = {"WWW-Authenticate": "Bearer"}
+                raise HTTPException(401, "give Authorization: Bearer TOKEN", unread)
             return None
         digest, role = _digest(given.credentials), None
         for each, its in known.items():
@@ -313,12 +316,12 @@ def create_app(
             raise HTTPException(401, "this token is not known", {"WWW-Authenticate": "Bearer"})
         return role
 
-    def may_read(given: Given) -> None:
-        if role_of(given) is None and private:
+    def may_read(request: Request, given: Given) -> None:
+        if role_of(request, given) is None and private:
             raise HTTPException(401, "reading needs a token here", {"WWW-Authenticate": "Bearer"})
 
-    def may_operate(given: Given) -> Callable[[str, Any], None]:
-        role = role_of(given)
+    def may_operate(request: Request, given: Given) -> Callable[[str, Any], None]:
+        role = role_of(request, given)
         if role is None:
             raise HTTPException(401, "this needs a token", {"WWW-Authenticate": "Bearer"})
         if role != "operator":
@@ -351,12 +354,13 @@ def create_app(
 
     @app.get("/api/jobs", tags=["read"], **read)
     def jobs(
-        phase: Literal["", "waiting", "placed", "running", "ended"] = "",
+        phase: Literal["", "waiting", "held", "placed", "running", "ended"] = "",
         user: Annotated[str, Query(max_length=200)] = "",
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> list[JobShown]:
-        """Jobs: those that wait (the first of them), run, or ended in the last day."""
-        rows = [*_view(state, "queue"), *_view(state, "running")]
+        """Jobs: those that wait or are held (the first of them), run, or ended in the last day."""
+        held = [{**row, "phase": "held"} for row in _view(state, "held")]
+        rows = [*_view(state, "queue"), *held, *_view(state, "running")]
         if phase in ("", "ended"):
             rows += [_ended(row) for row in state.history(time.time() - 86_400, limit)]
         wanted = (
@@ -434,16 +438,18 @@ def create_app(
     folder = files("gangwise.service") / "page"
     for name, kind in PAGE.items():
         content = (folder / (name or "page.html")).read_bytes()
-        answer = Response(content, media_type=kind)
-
-        def page(answer: Response = answer) -> Response:
-            return answer
-
-        app.add_api_route(f"/{name}", page, include_in_schema=False)
+        app.add_api_route(f"/{name}", _page(content, kind), include_in_schema=False)
     return app
 
 
 # ------------------------------------------------------------------------------------ what is shown
+
+
+def _page(content: bytes, kind: str) -> Callable[[], Response]:
+    def page() -> Response:
+        return Response(content, media_type=kind)
+
+    return page
 
 
 def _view(state: State, name: str) -> Any:
@@ -571,6 +577,7 @@ class Listening:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
+            self._socket.listen(128)  # whoever comes at once waits
         except OSError as error:
             self._socket.close()
             raise ScenarioError(f"cannot listen on {host}:{port}: {error.strerror}") from error

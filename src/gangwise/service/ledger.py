@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
-from gangwise.core.errors import InfeasibleDecision
+from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.engines.engine import ENDED, EngineJob, EngineNode, Placed
 from gangwise.jobs.model import (
     Ask,
@@ -75,6 +75,10 @@ class Known:
         Who placed it: ``scheduler``, ``baseline``, or ``others``.
     until : float
         Rejected lately: not offered to the scheduler before.
+    job : Job
+        As the scheduler sees it, over the device types that there are now.
+    possible : bool
+        Whether all nodes together, empty and up, could take it.
     """
 
     asked: EngineJob
@@ -90,6 +94,8 @@ class Known:
     until: float = -math.inf
     why: str = ""
     first: float = math.nan
+    job: Job | None = field(default=None, compare=False)
+    possible: bool = True
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,10 @@ class Ledger:
 
     Attributes
     ----------
+    empty : Books
+        Of all nodes, up and free.
+    places : mapping
+        Node → its place in the books.
     over : mapping
         Jobs that have ended, and how: their late events are recognised.
     scales : mapping
@@ -150,6 +160,8 @@ class Ledger:
     rates: Mapping[str, float] = field(default_factory=dict)
     act: bool = True
     books: Books | None = None
+    empty: Books | None = None
+    places: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, Known] = field(default_factory=dict)
     hosts: dict[str, EngineNode] = field(default_factory=dict)
     types: list[str] = field(default_factory=list)
@@ -172,6 +184,11 @@ class Ledger:
     def __post_init__(self) -> None:
         self.scheduler = create_scheduler(self.scheduler)
         self.baseline = create_scheduler(self.baseline)
+        for one in (self.scheduler, self.baseline):
+            if getattr(getattr(one, "choice", None), "rates", None) == "oracle":
+                raise ScenarioError("true rates are known in simulations only: choose learned")
+        if self.every and not hasattr(self.baseline, "choice"):
+            raise ScenarioError("the baseline chooses nodes: name one such as fcfs+easy+best-fit")
 
     # ------------------------------------------------------------------------------ taking in
 
@@ -378,7 +395,11 @@ class Ledger:
             return False
         actions = self.scheduler.place(Queue(waiting), self.books, self.now)
         self.books.events.clear()
+        freeing = False
         for i, action in enumerate(actions):
+            if isinstance(action, Place) and freeing:
+                self._undone(action)  # its nodes may not be free before the cluster says so
+                continue
             if isinstance(action, Ask):
                 self.asks[action.job] = action.at
                 continue
@@ -387,18 +408,23 @@ class Ledger:
                 raise InfeasibleDecision(f"the scheduler acts on {action.job}, which is not there")
             if isinstance(action, Preempt):
                 self._unplace(known)
+                freeing = True
                 continue
             if not self._by_baseline(known):
                 self._place(known, action.tasks, "scheduler")
                 continue
             tasks = self.baseline.choice.place(self._as_job(known), self.books, self.now)
             self._place(known, action.tasks if tasks is None else tasks, "baseline")
-            for undone in actions[i + 1 :]:  # planned around nodes that were then not taken
-                if isinstance(undone, Place):
-                    job = self._as_job(self.jobs[undone.job])
-                    self._tell(Event("preempted", self.now, job))
+            for other in actions[i + 1 :]:  # planned around nodes that were then not taken
+                if isinstance(other, Place):
+                    self._undone(other)
             return True
         return False
+
+    def _undone(self, action: Place) -> None:
+        """The scheduler is told that a job is off the nodes that it chose; it never was on them."""
+        if (known := self.jobs.get(action.job)) is not None:
+            self._tell(Event("preempted", self.now, self._as_job(known)))
 
     def _look_around(self) -> None:
         """While nobody waits, some may move."""
@@ -438,6 +464,9 @@ class Ledger:
             if cannot:
                 why = f"no node has {', '.join(cannot)}"
                 return Explanation(name, why, (), known.asked.submitted, math.inf)
+            if not known.possible:
+                why = "it is larger than the cluster, or than its nodes with the labels asked for"
+                return Explanation(name, why, (), known.asked.submitted, math.inf)
             if known.until > self.now:
                 why = f"the cluster refused it: {known.why}"
                 return Explanation(name, why, (), self.now, known.until)
@@ -458,7 +487,7 @@ class Ledger:
 
     def slow_nodes(self) -> list[Any]:
         """Nodes that are slower than their label says, where the scheduler learns rates."""
-        rates = getattr(getattr(self.scheduler, "choice", None), "rates", None)
+        rates: Any = getattr(getattr(self.scheduler, "choice", None), "rates", None)
         return list(rates.slow_nodes()) if hasattr(rates, "slow_nodes") and rates.state else []
 
     def taken(self) -> tuple[list[Intent], list[Ended]]:
@@ -490,6 +519,10 @@ class Ledger:
             for name, host in self.hosts.items()
         )
         self.books = Books.opened(nodes)
+        self.empty = Books.opened(nodes)
+        self.places = {name: n for n, name in enumerate(nodes.names)}
+        for known in self.jobs.values():
+            known.job = None
         if was is not None:
             self.books.events.extend(was.events)
         for n, name in enumerate(nodes.names):
@@ -516,11 +549,13 @@ class Ledger:
         return asked.job_type if known else "other"
 
     def _as_job(self, known: Known) -> Job:
+        if known.job is not None:
+            return known.job
         a = known.asked
         demand = tuple(a.demand.get(k, 0) for k in self._devices())
         shape = Shape(demand, a.per_node, tuple(sorted(a.constraint.items())))
         limit = a.limit if math.isfinite(a.limit) and a.limit > 0 else NO_LIMIT
-        return Job(
+        known.job = Job(
             a.id,
             known.row,
             a.submitted,
@@ -533,16 +568,18 @@ class Ledger:
             math.inf,
             a.priority,
         )
+        if self.empty is not None:
+            known.possible = bool(self.empty.fits(shape).sum() >= a.tasks)
+        return known.job
 
     def _waiting(self) -> list[Job]:
-        offered = self._offered()
         return [
-            self._as_job(known)
+            job
             for known in self.jobs.values()
             if known.phase == "waiting"
             and known.until <= self.now
-            and any(known.asked.demand.values())
-            and set(known.asked.demand) <= offered
+            and (job := self._as_job(known)).shape.demand
+            and known.possible
         ]
 
     def _by_baseline(self, known: Known) -> bool:
@@ -550,8 +587,8 @@ class Ledger:
 
     def _pieces(self, placed: Sequence[Placed]) -> tuple[Piece, ...]:
         assert self.books is not None
-        place = {name: n for n, name in enumerate(self.books.nodes.names)}
-        return tuple((place[p.node], p.tasks, 0) for p in placed if p.node in place)
+        at = self.places
+        return tuple((at[p.node], p.tasks, 0) for p in placed if p.node in at)
 
     def _account(self, job: Job, pieces: Sequence[Piece], sign: int) -> None:
         """Take or give back devices on nodes that are up; one that is down has nothing free."""
@@ -629,9 +666,8 @@ class Ledger:
             gone = self.now - known.begun  # not wrapped: only what all of it took
             if gone > 0:
                 by_node[known.placed[0].node] = [declared / gone]
-        place = {name: n for n, name in enumerate(self.books.nodes.names)}
-        mine = {p.node for p in known.placed}
-        found = {place[name]: min(v) for name, v in by_node.items() if name in mine & place.keys()}
+        mine = {p.node for p in known.placed if p.node in self.places}
+        found = {self.places[name]: min(v) for name, v in by_node.items() if name in mine}
         self.nonsense += len(by_node) - len(found)
         if not found or known.phase != "running":
             return math.nan

@@ -22,7 +22,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +40,8 @@ SHOWN = 200
 """Waiting jobs whose explanation is kept for whoever looks."""
 RATES = 20_000
 """Believed rates that are shown."""
+EXPLAINING = 0.05
+"""Seconds a second spent on explanations, at most."""
 FORGET = 7 * 86_400.0
 """Seconds after which a node that is gone is forgotten."""
 
@@ -93,6 +94,8 @@ class Service:
     account : float
         Seconds between accounts of what would have been saved (0: none), each made by a process of
         its own.
+    keep : float
+        Seconds for which the journal and the history are kept.
     """
 
     def __init__(
@@ -110,13 +113,15 @@ class Service:
         grace: float = 5.0,
         checkpoint: float = 60.0,
         account: float = 0.0,
+        keep: float = 30 * 86_400.0,
         clock: Callable[[float], Clock] = Clock,
     ):
         self.engine = engine
         self.scheduler = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
         self.folder = Path(folder)
         self.reconcile, self.start_timeout, self.grace = reconcile, start_timeout, grace
-        self.checkpoint, self.account = checkpoint, account
+        self.checkpoint, self.account, self.keep = checkpoint, account, keep
+        self._forgot = -math.inf
         self._accountant: subprocess.Popen[str] | None = None
         self._accounted = -math.inf
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -136,6 +141,7 @@ class Service:
         self.counts = {"rounds": 0, "placed": 0, "rejected": 0, "undone": 0, "events": 0}
         self.round_seconds = 0.0
         self.views: dict[str, Any] = {}
+        self._reasons: dict[str, dict[str, Any]] = {}
         self._unsaved: list[tuple[int, Record]] = []
         self._intents: list[tuple[float, Intent]] = []
         self._states: list[tuple[str, float, str, str, int, str]] = []
@@ -147,6 +153,8 @@ class Service:
         self._gone: dict[str, tuple[float, EngineNode]] = {}
         self._compared = self._shown = self._saved = self._rated = -math.inf
         self._open_at = -math.inf
+        settings = {**self.run, "scheduler": self.scheduler, "baseline": str(baseline)}
+        self.store.commit(about=[("settings", json.dumps(settings))])
         self._recover()
         self.clock = clock(self.ledger.now)
 
@@ -233,8 +241,11 @@ class Service:
         """A checkpoint, so that a restart need not read the whole journal."""
         try:
             write_checkpoint(self.folder / CHECKPOINT, (self.ledger, self.seq), self.run)
-            self._saved = self.clock.now()
+            self._saved = now = self.clock.now()
             self._well("checkpoint")
+            if now >= self._forgot + 86_400.0:
+                self._forgot = now
+                self.store.forget(self.seq, now - self.keep)
         except StoreError as error:
             self._ill("checkpoint", error)
 
@@ -298,7 +309,7 @@ class Service:
             return
         if row.phase in ENDED and (self.ledger.act or math.isnan(row.started)):
             return
-        self._tell("job", now, _plain(asdict(row.job)))
+        self._tell("job", now, _plain(vars(row.job)))
         if row.phase != "pending":
             self._tell("found", now, name, row.attempt, _plain(row.placed))
             if ours:
@@ -384,10 +395,10 @@ class Service:
     # ------------------------------------------------------------------------------- deciding
 
     def _decide(self, now: float) -> None:
-        began = time.perf_counter()
+        began = time.process_time()
         self.seq += 1
         self.ledger.apply(("round", now))
-        self.round_seconds = time.perf_counter() - began
+        self.round_seconds = time.process_time() - began
         self.counts["rounds"] += 1
         intents, ended = self.ledger.taken()
         self._history += ended
@@ -507,6 +518,7 @@ class Service:
             "queue": self.queue_now(),
             "running": self.running_now(),
             "slow": [s._asdict() for s in self.ledger.slow_nodes()],
+            "held": self.held_now(),
         }
         if now >= self._rated + 10.0:
             self._rated = now
@@ -550,7 +562,7 @@ class Service:
         books = self.ledger.books
         if books is None:
             return []
-        rates = getattr(getattr(self.ledger.scheduler, "choice", None), "rates", None)
+        rates: Any = getattr(getattr(self.ledger.scheduler, "choice", None), "rates", None)
         factors = {}
         if hasattr(rates, "node_factors") and rates.state is not None:
             means, sds = rates.node_factors()
@@ -580,6 +592,11 @@ class Service:
             )
         return found
 
+    def held_now(self) -> list[dict[str, str]]:
+        """Jobs that the cluster has and does not offer yet, such as gangs that are not whole."""
+        held: Mapping[str, str] = getattr(self.engine, "held", dict)()
+        return [{"job": job, "why": why} for job, why in list(held.items())[:SHOWN]]
+
     def rates_now(self) -> dict[str, Any]:
         """Believed rates by job type and node, with 95 % bounds; empty where none are learned."""
         rates: Any = getattr(getattr(self.ledger.scheduler, "choice", None), "rates", None)
@@ -593,8 +610,8 @@ class Service:
             found["types"].append({"job_type": job_type, **values})
         return found
 
-    def explanation(self, job: str) -> dict[str, Any]:
-        """Why a job waits, or where it runs.
+    def explanation(self, job: str, reasons: bool = True) -> dict[str, Any]:
+        """Why a job waits, or where it runs; without ``reasons``, those found last time.
 
         Raises
         ------
@@ -624,29 +641,35 @@ class Service:
             where = [[p.node, p.tasks] for p in known.placed]
             about |= {"nodes": where, "since": known.begun, "by": known.by, "rate": rate}
             return about
+        if not reasons:
+            last = {"why": "not looked into lately", "where": [], "since": a.submitted}
+            return about | self._reasons.get(job, {**last, "until": math.inf})
         try:
             said = self.ledger.explain(job)
-            about |= {
+            why: dict[str, Any] = {
                 "why": said.constraint,
                 "where": list(said.nodes[:20]),
                 "since": said.since,
                 "until": said.until,
             }
         except UnknownName:
-            why = "submitted since the last round" if self.ledger.act else "the cluster decides"
-            about |= {"why": why, "where": [], "since": a.submitted, "until": math.inf}
-        return about
+            word = "submitted since the last round" if self.ledger.act else "the cluster decides"
+            why = {"why": word, "where": [], "since": a.submitted, "until": math.inf}
+        self._reasons[job] = why
+        return about | why
 
     def queue_now(self) -> list[dict[str, Any]]:
         """Waiting jobs, the first of them with reasons."""
         names = [name for name, known in self.ledger.jobs.items() if known.phase == "waiting"]
         would = {} if self.ledger.act else self.ledger.would()
         found = []
+        until = time.perf_counter() + EXPLAINING
         for name in names[:SHOWN]:
-            about = self.explanation(name)
+            about = self.explanation(name, reasons=time.perf_counter() < until)
             if name in would:
                 about["would"] = [[p.node, p.tasks] for p in would[name]]
             found.append(about)
+        self._reasons = {n: why for n, why in self._reasons.items() if n in self.ledger.jobs}
         return found
 
     def running_now(self) -> list[dict[str, Any]]:

@@ -95,7 +95,8 @@ class Dag:
             start = np.repeat(first[ready] - np.r_[0, np.cumsum(count)[:-1]], count)
             freed = child[start + np.arange(count.sum())]
             np.subtract.at(waits_for, freed, 1)
-            ready, depth = np.unique(freed[waits_for[freed] == 0]), depth + 1
+            found = np.sort(freed[waits_for[freed] == 0])  # np.unique hashes, and misses the cache
+            ready, depth = found[np.diff(found, prepend=-1) > 0], depth + 1
         return level
 
     @cached_property

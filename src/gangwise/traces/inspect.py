@@ -156,14 +156,18 @@ class UnknownFile:
         Its first line, cut short; or what it is where it is no text.
     near : str
         The table that it has most of, and why it is none; else empty.
+    hint : str
+        What to do with it, if that is known; else empty.
     """
 
     name: str
     starts: str
     near: str
+    hint: str = ""
 
     def __str__(self) -> str:
-        return f"  {self.name}: {self.starts}" + f"\n    {self.near}" * bool(self.near)
+        more = "".join(f"\n    {text}" for text in (self.near, self.hint) if text)
+        return f"  {self.name}: {self.starts}{more}"
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,15 @@ class Inspection:
     everything: bool
     traces: tuple[FoundTrace, ...]
     unknown: tuple[UnknownFile, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is anything that can be used: a row of a table, a job or a server."""
+        return bool(self.kind) or any(
+            any(file.kept for file in trace.files)
+            or (trace.fidelity is not None and trace.fidelity.jobs + trace.fidelity.servers > 0)
+            for trace in self.traces
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
@@ -424,11 +437,14 @@ def _unlike(item: _Found, form: Format) -> Iterable[str]:
 def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> UnknownFile:
     name = file.name if file == path else str(file.relative_to(path))
     try:
-        for _ in zip(range(1), Blocks(file)):
+        blocks = Blocks(file)
+        for _ in zip(range(1), blocks):
             pass
         lines = first_lines(file)
     except TraceError as error:
         return UnknownFile(name, str(error).removeprefix(f"{file}: "), "")
+    if blocks.damage and not lines:
+        return UnknownFile(name, blocks.damage, "")
     what = looks_like(lines)
     if what and what != "JSON":
         return UnknownFile(name, what, "")
@@ -436,10 +452,21 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
     said = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
     if lines[0].startswith("{") and "batch size" in "\n".join(lines)[:2000]:
         said = "throughputs as Gavel publishes them, no trace: read by the scenario esdp-gavel-v1"
-    else:
-        drafted = f"if it is a log of your own: gangwise trace guess {file} drafts a mapping"
-        said = f"{said}\n    {drafted}" if said else drafted
-    return UnknownFile(name, f"starts {lines[0]!r:.100}", said)
+    hint = ""
+    if _has_fields(lines) and "Gavel" not in said:
+        hint = f"if it is a log of your own: gangwise trace guess {file} drafts a mapping"
+    return UnknownFile(name, f"starts {lines[0]!r:.100}", said, hint)
+
+
+def _has_fields(lines: Sequence[str]) -> bool:
+    """Whether the first lines are rows of as many fields, or JSON."""
+    if lines[0].lstrip().startswith(("{", "[")):
+        return True
+    first = lines[:3]
+    return any(
+        len({line.count(separator) for line in first}) == 1 and separator in first[0]
+        for separator in (",", ";", "\t", "|")
+    )
 
 
 def _fidelity(

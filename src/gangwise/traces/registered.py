@@ -120,13 +120,13 @@ def reader_of(path: Path, trace: str = "") -> Any:
     else:
         found = ", ".join(header_of(path)[:12]) or "nothing readable"
     what = "files" if path.is_dir() else "first line"
-    likely = [file for file in files_of(path) if not looks_like(first_lines(file))]
+    texts = [file for file in files_of(path) if not looks_like(first_lines(file))]
     people = [file for file in all_files(path) if is_for_people(first_lines(file, 2))]
     hint = ""
     if people:
         hint = f"; {people[0].name} is {FOR_PEOPLE}"
-    elif likely:
-        hint = f"; for a file of your own, draft a mapping: gangwise trace guess {likely[0]}"
+    elif texts:
+        hint = f"; for a file of your own, draft a mapping: gangwise trace guess {texts[0]}"
     raise TraceError(
         f"no known trace format; looked for {', '.join(known) or 'none (none is registered)'}; "
         f"{what} found: {found}{hint}",

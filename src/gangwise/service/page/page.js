@@ -81,6 +81,8 @@ function tellQueue(jobs) {
       make("td", job.until ? lasting(Math.max(job.until - now, 0)) : "not known", "nowrap"));
     return row;
   }));
+  const held = jobs.filter((job) => job.phase === "held");
+  at("held").replaceChildren(...held.slice(0, 50).map((job) => make("li", `${job.job} is held: ${job.why}`)));
   at("waiting").hidden = !rows.length;
   document.querySelector("#queue .none").hidden = rows.length > 0;
 }
@@ -98,7 +100,7 @@ function tellNodes(nodes) {
       item.append(make("span", ` ${number(used, 1)} of ${number(all, 1)} ${kind}`), bar);
     }
     if (node.factor) item.append(make("span",
-      `${number(node.factor, 2)} of its label's speed (${number(node.low, 2)} to ${number(node.high, 2)})`));
+      `${node.factor.toFixed(2)} × label (${node.low.toFixed(2)} to ${node.high.toFixed(2)})`));
     return item;
   }));
 }
@@ -140,6 +142,7 @@ let chosen = null;
 function drawGangs() {
   const data = shown.timeline;
   if (!data) return;
+  data.since = Math.min(Math.max(data.since, ...data.pieces.map((p) => p.began).sort((a, b) => a - b).slice(0, 1)), data.now - 30);
   const rows = shown.nodes.map((node) => node.name);
   const tall = rows.length > 60 ? 6 : rows.length > 24 ? 12 : 20, foot = 20;
   const [pen, wide] = sheet(at("gangs"), Math.max(rows.length, 1) * tall + foot);
@@ -308,7 +311,7 @@ async function look() {
   try {
     const span = document.querySelector('input[name="span"]:checked').value;
     const [health, nodes, jobs, timeline, rates, account] = await Promise.all(
-      ["health", "nodes", "jobs?phase=waiting&limit=200", `timeline?seconds=${span}`, "rates", "account"].map(ask));
+      ["health", "nodes", "jobs?limit=400", `timeline?seconds=${span}`, "rates", "account"].map(ask));
     nodes.sort((a, b) => natural(a.name, b.name));
     shown = { nodes, jobs, timeline, rates };
     at("login").hidden = true;

@@ -57,8 +57,20 @@ GROUPS = (
     "volcano.sh/job-name",
 )
 """Labels, or annotations, that name a pod group."""
-OWNERS = ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob")
-OWNERS += ("JobSet", "RayCluster", "RayJob", "SparkApplication", "PodGroup")
+OWNERS = (
+    "PyTorchJob",
+    "TFJob",
+    "MPIJob",
+    "XGBoostJob",
+    "PaddleJob",
+    "JAXJob",
+    "TrainJob",
+    "JobSet",
+    "RayCluster",
+    "RayJob",
+    "SparkApplication",
+    "PodGroup",
+)
 """Kinds of owners whose pods start together."""
 MODELS = (
     "nvidia.com/gpu.product",
@@ -389,7 +401,7 @@ def _jobs(pods: list[Pod], latest: float) -> tuple[pl.DataFrame, Stage, list[str
         )
     if alike:
         notes.append(f"{alike} gangs have several equal pods, which are tasks of one row")
-    if running := sum(row["unfinished"] for row in rows):
+    if running := sum(bool(row["unfinished"]) for row in rows):
         notes.append(f"{running} rows have pods that had not ended; they last until the dump")
     stage = account.stage("pods", len(pods))
     schema = {"started": pl.Float64, "row": pl.Int64, "tasks": pl.Int64}

@@ -366,8 +366,8 @@ class OwnCsv:
             absent = [d for d in ("cpu", "mem", "gpu") if table and d not in table.columns.given()]
             if absent:
                 notes.append(f"{what} have no {' and no '.join(absent)} in the mapping; it is 0")
-        table = _job_table(jobs, mapping.jobs)
-        if "unfinished" in table.columns and (running := int(table["unfinished"].sum())):
+        made = _job_table(jobs, mapping.jobs)
+        if "unfinished" in made.columns and (running := int(made["unfinished"].sum())):
             notes.append(
                 f"{running} jobs have no end in the file; they last until the last time in it "
                 "(open_end = last)"
@@ -377,7 +377,7 @@ class OwnCsv:
                 f"times are of {' and '.join(sorted(zones))}; of an hour that comes twice, the "
                 "first is taken"
             )
-        return Tables(NAME, servers, table, stages, digests, tuple(notes))
+        return Tables(NAME, servers, made, stages, digests, tuple(notes))
 
     def _table(
         self, what: str, spec: JobFile | ServerFile

@@ -238,6 +238,11 @@ def _notes(raw: pl.DataFrame, comments: Sequence[str]) -> Iterator[str]:
             int((raw["requested_processors"] <= 0).sum()),
             "jobs do not say how many processors they asked for; those allocated are taken",
         ),
+        (
+            int(((raw["preceding"] > 0) & (raw["think"] >= 0)).sum()),
+            "jobs were submitted a think time after another ended; they are submitted when the log "
+            "says, whenever that one ends in a replay (think times are not played)",
+        ),
     ):
         if count:
             yield f"{count} {text}"

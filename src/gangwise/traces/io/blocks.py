@@ -10,6 +10,8 @@ way. A gzip file that is cut short or damaged gives the lines before that place,
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -33,6 +35,8 @@ BLOCK = 8 << 20
 STORED = 1 << 16
 """Bytes read from the file at a time."""
 LONGEST_LINE = 64 << 20
+TRAILER = 8
+"""Bytes at the end of a gzip member: check sum and length."""
 GZIP = b"\x1f\x8b"
 NOT_TEXT = (
     (b"PK\x03\x04", "a zip archive (or a spreadsheet)"),
@@ -96,8 +100,8 @@ class Blocks:
     Raises
     ------
     TraceError
-        While iterating: no such file, it cannot be read, it is not text, or it is not the file that
-        is ``known``.
+        While iterating: no such file, it cannot be read, it is not text, it is written to while it
+        is read, or it is not the file that is ``known``.
 
     Examples
     --------
@@ -129,10 +133,26 @@ class Blocks:
 
     def __iter__(self) -> Iterator[Block]:
         with self._open() as file:
+            before = os.fstat(file.fileno())
             for text in self._texts(file):
                 yield from self._cut(text)
             while self._stored(file, STORED):
                 pass
+            self._same(before, os.fstat(file.fileno()))
+
+    def _same(self, before: os.stat_result, after: os.stat_result) -> None:
+        """Raise when the file was written to while it was read."""
+        if not stat.S_ISREG(before.st_mode):
+            return
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or (
+            self.stored != before.st_size
+        ):
+            raise TraceError(
+                f"the file changed while it was read (it had {before.st_size:,} bytes, "
+                f"{self.stored:,} were read, now it has {after.st_size:,}): rows would be counted "
+                "wrongly; copy it, and read the copy",
+                self.path,
+            )
 
     def _open(self) -> IO[bytes]:
         try:
@@ -192,16 +212,23 @@ class Blocks:
             return
         member = inflate.decompressobj(31)
         while data:
-            try:
-                piece = member.decompress(data)
-            except (zlib.error, inflate.error) as error:
-                self.damage = f"the gzip file is damaged ({error})"
-                return
-            if piece:
-                yield piece
+            # The check sum is in the last bytes of a member: where it is wrong, what came before
+            # them is not lost.
+            for part in (data[:-TRAILER], data[-TRAILER:]):
+                if member.eof:
+                    after = part
+                    continue
+                try:
+                    piece = member.decompress(part)
+                except (zlib.error, inflate.error) as error:
+                    self.damage = f"the gzip file is damaged ({error})"
+                    return
+                after = b""
+                if piece:
+                    yield piece
             data = b""
             if member.eof:
-                data = member.unused_data.lstrip(b"\0")
+                data = (member.unused_data + after).lstrip(b"\0")
                 while not data and (more := self._stored(file, STORED)):
                     data = more.lstrip(b"\0")
                 if not data:
@@ -231,8 +258,10 @@ class Blocks:
             if last and not self.damage and data and not data.endswith(b"\n"):
                 data += b"\n"
             whole = data.rfind(b"\n") + 1
-            said = len(data[:whole].rstrip())
-            end = data.index(b"\n", said) + 1 if said else 0
+            end = whole
+            if data[whole - 2 : whole - 1].isspace() or whole < 2:  # blank lines at the end
+                said = len(data[:whole].rstrip())
+                end = data.index(b"\n", said) + 1 if said else 0
             if end:
                 lines = b"".join([*blank, data[:end]])
                 rows = int(np.count_nonzero(np.frombuffer(lines, np.uint8) == ord("\n")))
@@ -276,14 +305,16 @@ class _Pieces:
         while total < size and (piece := next(self._pieces, b"")):
             self._have.append(piece)
             total += len(piece)
-        rest = b""
-        if total > size:
+        over = total - size
+        if over <= 0:
+            data, self._have = b"".join(self._have), []
+        elif over < len(self._have[-1]):  # as a rule: of all pieces but the last
             last = self._have.pop()
-            middle = len(last) - (total - size)
-            self._have.append(last[:middle])
-            rest = last[middle:]
-        data = b"".join(self._have)
-        self._have = [rest] if rest else []
+            data = b"".join([*self._have, last[: len(last) - over]])
+            self._have = [last[len(last) - over :]]
+        else:
+            whole = b"".join(self._have)
+            data, self._have = whole[:size], [whole[size:]]
         return data
 
 

@@ -126,9 +126,10 @@ def job_filter(tables: Tables) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     unknown = [
         (f"its request of {name} is not known", pl.col(name).is_null()) for name in QUANTITIES
     ]
-    never = []
+    never: list[tuple[str, pl.Expr]] = []
     if "started" in tables.jobs.columns:
-        never = [("it never started", work(tables.jobs)["run"].is_null())]
+        ran = work(tables.jobs)["run"].is_not_null()
+        never = [("it never started", ~pl.lit(ran))]
     kept, stage = leave_out(
         "requests",
         tables.jobs,

@@ -1,0 +1,182 @@
+"""A week of the live service in minutes, on a stand-in for the cluster: is its memory flat?
+
+    python -m benchmarks.live_week --nodes 100
+
+The stand-in starts what it is told to and ends it when its time has come; clock and cluster are
+simulated, the ledger, the journal on the disk and the scheduler are the service's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gangwise.engines.engine import (
+    Capabilities,
+    EngineEvent,
+    EngineJob,
+    EngineNode,
+    Placed,
+    RankReport,
+    Status,
+)
+from gangwise.service.loop import Service
+
+GPUS = 8
+
+
+class Hand:
+    """A clock that a benchmark sets."""
+
+    def __init__(self, not_before: float):
+        self.time = max(not_before, 1e9)
+
+    def now(self) -> float:
+        return self.time
+
+    def ahead(self) -> float:
+        return 0.0
+
+
+class StandIn:
+    """Nodes of two speeds; every job runs for its work ÷ the speed of its slowest node."""
+
+    name = "stand-in"
+    capabilities = Capabilities(True, False, True, False, True, 0.0)
+
+    def __init__(self, nodes: int, rng: np.random.Generator):
+        self.speed = {f"n{i}": 2.0 if i % 2 else 1.0 for i in range(nodes)}
+        for name in rng.choice(list(self.speed), nodes // 20, replace=False):
+            self.speed[str(name)] /= 2.0
+        self.machines = [
+            EngineNode(f"n{i}", {"gpu": 1000 * GPUS}, {"model": "new" if i % 2 else "old"})
+            for i in range(nodes)
+        ]
+        self.table: dict[str, Status] = {}
+        self.told: list[EngineEvent] = []
+        self.ends: list[tuple[float, str, int]] = []
+        self.time = 1e9
+        self.count = 0
+
+    def submit(self, work: float, tasks: int, gpus: int) -> None:
+        self.count += 1
+        name = str(self.count)
+        job = EngineJob(
+            name,
+            f"type{self.count % 8}",
+            f"user{self.count % 20}",
+            self.time,
+            tasks,
+            {"gpu": 1000 * gpus},
+            limit=2 * work,
+            work=work,
+        )
+        self.table[name] = Status(job, "pending")
+        self.told.append(EngineEvent("submitted", self.time, name))
+
+    def advance(self, to: float) -> None:
+        self.time = to
+        while self.ends and self.ends[0][0] <= to:
+            end, name, attempt = heapq.heappop(self.ends)
+            row = self.table.pop(name)
+            seconds = end - row.started
+            ranks = tuple(
+                RankReport(p.node, r, seconds * self.speed[p.node], seconds)
+                for r, p in enumerate(row.placed)
+            )
+            self.told.append(EngineEvent("finished", end, name, attempt, ranks=ranks))
+
+    def nodes(self) -> list[EngineNode]:
+        return self.machines
+
+    def jobs(self) -> list[Status]:
+        return list(self.table.values())
+
+    def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
+        row = self.table[job]
+        if row.attempt == attempt:
+            return
+        slowest = min(self.speed[p.node] for p in placed)
+        now = self.time
+        self.table[job] = Status(row.job, "running", attempt, tuple(placed), now)
+        heapq.heappush(self.ends, (now + row.job.work / slowest, job, attempt))
+        self.told.append(EngineEvent("started", now, job, attempt))
+
+    def preempt(self, job: str) -> None:
+        raise NotImplementedError("nothing here preempts")
+
+    cancel = preempt
+
+    def events(self, timeout: float) -> list[EngineEvent]:
+        told, self.told = self.told, []
+        return told
+
+    def close(self) -> None:
+        return
+
+
+class Bench:
+    def __init__(self, nodes: int, scheduler: str, folder: Path):
+        self.rng = np.random.default_rng(0)
+        self.cluster = StandIn(nodes, self.rng)
+        self.clock = Hand(0.0)
+        rates = {"model=new": 2.0, "model=old": 1.0}
+        self.service = Service(
+            *(self.cluster, folder, scheduler), act=True, rates=rates, clock=lambda _: self.clock
+        )
+
+    def submit(self, count: int, mean: float = 3600.0) -> None:
+        for _ in range(count):
+            tasks = int(self.rng.choice([1, 1, 2, 4, 8]))
+            gpus = int(self.rng.choice([1, 2, 4, 8]))
+            self.cluster.submit(float(self.rng.lognormal(np.log(mean) - 0.5, 1.0)), tasks, gpus)
+
+    def step(self, seconds: float) -> None:
+        self.clock.time += seconds
+        self.cluster.advance(self.clock.time)
+        self.service.tick(0.0)
+
+
+def resident() -> float:
+    """MiB of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def week(args: argparse.Namespace, folder: Path) -> None:
+    bench = Bench(args.nodes, args.scheduler, folder)
+    bench.step(1.0)
+    each = 60.0
+    # 3.2 tasks × 3.75 devices × 1 h a job; speeds are 1.5 on average: load .8
+    hourly = 0.8 * args.nodes * GPUS * 1.46 / (3.2 * 3.75)
+    began = time.perf_counter()
+    for day in range(7):
+        for _ in range(round(86_400 / each)):
+            bench.submit(int(bench.rng.poisson(hourly * each / 3600)))
+            bench.step(each)
+        health = bench.service.health()
+        disk = sum(file.stat().st_size for file in folder.iterdir()) / 2**20
+        print(
+            f"day {day + 1}: {resident():.0f} MiB, file {disk:.0f} MiB, {bench.cluster.count:,} "
+            f"jobs, {health['waiting']} wait, {time.perf_counter() - began:.0f} s",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--scheduler", default="fcfs+easy+learned:depth=100")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        week(args, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""Both dialects of Slurm's JSON say the same. The newer is made after its documentation."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from gangwise.core.errors import EngineError, Rejected
+from gangwise.engines.engine import Placed
+from gangwise.engines.slurm import SlurmEngine
+
+
+def number(value: int | None) -> dict[str, Any]:
+    return {"set": value is not None, "infinite": False, "number": value or 0}
+
+
+def old(job: int, state: str, **more: Any) -> dict[str, Any]:
+    """As squeue 22.05 prints it, cut to what is read."""
+    return {
+        "job_id": job,
+        "name": "train",
+        "user_name": "ada",
+        "partition": "gangwise",
+        "job_state": state,
+        "state_reason": "None",
+        "priority": 0,
+        "restart_cnt": 0,
+        "admin_comment": "",
+        "comment": "",
+        "dependency": "",
+        "features": "",
+        "tasks": 2,
+        "node_count": 2,
+        "tasks_per_node": 1,
+        "cpus_per_task": None,
+        "memory_per_cpu": 10,
+        "memory_per_node": None,
+        "tres_per_node": "gres:gpu:4",
+        "tres_per_task": "",
+        "tres_per_job": "",
+        "time_limit": 90,
+        "deadline": 0,
+        "submit_time": 1_000,
+        "start_time": 0,
+        "end_time": 0,
+        "eligible_time": 0,
+        "exit_code": 0,
+        **more,
+    }
+
+
+def new(row: dict[str, Any]) -> dict[str, Any]:
+    """The same row as 23.02 and later print it."""
+    found = dict(row)
+    for key in ("priority", "tasks", "node_count", "tasks_per_node", "cpus_per_task"):
+        found[key] = number(row[key])
+    for key in ("memory_per_cpu", "memory_per_node", "time_limit", "deadline"):
+        found[key] = number(row[key])
+    for key in ("submit_time", "start_time", "end_time", "eligible_time"):
+        found[key] = number(row[key])
+    found["job_state"] = [row["job_state"]]
+    found["tres_per_node"] = row["tres_per_node"].replace("gres:", "gres/")
+    found["exit_code"] = {
+        "status": ["ERROR" if row["exit_code"] else "SUCCESS"],
+        "return_code": number(row["exit_code"] >> 8),
+    }
+    if "job_resources" in row:
+        nodes = [
+            {"name": n["nodename"], "cpus": {"count": n["cpus_used"], "used": n["cpus_used"]}}
+            for n in row["job_resources"]["allocated_nodes"]
+        ]
+        found["job_resources"] = {"nodes": {"count": len(nodes), "allocation": nodes}}
+    return found
+
+
+ROWS = [
+    old(1, "PENDING", features="a100&fast", comment="work=1200.5"),
+    old(2, "PENDING", priority=4_000, admin_comment="gangwise attempt=2 restarts=0 on=n1:1,n2:1"),
+    old(
+        3,
+        "RUNNING",
+        priority=4_000,
+        admin_comment="gangwise attempt=1 restarts=0 on=n1:1,n2:1",
+        start_time=1_100,
+        end_time=6_500,
+        gres_detail=["gpu:4(IDX:0-3)", "gpu:4(IDX:0-1,4-5)"],
+        job_resources={
+            "nodes": "n[1-2]",
+            "allocated_nodes": [
+                {"nodename": "n1", "cpus_used": 1},
+                {"nodename": "n2", "cpus_used": 1},
+            ],
+        },
+    ),
+    old(
+        4,
+        "FAILED",
+        admin_comment="gangwise attempt=1 restarts=0 on=n1:1,n2:1",
+        exit_code=768,
+        start_time=1_100,
+        end_time=1_200,
+    ),
+    old(
+        5,
+        "TIMEOUT",
+        admin_comment="gangwise attempt=1 restarts=0 on=n1:1,n2:1",
+        start_time=1_100,
+        end_time=6_500,
+        time_limit=None,
+    ),
+    old(6, "PENDING", partition="open"),
+    old(7, "PENDING", dependency="afterok:3(unfulfilled)"),
+]
+NODES_OLD = [
+    {
+        "name": "n1",
+        "cpus": 8,
+        "real_memory": 1000,
+        "gres": "gpu:a100:4(S:0)",
+        "features": "a100,fast",
+        "active_features": "a100,fast",
+        "state": "idle",
+        "state_flags": [],
+        "reason": "",
+    },
+    {
+        "name": "n2",
+        "cpus": 8,
+        "real_memory": 1000,
+        "gres": "gpu:a100:4",
+        "features": "a100",
+        "active_features": "a100",
+        "state": "down",
+        "state_flags": ["NOT_RESPONDING"],
+        "reason": "x",
+    },
+    {
+        "name": "n3",
+        "cpus": 8,
+        "real_memory": 1000,
+        "gres": "",
+        "features": "",
+        "active_features": "",
+        "state": "mixed",
+        "state_flags": ["DRAIN"],
+        "reason": "fan",
+    },
+]
+NODES_NEW = [
+    {
+        **row,
+        "state": [str(row["state"]).upper(), *row["state_flags"]],
+        "features": str(row["features"]).split(","),
+        "real_memory": row["real_memory"],
+        "active_features": [f for f in str(row["active_features"]).split(",") if f],
+    }
+    for row in NODES_OLD
+]
+
+
+class Recorded(SlurmEngine):
+    """Slurm's commands answer from a table; what would change anything is written down."""
+
+    def __init__(self, jobs: list[dict[str, Any]], nodes: list[dict[str, Any]], **more: Any):
+        self.answers = {"squeue": {"jobs": jobs}, "sinfo": {"nodes": nodes}}
+        self.said: list[str] = []
+        self.partition, self.reports = "gangwise", None
+        self.job_type, self.watch, self.poll = "name", more.get("watch", False), 0.0
+        self._values = {"a100": "model"}
+        self._told, self._was_up, self._runs, self._where = {}, {}, {}, {}
+        self._reports, self._nodes = {}, []
+        self._looked = self._nodes_looked = -math.inf
+
+    def _run(self, *command: str) -> str:
+        if command[0] in self.answers:
+            return json.dumps(self.answers[command[0]])
+        self.said.append(" ".join(command))
+        return ""
+
+
+@pytest.fixture(params=["22.05", "23.02"])
+def engine(request: pytest.FixtureRequest) -> Recorded:
+    if request.param == "22.05":
+        return Recorded(ROWS, NODES_OLD)
+    return Recorded([new(row) for row in ROWS], NODES_NEW)
+
+
+def test_jobs(engine: Recorded):
+    table = {row.job.id: row for row in engine.jobs()}
+    assert set(table) == {"1", "2", "3", "4", "5", "6"}, "7 waits for another job"
+    first = table["1"].job
+    assert (first.tasks, first.per_node, first.limit) == (2, 1, 5400.0)
+    assert first.demand == {"gpu": 4000, "cpu": 1000, "memory": 10_000}
+    assert first.constraint == {"model": "a100", "fast": "yes"}
+    assert (first.work, first.submitted, first.user) == (1200.5, 1000.0, "ada")
+    phases = [table[job].phase for job in "123456"]
+    assert phases == ["pending", "placed", "running", "failed", "killed", "pending"]
+    assert [table[job].attempt for job in "123456"] == [0, 2, 1, 1, 1, 0]
+    assert table["2"].placed == (Placed("n1", 1), Placed("n2", 1))
+    assert [(p.node, p.tasks, p.devices) for p in table["3"].placed] == [
+        ("n1", 1, (0, 1, 2, 3)),
+        ("n2", 1, (0, 1, 4, 5)),
+    ]
+    assert (table["3"].started, table["4"].ended) == (1100.0, 1200.0)
+    assert table["4"].detail == "exit code 3"
+    assert table["5"].job.limit == math.inf
+    assert [row.foreign for row in table.values()] == [False] * 5 + [True]
+
+
+def test_nodes(engine: Recorded):
+    nodes = {node.name: node for node in engine.nodes()}
+    assert nodes["n1"].devices == {"cpu": 8000, "memory": 1_000_000, "gpu": 4000}
+    assert nodes["n1"].labels == {"model": "a100", "fast": "yes"}
+    assert [nodes[n].up for n in ("n1", "n2", "n3")] == [True, False, False]
+    assert "drain" in nodes["n3"].reason
+    assert "fan" in nodes["n3"].reason
+
+
+def test_what_slurm_started_again_by_itself_is_held(engine: Recorded):
+    row = dict(engine.answers["squeue"]["jobs"][1])
+    row["restart_cnt"] = 1
+    engine.answers["squeue"]["jobs"] = [row]
+    (status,) = engine.jobs()
+    assert (status.phase, status.attempt) == ("pending", 2)
+    assert engine.said == ["scontrol hold 2"]
+
+
+def test_a_placement_names_nodes_and_then_releases():
+    rows = [old(1, "PENDING")]
+    nodes = [dict(row, state="idle", state_flags=[], gres="gpu:4") for row in NODES_OLD]
+    engine = Recorded(rows, nodes)
+    engine.place("1", 3, [Placed("n2", 1), Placed("n1", 1)])
+    update, release = engine.said
+    assert "reqnodelist=n1,n2 numnodes=2-2 starttime=now" in update
+    assert "admincomment=gangwise attempt=3 restarts=0 on=n2:1,n1:1" in update
+    assert release == "scontrol release 1"
+    with pytest.raises(Rejected, match="where 4 are free"):
+        engine.place("1", 3, [Placed("n2", 2)])
+
+
+def test_an_answer_that_is_none():
+    engine = Recorded([], [])
+    engine.answers["squeue"] = {"errors": []}  # type: ignore[dict-item]
+    with pytest.raises(EngineError, match="squeue"):
+        engine.jobs()

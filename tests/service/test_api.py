@@ -1,0 +1,280 @@
+"""HTTP over a state made by hand, fuzzed from its own document, and its page in a browser."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from prometheus_client.parser import text_string_to_metric_families
+
+from gangwise.core.errors import ScenarioError, StoreError, UnknownName
+from gangwise.service.api import Listening, create_app, read_tokens
+
+READER, OPERATOR = "reader-token-0123456789", "operator-token-0123456789"
+
+
+class Made:
+    """A cluster of two nodes: one gang runs on both, one job waits, one has ended."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any]] = []
+        self.silent = 0.0
+        now = time.time()
+        common = {"job_type": "train", "user": "ada", "tasks": 2, "demand": {"gpu": 1.0}}
+        common |= {"submitted": now - 100, "limit": math.inf, "attempt": 1}
+        node = {"devices": {"gpu": 4.0}, "labels": {"model": "a"}, "declared": 1.0, "reason": ""}
+        self.views: dict[str, Any] = {
+            "health": {"well": True, "mode": "act", "engine": "made", "scheduler": "fcfs"}
+            | {"waiting": 1, "running": 1, "placed": 0, "counts": {"rounds": 3}, "troubles": {}},
+            "nodes": [
+                {"name": "n1", "up": True, "free": {"gpu": 3.0}, **node}
+                | {"factor": 0.5, "low": 0.4, "high": 0.6},
+                {"name": "n2", "up": False, "free": {"gpu": 0.0}, **node, "reason": "drained"},
+            ],
+            "queue": [
+                {"job": "<b>7</b>", "phase": "waiting", "why": "4 gpu do not fit", "where": []}
+                | {"since": now - 60, "until": math.inf, **common}
+            ],
+            "running": [
+                {"job": "6", "phase": "running", "nodes": [["n1", 1], ["n2", 1]], "by": "scheduler"}
+                | {"since": now - 50, "rate": math.nan, **common}
+            ],
+            "held": [{"job": "8", "why": "1 of its 2 pods are there"}],
+            "slow": [{"node": "n1", "slower": 0.5, "low": 0.4, "high": 0.6}],
+            "rates": {
+                "nodes": ["n1", "n2"],
+                "types": [
+                    {"job_type": "train", "rate": [0.5, 1], "low": [0.4, 0.5], "high": [0.6, 2]}
+                ],
+            },
+        }
+        self.ended = [
+            {"seq": 1, "job": "5", "job_type": "train", "user": "ada", "submitted": now - 300}
+            | {"first": now - 200, "started": now - 200, "ended": now - 110, "tasks": 1}
+            | {"outcome": "finished", "by": "scheduler", "rate": 1.0}
+            | {"body": {"placed": [["n1", 1, []]]}}
+        ]
+
+    def view(self, name: str) -> Any:
+        return self.views.get(name)
+
+    def age(self) -> float:
+        return self.silent
+
+    def decisions(self, limit: int) -> list[dict[str, Any]]:
+        row = {"seq": 1, "job": "6", "attempt": 1, "kind": "place", "placed": [["n1", 1, []]]}
+        row |= {"by": "scheduler", "state": "started", "decided": 1.0, "detail": ""}
+        return [row | {"accepted": 1.1, "started": 1.2, "ended": None}][:limit]
+
+    def history(self, since: float, limit: int) -> list[dict[str, Any]]:
+        return [row for row in self.ended if row["ended"] >= since][:limit]
+
+    def job(self, name: str) -> dict[str, Any]:
+        for row in [*self.views["queue"], *self.views["running"], *self.ended]:
+            if row["job"] == name:
+                return dict(row)
+        raise UnknownName("job", name, ["5", "6"])
+
+    def ask(self, what: str, value: Any) -> None:
+        self.asked.append((what, value))
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens"
+    path.write_text(f"# ours\nreader {READER}\n\noperator {OPERATOR}  # ada\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def state() -> Made:
+    return Made()
+
+
+@contextmanager
+def client(state: Made, tokens: Path, host: str = "127.0.0.1") -> Iterator[httpx.Client]:
+    """Over a socket of this host, as if the service listened on ``host``."""
+    listening = Listening(create_app(state, read_tokens(tokens), host=host), "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.port}"
+    with httpx.Client(base_url=url, trust_env=False) as web:
+        yield web
+    listening.close()
+
+
+@pytest.fixture
+def web(state: Made, tokens: Path) -> Iterator[httpx.Client]:
+    with client(state, tokens) as web:
+        yield web
+
+
+def with_token(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_what_is_shown(web: httpx.Client) -> None:
+    assert web.get("/api/health").json()["running"] == 1
+    assert [n["name"] for n in web.get("/api/nodes").json()] == ["n1", "n2"]
+    jobs = {j["job"]: j["phase"] for j in web.get("/api/jobs").json()}
+    assert jobs == {"<b>7</b>": "waiting", "8": "held", "6": "running", "5": "finished"}
+    assert [j["job"] for j in web.get("/api/jobs?phase=held").json()] == ["8"]
+    assert [j["job"] for j in web.get("/api/jobs?phase=ended").json()] == ["5"]
+    assert web.get("/api/jobs?user=bo").json() == []
+    job = web.get("/api/job", params={"id": "<b>7</b>"}).json()
+    assert (job["why"], job["until"]) == ("4 gpu do not fit", None)
+    assert "known: 5, 6" in web.get("/api/job?id=9").json()["detail"].lower()
+    assert web.get("/api/decisions").json()[0]["state"] == "started"
+    rates = web.get("/api/rates").json()
+    assert rates["types"][0]["high"] == [0.6, 2.0]
+    assert rates["slow"][0]["node"] == "n1"
+    pieces = web.get("/api/timeline?seconds=3600").json()["pieces"]
+    assert [(p["job"], p["node"]) for p in pieces] == [("6", "n1"), ("6", "n2"), ("5", "n1")]
+    assert len(web.get("/api/timeline?seconds=60").json()["pieces"]) == 2
+
+
+def test_metrics_are_read_by_prometheus_own_parser(web: httpx.Client, state: Made) -> None:
+    def read() -> dict[tuple[str, ...], float]:
+        families = text_string_to_metric_families(web.get("/metrics").text)
+        samples = (sample for family in families for sample in family.samples)
+        return {(s.name, *s.labels.values()): s.value for s in samples}
+
+    found = read()
+    assert found["gangwise_jobs", "waiting"] == 1
+    assert found["gangwise_node_up", "n2"] == 0
+    assert found["gangwise_node_speed_ratio", "low", "n1"] == 0.4
+    assert found["gangwise_well",] == 1
+    state.silent = 100.0
+    assert read()["gangwise_well",] == 0, "a service that says nothing is not well"
+    state.views.clear()
+    assert read()["gangwise_well",] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "asked"),
+    [
+        ("cancel", {"job": "6"}, ("cancel", "6")),
+        ("pause", {"paused": True}, ("pause", True)),
+        ("baseline", {"every": 5}, ("every", 5)),
+    ],
+)
+def test_only_operators_act(
+    web: httpx.Client, state: Made, path: str, body: Any, asked: tuple[str, Any]
+) -> None:
+    post = f"/api/{path}"
+    assert web.post(post, json=body).status_code == 401
+    assert web.post(post, json=body, headers=with_token("wrong" * 5)).status_code == 401
+    assert web.post(post, json=body, headers=with_token(READER)).status_code == 403
+    assert state.asked == []
+    assert web.post(post, json=body, headers=with_token(OPERATOR)).status_code == 202
+    assert state.asked == [asked]
+    bad = web.post(post, json={**body, "more": 1}, headers=with_token(OPERATOR))
+    assert bad.status_code == 422
+
+
+def test_beyond_this_host_reading_needs_a_token(state: Made, tokens: Path) -> None:
+    with client(state, tokens, "0.0.0.0") as web:
+        assert web.get("/api/nodes").status_code == 401
+        assert web.get("/metrics").status_code == 401
+        assert web.get("/api/nodes", headers=with_token(READER)).status_code == 200
+        assert web.get("/").status_code == 200, "the page itself holds nothing; it asks for a token"
+
+
+def test_a_name_that_is_not_ours_is_refused(web: httpx.Client) -> None:
+    """As a page of somebody else's would, whose name was made to point here."""
+    assert web.get("/api/nodes", headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_a_file_that_cannot_be_read_now(
+    web: httpx.Client, state: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(_: str) -> Any:
+        raise StoreError("service.sqlite: database is locked")
+
+    monkeypatch.setattr(state, "view", locked)
+    answer = web.get("/api/nodes")
+    assert (answer.status_code, answer.json()["detail"][-6:]) == (503, "locked")
+
+
+@pytest.mark.parametrize(
+    "line", ["root 0123456789abcdef", "reader short", "reader", "operator a b c"]
+)
+def test_bad_tokens_are_named_by_row(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"reader {READER}\n{line}\n")
+    path.chmod(0o600)
+    with pytest.raises(ScenarioError, match="row 2"):
+        read_tokens(path)
+    path.chmod(0o640)
+    with pytest.raises(ScenarioError, match="chmod 600"):
+        read_tokens(path)
+
+
+# ------------------------------------------------------------------------------ its own document
+
+
+def test_fuzzed_from_its_own_document() -> None:
+    """No answer but those it promises, in the shape it promises; 401 for whoever would act."""
+    listening = Listening(create_app(Made()), "127.0.0.1", 0)
+    document = schemathesis.openapi.from_url(f"http://127.0.0.1:{listening.port}/openapi.json")
+    tried: dict[str, int] = {}
+
+    for found in document.get_all_operations():
+        operation = found.ok()
+
+        @given(case=operation.as_strategy())
+        @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+        def holds(case: schemathesis.Case) -> None:
+            answer = case.call_and_validate()
+            assert answer.status_code < 500
+            if case.method == "POST":
+                assert answer.status_code in (401, 422)
+            tried[case.path] = tried.get(case.path, 0) + 1
+
+        holds()
+    listening.close()
+    assert {"/api/health", "/api/jobs", "/api/job", "/api/cancel", "/metrics"} <= tried.keys()
+
+
+# ------------------------------------------------------------------------------------ the page
+
+
+@pytest.fixture
+def served(state: Made) -> Iterator[str]:
+    listening = Listening(create_app(state), "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{listening.port}/"
+    listening.close()
+
+
+def test_the_page_in_a_browser(served: str, tmp_path: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-headless-shell")
+    if chromium is None:
+        pytest.skip("no chromium here: install Debian's package of that name")
+    command = f"{chromium} --headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    command += "--disable-background-networking --disable-component-update --disable-sync "
+    command += f"--user-data-dir={tmp_path} --virtual-time-budget=4000 --dump-dom {served}"
+    seen = subprocess.run(command.split(), capture_output=True, text=True, timeout=60).stdout
+    text = re.sub(r"\s+", " ", seen)
+    assert "acts on made with fcfs" in text
+    assert "4 gpu do not fit" in text
+    assert "&lt;b&gt;7&lt;/b&gt;" in text, "what users write is never markup"
+    assert "n1 is 50 % slower than its label says (40 to 60)" in text
+    assert "down: drained" in text
+    assert "8 is held: 1 of its 2 pods are there" in text
+    assert "as of " in text
+
+
+def test_the_page_asks_nobody_else(served: str) -> None:
+    folder = Path(__file__).parents[2] / "src" / "gangwise" / "service" / "page"
+    for file in folder.iterdir():
+        assert not re.search(r"https?://|//[a-z]+\.", file.read_text()), file

@@ -1,0 +1,433 @@
+"""What the service does when things go wrong, each by its name."""
+
+from __future__ import annotations
+
+import math
+import random
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangwise.core.errors import StoreError
+from gangwise.engines.engine import EngineJob, EngineNode, RankReport
+from gangwise.service.ledger import Ledger
+from gangwise.service.loop import Clock, Service
+from tests.service.pretend import Pretend
+
+
+class Time:
+    """Both clocks of a machine, which only a test moves."""
+
+    def __init__(self) -> None:
+        self.wall, self.monotonic = 1_000_000.0, 0.0
+
+    def go(self, seconds: float) -> None:
+        self.wall += seconds
+        self.monotonic += seconds
+
+    def clock(self, not_before: float) -> Clock:
+        return Clock(not_before, lambda: self.wall, lambda: self.monotonic)
+
+
+@pytest.fixture(autouse=True)
+def own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def engine() -> Pretend:
+    return Pretend([EngineNode(f"n{i}", {"gpu": 4000}) for i in range(3)])
+
+
+@pytest.fixture
+def service(engine: Pretend, time: Time, tmp_path: Path) -> Iterator[Service]:
+    service = opened(engine, time, tmp_path)
+    yield service
+    service.close()
+
+
+def opened(engine: Pretend, time: Time, tmp_path: Path) -> Service:
+    return Service(engine, tmp_path / "state", act=True, clock=time.clock, start_timeout=60.0)
+
+
+def ticks(service: Service, time: Time, count: int = 1, seconds: float = 1.0) -> None:
+    for _ in range(count):
+        time.go(seconds)
+        service.engine.time = time.wall  # type: ignore[attr-defined]
+        service.tick(0.0)
+
+
+def balanced(ledger: Ledger) -> None:
+    """Free devices are what is there less what the placed jobs ask for, counted afresh."""
+    books = ledger.books
+    assert books is not None
+    expected = {name: dict(host.devices) for name, host in ledger.hosts.items()}
+    for known in ledger.jobs.values():
+        for p in known.placed:
+            for device, amount in known.asked.demand.items():
+                expected[p.node][device] -= amount * p.tasks
+    for n, name in enumerate(books.nodes.names):
+        for k, device in enumerate(books.nodes.devices):
+            want = expected[name].get(device, 0) if ledger.hosts[name].up else 0
+            assert books.free[n, k] == want, (name, device)
+
+
+def test_engine_down_nothing_is_decided_and_it_goes_on(engine, service, time):
+    ticks(service, time)
+    engine.submit("1")
+    engine.down = True
+    ticks(service, time, 3)
+    assert "connection refused" in service.health()["troubles"]["engine"]["what"]
+    assert not service.ledger.jobs
+    engine.down = False
+    ticks(service, time, 3)
+    assert service.health()["well"]
+    assert engine.calls == [("place", "1", 1)]
+
+
+def test_engine_down_between_decision_and_placement(engine, service, time, monkeypatch):
+    ticks(service, time)
+    engine.submit("1")
+    real = engine.place
+
+    def fails(*given):
+        engine.down = True
+        return real(*given)
+
+    monkeypatch.setattr(engine, "place", fails)
+    ticks(service, time, 2)
+    assert engine.calls == []
+    assert service.ledger.jobs["1"].phase == "placed"
+    monkeypatch.undo()
+    engine.down = False
+    ticks(service, time, 3)
+    assert engine.calls == [("place", "1", 1)]
+    assert service.ledger.jobs["1"].phase == "running"
+
+
+def test_database_locked_nothing_is_acted_upon_before_it_is_written(
+    engine, service, time, monkeypatch
+):
+    monkeypatch.setattr("gangwise.service.store.BUSY", 0.05)
+    ticks(service, time)
+    service.store._db.execute("PRAGMA busy_timeout=50")
+    other = sqlite3.connect(service.store.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    engine.submit("1")
+    engine.submit("2")
+    ticks(service, time, 3)
+    assert engine.calls == []
+    assert "locked" in service.health()["troubles"]["database"]["what"]
+    other.execute("ROLLBACK")
+    other.close()
+    ticks(service, time, 3)
+    assert engine.calls == [("place", "1", 1), ("place", "2", 1)]
+    kinds = [record[0] for _, record in service.store.records()]
+    assert kinds.count("job") == 2
+
+
+def test_disk_full_what_happened_is_kept_until_there_is_room(engine, service, time):
+    ticks(service, time, 2)
+    pages = service.store._one("PRAGMA page_count")
+    service.store._db.execute(f"PRAGMA max_page_count={pages}")
+    for i in range(60):
+        engine.submit(str(i), constraint={"rack": "r" * 300})
+    ticks(service, time, 3)
+    assert "full" in service.health()["troubles"]["database"]["what"]
+    engine.submit("last")
+    ticks(service, time, 2)
+    assert engine.calls == []
+    service.store._db.execute("PRAGMA max_page_count=1000000")
+    ticks(service, time, 3)
+    assert engine.calls == [("place", "last", 1)]
+    assert len(service.ledger.jobs) == 61
+
+
+def test_a_clock_that_steps_back_is_not_followed(engine, time, tmp_path):
+    service = opened(engine, time, tmp_path)
+    engine.submit("1")
+    ticks(service, time, 3)
+    before = service.clock.now()
+    time.wall -= 3600.0
+    ticks(service, time, 2)
+    assert service.clock.now() > before
+    assert service.health()["clock_ahead"] == pytest.approx(3600.0, abs=1.0)
+    service.close()
+    last = service.ledger.now
+    again = opened(engine, time, tmp_path)
+    assert again.clock.now() >= last
+    times = [record[1] for _, record in again.store.records()]
+    assert times == sorted(times)
+    again.close()
+
+
+def test_two_services_do_not_share_a_folder(engine, service, time, tmp_path):
+    with pytest.raises(StoreError, match="another service"):
+        opened(engine, time, tmp_path)
+
+
+def test_a_start_that_never_comes_is_taken_back_and_tried_again_later(engine, service, time):
+    ticks(service, time)
+    engine.starts = False
+    engine.submit("1", tasks=2)
+    ticks(service, time, 30)
+    assert engine.calls == [("place", "1", 1)]
+    ticks(service, time, 35)
+    assert ("preempt", "1", 1) in engine.calls
+    engine.starts = True
+    ticks(service, time, 5)
+    assert engine.calls[-1] == ("place", "1", 2)
+    states = service.store.rows("SELECT attempt, state, detail FROM intents ORDER BY seq")
+    assert states[0]["state"] == "undone"
+    assert "not started within 60 s" in states[0]["detail"]
+
+
+def test_a_refused_placement_waits_longer_each_time(engine, service, time):
+    ticks(service, time)
+    engine.machines["n0"] = EngineNode("n0", {"gpu": 4000}, {}, True)
+    hidden = dict(engine.machines)
+    engine.submit("1", gpus=4)
+    real, times = engine.place, []
+
+    def refuses(job, attempt, placed):
+        engine.machines = {}
+        times.append(time.wall)
+        try:
+            real(job, attempt, placed)
+        finally:
+            engine.machines = hidden
+
+    engine.place = refuses
+    ticks(service, time, 40)
+    gaps = np.diff(times)
+    assert len(times) == 5
+    assert (gaps[1:] > 1.5 * gaps[:-1]).all()
+    engine.place = real
+    ticks(service, time, 40)
+    assert service.ledger.jobs["1"].phase == "running"
+
+
+def test_a_node_dies_with_half_a_gang(engine, service, time):
+    ticks(service, time)
+    engine.submit("1", tasks=2, gpus=4)
+    ticks(service, time, 2)
+    first = {p.node for p in service.ledger.jobs["1"].placed}
+    dead = sorted(first)[0]
+    engine.set_up(dead, False)
+    ticks(service, time, 3)
+    known = service.ledger.jobs["1"]
+    assert (known.phase, known.attempt) == ("running", 2)
+    assert dead not in {p.node for p in known.placed}
+    balanced(service.ledger)
+    engine.set_up(dead, True)
+    ticks(service, time, 2)
+    balanced(service.ledger)
+    assert engine.calls == [("place", "1", 1), ("place", "1", 2)]
+
+
+def test_duplicate_and_late_events_change_nothing(engine, service, time):
+    ticks(service, time)
+    told = []
+    real = engine.events
+
+    def remembered(timeout):
+        found = real(timeout)
+        told.extend(found)
+        return found
+
+    engine.events = remembered
+    for i in range(4):
+        engine.submit(str(i), tasks=2)
+    ticks(service, time, 2)
+    engine.set_up("n1", False)
+    ticks(service, time, 2)
+    engine.end("0")
+    ticks(service, time, 2)
+    before = {k: asdict(v) for k, v in service.ledger.jobs.items()}, list(engine.calls)
+    late = list(told)
+    random.Random(0).shuffle(late)
+    engine.queue += told + late
+    ticks(service, time, 2)
+    assert ({k: asdict(v) for k, v in service.ledger.jobs.items()}, engine.calls) == before
+    assert list(service.ledger.over) == ["0"]
+    balanced(service.ledger)
+
+
+NONSENSE = [
+    RankReport("n0", 0, 1e300, 1e-300),
+    RankReport("n0", 0, 1e12, 1.0),
+    RankReport("n0", 0, -5.0, 10.0),
+    RankReport("n0", 0, math.nan, 10.0),
+    RankReport("elsewhere", 0, 10.0, 10.0),
+    RankReport("n0", 0, 0.0, 10.0),
+]
+
+
+@pytest.mark.parametrize("report", NONSENSE)
+def test_nonsense_of_a_rank_is_left_out(engine, service, time, report):
+    ticks(service, time)
+    for i in range(6):  # units are known before the nonsense comes
+        engine.submit(str(i), gpus=4)
+        ticks(service, time, 20)
+        node = service.ledger.jobs[str(i)].placed[0].node
+        engine.end(str(i), ranks=(RankReport(node, 0, 20.0, 20.0),))
+        ticks(service, time, 2)
+    choice = service.ledger.scheduler.choice
+    before = choice.rates.node_factors()[0].copy()
+    engine.submit("bad", gpus=4)
+    ticks(service, time, 2)
+    engine.tell("measured", "bad", ranks=(report,))
+    ticks(service, time, 2)
+    assert service.ledger.jobs["bad"].phase == "running"
+    np.testing.assert_array_equal(choice.rates.node_factors()[0], before)
+
+
+def test_a_restart_keeps_what_was_learned(engine, time, tmp_path):
+    service = opened(engine, time, tmp_path)
+    for i in range(9):
+        engine.submit(str(i), gpus=4, work=20.0)
+        ticks(service, time, 3)
+        node = service.ledger.jobs[str(i)].placed[0].node
+        engine.end(str(i), ranks=(RankReport(node, 0, 10.0 if node == "n0" else 20.0, 20.0),))
+        ticks(service, time)
+    learned = service.ledger.scheduler.choice.rates.node_factors()
+    now = service.ledger.now
+    for with_checkpoint in (True, False):
+        service.close()
+        if not with_checkpoint:
+            (tmp_path / "state" / "ledger.checkpoint").unlink()
+        service = opened(engine, time, tmp_path)
+        again = service.ledger.scheduler.choice.rates.node_factors()
+        np.testing.assert_array_equal(again, learned)
+        assert service.ledger.now == now
+        assert service.ledger.diverged == 0
+    service.close()
+
+
+def test_what_can_never_run_is_said_and_blocks_nobody(engine, service, time):
+    ticks(service, time)
+    engine.submit("large", tasks=4, gpus=4)
+    engine.submit("small")
+    ticks(service, time, 2)
+    assert engine.calls == [("place", "small", 1)]
+    assert "larger than the cluster" in service.explanation("large")["why"]
+    engine.machines["n3"] = EngineNode("n3", {"gpu": 4000})
+    engine.end("small")
+    ticks(service, time, 5)
+    assert engine.calls[-1] == ("place", "large", 1)
+
+
+def test_every_third_job_goes_where_the_baseline_wants_it(engine, time, tmp_path):
+    service = Service(
+        engine,
+        tmp_path / "state",
+        "fcfs+easy+worst-fit",
+        act=True,
+        baseline="fcfs+easy+best-fit",
+        every=3,
+        clock=time.clock,
+    )
+    ticks(service, time)
+    for i in range(1, 7):
+        engine.submit(str(i))
+    ticks(service, time, 2)
+    by = {job: known.by for job, known in service.ledger.jobs.items()}
+    assert [by[str(i)] for i in range(1, 7)] == ["scheduler", "scheduler", "baseline"] * 2
+    nodes = [service.ledger.jobs[str(i)].placed[0].node for i in range(1, 7)]
+    assert nodes[:2] == ["n0", "n1"]  # the emptiest each time
+    assert nodes[2] == "n0"  # the fullest
+    balanced(service.ledger)
+    service.close()
+
+
+@pytest.mark.parametrize("name", ["las", "gavel:seconds=30", "fcfs+easy+learned-moving"])
+def test_schedulers_that_preempt(engine, time, tmp_path, name):
+    """Nodes are taken only after the cluster has let go of them."""
+    service = Service(engine, tmp_path / "state", name, act=True, clock=time.clock)
+    rng = random.Random(0)
+    ends: dict[str, int] = {}
+    for step in range(240):
+        if step % 3 == 0 and step < 90:
+            engine.submit(str(step), tasks=rng.choice([1, 2, 3]), gpus=rng.choice([1, 2, 4]))
+            ends[str(step)] = rng.randrange(2, 15)
+        for job, row in list(engine.table.items()):
+            if row.phase == "running":
+                ends[job] -= 1
+                if ends[job] == 0:
+                    engine.end(job)
+        ticks(service, time, 1, 10.0)
+        balanced(service.ledger)
+    assert len(service.ledger.over) == len(ends)
+    service.close()
+
+
+def record(kind: str, **values: st.SearchStrategy) -> st.SearchStrategy:
+    return st.tuples(st.just(kind), st.floats(0, 1e6), *values.values())
+
+
+JOB = st.sampled_from(["1", "2", "3", "4"])
+NODE = st.sampled_from(["n0", "n1", "n2"])
+ATTEMPT = st.integers(0, 3)
+RECORDS = st.one_of(
+    st.builds(
+        lambda now, job, tasks, gpus: (
+            "job",
+            now,
+            asdict(EngineJob(job, "t", "u", now, tasks, {"gpu": 1000 * gpus}, limit=60.0)),
+        ),
+        st.floats(0, 1e6),
+        JOB,
+        st.integers(1, 3),
+        st.integers(1, 4),
+    ),
+    record("started", job=JOB, attempt=ATTEMPT),
+    record("back", job=JOB, attempt=ATTEMPT, why=st.sampled_from(["preempted", "node n0 died"])),
+    record("rejected", job=JOB, attempt=ATTEMPT, why=st.just("no")),
+    record("ended", job=JOB, how=st.sampled_from(["finished", "cancelled"]), attempt=ATTEMPT),
+    record(
+        "measured",
+        job=JOB,
+        attempt=ATTEMPT,
+        ranks=st.lists(st.tuples(NODE, st.just(0), st.floats(), st.floats()), max_size=2),
+    ),
+    st.builds(
+        lambda now, up: (
+            "nodes",
+            now,
+            [(f"n{i}", {"gpu": 4000}, {}, u, "") for i, u in enumerate(up)],
+        ),
+        st.floats(0, 1e6),
+        st.lists(st.booleans(), min_size=3, max_size=3),
+    ),
+    st.tuples(st.just("round"), st.floats(0, 1e6)),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(RECORDS, max_size=40))
+def test_whatever_is_told_the_books_balance(records):
+    ledger = Ledger("fcfs+easy+best-fit")
+    ledger.apply(("nodes", 0.0, [(f"n{i}", {"gpu": 4000}, {}, True, "") for i in range(3)]))
+    for one in records:
+        ledger.apply(one)
+        balanced(ledger)
+        for known in ledger.jobs.values():
+            placed = sum(p.tasks for p in known.placed)
+            assert placed == (0 if known.phase == "waiting" else known.asked.tasks)
+    again = Ledger("fcfs+easy+best-fit")
+    again.apply(("nodes", 0.0, [(f"n{i}", {"gpu": 4000}, {}, True, "") for i in range(3)]))
+    for one in records:
+        again.apply(one)
+    assert again.jobs == ledger.jobs
+    assert again.intents == ledger.intents
