@@ -59,7 +59,7 @@ BASE = "fcfs+easy+best-fit"
 WITHOUT_RATES = (
     BASE,
     "fcfs+none+first-fit",
-    "fcfs+conservative+best-fit",
+    "fcfs+conservative+best-fit:depth=100",
     "sjf+easy+best-fit",
     "wfp3+easy+best-fit",
     "fair-share+easy+best-fit",

@@ -395,6 +395,8 @@ def _against(n: _Numbers, best: str, other: str) -> str:
         return f"it cannot be compared with {other}"
     shown = Estimate(abs(found.mean), None, None)
     half = "" if found.half is None else f" ± {number(found.half, 1)}"
+    if found.half is None and shown.mean < 0.05:
+        return f"mean completion is the same as that of {other}"
     text = f"mean completion is {number(shown.mean, 1)} %{half} "
     text += f"{'below' if found.mean <= 0 else 'above'} that of {other}"
     if found.low is not None and found.high is not None and found.low <= 0 <= found.high:
