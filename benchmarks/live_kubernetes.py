@@ -63,7 +63,7 @@ class Users:
         world.write(self.speeds, {})
         self.at: dict[int, float] = {}
         self.turn: dict[int, int] = {}
-        self.broken = 0
+        self.broken = self.refused = 0
 
     def submit(self, j: int) -> None:
         w, turn = self.world, self.turn.setdefault(j, 0)
@@ -147,17 +147,30 @@ class Users:
             if j not in parts:
                 del since[j]
         stuck = [j for j in parts if now - since.setdefault(j, now) > STUCK]
-        if len(stuck) < 2:
-            return
-        j = max(stuck)
-        self.broken += 1
+        if len(stuck) > 1:
+            self.broken += 1
+            since.clear()
+            self.again(max(stuck))
+
+    def again(self, j: int) -> None:
+        """As the controller of a gang would: its pods are made anew, under other names."""
         for pod in self.pods():
             if pod["metadata"]["labels"]["gang"] == f"g{j}":
                 body = {"gracePeriodSeconds": 0}
                 self.plane.admin("DELETE", f"{PODS}/{pod['metadata']['name']}", body)
         self.turn[j] += 1
-        since.clear()
         self.submit(j)
+
+    def make_failed_again(self) -> None:
+        """A kubelet may refuse a pod whose devices are not yet free of the one before."""
+        failed = {
+            int(pod["metadata"]["labels"]["gang"][1:])
+            for pod in self.pods()
+            if pod["status"].get("phase") == "Failed"
+        }
+        for j in failed:
+            self.refused += 1
+            self.again(j)
 
 
 def live(world: World, who: str, folder: Path) -> dict[str, Any]:
@@ -198,10 +211,12 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
             ended = users.ended()
             if who == "kube":
                 users.break_knots(since)
+                users.make_failed_again()
             if time.time() - start > world.submit[-1] + 900:
                 raise SystemExit(f"{who}: only {len(ended)} jobs have ended")
         completion = np.array([ended[j] - users.at[j] for j in range(len(world.submit))])
         found: dict[str, Any] = {"completion": completion, "knots": users.broken}
+        found["refused"] = users.refused
         if service is not None:
             found["slow"] = [s._asdict() for s in service.ledger.slow_nodes()]
             found["counts"] = service.health()["counts"]

@@ -319,6 +319,12 @@ class StandInNodes:
         self._thread.start()
 
     @property
+    def idle(self) -> bool:
+        """No process runs, all devices are free."""
+        with self._lock:
+            return not any(self._used.values()) and not self._processes
+
+    @property
     def output(self) -> dict[str, str]:
         """What pods have written so far, by their names."""
         return {file.stem: file.read_text() for file in self.folder.glob("*.log")}

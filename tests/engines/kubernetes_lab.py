@@ -64,8 +64,9 @@ class KubernetesLab:
         return engine
 
     def pod(self, name: str, command: list[str], gpus: float, **more: Any) -> dict[str, Any]:
-        """Make a pod; ``labels``, ``annotations`` and fields of its spec may be given."""
+        """Make a pod; ``labels``, ``annotations``, ``owners``, fields of its spec may be given."""
         labels, notes = more.pop("labels", {}), more.pop("annotations", {})
+        owners = more.pop("owners", [])
         asked = {"nvidia.com/gpu": str(gpus), "cpu": "500m"}
         variables = [
             {"name": n, "valueFrom": {"fieldRef": {"fieldPath": f}}} for n, f in FIELDS.items()
@@ -85,7 +86,8 @@ class KubernetesLab:
             "containers": [container],
             **more,
         }
-        body = {"metadata": {"name": name, "labels": labels, "annotations": notes}, "spec": spec}
+        meta = {"name": name, "labels": labels, "annotations": notes, "ownerReferences": owners}
+        body = {"metadata": meta, "spec": spec}
         code, answer = self.api("POST", "/api/v1/namespaces/default/pods", body)
         assert code == 201, answer
         return answer  # type: ignore[no-any-return]

@@ -37,7 +37,7 @@ def watch(lab: KubernetesLab) -> Iterator[Watch]:
     watch.engine.close()
     for name in lab.pods():
         lab.api("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-    until(lambda: not lab.pods(), "empty")
+    until(lambda: not lab.pods() and lab.nodes.idle, "empty")
 
 
 def waiting(watch: Watch, **how: Any) -> str:
@@ -230,6 +230,53 @@ def test_nodes_come_and_go(watch: Watch, lab: KubernetesLab) -> None:
     assert "c1" in watch.told("preempted", job).detail
     assert "c1" not in [node.name for node in watch.engine.nodes()]
     watch.phase(job, "pending")
+
+
+def test_pods_of_a_batch_job_are_a_gang_that_its_controller_makes_again(
+    watch: Watch, lab: KubernetesLab
+) -> None:
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]}}
+    spec = {"parallelism": 2, "completions": 5, "template": template}
+    code, made = lab.api("POST", jobs, {"metadata": {"name": "batch"}, "spec": spec})
+    assert code == 201, made
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "batch", "controller": True}
+    owner["uid"] = made["metadata"]["uid"]
+
+    def controller_makes(*names: str) -> None:
+        for name in names:
+            body = lab.pod(name, ["sleep", "30"], 1, owners=[owner])
+            assert body["metadata"]["ownerReferences"]
+
+    controller_makes("batch-a", "batch-b")
+    row = watch.until(watch.engine.jobs, "not told of")[0]
+    job = row.job.id
+    assert (row.job.tasks, row.job.job_type) == (2, "batch")
+    watch.engine.place(job, 1, HALVES)
+    watch.told("started", job)
+    watch.engine.preempt(job)
+    assert watch.told("preempted", job).attempt == 1
+    assert watch.status(job).phase == "pending"
+    assert "controller" in watch.engine.held()[job]
+    with pytest.raises(Rejected, match="held"):
+        watch.engine.place(job, 2, HALVES)
+    controller_makes("batch-c", "batch-d")
+    watch.until(lambda: job not in watch.engine.held(), "whole again")
+    watch.engine.place(job, 2, HALVES)
+    watch.until(lambda: len(bound(lab)) == 2, "not bound")
+    assert watch.phase(job, "running").attempt == 2
+    watch.engine.cancel(job)
+    watch.told("cancelled", job)
+    code, gone = lab.api("GET", f"{jobs}/batch")
+    assert code == 404 or gone["metadata"]["deletionTimestamp"], "its Job is gone as well"
+
+
+def test_pods_of_strangers_are_not_cancelled(watch: Watch, lab: KubernetesLab) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "0"}
+    lab.pod("web-x", ["sleep", "30"], 1, owners=[{**owner, "controller": True}])
+    job = watch.until(watch.engine.jobs, "not told of")[0].job.id
+    with pytest.raises(EngineError, match="ReplicaSet web"):
+        watch.engine.cancel(job)
 
 
 def test_gangs_that_are_not_whole_are_held_and_later_pods_are_on_their_own(

@@ -50,6 +50,7 @@ class Made:
                 {"job": "6", "phase": "running", "nodes": [["n1", 1], ["n2", 1]], "by": "scheduler"}
                 | {"since": now - 50, "rate": math.nan, **common}
             ],
+            "held": [{"job": "8", "why": "1 of its 2 pods are there"}],
             "slow": [{"node": "n1", "slower": 0.5, "low": 0.4, "high": 0.6}],
             "rates": {
                 "nodes": ["n1", "n2"],
@@ -126,12 +127,13 @@ def test_what_is_shown(web: httpx.Client) -> None:
     assert web.get("/api/health").json()["running"] == 1
     assert [n["name"] for n in web.get("/api/nodes").json()] == ["n1", "n2"]
     jobs = {j["job"]: j["phase"] for j in web.get("/api/jobs").json()}
-    assert jobs == {"<b>7</b>": "waiting", "6": "running", "5": "finished"}
+    assert jobs == {"<b>7</b>": "waiting", "8": "held", "6": "running", "5": "finished"}
+    assert [j["job"] for j in web.get("/api/jobs?phase=held").json()] == ["8"]
     assert [j["job"] for j in web.get("/api/jobs?phase=ended").json()] == ["5"]
     assert web.get("/api/jobs?user=bo").json() == []
     job = web.get("/api/job", params={"id": "<b>7</b>"}).json()
     assert (job["why"], job["until"]) == ("4 gpu do not fit", None)
-    assert "known: 5, 6" in web.get("/api/job?id=8").json()["detail"].lower()
+    assert "known: 5, 6" in web.get("/api/job?id=9").json()["detail"].lower()
     assert web.get("/api/decisions").json()[0]["state"] == "started"
     rates = web.get("/api/rates").json()
     assert rates["types"][0]["high"] == [0.6, 2.0]
@@ -268,6 +270,7 @@ def test_the_page_in_a_browser(served: str, tmp_path: Path) -> None:
     assert "&lt;b&gt;7&lt;/b&gt;" in text, "what users write is never markup"
     assert "n1 is 50 % slower than its label says (40 to 60)" in text
     assert "down: drained" in text
+    assert "8 is held: 1 of its 2 pods are there" in text
     assert "as of " in text
 
 

@@ -193,7 +193,7 @@ def explain_command(
     store = Store(state / "service.sqlite", read_only=True)
     rows = [
         row
-        for name in ("queue", "running")
+        for name in ("queue", "running", "held")
         for row in (store.view(name) or (0.0, []))[1]
         if row["job"] == job
     ]

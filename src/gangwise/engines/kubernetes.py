@@ -14,6 +14,7 @@ sees them.
 from __future__ import annotations
 
 import json
+import math
 import queue
 import threading
 import time
@@ -150,10 +151,10 @@ class Kubernetes:
             gang = table.gangs.get(job)
             if gang is None or gang.status is None:
                 raise Rejected(f"job {job} is not there")
-            if gang.why_off is not None:
-                raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
             if gang.status.phase == "pending" and gang.held:
                 raise Rejected(f"job {job} is held: {gang.held}")
+            if gang.why_off is not None:
+                raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
             again = gang.status.phase in ("placed", "running") and gang.attempt == attempt
             if not (again and gang.plan == plan):
                 check_placement(gang.status, placed, self.nodes(), self.jobs())
@@ -257,6 +258,7 @@ class Kubernetes:
     def _chores(self) -> None:
         """What takes calls to the API server: sizes of gangs, taking off, reports of ranks."""
         table, closing = self._table, self._api.closing
+        looked = -math.inf
         while not closing.is_set():
             table.stirred.wait(0.25)
             table.stirred.clear()
@@ -267,7 +269,9 @@ class Kubernetes:
                     if time.monotonic() - gang.over > KEPT:
                         table.forget(gang)
                 leaving = [gang for gang in gangs if gang.why_off is not None and gang.pods]
-                table.read_reports(g for g in gangs if g.status and g.status.phase == "running")
+                if time.monotonic() > looked + 0.5:
+                    looked = time.monotonic()
+                    table.read_reports(g for g in gangs if g.status and g.status.phase == "running")
             try:
                 self._look_up_sizes()
                 for gang in leaving:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,16 @@ class Connection:
         self.heard = time.monotonic()
         self.closing = threading.Event()
         self.trouble = ""
+        self._streams: list[Any] = []
         self.ill: dict[Any, float] = {}
         """Listings that have failed, since when."""
 
     def close(self) -> None:
         """Watches end, calls that have not begun do not."""
         self.closing.set()
+        for stream in list(self._streams):
+            with suppress(OSError, RuntimeError, ValueError):
+                stream.shutdown()
         self.pool.shutdown(wait=False, cancel_futures=True)
 
     def call(
@@ -97,6 +102,16 @@ class Connection:
         except ApiException as error:
             raise EngineError(f"{self.server} refuses: {said_by(error)}") from error
 
+    @contextmanager
+    def _open_while(self, stream: Any) -> Iterator[None]:
+        """Reading a watch; :meth:`close` ends it from another thread."""
+        self._streams.append(stream)
+        try:
+            with stream:
+                yield
+        finally:
+            self._streams.remove(stream)
+
     def _note(self, listing: Any, trouble: str) -> None:
         self.trouble = trouble
         self.ill.setdefault(listing, time.monotonic())
@@ -125,7 +140,7 @@ class Connection:
                     _preload_content=False,
                     _request_timeout=(PATIENCE[0], 75.0),
                 )
-                with stream:
+                with self._open_while(stream):
                     for line in stream:
                         if self.closing.is_set():
                             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import queue
 import re
 import threading
@@ -132,6 +133,8 @@ class Gang:
     held: str = ""
     status: Status | None = None
     reports: dict[str, RankReport] = field(default_factory=dict)
+    read: dict[str, int] = field(default_factory=dict)
+    """Reports by pod; files that were read, and of what time they were."""
     over: float = math.inf
     asked: float = -math.inf
     """When it was over, and when its size may be asked for again; by the monotonic clock."""
@@ -206,7 +209,6 @@ class Table:
         self._described: list[EngineNode] | None = None
         self._gang_of: dict[str, str] = {}
         self._open: dict[Membership, str] = {}
-        self._read: dict[str, int] = {}
 
     def all_nodes(self, found: list[Any]) -> None:
         """Nodes as listed: others are gone."""
@@ -627,23 +629,26 @@ class Table:
         """Files ``UID.RUN.RANK.json`` of the shared folder that are new."""
         if self.reports is None:
             return
+        files: dict[str, list[tuple[str, int]]] = {}
+        try:
+            with os.scandir(self.reports) as folder:
+                for file in folder:
+                    uid = file.name.partition(".")[0]
+                    if uid in self._gang_of and file.name.endswith(".json"):
+                        files.setdefault(uid, []).append((file.name, file.stat().st_mtime_ns))
+        except OSError:
+            return  # not there now: no measurement
         for gang in gangs:
             fresh = []
-            for uid, pod in gang.pods.items():
-                for file in self.reports.glob(f"{uid}.*.json"):
-                    try:
-                        written = file.stat().st_mtime_ns
-                    except OSError:
+            for uid in files.keys() & gang.pods.keys():
+                for name, written in files[uid]:
+                    if gang.read.get(name) == written:
                         continue
-                    if self._read.get(file.name) == written:
+                    if (report := read_report(self.reports / name)) is None:
                         continue
-                    report = read_report(file)
-                    if report is None:
-                        continue
-                    report = report._replace(node=gang.where(pod))
-                    self._read[file.name] = written
-                    gang.reports[uid] = report
-                    fresh.append(report)
+                    gang.read[name] = written
+                    gang.reports[uid] = report._replace(node=gang.where(gang.pods[uid]))
+                    fresh.append(gang.reports[uid])
             if fresh and gang.status is not None and gang.status.phase == "running":
                 self.events.put(
                     EngineEvent("measured", time.time(), gang.id, gang.attempt, ranks=tuple(fresh))

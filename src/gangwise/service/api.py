@@ -354,12 +354,13 @@ def create_app(
 
     @app.get("/api/jobs", tags=["read"], **read)
     def jobs(
-        phase: Literal["", "waiting", "placed", "running", "ended"] = "",
+        phase: Literal["", "waiting", "held", "placed", "running", "ended"] = "",
         user: Annotated[str, Query(max_length=200)] = "",
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> list[JobShown]:
-        """Jobs: those that wait (the first of them), run, or ended in the last day."""
-        rows = [*_view(state, "queue"), *_view(state, "running")]
+        """Jobs: those that wait or are held (the first of them), run, or ended in the last day."""
+        held = [{**row, "phase": "held"} for row in _view(state, "held")]
+        rows = [*_view(state, "queue"), *held, *_view(state, "running")]
         if phase in ("", "ended"):
             rows += [_ended(row) for row in state.history(time.time() - 86_400, limit)]
         wanted = (

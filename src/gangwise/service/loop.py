@@ -518,6 +518,7 @@ class Service:
             "queue": self.queue_now(),
             "running": self.running_now(),
             "slow": [s._asdict() for s in self.ledger.slow_nodes()],
+            "held": self.held_now(),
         }
         if now >= self._rated + 10.0:
             self._rated = now
@@ -590,6 +591,11 @@ class Service:
                 }
             )
         return found
+
+    def held_now(self) -> list[dict[str, str]]:
+        """Jobs that the cluster has and does not offer yet, such as gangs that are not whole."""
+        held: Mapping[str, str] = getattr(self.engine, "held", dict)()
+        return [{"job": job, "why": why} for job, why in list(held.items())[:SHOWN]]
 
     def rates_now(self) -> dict[str, Any]:
         """Believed rates by job type and node, with 95 % bounds; empty where none are learned."""

@@ -19,7 +19,7 @@ class State(Protocol):
     """Read by pages and programs; everything is plain values."""
 
     def view(self, name: str) -> Any:
-        """``health``, ``nodes``, ``queue``, ``running``, ``slow``, ``rates``, ``account``; None."""
+        """One of those that the service publishes; None for one that is not there."""
 
     def age(self) -> float:
         """Seconds since the service last said anything."""
@@ -91,6 +91,9 @@ class StoredState:
         for row in rows:
             if row["job"] == name:
                 return dict(row)
+        for row in self.view("held") or ():
+            if row["job"] == name:
+                return {**row, "phase": "held"}
         ended = self._rows("SELECT * FROM history WHERE job = ?", name)
         if not ended:
             raise UnknownName("job", name, [row["job"] for row in rows[:50]])

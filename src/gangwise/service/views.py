@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-VIEWS = ("health", "nodes", "queue", "running", "slow", "account")
+VIEWS = ("health", "nodes", "queue", "running", "slow", "held", "account")
 
 
 def lasting(seconds: float | None) -> str:
@@ -74,11 +74,15 @@ def told(views: Mapping[str, Any]) -> Iterator[Any]:
         waited = lasting(now - row["submitted"])
         table.add_row(row["job"], row["user"], asks, waited, why, expected)
     yield table
+    for row in (views.get("held") or [])[:10]:
+        yield explained(row)
 
 
 def explained(row: Mapping[str, Any]) -> str:
     """One job, in words."""
     now = time.time()
+    if "phase" not in row and "outcome" not in row:
+        return f"job {row['job']} is held: {row['why']}"
     if "outcome" in row:
         began = row["started"]
         where = ", ".join(f"{p[0]} ({p[1]})" for p in row["body"]["placed"])

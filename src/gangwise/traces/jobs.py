@@ -495,7 +495,9 @@ class _Making:
         elif len(jobs) and bool((jobs.recorded_start == jobs.submit).all()):
             assumed["waits are not known: jobs are submitted when they started"] = len(jobs)
         if self.form == "swf" and (behind := int((np.diff(jobs.after_from) > 0).sum())):
-            assumed["come after another job, when the log says: think times are not played"] = behind
+            assumed["come after another job, when the log says: think times are not played"] = (
+                behind
+            )
         if open_ := int(self._unfinished()[place].sum()):
             assumed["had not ended when the log did, and end with it"] = open_
         return Played(

@@ -81,6 +81,8 @@ function tellQueue(jobs) {
       make("td", job.until ? lasting(Math.max(job.until - now, 0)) : "not known", "nowrap"));
     return row;
   }));
+  const held = jobs.filter((job) => job.phase === "held");
+  at("held").replaceChildren(...held.slice(0, 50).map((job) => make("li", `${job.job} is held: ${job.why}`)));
   at("waiting").hidden = !rows.length;
   document.querySelector("#queue .none").hidden = rows.length > 0;
 }
@@ -309,7 +311,7 @@ async function look() {
   try {
     const span = document.querySelector('input[name="span"]:checked').value;
     const [health, nodes, jobs, timeline, rates, account] = await Promise.all(
-      ["health", "nodes", "jobs?phase=waiting&limit=200", `timeline?seconds=${span}`, "rates", "account"].map(ask));
+      ["health", "nodes", "jobs?limit=400", `timeline?seconds=${span}`, "rates", "account"].map(ask));
     nodes.sort((a, b) => natural(a.name, b.name));
     shown = { nodes, jobs, timeline, rates };
     at("login").hidden = true;
