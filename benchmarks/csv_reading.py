@@ -3,10 +3,10 @@
     python -m benchmarks.csv_reading [--rows 2000000]
 
 A plain file, one in which every field is quoted, one with a bad row in a thousand,
-``batch_instance`` of Alibaba v2018 (14 columns, made from its schema), and files of blank lines, all
-made here. polars and DuckDB are told the types and check nothing else; DuckDB is left out where it
-is not installed (``pip install duckdb``). CPU seconds of one thread, best of three: other processes
-count little.
+``batch_instance`` of Alibaba v2018 (14 columns, made from its schema), and files of blank lines,
+all made here. polars and DuckDB are told the types and check nothing else; DuckDB is left out
+where it is not installed (``pip install duckdb``). CPU seconds of one thread, best of three: other
+processes count little.
 """
 
 from __future__ import annotations

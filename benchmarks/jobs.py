@@ -8,6 +8,7 @@ process, where it is installed; CQSim is on no package index.
 from __future__ import annotations
 
 import importlib.util
+import os
 import resource
 import subprocess
 import sys
@@ -50,6 +51,8 @@ def combinations(J: int) -> None:
         "fcfs+easy+best-fit",
         "fcfs+easy+label",
         "sjf+easy+best-fit",
+        "fcfs+none+learned",
+        "fcfs+easy+learned",
     ):
         simulate_jobs(few, nodes, name)  # compiled before it is timed
         print(f"  {name:24}{J / spent(lambda n=name: simulate_jobs(jobs, nodes, n)):12,.0f} jobs/s")
@@ -88,19 +91,42 @@ def a_decision() -> None:
         print(f"  {name:24}{each:8.3f} ms a round")
 
 
+LARGE = """
+import resource, sys, time
+from benchmarks.jobs import made
+from gangwise.jobs import Nodes, simulate_jobs
+nodes = Nodes.alike(10_000, {"gpu": 8})
+simulate_jobs(made(10, 0.8, 80_000), nodes, "fcfs+none+first-fit")
+jobs = made(int(sys.argv[1]), 0.8, 80_000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+began = time.process_time()
+simulate_jobs(jobs, nodes, "fcfs+none+first-fit")
+seconds = time.process_time() - began
+print(seconds, before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
 def large(J: int) -> None:
-    nodes = Nodes.alike(10_000, {"gpu": 8})
-    print("\n10,000 nodes × 8 GPUs at load 0.8, fcfs+none+first-fit")
-    for some in (J // 4, J // 2, J):
-        jobs = made(some, 0.8, 80_000)
-        seconds = spent(lambda j=jobs: simulate_jobs(j, nodes, "fcfs+none+first-fit"))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(f"  {some:12,} jobs {seconds:8.2f} s, at most {peak:.2f} GiB so far")
+    print("\n10,000 nodes × 8 GPUs at load 0.8, fcfs+none+first-fit, each in a process of its own")
+    peaks = []
+    for some in (J // 10, J // 2, J):
+        said = subprocess.run(
+            [sys.executable, "-c", LARGE, str(some)], check=True, capture_output=True, text=True
+        )
+        seconds, before, peak = map(float, said.stdout.split())
+        peaks.append((some, peak))
+        print(
+            f"  {some:12,} jobs {seconds:8.2f} s, {some / seconds:12,.0f} jobs/s, at most "
+            f"{peak / 2**10:6,.0f} MiB, {before / 2**10:6,.0f} MiB when the jobs were made"
+        )
+    each = (peaks[-1][1] - peaks[0][1]) * 2**10 / (peaks[-1][0] - peaks[0][0])
+    print(f"  {each:,.0f} bytes for each job more, making them included")
 
 
 def seeds() -> None:
     nodes = Nodes.alike(64, {"gpu": 8})
     drawn = [made(7_000, 0.8, 512, seed) for seed in range(20)]
+    simulate_jobs(drawn[0], nodes, "fcfs+easy+best-fit")  # compiled before it is timed
     seconds = spent(lambda: [simulate_jobs(j, nodes, "fcfs+easy+best-fit") for j in drawn])
     print(f"\n1,000 seeds of 7,000 jobs, fcfs+easy+best-fit: {50 * seconds:.1f} s on one core")
 
@@ -146,14 +172,15 @@ print(simulate_jobs(jobs, Nodes.pool(int(sys.argv[2])), "fcfs+none+first-fit").s
 """
 
 
-def whole_processes(J: int, theirs: int) -> None:
+def whole_processes(J: int) -> None:
+    """Processor time of whole processes: interpreter, imports, reading, playing, all."""
     if importlib.util.find_spec("accasim") is None:
         print("\nAccaSim is not installed: pip install accasim")
         return
     jobs = made(J, 0.8, 512, tasks=False)
     with tempfile.TemporaryDirectory() as folder:
 
-        def log(count: int) -> Path:
+        def log(count: int) -> str:
             path = Path(folder, f"{count}.swf")
             rows = zip(jobs.submit[:count] + 1, jobs.run[:count], jobs.shape[:count])
             path.write_text(
@@ -163,22 +190,48 @@ def whole_processes(J: int, theirs: int) -> None:
                     for i, (s, r, c) in enumerate(rows)
                 )
             )
-            return path
+            return str(path)
 
         def rate(count: int, *command: str) -> float:
-            began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run([sys.executable, *command], check=True, capture_output=True)
-            return count / (resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            return count / spent
 
-        path = str(log(J))
+        path = log(J)
         rate(J, "-c", WHOLE, path, "512")
         ours = rate(J, "-c", WHOLE, path, "512")
+        print(f"\nwhole processes, FCFS on a pool of 512: {ours:,.0f} jobs/s of {J:,}")
         program = str(Path(__file__).parents[1] / "tests/reference/accasim_fcfs.py")
-        other = rate(theirs, program, str(log(theirs)), "512")
-    print(
-        f"\nwhole processes, FCFS on a pool of 512: {ours:,.0f} jobs/s of {J:,}; AccaSim "
-        f"{other:,.0f} jobs/s of {theirs:,}: {ours / other:,.0f} times"
-    )
+        for count in (J // 200, J // 50, J // 20):
+            other = rate(count, program, log(count), "512")
+            print(
+                f"  AccaSim {other:,.0f} jobs/s of the first {count:,}: {ours / other:,.0f} times"
+            )
+
+
+def conservative() -> None:
+    """Conservative backfilling on logs of the Parallel Workloads Archive, where they are."""
+    folder = Path(os.environ.get("GANGWISE_TRACES", ""), "swf")
+    for name, processors in (("NASA-iPSC-1993-3.1-cln", 128), ("lublin_256", 256)):
+        if not (path := folder / f"{name}.swf.gz").exists():
+            continue
+        log = np.loadtxt(path, comments=";", usecols=(0, 1, 3, 4), dtype=np.float64)
+        log = log[(log[:, 2] >= 0) & (log[:, 3] >= 1)]
+        over = np.random.default_rng(0).uniform(1, 3, len(log))
+        print(f"\n{name}, {len(log):,} jobs; processor seconds")
+        for label, limit in (("exact limits", log[:, 2]), ("limits up to 3 ×", log[:, 2] * over)):
+            jobs = Jobs.of(log[:, 1], log[:, 2], log[:, 3], limit=np.ceil(limit))
+            for nodes in (Nodes.pool(processors), Nodes.alike(processors // 4, {"cpu": 4})):
+                took = [
+                    spent(lambda q=q, j=jobs, n=nodes: simulate_jobs(j, n, f"fcfs+{q}+first-fit"))
+                    for q in ("easy", "conservative")
+                ]
+                print(
+                    f"  {label:18}{len(nodes):3} nodes: EASY {took[0]:6.2f}, "
+                    f"conservative {took[1]:6.2f}"
+                )
 
 
 if __name__ == "__main__":
@@ -189,4 +242,5 @@ if __name__ == "__main__":
     large(million)
     seeds()
     own(million // 20)
-    whole_processes(million, max(1_000, million // 50))
+    conservative()
+    whole_processes(million)

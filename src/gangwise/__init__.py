@@ -3,7 +3,7 @@
 >>> import gangwise
 >>> comparison = gangwise.compare("ogasched-default-v1", ["fairness", "drf"], slots=10, seeds=[0])
 >>> [row.policy for row in comparison.table()]
-['fairness', 'drf']
+['drf', 'fairness']
 """
 
 from __future__ import annotations

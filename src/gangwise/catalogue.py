@@ -411,6 +411,7 @@ register(
     "gavel",
     "gangwise.jobs.gavel:Gavel",
     "heterogeneity-aware shares by a linear programme, in rounds (Gavel, OSDI 2020)",
+    revision=2,
 )
 register(
     "scheduler",
@@ -423,6 +424,7 @@ register(
     "*",
     "gangwise.jobs.scheduler:composed",
     "any queue+backfilling+choice, such as fcfs+easy+best-fit or sjf+conservative+learned",
+    revision=2,
 )
 register(
     "scenario",

@@ -115,9 +115,44 @@ def test_a_node_that_fails_with_everything_on_it_runs_nothing_twice():
         (Conditions(rates=np.ones((2, 2))), r"\[L, N\]"),
         (Conditions(downs=[(5, 7)]), "there are 2 nodes"),
         (Conditions(factors=[(5, 0, -1.0)]), "must be > 0"),
+        (Conditions(drains=[(-1, 0)]), "event at -1.0 s of node 0"),
+        (Conditions(cancels=[(5, 1)]), "job 1 is cancelled at 5 s: there are 1 jobs"),
     ],
 )
 def test_conditions_that_make_no_sense(conditions, said):
     jobs = Jobs.of(submit=[0], run=[1])
     with pytest.raises(ScenarioError, match=said):
         simulate_jobs(jobs, Nodes.alike(2, {"cpu": 1}), conditions=conditions)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "plain"])
+def test_jobs_withdrawn_before_they_come_while_they_wait_and_while_they_run(engine):
+    jobs = Jobs.of(
+        submit=[0, 0, 0, 50, 60],
+        run=[100, 100, 10, 10, 10],
+        id=["runs", "waits", "behind", "comes", "after"],
+        after={"after": ["waits", "comes"]},
+    )
+    schedule = simulate_jobs(
+        jobs,
+        Nodes.pool(1),
+        "fcfs+none+first-fit",
+        Conditions(cancels=[(30, 0), (20, 1), (40, 3), (45, 3)]),
+        engine=engine,
+    )
+    nan = np.nan
+    np.testing.assert_array_equal(schedule.start, [0, nan, 30, nan, 60])
+    np.testing.assert_array_equal(schedule.end, [30, nan, 40, nan, 70])
+    assert schedule.counts["cancellations"] == 3
+    assert schedule.placed(0) == [(0, 1)]
+
+
+@pytest.mark.parametrize("engine", ["compiled", "plain"])
+def test_a_node_that_drains_keeps_what_runs_and_takes_nothing_new(engine):
+    jobs = Jobs.of(submit=[0, 0, 20, 30], run=[100, 100, 10, 10], demand={"gpu": 1})
+    conditions = Conditions(drains=[(10, 1)], ups=[(150, 1)])
+    nodes = Nodes.alike(2, {"gpu": 1})
+    schedule = simulate_jobs(jobs, nodes, "fcfs+easy+first-fit", conditions, engine=engine)
+    assert schedule.end.tolist() == [100, 100, 110, 120]
+    assert schedule.attempts.tolist() == [1, 1, 1, 1]
+    assert [schedule.placed(j)[0][0] for j in range(4)] == [0, 1, 0, 0]

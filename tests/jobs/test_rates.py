@@ -261,6 +261,64 @@ def test_bad_input_is_named():
         SharedFactors(Constants(pack=-1.0))
 
 
+def priced(toll: float) -> tuple[SharedFactors, rate_kernels.Beliefs, np.ndarray]:
+    """Two nodes of 4 GPUs, each a generation; type a is 1.25, type b 4 times as fast on n0."""
+    rates = SharedFactors(Constants(toll=toll, slack=2.0))
+    nodes = Nodes.of(
+        [Node("n0", {"gpu": 4}, rate=1.0), Node("n1", {"gpu": 4}, rate={"a": 0.8, "b": 0.25})]
+    )
+    return rates, rates.beliefs(nodes, ["a", "b"]), np.log([[1.0, 0.8], [1.0, 0.25]])
+
+
+def test_prices_are_the_dual_of_the_fluid_problem():
+    """Jobs of a and b in turn, more than n0 can do: b goes to n0, and a takes what is left."""
+    _, state, mean = priced(toll=3000.0)
+    size, routed = 1.2, np.zeros((2, 2))
+    prices = []
+    for k in range(6000):
+        l, now = k % 2, 10.0 * k
+        rate_kernels.finished(state, 100.0, 50.0, now)  # half of their limit, as jobs show
+        before = state.backlog - 10.0
+        rate_kernels.submitted(state, 1, size, 100.0, mean[l], now)
+        if k >= 3000:
+            routed[l, np.argmax(state.backlog - before)] += 1
+            prices.append(state.backlog / 3000.0)
+    # By hand: b takes 51 · 1.2 / 4 = 15 of each 20 s of n0, a the other 5 and most of n1. So a is
+    # indifferent, 1 + 1.2 λ0 = (1 + 1.2 λ1) / 0.8, and n1, which is not full, costs nothing.
+    assert routed[1, 1] == 0
+    assert routed[0].min() > 0
+    assert np.mean(prices, axis=0) == pytest.approx([0.25 / size, 0.0], abs=0.02)
+
+
+def test_a_backlog_is_work_less_capacity():
+    _, state, mean = priced(toll=1000.0)
+    expected = rate_kernels.remaining(state, 100.0, 0.0)
+    rate_kernels.submitted(state, 2, 1.0, 100.0, mean[1], 5.0)
+    assert state.backlog.tolist() == [2 * expected / 4, 0.0]
+    free = np.array([1.0, 4.0])
+    out = np.empty(2)
+    rate_kernels.score(state, 1e5, 2.0, mean[1], np.zeros(2), free, out)
+    price = (1 - 2 * 1 / 4) * (2 * expected / 4) / 1000
+    assert state.price.tolist() == pytest.approx([price, 0.0])
+    pack = state.constants.pack
+    assert out.tolist() == pytest.approx([-pack - math.log(1 + 2 * price), mean[1, 1] - 4 * pack])
+    rate_kernels.submitted(state, 2, 1.0, 100.0, mean[1], 5.0 + expected)
+    assert state.backlog[0] == pytest.approx(2 * expected / 4)  # drained, and as much again
+
+
+def test_who_gains_little_leaves_fast_nodes_to_others():
+    _, state, mean = priced(toll=1000.0)
+    state.backlog[:] = [2000.0, 0.0]
+    out = np.empty(2)
+    best = []
+    for l in (0, 1):
+        rate_kernels.score(state, 1e5, 1.0, mean[l], np.zeros(2), np.array([0.1, 0.1]), out)
+        best.append(int(np.argmax(out)))
+    assert best == [1, 0]
+    rate_kernels.score(state, 1e5, 1.0, mean[0], np.zeros(2), np.array([3.0, 0.0]), out)
+    assert np.argmax(out) == 0  # idle devices cost nothing
+
+
 @pytest.mark.parametrize("name", ["labels", "ucb", "learned", "learned-moving", "oracle-moving"])
 @pytest.mark.parametrize("seed", range(4))
 def test_compiled_and_plain_learn_and_decide_alike(name, seed):

@@ -502,7 +502,7 @@ def compare(
     --------
     >>> comparison = compare("ogasched-default-v1:servers=16", ["drf", "fairness"], 20, [0, 1])
     >>> len(comparison.runs), comparison.table()[0].policy
-    (4, 'fairness')
+    (4, 'drf')
     """
     source = _source(scenario)
     drawn_from, listed = source.scenario(), require_seeds(seeds)

@@ -57,7 +57,7 @@ def other_assumptions(scenario: ReplayScenario) -> dict[str, dict[str, Any]]:
     Examples
     --------
     >>> list(other_assumptions(ReplayScenario(world="like", nodes=4, first=50)))
-    ['limits exact', 'load + 10 %', 'no stragglers', 'twice the stragglers', 'no affinity']
+    ['limits exact', 'load + 10 %', 'no affinity']
     """
     s, first = scenario.settings, scenario.draw(0)
     found: dict[str, dict[str, Any]] = {}
@@ -77,7 +77,7 @@ def other_assumptions(scenario: ReplayScenario) -> dict[str, dict[str, Any]]:
             text = ",".join(f"{k}={v!r}" for k, v in given.items() if v != float("inf"))
             return {"world": f"{word}:{text}"}
 
-        if own["stragglers"] > 0:
+        if round(own["stragglers"] * s.nodes) > 0:
             found["no stragglers"] = world(stragglers=0.0)
             found["twice the stragglers"] = world(stragglers=min(2 * own["stragglers"], 0.9))
         if own["affinity"] > 0:

@@ -299,7 +299,7 @@ def sweep(
     ... )
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     sweep(small, folder, jobs=1).table().select("policy", "seeds").rows()
-    [('fairness', 2), ('drf', 2)]
+    [('drf', 2), ('fairness', 2)]
     """
     if not isinstance(experiment, Experiment):
         experiment = Experiment.read(experiment)

@@ -27,7 +27,7 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0) -> None:
     same under any hidden truth until that shows, give the same schedule again, from pickles taken
     at every instant, and under other names of jobs, nodes, users and job types; bear rates that
     come late, twice or never; explain every job that it leaves waiting; and let none wait for
-    ever.
+    ever. Meanwhile a node fails, one drains, and jobs are withdrawn.
 
     Parameters
     ----------
@@ -91,6 +91,8 @@ class _World:
         self.types, self.users = rng.integers(0, 3, size=J), rng.integers(0, 3, size=J)
         self.rates = rng.uniform(0.3, 1.2, size=(3, N))
         self.fails = [(float(rng.integers(50, 500)), int(rng.integers(0, N)))]
+        self.drains = [(float(rng.integers(50, 500)), int(rng.integers(0, N)))]
+        self.cancels = [(float(rng.integers(0, 600)), int(rng.integers(0, J))) for _ in range(3)]
         self.names: tuple[Callable[[int], str], ...] = (
             lambda j: f"job{j}",
             lambda n: f"node{n}",
@@ -105,12 +107,12 @@ class _World:
         return other
 
     def hidden(self) -> _World:
-        """The same with another hidden truth: twice the work, other rates, no failures."""
+        """The same with another hidden truth: twice the work, other rates, nothing happens."""
         other = object.__new__(_World)
         vars(other).update(vars(self))
         other.columns = {**self.columns, "run": self.columns["run"] * 2 + 1}
         other.rates = self.rates[:, ::-1] * 0.7
-        other.fails = []
+        other.fails, other.drains, other.cancels = [], [], []
         return other
 
     def tables(self) -> Tables:
@@ -127,8 +129,9 @@ class _World:
             user=[user(u) for u in self.users],
         )
         rates = np.array([self.rates[[user(l) for l in range(3)].index(t)] for t in jobs.types])
-        ups = [(t + 100.0, n) for t, n in self.fails]
-        return Tables.of(jobs, nodes, Conditions(rates, None, self.fails, ups), Options(restart=5))
+        ups = [(t + 100.0, n) for t, n in self.fails + self.drains]
+        happens = Conditions(rates, None, self.fails, ups, (), self.drains, self.cancels)
+        return Tables.of(jobs, nodes, happens, Options(restart=5))
 
 
 class _Watched(PlainSimulation):
@@ -171,11 +174,12 @@ class _Watched(PlainSimulation):
                     isinstance(said, Explanation)
                     and said.job == job.id
                     and said.constraint
-                    and said.since <= self.now <= said.until
+                    and said.since <= self.now <= min(said.until, said.start)
                 ):
                     raise SchedulerCheckFailed(
                         f"{self.where}: at {self.now:g} s job {job.id} waits and explain() says "
-                        f"{said!r}; it must name the constraint, since when, and until when"
+                        f"{said!r}; it must name the constraint, since when, and until when, and "
+                        "expect no start in the past"
                     )
         return more
 
@@ -239,7 +243,8 @@ def _check_peeking(world: _World, original: Any, first: _Watched, where: str) ->
     """Decisions are the same under another truth until the two can be told apart."""
     other = _played(_Watched, world.hidden(), original, where)
     shows = min(np.nanmin(s.end) for s in (first, other))
-    shows = min([shows, *(t for t, _ in world.fails), first.told, other.told])
+    happens = [*world.fails, *world.drains, *world.cancels]
+    shows = min([shows, *(t for t, _ in happens), first.told, other.told])
     for one, two in zip(first.log, other.log):
         if min(one[0], two[0]) >= shows:
             return

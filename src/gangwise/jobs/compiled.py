@@ -13,7 +13,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import event_kernels, kernels, rate_kernels
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
-from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING, SET_ASIDE
+from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
 from gangwise.jobs.model import Books, Nodes
 from gangwise.jobs.queues import (
     WFP3,
@@ -25,6 +25,8 @@ from gangwise.jobs.queues import (
 )
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed
+
+NO_INTS = np.zeros(0, dtype=np.int64)
 
 _QUEUES = {
     FirstCome: kernels.FCFS,
@@ -90,8 +92,8 @@ def play_compiled(
     """Play in compiled code from the first event to the last."""
     jobs = t.jobs
     J = len(jobs)
-    work, shapes, world, piece_from = _inputs(t, rules)
-    state = _state(t, rules, piece_from)
+    work, shapes, world, pieces_in_all = _inputs(t, rules)
+    state = _state(t, rules, pieces_in_all)
     if rules.choice == kernels.BY_RATE:
         scheduler.resize(t.nodes, jobs.types)
         beliefs = scheduler.choice.state
@@ -119,7 +121,7 @@ def play_compiled(
     at = state.at
     cut, pieces = int(at[kernels.LOGGED]), int(at[kernels.LOGGED_PIECES])
     runs, cuts = state.jobs, state.cuts[:cut]
-    first, attempts = runs["first"], runs["attempts"].copy()
+    first, attempts = runs["first"], runs["attempts"].astype(np.int64)
     on_nodes = np.isin(runs["phase"], (RUNNING, FINISHED, KILLED))
     on_nodes |= (runs["phase"] == CANCELLED) & np.isfinite(runs["end"])
     return Schedule(
@@ -132,18 +134,18 @@ def play_compiled(
         attempts,
         runs["lost"].copy(),
         runs["reserved"].copy(),
-        piece_from[:-1],
-        np.where(on_nodes, runs["pieces"], 0),
-        state.out["node"].copy(),
-        state.out["tasks"].copy(),
+        work.jobs["piece_from"].copy(),
+        np.where(on_nodes, runs["pieces"], 0).astype(np.int64),
+        state.out["node"].astype(np.int64),
+        state.out["tasks"].astype(np.int64),
         {
             "job": cuts["job"].copy(),
             "begun": cuts["begun"].copy(),
             "end": cuts["end"].copy(),
             "why": cuts["why"].copy(),
             "from": state.cuts["first"][: cut + 1].copy(),
-            "node": state.cut_pieces["node"][:pieces].copy(),
-            "tasks": state.cut_pieces["tasks"][:pieces].copy(),
+            "node": state.cut_pieces["node"][:pieces].astype(np.int64),
+            "tasks": state.cut_pieces["tasks"][:pieces].astype(np.int64),
         },
         {
             "instants": int(at[kernels.INSTANTS]),
@@ -162,14 +164,9 @@ def play_compiled(
 
 def _inputs(
     t: Tables, rules: kernels.Rules
-) -> tuple[kernels.Work, kernels.Shapes, kernels.World, Ints]:
+) -> tuple[kernels.Work, kernels.Shapes, kernels.World, int]:
     jobs, nodes = t.jobs, t.nodes
     J, N = len(jobs), len(nodes)
-    kind = t.dominant[jobs.shape]
-    amount = t.demand[jobs.shape, kind]
-    total = np.maximum(nodes.capacity.sum(axis=0), 1).astype(np.float64)
-    size = jobs.tasks * amount / 1000.0
-    share = jobs.tasks * amount / total[kind]
     if rules.queue == kernels.SJF:
         by_rank = np.argsort(jobs.limit, kind="stable")
     elif rules.queue == kernels.EDF:
@@ -178,36 +175,37 @@ def _inputs(
         by_rank = np.argsort(-jobs.priority, kind="stable")
     else:
         by_rank = np.arange(J)
-    rank = np.empty(J, dtype=np.int64)
-    rank[by_rank] = np.arange(J)
-    later = np.repeat(np.arange(J), np.diff(jobs.after_from))
-    keep = ~t.aside[jobs.after]
-    before, later = jobs.after[keep], later[keep]
-    order = np.argsort(before, kind="stable")
-    next_from = np.concatenate([[0], np.cumsum(np.bincount(before, minlength=J))])
-    parts = np.minimum(jobs.tasks, N)
-    parts = np.where(t.fraction[jobs.shape] > 0, jobs.tasks, parts)
-    parts[t.aside] = 0
-    piece_from = np.concatenate([[0], np.cumsum(parts)])
+    later, next_from = NO_INTS, NO_INTS
+    if jobs.after.size:
+        keep = ~t.aside[jobs.after]
+        before, later = jobs.after[keep], np.repeat(np.arange(J), np.diff(jobs.after_from))[keep]
+        later = later[np.argsort(before, kind="stable")]
+        next_from = np.concatenate([[0], np.cumsum(np.bincount(before, minlength=J))])
+    total = np.maximum(nodes.capacity.sum(axis=0), 1).astype(np.float64)
     rows = np.zeros(J, dtype=kernels.WORK)
-    for name, values in {
-        "submit": jobs.submit,
-        "work": t.work,
-        "limit": jobs.limit,
-        "tasks": jobs.tasks,
-        "shape": jobs.shape,
-        "type": jobs.type,
-        "user": jobs.user,
-        "size": size,
-        "share": share,
-        "rank": rank,
-        "doomed": t.doomed,
-        "piece_from": piece_from[:-1],
-        "next_from": next_from[:-1],
-        "next_to": next_from[1:],
-    }.items():
-        rows[name] = values
-    work = kernels.Work(rows, by_rank.astype(np.int64), later[order].astype(np.int64))
+    pieces = kernels.fill_work(
+        rows,
+        (
+            np.ascontiguousarray(jobs.submit),
+            np.ascontiguousarray(t.work),
+            np.ascontiguousarray(jobs.limit),
+            np.ascontiguousarray(jobs.tasks),
+            jobs.shape,
+            jobs.type,
+            jobs.user,
+            t.doomed,
+            t.aside,
+        ),
+        (
+            t.demand[np.arange(len(t.demand)), t.dominant],
+            np.where(t.fraction > 0, 2**31 - 1, N),
+            total[t.dominant],
+        ),
+        by_rank,
+        next_from,
+        2**31 - 1,
+    )
+    work = kernels.Work(rows, by_rank, later.astype(np.int64))
     played = np.unique(jobs.shape[~t.aside])
     least = t.demand[played].min(axis=0) if played.size else np.zeros(t.demand.shape[1], np.int64)
     tasks = np.zeros(len(t.demand), dtype=kernels.TASK)
@@ -235,10 +233,10 @@ def _inputs(
         t.event_kind,
         t.event_value,
     )
-    return work, shapes, world, piece_from.astype(np.int64)
+    return work, shapes, world, pieces
 
 
-def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
+def _state(t: Tables, rules: kernels.Rules, pieces: int) -> kernels.State:
     jobs, nodes = t.jobs, t.nodes
     J, N, S = len(jobs), len(nodes), len(jobs.shapes)
     books = Books.opened(nodes)
@@ -269,8 +267,8 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
         at_once = nodes.capacity.sum(axis=0)[asked] // least[asked]
         most_running = min(J, int(at_once.min()))
     words = -(-J // 64) + 1
-    pieces = int(piece_from[-1])
-    most = max(int(np.diff(piece_from).max(initial=1)), N) + 1
+    gang = int(jobs.tasks[~t.aside].max(initial=1))
+    most = max(gang if (t.fraction > 0).any() else min(gang, N), N) + 1
     backfills = rules.backfilling != kernels.NO_BACKFILLING
     conserves = rules.backfilling == kernels.CONSERVATIVE
     learns = rules.choice == kernels.BY_RATE
@@ -279,11 +277,11 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
     users = len(jobs.users) if rules.queue == kernels.FAIR_SHARE else 0
     timers = 2 * J + 64 if learns and (rules.rates != kernels.LABELS or rules.waits) else 0
     runs = np.zeros(J, dtype=kernels.RUN)
-    runs["phase"] = np.where(t.aside, SET_ASIDE, 0)
-    runs["wants"], runs["left"] = t.wants, t.work
-    runs["speed"] = runs["seen"] = 1.0
-    runs["first"] = runs["reserved"] = runs["slot"] = np.inf
-    runs["end"], runs["timer"], runs["planned"] = np.nan, -1.0, -1
+    kernels.fill_runs(runs, np.ascontiguousarray(t.work), t.wants, t.aside)
+    looks = np.zeros(J if learns or rules.limits_of_work else 0, dtype=kernels.LOOK)
+    looks["seen"], looks["timer"] = 1.0, -1.0
+    plans = np.zeros(J if conserves else 0, dtype=kernels.PLAN)
+    plans["slot"], plans["planned"] = np.inf, -1
     return kernels.State(
         at=at,
         clock=floats(kernels.SIZE_CLOCK, -1.0),
@@ -294,6 +292,8 @@ def _state(t: Tables, rules: kernels.Rules, piece_from: Ints) -> kernels.State:
         up=np.ones(N, dtype=bool),
         log_factor=floats(N),
         jobs=runs,
+        looks=looks,
+        plans=plans,
         out=np.zeros(pieces, dtype=kernels.PIECE),
         words=ints(words),
         summary=ints(-(-words // 64) + 1),

@@ -18,6 +18,7 @@ from gangwise.jobs.kernels import (
     CANCELLATIONS,
     CANCELLED,
     CHANGE,
+    CONSERVATIVE,
     DIRTY,
     DOWN,
     ENDED,
@@ -62,20 +63,12 @@ from gangwise.jobs.kernels import (
     pop,
     remove,
 )
-from gangwise.jobs.rate_kernels import (
-    Beliefs,
-    finished,
-    migrate,
-    observe,
-    released,
-    remaining,
-    submitted,
-)
+from gangwise.jobs.rate_kernels import Beliefs, finished, migrate, observe, released, remaining
 from gangwise.jobs.round_kernels import decide
 from gangwise.jobs.start_kernels import (
     arrange_on,
-    believed,
     charge,
+    hear,
     schedule_end,
     speed_of,
     start,
@@ -123,7 +116,7 @@ def measure(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int, first: bo
         x.rated[i] = n
         x.log_rates[i] = math.log(rate)
         slowest = min(slowest, rate)
-    x.jobs[j].seen = slowest
+    x.looks[j].seen = slowest
     observe(b, l, x.rated, x.log_rates, count, first, x.clock[NOW])
     x.at[DIRTY] = 1
 
@@ -135,9 +128,9 @@ def finish(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int)
     now = x.clock[NOW]
     own = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
     if r.choice == BY_RATE and r.rates != LABELS and now > x.jobs[j].since:
-        measure(w, v, r, x, b, j, now <= x.jobs[j].timer)
+        measure(w, v, r, x, b, j, now <= x.looks[j].timer)
         if own <= now:
-            finished(b, w.jobs[j].limit, (now - x.jobs[j].since) * x.jobs[j].seen, now)
+            finished(b, w.jobs[j].limit, (now - x.jobs[j].since) * x.looks[j].seen, now)
     leave(w, s, v, r, x, b, j)
     x.jobs[j].end = now
     if own > now or w.jobs[j].doomed:
@@ -168,14 +161,15 @@ def cancel(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int)
         return
     if phase == RUNNING:
         if r.choice == BY_RATE and r.rates != LABELS and x.clock[NOW] > x.jobs[j].since:
-            measure(w, v, r, x, b, j, x.clock[NOW] <= x.jobs[j].timer)
+            measure(w, v, r, x, b, j, x.clock[NOW] <= x.looks[j].timer)
         leave(w, s, v, r, x, b, j)
         x.jobs[j].end = x.clock[NOW]
     elif phase == WAITING:
         remove(x.words, x.summary, w.jobs[j].rank)
         at[N_WAITING] -= 1
-        at[HOLES] += x.jobs[j].slot < LATER
-        x.jobs[j].slot = LATER
+        if r.backfilling == CONSERVATIVE:
+            at[HOLES] += x.plans[j].slot < LATER
+            x.plans[j].slot = LATER
     at[DIRTY] = 1
     at[CANCELLATIONS] += 1
     x.jobs[j].phase = CANCELLED
@@ -216,8 +210,9 @@ def interrupt(
     leave(w, s, v, r, x, b, j)
     x.jobs[j].left = left
     x.jobs[j].overhead = r.restart
-    x.jobs[j].slot = LATER
-    x.jobs[j].planned = -1
+    if r.backfilling == CONSERVATIVE:
+        x.plans[j].slot = LATER
+        x.plans[j].planned = -1
     at[REQUEUES if why == WHY_FAILED else PREEMPTIONS] += 1
     enter(w, x, j)
 
@@ -253,7 +248,7 @@ def next_instant(w: Work, v: World, x: State) -> float:
     while at[TIMERS] > 0:
         j = x.timers[0].item
         holds = x.jobs[j].phase == RUNNING or x.jobs[j].phase == WAITING
-        if holds and x.jobs[j].timer == x.timers[0].time:
+        if holds and x.looks[j].timer == x.timers[0].time:
             time = min(time, x.timers[0].time)
             break
         at[TIMERS] = pop(x.timers, at[TIMERS])
@@ -329,15 +324,6 @@ def change_speed(w: Work, v: World, r: Rules, x: State, j: int) -> None:
     schedule_end(w, r, x, j)
 
 
-@lean_kernel
-def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
-    """Tell the learner what job j, which has just been submitted, asks for."""
-    c = w.jobs[j].shape
-    devices = s.demand[c, s.tasks[c].dominant] / 1000.0
-    believed(w, s, v, r, x, b, x.free, j)
-    submitted(b, w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW])
-
-
 @inlined_kernel
 def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
     """Take in all that happens now: ends, then nodes, then submissions, then measurements."""
@@ -370,13 +356,13 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
         j = x.timers[0].item
         time = x.timers[0].time
         at[TIMERS] = pop(x.timers, at[TIMERS])
-        if x.jobs[j].timer != time:
+        if x.looks[j].timer != time:
             continue
         if x.jobs[j].phase == RUNNING:
             measure(w, v, r, x, b, j, True)
         elif x.jobs[j].phase == WAITING:
             at[DIRTY] = 1
-    if r.waits:
+    if r.waits and r.rates != LABELS:
         for j in range(fresh, at[NEXT]):
             if x.jobs[j].phase == WAITING:
                 hear(w, s, v, r, x, b, j)
@@ -405,7 +391,7 @@ def look_around(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) ->
         return
     for m in range(count):
         j = x.sequence[m].item
-        seen = x.jobs[j].seen
+        seen = x.looks[j].seen
         done = work_done(x, j)
         if remaining(b, w.jobs[j].limit, done) <= seen * r.restart:
             continue
@@ -424,7 +410,7 @@ def look_around(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) ->
         other = log_rate + there - here
         if migrate(b, w.jobs[j].type, w.jobs[j].limit, done, log_rate, other, r.restart):
             interrupt(w, s, v, r, x, b, j, WHY_PREEMPTED)
-            x.jobs[j].before = done
+            x.looks[j].before = done
             start(w, s, v, r, x, j, pieces)
     at[FRESH] = 0
 

@@ -100,7 +100,7 @@ LATER = np.inf
 
 
 def record(**fields: type) -> np.dtype[np.void]:
-    """Fields of one row, all of eight bytes."""
+    """Fields of one row, those of eight bytes first."""
     return np.dtype(list(fields.items()), align=True)
 
 
@@ -108,17 +108,17 @@ WORK = record(
     submit=np.float64,
     work=np.float64,
     limit=np.float64,
-    tasks=np.int64,
-    shape=np.int64,
-    type=np.int64,
-    user=np.int64,
     size=np.float64,  # devices of the dominant type, all tasks together
     share=np.float64,  # the same as a share of the cluster
-    rank=np.int64,  # place in a queue whose order does not change
-    doomed=np.int64,  # will be killed for its work (limits of work)
     piece_from=np.int64,
-    next_from=np.int64,
-    next_to=np.int64,
+    tasks=np.int32,
+    shape=np.int32,
+    type=np.int32,
+    user=np.int32,
+    rank=np.int32,  # place in a queue whose order does not change
+    doomed=np.int32,  # will be killed for its work (limits of work)
+    next_from=np.int32,
+    next_to=np.int32,
 )
 TASK = record(
     fraction=np.int64,  # thousandths of one shared device, or 0
@@ -128,30 +128,34 @@ TASK = record(
     dominant=np.int64,  # device type of the largest share
 )
 RUN = record(
-    phase=np.int64,
-    wants=np.int64,
-    attempts=np.int64,
-    pieces=np.int64,
-    running_at=np.int64,
     left=np.float64,  # work to do at `since`
     since=np.float64,
     speed=np.float64,
     begun=np.float64,
     finish=np.float64,
     expect=np.float64,
-    seen=np.float64,  # rate as the scheduler knows it
-    timer=np.float64,  # when it is looked at next: measured, or decided on
     overhead=np.float64,
-    before=np.float64,  # work done before it last moved, as the scheduler knows it
     first=np.float64,
     end=np.float64,
     lost=np.float64,  # device-seconds
-    slot=np.float64,  # conservative: start of its reservation, inf for none
-    planned=np.int64,  # HOLES when it was last planned for
     reserved=np.float64,  # earliest promise made while first in line, inf for none
+    phase=np.int32,
+    wants=np.int32,
+    attempts=np.int32,
+    pieces=np.int32,
+    running_at=np.int32,
+)
+LOOK = record(
+    seen=np.float64,  # rate as the scheduler knows it
+    timer=np.float64,  # when it is looked at next: measured, or decided on
+    before=np.float64,  # work done before it last moved, as the scheduler knows it
+)
+PLAN = record(
+    slot=np.float64,  # start of its reservation, inf for none
+    planned=np.int64,  # HOLES when it was last planned for
 )
 DUE = record(time=np.float64, item=np.int64)
-PIECE = record(node=np.int64, tasks=np.int64, mask=np.int64)
+PIECE = record(mask=np.int64, node=np.int32, tasks=np.int32)
 CANDIDATE = record(score=np.float64, node=np.int64, fit=np.int64, slot=np.int64)
 MEMO = record(
     fail_tasks=np.int64,
@@ -230,6 +234,8 @@ class State(NamedTuple):
     log_factor: Floats
     # jobs
     jobs: Rows  # RUN [J]
+    looks: Rows  # LOOK [J] where rates are learned or limits are of work
+    plans: Rows  # PLAN [J] where every job holds a reservation
     out: Rows  # PIECE, those of job j from Work.piece_from on
     # order
     words: Ints
@@ -267,6 +273,63 @@ class State(NamedTuple):
     # attempts that were cut short
     cuts: Rows  # CUT
     cut_pieces: Rows  # PIECE
+
+
+# -------------------------------------------------------------------------------------- filling
+
+
+@lean_kernel
+def fill_work(
+    rows: Rows,
+    columns: tuple[Floats, Floats, Floats, Ints, Ints, Ints, Ints, Bools, Bools],
+    of_shape: tuple[Ints, Ints, Floats],
+    by_rank: Ints,
+    next_from: Ints,
+    most: int,
+) -> int:
+    """Fill rows in one pass over them, which costs less than a pass for each field.
+
+    ``columns``: submit, work, limit, tasks, shape, type, user, doomed, aside; ``of_shape``: devices
+    of its dominant type that a task asks for, how many pieces a job may have, free in all. Gives
+    the number of pieces of all jobs.
+    """
+    submit, work, limit, tasks, shape, types, user, doomed, aside = columns
+    amount, pieces, total = of_shape
+    at = int64(0)
+    for j in range(rows.size):
+        c = shape[j]
+        rows[j].submit = submit[j]
+        rows[j].work = work[j]
+        rows[j].limit = limit[j]
+        rows[j].size = tasks[j] * amount[c] / 1000.0
+        rows[j].share = tasks[j] * amount[c] / total[c]
+        rows[j].piece_from = at
+        rows[j].tasks = min(tasks[j], most)
+        rows[j].shape = c
+        rows[j].type = types[j]
+        rows[j].user = user[j]
+        rows[j].doomed = doomed[j]
+        if not aside[j]:
+            at += min(tasks[j], pieces[c])
+        if next_from.size > 0:
+            rows[j].next_from = next_from[j]
+            rows[j].next_to = next_from[j + 1]
+    for i in range(by_rank.size):
+        rows[by_rank[i]].rank = i
+    return int(at)
+
+
+@lean_kernel
+def fill_runs(rows: Rows, work: Floats, wants: Ints, aside: Bools) -> None:
+    """Jobs before anything has happened, in one pass."""
+    for j in range(rows.size):
+        rows[j].phase = SET_ASIDE if aside[j] else UNSUBMITTED
+        rows[j].wants = wants[j]
+        rows[j].left = work[j]
+        rows[j].speed = 1.0
+        rows[j].first = LATER
+        rows[j].end = np.nan
+        rows[j].reserved = LATER
 
 
 # ---------------------------------------------------------------------------------------- sets

@@ -378,9 +378,11 @@ class Jobs:
             thousandths = np.where(np.isfinite(asked), np.rint(asked * 1000), 0).astype(np.int64)
             reject(thousandths.sum(axis=1) == 0, "that ask for no device")
         if id is not None:
-            _, first = np.unique(ids, return_index=True)
-            twice = np.ones(J, dtype=bool)
-            twice[first] = False
+            rising = ids.dtype.kind in "iu" and bool((ids[1:] > ids[:-1]).all())
+            twice = np.zeros(J, dtype=bool)
+            if not rising:
+                twice[:] = True
+                twice[np.unique(ids, return_index=True)[1]] = False
             reject(twice, "whose id came before")
 
         noted: dict[str, int] = {}
@@ -528,6 +530,8 @@ def _shapes(
         columns.append(np.array([number[c] for c in asked], dtype=np.int64))
     code = np.zeros(order.size, dtype=np.int64)
     for values in columns:
+        if values.size and (values == values[0]).all():
+            continue
         different, inverse = np.unique(values, return_inverse=True)
         _, code = np.unique(code * different.size + inverse, return_inverse=True)
     _, first, code = np.unique(code, return_index=True, return_inverse=True)

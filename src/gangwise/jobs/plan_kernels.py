@@ -158,10 +158,10 @@ def earliest(
             i += 1
         # Devices in all first: the first moment at which they are too few, until its own begin.
         m = i
-        able = enough(w, s, x, j, i) if time < x.jobs[j].slot else True
+        able = enough(w, s, x, j, i) if time < x.plans[j].slot else True
         while able and m < size:
             at = x.changes[m].time
-            if at >= time + limit or at >= x.jobs[j].slot:
+            if at >= time + limit or at >= x.plans[j].slot:
                 break
             while m < size and x.changes[m].time == at:
                 m += 1
@@ -200,7 +200,7 @@ def earliest(
             time = x.changes[m].time
             while m < size and x.changes[m].time == time:
                 m += 1
-            if time >= x.jobs[j].slot or enough(w, s, x, j, m):
+            if time >= x.plans[j].slot or enough(w, s, x, j, m):
                 break
         if time >= before:
             return 0
@@ -244,7 +244,7 @@ def lay_out(w: Work, s: Shapes, v: World, x: State, count: int) -> int:
             size += 1
     for i in range(count):
         j = x.sequence[i].item
-        slot = x.jobs[j].slot
+        slot = x.plans[j].slot
         if slot == LATER or w.jobs[j].limit <= 0.0 or slot + w.jobs[j].limit <= now:
             continue
         x.changes[size].time = max(slot, now)
@@ -269,15 +269,15 @@ def conservative(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, c
     now = x.clock[NOW]
     if at[VOID]:
         for i in range(count):
-            x.jobs[x.sequence[i].item].slot = LATER
+            x.plans[x.sequence[i].item].slot = LATER
         at[VOID] = 0
         at[HOLES] += 1
     size = -1
     for i in range(min(count, r.depth)):
         j = x.sequence[i].item
-        slot = x.jobs[j].slot
+        slot = x.plans[j].slot
         due = slot <= now
-        if not due and x.jobs[j].planned == at[HOLES]:
+        if not due and x.plans[j].planned == at[HOLES]:
             continue
         if size < 0:
             size = lay_out(w, s, v, x, count)
@@ -285,20 +285,20 @@ def conservative(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, c
         pieces = earliest(w, s, v, r, x, b, j, size, LATER if due else slot)
         if pieces == 0:
             if due:
-                x.jobs[j].slot = LATER
+                x.plans[j].slot = LATER
                 size = drop_changes(x, size, j)
                 add_up(w, s, x, size)
                 at[HOLES] += 1
-            x.jobs[j].planned = at[HOLES]
+            x.plans[j].planned = at[HOLES]
             continue
         time = x.clock[PLANNED]
         if slot < LATER:
             if not (due and time <= now and same_pieces(w, x, j, pieces)):
                 at[HOLES] += 1
             size = drop_changes(x, size, j)
-        x.jobs[j].planned = at[HOLES]
+        x.plans[j].planned = at[HOLES]
         limit = w.jobs[j].limit
-        x.jobs[j].slot = LATER
+        x.plans[j].slot = LATER
         if time <= now and truly_free(s, v, x, w.jobs[j].shape, pieces):
             start(w, s, v, r, x, j, pieces)
             if x.jobs[j].expect <= now:  # a limit of nothing
@@ -309,7 +309,7 @@ def conservative(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, c
                 x.profile[0, k] -= w.jobs[j].tasks * s.demand[w.jobs[j].shape, k]
             size = enter_change(x, size, x.jobs[j].expect, j)
         else:
-            x.jobs[j].slot = time
+            x.plans[j].slot = time
             x.jobs[j].reserved = min(x.jobs[j].reserved, time)
             x.jobs[j].pieces = pieces
             p = w.jobs[j].piece_from

@@ -63,7 +63,7 @@ def expected_ends(w: Work, r: Rules, x: State, b: Beliefs) -> None:
     for i in range(size):
         j = x.running[i]
         done = work_done(x, j)
-        x.jobs[j].expect = now + remaining(b, w.jobs[j].limit, done) / x.jobs[j].seen
+        x.jobs[j].expect = now + remaining(b, w.jobs[j].limit, done) / x.looks[j].seen
         x.order[i].time = x.jobs[j].expect
         x.order[i].item = j
     x.at[ENTERED] = size

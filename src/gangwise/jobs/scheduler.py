@@ -282,6 +282,8 @@ class Composed:
         choice = self.choice
         if not isinstance(choice, ByRate):
             return []
+        self.queue.take_in(books)
+        choice.take_in(books)
         trial = books.copy()
         actions: list[Action] = []
         for name, running in sorted(trial.running.items(), key=lambda item: item[1].job.row):
@@ -300,6 +302,8 @@ class Composed:
             pieces = trial.tell_apart(job.shape, chosen)
             trial.take(job.shape, running.pieces, sign=1)
             trial.take(job.shape, pieces)
+            if choice.rates != "labels":
+                rate_kernels.age(choice.state, now)  # as giving devices back does
             trial.running[name] = Running(job, pieces, now, self.restart)
             self._seen[name] = self._rate(job, chosen, now, seen=True)
             self._before[name] = done

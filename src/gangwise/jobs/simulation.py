@@ -216,6 +216,7 @@ class PlainSimulation:
         began = time.perf_counter()
         actions = self.scheduler.migrations(self.books, now)
         self.seconds += time.perf_counter() - began
+        self.books.events.clear()
         for action in actions:
             self._act(action, now)
 

@@ -40,7 +40,7 @@ from gangwise.jobs.kernels import (
     push,
     remove,
 )
-from gangwise.jobs.rate_kernels import Beliefs, believe, score, wait
+from gangwise.jobs.rate_kernels import Beliefs, believe, score, submitted, wait
 
 int64: Any = np.int64
 
@@ -99,7 +99,7 @@ def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) 
     schedule_end(w, r, x, j)
     x.jobs[j].expect = now + w.jobs[j].limit
     if r.choice == BY_RATE:
-        x.jobs[j].seen = slowest_believed(w, x, j)
+        x.looks[j].seen = slowest_believed(w, x, j)
     x.running[at[N_RUNNING] - 1] = j
     x.jobs[j].running_at = at[N_RUNNING] - 1
     if r.backfilling != NO_BACKFILLING:
@@ -112,7 +112,7 @@ def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) 
         if now + r.measured_after < x.jobs[j].finish or v.event_time.size > 0:
             set_timer(x, j, now + r.measured_after)
         else:
-            x.jobs[j].timer = now + r.measured_after
+            x.looks[j].timer = now + r.measured_after
     if r.queue == FAIR_SHARE:
         charge(w, r, x, w.jobs[j].user)
         x.users[w.jobs[j].user].rate += w.jobs[j].share
@@ -127,12 +127,12 @@ def set_timer(x: State, j: int, time: float) -> None:
         for i in range(x.timers.size):
             job = x.timers[i].item
             t = x.timers[i].time
-            if x.jobs[job].timer == t and (
+            if x.looks[job].timer == t and (
                 x.jobs[job].phase == RUNNING or x.jobs[job].phase == WAITING
             ):
                 size = push(x.timers, size, t, job)
         at[TIMERS] = size
-    x.jobs[j].timer = time
+    x.looks[j].timer = time
     at[TIMERS] = push(x.timers, at[TIMERS], time, j)
 
 
@@ -300,9 +300,18 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     )
     if seconds <= 0.0:
         return False
-    if not now < x.jobs[j].timer <= now + seconds:
+    if not now < x.looks[j].timer <= now + seconds:
         set_timer(x, j, now + seconds)
     return True
+
+
+@lean_kernel
+def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
+    """Tell the learner what job j, which has just been submitted, asks for."""
+    c = w.jobs[j].shape
+    devices = s.demand[c, s.tasks[c].dominant] / 1000.0
+    believed(w, s, v, r, x, b, x.free, j)
+    submitted(b, w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW])
 
 
 @lean_kernel
@@ -326,4 +335,4 @@ def arrange_on(
 def work_done(x: State, j: int) -> float:
     """What running job j has done as far as the scheduler knows: seconds × the rate seen."""
     gone = max(x.clock[NOW] - x.jobs[j].begun - x.jobs[j].overhead, 0.0)
-    return float(x.jobs[j].before + gone * x.jobs[j].seen)
+    return float(x.looks[j].before + gone * x.looks[j].seen)

@@ -32,6 +32,7 @@ from gangwise.experiments.statistics import (
     number,
 )
 from gangwise.experiments.store import versions
+from gangwise.jobs import Jobs
 from gangwise.jobs.metrics import Outcome, by_group, size_groups
 from gangwise.jobs.rates import SlowNode
 from gangwise.report.plotting import Panel, draw, svg_text
@@ -686,10 +687,11 @@ def _figures(n: _Numbers) -> list[Drawn]:
 def _labels(names: Sequence[str]) -> list[str]:
     """Names below bars: shortened, all different, in two rows where there are many.
 
-    >>> _labels(["user one", "user two"]), _labels(["longest-a", "longest-a-"])
-    (['user one', 'user two'], ['long…t-a', 'long…-a-'])
+    >>> _labels(["user one", "user two"]), _labels(["longest-ab", "longest-ab-"])
+    (['user one', 'user two'], ['long…-ab', 'long…ab-'])
     """
-    short = [name if len(name) <= 8 else f"{name[:4]}…{name[-3:]}" for name in names]
+    plain = [name.replace(" to ", "–") for name in names]
+    short = [name if len(name) <= 9 else f"{name[:4]}…{name[-3:]}" for name in plain]
     found: list[str] = []
     for i, label in enumerate(short):
         unique = label if short.count(label) == 1 else f"{label[:5]} {i + 1}"
@@ -825,20 +827,27 @@ def _chart(n: _Numbers) -> dict[str, Any]:
     if not exact:
         charts = [_cells(n.rows[row][0], device, begin, end, CELLS // len(shown)) for row in shown]
     jobs = n.first.jobs
+    by = "user" if len(jobs.users) > 1 else "job type"
+    names, _ = _coloured(jobs)
     return {
         "device": device,
         "exact": exact,
         "seconds": end - begin,
         "schedulers": [{"name": row, **chart} for row, chart in zip(shown, charts)],
-        "users": list(jobs.users) if exact and len(jobs.users) < 2000 else [],
+        "users": list(names) if exact and len(names) < 2000 else [],
         "caption": (
-            f"A rectangle is a job on the {device} that it holds, coloured by user; which of a "
+            f"A rectangle is a job on the {device} that it holds, coloured by {by}; which of a "
             "node's devices it holds is drawn, not told."
             if exact
             else f"The share of {device} held, means over bins of "
             f"{period((end - begin) / charts[0]['bins'])}: there are too many jobs to draw each."
         ),
     }
+
+
+def _coloured(jobs: Jobs) -> tuple[Sequence[str], Ints]:
+    """Names, and of each job which: its user, or its type where there is one user."""
+    return (jobs.users, jobs.user) if len(jobs.users) > 1 else (jobs.types, jobs.type)
 
 
 def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
@@ -866,7 +875,7 @@ def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
         "begin": _packed(of.begin[p] - begin, "<f4"),
         "end": _packed(of.end[p] - begin, "<f4"),
         "job": _packed(jobs.row[of.job[p]], "<u4"),
-        "user": _packed(np.minimum(jobs.user[of.job[p]], 65535), "<u2"),
+        "user": _packed(np.minimum(_coloured(jobs)[1][of.job[p]], 65535), "<u2"),
     }
 
 

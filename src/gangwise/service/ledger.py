@@ -432,7 +432,9 @@ class Ledger:
         if self.books is None or self.now < self.looked + look:
             return
         self.looked = self.now
-        for action in self.scheduler.migrations(self.books, self.now):
+        actions = self.scheduler.migrations(self.books, self.now)
+        self.books.events.clear()
+        for action in actions:
             if isinstance(action, Preempt):  # placed again once the cluster has let it go
                 self._unplace(self.jobs[action.job])
 

@@ -241,7 +241,7 @@ def edges_of(tasks: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int]]:
     """
     name, used = pl.col("name"), pl.col("used")
     named = tasks.select(
-        "job",
+        pl.col("job").cast(pl.Categorical).to_physical(),  # hashed once, and not in every join
         "name",
         "used",
         index=pl.when(used).then(used.cum_sum().cast(pl.Int64) - 1),

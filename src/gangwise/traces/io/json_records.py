@@ -7,6 +7,7 @@ that is an object is read as the texts of its fields, as if they stood in a CSV 
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ def read_records(path: Path, key: str = "") -> Records:
     """
     text, digest = read_text(path)
     text = text.rstrip()
+    collecting = gc.isenabled()
+    gc.disable()  # nothing made here is garbage; looking for it again and again is not linear
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
@@ -66,6 +69,9 @@ def read_records(path: Path, key: str = "") -> Records:
         raise TraceError(what, path, error.lineno) from error
     except RecursionError as error:
         raise TraceError("the JSON document is nested too deeply to be a trace", path) from error
+    finally:
+        if collecting:
+            gc.enable()
     if key:
         if not isinstance(found, dict) or key not in found:
             raise TraceError(f"the JSON document has no key {key!r}", path)

@@ -1,0 +1,70 @@
+"""The reference has every public name, and pages link to pages that are there."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import gangwise
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+REFERENCE = set(re.findall(r"^::: (\S+)", (DOCS / "reference.md").read_text(), re.MULTILINE))
+PACKAGES = ["gangwise"] + [
+    f"gangwise.{found.name}"
+    for found in pkgutil.iter_modules(gangwise.__path__)
+    if found.ispkg and found.name != "cli"
+]
+
+
+def homes(package: str) -> dict[str, str]:
+    """Where a package's public names come from."""
+    source = Path(importlib.import_module(package).__file__ or "").read_text()
+    return {
+        alias.asname or alias.name: str(node.module)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_in_the_reference(package: str) -> None:
+    module = importlib.import_module(package)
+    home = homes(package)
+    missing = {
+        home[name]
+        for name in getattr(module, "__all__", ())
+        if home.get(name, package) not in (*REFERENCE, package)
+    }
+    assert not missing, f"docs/reference.md lacks {', '.join(sorted(missing))}"
+
+
+def test_the_reference_names_modules_that_are_there() -> None:
+    for name in REFERENCE:
+        path = ROOT / "src" / Path(*name.split("."))
+        assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), name
+        source = path.with_suffix(".py") if not path.is_dir() else path / "__init__.py"
+        assert ast.get_docstring(ast.parse(source.read_text())), name
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken = []
+    for page in [*DOCS.rglob("*.md"), ROOT / "README.md"]:
+        text = re.sub(r"```.*?```|`[^`]*`|\$\$.*?\$\$", "", page.read_text(), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)#\s]+)", text):
+            outside = target.startswith(("http:", "https:", "mailto:"))
+            if not outside and not (page.parent / target).exists():
+                broken.append(f"{page.name}: {target}")
+    assert not broken
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert pages == listed
