@@ -18,6 +18,7 @@ moment, whoever was killed at which line.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import math
@@ -48,6 +49,15 @@ from gangwise.engines.reports import read_reports
 
 _launchers: list[subprocess.Popen[bytes]] = []
 """Started by this process, whichever client it was: they must be waited for when they end."""
+
+
+@atexit.register
+def _let_go() -> None:
+    """Launchers outlive this process, as they should; Python would warn of each."""
+    for one in _launchers:
+        if one.poll() is None:
+            one.returncode = 0
+
 
 POLL = 0.05
 """Seconds between looks at the folder."""
