@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+collect_ignore = ["docs/hooks.py"]  # needs the extra "docs"
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _key_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
