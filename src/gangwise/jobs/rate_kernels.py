@@ -91,7 +91,7 @@ class Beliefs(NamedTuple):
     backlog, idle, devices : ndarray [G]
         Seconds of work routed to a generation and not yet done, share of its devices that was
         free when last looked at, and their number.
-    typical, count, price : ndarray [G]
+    typical, members, price : ndarray [G]
         Space: mean log rate of the nodes, their number, and what a device-second costs.
     ratio : ndarray [B]
         Finished jobs by work ÷ limit.
@@ -126,7 +126,7 @@ class Beliefs(NamedTuple):
     idle: Floats
     devices: Floats
     typical: Floats
-    count: Floats
+    members: Floats
     price: Floats
     ratio: Floats
     seen: Floats
@@ -171,7 +171,7 @@ def no_beliefs(
         idle=np.zeros(G),
         devices=devices,
         typical=np.zeros(G),
-        count=np.zeros(G),
+        members=np.zeros(G),
         price=np.zeros(G),
         release_time=np.zeros(1),
         ratio=np.full(BINS, PRIOR_JOBS / BINS),
@@ -486,13 +486,13 @@ def compare(b: Beliefs, mean: Floats) -> None:
     """Put the mean log rate of each generation's nodes in ``typical``, and their number."""
     for g in range(b.typical.size):
         b.typical[g] = 0.0
-        b.count[g] = 0.0
+        b.members[g] = 0.0
     for n in range(mean.size):
         b.typical[b.generation[n]] += mean[n]
-        b.count[b.generation[n]] += 1.0
+        b.members[b.generation[n]] += 1.0
     for g in range(b.typical.size):
-        if b.count[g] > 0.0:
-            b.typical[g] /= b.count[g]
+        if b.members[g] > 0.0:
+            b.typical[g] /= b.members[g]
 
 
 @lean_kernel
@@ -515,7 +515,7 @@ def submitted(
     best = -1
     least = math.inf
     for g in range(b.backlog.size):
-        if b.count[g] > 0.0 and b.devices[g] > 0.0:
+        if b.members[g] > 0.0 and b.devices[g] > 0.0:
             price = b.backlog[g] / b.constants.toll
             cost = math.exp(-b.typical[g]) * (1.0 + size * price)
             if cost < least:
@@ -593,7 +593,7 @@ def wait(
     size = tasks * devices
     here = expected * math.exp(-mean[at]) * (1.0 + size * b.price[b.generation[at]])
     for g in range(b.release.size):
-        if b.release[g] <= 0.0 or b.count[g] == 0.0:
+        if b.release[g] <= 0.0 or b.members[g] == 0.0:
             continue
         delay = c.price * (1.0 + c.crowd * waiting) * size / b.release[g]
         if delay + expected * math.exp(-b.typical[g]) * (1.0 + size * b.price[g]) < here:

@@ -75,17 +75,17 @@ class Rates:
         if self.generation is None:
             named = [repr(rate) for rate in nodes.rates]
         generations = tuple(dict.fromkeys([*self.generations, *named]))
+        generation = np.array([generations.index(name) for name in named], dtype=np.int64)
+        devices = np.zeros(len(generations))
+        held = nodes.capacity[:, np.argmax(nodes.capacity.sum(axis=0))] / 1000.0
+        np.add.at(devices, generation, held)
         new = rate_kernels.no_beliefs(
             self.kind,
             np.log(nodes.declared(job_types)),
-            np.array([generations.index(name) for name in named], dtype=np.int64),
+            generation,
             len(generations),
             self.constants,
-            np.bincount(
-                [generations.index(name) for name in named],
-                nodes.capacity[:, np.argmax(nodes.capacity.sum(axis=0))] / 1000.0,
-                len(generations),
-            ),
+            devices,
         )
         if self.state is not None:
             self._keep(new, self.state, nodes.names, tuple(job_types))

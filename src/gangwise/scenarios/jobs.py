@@ -369,11 +369,11 @@ class ClusterOfJobs(_Strict):
             if key != "constraint"
         }
         order = np.argsort(columns["submit"], kind="stable")
-        columns = {key: values[order] for key, values in columns.items()}
+        ordered: dict[str, Any] = {key: values[order] for key, values in columns.items()}
         every = [each for part in parts for each in part["constraint"]]
-        demand = {k: columns.pop(f"of {k}") for k in devices}
+        demand = {k: ordered.pop(f"of {k}") for k in devices}
         constraint = [every[i] for i in order.tolist()]
-        return Jobs.of(**columns, demand=demand, constraint=constraint)
+        return Jobs.of(**ordered, demand=demand, constraint=constraint)
 
     def told(self) -> list[str]:
         """What is drawn: a line for the whole, and one for each class."""
