@@ -91,54 +91,15 @@ _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BernoulliArrivals",
-    "BinomialArrivals",
-    "Channels",
-    "Cluster",
-    "Comparator",
-    "Comparison",
-    "DeviceType",
-    "Environment",
-    "GangwiseError",
-    "InfeasibleDecision",
-    "Instance",
-    "Interrupted",
-    "JobType",
-    "OnOffArrivals",
-    "Outcome",
-    "Policy",
-    "PolicyBase",
-    "PolicyCheckFailed",
-    "Replayed",
-    "ReplayedArrivals",
-    "Results",
-    "Run",
-    "Scenario",
-    "ScenarioError",
-    "Scheduler",
-    "SchedulerCheckFailed",
-    "Server",
-    "Simulation",
-    "StoreError",
-    "Streams",
-    "TraceError",
-    "UnknownName",
-    "Workload",
-    "__version__",
-    "check_policy",
-    "check_scheduler",
-    "clone",
-    "compare",
-    "configuration",
-    "create_policy",
-    "create_scenario",
-    "create_scheduler",
-    "register",
-    "replay",
-    "simulate",
-    "write_report",
-]
+__all__ = ["BernoulliArrivals", "BinomialArrivals", "Channels", "Cluster", "Comparator"]
+__all__ += ["Comparison", "DeviceType", "Environment", "GangwiseError", "InfeasibleDecision"]
+__all__ += ["Instance", "Interrupted", "JobType", "OnOffArrivals", "Outcome", "Policy"]
+__all__ += ["PolicyBase", "PolicyCheckFailed", "Replayed", "ReplayedArrivals", "Results", "Run"]
+__all__ += ["Scenario", "ScenarioError", "Scheduler", "SchedulerCheckFailed", "Server"]
+__all__ += ["Simulation", "StoreError", "Streams", "TraceError", "UnknownName", "Workload"]
+__all__ += ["__version__", "check_policy", "check_scheduler", "clone", "compare", "configuration"]
+__all__ += ["create_policy", "create_scenario", "create_scheduler", "register", "replay"]
+__all__ += ["simulate", "write_report"]
 
 
 def __getattr__(name: str) -> Any:

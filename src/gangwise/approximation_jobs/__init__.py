@@ -34,37 +34,9 @@ from gangwise.approximation_jobs.rates import (
 )
 from gangwise.approximation_jobs.workloads import JobStream, JobWorkload, PoissonJobs, ReplayedJobs
 
-__all__ = [
-    "OPM",
-    "OPS",
-    "ApproximationEnvironment",
-    "ApproximationFamily",
-    "ApproximationInstance",
-    "ApproximationProblem",
-    "Custom",
-    "DeadlineAware",
-    "Fair",
-    "Feedback",
-    "IidRates",
-    "Job",
-    "JobStream",
-    "JobTable",
-    "JobWorkload",
-    "Log",
-    "MarkovRates",
-    "MeasuredRates",
-    "Observation",
-    "Outage",
-    "PoissonJobs",
-    "Power",
-    "PrimalDual",
-    "RateProcess",
-    "RateStream",
-    "Removals",
-    "ReplayedJobs",
-    "ReplayedRates",
-    "Results",
-    "Saturating",
-    "Utility",
-    "UtilityPerPrice",
-]
+__all__ = ["OPM", "OPS", "ApproximationEnvironment", "ApproximationFamily"]
+__all__ += ["ApproximationInstance", "ApproximationProblem", "Custom", "DeadlineAware", "Fair"]
+__all__ += ["Feedback", "IidRates", "Job", "JobStream", "JobTable", "JobWorkload", "Log"]
+__all__ += ["MarkovRates", "MeasuredRates", "Observation", "Outage", "PoissonJobs", "Power"]
+__all__ += ["PrimalDual", "RateProcess", "RateStream", "Removals", "ReplayedJobs", "ReplayedRates"]
+__all__ += ["Results", "Saturating", "Utility", "UtilityPerPrice"]

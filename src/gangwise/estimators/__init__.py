@@ -25,25 +25,7 @@ from gangwise.estimators.estimators import (
 )
 from gangwise.estimators.memory import ChangePoint, Discounted, Memory, SlidingWindow
 
-__all__ = [
-    "ESTIMATORS",
-    "UCB",
-    "UCB1",
-    "BetaSampling",
-    "ChangePoint",
-    "Constant",
-    "Decay",
-    "Discounted",
-    "Estimator",
-    "GaussianSampling",
-    "LearnedDecay",
-    "Mean",
-    "Memory",
-    "OfMemory",
-    "Oracle",
-    "SlidingWindow",
-    "confidence_radius",
-    "make_estimator",
-    "make_memory",
-    "upper_bound",
-]
+__all__ = ["ESTIMATORS", "UCB", "UCB1", "BetaSampling", "ChangePoint", "Constant", "Decay"]
+__all__ += ["Discounted", "Estimator", "GaussianSampling", "LearnedDecay", "Mean", "Memory"]
+__all__ += ["OfMemory", "Oracle", "SlidingWindow", "confidence_radius", "make_estimator"]
+__all__ += ["make_memory", "upper_bound"]

@@ -34,41 +34,10 @@ from gangwise.fluctuating_speeds.speeds import (
     WavingSpeeds,
 )
 
-__all__ = [
-    "CUCB",
-    "DELTAS",
-    "ESDP",
-    "EXPLORATIONS",
-    "HAUF",
-    "LCF",
-    "LWTF",
-    "BernoulliSpeeds",
-    "BetaSpeeds",
-    "Delivery",
-    "ESDPAsPrinted",
-    "EpsilonGreedy",
-    "Feedback",
-    "FluctuatingSpeedsEnvironment",
-    "FluctuatingSpeedsFamily",
-    "FluctuatingSpeedsInstance",
-    "FluctuatingSpeedsProblem",
-    "HAUFChannel",
-    "NormalSpeeds",
-    "Observation",
-    "PiecewiseSpeeds",
-    "Pool",
-    "RandomChannels",
-    "RecordedSpeeds",
-    "ReplayedSpeeds",
-    "Scale",
-    "Speeds",
-    "ThompsonBeta",
-    "ThompsonGaussian",
-    "WavingSpeeds",
-    "Welfare",
-    "functional_cost",
-    "linear_cost",
-    "omniscient",
-    "pseudo_regret",
-    "welfare",
-]
+__all__ = ["CUCB", "DELTAS", "ESDP", "EXPLORATIONS", "HAUF", "LCF", "LWTF", "BernoulliSpeeds"]
+__all__ += ["BetaSpeeds", "Delivery", "ESDPAsPrinted", "EpsilonGreedy", "Feedback"]
+__all__ += ["FluctuatingSpeedsEnvironment", "FluctuatingSpeedsFamily", "FluctuatingSpeedsInstance"]
+__all__ += ["FluctuatingSpeedsProblem", "HAUFChannel", "NormalSpeeds", "Observation"]
+__all__ += ["PiecewiseSpeeds", "Pool", "RandomChannels", "RecordedSpeeds", "ReplayedSpeeds"]
+__all__ += ["Scale", "Speeds", "ThompsonBeta", "ThompsonGaussian", "WavingSpeeds", "Welfare"]
+__all__ += ["functional_cost", "linear_cost", "omniscient", "pseudo_regret", "welfare"]

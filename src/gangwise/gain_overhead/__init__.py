@@ -37,39 +37,10 @@ from gangwise.gain_overhead.problem import (
     Utility,
 )
 
-__all__ = [
-    "DRF",
-    "LINEAR",
-    "LOG",
-    "POLY",
-    "RECIPROCAL",
-    "BinPacking",
-    "DRFAsPrinted",
-    "Fairness",
-    "Feedback",
-    "GainOverheadEnvironment",
-    "GainOverheadFamily",
-    "GainOverheadInstance",
-    "GainOverheadProblem",
-    "Greedy",
-    "OGASchedAsPrinted",
-    "OGASchedReact",
-    "OGASchedReserve",
-    "Observation",
-    "RandomOrder",
-    "Reward",
-    "Spreading",
-    "Utilities",
-    "Utility",
-    "best_fixed",
-    "diameter",
-    "dominant_shares",
-    "gradient_bound",
-    "marginal_greedy",
-    "per_slot_optimum",
-    "project",
-    "project_as_printed",
-    "proportional_shares",
-    "regret_bound",
-    "solve",
-]
+__all__ = ["DRF", "LINEAR", "LOG", "POLY", "RECIPROCAL", "BinPacking", "DRFAsPrinted", "Fairness"]
+__all__ += ["Feedback", "GainOverheadEnvironment", "GainOverheadFamily", "GainOverheadInstance"]
+__all__ += ["GainOverheadProblem", "Greedy", "OGASchedAsPrinted", "OGASchedReact"]
+__all__ += ["OGASchedReserve", "Observation", "RandomOrder", "Reward", "Spreading", "Utilities"]
+__all__ += ["Utility", "best_fixed", "diameter", "dominant_shares", "gradient_bound"]
+__all__ += ["marginal_greedy", "per_slot_optimum", "project", "project_as_printed"]
+__all__ += ["proportional_shares", "regret_bound", "solve"]

@@ -32,37 +32,10 @@ from gangwise.gangs.policies import (
 )
 from gangwise.gangs.problem import GangPlacementProblem, GangProblem, GangReward, GangSpeedsProblem
 
-__all__ = [
-    "ExactGangs",
-    "FastGangs",
-    "GangBestFit",
-    "GangBinPacking",
-    "GangCUCB",
-    "GangDRF",
-    "GangESDP",
-    "GangEnvironment",
-    "GangFairness",
-    "GangFamily",
-    "GangFirstFit",
-    "GangGreedy",
-    "GangInstance",
-    "GangMeans",
-    "GangOGASched",
-    "GangPlacementProblem",
-    "GangProblem",
-    "GangRandom",
-    "GangReward",
-    "GangSolution",
-    "GangSolver",
-    "GangSpeedsEnvironment",
-    "GangSpeedsFamily",
-    "GangSpeedsInstance",
-    "GangSpeedsProblem",
-    "GangSpreading",
-    "GangVolcano",
-    "Placement",
-    "best_fixed",
-    "omniscient",
-    "per_slot_optimum",
-    "solve",
-]
+__all__ = ["ExactGangs", "FastGangs", "GangBestFit", "GangBinPacking", "GangCUCB", "GangDRF"]
+__all__ += ["GangESDP", "GangEnvironment", "GangFairness", "GangFamily", "GangFirstFit"]
+__all__ += ["GangGreedy", "GangInstance", "GangMeans", "GangOGASched", "GangPlacementProblem"]
+__all__ += ["GangProblem", "GangRandom", "GangReward", "GangSolution", "GangSolver"]
+__all__ += ["GangSpeedsEnvironment", "GangSpeedsFamily", "GangSpeedsInstance", "GangSpeedsProblem"]
+__all__ += ["GangSpreading", "GangVolcano", "Placement", "best_fixed", "omniscient"]
+__all__ += ["per_slot_optimum", "solve"]

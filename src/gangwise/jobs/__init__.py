@@ -29,31 +29,7 @@ from gangwise.jobs.schedule import Options, Schedule
 from gangwise.jobs.scheduler import Composed, Scheduler, create_scheduler, parts, register_part
 from gangwise.jobs.simulation import simulate_jobs
 
-__all__ = [
-    "Account",
-    "Ask",
-    "Books",
-    "Composed",
-    "Conditions",
-    "Event",
-    "Explanation",
-    "Job",
-    "Jobs",
-    "Node",
-    "Nodes",
-    "Options",
-    "Place",
-    "Preempt",
-    "Queue",
-    "Rate",
-    "Running",
-    "Schedule",
-    "Scheduler",
-    "SchedulerCheckFailed",
-    "Shape",
-    "check_scheduler",
-    "create_scheduler",
-    "parts",
-    "register_part",
-    "simulate_jobs",
-]
+__all__ = ["Account", "Ask", "Books", "Composed", "Conditions", "Event", "Explanation", "Job"]
+__all__ += ["Jobs", "Node", "Nodes", "Options", "Place", "Preempt", "Queue", "Rate", "Running"]
+__all__ += ["Schedule", "Scheduler", "SchedulerCheckFailed", "Shape", "check_scheduler"]
+__all__ += ["create_scheduler", "parts", "register_part", "simulate_jobs"]

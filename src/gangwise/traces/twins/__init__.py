@@ -18,14 +18,5 @@ from gangwise.traces.twins.drawing import (
     twin,
 )
 
-__all__ = [
-    "NAMES",
-    "Distance",
-    "arguments",
-    "calibration",
-    "completed",
-    "completed_from",
-    "distance",
-    "open_twin",
-    "twin",
-]
+__all__ = ["NAMES", "Distance", "arguments", "calibration", "completed", "completed_from"]
+__all__ += ["distance", "open_twin", "twin"]
