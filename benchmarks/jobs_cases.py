@@ -4,7 +4,7 @@
 labels, parts of GPUs, ties, run times of 0, requests too short, kills at the limit, dependencies,
 slow nodes, nodes that fail, drain, join and come back, and jobs withdrawn. Every case is played by
 the compiled engine under one of the combinations of parts, every tenth by the plain one as well,
-and every fifth by schedulers that preempt. Stops at the first difference.
+every fifth by one that preempts, every thousandth by Gavel. Stops at the first difference.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main(cases: int) -> None:
             cancellations=schedule.counts["cancellations"],
         )
         if seed % 5 == 0:
-            for scheduler in preemptive():
+            for scheduler in preemptive(shares=seed % 1000 == 0):
                 schedule = simulate_jobs(
                     case.jobs, case.nodes, scheduler, case.conditions, case.options, engine="plain"
                 )

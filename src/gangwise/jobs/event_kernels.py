@@ -8,6 +8,9 @@ time is part of ``play`` (``inlined_kernel``), and only what is rare is called (
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
 
 from gangwise.core.jit import inlined_kernel, lean_kernel
 from gangwise.jobs.fit_kernels import block_top, vacate
@@ -75,6 +78,9 @@ from gangwise.jobs.start_kernels import (
     work_done,
 )
 
+int64: Any = np.int64
+"""Casts where a kernel would otherwise be compiled once more, for a shorter or a literal number."""
+
 DONE, PAUSED, MORE_ROOM = range(3)
 WHY_FAILED, WHY_PREEMPTED = range(2)
 
@@ -91,7 +97,7 @@ def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) 
     x.running[x.jobs[j].running_at] = last
     x.jobs[last].running_at = x.jobs[j].running_at
     if r.queue == FAIR_SHARE:
-        charge(w, r, x, w.jobs[j].user)
+        charge(w, r, x, int64(w.jobs[j].user))
         x.users[w.jobs[j].user].rate -= w.jobs[j].share
     if r.choice == BY_RATE and r.rates != LABELS:
         p = w.jobs[j].piece_from
@@ -107,7 +113,7 @@ def measure(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int, first: bo
     p = w.jobs[j].piece_from
     count = x.jobs[j].pieces
     slowest = LATER
-    l = w.jobs[j].type
+    l = int64(w.jobs[j].type)
     for i in range(count):
         n = x.out[p + i].node
         rate = 1.0
@@ -287,7 +293,7 @@ def node_event(
         merge_sort(x.sequence, x.spare_rows, 0, there)
         for m in range(there):
             if kind == DOWN:
-                interrupt(w, s, v, r, x, b, x.sequence[m].item, WHY_FAILED)
+                interrupt(w, s, v, r, x, b, x.sequence[m].item, int64(WHY_FAILED))
             else:
                 change_speed(w, v, r, x, x.sequence[m].item)
         if kind == FACTOR:
@@ -359,7 +365,7 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
         if x.looks[j].timer != time:
             continue
         if x.jobs[j].phase == RUNNING:
-            measure(w, v, r, x, b, j, True)
+            measure(w, v, r, x, b, j, np.bool_(True))
         elif x.jobs[j].phase == WAITING:
             at[DIRTY] = 1
     if r.waits and r.rates != LABELS:
@@ -386,7 +392,7 @@ def look_around(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) ->
             count += 1
     merge_sort(x.sequence, x.spare_rows, 0, count)
     for m in range(count):
-        measure(w, v, r, x, b, x.sequence[m].item, False)
+        measure(w, v, r, x, b, x.sequence[m].item, np.bool_(False))
     if at[N_WAITING] > 0:
         return
     for m in range(count):
@@ -408,8 +414,8 @@ def look_around(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) ->
             there = min(there, x.mean[n] - b.constants.caution * x.sd[n])
         log_rate = math.log(seen)
         other = log_rate + there - here
-        if migrate(b, w.jobs[j].type, w.jobs[j].limit, done, log_rate, other, r.restart):
-            interrupt(w, s, v, r, x, b, j, WHY_PREEMPTED)
+        if migrate(b, int64(w.jobs[j].type), w.jobs[j].limit, done, log_rate, other, r.restart):
+            interrupt(w, s, v, r, x, b, j, int64(WHY_PREEMPTED))
             x.looks[j].before = done
             start(w, s, v, r, x, j, pieces)
     at[FRESH] = 0

@@ -66,7 +66,7 @@ def shift(w: Work, s: Shapes, v: World, x: State, free: Ints, device: Ints, item
     j = item & (TAKEN - 1)
     sign = 1 if item < TAKEN else -1
     p = w.jobs[j].piece_from
-    c = w.jobs[j].shape
+    c = int64(w.jobs[j].shape)
     for m in range(p, p + x.jobs[j].pieces):
         take(s, v, free, device, c, x.out[m].node, x.out[m].tasks, x.out[m].mask, sign)
 
@@ -90,7 +90,7 @@ def add_up(w: Work, s: Shapes, x: State, size: int) -> None:
         item = x.changes[i].item
         j = item & (TAKEN - 1)
         amount = w.jobs[j].tasks if item < TAKEN else -w.jobs[j].tasks
-        c = w.jobs[j].shape
+        c = int64(w.jobs[j].shape)
         for k in range(x.profile.shape[1]):
             x.profile[i + 1, k] = x.profile[i, k] + amount * s.demand[c, k]
 
@@ -98,7 +98,7 @@ def add_up(w: Work, s: Shapes, x: State, size: int) -> None:
 @inlined_kernel
 def enough(w: Work, s: Shapes, x: State, j: int, i: int) -> bool:
     """There are devices enough for job j in all after change i − 1, wherever they are."""
-    c = w.jobs[j].shape
+    c = int64(w.jobs[j].shape)
     for k in range(x.profile.shape[1]):
         if w.jobs[j].tasks * s.demand[c, k] > x.profile[i, k]:
             return False
@@ -108,7 +108,7 @@ def enough(w: Work, s: Shapes, x: State, j: int, i: int) -> bool:
 @inlined_kernel
 def room(w: Work, s: Shapes, v: World, x: State, free: Ints, device: Ints, j: int) -> bool:
     """Job j fits on what is given as free."""
-    c = w.jobs[j].shape
+    c = int64(w.jobs[j].shape)
     have = 0
     for n in range(free.shape[0]):
         if v.allowed[s.tasks[c].constraint, n]:

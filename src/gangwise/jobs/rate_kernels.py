@@ -249,16 +249,17 @@ def observe(
                 b.e_count[l, nodes[i]] += 1.0
     elif b.kind == SHARED:
         b.seen[0] += 1.0
+        at, left = 0, count
         if b.constants.slowest_only:
-            slowest = 0
             for i in range(1, count):
-                if log_rates[i] < log_rates[slowest]:
-                    slowest = i
-            take_in(b, l, nodes, log_rates, slowest, 1, first, now)
-            return
-        for i in range(0, count, RANKS):
-            k = min(RANKS, count - i)
-            take_in(b, l, nodes, log_rates, i, k, first, now)
+                if log_rates[i] < log_rates[at]:
+                    at = i
+            left = 1
+        while left > 0:
+            k = min(RANKS, left)
+            take_in(b, l, nodes, log_rates, at, k, first, now)
+            at += k
+            left -= k
 
 
 @lean_kernel

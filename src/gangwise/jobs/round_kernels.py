@@ -78,7 +78,7 @@ def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
     Leaves what is free at that instant in `x.shadow`, and how many tasks of j fit then in HAVE.
     """
     N = x.free.shape[0]
-    c = w.jobs[j].shape
+    c = int64(w.jobs[j].shape)
     now = x.clock[NOW]
     at = x.at
     have = 0
@@ -139,8 +139,8 @@ def keeps_promise(
         ends = x.clock[NOW] + w.jobs[j].limit / rate
     if ends <= promised:
         return True
-    c = w.jobs[j].shape
-    h = w.jobs[head].shape
+    c = int64(w.jobs[j].shape)
+    h = int64(w.jobs[head].shape)
     allowed = v.allowed[s.tasks[h].constraint]
     have = x.at[HAVE]
     for sign in (-1, 1):
@@ -269,7 +269,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
                 break
             j = w.by_rank[rank]
             rank = following(x.words, x.summary, at, rank + 1)
-        c = w.jobs[j].shape
+        c = int64(w.jobs[j].shape)
         l = w.jobs[j].type if r.choice == BY_RATE else int64(0)
         if head >= 0:
             if tested >= r.depth or full(s, x):

@@ -114,7 +114,7 @@ def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) 
         else:
             x.looks[j].timer = now + r.measured_after
     if r.queue == FAIR_SHARE:
-        charge(w, r, x, w.jobs[j].user)
+        charge(w, r, x, int64(w.jobs[j].user))
         x.users[w.jobs[j].user].rate += w.jobs[j].share
 
 
@@ -192,7 +192,7 @@ def put_in_order(x: State) -> None:
 @inlined_kernel
 def find(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> int:
     """Try to place job j on what is free: pieces in `x.tried`, their number, 0 for no room."""
-    c = w.jobs[j].shape
+    c = int64(w.jobs[j].shape)
     tasks = w.jobs[j].tasks
     x.at[TESTS] += 1
     if x.memo[c].fail_epoch == x.at[EPOCH] and tasks >= x.memo[c].fail_tasks:
@@ -224,7 +224,7 @@ def arrange(
     j: int,
 ) -> int:
     """Place job j by the rule on what is given as free: pieces in `x.tried`; 0 for no room."""
-    c = w.jobs[j].shape
+    c = int64(w.jobs[j].shape)
     tasks = w.jobs[j].tasks
     if r.choice == FIRST_FIT:
         count = place_first(s, v, x, free, device, top, c, tasks)
@@ -246,7 +246,7 @@ def believed(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, free: Ints, j: int
 ) -> None:
     """Fill `x.mean`, `x.sd` and `x.worth` [N] for a placement of job j."""
-    l = w.jobs[j].type
+    l = int64(w.jobs[j].type)
     N = x.mean.size
     if r.rates == LEARNED:
         believe(b, l, x.clock[NOW], x.mean, x.sd)
@@ -280,7 +280,7 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     """Job j could start on the pieces tried and had better wait for others."""
     if not r.waits:
         return False
-    c = w.jobs[j].shape
+    c = int64(w.jobs[j].shape)
     now = x.clock[NOW]
     devices = s.demand[c, s.tasks[c].dominant] / 1000.0
     slowest = x.tried[0].node
@@ -308,7 +308,7 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
 @lean_kernel
 def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
     """Tell the learner what job j, which has just been submitted, asks for."""
-    c = w.jobs[j].shape
+    c = int64(w.jobs[j].shape)
     devices = s.demand[c, s.tasks[c].dominant] / 1000.0
     believed(w, s, v, r, x, b, x.free, j)
     submitted(b, w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW])
