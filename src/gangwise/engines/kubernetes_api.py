@@ -40,10 +40,10 @@ class Connection:
         settings = client.Configuration()
         try:
             if kubeconfig is None and not Path(config.KUBE_CONFIG_DEFAULT_LOCATION).exists():
-                config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+                config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]  # the client has no types
             else:
                 where = None if kubeconfig is None else str(kubeconfig)
-                config.load_kube_config(where, context, client_configuration=settings)  # type: ignore[no-untyped-call]
+                config.load_kube_config(where, context, client_configuration=settings)  # type: ignore[no-untyped-call]  # the client has no types
         except (config.ConfigException, OSError) as error:
             raise EngineError(f"no kubeconfig that works ({error}); give its path") from error
         settings.retries = False

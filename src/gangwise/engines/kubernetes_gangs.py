@@ -435,7 +435,7 @@ class Table:
             told.append("started")
         if now.phase in ENDED:
             self.read_reports([gang])
-            told.append(now.phase)  # type: ignore[arg-type]
+            told.append(now.phase)  # type: ignore[arg-type]  # phases that end are events, too
             gang.over = time.monotonic()
             gang.held = ""
         for kind in told:

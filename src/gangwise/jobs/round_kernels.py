@@ -272,7 +272,10 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
         c = int64(w.jobs[j].shape)
         l = w.jobs[j].type if r.choice == BY_RATE else int64(0)
         if head >= 0:
-            if tested >= r.depth or full(s, x):
+            if tested >= r.depth:
+                at[DIRTY] = 1  # those behind were not tried: they are at the next instant
+                break
+            if full(s, x):
                 break
             tested += 1
             if (

@@ -408,7 +408,7 @@ def create_app(
     @app.get("/api/account", tags=["read"], **read)
     def account() -> dict[str, Any]:
         """What deciding here would have saved, or saves; empty where nothing is known."""
-        return finite(state.view("account") or {})  # type: ignore[no-any-return]
+        return finite(state.view("account") or {})  # type: ignore[no-any-return]  # JSON
 
     @app.post("/api/cancel", status_code=202, tags=["operate"], responses=operating)
     def cancel(ask: Operate, wish: Cancel) -> Accepted:

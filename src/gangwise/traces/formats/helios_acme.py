@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -229,7 +229,7 @@ class Helios(Reader):
             (*notes, *about),
         )
 
-    def _servers(self) -> tuple[pl.DataFrame, tuple, dict[str, str], list[str]]:  # type: ignore[type-arg]
+    def _servers(self) -> tuple[pl.DataFrame, tuple[Any, ...], dict[str, str], list[str]]:
         tables = [table.name for table in self.FORMAT.tables]
         beside = self.source.path if self.source.path.is_dir() else self.source.path.parent
         source = type(self.source)(beside, self.FORMAT, strict=self.source.strict)
