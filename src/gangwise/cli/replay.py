@@ -60,12 +60,12 @@ def replay_command(
         bool, typer.Option("--bound/--no-bound", help="Certify how much is left to gain.")
     ] = True,
     sensitive: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             "--sensitivity/--no-sensitivity",
-            help="With --out: play the best again under other assumptions.",
+            help="Play the best again under other assumptions. With --out and a log by default.",
         ),
-    ] = True,
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the runs and report.html; goes on where it was.")
     ] = None,
@@ -88,6 +88,8 @@ def replay_command(
         found = replayed(source, [n for n in (policies or "").replace(",", " ").split() if n])
         print(json_text(found) if as_json else "\n".join(lines(found)))
         return
+    if sensitive is None:
+        sensitive = bool(source) and out is not None
     if not source:
         source, given = TWIN, {**DEFAULT, **given}
     named = {"world": world, "load": load}
@@ -98,7 +100,7 @@ def replay_command(
         chosen = seed_list(seeds) if seeds else ()
         played = replay(scenario, names, chosen, out, jobs, tell)
         bounds = played.bounds(progress=tell) if bound else []
-        again = sensitivity(played, jobs, tell) if sensitive and out is not None else None
+        again = sensitivity(played, jobs, tell) if sensitive else None
     values = [found.mean_completion for found in bounds]
     if as_json:
         print(json_text({**played.as_dict(), "lower_bounds": values}))
