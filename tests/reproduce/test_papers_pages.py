@@ -58,6 +58,8 @@ TABLE = """| | the paper | ours |
 |---|---|---|
 | a\\|b, % | 73 | as printed: 5.0 ± 1.1, differs<br>esdp: 70 ± 10, open |
 
+0 of 2 comparisons agree, 0 have the same direction and another size, 1 differ, 1 are open.
+
 Why ours differ, or may: x; y; z.
 """
 
