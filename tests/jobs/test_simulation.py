@@ -78,6 +78,14 @@ def test_compiled_and_plain_equal_a_simulator_that_walks_every_second(part):
             assert told(schedule, case) == expected, (seed, names, engine)
 
 
+def test_jobs_beyond_the_depth_are_tried_at_the_next_instant():
+    """A case in which three jobs were looked at, and the fourth could start a second later."""
+    case, names = Case(3291), ("priority", "easy", "best-fit")
+    starts = [told(played(case, names, engine), case) for engine in ("compiled", "plain")]
+    assert starts[0] == starts[1]
+    assert starts[0][7][0] == 3
+
+
 @pytest.mark.parametrize("backfilling", ["easy", "conservative"])
 @pytest.mark.parametrize("choice", CHOICES)
 def test_nobody_starts_later_than_was_ever_promised(backfilling, choice):
