@@ -79,6 +79,7 @@ from gangwise.jobs.start_kernels import (
 )
 
 int64: Any = np.int64
+boolean: Any = np.bool_
 """Casts where a kernel would otherwise be compiled once more, for a shorter or a literal number."""
 
 DONE, PAUSED, MORE_ROOM = range(3)
@@ -365,7 +366,7 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
         if x.looks[j].timer != time:
             continue
         if x.jobs[j].phase == RUNNING:
-            measure(w, v, r, x, b, j, np.bool_(True))
+            measure(w, v, r, x, b, j, boolean(True))
         elif x.jobs[j].phase == WAITING:
             at[DIRTY] = 1
     if r.waits and r.rates != LABELS:
@@ -392,7 +393,7 @@ def look_around(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) ->
             count += 1
     merge_sort(x.sequence, x.spare_rows, 0, count)
     for m in range(count):
-        measure(w, v, r, x, b, x.sequence[m].item, np.bool_(False))
+        measure(w, v, r, x, b, x.sequence[m].item, boolean(False))
     if at[N_WAITING] > 0:
         return
     for m in range(count):
