@@ -237,6 +237,8 @@ def tune_command(
     if as_json:
         print(json_text(tuning.as_dict()))
         return
+    for line in Results.open(folder, TUNING).told:
+        print(line)
     _print_tuning(tuning)
     say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
 

@@ -19,7 +19,6 @@ from gangwise.experiments.runs import TIMINGS
 from gangwise.experiments.statistics import Interval, estimate, verdict
 from gangwise.experiments.store import Store
 
-
 FEW_CELLS = 4
 """Kinds of cells, at most, of which it is said how much of a log they play."""
 
