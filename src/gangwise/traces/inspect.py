@@ -195,7 +195,7 @@ class Inspection:
     def usable(self) -> bool:
         """Whether there is anything that can be used: a row of a table, a job or a server."""
         return bool(self.kind) or any(
-            any(file.kept for file in trace.files)
+            any(file.kept and not file.problem for file in trace.files)
             or (trace.fidelity is not None and trace.fidelity.jobs + trace.fidelity.servers > 0)
             for trace in self.traces
         )

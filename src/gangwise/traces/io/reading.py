@@ -459,7 +459,17 @@ class Reading:
         self._lost[why] = Dropped(before.rows + rows, min(before.first, first))
 
     def _cut_short(self, damage: str) -> None:
-        """Account for the end that is missing."""
+        """Account for the end that is missing, or for the doubt about all of it."""
+        if self.blocks.doubtful:
+            if self.strict:
+                raise TraceError(
+                    f"{damage}: any row may be other than was written; download it again, or read "
+                    "without strict to use them",
+                    self.path,
+                )
+            why = f"{damage}: no row is missing, but any may be other than was written"
+            self._drop(f"{why}; download it again", 0, self.line)
+            return
         torn = self.blocks.torn
         if self.strict:
             raise TraceError(

@@ -60,10 +60,9 @@ def _start(path: Path, *version: int) -> bytes:
 def first_lines(path: Path, lines: int = 20) -> list[str]:
     """Lines from the start of a file, read without the rest of it; empty when unreadable."""
     data = start_of(path)
-    found = split_lines(data.decode("utf-8-sig", errors="replace"))
     if len(data) == ENOUGH_FOR_A_HEADER:
-        found = found[:-1]  # cut off
-    return found[:lines]
+        data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]  # the last line is cut off
+    return split_lines(data.decode("utf-8-sig", errors="replace"))[:lines]
 
 
 def header_of(path: Path) -> list[str]:
