@@ -176,7 +176,7 @@ class Rows:
             if found != rows * (width - 1):
                 return None
         texts = pl.col([c.name for c in self.columns if not c.number]).fill_null("")
-        frame = frame.with_columns(texts.str.strip_chars() if blanks else texts)
+        frame = frame.with_columns(self._emptied(texts.str.strip_chars() if blanks else texts))
         return _with_integers(frame, self._whole)
 
     def _parsed(self, data: bytes, whole: Sequence[str], quoted: bool) -> pl.DataFrame | None:
@@ -191,6 +191,7 @@ class Rows:
                 schema=types,
                 quote_char='"' if quoted else None,
                 separator=self.schema.separator,
+                null_values=list(self.schema.missing) or None,
             )
         except pl.exceptions.PolarsError:
             return None
@@ -207,6 +208,7 @@ class Rows:
         """The columns, typed, and ``broken``: why a line cannot be taken apart, else null."""
         lines = data.decode("utf-8", errors="replace").split("\n")[:-1]
         frame = self._of_json(lines) if self.schema.json else self._of_fields(lines)
+        frame = frame.with_columns(self._emptied(pl.col([c.name for c in self.columns])))
         numbers = [c for c in self.columns if c.number]
         read = {c.name: pl.col(c.name).cast(pl.Float64, strict=False) for c in numbers}
         fault = first_reason(
@@ -217,6 +219,12 @@ class Rows:
         ]
         frame = frame.with_columns(fault, *whole).with_columns(read.values())
         return _with_integers(frame, self._whole)
+
+    def _emptied(self, texts: pl.Expr) -> pl.Expr:
+        """Empty texts for those that say so."""
+        if not self.schema.missing:
+            return texts
+        return pl.when(~texts.is_in(self.schema.missing)).then(texts).otherwise(pl.lit(""))
 
     def _of_fields(self, lines: list[str]) -> pl.DataFrame:
         if any('"' in line for line in lines):
