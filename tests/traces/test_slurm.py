@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
+from gangwise.core.errors import UnknownName
+from gangwise.experiments.replay import ReplayScenario
 from gangwise.traces.convert import convert
 from gangwise.traces.formats.slurm import OPEN_XDMOD, SlurmSacct
 from gangwise.traces.formats.slurm_notation import duration, expand_nodes, gib, request, tres
@@ -96,7 +98,7 @@ NODES = (
 
 
 def write(folder, rows=ROWS, header=HEADER, name="jobs.txt", nodes=""):
-    (folder / name).write_text("\n".join([header, *rows]) + "\n")
+    (folder / name).write_text("".join(f"{line}\n" for line in (header, *rows) if line))
     if nodes:
         (folder / "nodes.txt").write_text(nodes)
     return folder
@@ -491,3 +493,16 @@ def test_the_layout_for_people_is_refused_with_what_to_do(tmp_path):
     with pytest.raises(TraceError, match="--parsable2"):
         SlurmSacct(file).scan()
     assert "--parsable2" in str(inspect(file))
+
+
+def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
+    write(tmp_path, [ROWS[0], ROWS[3]], header=None)
+    told = {"trace": "slurm-sacct", "columns": HEADER}
+    scenario = ReplayScenario(source=str(tmp_path), **told)
+    assert scenario.log.rows["name"].to_list() == ["100", "101_7"]
+    assert scenario.describe()["columns"] == HEADER
+    again = ReplayScenario(**scenario.given)
+    assert again.describe() == scenario.describe()
+    assert open_trace(tmp_path, machines=2, shape=(48, 128, 4), model="a100", **told).slots
+    with pytest.raises(UnknownName, match="'colums'"):
+        ReplayScenario(source=str(tmp_path), trace="slurm-sacct", colums=HEADER)

@@ -200,9 +200,9 @@ class Results(Shown):
         """
         said: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for each in sorted(self.fidelity, key=_share_played):
-            warnings = (f"warning: {text}" for text in each["warnings"])
-            said.setdefault((each["line"], *warnings), []).append(each["cell"])
-        lines = []
+            told = (each["line"], *(f"warning: {text}" for text in each["warnings"]))
+            said.setdefault(told, []).append(each["cell"])
+        lines: list[str] = []
         for (first, *warnings), cells in list(said.items())[:FEW_CELLS]:
             of = ", ".join(f"{key} = {value}" for key, value in cells[0].items())
             of += f" and {len(cells) - 1} more cells" if len(cells) > 1 else ""
