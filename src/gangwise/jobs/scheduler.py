@@ -246,16 +246,19 @@ class Composed:
                     promised, then = reservation(job, trial, ends, now)
                     self._last.promised = promised
                 continue
-            if self._holds_off(job, chosen, trial, waiting, now, actions):
-                continue
             pieces = trial.tell_apart(job.shape, chosen)
             end = now + job.limit / self._rate(job, chosen, now)
-            if head is not None and end > promised and then is not None:
-                then.take(job.shape, pieces)
-                if int(then.fits(head.shape).sum()) < head.tasks:
-                    then.take(job.shape, pieces, sign=1)
+            past = then if end > promised else None
+            if past is not None and head is not None:
+                past.take(job.shape, pieces)
+                if int(past.fits(head.shape).sum()) < head.tasks:
+                    past.take(job.shape, pieces, sign=1)
                     self._last.delays.add(job.id)
                     continue
+            if self._holds_off(job, chosen, trial, waiting, now, actions):
+                if past is not None:
+                    past.take(job.shape, pieces, sign=1)
+                continue
             trial.take(job.shape, pieces)
             trial.running[job.id] = Running(job, pieces, now, 0.0)
             ends[job.id] = end
