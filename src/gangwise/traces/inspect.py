@@ -463,7 +463,7 @@ def _has_fields(lines: Sequence[str]) -> bool:
     if lines[0].lstrip().startswith(("{", "[")):
         return True
     first = lines[:3]
-    return any(
+    return len(first) > 1 and any(
         len({line.count(separator) for line in first}) == 1 and separator in first[0]
         for separator in (",", ";", "\t", "|")
     )

@@ -109,6 +109,8 @@ def percent_text(part: float, whole: float) -> str:
     if whole <= 0:
         return "-"
     share = 100 * part / whole
+    if abs(share - 100) < 1e-7:  # sums in another order differ by less
+        return "100 %"
     digits = 3 if share < 99.9 else 4
     shown = f"{share:.{digits}g}"
     if share < 100 and shown == "100":
