@@ -232,7 +232,9 @@ class SlowSimulation:
                 nodes_done = True
                 happened = self.node_events(t) or happened
                 # One withdrawn before it is submitted never comes: no event, so no round.
-                comes = (j not in self.cancelled for j, job in enumerate(self.jobs) if job.submit == t)
+                comes = (
+                    j not in self.cancelled for j, job in enumerate(self.jobs) if job.submit == t
+                )
                 happened = any(comes) or happened
             for j, job in enumerate(self.jobs):
                 if (
