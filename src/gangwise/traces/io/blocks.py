@@ -31,7 +31,7 @@ with suppress(ImportError):  # unpacks more than twice as fast, where it is inst
     inflate = import_module("isal.isal_zlib")
 
 
-BLOCK = 8 << 20
+BLOCK = 4 << 20
 """Bytes of a block, unpacked."""
 STORED = 1 << 16
 """Bytes read from the file at a time."""

@@ -166,7 +166,7 @@ class Rules:
         for c in self.columns:
             value = pl.col(c.name)
             if c.number:
-                within = value.is_between(c.least, c.most) & value.is_finite()
+                within = value.is_between(c.least, c.most)  # not a number is above all numbers
                 sound.append((within & (value == value.floor()) if c.whole else within).all())
                 if not c.empty:
                     sound.append(value.null_count() == 0)
