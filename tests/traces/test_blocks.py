@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
+from gangwise.traces.io import blocks as blocks_module
 from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.io.json_records import read_records
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import first_lines
@@ -189,3 +191,21 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, change):
     os.utime(file, ns=(1, 1))
     with pytest.raises(TraceError, match="changed while it was read"):
         list(reading)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, tar])
+def test_a_whole_text_may_be_one_long_line(tmp_path, monkeypatch, pack):
+    monkeypatch.setattr(blocks_module, "LONGEST_LINE", 1000)
+    text = b'{"items": [' + b",".join(b'{"n": %d}' % n for n in range(2000)) + b"]}"
+    file = tmp_path / "x.json"
+    file.write_bytes(pack(b"\xef\xbb\xbf" + text))
+    blocks = Blocks(file, 100)
+    assert blocks.whole() == text
+    assert blocks.digest() == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert len(read_records(file, "items").records) == 2000
+    with pytest.raises(TraceError, match="the line is longer"):
+        list(Blocks(file, 100))
+    if pack is not bytes:
+        file.write_bytes(pack(text)[:-30])
+        with pytest.raises(TraceError, match=r"cut short|damaged"):
+            read_records(file, "items")

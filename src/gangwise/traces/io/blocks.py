@@ -137,14 +137,29 @@ class Blocks:
                 return text.read(size)
         return b""
 
+    def whole(self) -> bytes:
+        """All of the text in one piece, instead of blocks: its lines may be of any length."""
+        pieces: list[bytes] = []
+        with self._open() as file:
+            before = os.fstat(file.fileno())
+            for text in self._texts(file):
+                while piece := text.read(self.size):
+                    pieces.append(piece)
+            self._finish(file, before)
+        return b"".join(pieces).removeprefix(b"\xef\xbb\xbf")
+
     def __iter__(self) -> Iterator[Block]:
         with self._open() as file:
             before = os.fstat(file.fileno())
             for text in self._texts(file):
                 yield from self._cut(text)
-            while self._stored(file, STORED):
-                pass
-            self._same(before, os.fstat(file.fileno()))
+            self._finish(file, before)
+
+    def _finish(self, file: IO[bytes], before: os.stat_result) -> None:
+        """Read what follows the text, and see that the file is still what it was."""
+        while self._stored(file, STORED):
+            pass
+        self._same(before, os.fstat(file.fileno()))
 
     def _same(self, before: os.stat_result, after: os.stat_result) -> None:
         """Raise when the file was written to while it was read."""

@@ -31,7 +31,7 @@ def read_text(path: Path) -> tuple[str, str]:
         When there is no such file, or it is damaged, cut short, or not text at all.
     """
     blocks = Blocks(path)
-    data = b"".join(block.data for block in blocks)
+    data = blocks.whole()
     if blocks.damage:
         raise TraceError(f"{blocks.damage}; download it again", path)
     return data.decode("utf-8", errors="replace"), blocks.digest()
