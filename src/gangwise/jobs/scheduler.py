@@ -69,6 +69,13 @@ class Scheduler(Protocol):
         """Why a job of the last round's queue still waits."""
 
 
+def _jointly() -> Any:
+    """Solvers of integer programmes take a while to load: only for who asks for them."""
+    from gangwise.jobs.joint import Joint
+
+    return Joint(SharedFactors(), waits=True)
+
+
 _parts: dict[Part, dict[str, Callable[[], Any]]] = {
     "queue": {
         "fcfs": FirstCome,
@@ -94,6 +101,7 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "ucb": lambda: ByRate(MeanRates()),
         "learned": lambda: ByRate(SharedFactors(), waits=True),
         "learned-moving": lambda: ByRate(SharedFactors(), waits=True, look=600.0),
+        "learned-jointly": _jointly,
         "oracle-moving": lambda: ByRate("oracle", waits=True, look=600.0),
         "labels-moving": lambda: ByRate(Labels(), waits=True, look=600.0),
     },
@@ -229,6 +237,8 @@ class Composed:
         self._last = _Round(trial, now, ends, {job.id: job for job in order}, order)
         if self.backfilling == "conservative":
             return self._conservative(order, trial, ends, now)
+        if hasattr(self.choice, "prepare"):
+            self.choice.prepare(order, trial, now)
         for job in order:
             if head is not None:
                 if tested >= self.depth:
