@@ -1,17 +1,22 @@
 """Reading CSV with an account of every row, against polars and DuckDB alone: ratios in one run.
 
     python -m benchmarks.csv_reading [--rows 2000000]
+    python -m benchmarks.csv_reading --rejects
 
 A plain file, one in which every field is quoted, one with a bad row in a thousand,
 ``batch_instance`` of Alibaba v2018 (14 columns, made from its schema), and files of blank lines,
 all made here. polars and DuckDB are told the types and check nothing else; DuckDB is left out
-where it is not installed (``pip install duckdb``). CPU seconds of one thread, best of three: other
-processes count little.
+where it is not installed (``pip install 'gangwise[benchmarks]'``). CPU seconds of one thread, best
+of three: other processes count little.
+
+With ``--rejects``, what each says of rows that cannot be right, one kind at a time among sound
+ones: whether a library's own reader with rejects could give the account of every row.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
 import tempfile
 import time
@@ -98,11 +103,92 @@ def with_duckdb(file: Path, schema: Schema) -> Any:
     )
 
 
+BAD: Mapping[str, bytes] = {
+    "text in a column of numbers": b"bad,many,0.5,x\n",
+    "a field too few": b"bad,1,0.5\n",
+    "a field too many": b"bad,1,0.5,x,y\n",
+    "a blank line": b"\n",
+    "a quote inside of a field": b'b"ad,1,0.5,x\n',
+    "a quote that is not closed": b'"bad,1,0.5,x\n',
+    "bytes that are not UTF-8": b"b\xffd,1,0.5,x\n",
+    "nan": b"bad,nan,0.5,x\n",
+    "1e400": b"bad,1,1e400,x\n",
+    "a negative amount": b"bad,-1,0.5,x\n",
+    "half of a count": b"bad,1.5,0.5,x\n",
+    "nothing where something must be": b"bad,,0.5,x\n",
+}
+"""Rows that the schema of the list refuses, among rows that it does not."""
+
+
+def ours_says(file: Path) -> str:
+    """Rows kept of ten sound ones, and why others are not."""
+    table = read_table(file, SCHEMA)
+    why = "; ".join(f"row {row}: {reason}" for reason, (_, row) in table.dropped.items())
+    return f"{len(table.frame)} kept; {why or 'nothing said'}"
+
+
+def polars_says(file: Path) -> str:
+    """What polars makes of it where it is told to leave out what is wrong."""
+    types = {c.name: pl.Float64 if c.number else pl.String for c in SCHEMA.columns}
+    try:
+        frame = pl.read_csv(
+            file, has_header=False, schema=types, ignore_errors=True, truncate_ragged_lines=True
+        )
+    except (pl.exceptions.PolarsError, OSError) as error:
+        return f"nothing read: {str(error).splitlines()[0]:.60}"
+    odd = frame.filter(~pl.col("name").str.starts_with("job").fill_null(False))
+    return f"{len(frame)} kept; among them {odd.rows()!r:.60}"
+
+
+def duckdb_says(file: Path) -> str:
+    """What DuckDB makes of it, and what it stores among its rejects."""
+    connection = duckdb.connect(config={"threads": 1})
+    names = ", ".join(
+        f"'{c.name}': '{'DOUBLE' if c.number else 'VARCHAR'}'" for c in SCHEMA.columns
+    )
+    try:
+        rows = connection.execute(
+            f"SELECT * FROM read_csv('{file}', header=false, delim=',', quote='\"', "
+            f"columns={{{names}}}, auto_detect=false, store_rejects=true)"
+        ).fetchall()
+        lost = connection.execute("SELECT line, error_type FROM reject_errors").fetchall()
+    except duckdb.Error as error:
+        return f"nothing read: {str(error).splitlines()[0]:.60}"
+    odd = [row for row in rows if not str(row[0]).startswith("job")]
+    said = "; ".join(f"row {line}: {kind}" for line, kind in lost) or "nothing said"
+    return f"{len(rows)} kept{f', among them {odd!r:.60}' if odd else ''}; {said}"
+
+
+def rejects() -> None:
+    """Print what each reader says of each kind of bad row."""
+    good = [b"job%d,%d,0.5,text\n" % (n, n) for n in range(1, 11)]
+    readers = [("ours", ours_says), ("polars", polars_says)]
+    readers += [("DuckDB", duckdb_says)] if duckdb is not None else []
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, row in BAD.items():
+            file = Path(folder, "rows.csv")
+            file.write_bytes(b"".join([*good[:5], row, *good[5:]]))
+            print(kind)
+            for name, says in readers:
+                print(f"  {name:<7s} {says(file)}")
+        file = Path(folder, "rows.csv.gz")
+        packed = gzip.compress(b"".join(good) * 10_000)
+        file.write_bytes(packed[: len(packed) // 2])
+        print("a gzip file that is cut short")
+        for name, says in readers:
+            print(f"  {name:<7s} {says(file)}")
+
+
 def main() -> None:
     """Print a line for each file."""
     options = argparse.ArgumentParser()
     options.add_argument("--rows", type=int, default=2_000_000)
-    n = options.parse_args().rows
+    options.add_argument("--rejects", action="store_true")
+    given = options.parse_args()
+    if given.rejects:
+        rejects()
+        return
+    n = given.rows
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "rows.csv")
         for kind, (schema, row) in KINDS.items():

@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-os.environ.setdefault("POLARS_MAX_THREADS", "1")
+if __name__ == "__main__":
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 import numpy as np
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gangwise import TraceError
 from gangwise.traces.dag import Dag
 from gangwise.traces.format import recognise
+from gangwise.traces.formats import alibaba_v2018
 from gangwise.traces.formats.alibaba_v2017 import AlibabaV2017
 from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
 from gangwise.traces.slots.opening import open_trace
@@ -451,3 +452,34 @@ def test_the_machines_of_the_sample(sample):
     )
     report = AlibabaV2018(sample).fidelity()
     assert (report.first, report.last) == (86207, 691915)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    tasks=st.lists(
+        st.tuples(st.integers(1, 9), st.integers(1, 4), st.sets(st.integers(1, 4), max_size=3)),
+        min_size=1,
+        max_size=40,
+    ),
+    size=st.integers(1, 9),
+)
+def test_jobs_may_lie_anywhere_in_the_file(tmp_path, monkeypatch, tasks, size):
+    """Looked at in parts of whole jobs, against a plain search of each parent."""
+    monkeypatch.setattr(alibaba_v2018, "PART", size)
+    names: dict[tuple[int, str], int] = {}
+    for job, number, waits in tasks:  # parents have lower numbers: there is no circle
+        name = "_".join(["M" + str(number), *(str(x) for x in sorted(waits) if x < number)])
+        names.setdefault((job, name), len(names))
+    rows = [f"{name},1,j_{job},1,Terminated,5,9,50,1" for job, name in names]
+    (tmp_path / "batch_task.csv").write_text("\n".join(rows) + "\n")
+    tables = AlibabaV2018(tmp_path).scan()
+    found = dict(zip(tables.jobs.select("job", "name").rows(), tables.jobs["after"].to_list()))
+    assert list(found) == [(f"j_{job}", name) for job, name in names]
+    for (job, name), after in zip(names, found.values()):
+        waits = name.split("_")[1:]
+        of_job = [other for at, other in names if at == job]
+        assert after == "|".join(x for x in of_job if x.split("_")[0][1:] in waits)
+    edges = sum(len(after.split("|")) for after in found.values() if after)
+    jobs = len({job for job, _ in names})
+    assert f"{jobs} jobs with {len(names)} tasks" in tables.notes[0]
+    assert f"{edges} edges" in tables.notes[0]

@@ -13,8 +13,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
+from gangwise.traces.io import blocks as blocks_module
 from gangwise.traces.io.blocks import Blocks
+from gangwise.traces.io.json_records import read_records
+from gangwise.traces.io.reading import read_table
+from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import first_lines
+
+
+def test_the_first_line_is_there_whatever_many_blank_ones_follow(tmp_path):
+    file = tmp_path / "x.csv"
+    for text, expected in (
+        ("a,b\n" + "\n" * 200_000 + "1,2\n", ["a,b"]),
+        ("a,b\r" + "1,2\r" * 50_000, ["a,b"] + ["1,2"] * 19),
+        ("a" * 100_000 + "\n", []),
+    ):
+        file.write_text(text, newline="")
+        assert first_lines(file) == expected
 
 
 def tar(*members, packed=True) -> bytes:
@@ -140,7 +155,18 @@ def test_a_wrong_check_sum_loses_no_row(tmp_path, size):
     blocks = Blocks(file)
     assert b"".join(block.data for block in blocks) == rows
     assert "damaged" in blocks.damage
+    assert blocks.doubtful
     assert Blocks(file).start(4) == rows[:4]
+    table = read_table(file, Schema("x", (Column("n"), Column("square")), header=False))
+    assert (table.read, len(table.frame)) == (size, size)
+    ((why, (none, _)),) = table.dropped.items()
+    assert "no row is missing, but any may be other than was written" in why
+    assert none == 0
+    file.write_bytes(bytes(packed) + gzip.compress(rows))  # what follows the wrong sum is lost
+    blocks = Blocks(file)
+    assert rows.startswith(b"".join(block.data for block in blocks))
+    assert "damaged" in blocks.damage
+    assert not blocks.doubtful
     again = gzip.compress(rows)
     file.write_bytes(again + b"\0" * 9 + again)
     whole = Blocks(file)
@@ -165,3 +191,21 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, change):
     os.utime(file, ns=(1, 1))
     with pytest.raises(TraceError, match="changed while it was read"):
         list(reading)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, tar])
+def test_a_whole_text_may_be_one_long_line(tmp_path, monkeypatch, pack):
+    monkeypatch.setattr(blocks_module, "LONGEST_LINE", 1000)
+    text = b'{"items": [' + b",".join(b'{"n": %d}' % n for n in range(2000)) + b"]}"
+    file = tmp_path / "x.json"
+    file.write_bytes(pack(b"\xef\xbb\xbf" + text))
+    blocks = Blocks(file, 100)
+    assert blocks.whole() == text
+    assert blocks.digest() == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert len(read_records(file, "items").records) == 2000
+    with pytest.raises(TraceError, match="the line is longer"):
+        list(Blocks(file, 100))
+    if pack is not bytes:
+        file.write_bytes(pack(text)[:-30])
+        with pytest.raises(TraceError, match=r"cut short|damaged"):
+            read_records(file, "items")

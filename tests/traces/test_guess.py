@@ -161,3 +161,29 @@ def test_the_command_and_who_points_to_it(tmp_path):
     for command in (["compare", "--trace"], ["replay"], ["jobs"]):
         failed = CliRunner().invoke(app, [*command, str(file)])
         assert f"gangwise trace guess {file}" in str(failed.exception) + failed.output
+
+
+def test_cells_that_say_nothing_are_in_the_draft(tmp_path):
+    text = (
+        "job_id,submit,start,end,gpus,owner\n"
+        "a,0,60,3660,NULL,unknown\nb,100,None,None,8,bob\nc,100,200,3800,4,bob\n"
+    )
+    found, tables = drafted(tmp_path, text)
+    assert found.mapping["jobs"]["missing"] == ["NULL", "None"]
+    assert tables.jobs.select("name", "gpu").rows() == [("a", 0), ("c", 4)]
+    assert tables.jobs["user"].to_list() == ["unknown", "bob"]
+    (last,) = [reading for reading in found.readings if "open_end" in reading.change]
+    assert (last.jobs, last.hours) == (3, {"gpu": 4.0})  # b never started
+
+
+def test_a_list_inside_of_other_objects(tmp_path):
+    jobs = [
+        {"id": i, "submitted_at": 60 * i, "started_at": 60 * i, "res": {"gpu": 8}, "run_s": 90}
+        for i in range(4)
+    ]
+    page = {"meta": {"pages": [{"n": 1}]}, "data": {"jobs": jobs}}
+    found, tables = drafted(tmp_path, json.dumps(page), "jobs.json")
+    assert found.mapping["jobs"]["records"] == "data.jobs"
+    assert tables.jobs.select("created", "gpu").rows() == [(60 * i, 8) for i in range(4)]
+    with pytest.raises(TraceError, match="no list of objects"):
+        drafted(tmp_path, '{"a": [1, 2]}', "jobs.json")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import builtins
 import gzip
+import sys
 from collections import Counter
 from pathlib import Path
 
 import polars as pl
 import pytest
+from benchmarks.trace_scaling import FORMATS
 
 from gangwise.traces.formats import google_events
 from gangwise.traces.inspect import inspect
+from gangwise.traces.io import blocks
 from gangwise.traces.registered import open_reader, reader_of
 
 from .test_google_2011 import event
@@ -85,3 +88,41 @@ def test_users_are_not_regrouped_for_every_batch(monkeypatch):
     found = users.frame().sort("job")
     assert found.rows() == [(job, f"u{job // size:03d}") for job in range(size * number)]
     assert sum(grouped) < 6 * size * number
+
+
+def work_of(name, rows, folder):
+    """Calls of functions, and rows of the frames that they give back, while rows are read."""
+    tables, others, _ = FORMATS[name]
+    folder.mkdir()
+    for file, rows_of in tables.items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text("".join(f"{row}\n" for row in rows_of(rows)))
+    for file, text in others.items():
+        (folder / file).write_text(text)
+    reader = open_reader(folder / "mapping.toml" if name == "csv" else folder, trace=name)
+    work = 0
+
+    def called(frame, event, argument):
+        nonlocal work
+        work += event in ("call", "c_call")
+        if event == "return" and isinstance(argument, pl.DataFrame | pl.Series):
+            work += len(argument)
+
+    sys.setprofile(called)
+    try:
+        reader.scan()
+    finally:
+        sys.setprofile(None)
+    return work
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_work_of_every_reader_is_linear(name, tmp_path, monkeypatch):
+    """Counted, not timed: four times the rows are at most 4^1.1 times the work.
+
+    Blocks are small, so that what is done for each of them again is seen.
+    """
+    monkeypatch.setattr(blocks, "BLOCK", 4096)
+    work_of(name, 30, tmp_path / "first")  # what is done once
+    few, many = (work_of(name, n, tmp_path / str(n)) for n in (600, 2400))
+    assert few + 1800 < many <= 4**1.1 * few

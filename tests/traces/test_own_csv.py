@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -388,3 +390,40 @@ def test_entries_of_the_file_that_cannot_be(tmp_path):
     ):
         with pytest.raises(TraceError, match=why):
             mapped(tmp_path, f"{entry}\n{columns}", "id,cpu,t,run\na,1,0,5\n")
+
+
+@pytest.mark.parametrize("form", ["csv", "quoted", "whitespace", "json-lines"])
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_cells_that_say_that_they_are_empty(tmp_path, form, spoilt):
+    """As the same file with empty cells; also where lines are taken apart one by one."""
+    names = ["id", "cores", "submit", "end", "owner"]
+    rows = [
+        ["a", "2", "0", "90", "NA"],
+        ["b", "NA", "10", "70", "NATO"],
+        ["c", "4", "20", "-", "ann"],
+        ["d", "many" if spoilt else "8", "30", "40", "bob"],
+    ]
+
+    def text(marked):
+        cells = [[x if marked or x not in ("NA", "-") else "" for x in row] for row in rows]
+        if form == "json-lines":
+            return "".join(json.dumps(dict(zip(names, row))) + "\n" for row in cells)
+        each = [[f'"{x}"' for x in row] for row in cells] if form == "quoted" else cells
+        between = "  " if form == "whitespace" and marked else ","
+        return "".join(between.join(row) + "\n" for row in [names, *each])
+
+    mapping = (
+        'trace = "csv"\n[jobs]\nfile = "data/jobs.csv"\nopen_end = "last"\nEXTRA\n[jobs.columns]\n'
+        'name = "id"\ncreated = "submit"\ndeleted = "end"\nuser = "owner"\n'
+        'cpu = { column = "cores", empty = 1 }\n'
+    )
+    kind = 'format = "json-lines"' if form == "json-lines" else ""
+    plain = OwnCsv(write(tmp_path, mapping.replace("EXTRA", kind), text(marked=False))).scan()
+    more = 'separator = "whitespace"' if form == "whitespace" else kind
+    marks = f'missing = ["NA", "-"]\n{more}'
+    marked = OwnCsv(write(tmp_path, mapping.replace("EXTRA", marks), text(marked=True))).scan()
+    assert marked.jobs.rows() == plain.jobs.rows()
+    assert marked.jobs["name"].to_list() == (["a", "b", "c"] if spoilt else ["a", "b", "c", "d"])
+    assert marked.jobs["cpu"].to_list()[:3] == [2, 1, 4]
+    assert marked.jobs["user"].to_list()[:3] == ["", "NATO", "ann"]
+    assert marked.stages[0].dropped == plain.stages[0].dropped

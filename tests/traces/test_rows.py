@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import suppress
 
 import polars as pl
 import pytest
@@ -156,8 +157,13 @@ def test_quotes_are_plain_only_where_polars_and_csv_read_the_same(text, separato
     data = "".join(f"{line}\n" for line in lines).encode()
     quotes = parsing.Quotes(data)
     apart = [split_line(line, separator) for line in lines]
-    if quotes.plain(separator.encode()):
-        assert None not in apart
+    plain = quotes.plain(separator.encode())
+    if plain and None in apart:  # a line ends inside of a field: seen by the number of rows
+        types = {str(n): pl.String for n in range(2 + max(line.count(separator) for line in lines))}
+        with suppress(pl.exceptions.PolarsError):
+            frame = pl.read_csv(data, has_header=False, schema=types, separator=separator)
+            assert len(frame) < len(lines)
+    elif plain:
         assert quotes.outside(separator.encode()) == sum(len(row) - 1 for row in apart)
         width = max(map(len, apart), default=0)
         if width > 1 and all(len(row) == width for row in apart):

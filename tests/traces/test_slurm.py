@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import TraceError
+from gangwise.core.errors import UnknownName
+from gangwise.experiments.replay import ReplayScenario
 from gangwise.traces.convert import convert
-from gangwise.traces.formats.slurm import SlurmSacct
+from gangwise.traces.formats.slurm import OPEN_XDMOD, SlurmSacct
 from gangwise.traces.formats.slurm_notation import duration, expand_nodes, gib, request, tres
+from gangwise.traces.inspect import inspect
 from gangwise.traces.slots.opening import open_trace
 
 HEADER = "JobID|User|State|Submit|Start|End|ReqTRES|AllocTRES|NNodes|NodeList"
@@ -95,7 +98,7 @@ NODES = (
 
 
 def write(folder, rows=ROWS, header=HEADER, name="jobs.txt", nodes=""):
-    (folder / name).write_text("\n".join([header, *rows]) + "\n")
+    (folder / name).write_text("".join(f"{line}\n" for line in (header, *rows) if line))
     if nodes:
         (folder / "nodes.txt").write_text(nodes)
     return folder
@@ -446,6 +449,40 @@ def test_files_by_month_are_one_log(tmp_path):
     assert open_jobs(tmp_path).played.read == 3
 
 
+@pytest.mark.parametrize("header", [True, False])
+def test_files_by_month_are_converted_as_one_log(tmp_path, header):
+    """As a listing, and as Open XDMoD keeps it; folders beside them are of another log."""
+    site, columns = tmp_path / "site", OPEN_XDMOD.split("|")
+    (site / "old").mkdir(parents=True)
+    (site / "nodes.txt").write_text(NODES)
+    for month, job in (("01", "7"), ("02", "8"), ("03", "7")):
+        known = {
+            "JobID": job,
+            "State": "COMPLETED",
+            "Submit": f"2024-{month}-15T10:00:00",
+            "Start": f"2024-{month}-15T10:00:30",
+            "End": f"2024-{month}-15T10:01:30",
+            "NNodes": "1",
+            "ReqTRES": "cpu=4,mem=8G,node=1",
+            "NodeList": "n1",
+        }
+        rows = known, {**known, "JobID": f"{job}.batch"}
+        lines = ["|".join(of.get(name, "") for name in columns) for of in rows]
+        lines = [OPEN_XDMOD, *lines] if header else lines
+        (site / f"{month}.log").write_text("\n".join([*lines, "8|cut short"]) + "\n")
+    (site / "old" / "00.log").write_text((site / "01.log").read_text())
+    made = convert(site, tmp_path / "out")
+    assert [stage[:3] for stage in made.stages["jobs"]] == [
+        (f"{month}.log", 3, 2) for month in ("01", "02", "03")
+    ]
+    before, after = SlurmSacct(site), SlurmSacct(made.folder)
+    assert before.scan().jobs.rows() == after.scan().jobs.rows()
+    assert before.scan().jobs["name"].to_list() == ["7", "8", "7"]
+    assert before.fidelity() == after.fidelity()
+    (trace,) = inspect(site).traces
+    assert [file.read for file in trace.files if file.table == "jobs"] == [3] * 4
+
+
 def test_the_layout_for_people_is_refused_with_what_to_do(tmp_path):
     file = tmp_path / "jobs.txt"
     file.write_text(
@@ -455,6 +492,17 @@ def test_the_layout_for_people_is_refused_with_what_to_do(tmp_path):
     )
     with pytest.raises(TraceError, match="--parsable2"):
         SlurmSacct(file).scan()
-    from gangwise.traces.inspect import inspect
-
     assert "--parsable2" in str(inspect(file))
+
+
+def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
+    write(tmp_path, [ROWS[0], ROWS[3]], header=None)
+    told = {"trace": "slurm-sacct", "columns": HEADER}
+    scenario = ReplayScenario(source=str(tmp_path), **told)
+    assert scenario.log.rows["name"].to_list() == ["100", "101_7"]
+    assert scenario.describe()["columns"] == HEADER
+    again = ReplayScenario(**scenario.given)
+    assert again.describe() == scenario.describe()
+    assert open_trace(tmp_path, machines=2, shape=(48, 128, 4), model="a100", **told).slots
+    with pytest.raises(UnknownName, match="'colums'"):
+        ReplayScenario(source=str(tmp_path), trace="slurm-sacct", colums=HEADER)

@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 from gangwise.cli import app
 from gangwise.core.cluster import Cluster
 from gangwise.experiments.compare import Comparison, compare
+from gangwise.report.pages import write_report
 from gangwise.traces.formats.slurm import SlurmSacct
 from gangwise.traces.slots.grouping import contested
-from gangwise.traces.slots.opening import open_trace
+from gangwise.traces.slots.opening import FAMILIES, open_trace
 from gangwise.traces.tables import implied_load, save_tables
 from gangwise.traces.work import device_hours, work
 
@@ -58,6 +59,46 @@ def test_the_line_of_a_slot_workload_by_hand():
     half = open_scenario(log, slot="30m", keep=0.2).fidelity().kept
     assert (half.played, half.played_hours) == (pytest.approx(0.4), pytest.approx(1.2))
     assert "only 13.3 % of the jobs" in half.lines[1]
+
+
+@pytest.mark.parametrize("family", ["gain_overhead", "fluctuating_speeds", "approximation_jobs"])
+def test_of_fewer_slots_only_what_comes_in_them_is_played(family):
+    """Twenty jobs of one core, one every ten minutes, each for five; the first 7 slots of 15."""
+    jobs = [(f"j{n}", 1, 0, 0, 600 * n, 600 * n + 300) for n in range(20)]
+    s = FAMILIES[family](tables(jobs, NODES), slot="15m")
+    kept = s.fidelity().kept
+    assert kept.played == (13 if family == "fluctuating_speeds" else 20)  # one of a type in a slot
+    come = [600 * n // 900 for n in range(20) if 600 * n < 7 * 900]
+    first = kept.in_first(7)
+    expected = len(set(come)) if family == "fluctuating_speeds" else len(come)
+    assert (first.played, first.played_hours) == pytest.approx((expected, expected / 12))
+    assert f"of 20 jobs and {100 * expected / 20:.3g} % of 1.67 core-hours" in first.line
+    assert "the first 7 of 13 slots" in first.line
+    assert kept.in_first(s.slots).line == kept.line
+
+
+def test_a_sweep_says_how_much_of_the_log_each_cell_plays(tmp_path):
+    save_tables(tables(JOBS, NODES, started=STARTED), tmp_path / "log")
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        f'name = "s"\ntrace = "{tmp_path / "log"}"\nslots = 4\nseeds = 2\n'
+        'policies = ["drf", "fairness"]\n[settings]\nslot = "30m"\n[grid]\nkeep = [1.0, 0.2]\n'
+    )
+    command = ["sweep", str(file), "--out", str(tmp_path / "out"), "--jobs", "1"]
+    shown = CliRunner().invoke(app, command)
+    assert shown.exit_code == 0, shown.output
+    # the cell of which less is played comes first
+    assert shown.stdout.startswith("keep = 0.2: made: 13.3 % of 3 jobs and 20 % of 6 core-hours")
+    assert "\nkeep = 1.0: made: 66.7 % of 3 jobs and 100 % of 6 core-hours" in shown.stdout
+    told = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)["fidelity"]
+    assert [(each["cell"], each["jobs"]["played"]) for each in told] == [
+        ({"keep": 1.0}, 2),
+        ({"keep": 0.2}, pytest.approx(0.4)),
+    ]
+    page = re.sub(r"[\u00a0\u202f]|&nbsp;", " ", write_report(tmp_path / "out").read_text())
+    above = page.split("<h2>Results")[0]
+    assert "keep = 0.2: made: 13.3 % of 3 jobs" in above
+    assert "warning: only 13.3 % of the jobs" in above
 
 
 def open_scenario(log, **knobs):
@@ -125,7 +166,7 @@ def test_the_line_is_above_the_table_on_the_page_and_in_json(tmp_path):
     command = ["compare", "--trace", str(tmp_path / "log"), "--policies", "drf,fairness"]
     command += ["--slots", "4", "--seeds", "2", "--comparators", "none", "--jobs", "1"]
     command += ["--set", "slot=30m", "--out", str(out)]
-    line = open_scenario(made, slot="30m").fidelity().kept.line
+    line = open_scenario(made, slot="30m").fidelity().kept.in_first(4).line
     wide = {"COLUMNS": "2000"}
     shown = CliRunner().invoke(app, command, env=wide)
     assert shown.exit_code == 0, shown.output

@@ -218,9 +218,13 @@ def _write_pages(comparison: Comparison, out: Path) -> None:
 
     scenario: Any = comparison.scenario
     if hasattr(scenario, "fidelity"):
+        from dataclasses import replace
+
         from gangwise.core.files import Folder
 
         report = scenario.fidelity()
+        if report.kept is not None:
+            report = replace(report, kept=report.kept.in_first(comparison.slots))
         with Folder(out).publish("fidelity") as new:
             new.write(FIDELITY, json.dumps(report.to_dict(), indent=2) + "\n")
             new.write("fidelity.txt", f"{report}\n")

@@ -108,6 +108,7 @@ def _summary(results: Results, over: str, interval: Literal["t", "bootstrap"]) -
         "version": gangwise.__version__,
         "runs": len(results.runs),
         "cells": results.cells,
+        "fidelity": [dict(each) for each in results.fidelity],
         "table": results.table(*metrics, interval=interval).to_dicts(),
         "improvements": results.improvements(over, interval=interval).to_dicts(),
         "sentences": results.sentences(interval),
@@ -124,6 +125,8 @@ def _print_sweep(
     from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
     from gangwise.report.tables import Breakable
 
+    for line in results.told:
+        print(line)
     names = [results.objective, *(f"{name}.mean" for name in metrics)]
     rows = results.table(*names, interval=interval).to_dicts()
     columns = {
@@ -204,8 +207,9 @@ def tune_command(
     Stopped, or killed, it goes on where it was when it is started again.
     """
     from gangwise.core.registry import parse
+    from gangwise.experiments.results import Results
     from gangwise.experiments.store import write_provenance
-    from gangwise.experiments.tune import tune
+    from gangwise.experiments.tune import TUNING, tune
 
     if knob:
         raise ScenarioError(f"--knob is called --range now: write --range {knob[0]}")
@@ -233,6 +237,8 @@ def tune_command(
     if as_json:
         print(json_text(tuning.as_dict()))
         return
+    for line in Results.open(folder, TUNING).told:
+        print(line)
     _print_tuning(tuning)
     say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
 

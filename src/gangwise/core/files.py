@@ -64,13 +64,8 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_whole(path: Path | str, content: Content) -> str:
+def write_whole(path: Path | str, content: Content) -> None:
     """Write one file, all or nothing: beside its place, flushed, renamed.
-
-    Returns
-    -------
-    str
-        The digest of what was written.
 
     Raises
     ------
@@ -81,7 +76,7 @@ def write_whole(path: Path | str, content: Content) -> str:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     digest = write_whole(Path(folder, "a.txt"), "whole")
+    ...     write_whole(Path(folder, "a.txt"), "whole")
     ...     Path(folder, "a.txt").read_text()
     'whole'
     """
@@ -90,7 +85,6 @@ def write_whole(path: Path | str, content: Content) -> str:
     with _failing("write", path):
         os.makedirs(path.parent, exist_ok=True)
         _put(_beside(path.parent, data), path)
-    return digest_of(data)
 
 
 def remove_orphans(folder: Path) -> list[Path]:

@@ -256,22 +256,15 @@ class Comparison(Shown):
         ]
         return sorted(rows, key=lambda row: -row.reward.mean)
 
-    @cached_property
+    @property
     def fidelity(self) -> Mapping[str, Any] | None:
         """How much of a trace was played, and on what terms; None for a scenario of no trace.
 
         ``line`` comes first wherever the result is shown, ``warnings`` after it.
         """
-        told = getattr(self.scenario, "fidelity", None)
-        if told is not None:
-            kept = told().kept
-            return None if kept is None else dict(kept.to_dict())
-        folder = self.results.store.folder
-        try:
-            found = json.loads((folder / FIDELITY).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        if not self.results.fidelity:
             return None
-        return dict(found["kept"]) if isinstance(found, dict) and found.get("kept") else None
+        return {key: value for key, value in self.results.fidelity[0].items() if key != "cell"}
 
     @cached_property
     def tied(self) -> bool:
@@ -288,10 +281,7 @@ class Comparison(Shown):
     @property
     def told(self) -> list[str]:
         """What comes above the table: how faithful it is to a trace, and whether it ranks."""
-        lines = []
-        if self.fidelity is not None:
-            warnings = [f"warning: {text}" for text in self.fidelity["warnings"]]
-            lines = [str(self.fidelity["line"]), *warnings]
+        lines = self.results.told
         if self.tied:
             lines.append(
                 f"no ranking: all {len(self.policies)} policies earned the same in every seed, so "

@@ -43,6 +43,7 @@ from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
 from gangwise.traces.jobs import JobLog, open_jobs
+from gangwise.traces.registered import reader_arguments, reader_of, without_reader
 
 TWIN = "twin:alibaba-gpu-v2023"
 """Replayed where nothing is named: nothing to download."""
@@ -117,13 +118,24 @@ class Played:
     conditions: Conditions
 
 
+def _of_reader(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those settings that are arguments of the reader of the source."""
+    source = Path(str(settings.get("source", TWIN)))
+    others = {name: settings[name] for name in settings.keys() - Settings.model_fields.keys()}
+    if not others or not source.exists() or without_reader(source) or is_cluster_of_jobs(source):
+        return {}
+    accepted = reader_arguments(reader_of(source, str(settings.get("trace", ""))))
+    return {name: value for name, value in others.items() if name in accepted}
+
+
 class ReplayScenario:
     """The jobs of a log, on its nodes or on others.
 
     Parameters
     ----------
     **settings
-        Fields of :class:`Settings`.
+        Fields of :class:`Settings`, and arguments of the reader of the source, such as ``columns``
+        of a listing of Slurm.
 
     Examples
     --------
@@ -141,7 +153,9 @@ class ReplayScenario:
     minimise = True
 
     def __init__(self, log: JobLog | None = None, **settings: Any):
-        self.settings = checked(Settings, self.name, settings)
+        self._reader = {} if log is not None else _of_reader(settings)
+        own = {name: value for name, value in settings.items() if name not in self._reader}
+        self.settings = checked(Settings, self.name, own)
         s = self.settings
         if s.world and not s.nodes:
             self.settings = s = s.model_copy(update={"nodes": 64})
@@ -165,7 +179,12 @@ class ReplayScenario:
     def log(self) -> JobLog:
         """The log, read once."""
         s = self.settings
-        return open_jobs(s.source, trace=s.trace, job_type=s.job_type)
+        return open_jobs(s.source, trace=s.trace, job_type=s.job_type, **self._reader)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """All settings, those of the reader of the log included."""
+        return {**self.settings.model_dump(), **self._reader}
 
     @property
     def drawn(self) -> bool:
@@ -249,7 +268,7 @@ class ReplayScenario:
         files = dict(self.log.played.digests)
         world = {} if self.world is None else dict(self.world.digests)
         return {
-            **self.settings.model_dump(exclude={"source"} if files else set()),
+            **self.given,
             "source": Path(self.settings.source).name if files else self.settings.source,
             "files": files,
             "digest": _digest(self.jobs),
@@ -783,7 +802,7 @@ def replay(
     asked = {
         "name": NAME,
         "scenario": "replay",
-        "settings": played.settings.model_dump(),
+        "settings": played.given,
         "digest": played.describe()["digest"],
         "policies": list(made),
         "seeds": listed,

@@ -19,6 +19,15 @@ from gangwise.experiments.runs import TIMINGS
 from gangwise.experiments.statistics import Interval, estimate, verdict
 from gangwise.experiments.store import Store
 
+FEW_CELLS = 4
+"""Kinds of cells, at most, of which it is said how much of a log they play."""
+
+
+def _share_played(fidelity: Mapping[str, Any]) -> float:
+    """Share of the jobs of a log, or of their device-hours, whichever is less; 1 if not said."""
+    parts = [fidelity.get(name) or {} for name in ("jobs", "device_hours")]
+    return min(part["played"] / part["read"] if part.get("read") else 1.0 for part in parts)
+
 
 class Shown(Protocol):
     """What a result shows of itself in Python and in a notebook: a headline and its table."""
@@ -82,12 +91,16 @@ class Results(Shown):
         Finished runs: ``key``, ``cell``, ``label``, ``comparator``, ``seed``, ``slots``.
     missing : tuple of mapping
         Runs that are not finished.
+    fidelity : tuple of mapping
+        How much of a log each cell plays, and on what terms: ``cell``, ``line``, ``warnings`` and
+        what these are made of. Empty where no log is played.
     """
 
     store: Store
     experiment: Mapping[str, Any]
     runs: tuple[Mapping[str, Any], ...]
     missing: tuple[Mapping[str, Any], ...]
+    fidelity: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
     def open(cls, folder: Store | Path | str, name: str = "") -> Results:
@@ -103,7 +116,7 @@ class Results(Shown):
         whole = {key: store.finished(key) for key in {run["key"] for run in plan["runs"]}}
         done = tuple(run for run in plan["runs"] if whole[run["key"]])
         missing = tuple(run for run in plan["runs"] if not whole[run["key"]])
-        return cls(store, plan["experiment"], done, missing)
+        return cls(store, plan["experiment"], done, missing, tuple(plan.get("fidelity", ())))
 
     @property
     def headline(self) -> str:
@@ -172,7 +185,31 @@ class Results(Shown):
     def plan(self) -> dict[str, Any]:
         """What the experiment asks for, as a store keeps it."""
         every = [*self.runs, *self.missing]
-        return {"experiment": dict(self.experiment), "runs": [dict(run) for run in every]}
+        return {
+            "experiment": dict(self.experiment),
+            "runs": [dict(run) for run in every],
+            **({"fidelity": [dict(each) for each in self.fidelity]} if self.fidelity else {}),
+        }
+
+    @property
+    def told(self) -> list[str]:
+        """What comes above all that is shown: how much of a log is played, with warnings.
+
+        Once for all cells of which the same is to be said; of more than a few, those of which least
+        is played.
+        """
+        said: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+        for each in sorted(self.fidelity, key=_share_played):
+            told = (each["line"], *(f"warning: {text}" for text in each["warnings"]))
+            said.setdefault(told, []).append(each["cell"])
+        lines: list[str] = []
+        for (first, *warnings), cells in list(said.items())[:FEW_CELLS]:
+            of = ", ".join(f"{key} = {value}" for key, value in cells[0].items())
+            of += f" and {len(cells) - 1} more cells" if len(cells) > 1 else ""
+            lines += [f"{of}: {first}" if len(said) > 1 else first, *warnings]
+        if len(said) > FEW_CELLS:
+            lines.append(f"of {len(said) - FEW_CELLS} more kinds of cells more is played")
+        return lines
 
     def rows(self, timings: bool = True) -> pl.LazyFrame:
         """All rows of all runs, to be filtered.

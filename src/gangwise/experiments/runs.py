@@ -202,6 +202,21 @@ def deciders(scenario: object) -> Any:
     return scenario.deciders if isinstance(scenario, Replay) else "policy"
 
 
+def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
+    """How much of a log a scenario plays in so many slots, and on what terms.
+
+    ``line`` comes first wherever a result is shown, ``warnings`` after it. None of no log.
+    """
+    told = getattr(scenario, "fidelity", None)
+    if told is None:
+        return None
+    found = told()
+    if isinstance(scenario, Replay):  # whole logs, without slots
+        return {"line": found[0], "warnings": found[1:]} if found else None
+    kept = getattr(found, "kept", None)
+    return None if kept is None else dict(kept.in_first(slots).to_dict())
+
+
 @lru_cache(maxsize=16)
 def _scenario(source: NamedSource) -> Scenario:
     settings = json.loads(source.settings)

@@ -110,7 +110,7 @@ def sensitivity(
         return None
     best = min(real, key=lambda name: means[name])
     seeds = list(played.seeds)[:SEEDS]
-    settings = played.scenario.settings.model_dump()
+    settings = played.scenario.given
     source = settings.pop("source")
     changes = {"as assumed": _changes(played, best, base, len(seeds))}
     for name, other in other_assumptions(played.scenario).items():

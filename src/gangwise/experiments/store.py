@@ -146,7 +146,11 @@ class Store:
             raise StoreError(f"{self.folder} has no results of {name or 'one experiment'}; {which}")
         try:
             plan = json.loads(self.files.read_text(name + PLAN))
-            return {"experiment": dict(plan["experiment"]), "runs": list(plan["runs"])}
+            return {
+                "experiment": dict(plan["experiment"]),
+                "runs": list(plan["runs"]),
+                "fidelity": list(plan.get("fidelity", ())),
+            }
         except (ValueError, KeyError, TypeError) as error:
             path = self.folder / f"{name}{PLAN}"
             raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error

@@ -38,7 +38,7 @@ from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, Unkno
 from gangwise.core.interrupt import children_left_alone
 from gangwise.core.registry import comparators as registered_comparators
 from gangwise.experiments.results import Results
-from gangwise.experiments.runs import Replay, Rows, RunSpec, measure
+from gangwise.experiments.runs import Replay, Rows, RunSpec, fidelity_of, measure
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.store import Store
 
@@ -542,4 +542,12 @@ def _plan(
             }
             for key, spec in zip(keys, specs)
         ],
+        **({"fidelity": told} if (told := _fidelity(specs)) else {}),
     }
+
+
+def _fidelity(specs: Sequence[RunSpec]) -> list[dict[str, object]]:
+    """How much of a log each cell plays; nothing where none is played."""
+    cells = {(str(spec.cell), spec.slots): spec for spec in specs}.values()
+    found = [(spec.cell, fidelity_of(spec.source.scenario(), spec.slots)) for spec in cells]
+    return [{"cell": dict(cell), **told} for cell, told in found if told is not None]

@@ -196,6 +196,7 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> dict[str
     numbers = Numbers(results)
     scenario, settings = numbers.scenario()
     about = head | {
+        "fidelity": results.told,
         "missing": missing(results),
         "scenario": {"scenario": scenario, **settings},
         "made": _made(

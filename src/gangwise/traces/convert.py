@@ -212,7 +212,11 @@ def _convert_file(
         write_whole(
             out / table / name,
             lambda file: frame.write_parquet(
-                file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP
+                file,
+                compression="zstd",
+                compression_level=1,
+                row_group_size=ROW_GROUP,
+                statistics=False,  # chunks are read whole
             ),
         )
         record.chunks.append(last)

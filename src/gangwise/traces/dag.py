@@ -49,10 +49,7 @@ class Dag:
         pairs = np.column_stack([np.asarray(child, np.int64), np.asarray(parent, np.int64)])
         if len(pairs) and (pairs.min() < 0 or pairs.max() >= tasks):
             raise ValueError(f"an edge names a task outside 0 to {tasks - 1}")
-        pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
-        if len(pairs):
-            pairs = pairs[np.r_[True, (pairs[1:] != pairs[:-1]).any(axis=1)]]
-        self.tasks, self.child, self.parent = tasks, pairs[:, 0], pairs[:, 1]
+        self.tasks, self.child, self.parent = tasks, *_sorted_once(pairs[:, 0], pairs[:, 1])
 
     @classmethod
     def of_jobs(cls, jobs: pl.DataFrame) -> Dag:
@@ -85,7 +82,7 @@ class Dag:
         """Edges on the longest way to each task; -1 on a circle, or after one. Shape [tasks]."""
         by_parent = np.argsort(self.parent, kind="stable")
         child = self.child[by_parent]
-        first = np.searchsorted(self.parent[by_parent], np.arange(self.tasks + 1))
+        first = np.r_[0, np.cumsum(np.bincount(self.parent, minlength=self.tasks))]
         waits_for = np.bincount(self.child, minlength=self.tasks)
         level = np.full(self.tasks, -1, np.int64)
         ready, depth = np.flatnonzero(waits_for == 0), 0
@@ -151,10 +148,9 @@ class Dag:
         bounds = np.searchsorted(depth[by_depth], np.arange(1, self.level.max(initial=0) + 2))
         for first, last in pairwise(bounds.tolist()):
             edges = by_depth[first:last]
-            tasks, which = np.unique(self.child[edges], return_inverse=True)
-            start = np.zeros(tasks.size)
-            np.maximum.at(start, which, done[self.parent[edges]])
-            done[tasks] += start
+            child = self.child[edges]  # ascending, as the sort by depth is stable
+            first_of = np.flatnonzero(np.diff(child, prepend=-1))
+            done[child[first_of]] += np.maximum.reduceat(done[self.parent[edges]], first_of)
         return done
 
     def _refuse_circles(self) -> None:
@@ -162,3 +158,13 @@ class Dag:
         if on.size:
             same = np.flatnonzero(self.circle == self.circle[on[0]])
             raise TraceError(f"tasks wait for each other in a circle: {same[:12].tolist()}")
+
+
+def _sorted_once(child: Ints, parent: Ints) -> tuple[Ints, Ints]:
+    """Edges by child, then parent, each once."""
+    step = np.diff(child)
+    if ((step < 0) | ((step == 0) & (np.diff(parent) < 0))).any():
+        order = np.lexsort((parent, child))
+        child, parent = child[order], parent[order]
+    new = (np.diff(child, prepend=-1) != 0) | (np.diff(parent, prepend=-1) != 0)
+    return child[new], parent[new]

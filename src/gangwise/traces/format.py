@@ -173,8 +173,12 @@ class TableFile:
     usual : str
         A regular expression for the names of its published files, ending left out. Of several
         files that could be the table, those with a usual name are.
+    also : tuple of Schema
+        Other layouts of the same columns, such as without a header.
     parts : bool
         Whether it is published in parts, ``part-NNNNN-of-NNNNN``.
+    several : bool
+        Whether several files of a folder may be the table, in the order of their names.
     needed : bool
         Whether a workload cannot be made without it.
     gives : str
@@ -187,6 +191,13 @@ class TableFile:
     parts: bool = False
     needed: bool = False
     gives: str = ""
+    also: tuple[Schema, ...] = ()
+    several: bool = False
+
+    def layout(self, lines: list[str]) -> Schema | None:
+        """The layout that lines from the start of a file are of, if they are of one."""
+        each = (self.schema, *self.also)
+        return next((schema for schema in each if lines and reads_as(schema, lines)), None)
 
 
 @dataclass(frozen=True)
@@ -271,7 +282,7 @@ def recognise(path: Path, formats: Iterable[Format]) -> list[tuple[Format, Table
         (form, table)
         for form in formats
         for table in form.tables
-        if lines and reads_as(table.schema, lines)
+        if table.layout(lines) is not None
     ]
     usual = [(form, table) for form, table in found if has_usual_name(path, table)]
     sure = [(form, table) for form, table in found if table.schema.header]

@@ -21,7 +21,7 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import looks_like
 from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, leaves
-from gangwise.traces.io.json_records import read_records, texts_of
+from gangwise.traces.io.json_records import key_of_records, read_records, texts_of
 from gangwise.traces.io.quantities import CLOCK, QUANTITY
 from gangwise.traces.io.text import first_lines, split_line, start_of
 from gangwise.traces.work import amount_text, device_hours
@@ -32,9 +32,9 @@ ROLES: Mapping[str, Sequence[str]] = {
     role: names.split()
     for role, names in {
         "name": "jobid id jobname job name instancesn podname taskid",
-        "created": "submittime submit submittedtime submitted submission submissiontime created "
-        "createdat creationtime createtime arrival arrivaltime queuedat qtime timesubmit ctime "
-        "timestamp time",
+        "created": "submittime submit submittedtime submittedat submitted submission "
+        "submissiontime created createdat creationtime createtime arrival arrivaltime queuedat "
+        "qtime timesubmit ctime timestamp time",
         "started": "starttime start started startedat begintime begin launchtime scheduledtime",
         "deleted": "endtime end ended endedat finishtime finish finished finishedat deletiontime "
         "completiontime completed stoptime stop",
@@ -75,6 +75,8 @@ TIMES = (
     "%m/%d/%Y %H:%M:%S",
 )
 DEVICES = ("cpu", "mem", "gpu")
+TEXTS = ("name", "user", "status", "models", "type", "hosts")
+"""Roles of columns that are no numbers."""
 
 
 @dataclass(frozen=True)
@@ -253,10 +255,7 @@ def _of_json(path: Path, start: str, lines: Sequence[str]) -> _Sample:
         records: Iterator[str] = iter(lines)
         layout: dict[str, Any] = {"format": "json-lines"}
     else:
-        key = ""
-        if start.startswith("{"):
-            found = re.findall(r'"(\w+)"\s*:\s*\[\s*\{', start)
-            key = found[0] if found else "items"
+        key = key_of_records(path)
         some = read_records(path, key).records[:SAMPLE]
         records = (json.dumps(record) for record in some)
         layout = {"format": "json", **({"records": key} if key else {})}
@@ -289,7 +288,14 @@ def _is_number(text: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.rsplit(".", 1)[-1].lower())
+    """Letters and digits of a name; of a field in an object with that of the object, if known.
+
+    >>> _plain("GPU_num"), _plain("user.name"), _plain("resources.cpu")
+    ('gpunum', 'username', 'cpu')
+    """
+    *_, before, last = ["", *name.split(".")]
+    together, alone = (re.sub(r"[^a-z0-9]", "", text.lower()) for text in (before + last, last))
+    return together if any(together in names for names in ROLES.values()) else alone
 
 
 class _Draft:
@@ -320,6 +326,9 @@ class _Draft:
         self._others()
         if "tasks" in self.entry and any(d in self.entry for d in DEVICES):
             jobs["per"] = "job"
+        if nothing := self._nothing():
+            jobs["missing"] = nothing
+            self.notes.append(f"cells that say {', '.join(nothing)} count as empty")
         missing = self._missing()
         columns = {role: _short(entry) for role, entry in self.entry.items()}
         mapping = {"trace": NAME, "jobs": {**jobs, "columns": columns}}
@@ -357,6 +366,12 @@ class _Draft:
         """What the column says, where it says anything."""
         every = self.sample.columns[self.role[role]]
         return [text for text in every if text and text.lower() not in NOTHING]
+
+    def _nothing(self) -> list[str]:
+        """What is written where there is no number or time."""
+        roles = [role for role in self.entry if role not in TEXTS and role in self.role]
+        cells = {text for role in roles for text in self.sample.columns[self.role[role]]}
+        return sorted(text for text in cells if text.lower() in NOTHING)
 
     def _time(self, role: str) -> None:
         if role not in self.role or not (texts := self._texts(role)):

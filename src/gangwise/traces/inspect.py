@@ -195,7 +195,7 @@ class Inspection:
     def usable(self) -> bool:
         """Whether there is anything that can be used: a row of a table, a job or a server."""
         return bool(self.kind) or any(
-            any(file.kept for file in trace.files)
+            any(file.kept and not file.problem for file in trace.files)
             or (trace.fidelity is not None and trace.fidelity.jobs + trace.fidelity.servers > 0)
             for trace in self.traces
         )
@@ -463,7 +463,7 @@ def _has_fields(lines: Sequence[str]) -> bool:
     if lines[0].lstrip().startswith(("{", "[")):
         return True
     first = lines[:3]
-    return any(
+    return len(first) > 1 and any(
         len({line.count(separator) for line in first}) == 1 and separator in first[0]
         for separator in (",", ";", "\t", "|")
     )

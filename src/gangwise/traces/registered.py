@@ -90,12 +90,17 @@ def open_reader(path: Path | str, *, trace: str = "", **knobs: Any) -> Trace:
         For a format or argument that does not exist.
     """
     reader = reader_of(Path(path), trace)
-    accepted = list(inspect.signature(reader).parameters)
+    accepted = reader_arguments(reader)
     for knob in knobs:
         if knob not in accepted:
-            raise UnknownName("argument of the reader of this trace", knob, accepted[1:])
+            raise UnknownName("argument of the reader of this trace", knob, accepted)
     opened: Trace = reader(path, **knobs)
     return opened
+
+
+def reader_arguments(reader: Any) -> list[str]:
+    """What a reader may be told beside where the files are."""
+    return list(inspect.signature(reader).parameters)[1:]
 
 
 def reader_of(path: Path, trace: str = "") -> Any:

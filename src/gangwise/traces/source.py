@@ -22,11 +22,10 @@ from gangwise.traces.format import (
     Format,
     Manifest,
     SourceFile,
-    TableFile,
+    all_files,
     files_of,
     has_usual_name,
     manifest_of,
-    reads_as,
 )
 from gangwise.traces.io.account import Stage
 from gangwise.traces.io.reading import Dropped, Reading
@@ -251,7 +250,10 @@ class Source:
         if self.converted is not None:
             return self.converted.files(table)
         wanted = self.form.table(table)
-        found = [f for f in files_of(self.path) if self._is(f, wanted)]
+        if wanted.several:  # whatever they are called; those of folders in it may be of another log
+            here = [f for f in all_files(self.path) if self.path in (f, f.parent)]
+            return [f for f in here if wanted.layout(first_lines(f))]
+        found = [f for f in files_of(self.path) if wanted.layout(first_lines(f))]
         usual = [f for f in found if has_usual_name(f, wanted)]
         found = usual or found
         if wanted.parts:
@@ -321,7 +323,8 @@ class Source:
 
     def reading(self, table: str, file: Path, **how: Any) -> Reading:
         """The reading of one file of a table."""
-        schema = self.form.table(table).schema
+        wanted = self.form.table(table)
+        schema = wanted.layout(first_lines(file)) or wanted.schema
         others = [other.schema for other in self.form.tables if other.name != table]
         return Reading(file, schema, others=others, strict=self.strict, **how)
 
@@ -342,10 +345,6 @@ class Source:
             f"and read the result: gangwise trace convert {self.path} FOLDER",
             self.path,
         )
-
-    def _is(self, file: Path, table: TableFile) -> bool:
-        lines = first_lines(file)
-        return bool(lines) and reads_as(table.schema, lines)
 
 
 def _chosen(frames: Iterator[pl.DataFrame], columns: Sequence[str]) -> Iterator[pl.DataFrame]:

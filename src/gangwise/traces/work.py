@@ -8,7 +8,7 @@ creation to deletion is taken for work.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,8 @@ def percent_text(part: float, whole: float) -> str:
     if whole <= 0:
         return "-"
     share = 100 * part / whole
+    if abs(share - 100) < 1e-7:  # sums in another order differ by less
+        return "100 %"
     digits = 3 if share < 99.9 else 4
     shown = f"{share:.{digits}g}"
     if share < 100 and shown == "100":
@@ -155,6 +157,8 @@ class Kept:
         What must be known of how jobs are taken: elastic, drawn utilities.
     warnings : tuple of str
         Besides those that follow from the shares.
+    by_slot : ndarray of shape [slots, 3], optional
+        ``played``, ``played_hours`` and ``given`` of the jobs that come in each slot of the window.
     """
 
     trace: str
@@ -168,6 +172,32 @@ class Kept:
     waiting: float | None
     terms: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    by_slot: Floats | None = field(default=None, compare=False, repr=False)
+
+    def in_first(self, slots: int) -> Kept:
+        """What is played in so many slots: the beginning of the window, or all of it and more.
+
+        >>> of_slot = np.array([[60, 20.0, 9.0], [15, 10.0, 6.0]])
+        >>> kept = Kept("t", "GPU", 100, 75, 40.0, 30.0, 15.0, None, None, (), (), of_slot)
+        >>> kept.in_first(1).line
+        't: 60 % of 100 jobs and 50 % of 40 GPU-hours are played; given ÷ requested 0.45; waits \
+are not known; the first 1 of 2 slots'
+        >>> kept.in_first(2) == kept, kept.in_first(5).terms
+        (True, ('of 5 slots the log has 2',))
+        """
+        window = 0 if self.by_slot is None else len(self.by_slot)
+        if self.by_slot is None or slots == window:
+            return self
+        if slots > window:
+            return replace(self, terms=(f"of {slots:,} slots the log has {window:,}", *self.terms))
+        played, hours, given = map(float, self.by_slot[:slots].sum(axis=0))
+        return replace(
+            self,
+            played=played,
+            played_hours=hours,
+            given=None if self.given is None else given,
+            terms=(f"the first {slots:,} of {window:,} slots", *self.terms),
+        )
 
     @property
     def line(self) -> str:
@@ -249,7 +279,7 @@ def kept_of(
     read : int, optional
         Jobs that it did not; by default every row is one.
     **of_workload
-        ``played``, ``played_hours`` and ``given``; ``terms``, ``warnings``.
+        ``played``, ``played_hours``, ``given``, ``terms``, ``warnings``, ``by_slot``.
     """
     device, unit = counted(jobs, units)
     waited = waits_of(jobs)

@@ -32,6 +32,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from gangwise.core.arrays import Ints
 from gangwise.core.errors import TraceError
 from gangwise.traces.dag import Dag
 from gangwise.traces.format import Format, TableFile
@@ -239,12 +240,47 @@ def edges_of(tasks: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int]]:
     >>> edges.rows()
     [(0, 1), (0, 2), (2, 1)]
     """
+    used = pl.col("used")
+    tasks = tasks.with_columns(index=pl.when(used).then(used.cum_sum().cast(pl.Int64) - 1))
+    found = [_edges(tasks[rows]) for rows in by_job(tasks["job"])]
+    edges = pl.concat([some for some, _ in found])
+    counts = {key: sum(each[key] for _, each in found) for key in found[0][1]}
+    return edges, counts
+
+
+PART = 1 << 16
+"""Rows of whole jobs, about, that are looked at together: their tables stay in the cache."""
+
+
+def by_job(jobs: pl.Series) -> list[Ints]:
+    """The rows of some jobs, of some others, and so on, each ascending: no job is in two parts.
+
+    What is looked up job by job then costs the same for each row, however many there are.
+
+    >>> [rows.tolist() for rows in by_job(pl.Series(["j_7", "j_1", "j_7"]))]
+    [[0, 1, 2]]
+    """
+    every = np.arange(len(jobs))
+    if len(jobs) < 2 * PART:
+        return [every]
+    number = jobs.str.slice(2).cast(pl.Int64, strict=False).fill_null(0).to_numpy()
+    step = max(PART // 256, 1)
+    bounds = np.unique(np.sort(number[::step])[PART // step :: PART // step])
+    part = np.searchsorted(bounds, number, side="right").astype(np.uint16)
+    order = (
+        every if (np.diff(part.astype(np.int32)) >= 0).all() else np.argsort(part, kind="stable")
+    )
+    return np.split(order, np.cumsum(np.bincount(part, minlength=len(bounds) + 1))[:-1])
+
+
+def _edges(tasks: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Of :func:`edges_of`, those of some jobs; ``index`` numbers used tasks."""
     name, used = pl.col("name"), pl.col("used")
     named = tasks.select(
         pl.col("job").cast(pl.Categorical).to_physical(),  # hashed once, and not in every join
         "name",
         "used",
-        index=pl.when(used).then(used.cum_sum().cast(pl.Int64) - 1),
+        "index",
         id=name.str.extract(TASK_NAME, 1).cast(pl.Int64),
         cut=(name.str.len_chars() >= LONGEST) | name.str.ends_with("_"),
     )
@@ -278,10 +314,12 @@ def edges_of(tasks: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int]]:
 def after(names: pl.Series, dag: Dag) -> pl.Series:
     """Names of the parents of each task, in the order of their rows, joined by ``|``."""
     edges = pl.DataFrame({"child": dag.child, "name": names.gather(dag.parent)})
-    joined = edges.group_by("child", maintain_order=True).agg(pl.col("name").str.join("|"))
-    tasks = pl.DataFrame({"child": pl.arange(len(names), dtype=pl.Int64, eager=True)})
-    found = tasks.join(joined, on="child", how="left", maintain_order="left")
-    return found["name"].fill_null("").alias("after")
+    edges = edges.with_columns(pl.col("child").set_sorted())  # as those of a graph are
+    joined = edges.group_by("child", maintain_order=True).agg("name")
+    texts = pl.concat([pl.Series("after", [""]), joined["name"].list.join("|").rename("after")])
+    place = np.zeros(len(names), np.int64)
+    place[joined["child"].to_numpy()] = np.arange(1, len(joined) + 1)
+    return texts.gather(place)
 
 
 def batch_jobs(
@@ -300,9 +338,8 @@ def batch_jobs(
     )
     kept, stage = leave_out("batch tasks", frame, rules)
     stages, notes = [stage], []
-    first = pl.struct("job_name", "task_name").is_first_distinct()
     kept, stage = leave_out(
-        "task names", kept, [("its job has a task of this name already", ~first)]
+        "task names", kept, [("its job has a task of this name already", pl.lit(_again(kept)))]
     )
     stages += [stage] * bool(stage.dropped)
     dag, counts = _graph(frame, kept)
@@ -336,6 +373,15 @@ def batch_jobs(
     return jobs, stages, notes + _notes(jobs, dag, counts)
 
 
+def _again(tasks: pl.DataFrame) -> pl.Series:
+    """Whether a row before has the same job and name."""
+    again = np.zeros(len(tasks), dtype=bool)
+    names = tasks.select("job_name", "task_name")
+    for rows in by_job(tasks["job_name"]):
+        again[rows] = ~names[rows].select(pl.struct(pl.all()).is_first_distinct()).to_series()
+    return pl.Series(again)
+
+
 def _graph(frame: pl.DataFrame, kept: pl.DataFrame) -> tuple[Dag, Mapping[str, int]]:
     """Precedence between the rows that are kept."""
     used = np.zeros(len(frame), dtype=bool)
@@ -349,8 +395,9 @@ def _notes(jobs: pl.DataFrame, dag: Dag, counts: Mapping[str, int]) -> list[str]
     """What a reader of a result must know about precedence and times."""
     start, end = jobs["created"].to_numpy(), jobs["deleted"].to_numpy()
     early = int((start[dag.child] < end[dag.parent]).sum())
+    number = sum(jobs["job"][rows].n_unique() for rows in by_job(jobs["job"]))
     notes = [
-        f"{jobs['job'].n_unique()} jobs with {len(jobs)} tasks, {counts['dag']} of them with "
+        f"{number} jobs with {len(jobs)} tasks, {counts['dag']} of them with "
         f"precedence in their names; {len(dag.child)} edges, at most "
         f"{int(dag.level.max()) + 1} tasks one after the other",
         f"in {early} of {len(dag.child)} edges the child starts before the parent ends: take "

@@ -212,6 +212,7 @@ class _File(_Strict):
     separator: str = ","
     comment: str = ""
     header: tuple[str, ...] | None = None
+    missing: tuple[str, ...] = ()
 
     @field_validator("separator")
     @classmethod
@@ -503,6 +504,7 @@ def _schema(what: str, spec: JobFile | ServerFile) -> Schema:
         separator=" " if spec.separator == WHITESPACE else spec.separator,
         unique=unique,
         json=spec.format != "csv",
+        missing=spec.missing,
     )
 
 

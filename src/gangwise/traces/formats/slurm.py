@@ -98,15 +98,6 @@ SACCT = Schema(
     separator="|",
     unique="JobID",
 )
-FORMAT = Format(
-    NAME,
-    "Slurm accounting",
-    "https://slurm.schedmd.com/sacct.html",
-    "your own",
-    (TableFile("jobs", SACCT, needed=True, gives="jobs, as a listing or as JSON"),),
-)
-
-
 OPEN_XDMOD = (
     "JobID|JobIDRaw|Cluster|Partition|QOS|Account|Group|GID|User|UID|Submit|Eligible|Start|End|"
     "Elapsed|ExitCode|State|NNodes|NCPUS|ReqCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|NodeList|JobName"
@@ -214,6 +205,24 @@ def _require(names: Sequence[str], where: str, file: Path | None = None) -> None
             file,
             None if file is None else 1,
         )
+
+
+FORMAT = Format(
+    NAME,
+    "Slurm accounting",
+    "https://slurm.schedmd.com/sacct.html",
+    "your own",
+    (
+        TableFile(
+            "jobs",
+            SACCT,
+            needed=True,
+            gives="jobs, as a listing or as JSON",
+            also=(declared(OPEN_XDMOD),),
+            several=True,
+        ),
+    ),
+)
 
 
 def _seconds(column: str) -> pl.Expr:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import tarfile
 import zlib
@@ -30,13 +31,15 @@ with suppress(ImportError):  # unpacks more than twice as fast, where it is inst
     inflate = import_module("isal.isal_zlib")
 
 
-BLOCK = 8 << 20
+BLOCK = 4 << 20
 """Bytes of a block, unpacked."""
 STORED = 1 << 16
 """Bytes read from the file at a time."""
 LONGEST_LINE = 64 << 20
 TRAILER = 8
 """Bytes at the end of a gzip member: check sum and length."""
+WRONG_SUM = re.compile(r"incorrect (data|length) check|checksum", re.IGNORECASE)
+"""What zlib and isal say of the check sum at the end of a member, or of its length."""
 GZIP = b"\x1f\x8b"
 NOT_TEXT = (
     (b"PK\x03\x04", "a zip archive (or a spreadsheet)"),
@@ -94,6 +97,9 @@ class Blocks:
         Bytes of the blocks so far.
     damage : str
         What is wrong with the packing, once that place is reached; else empty.
+    doubtful : bool
+        The damage is a wrong check sum at the very end: no text is missing, and any may be other
+        than what was packed.
     torn : int
         Number of the line that was cut by the damage, which is in no block; 0 for none.
 
@@ -116,7 +122,7 @@ class Blocks:
     def __init__(self, path: Path, size: int | None = None, known: tuple[int, str] | None = None):
         self.path, self.size, self._known = path, size or BLOCK, known
         self.count = self.stored = self.unpacked = self.torn = 0
-        self.damage = ""
+        self.damage, self.doubtful = "", False
         self._line = 1
         self._digest = hashlib.sha256()
 
@@ -131,14 +137,29 @@ class Blocks:
                 return text.read(size)
         return b""
 
+    def whole(self) -> bytes:
+        """All of the text in one piece, instead of blocks: its lines may be of any length."""
+        pieces: list[bytes] = []
+        with self._open() as file:
+            before = os.fstat(file.fileno())
+            for text in self._texts(file):
+                while piece := text.read(self.size):
+                    pieces.append(piece)
+            self._finish(file, before)
+        return b"".join(pieces).removeprefix(b"\xef\xbb\xbf")
+
     def __iter__(self) -> Iterator[Block]:
         with self._open() as file:
             before = os.fstat(file.fileno())
             for text in self._texts(file):
                 yield from self._cut(text)
-            while self._stored(file, STORED):
-                pass
-            self._same(before, os.fstat(file.fileno()))
+            self._finish(file, before)
+
+    def _finish(self, file: IO[bytes], before: os.stat_result) -> None:
+        """Read what follows the text, and see that the file is still what it was."""
+        while self._stored(file, STORED):
+            pass
+        self._same(before, os.fstat(file.fileno()))
 
     def _same(self, before: os.stat_result, after: os.stat_result) -> None:
         """Raise when the file was written to while it was read."""
@@ -214,7 +235,7 @@ class Blocks:
         while data:
             # The check sum is in the last bytes of a member: where it is wrong, what came before
             # them is not lost.
-            for part in (data[:-TRAILER], data[-TRAILER:]):
+            for part, ends in ((data[:-TRAILER], False), (data[-TRAILER:], True)):
                 if member.eof:
                     after = part
                     continue
@@ -222,6 +243,11 @@ class Blocks:
                     piece = member.decompress(part)
                 except (zlib.error, inflate.error) as error:
                     self.damage = f"the gzip file is damaged ({error})"
+                    self.doubtful = (
+                        ends
+                        and WRONG_SUM.search(str(error)) is not None
+                        and not self._stored(file, 1)
+                    )
                     return
                 after = b""
                 if piece:
@@ -255,7 +281,8 @@ class Blocks:
                 if data.endswith(b"\r") and not last:
                     data, held = data[:-1], b"\r"
                 data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            if last and not self.damage and data and not data.endswith(b"\n"):
+            whole_text = self.doubtful or not self.damage
+            if last and whole_text and data and not data.endswith(b"\n"):
                 data += b"\n"
             whole = data.rfind(b"\n") + 1
             end = whole
@@ -284,7 +311,7 @@ class Blocks:
                     self.path,
                     self._line,
                 )
-        if self.damage and carried.strip():
+        if not whole_text and carried.strip():
             self.torn = self._line + b"".join(blank).count(b"\n") + carried.rstrip().count(b"\n")
 
 

@@ -40,7 +40,8 @@ def read_records(path: Path, key: str = "") -> Records:
     ----------
     path : path
     key : str
-        The list is the value of this key of one object; empty: the list is the whole document.
+        The list is the value of this key of one object, ``a.b`` of key ``b`` of the object under
+        ``a``; empty: the list is the whole document.
 
     Raises
     ------
@@ -56,12 +57,50 @@ def read_records(path: Path, key: str = "") -> Records:
     ...     read_records(file, "jobs").records
     [{'id': 1}, {'id': 2}]
     """
+    found, digest = _document(path)
+    for name in [key] if isinstance(found, dict) and key in found else key.split("."):
+        if name:
+            if not isinstance(found, dict) or name not in found:
+                raise TraceError(f"the JSON document has no key {key!r}", path)
+            found = found[name]
+    if not isinstance(found, list):
+        where = f"under {key!r}" if key else "in the JSON document"
+        raise TraceError(f"a list of records is needed {where}, not {type(found).__name__}", path)
+    if not found:
+        raise TraceError("the list of records is empty", path)
+    return Records(path, digest, found)
+
+
+def key_of_records(path: Path) -> str:
+    """Where the longest list of objects of a document is, as ``key`` of :func:`read_records`.
+
+    Raises
+    ------
+    TraceError
+        As :func:`read_records`; when there is none.
+    """
+    found, _ = _document(path)
+    lists: dict[str, int] = {}
+    inside = [("", found)]
+    while inside:
+        key, held = inside.pop()
+        if isinstance(held, list) and held and isinstance(held[0], dict):
+            lists[key] = len(held)
+        elif isinstance(held, dict):
+            inside += [(f"{key}.{name}" if key else name, value) for name, value in held.items()]
+    if not lists:
+        raise TraceError("there is no list of objects in the JSON document", path)
+    return max(lists, key=lambda key: lists[key])
+
+
+def _document(path: Path) -> tuple[Any, str]:
+    """A JSON file as it is, and its digest."""
     text, digest = read_text(path)
     text = text.rstrip()
     collecting = gc.isenabled()
     gc.disable()  # nothing made here is garbage; looking for it again and again is not linear
     try:
-        found = json.loads(text)
+        return json.loads(text), digest
     except json.JSONDecodeError as error:
         what = f"this is not JSON: {error.msg} at character {error.colno} of the line"
         if error.pos >= len(text) or error.msg.startswith("Unterminated string"):
@@ -72,16 +111,6 @@ def read_records(path: Path, key: str = "") -> Records:
     finally:
         if collecting:
             gc.enable()
-    if key:
-        if not isinstance(found, dict) or key not in found:
-            raise TraceError(f"the JSON document has no key {key!r}", path)
-        found = found[key]
-    if not isinstance(found, list):
-        where = f"under {key!r}" if key else "in the JSON document"
-        raise TraceError(f"a list of records is needed {where}, not {type(found).__name__}", path)
-    if not found:
-        raise TraceError("the list of records is empty", path)
-    return Records(path, digest, found)
 
 
 class RecordLines(Blocks):

@@ -63,19 +63,18 @@ class Quotes:
         self._at = np.flatnonzero(self._text == ord('"'))
 
     def plain(self, separator: bytes) -> bool:
-        """Whether each opens a field or closes one, on the same line."""
+        """Whether each opens a field or closes one.
+
+        A line that ends inside a field is not seen here: the fields then make fewer rows.
+        """
         text, opens, closes = self._text, self._at[::2], self._at[1::2]
         if opens.size != closes.size:
             return False
         beside = np.zeros(256, dtype=bool)
         beside[[ord(separator), ord("\n"), ord('"')]] = True
-        # before one that opens, or after one that closes, a quote is the other of a double; no line
-        # ends inside a field
-        return bool(
-            beside[text[opens[opens > 0] - 1]].all()
-            and beside[text[closes + 1]].all()
-            and not self._inside("\n").any()
-        )
+        # before one that opens, or after one that closes, a quote is the other of a double
+        before = opens if opens.size == 0 or opens[0] else opens[1:]
+        return bool(beside[text[before - 1]].all() and beside[text[closes + 1]].all())
 
     def outside(self, character: bytes) -> int:
         """How often a character is there outside of quotes."""
@@ -176,7 +175,7 @@ class Rows:
             if found != rows * (width - 1):
                 return None
         texts = pl.col([c.name for c in self.columns if not c.number]).fill_null("")
-        frame = frame.with_columns(texts.str.strip_chars() if blanks else texts)
+        frame = frame.with_columns(self._emptied(texts.str.strip_chars() if blanks else texts))
         return _with_integers(frame, self._whole)
 
     def _parsed(self, data: bytes, whole: Sequence[str], quoted: bool) -> pl.DataFrame | None:
@@ -191,6 +190,7 @@ class Rows:
                 schema=types,
                 quote_char='"' if quoted else None,
                 separator=self.schema.separator,
+                null_values=list(self.schema.missing) or None,
             )
         except pl.exceptions.PolarsError:
             return None
@@ -207,6 +207,7 @@ class Rows:
         """The columns, typed, and ``broken``: why a line cannot be taken apart, else null."""
         lines = data.decode("utf-8", errors="replace").split("\n")[:-1]
         frame = self._of_json(lines) if self.schema.json else self._of_fields(lines)
+        frame = frame.with_columns(self._emptied(pl.col([c.name for c in self.columns])))
         numbers = [c for c in self.columns if c.number]
         read = {c.name: pl.col(c.name).cast(pl.Float64, strict=False) for c in numbers}
         fault = first_reason(
@@ -217,6 +218,12 @@ class Rows:
         ]
         frame = frame.with_columns(fault, *whole).with_columns(read.values())
         return _with_integers(frame, self._whole)
+
+    def _emptied(self, texts: pl.Expr) -> pl.Expr:
+        """Empty texts for those that say so."""
+        if not self.schema.missing:
+            return texts
+        return pl.when(~texts.is_in(self.schema.missing)).then(texts).otherwise(pl.lit(""))
 
     def _of_fields(self, lines: list[str]) -> pl.DataFrame:
         if any('"' in line for line in lines):
@@ -459,7 +466,17 @@ class Reading:
         self._lost[why] = Dropped(before.rows + rows, min(before.first, first))
 
     def _cut_short(self, damage: str) -> None:
-        """Account for the end that is missing."""
+        """Account for the end that is missing, or for the doubt about all of it."""
+        if self.blocks.doubtful:
+            if self.strict:
+                raise TraceError(
+                    f"{damage}: any row may be other than was written; download it again, or read "
+                    "without strict to use them",
+                    self.path,
+                )
+            why = f"{damage}: no row is missing, but any may be other than was written"
+            self._drop(f"{why}; download it again", 0, self.line)
+            return
         torn = self.blocks.torn
         if self.strict:
             raise TraceError(

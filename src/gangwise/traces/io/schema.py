@@ -80,6 +80,8 @@ class Schema:
     unique : str
         The column whose values must differ; of equal ones the first row is used.
     checks : tuple of Check
+    missing : tuple of str
+        Texts that say that a field is empty, such as ``NA``.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Schema:
     separator: str = ","
     json: bool = False
     absent: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     def place(self, header: Sequence[str]) -> dict[str, int]:
         """Where each column of the schema stands in a header; absent ones are left out."""
@@ -163,7 +166,7 @@ class Rules:
         for c in self.columns:
             value = pl.col(c.name)
             if c.number:
-                within = value.is_between(c.least, c.most) & value.is_finite()
+                within = value.is_between(c.least, c.most)  # not a number is above all numbers
                 sound.append((within & (value == value.floor()) if c.whole else within).all())
                 if not c.empty:
                     sound.append(value.null_count() == 0)

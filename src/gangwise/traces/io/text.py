@@ -31,7 +31,7 @@ def read_text(path: Path) -> tuple[str, str]:
         When there is no such file, or it is damaged, cut short, or not text at all.
     """
     blocks = Blocks(path)
-    data = b"".join(block.data for block in blocks)
+    data = blocks.whole()
     if blocks.damage:
         raise TraceError(f"{blocks.damage}; download it again", path)
     return data.decode("utf-8", errors="replace"), blocks.digest()
@@ -60,10 +60,9 @@ def _start(path: Path, *version: int) -> bytes:
 def first_lines(path: Path, lines: int = 20) -> list[str]:
     """Lines from the start of a file, read without the rest of it; empty when unreadable."""
     data = start_of(path)
-    found = split_lines(data.decode("utf-8-sig", errors="replace"))
     if len(data) == ENOUGH_FOR_A_HEADER:
-        found = found[:-1]  # cut off
-    return found[:lines]
+        data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]  # the last line is cut off
+    return split_lines(data.decode("utf-8-sig", errors="replace"))[:lines]
 
 
 def header_of(path: Path) -> list[str]:

@@ -197,6 +197,7 @@ def lifetimes_of(tables: Tables, window: Window) -> Found:
     if len(set(names)) < len(names):
         names = tuple(range(len(names)))
         notes.append("names of jobs are not unique; jobs are numbered by arrival")
+    arrival, hours = kept["created"].to_numpy() - start, kept["hours"].to_numpy()
     stages = [*base.stages, *([unknown] if unknown.dropped else []), outside]
     fidelity = replace(
         base,
@@ -214,12 +215,24 @@ def lifetimes_of(tables: Tables, window: Window) -> Found:
             unread_of(tables),
             len(jobs),
             played=len(kept),
-            played_hours=float(kept["hours"].sum()),
+            played_hours=float(hours.sum()),
             given=None,
             terms=TERMS,
+            by_slot=_by_slot(slot_of(arrival, length, slots), hours, slots),
         ),
     )
-    return Found(names, kept["created"].to_numpy() - start, end, start, length, slots, fidelity)
+    return Found(names, arrival, end, start, length, slots, fidelity)
+
+
+def slot_of(arrival: Floats, length: float, slots: int) -> Ints:
+    """The slot in which each job comes, of a window that is cut into so many."""
+    return np.minimum((arrival / (length / slots)).astype(np.int64), slots - 1)
+
+
+def _by_slot(slot: Ints, hours: Floats, slots: int) -> Floats:
+    """:attr:`Kept.by_slot`: requests are not used, so none are given."""
+    played = np.bincount(slot, minlength=slots)
+    return np.column_stack([played, np.bincount(slot, hours, slots), np.zeros(slots)])
 
 
 def outages_of(
@@ -299,7 +312,7 @@ class ReplayedLifetimes:
     def span(self) -> tuple[Ints, Ints]:
         """Arrivals and deadlines, in slots."""
         slot = self.length / self.slots
-        a = np.minimum((self.arrival / slot).astype(np.int64), self.slots - 1)
+        a = slot_of(self.arrival, self.length, self.slots)
         d = np.ceil(self.end / slot - 1e-9).astype(np.int64)
         return a, np.clip(d, a + 1, self.slots)
 
@@ -344,9 +357,12 @@ class ReplayedLifetimes:
             why = {f"thinned to {s.keep:g}, seed 0": (base.jobs - len(jobs), 1)}
             stages = (*stages, Stage("keep", base.jobs, len(jobs), why))
         kept = base.kept
-        if kept is not None:
+        if kept is not None and kept.by_slot is not None:
             kept = replace(
-                kept, played=kept.played * s.keep, played_hours=kept.played_hours * s.keep
+                kept,
+                played=kept.played * s.keep,
+                played_hours=kept.played_hours * s.keep,
+                by_slot=kept.by_slot * s.keep,
             )
         return replace(
             base,
@@ -543,7 +559,10 @@ class GoogleScenario:
         """What was read, what was left out, and the load that the jobs make."""
         base = self.trace.fidelity()
         read = next((stage.read for stage in base.stages if stage.name == "jobs"), base.jobs)
-        kept = Kept(base.trace, "job", read, base.jobs, 0.0, 0.0, None, None, None, TERMS)
+        (arrivals, _), slots = self.workload.span, self.slots
+        by_slot = _by_slot(arrivals, np.zeros(len(arrivals)), slots)
+        jobs = base.jobs
+        kept = Kept(base.trace, "job", read, jobs, 0.0, 0.0, None, None, None, TERMS, (), by_slot)
         return self.workload.told(replace(base, kept=kept))
 
 

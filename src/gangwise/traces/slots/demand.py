@@ -303,7 +303,7 @@ class _Steps:
             capacity=device_totals(tables),
             load=load,
             notes=(*base.notes, *self.notes),
-            kept=self._kept(everything, jobs.filter(chosen), counts, share, how, grouping),
+            kept=self._kept(everything, jobs.filter(chosen), since, counts, share, how, grouping),
         )
         return Demand(
             tables.servers,
@@ -321,6 +321,7 @@ class _Steps:
         self,
         log: Tables,
         jobs: pl.DataFrame,
+        since: Floats,
         counts: Ints,
         share: Floats,
         how: str,
@@ -331,15 +332,25 @@ class _Steps:
         hours = device_hours(log.jobs, device)[jobs["at"].to_numpy()]
         if how == "one" and "tasks" in jobs.columns:
             share = share / np.maximum(jobs["tasks"].fill_null(1).to_numpy(), 1)
-        keep, requests = self.settings.keep, grouping.requests[:, QUANTITIES.index(device)]
+        slot, requests = (since // self.length).astype(np.int64), grouping.requests
+        given = counts @ requests[:, QUANTITIES.index(device)] * self.length / 3600
+        by_slot = self.settings.keep * np.column_stack(
+            [
+                np.bincount(slot, share, len(counts)),
+                np.bincount(slot, hours * share, len(counts)),
+                given,
+            ]
+        )
+        played, played_hours, given_hours = map(float, by_slot.sum(axis=0))
         return kept_of(
             log.trace,
             log.jobs,
             log.units,
             unread=unread_of(log),
-            played=keep * float(share.sum()),
-            played_hours=keep * float(hours @ share),
-            given=keep * float(counts.sum(axis=0) @ requests) * self.length / 3600,
+            played=played,
+            played_hours=played_hours,
+            given=given_hours,
+            by_slot=by_slot,
         )
 
     def _servers(self, tables: Tables) -> Tables:

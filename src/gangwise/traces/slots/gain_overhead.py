@@ -85,12 +85,13 @@ class TraceScenario:
         kept = demand.fidelity.kept
         assert kept is not None  # there are jobs
         widest = int(self.mask.sum(axis=1).max())
+        where = f", on each of up to {widest:,} servers at once" * (widest > 1)
         kept = replace(
             kept,
             terms=(
                 f"jobs compete in {100 * busy:.3g} % of the slots in which any arrive",
-                f"jobs are taken as elastic: one may get its request on each of up to {widest:,} "
-                "servers at once (gangwise replay places them whole)",
+                f"jobs are taken as elastic: one may get its request, or a part of it{where} "
+                "(gangwise replay places them whole)",
                 "utilities and overhead are drawn",
             ),
             warnings=() if busy else (NO_RIVALS,),
