@@ -18,9 +18,9 @@ HEADING = re.compile(r"^Examples\n-+$", re.MULTILINE)
 
 
 def fenced(text: str) -> str:
-    """A docstring with its examples as code, but for those under the heading Examples.
+    r"""A docstring with its examples as code, but for those under the heading Examples.
 
-    >>> fenced("Twice.\\n\\n>>> 1 + 1\\n2").splitlines()[2:]
+    >>> fenced("Twice.\n\n>>> 1 + 1\n2").splitlines()[2:]
     ['```pycon', '>>> 1 + 1', '2', '```']
     """
     before, *rest = HEADING.split(text, maxsplit=1)
