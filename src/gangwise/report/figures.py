@@ -238,13 +238,15 @@ class Lines:
     references: Curves
     level: float | None = None
     settle: bool = False
+    log: bool = False
 
 
 def figures(numbers: Numbers) -> list[Drawn]:
     """What a page shows: of one cell its curves, of many the objective by setting and panels."""
     if len(numbers.cells) == 1 and numbers.measured:
+        shown = [*curves(numbers).values(), *bounded(numbers)]
         with settled():
-            return [_page_figure(numbers, lines) for lines in curves(numbers).values()]
+            return [_page_figure(numbers, lines) for lines in shown]
     found = [_by_setting(numbers)]
     if numbers.measured:
         found.append(_average_panels(numbers))
@@ -330,6 +332,40 @@ def curves(numbers: Numbers) -> dict[str, Lines]:
     return found
 
 
+def bounded(numbers: Numbers) -> list[Lines]:
+    """Regret beside what a theorem allows, both axes logarithmic; where it is positive."""
+    (cell,), found = numbers.cells, []
+    for versus in numbers.results.comparators:
+        lines = {}
+        for policy in styles(numbers):
+            curve = regret(numbers, cell, policy, versus)
+            if curve is not None and curve.mean[-1] > 0:
+                mean = np.where(curve.mean > 0, curve.mean, np.nan)
+                lines[policy] = Curve(curve.slots, mean, None)
+        bounds = numbers.bounds(versus)
+        if not lines or not bounds:
+            continue
+        at = np.unique(np.geomspace(1, numbers.slots, 60).round()).astype(np.int64)
+        limits = {
+            f"bound at the last slot ({name})": Curve(
+                at, np.full(at.size, of[cell, versus].mean), None
+            )
+            for name, of in bounds.items()
+        }
+        shape = {"√t, for shape": root} if (root := _root(lines)) else {}
+        says = (
+            "Both axes are logarithmic: regret that grows as √t has the slope of the line of that "
+        )
+        says += (
+            "name, regret that grows with every slot is twice as steep. Only what is above 0 is "
+        )
+        says += "drawn. The theorem is about the paper's own algorithm."
+        title = f"Regret against {versus} and its bound"
+        unit = "regret, summed over slots"
+        found.append(Lines(title, says, unit, lines, limits | shape, log=True))
+    return found
+
+
 def _about_references(numbers: Numbers, cell: Place) -> str:
     """What grey lines are."""
     names = numbers.results.comparators
@@ -372,7 +408,9 @@ def _page_figure(numbers: Numbers, drawn: Lines) -> Drawn:
     figure = Figure((PAGE_WIDTH, PAGE_HEIGHT), facecolor="white", layout="constrained")
     axes = figure.subplots()
     looks = _draw(axes, numbers, drawn)
-    unit = _ticks(axes, drawn.unit)
+    if drawn.log:
+        dress(axes, "slot", "")
+    unit = drawn.unit if drawn.log else _ticks(axes, drawn.unit)
     axes.set_title(unit, loc="left", fontsize=9.5, color=INK, parse_math=False)
     return Drawn((plot_text(figure, axes),), drawn.title, drawn.caption, looks)
 
@@ -383,6 +421,9 @@ def _draw(axes: Axes, numbers: Numbers, drawn: Lines) -> dict[str, Style]:
     looks |= dict.fromkeys(drawn.references, REFERENCE)
     if drawn.level is not None:
         axes.axhline(drawn.level, color=MUTED, linewidth=0.8, zorder=1)
+    if drawn.log:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
     every = drawn.lines | drawn.references
     for i, (name, look) in enumerate(looks.items()):
         curve = every[name]
@@ -398,7 +439,7 @@ def _draw(axes: Axes, numbers: Numbers, drawn: Lines) -> dict[str, Style]:
         if look.dashes:
             line.set_dashes(look.dashes)
         axes.add_line(line)
-        if curve.half is not None:
+        if curve.half is not None and not drawn.log:
             axes.fill_between(
                 curve.slots,
                 curve.mean - curve.half,
@@ -409,6 +450,12 @@ def _draw(axes: Axes, numbers: Numbers, drawn: Lines) -> dict[str, Style]:
                 zorder=2,
                 gid=f"band{i}",
             )
+    if drawn.log:
+        low = min(float(np.nanmin(curve.mean)) for curve in every.values())
+        high = max(float(np.nanmax(curve.mean)) for curve in every.values())
+        axes.set_xlim(1, max(numbers.slots, 2))
+        axes.set_ylim(max(low, high * 1e-6) / 1.3, high * 1.3)
+        return looks
     axes.set_xlim(0, max(numbers.slots, 2))
     after = numbers.slots * _SETTLED if drawn.settle else 0
     axes.set_ylim(*_limits(list(every.values()), after, drawn.level))

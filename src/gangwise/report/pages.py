@@ -31,6 +31,7 @@ from gangwise.experiments.store import provenance_text, read_provenance, version
 from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.jobs.bounds import LowerBound
 from gangwise.report import reproduction, sheets, tuning, words
+from gangwise.report.again import run_figures
 from gangwise.report.dots import Dots, dots
 from gangwise.report.figures import MOST, figure_files, figures, styles
 from gangwise.report.jobs import job_report, results_of
@@ -232,7 +233,7 @@ def _shown(numbers: Numbers, anchor: str, drawn: Sequence[Drawn]) -> dict[str, A
         "words": words.glossary(numbers.family, settings, results.comparators),
         "more": words.documentation(numbers.family),
         "dots": _dots(numbers),
-        "byline": f"{scenario}: {about}. {byline(numbers)}" if about else byline(numbers),
+        "byline": f"{about}: {byline(numbers)}" if about else byline(numbers),
         "lead": lead(numbers),
         "tuning": None,
         "verdicts": results.sentences(),
@@ -485,6 +486,7 @@ def comparison_page(comparison: Comparison, command: str = "", digest: str = "")
         "made": made,
     }
     shown = head | _shown(numbers, "e0", figures(numbers))
+    shown["figures"] = [*shown["figures"], *run_figures(comparison)]
     shown["fidelity"] = comparison.told
     if comparison.tied:
         shown |= {"lead": "", "verdicts": []}

@@ -28,6 +28,8 @@ class Drawn(NamedTuple):
     title: str
     caption: str
     key: Mapping[str, Style] = {}
+    titled: bool = False
+    """Whether the drawing says its title itself."""
 
 
 def pictured(title: str, numbers: pl.DataFrame, panels: Sequence[Panel], caption: str) -> Drawn:
