@@ -21,7 +21,6 @@ from gangwise.core.registry import ANY, create, entries, parse
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.explanations import Forecast, no_room
-from gangwise.jobs.joint import Joint
 from gangwise.jobs.model import (
     Ask,
     Books,
@@ -70,6 +69,13 @@ class Scheduler(Protocol):
         """Why a job of the last round's queue still waits."""
 
 
+def _jointly() -> Any:
+    """Solvers of integer programmes take a while to load: only for who asks for them."""
+    from gangwise.jobs.joint import Joint
+
+    return Joint(SharedFactors(), waits=True)
+
+
 _parts: dict[Part, dict[str, Callable[[], Any]]] = {
     "queue": {
         "fcfs": FirstCome,
@@ -95,7 +101,7 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "ucb": lambda: ByRate(MeanRates()),
         "learned": lambda: ByRate(SharedFactors(), waits=True),
         "learned-moving": lambda: ByRate(SharedFactors(), waits=True, look=600.0),
-        "learned-jointly": lambda: Joint(SharedFactors(), waits=True),
+        "learned-jointly": _jointly,
         "oracle-moving": lambda: ByRate("oracle", waits=True, look=600.0),
         "labels-moving": lambda: ByRate(Labels(), waits=True, look=600.0),
     },
@@ -231,7 +237,7 @@ class Composed:
         self._last = _Round(trial, now, ends, {job.id: job for job in order}, order)
         if self.backfilling == "conservative":
             return self._conservative(order, trial, ends, now)
-        if isinstance(self.choice, Joint):
+        if hasattr(self.choice, "prepare"):
             self.choice.prepare(order, trial, now)
         for job in order:
             if head is not None:
