@@ -175,7 +175,7 @@ class _Watched:
     def __init__(self, policy: Policy[Any, Any, Any], watch: Any):
         self._policy, self._watch, self._slot = policy, watch, 0
         self.timing, self.family = policy.timing, getattr(policy, "family", None)
-        self.randomised = policy.randomised
+        self.randomised = getattr(policy, "randomised", False)
 
     def start(self, problem: Any, rng: np.random.Generator) -> None:
         self._policy.start(problem, rng)
