@@ -45,7 +45,10 @@ class KernelFiles(IndexDataCacheFile):
         """Instead of the files that numba gave a kernel."""
         files = cls.__new__(cls)
         vars(files).update(vars(dispatcher._cache._cache_file))
-        called = {_as_bytes(files._source_stamp), repr(sorted(dispatcher.targetoptions.items())).encode()}
+        called = {
+            _as_bytes(files._source_stamp),
+            repr(sorted(dispatcher.targetoptions.items())).encode(),
+        }
         for other in dispatcher.py_func.__globals__.values():
             if isinstance(other, Dispatcher):
                 cache = vars(other)["_cache"]
