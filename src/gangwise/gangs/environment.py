@@ -194,13 +194,13 @@ class GangSpeedsEnvironment(SpeedsEnvironment):
 class GangSpeedsInstance(SpeedsInstance):
     """Instance of ESDP §3.4: a gang problem, its workload, and what policies are not told.
 
+    Takes what :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance` takes, and:
+
     Parameters
     ----------
     time_limit : float
         Seconds that a comparator may think about one programme; what it could not prove by then is
         in ``Comparator.gap``.
-
-    The others are those of :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance`.
 
     Examples
     --------

@@ -223,7 +223,7 @@ def artefact_parts(
         "stem": artefact.stem,
         "title": title,
         "prefix": re.sub(r"\W", "", artefact.stem),
-        "picture": Drawn(svg, title, caption) if svg else None,
+        "picture": Drawn((svg,), title, caption, titled=True) if svg else None,
         "sheet": sheet if rows else None,
         "reasons": {reason: list(of) for reason, of in reasons.items()},
     }

@@ -379,10 +379,9 @@ class GavelScenario(DrawnScenario[GavelSettings]):
 
     Parameters
     ----------
-    folder : path
-        With ``simulation_throughputs.json``, plain or gzipped.
     **settings
-        Fields of :class:`GavelSettings`.
+        Fields of :class:`GavelSettings`; ``folder`` is one with ``simulation_throughputs.json``,
+        plain or gzipped.
     """
 
     family = "fluctuating_speeds"
@@ -444,10 +443,9 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
 
     Parameters
     ----------
-    folder : path
-        With ``job_1_norm.csv`` and so on, plain or gzipped.
     **settings
-        Fields of :class:`MiniBatchSettings`.
+        Fields of :class:`MiniBatchSettings`; ``folder`` is one with ``job_1_norm.csv`` and so on,
+        plain or gzipped.
     """
 
     family = "fluctuating_speeds"
