@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 import gangwise
+from gangwise.cli.check import check_command
 from gangwise.cli.compare import compare_command, run_command
 from gangwise.cli.experiments import report_command, reproduce_command, sweep_command, tune_command
 from gangwise.cli.files import clean_command, verify_command
@@ -110,6 +111,7 @@ for _panel, _command, _example in (
     (MORE, list_command, "gangwise list --family gain_overhead"),
     (MORE, show_command, 'gangwise show "OGASched (9)"'),
     (MORE, new_command, "gangwise new scheduler LongestWait"),
+    (MORE, check_command, "gangwise check my_policy.py:MyPolicy"),
 ):
     app.command(
         _command.__name__.removesuffix("_command"),

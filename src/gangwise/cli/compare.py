@@ -10,6 +10,7 @@ import typer
 
 from gangwise.cli.options import (
     Family,
+    Isolated,
     Json,
     Settings,
     Slots,
@@ -63,6 +64,7 @@ def compare_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Only go on with what is in --out: refuse all else.")
     ] = False,
+    isolated: Isolated = False,
     as_json: Json = False,
 ) -> None:
     """Compare policies: same instances, same arrivals, one table, and pictures with --out.
@@ -86,6 +88,7 @@ def compare_command(
             out,
             tell,
             _workers(jobs, AUTO),
+            isolated=isolated,
         )
     if as_json:
         print(json_text(comparison.as_dict()))
@@ -128,6 +131,7 @@ def run_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Only go on with what is in --out: refuse all else.")
     ] = False,
+    isolated: Isolated = False,
     as_json: Json = False,
 ) -> None:
     """Run one policy and print what it earned.
@@ -153,7 +157,18 @@ def run_command(
         _refuse_all_else(source, slots, out, "run")
     judges = [] if versus is None else [versus]
     with progress(_after_stop(file or out)) as tell:
-        comparison = compare(source, [policy], slots, [seed], judges, None, store, tell, name="run")
+        comparison = compare(
+            source,
+            [policy],
+            slots,
+            [seed],
+            judges,
+            None,
+            store,
+            tell,
+            name="run",
+            isolated=isolated,
+        )
     (run,) = comparison.runs.values()
     summary = {"scenario": comparison.scenario.name, **run.summary()}
     if comparison.fidelity is not None:

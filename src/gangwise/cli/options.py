@@ -52,6 +52,14 @@ Family = Annotated[
 ]
 Slots = Annotated[int | None, typer.Option(help="Slots per run; the scenario's own by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Isolated = Annotated[
+    bool,
+    typer.Option(
+        "--isolated",
+        help="Play classes of others (file.py:Class) in processes of their own, which see "
+        "observations only. They are slower there, and decide the same.",
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting of the scenario or trace."),

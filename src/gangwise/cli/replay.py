@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from gangwise.cli.options import Json, Settings, command_line, progress, say, seed_list, settings_of
+from gangwise.cli.options import (
+    Isolated,
+    Json,
+    Settings,
+    command_line,
+    progress,
+    say,
+    seed_list,
+    settings_of,
+)
 from gangwise.core.json_text import json_text
 
 WIDE = 120
@@ -70,6 +79,7 @@ def replay_command(
         Path | None, typer.Option(help="Folder for the runs and report.html; goes on where it was.")
     ] = None,
     jobs: Annotated[int, typer.Option(help="Workers; all cores by default.")] = -1,
+    isolated: Isolated = False,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -98,7 +108,7 @@ def replay_command(
     names = [name for name in (policies or "").replace(",", " ").split() if name]
     with progress("start again with the same --out to go on") as tell:
         chosen = seed_list(seeds) if seeds else ()
-        played = replay(scenario, names, chosen, out, jobs, tell)
+        played = replay(scenario, names, chosen, out, jobs, tell, isolated)
         bounds = played.bounds(progress=tell) if bound else []
         again = sensitivity(played, jobs, tell) if sensitive else None
     values = [found.mean_completion for found in bounds]

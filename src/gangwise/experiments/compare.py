@@ -22,9 +22,10 @@ import gangwise
 from gangwise.core.contracts import Comparator, Policy, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Content
+from gangwise.core.isolation import IsolatedPolicy, apart
 from gangwise.core.json_text import finite
 from gangwise.core.limits import MOST_LETTERS, require_seeds
-from gangwise.core.registry import create, entries, label_of, names_of
+from gangwise.core.registry import entries, label_of, names_of
 from gangwise.core.simulation import Run
 from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import (
@@ -460,6 +461,7 @@ def compare(
     progress: Progress | None = None,
     jobs: int = 1,
     name: str = COMPARISON,
+    isolated: bool = False,
 ) -> Comparison:
     """Run policies on the instances of a scenario.
 
@@ -490,6 +492,9 @@ def compare(
         does not pickle, and policies of ``__main__``, are played in this process.
     name : str
         Of the experiment, in the folder.
+    isolated : bool
+        Play policies that gangwise does not bring in processes of their own, which see observations
+        only: see :mod:`gangwise.core.isolation`.
 
     Raises
     ------
@@ -506,7 +511,7 @@ def compare(
     """
     source = _source(scenario)
     drawn_from, listed = source.scenario(), require_seeds(seeds)
-    named = _named(policies, drawn_from.family)
+    named = _named(policies, drawn_from.family, isolated)
     slots = drawn_from.slots if slots is None else _count("slots", slots)
     if optimum_slots is not None and _count("optimum_slots", optimum_slots) < 1:
         raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
@@ -573,7 +578,9 @@ def _asked(source: Source) -> dict[str, Any]:
     return {"scenario": "", "settings": {}}
 
 
-def _named(policies: Any, family: str) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
+def _named(
+    policies: Any, family: str, isolated: bool
+) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
     """Policies by label, with what a plan calls them."""
     if policies is None:
         policies = [name for name, entry in entries("policy").items() if entry.family == family]
@@ -582,7 +589,7 @@ def _named(policies: Any, family: str) -> dict[str, tuple[str, Policy[Any, Any, 
     given = policies.items() if isinstance(policies, Mapping) else ((None, p) for p in policies)
     named: dict[str, tuple[str, Policy[Any, Any, Any]]] = {}
     for label, entry in given:
-        policy = create("policy", entry) if isinstance(entry, str) else entry
+        policy = apart(IsolatedPolicy, "policy", entry, isolated)
         if isinstance(policy, type):
             kind = policy.__name__
             raise ScenarioError(f"{kind} is a class; give a policy with its arguments, {kind}()")

@@ -25,9 +25,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.isolation import apart
 from gangwise.core.json_text import finite
 from gangwise.core.limits import require_seeds
-from gangwise.core.registry import create, label_of, names_of
+from gangwise.core.registry import label_of, names_of
 from gangwise.core.settings import checked
 from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import GivenSource, NamedSource, Rows, RunSpec
@@ -35,6 +36,7 @@ from gangwise.experiments.statistics import mean_and_interval
 from gangwise.experiments.store import MemoryStore, Store
 from gangwise.experiments.sweep import Progress, Workers, perform
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
+from gangwise.jobs.isolation import IsolatedScheduler
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Books, Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options
@@ -733,6 +735,7 @@ def replay(
     out: Store | Path | str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
+    isolated: bool = False,
     **settings: Any,
 ) -> Replayed:
     """Play the jobs of a log under schedulers.
@@ -750,6 +753,9 @@ def replay(
         A folder of results; what was played there before is not played again.
     jobs : int
         Workers, −1 for all cores.
+    isolated : bool
+        Play schedulers that gangwise does not bring in processes of their own, which see queue,
+        books and rates only: see :mod:`gangwise.core.isolation`.
     **settings
         Of :class:`Settings`.
 
@@ -769,11 +775,11 @@ def replay(
     names = names_of(schedulers) if isinstance(schedulers, str) else schedulers
     names = names or (WITH_RATES if drawn else WITHOUT_RATES)
     listed = list(require_seeds(seeds or (5 if drawn else 1)))
-    made = (
-        dict(names)
-        if isinstance(names, Mapping)
-        else {label_of(name): create("scheduler", name) for name in dict.fromkeys(names)}
-    )
+    called = names if isinstance(names, Mapping) else {label_of(name): name for name in names}
+    made = {
+        label: apart(IsolatedScheduler, "scheduler", each, isolated)
+        for label, each in called.items()
+    }
     specs = [
         RunSpec(source, {}, seed, 1, None, 1, label, scheduler)
         for seed in listed
