@@ -134,7 +134,7 @@ def _play(
 
 READS = (
     "it reads what it is not shown, such as arrivals on the stack or behind an array, or the seed "
-    "of its generator (which rng.spawn does too)"
+    "of its generator"
 )
 """What is said of a policy that is another beside its world."""
 

@@ -208,20 +208,69 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def without_seed(rng: np.random.Generator) -> np.random.Generator:
-    """A generator that draws the same numbers and does not know what it was spawned from.
+NOBODYS = 2**100
+"""A seed that is no run's."""
 
-    Examples
-    --------
-    >>> rng = np.random.default_rng(7)
-    >>> other = without_seed(rng)
-    >>> other.bit_generator.seed_seq.entropy == 7, bool(other.random() == rng.random())
-    (False, True)
-    """
-    state: Any = rng.bit_generator.state
-    bits = type(rng.bit_generator)(int(state["state"]["state"]) & 0xFFFF_FFFF)  # type: ignore[call-arg]  # every bit generator of numpy takes a seed
-    bits.state = state
-    return np.random.Generator(bits)
+SPAWNED = 8
+"""How often a generator may be split over there."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What a generator draws, and those that are spawned from it, without the seed of all."""
+
+    kind: str
+    state: Mapping[str, Any]
+    spawned: tuple[Draws, ...] = ()
+
+    @classmethod
+    def of(cls, rng: np.random.Generator, spawned: int = SPAWNED) -> Draws:
+        """Of a generator, which is not to be used any more."""
+        bits = rng.bit_generator
+        others = rng.spawn(spawned) if spawned else []
+        return cls(type(bits).__name__, bits.state, tuple(cls.of(each, 0) for each in others))
+
+    def generator(self) -> Seedless:
+        """A generator that draws the same.
+
+        Examples
+        --------
+        >>> first, second = (np.random.default_rng(7) for _ in range(2))
+        >>> other = Draws.of(first).generator()
+        >>> bool(other.random() == second.random()), other.bit_generator.seed_seq.entropy == NOBODYS
+        (True, True)
+        >>> bool(other.spawn(2)[1].random() == second.spawn(2)[1].random())
+        True
+        """
+        bits = getattr(np.random, self.kind)(NOBODYS)
+        bits.state = self.state
+        made = Seedless(bits)
+        made.spawned = [each.generator() for each in self.spawned]
+        return made
+
+
+class Seedless(np.random.Generator):
+    """A generator that was split before it came, and does not know what it was spawned from."""
+
+    spawned: list[Seedless]
+
+    def spawn(self, n_children: int) -> list[np.random.Generator]:
+        """Some of those that it was split into."""
+        if n_children > len(self.spawned):
+            raise ScenarioError(f"in a process of its own a generator is split {SPAWNED} times")
+        taken, self.spawned = self.spawned[:n_children], self.spawned[n_children:]
+        return list(taken)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        bits = self.bit_generator
+        others = tuple(
+            Draws(type(s.bit_generator).__name__, s.bit_generator.state) for s in self.spawned
+        )
+        return _generator, (Draws(type(bits).__name__, bits.state, others),)
+
+
+def _generator(draws: Draws) -> Seedless:
+    return draws.generator()
 
 
 @dataclass
@@ -345,7 +394,7 @@ class IsolatedPolicy(Isolated):
 
     def start(self, problem: Any, rng: np.random.Generator) -> None:
         """Bind it to a problem."""
-        self.call("start", problem, without_seed(rng))
+        self.call("start", problem, Draws.of(rng))
 
     def decide(self, observation: Any) -> Any:
         """Its decision."""
@@ -434,6 +483,7 @@ class _Held:
             return base64.b64encode(pickle.dumps(held)).decode()
         if not isinstance(method, str):
             return method(held, *arguments)
+        arguments = tuple(a.generator() if isinstance(a, Draws) else a for a in arguments)
         watch = self.watch and method in ("decide", "place")
         shown = pickle.dumps(arguments) if watch else b""
         told = getattr(held, method)(*arguments)
