@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import gangwise
 from gangwise.cli.options import (
     Family,
     Isolated,
@@ -27,6 +28,8 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
+    from gangwise.core.contracts import Comparator
+    from gangwise.core.simulation import Run
     from gangwise.experiments.compare import Comparison
     from gangwise.experiments.runs import NamedSource
 
@@ -170,11 +173,18 @@ def run_command(
             isolated=isolated,
         )
     (run,) = comparison.runs.values()
-    summary = {"scenario": comparison.scenario.name, **run.summary()}
+    summary: dict[str, Any] = {
+        "format": "gangwise-run-output-1",
+        "version": gangwise.__version__,
+        "scenario": comparison.scenario.name,
+        **run.summary(),
+    }
     if comparison.fidelity is not None:
         summary["fidelity"] = comparison.fidelity
     if versus is not None:
-        summary["regret"] = {versus: comparison.table()[0].regret[versus].mean}
+        judge = run.comparator(comparison.comparators[versus, seed])
+        summary["regret"] = {versus: run.regret(judge)}
+        summary["versus"] = {versus: _against(run, judge)}
     if file is not None and isinstance(store, MemoryStore):
         frame = comparison.frame()
         with store.lock():
@@ -189,9 +199,56 @@ def run_command(
     else:
         for line in comparison.told:
             print(line)
-        summary.pop("fidelity", None)
+        for key in ("fidelity", "format", "version", "regret", "versus"):
+            summary.pop(key, None)
         for key, value in summary.items():
             print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
+        if versus is not None:
+            _print_versus(run, comparison.comparators[versus, seed])
+
+
+def _against(run: Run, judge: Comparator) -> dict[str, Any]:
+    """A run beside a comparator, on the slots that this was evaluated on."""
+    from gangwise.experiments.output import numbers
+    from gangwise.experiments.statistics import batch_means
+
+    own = run.rewards[judge.slots]
+    return {
+        "slots": int(judge.slots.size),
+        "reward": float(own.mean()),
+        "comparator": float(judge.rewards.mean()),
+        "difference": numbers(batch_means(own - judge.rewards)),
+        "share": run.share_of(judge),
+        "regret": run.regret(judge),
+    }
+
+
+def _print_versus(run: Run, judge: Comparator) -> None:
+    """A table: policy, comparator, and the difference of the two slot by slot."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from gangwise.experiments.statistics import BATCHES, batch_means, decimals_for, estimate_text
+
+    own = run.rewards[judge.slots]
+    rows = [batch_means(own), batch_means(judge.rewards), batch_means(own - judge.rewards)]
+    digits = decimals_for(rows)
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "reward per slot", f"share of {judge.name}, %"):
+        table.add_column(name, justify="right" if name else "left")
+    share = f"{100 * run.share_of(judge):.1f}"
+    table.add_row(run.policy, estimate_text(rows[0], digits), share)
+    table.add_row(judge.name, estimate_text(rows[1], digits), "100")
+    table.add_row("difference, paired", estimate_text(rows[2], digits, sign=True), "")
+    console = Console(highlight=False)
+    console.print()
+    console.print(table)
+    parts = f"{BATCHES} batches of {judge.slots.size // BATCHES} slots"
+    told = f"± is half a 95 % interval of the means of {parts}: " if rows[2].half else ""
+    console.print(
+        f"\nOn {judge.slots.size:,} of {run.slots:,} slots, the same for both. {told}"
+        f"{'of this seed alone. ' if told else ''}Total regret: {run.regret(judge):,.6g}."
+    )
 
 
 def _workers(jobs: int | None, auto: int) -> int:

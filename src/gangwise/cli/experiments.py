@@ -104,12 +104,20 @@ def sweep_command(
 def _summary(results: Results, over: str, interval: Literal["t", "bootstrap"]) -> dict[str, Any]:
     metrics = [f"{name}.mean" for name in results.experiment["metrics"]]
     return {
-        "experiment": results.experiment["name"],
+        "format": "gangwise-sweep-1",
         "version": gangwise.__version__,
+        "experiment": results.experiment["name"],
         "runs": len(results.runs),
         "cells": results.cells,
+        "objective": results.objective,
+        "minimise": results.minimise,
         "table": results.table(*metrics, interval=interval).to_dicts(),
         "improvements": results.improvements(over, interval=interval).to_dicts(),
+        "against": [
+            {**row, "comparator": name}
+            for name in results.comparators
+            for row in results.standing(name, interval).to_dicts()
+        ],
         "sentences": results.sentences(interval),
     }
 

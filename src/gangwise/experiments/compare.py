@@ -27,6 +27,7 @@ from gangwise.core.json_text import finite
 from gangwise.core.limits import MOST_LETTERS, require_seeds
 from gangwise.core.registry import entries, label_of, names_of
 from gangwise.core.simulation import Run
+from gangwise.experiments.output import numbers
 from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import (
     GivenSource,
@@ -347,23 +348,32 @@ class Comparison(Shown):
         return max(c.gap / max(abs(float(c.rewards.sum())), 1e-300) for c in each)
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``--json`` prints; the same keys for every problem family.
+        """What ``--json`` prints: :class:`~gangwise.experiments.output.CompareOutput`.
 
-        ``share_of_optimum`` is the share of the last comparator, the strongest one of the family;
-        regret is the mean over seeds. An interval needs two seeds: with one it is null.
-        ``fidelity`` is null for what is not made of a trace; ``ranked`` is false where all policies
-        earned the same.
+        The same keys for every problem family. ``share_of_optimum`` is the share of the last
+        comparator, the strongest one of the family. An interval needs two seeds: with one it is
+        null. ``fidelity`` is null for what is not made of a trace; ``ranked`` is false where all
+        policies earned the same.
         """
         optimum = self.comparator_names[-1] if self.comparator_names else None
+        names, results = self.policies, self.results
+        over = {name: _by_policy(results.improvements(name)) for name in names if len(names) > 1}
         policies = [
             {
                 "name": row.policy,
+                "reward": numbers(row.reward),
                 "mean_reward": finite(row.reward.mean),
                 "ci95": [row.reward.low, row.reward.high],
+                "over": {
+                    other: {key: finite(of[row.policy][key]) for key in _PAIRED}
+                    for other, of in over.items()
+                    if other != row.policy
+                },
+                "share_of": {name: numbers(e) for name, e in row.share_of.items()},
                 "share_of_optimum": finite(row.share_of[optimum].mean) if optimum else None,
-                "regret": {name: finite(e.mean) for name, e in row.regret.items()},
+                "regret": {name: numbers(e) for name, e in row.regret.items()},
                 "us_per_slot": row.us_per_slot,
-                "metrics": {name: finite(e.mean) for name, e in row.metrics.items()},
+                "metrics": {name: numbers(e) for name, e in row.metrics.items()},
             }
             for row in self.table()
         ]
@@ -378,6 +388,7 @@ class Comparison(Shown):
             for name in self.comparator_names
         ]
         return {
+            "format": "gangwise-compare-1",
             "scenario": self.scenario.name,
             "family": self.scenario.family,
             "slots": self.slots,
@@ -616,6 +627,9 @@ def _count(what: str, value: Any) -> int:
     if not hasattr(value, "__index__") or isinstance(value, bool):
         raise ScenarioError(f"{what} is {value!r}; it must be a whole number")
     return int(value)
+
+
+_PAIRED = ("mean", "low", "high", "percent", "seeds")
 
 
 def _each(frame: pl.DataFrame, column: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
+import gangwise
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.isolation import apart
@@ -30,6 +31,7 @@ from gangwise.core.json_text import finite
 from gangwise.core.limits import require_seeds
 from gangwise.core.registry import label_of, names_of
 from gangwise.core.settings import checked
+from gangwise.experiments.output import numbers
 from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import GivenSource, NamedSource, Rows, RunSpec
 from gangwise.experiments.statistics import mean_and_interval
@@ -687,28 +689,33 @@ class Replayed(Shown):
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``--json`` prints: means over seeds, and differences paired by seed."""
+        """What ``--json`` prints: :class:`~gangwise.experiments.output.ReplayOutput`.
+
+        Means and intervals over seeds, and differences from the first scheduler paired by seed.
+        """
         summaries = {
             name: [outcome.summary() for outcome in each] for name, each in self.outcomes.items()
         }
         base = self.schedulers[0]
         schedulers = []
         for name, each in summaries.items():
-            metrics = {
-                key: finite(float(np.mean([summary[key] for summary in each]))) for key in each[0]
+            values = {key: np.array([summary[key] for summary in each]) for key in each[0]}
+            theirs = {
+                key: np.array([summary[key] for summary in summaries[base]]) for key in values
             }
-            completion = np.array([s["completion.mean"] for s in each])
-            other = np.array([s["completion.mean"] for s in summaries[base]])
-            over = None
-            if name != base and (other > 0).all():
-                change = mean_and_interval(100 * (completion / other - 1))
-                over = {
-                    "than": base,
-                    "completion.mean.percent": change.mean,
-                    "low": finite(change.low),
-                    "high": finite(change.high),
+            found = {key: numbers(mean_and_interval(of)) for key, of in values.items()}
+            over = {
+                "than": base,
+                "metrics": {key: _paired(values[key], theirs[key]) for key in values},
+            }
+            schedulers.append(
+                {
+                    "name": name,
+                    "metrics": {key: of["mean"] for key, of in found.items()},
+                    "intervals": found,
+                    "over": None if name == base else over,
                 }
-            schedulers.append({"name": name, "metrics": metrics, "over": over})
+            )
         recorded, happened = None, None
         if not self.scenario.drawn:
             first = self.scenario.draw(self.seeds[0])
@@ -716,6 +723,8 @@ class Replayed(Shown):
         if happened is not None:
             recorded = {k: finite(v) for k, v in happened.summary().items()}
         return {
+            "format": "gangwise-replay-1",
+            "version": gangwise.__version__,
             "scenario": self.scenario.describe(),
             "fidelity": self.scenario.fidelity(),
             "assumed": self.scenario.assumed(),
@@ -723,6 +732,13 @@ class Replayed(Shown):
             "as_it_happened": recorded,
             "schedulers": schedulers,
         }
+
+
+def _paired(values: Floats, others: Floats) -> dict[str, Any]:
+    """How much more, seed by seed: in per cent where the others are positive."""
+    percent = bool((others > 0).all() and np.isfinite(others).all())
+    change = 100 * (values / others - 1) if percent else values - others
+    return {**numbers(mean_and_interval(change)), "percent": percent, "seeds": values.size}
 
 
 NONE = np.zeros(0)

@@ -319,6 +319,22 @@ class Results(Shown):
             ((pl.col("best") - pl.col("value")) * scale).alias("regret"),
         )
 
+    def standing(self, comparator: str, interval: Interval = "t") -> pl.DataFrame:
+        """Share of a comparator and regret against it: mean and 95 % interval over seeds.
+
+        Columns: cells, ``policy``, ``share``, ``share.low``, ``share.high``, ``regret`` and the
+        like; a share is null where the comparator earned nothing with some seed.
+        """
+        rows = []
+        by = [*self.cells, "policy"]
+        for group, part in self.against(comparator).group_by(by, maintain_order=True):
+            row = dict(zip(by, group))
+            for name in ("share", "regret"):
+                of = estimate(part[name].fill_null(np.nan).to_numpy(), interval)
+                row |= {name: of.mean, f"{name}.low": of.low, f"{name}.high": of.high}
+            rows.append(row)
+        return pl.DataFrame(rows, infer_schema_length=None)
+
     def curves(self, metric: str = "reward", interval: Interval = "t") -> pl.DataFrame:
         """Cumulative curves of policies and comparators.
 
