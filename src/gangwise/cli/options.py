@@ -138,6 +138,9 @@ def say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+WIDE = 120
+"""Columns where output is not a terminal's."""
+
 MINUTE = 60.0
 """Seconds between two lines of a log."""
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gangwise.cli.options import (
+    WIDE,
     Isolated,
     Json,
     Settings,
@@ -18,9 +19,6 @@ from gangwise.cli.options import (
     settings_of,
 )
 from gangwise.core.json_text import json_text
-
-WIDE = 120
-"""Columns where output is not a terminal's."""
 
 DEFAULT = {
     "world": "unlike",
