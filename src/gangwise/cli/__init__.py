@@ -31,6 +31,7 @@ from gangwise.cli.options import say
 from gangwise.cli.replay import demo_command, replay_command
 from gangwise.cli.serve import account_command, rank_command, serve_command, top_command
 from gangwise.cli.trace import trace_app
+from gangwise.cli.watch import watch_command
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once
 from gangwise.core.json_text import json_text
@@ -100,6 +101,7 @@ for _panel, _command, _example in (
     (SLOTS, tune_command, "gangwise tune opm-default-v1 opm --range eta=0.01:1:log"),
     (SLOTS, reproduce_command, "gangwise reproduce opm --quick --out reproduced"),
     (FOLDERS, report_command, "gangwise report results"),
+    (FOLDERS, watch_command, "gangwise watch results"),
     (FOLDERS, explain_command, "gangwise explain results --slot 100"),
     (FOLDERS, verify_command, "gangwise verify results"),
     (FOLDERS, clean_command, "gangwise clean results"),
