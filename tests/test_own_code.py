@@ -112,6 +112,23 @@ def test_pandas_needs_nothing_else() -> None:
     assert found.to_pandas()["policy"].tolist() == ["drf"]
 
 
+def test_results_runs_and_jobs_are_tables() -> None:
+    """For polars, for pandas, and for what reads Arrow's C stream, as polars does here."""
+    found = gangwise.compare("ogasched-default-v1:servers=16", "drf", 5, 2, [])
+    run = found.runs["drf", 1]
+    assert run.to_polars()["reward"].to_list() == run.rewards.tolist()
+    assert repr(run) == f"Run(drf, seed 1, 5 slots, mean reward {run.mean_reward:.6g})"
+    played = gangwise.replay("twin:alibaba-gpu-v2023", "fcfs+easy,sjf", seeds=1, first=50)
+    outcome = played.outcomes["sjf"][0]
+    jobs = played.jobs().filter(pl.col("scheduler") == "sjf")
+    assert jobs["id"].to_list() == [str(name) for name in outcome.jobs.id]
+    assert (jobs["submit"] + jobs["waiting"]).to_list() == pytest.approx(outcome.start.tolist())
+    assert len(repr(outcome)) < 100
+    assert len(repr(outcome.jobs)) < 100
+    for table in (found, found.results, run, played, outcome, outcome.jobs):
+        assert pl.DataFrame(table).equals(table.to_polars(), null_equal=True)
+
+
 def test_versions_as_json() -> None:
     found = CliRunner().invoke(app, ["--version", "--json"])
     assert gangwise.__version__ in found.output

@@ -625,6 +625,19 @@ class Replayed(Shown):
             )
         return pl.DataFrame(rows).sort("completion")
 
+    def jobs(self) -> pl.DataFrame:
+        """What became of each job: a row for each, under each scheduler, with each seed.
+
+        Columns: ``scheduler``, ``seed``, those of the jobs, ``start``, ``last_start``, ``end``,
+        ``waiting``, ``completion`` (seconds), ``lost`` (device-seconds).
+        """
+        parts = [
+            outcome.to_polars().insert_column(1, pl.Series("seed", [seed] * len(outcome.jobs)))
+            for each in self.outcomes.values()
+            for seed, outcome in zip(self.seeds, each)
+        ]
+        return pl.concat(parts, how="diagonal_relaxed")
+
     def rows(self, scheduler: str, seed: int) -> Rows:
         """The rows of one run."""
         key = next(

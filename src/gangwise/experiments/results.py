@@ -14,35 +14,19 @@ import numpy as np
 import polars as pl
 from markupsafe import escape
 
-from gangwise.core.errors import GangwiseError, StoreError, UnknownName
+from gangwise.core.errors import StoreError, UnknownName
+from gangwise.core.frames import Tabular
 from gangwise.experiments.runs import TIMINGS
 from gangwise.experiments.statistics import Interval, estimate, verdict
 from gangwise.experiments.store import Store
 
 
-class Shown(Protocol):
+class Shown(Tabular, Protocol):
     """What a result shows of itself in Python and in a notebook: a headline and its table."""
 
     @property
     def headline(self) -> str:
         """What the table is of, in a line."""
-
-    def to_polars(self) -> pl.DataFrame:
-        """The table. Arrow's tools take it as it is (``pyarrow.table(frame)``)."""
-
-    def to_pandas(self) -> Any:
-        """The table for pandas; nothing else need be installed beside pandas.
-
-        Raises
-        ------
-        GangwiseError
-            Without pandas.
-        """
-        try:
-            import pandas
-        except ImportError as error:
-            raise GangwiseError("to_pandas needs pandas: pip install pandas") from error
-        return pandas.DataFrame(self.to_polars().to_dict(as_series=False))
 
     def __repr__(self) -> str:
         with _plainly():
