@@ -22,9 +22,7 @@ class Tabular(Protocol):
 
     def to_polars(self) -> pl.DataFrame:
         """The table."""
-        return pl.DataFrame(
-            {name: list(v) if _objects(v) else v for name, v in self.columns().items()}
-        )
+        return pl.DataFrame(dict(self.columns()))
 
     def to_pandas(self) -> Any:
         """The table for pandas; nothing else need be installed beside pandas.
