@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from gangwise.cli import completion
 from gangwise.cli.options import Json, say
 from gangwise.core.json_text import json_text
 
@@ -18,6 +19,7 @@ def check_command(
             help="file.py:Class, package.module:Class or a registered name, with arguments after a "
             "colon if wanted.",
             show_default=False,
+            autocompletion=completion.deciders,
         ),
     ],
     kind: Annotated[

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import gangwise
+from gangwise.cli import completion
 from gangwise.cli.options import (
     Family,
     Isolated,
@@ -46,7 +47,8 @@ def compare_command(
         typer.Option(
             help="Names separated by commas, arguments after a colon: "
             "drf,ogasched-react:steps=5,fraction=0.2; a class of your own is "
-            "file.py:Class or package.module:Class. All of the family by default."
+            "file.py:Class or package.module:Class. All of the family by default.",
+            autocompletion=completion.policies,
         ),
     ] = None,
     slots: Slots = None,
@@ -58,7 +60,11 @@ def compare_command(
         int, typer.Option(help="Slots per seed on which the optimum of a slot is solved.")
     ] = 200,
     comparators: Annotated[
-        str | None, typer.Option(help="Names separated by commas, or 'none'. All by default.")
+        str | None,
+        typer.Option(
+            help="Names separated by commas, or 'none'. All by default.",
+            autocompletion=completion.comparators,
+        ),
     ] = None,
     settings: Settings = None,
     jobs: Annotated[
@@ -114,7 +120,11 @@ def run_command(
     target: Target = None,
     policy: Annotated[
         str | None,
-        typer.Argument(help="A policy, as in: ogasched-react:steps=5", show_default=False),
+        typer.Argument(
+            help="A policy, as in: ogasched-react:steps=5",
+            show_default=False,
+            autocompletion=completion.policies,
+        ),
     ] = None,
     trace: TraceOption = None,
     family: Family = None,
@@ -128,7 +138,11 @@ def run_command(
         ),
     ] = None,
     versus: Annotated[
-        str | None, typer.Option(help="Also report the regret against this comparator.")
+        str | None,
+        typer.Option(
+            help="Also compare with this comparator: reward, paired difference, regret.",
+            autocompletion=completion.comparators,
+        ),
     ] = None,
     settings: Settings = None,
     resume: Annotated[

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import gangwise
+from gangwise.cli import completion
 from gangwise.cli.options import (
     Address,
     BackendName,
@@ -176,9 +177,18 @@ SHOWN = 5
 
 def tune_command(
     scenario: Annotated[
-        str, typer.Argument(help="A scenario (see: gangwise list), or a scenario file (.toml).")
+        str,
+        typer.Argument(
+            help="A scenario (see: gangwise list), or a scenario file (.toml).",
+            autocompletion=completion.scenario_or_file,
+        ),
     ],
-    policy: Annotated[str, typer.Argument(help="A policy, as in: ogasched-react:steps=5")],
+    policy: Annotated[
+        str,
+        typer.Argument(
+            help="A policy, as in: ogasched-react:steps=5", autocompletion=completion.deciders
+        ),
+    ],
     ranges: Annotated[
         list[str] | None,
         typer.Option(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gangwise.cli import completion
 from gangwise.core.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ Target = Annotated[
         "(ogasched-default-v1:contention=1,servers=64); a scenario file (.toml); or the file or "
         "folder of a trace, or the mapping of your own (.toml).",
         show_default=False,
+        autocompletion=completion.scenario_or_file,
     ),
 ]
 TraceOption = Annotated[
@@ -47,7 +49,8 @@ Family = Annotated[
     str | None,
     typer.Option(
         help="Of a trace: gain_overhead, fluctuating_speeds or approximation_jobs. By "
-        "default gain_overhead, or what the trace is good for."
+        "default gain_overhead, or what the trace is good for.",
+        autocompletion=completion.families,
     ),
 ]
 Slots = Annotated[int | None, typer.Option(help="Slots per run; the scenario's own by default.")]

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gangwise.cli import completion
 from gangwise.cli.options import (
     WIDE,
     Isolated,
@@ -40,13 +41,15 @@ def replay_command(
             "service; by default a twin of a GPU cluster's jobs on 8 nodes of three generations, "
             "so that nothing need be downloaded.",
             show_default=False,
+            autocompletion=completion.trace_or_file,
         ),
     ] = "",
     policies: Annotated[
         str | None,
         typer.Option(
             help="Schedulers separated by blanks or commas: queue+backfilling+choice, such as "
-            "sjf+easy+best-fit, or a name of one (see: gangwise list)."
+            "sjf+easy+best-fit, or a name of one (see: gangwise list).",
+            autocompletion=completion.schedulers,
         ),
     ] = None,
     seeds: Annotated[
