@@ -436,7 +436,7 @@ def serve() -> None:
                 told = held.about()
             else:
                 told = held.called(*pickle.loads(message))
-            answer = {"value": told}
+            answer: dict[str, Any] = {"value": told}
         except (Exception, SystemExit) as error:  # whatever the class does
             said = f"{type(error).__name__}: {error}"
             answer = {"error": said, "traceback": traceback.format_exc()}
