@@ -102,7 +102,7 @@ def test_python_takes_what_the_command_line_takes(tmp_path: Path) -> None:
     summary = played.outcomes["fcfs"][0].summary()
     row = frame.filter(pl.col("scheduler") == "fcfs").row(0, named=True)
     assert row["completion"] == pytest.approx(summary["completion.mean"] / 3600)
-    assert "50 jobs" in repr(played)
+    assert "50 were asked for" in repr(played)
 
 
 def test_pandas_needs_nothing_else() -> None:
