@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import gangwise
+from gangwise.cli import completion
 from gangwise.cli.options import (
     Address,
     BackendName,
@@ -104,13 +105,21 @@ def sweep_command(
 def _summary(results: Results, over: str, interval: Literal["t", "bootstrap"]) -> dict[str, Any]:
     metrics = [f"{name}.mean" for name in results.experiment["metrics"]]
     return {
-        "experiment": results.experiment["name"],
+        "format": "gangwise-sweep-1",
         "version": gangwise.__version__,
+        "experiment": results.experiment["name"],
         "runs": len(results.runs),
         "cells": results.cells,
         "fidelity": [dict(each) for each in results.fidelity],
+        "objective": results.objective,
+        "minimise": results.minimise,
         "table": results.table(*metrics, interval=interval).to_dicts(),
         "improvements": results.improvements(over, interval=interval).to_dicts(),
+        "against": [
+            {**row, "comparator": name}
+            for name in results.comparators
+            for row in results.standing(name, interval).to_dicts()
+        ],
         "sentences": results.sentences(interval),
     }
 
@@ -171,9 +180,18 @@ SHOWN = 5
 
 def tune_command(
     scenario: Annotated[
-        str, typer.Argument(help="A scenario (see: gangwise list), or a scenario file (.toml).")
+        str,
+        typer.Argument(
+            help="A scenario (see: gangwise list), or a scenario file (.toml).",
+            autocompletion=completion.scenario_or_file,
+        ),
     ],
-    policy: Annotated[str, typer.Argument(help="A policy, as in: ogasched-react:steps=5")],
+    policy: Annotated[
+        str,
+        typer.Argument(
+            help="A policy, as in: ogasched-react:steps=5", autocompletion=completion.deciders
+        ),
+    ],
     ranges: Annotated[
         list[str] | None,
         typer.Option(
