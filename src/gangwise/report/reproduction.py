@@ -125,7 +125,7 @@ def _torn(path: Path, what: str) -> StoreError:
     )
 
 
-VERDICTS = ("agrees", "other-size", "differs", "open")
+VERDICTS = ("agrees", "other-size", "differs", "open", "depends")
 """What counts; a number about which a paper says nothing is shown and counts nowhere."""
 
 
@@ -141,7 +141,9 @@ def lead(found: Reproduced) -> str:
     return (
         f"{shown}, {claims} {'claim' if claims == 1 else 'claims'}, {len(compared)} comparisons: "
         f"{count['agrees']} agree with the paper, {count['other-size']} have its direction and "
-        f"another size, {count['differs']} differ, {count['open']} are open."
+        f"another size, {count['differs']} differ, {count['open']} are open"
+        + f", {count['depends']} depend on which rows are read" * bool(count["depends"])
+        + "."
     )
 
 
@@ -165,7 +167,7 @@ def overview_sheet(found: Reproduced) -> Sheet:
         (
             "How many comparisons of the paper's numbers and statements with ours came out so; "
             "other-size: the same direction as the paper's number, but not near it; open: the "
-            "interval is too wide to tell.",
+            "interval is too wide to tell; depends: on which rows of a trace the paper took.",
         ),
         "artefact",
     )
@@ -271,9 +273,14 @@ def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
         paper = Cell(str(given), mark="said")
     mean = math.nan if row["ours"] is None else row["ours"]
     ours = Estimate(mean, row["low"], row["high"])
+    decimals = decimals_for([ours])
+    text = estimate_text(ours, decimals)
+    if readings := row.get("readings", 0):
+        low, high = (number(mean if v is None else v, decimals) for v in ours[1:])
+        text = f"{low} to {high} over {readings} readings"
     return (
         paper,
         Cell(row["version"], words=True),
-        Cell(estimate_text(ours, decimals_for([ours])), ours.mean),
+        Cell(text, ours.mean),
         Cell(row["verdict"], words=True, mark=row["verdict"]),
     )
