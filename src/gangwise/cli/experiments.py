@@ -388,10 +388,10 @@ def reproduce_command(
             say(f"changed: {text}")
         if changed:
             raise typer.Exit(1)
-        seeds = len(done.totals.keys() & read_totals(quick).keys())
+        known = len(done.totals.keys() & read_totals(quick).keys())
         say(
             f"all {len(done.rows)} results are where they were committed, "
-            f"in {seeds} of {len(done.totals)} experiments seed by seed"
+            f"in {known} of {len(done.totals)} experiments seed by seed"
         )
 
 

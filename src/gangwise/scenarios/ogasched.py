@@ -191,7 +191,7 @@ def draw_problem(
         requests,
         Channels.of_mask(mask),
         Utilities(kind, rng.uniform(*s.alpha, (R, K))),
-        rng.uniform(*s.beta, K),
+        rng.uniform(*s.beta, (K,)),
         moving=moving,
     )
 
