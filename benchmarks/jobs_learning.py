@@ -22,6 +22,7 @@ import numpy as np
 
 from gangwise.jobs.bounds import BoundedJobs, lower_bound
 from gangwise.jobs.choice import ByRate
+from gangwise.jobs.joint import Joint
 from gangwise.jobs.model import Jobs
 from gangwise.jobs.queues import FirstCome, ShortestFirst
 from gangwise.jobs.rates import Constants, Labels, MeanRates, SharedFactors
@@ -58,6 +59,7 @@ def policies(constants: Constants) -> dict[str, ByRate]:
         "ucb": ByRate(MeanRates(still)),
         "learned, no wait": ByRate(SharedFactors(still)),
         "learned": ByRate(SharedFactors(constants), waits=True),
+        "learned, jointly": Joint(SharedFactors(constants), waits=True),  # slow: in plain Python
         "learned, move": ByRate(SharedFactors(constants), waits=True, look=600.0),
         "oracle, move": ByRate("oracle", waits=True, look=600.0),
     }
@@ -137,7 +139,7 @@ def one(
     options = Options(limits="work", restart=RESTART)
     out = {}
     for name, choice in policies(constants).items():
-        if only is not None and name not in only:
+        if name not in only if only is not None else name == "learned, jointly":
             continue
         scheduler = Composed(queue=QUEUES[queue](), backfilling="easy", choice=choice)
         s = simulate_jobs(drawn.jobs, drawn.nodes, scheduler, drawn.conditions, options)
@@ -198,7 +200,8 @@ def main() -> None:
     constants = Constants()._replace(**changes)
     jobs = read(options.folder, options.ran_only)
     only = None if options.policies is None else (RIVAL, *options.policies)
-    names = [n for n in policies(constants) if only is None or n in only]
+    everybody = [n for n in policies(constants) if n != "learned, jointly"]
+    names = everybody if only is None else [n for n in policies(constants) if n in only]
     print(f"{len(jobs):,} jobs; job types are the {TYPES - 1} commonest requests and the rest;")
     print(
         f"users are requests ({len(jobs.users)}); gangs: {GANGS[options.gangs] or 'as recorded'};"

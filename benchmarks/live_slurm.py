@@ -8,8 +8,10 @@ factor; two nodes are stragglers from the start, one becomes one half-way. Each 
 are played live by
 
 - slurm: its own backfill, nodes weighted fast first, as an administrator would,
-- label: gangwise, EASY, nodes by their labels,
+- best-fit: gangwise, EASY, the fullest nodes that have room,
+- label: gangwise, EASY, nodes by their labels, packed,
 - learned: gangwise, EASY, learned rates,
+- oracle: the same rules, shown the true rates,
 
 and each gangwise scheduler once more by the simulation with the true rates. ``predicted`` leaves
 out what Slurm needs to start and end a job; ``with latency`` adds the medians of both to every run.
@@ -36,24 +38,16 @@ from tests.engines.slurm_cluster import SlurmCluster
 from gangwise.engines import rank
 from gangwise.engines.slurm import SlurmEngine
 from gangwise.jobs import Composed, Conditions, Jobs, Node, Nodes, Options, simulate_jobs
-from gangwise.jobs.choice import ByRate
-from gangwise.jobs.rates import Constants, SharedFactors
+from gangwise.jobs.choice import BestFit, ByRate
+from gangwise.jobs.model import Job
+from gangwise.jobs.rates import Constants, Labels, SharedFactors
 from gangwise.service.loop import Service
 
 GENERATIONS = {"new": 2.0, "mid": 1.0, "old": 0.5}
 TYPES = ("train", "tune")
 NODES = [f"{g}{i}" for g, count in (("new", 5), ("mid", 6), ("old", 5)) for i in range(count)]
 SCALE = 20.0
-
-
-def scheduler(who: str) -> Composed:
-    """EASY over nodes by label, or by learned rates."""
-    if who == "label":
-        return Composed(backfilling="easy", choice=ByRate("labels"))
-    c = Constants()
-    scaled = {k: getattr(c, k) / SCALE for k in ("short", "patience", "memory", "saving")}
-    rates = SharedFactors(c._replace(**scaled))
-    return Composed(backfilling="easy", choice=ByRate(rates, waits=True))
+EVERYBODY = "slurm", "best-fit", "label", "learned", "oracle"
 
 
 @dataclass
@@ -73,7 +67,7 @@ class World:
     def drawn(cls, seed: int, jobs: int, load: float, mean: float) -> World:
         rng = np.random.default_rng(seed)
         work = np.clip(rng.lognormal(math.log(mean) - 0.32, 0.8, jobs), 4.0, 8 * mean)
-        tasks = rng.choice([1, 1, 2, 2, 3, 4], jobs)
+        tasks = rng.choice([2, 2, 2, 3, 4], jobs)
         gpus = rng.choice([1, 1, 2, 4], jobs)
         kind = rng.integers(0, 2, jobs)
         labels = np.array([GENERATIONS[n[:3]] for n in NODES])
@@ -99,6 +93,51 @@ class World:
                 os.replace(side, folder / name / node)
 
 
+def scaled() -> Constants:
+    """The learner's constants, with its seconds shortened as everything else is."""
+    c = Constants()
+    seconds = ("short", "patience", "memory", "saving", "toll")
+    return c._replace(**{k: getattr(c, k) / SCALE for k in seconds})
+
+
+class Oracle(ByRate):
+    """Rates are known: shown by the simulation, or live by the world, which drifts."""
+
+    world: World | None = None
+    drifted: bool = False
+    names: tuple[str, ...] = ()
+
+    def resize(self, nodes: Nodes, job_types: tuple[str, ...]) -> None:
+        """Bind to nodes and job types."""
+        super().resize(nodes, job_types)
+        self.state = Labels(scaled()).beliefs(nodes, job_types)
+        self.names = nodes.names
+
+    def believed(self, job: Job, now: float) -> tuple[np.ndarray, np.ndarray]:
+        """True log rates [N], surely."""
+        if self.world is None:
+            return super().believed(job, now)
+        log = np.log(self.world.rates[TYPES.index(job.job_type)])
+        if self.drifted:
+            log[self.world.drift[1]] += math.log(self.world.drift[2])
+        return log[[NODES.index(name) for name in self.names]], np.zeros(len(self.names))
+
+
+def scheduler(who: str, shown: World | None = None) -> Composed:
+    """EASY over the fullest nodes, or nodes by label, by learned rates, or by true ones."""
+    choice: Any
+    if who == "best-fit":
+        choice = BestFit()
+    elif who == "label":
+        choice = ByRate("labels")
+    elif who == "learned":
+        choice = ByRate(SharedFactors(scaled()), waits=True)
+    else:
+        choice = Oracle("oracle", waits=True)
+        choice.world = shown
+    return Composed(backfilling="easy", choice=choice)
+
+
 def live(world: World, who: str, folder: Path) -> dict[str, Any]:
     """Submit to a fresh cluster and wait for the end; completion times by the ranks' clocks."""
     reports, speeds = folder / "reports", folder / "speeds"
@@ -115,13 +154,13 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
             engine = SlurmEngine(
                 reports=reports,
                 labels={"model": tuple(GENERATIONS)},
-                poll=0.25,
+                poll=0.5,
                 environment=cluster.environment,
             )
             service = Service(
                 engine,
                 folder / "state",
-                scheduler(who),
+                scheduler(who, world),
                 act=True,
                 rates={f"model={g}": r for g, r in GENERATIONS.items()},
             )
@@ -135,6 +174,8 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
                 if not drifted and offset > world.drift[0]:
                     time.sleep(max(start + world.drift[0] - time.time(), 0.0))
                     world.write(speeds, {world.drift[1]: world.drift[2]})
+                    if who == "oracle":
+                        service.ledger.scheduler.choice.drifted = True  # type: ignore[union-attr]
                     drifted = True
                 time.sleep(max(start + offset - time.time(), 0.0))
                 at.append(time.time())
@@ -240,7 +281,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--load", type=float, default=0.85)
     parser.add_argument("--mean", type=float, default=30.0, help="seconds of work of a job")
-    parser.add_argument("--who", nargs="*", default=["slurm", "label", "learned"])
+    parser.add_argument("--who", nargs="*", default=list(EVERYBODY))
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     rows = []

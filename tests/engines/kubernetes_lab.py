@@ -18,7 +18,7 @@ FIELDS = {"GANGWISE_NODE": "spec.nodeName", "GANGWISE_JOB": "metadata.uid"}
 class KubernetesLab:
     """Users' gangs are pods of a PodGroup."""
 
-    patience = 20.0
+    patience = 90.0
 
     def __init__(self, folder: Path):
         self.folder = folder

@@ -23,7 +23,7 @@ sys.exit(3 if fails else 0)
 
 
 class LocalLab:
-    patience = 10.0
+    patience = 60.0
 
     def __init__(self, folder: Path):
         self.folder = folder / "cluster"

@@ -27,7 +27,7 @@ sys.exit(3 if fails else 0)
 
 
 class SlurmLab:
-    patience = 40.0
+    patience = 90.0
 
     def __init__(self, folder: Path):
         self.notes, self.reports = folder / "notes", folder / "reports"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -156,6 +157,32 @@ def test_planted_stragglers_are_named_and_healing_is_noticed():
     assert named["n11"].low < 0.4 < named["n11"].high
     play(3, {11: 0.6})
     assert {s.node for s in rates.slow_nodes(by=0.2)} == {"n11"}
+
+
+def test_a_node_that_leaves_is_known_when_it_is_back():
+    rng = np.random.default_rng(5)
+    twice = {"gpu": 4}
+    nodes = [Node(f"n{n}", twice, {"model": "AB"[n % 2]}, 1.0) for n in range(6)]
+    there, left = Nodes.of(nodes), Nodes.of(n for n in nodes if n.name != "n3")
+    rates, stayed = SharedFactors(generation="model"), SharedFactors(generation="model")
+    for each in (rates, stayed):
+        each.beliefs(there, ["a", "b"])
+    logs = {(l, n): rng.normal(-0.7 if n == 3 else 0, 0.1) for l in "ab" for n in range(6)}
+    for (l, n), log in logs.items():
+        for each in (rates, stayed):
+            each.observe(l, [f"n{n}"], [math.exp(log)])
+    rates.beliefs(left, ["a", "b"])
+    for each in (rates, stayed):  # meanwhile others tell about types and generations
+        each.observe("b", ["n1"], [1.3])
+    rates.beliefs(there, ["c", "b", "a"])
+    for l in "ab":
+        for ours, whole in zip(rates.estimate(l), stayed.estimate(l)):
+            np.testing.assert_allclose(ours, whole, rtol=1e-9)
+    assert [s.node for s in rates.slow_nodes()] == ["n3"]
+    changed = [replace(n, labels={"model": "A"}) if n.name == "n3" else n for n in nodes]
+    rates.beliefs(left, ["a", "b"])
+    rates.beliefs(Nodes.of(changed), ["a", "b"])  # another machine by this name
+    assert rates.slow_nodes() == []
 
 
 def test_without_surprise_a_straggler_takes_long_to_find():

@@ -231,7 +231,11 @@ class SlowSimulation:
             if not nodes_done:
                 nodes_done = True
                 happened = self.node_events(t) or happened
-                happened = happened or any(job.submit == t for job in self.jobs)
+                # One withdrawn before it is submitted never comes: no event, so no round.
+                comes = (
+                    j not in self.cancelled for j, job in enumerate(self.jobs) if job.submit == t
+                )
+                happened = any(comes) or happened
             for j, job in enumerate(self.jobs):
                 if (
                     j not in self.submitted

@@ -25,7 +25,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     lab.stop()
 
 
-def until(service: Service, done, patience: float = 60.0) -> None:
+def until(service: Service, done, patience: float = 120.0) -> None:
     end = time.monotonic() + patience
     while not done():
         assert time.monotonic() < end, (service.health(), service.ledger.jobs)

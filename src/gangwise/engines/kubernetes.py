@@ -19,6 +19,7 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 from kubernetes.client.exceptions import ApiException
@@ -279,6 +280,9 @@ class Kubernetes:
             except (EngineError, ApiException) as error:
                 self._api.trouble = str(error)
                 closing.wait(0.5)
+            except (CancelledError, RuntimeError):
+                if not closing.is_set():  # closed meanwhile: no more calls are taken
+                    raise
             closing.wait(0.05)  # many changes are one round of chores
 
     def _look_up_sizes(self) -> None:

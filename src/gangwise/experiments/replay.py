@@ -275,23 +275,24 @@ class ReplayScenario:
         known, drawn = dict(log.played.assumed), self.drawn
         if drawn:  # limits are drawn, which is told
             known = {what: n for what, n in known.items() if what != NO_LIMITS}
-        line = replace(log.played, assumed=known).line
-        if len(jobs) < log.played.played:
+        played, some = log.played, len(jobs) < log.played.played
+        if some:
 
             def hours(of: Jobs) -> float:
-                amount = (
-                    np.array([shape.demand[of.devices.index(self._device)] for shape in of.shapes])[
-                        of.shape
-                    ]
-                    / 1000
+                amount = np.array(
+                    [shape.demand[of.devices.index(self._device)] for shape in of.shapes]
                 )
-                return float((amount * of.tasks * of.run).sum()) / 3600
+                return float((amount[of.shape] / 1000 * of.tasks * of.run).sum()) / 3600
 
             share = hours(jobs) / max(hours(log.jobs), 1e-12)
-            line += (
-                f"; of these {len(jobs):,} jobs and {100 * share:.3g} % of the "
-                f"{log.played.unit}-hours are taken"
+            known = {what: len(jobs) if n == played.played else n for what, n in known.items()}
+            played = replace(played, played=len(jobs), played_hours=share * played.played_hours)
+        line = replace(played, assumed=known).line
+        if some:
+            asked = (
+                f" are played ({len(jobs):,} were asked for of {log.played.played:,} that can be)"
             )
+            line = line.replace(" are played", asked, 1)
         return [line]
 
     def assumed(self) -> list[str]:

@@ -309,6 +309,7 @@ def _state(t: Tables, rules: kernels.Rules, pieces: int) -> kernels.State:
         cands=np.zeros(most, dtype=kernels.CANDIDATE),
         heap=ints(N),
         memo=np.zeros(S, dtype=kernels.MEMO),
+        delays=np.zeros(kernels.DELAYS, dtype=kernels.DELAY),
         mean=floats(N),
         sd=floats(N),
         spare=floats(N),

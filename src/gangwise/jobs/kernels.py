@@ -71,6 +71,7 @@ DOWN, UP, FACTOR, DRAIN, CANCEL = range(5)
     TESTS,
     ENDED,
     HAVE,
+    STILL,
     LOGGED,
     LOGGED_PIECES,
     PIECES_OUT,
@@ -86,7 +87,7 @@ DOWN, UP, FACTOR, DRAIN, CANCEL = range(5)
     HOLES,  # how often something that was planned for was given up
     VOID,  # the plan no longer holds
     SIZE_AT,
-) = range(29)
+) = range(30)
 # Places in `State.clock`.
 NOW, RESERVED, PLANNED, SIZE_CLOCK = range(4)
 
@@ -157,14 +158,15 @@ PLAN = record(
 DUE = record(time=np.float64, item=np.int64)
 PIECE = record(mask=np.int64, node=np.int32, tasks=np.int32)
 CANDIDATE = record(score=np.float64, node=np.int64, fit=np.int64, slot=np.int64)
-MEMO = record(
-    fail_tasks=np.int64,
-    fail_epoch=np.int64,
-    delay_tasks=np.int64,
-    delay_change=np.int64,
-    delay_type=np.int64,
-    seen=np.int64,
+MEMO = record(fail_tasks=np.int64, fail_epoch=np.int64, seen=np.int64)
+DELAY = record(  # the like of which was tried and would delay the first in line
+    shape=np.int64,
+    tasks=np.int64,
+    type=np.int64,  # twice the job type, one more where it is short
+    change=np.int64,  # CHANGE when it was tried
+    rate=np.float64,  # that was believed of it there
 )
+DELAYS = 256
 USER = record(use=np.float64, rate=np.float64, at=np.float64)
 CUT = record(job=np.int64, begun=np.float64, end=np.float64, why=np.int64, first=np.int64)
 
@@ -253,6 +255,7 @@ class State(NamedTuple):
     cands: Rows  # CANDIDATE
     heap: Ints
     memo: Rows  # MEMO [S]
+    delays: Rows  # DELAY [DELAYS], at places made of their keys
     mean: Floats
     sd: Floats
     spare: Floats

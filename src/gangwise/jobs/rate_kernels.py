@@ -91,12 +91,13 @@ class Beliefs(NamedTuple):
     backlog, idle, devices : ndarray [G]
         Seconds of work routed to a generation and not yet done, share of its devices that was
         free when last looked at, and their number.
-    typical, members, price : ndarray [G]
-        Space: mean log rate of the nodes, their number, and what a device-second costs.
+    typical, members, price, charge : ndarray [G]
+        Space: mean log rate of the nodes, their number, what a device-second costs, and what a job
+        is charged for it in log rate.
     ratio : ndarray [B]
         Finished jobs by work ÷ limit.
-    seen : ndarray [2]
-        Gangs observed; jobs finished.
+    seen : ndarray [3]
+        Gangs observed; jobs finished, and the bins of their ratios in all.
     work : ndarray
         Space to compute in.
     """
@@ -128,6 +129,7 @@ class Beliefs(NamedTuple):
     typical: Floats
     members: Floats
     price: Floats
+    charge: Floats
     ratio: Floats
     seen: Floats
     vector: Floats  # [3 RANKS, L]
@@ -173,9 +175,10 @@ def no_beliefs(
         typical=np.zeros(G),
         members=np.zeros(G),
         price=np.zeros(G),
+        charge=np.zeros(G),
         release_time=np.zeros(1),
         ratio=np.full(BINS, PRIOR_JOBS / BINS),
-        seen=np.zeros(2),
+        seen=np.zeros(3),
         vector=np.zeros((3 * RANKS, L)),
         matrix=np.zeros((RANKS + 3, RANKS)),
         residual=np.zeros(2 * RANKS),
@@ -435,8 +438,10 @@ def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
     """Learn how much of its limit a job needs; ``work`` as measured: seconds × the rate seen."""
     B = b.ratio.size
     if limit > 0.0 and limit < math.inf:
-        b.ratio[min(max(int(work / limit * B), 0), B - 1)] += 1.0
+        i = min(max(int(work / limit * B), 0), B - 1)
+        b.ratio[i] += 1.0
         b.seen[1] += 1.0
+        b.seen[2] += i + 0.5
 
 
 @inlined_kernel
@@ -448,6 +453,9 @@ def remaining(b: Beliefs, limit: float, done: float) -> float:
     if limit <= 0.0:
         return 1.0
     x = done / limit
+    if x <= 0.0:
+        mean = (PRIOR_JOBS * 0.5 * B + b.seen[2]) / (PRIOR_JOBS + b.seen[1])
+        return float(max(mean / B * limit, 1.0))
     if x >= 1.0:
         return 1.0
     at = x * B
@@ -531,13 +539,14 @@ def set_prices(b: Beliefs, free: Floats) -> None:
     """Seconds of others' time that a device-second costs, less where devices are idle."""
     for g in range(b.price.size):
         b.idle[g] = 0.0
+    if b.constants.toll <= 0.0:
+        return
     for n in range(free.size):
-        g = b.generation[n]
-        if b.devices[g] > 0.0:
-            b.idle[g] += free[n] / b.devices[g]
+        b.idle[b.generation[n]] += free[n]
     for g in range(b.price.size):
+        b.idle[g] /= max(b.devices[g], 1e-9)
         full = max(1.0 - b.constants.slack * b.idle[g], 0.0)
-        b.price[g] = full * b.backlog[g] / b.constants.toll if b.constants.toll > 0.0 else 0.0
+        b.price[g] = full * b.backlog[g] / b.constants.toll
 
 
 # ------------------------------------------------------------------------------------- decisions
@@ -557,13 +566,14 @@ def score(
     c = b.constants
     k = c.probe if limit < c.short else -c.caution
     set_prices(b, free)
+    for g in range(b.price.size):
+        b.charge[g] = math.log(1.0 + size * b.price[g])
     for n in range(out.size):
         if b.kind == MEANS:
             out[n] = math.log(math.exp(mean[n]) + sd[n]) - c.pack * free[n]
         else:
             out[n] = mean[n] + k * sd[n] - c.pack * free[n]
-        if b.price[b.generation[n]] > 0.0:
-            out[n] -= math.log(1.0 + size * b.price[b.generation[n]])
+        out[n] -= b.charge[b.generation[n]]
 
 
 @inlined_kernel

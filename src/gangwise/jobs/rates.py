@@ -37,6 +37,29 @@ class SlowNode(NamedTuple):
     high: float
 
 
+class Away(NamedTuple):
+    """What is known of a node that has left: f given a, and residuals by job type."""
+
+    generation: str
+    f: tuple[float, float, float]  # mean at a = 0, variance, when last seen
+    of_type: dict[str, tuple[float, float, float]]  # slope on a, sum and count of residuals
+
+    @classmethod
+    def of(cls, b: Beliefs, n: int, types: Sequence[str], generation: str) -> Away:
+        """Take it from node n."""
+        each = zip(types, b.f_slope[n], b.e_sum[:, n], b.e_count[:, n], strict=True)
+        of_type = {name: (float(h), float(s), float(c)) for name, h, s, c in each}
+        f = float(b.f_mean[n]), float(b.f_var[n]), float(b.f_time[n])
+        return cls(generation, f, of_type)
+
+    def put(self, b: Beliefs, n: int, types: Sequence[str]) -> None:
+        """Give it to node n."""
+        b.f_mean[n], b.f_var[n], b.f_time[n] = self.f
+        for l, name in enumerate(types):
+            if name in self.of_type:
+                b.f_slope[n, l], b.e_sum[l, n], b.e_count[l, n] = self.of_type[name]
+
+
 @dataclass
 class Rates:
     """What learners share: nodes and job types by name, and the compiled state.
@@ -56,6 +79,7 @@ class Rates:
     nodes: tuple[str, ...] = field(default=(), repr=False)
     types: tuple[str, ...] = field(default=(), repr=False)
     generations: tuple[str, ...] = field(default=(), repr=False)
+    _away: dict[str, Away] = field(default_factory=dict, init=False, repr=False)
     kind: ClassVar[int] = LABELS
 
     def __post_init__(self) -> None:
@@ -88,7 +112,13 @@ class Rates:
             devices,
         )
         if self.state is not None:
+            self._set_aside(set(nodes.names))
             self._keep(new, self.state, nodes.names, tuple(job_types))
+            for n, name in enumerate(nodes.names):
+                back = self._away.pop(name, None)
+                if back is not None and back.generation == generations[generation[n]]:
+                    back.put(new, n, tuple(job_types))
+            _refer_to_generations(new)
         self.state, self.nodes, self.types = new, nodes.names, tuple(job_types)
         self.generations = generations
         return new
@@ -110,12 +140,16 @@ class Rates:
         new.f_mean[here], new.f_var[here] = old.f_mean[there], old.f_var[there]
         new.f_time[here] = old.f_time[there]
         new.f_slope[np.ix_(here, now)] = old.f_slope[np.ix_(there, was)]
-        slope, cov = new.f_slope, new.a_cov[new.generation]
-        new.f_shift[:] = (slope * new.a_mean[new.generation]).sum(axis=1)
-        new.f_cross[:] = np.einsum("nij,nj->ni", cov, slope)
-        new.f_extra[:] = (slope * new.f_cross).sum(axis=1)
         new.e_sum[np.ix_(now, here)] = old.e_sum[np.ix_(was, there)]
         new.e_count[np.ix_(now, here)] = old.e_count[np.ix_(was, there)]
+
+    def _set_aside(self, staying: set[str]) -> None:
+        """Keep what is known of nodes that leave, for when they are back."""
+        assert self.state is not None
+        for n, name in enumerate(self.nodes):
+            if name not in staying:
+                generation = self.generations[self.state.generation[n]]
+                self._away[name] = Away.of(self.state, n, self.types, generation)
 
     def _bound(self) -> Beliefs:
         if self.state is None:
@@ -215,6 +249,13 @@ class SharedFactors(Rates):
         """Posterior mean and standard deviation of a [G, L]."""
         b = self._bound()
         return b.a_mean.copy(), np.sqrt(np.einsum("gll->gl", b.a_cov))
+
+
+def _refer_to_generations(b: Beliefs) -> None:
+    """Bring h·μ, Σh and h·Σh up to date with the a of each node's generation."""
+    b.f_shift[:] = (b.f_slope * b.a_mean[b.generation]).sum(axis=1)
+    b.f_cross[:] = np.einsum("nij,nj->ni", b.a_cov[b.generation], b.f_slope)
+    b.f_extra[:] = (b.f_slope * b.f_cross).sum(axis=1)
 
 
 def _matched(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[Ints, Ints]:

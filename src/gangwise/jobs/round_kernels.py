@@ -23,13 +23,13 @@ from gangwise.jobs.kernels import (
     HOLES,
     LABELS,
     LATER,
-    LEARNED,
     N_RUNNING,
     N_WAITING,
     NO_BACKFILLING,
     NOW,
     RESERVED,
     SORTED,
+    STILL,
     TESTS,
     Rules,
     Shapes,
@@ -126,19 +126,11 @@ def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
 
 
 @inlined_kernel
-def keeps_promise(
-    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int, count: int, head: int
-) -> bool:
-    """EASY: job j on the pieces tried does not delay the first in line."""
-    promised = x.clock[RESERVED]
-    if promised == LATER:
-        return True
-    ends = x.clock[NOW] + w.jobs[j].limit
-    if r.limits_of_work:
-        rate = math.exp(tried_rate(x, count)) if r.choice == BY_RATE else 1.0
-        ends = x.clock[NOW] + w.jobs[j].limit / rate
-    if ends <= promised:
-        return True
+def keeps_promise(w: Work, s: Shapes, v: World, x: State, j: int, count: int, head: int) -> bool:
+    """EASY: job j on the pieces tried, past the promise, does not delay the first in line.
+
+    If so, what is free at the promised instant is without these pieces; HAVE is as it was.
+    """
     c = int64(w.jobs[j].shape)
     h = int64(w.jobs[head].shape)
     allowed = v.allowed[s.tasks[h].constraint]
@@ -152,10 +144,17 @@ def keeps_promise(
             if sign < 0 and allowed[n]:
                 have += fits(s, v, x.shadow, x.shadow_device, h, n)
         if sign < 0 and have >= w.jobs[head].tasks:
-            x.at[HAVE] = have
-            x.at[CHANGE] += 1
+            x.at[STILL] = have
             return True
     return False
+
+
+@inlined_kernel
+def give_up(s: Shapes, v: World, x: State, c: int, count: int) -> None:
+    """Undo what :func:`keeps_promise` took: a job of shape c waits, of its own accord."""
+    for i in range(count):
+        n = x.tried[i].node
+        take(s, v, x.shadow, x.shadow_device, c, n, x.tried[i].tasks, x.tried[i].mask, 1)
 
 
 @lean_kernel
@@ -249,8 +248,6 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             count = keys(w, r, x)
         else:
             rank = smallest(x.words, x.summary, at)
-    # Jobs of any shape and size are tried alike while these hold, but for what is learned.
-    alike = r.choice != BY_RATE or not (r.rates == LEARNED or r.waits or r.limits_of_work)
     tested = 0
     i = 0
     while True:
@@ -270,7 +267,10 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             j = w.by_rank[rank]
             rank = following(x.words, x.summary, at, rank + 1)
         c = int64(w.jobs[j].shape)
-        l = w.jobs[j].type if r.choice == BY_RATE else int64(0)
+        l = int64(0)  # what else decides where it goes: its type, and whether it is short
+        if r.choice == BY_RATE:
+            l = 2 * w.jobs[j].type + (w.jobs[j].limit < b.constants.short)
+        like = (37 * c + 11 * w.jobs[j].tasks + l) % x.delays.size
         if head >= 0:
             if tested >= r.depth:
                 at[DIRTY] = 1  # those behind were not tried: they are at the next instant
@@ -279,11 +279,11 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
                 break
             tested += 1
             if (
-                alike
-                and x.memo[c].delay_change == at[CHANGE]
-                and x.memo[c].delay_tasks == w.jobs[j].tasks
-                and x.memo[c].delay_type == l
-                and now + w.jobs[j].limit > x.clock[RESERVED]
+                x.delays[like].change == at[CHANGE]
+                and x.delays[like].shape == c
+                and x.delays[like].tasks == w.jobs[j].tasks
+                and x.delays[like].type == l
+                and now + w.jobs[j].limit / x.delays[like].rate > x.clock[RESERVED]
             ):
                 at[TESTS] += 1
                 continue  # the like of it was tried on the same nodes
@@ -303,11 +303,23 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             reserve(w, s, v, x, j)
             x.jobs[j].reserved = min(x.jobs[j].reserved, x.clock[RESERVED])
             continue
+        past = False
+        if head >= 0:
+            rate = 1.0
+            if r.limits_of_work and r.choice == BY_RATE:
+                rate = math.exp(tried_rate(x, pieces))
+            past = now + w.jobs[j].limit / rate > x.clock[RESERVED]
+            if past and not keeps_promise(w, s, v, x, j, pieces, head):
+                x.delays[like].shape = c
+                x.delays[like].tasks = w.jobs[j].tasks
+                x.delays[like].type = l
+                x.delays[like].change = at[CHANGE]
+                x.delays[like].rate = rate
+                continue
         if holds_off(w, s, r, x, b, j, pieces):
+            if past:
+                give_up(s, v, x, c, pieces)
             continue
-        if head >= 0 and not keeps_promise(w, s, v, r, x, b, j, pieces, head):
-            x.memo[c].delay_change = at[CHANGE]
-            x.memo[c].delay_tasks = w.jobs[j].tasks
-            x.memo[c].delay_type = l
-            continue
+        if past:
+            at[HAVE] = at[STILL]
         start(w, s, v, r, x, j, pieces)

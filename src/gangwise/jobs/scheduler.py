@@ -69,6 +69,13 @@ class Scheduler(Protocol):
         """Why a job of the last round's queue still waits."""
 
 
+def _jointly() -> Any:
+    """Solvers of integer programmes take a while to load: only for who asks for them."""
+    from gangwise.jobs.joint import Joint
+
+    return Joint(SharedFactors(), waits=True)
+
+
 _parts: dict[Part, dict[str, Callable[[], Any]]] = {
     "queue": {
         "fcfs": FirstCome,
@@ -94,6 +101,7 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "ucb": lambda: ByRate(MeanRates()),
         "learned": lambda: ByRate(SharedFactors(), waits=True),
         "learned-moving": lambda: ByRate(SharedFactors(), waits=True, look=600.0),
+        "learned-jointly": _jointly,
         "oracle-moving": lambda: ByRate("oracle", waits=True, look=600.0),
         "labels-moving": lambda: ByRate(Labels(), waits=True, look=600.0),
     },
@@ -229,6 +237,8 @@ class Composed:
         self._last = _Round(trial, now, ends, {job.id: job for job in order}, order)
         if self.backfilling == "conservative":
             return self._conservative(order, trial, ends, now)
+        if hasattr(self.choice, "prepare"):
+            self.choice.prepare(order, trial, now)
         for job in order:
             if head is not None:
                 if tested >= self.depth:
@@ -246,16 +256,19 @@ class Composed:
                     promised, then = reservation(job, trial, ends, now)
                     self._last.promised = promised
                 continue
-            if self._holds_off(job, chosen, trial, waiting, now, actions):
-                continue
             pieces = trial.tell_apart(job.shape, chosen)
             end = now + job.limit / self._rate(job, chosen, now)
-            if head is not None and end > promised and then is not None:
-                then.take(job.shape, pieces)
-                if int(then.fits(head.shape).sum()) < head.tasks:
-                    then.take(job.shape, pieces, sign=1)
+            past = then if end > promised else None
+            if past is not None and head is not None:
+                past.take(job.shape, pieces)
+                if int(past.fits(head.shape).sum()) < head.tasks:
+                    past.take(job.shape, pieces, sign=1)
                     self._last.delays.add(job.id)
                     continue
+            if self._holds_off(job, chosen, trial, waiting, now, actions):
+                if past is not None:
+                    past.take(job.shape, pieces, sign=1)
+                continue
             trial.take(job.shape, pieces)
             trial.running[job.id] = Running(job, pieces, now, 0.0)
             ends[job.id] = end

@@ -242,16 +242,13 @@ def arrange(
 
 
 @inlined_kernel
-def believed(
-    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, free: Ints, j: int
-) -> None:
-    """Fill `x.mean`, `x.sd` and `x.worth` [N] for a placement of job j."""
+def rates_of(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
+    """Fill `x.mean` and `x.sd` [N] with what is believed of job j's log rate."""
     l = int64(w.jobs[j].type)
-    N = x.mean.size
     if r.rates == LEARNED:
         believe(b, l, x.clock[NOW], x.mean, x.sd)
     else:
-        for n in range(N):
+        for n in range(x.sd.size):
             x.sd[n] = 0.0
             if r.rates == LABELS:
                 x.mean[n] = v.labels[l, n]
@@ -259,8 +256,16 @@ def believed(
                 x.mean[n] = v.log_rates[l, n] + x.log_factor[n]
             else:
                 x.mean[n] = 0.0
+
+
+@inlined_kernel
+def believed(
+    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, free: Ints, j: int
+) -> None:
+    """Fill `x.mean`, `x.sd` and `x.worth` [N] for a placement of job j."""
+    rates_of(w, v, r, x, b, j)
     kind = s.tasks[w.jobs[j].shape].dominant
-    for n in range(N):
+    for n in range(x.spare.size):
         x.spare[n] = free[n, kind] / 1000.0
     size = w.jobs[j].tasks * s.demand[w.jobs[j].shape, kind] / 1000.0
     score(b, w.jobs[j].limit, size, x.mean, x.sd, x.spare, x.worth)
@@ -310,7 +315,7 @@ def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -
     """Tell the learner what job j, which has just been submitted, asks for."""
     c = int64(w.jobs[j].shape)
     devices = s.demand[c, s.tasks[c].dominant] / 1000.0
-    believed(w, s, v, r, x, b, x.free, j)
+    rates_of(w, v, r, x, b, j)
     submitted(b, w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW])
 
 

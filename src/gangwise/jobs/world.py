@@ -137,7 +137,8 @@ class DrawnWorld:
             f"drawn world: {len(self.speeds)} generation{s} of rate {_row(self.speeds)} in shares "
             f"{_row(self.shares)}; affinity {self.affinity:g}, residual {self.residual:g}, job "
             f"noise {self.noise:g} (sd of log rates); {100 * self.stragglers:g} % stragglers at "
-            f"{self.straggling:g} of their rate{moving}; limits {_row(self.limits)} times the work"
+            f"{self.straggling:g} of their rate{moving}; limits of {_range(self.limits)} times the "
+            "work"
         )
 
     def capacity(self, nodes: int, devices: int) -> float:
@@ -264,7 +265,7 @@ class MeasuredWorld:
             f"measured rates of {every} training jobs on {of} ({self.table.file.name}), in shares "
             f"{_row(self.shares)} of the nodes; labels declare {_row(self.declared)}; assumed: "
             "which training job a job type of the log is (drawn), its work (the log's run time "
-            f"where it is fastest), limits {_row(self.limits)} times the work (drawn)"
+            f"where it is fastest), limits of {_range(self.limits)} times the work (drawn)"
         )
 
     def capacity(self, nodes: int, devices: int) -> float:
@@ -357,7 +358,7 @@ class RecordedWorld:
             f"and in their order, {length:,} recorded iterations and then again; assumed: "
             f"{self.iterations} iterations last {self.seconds:g} s (the record has no unit), who "
             "follows whom and where it begins (drawn), limits "
-            f"{_row(self.limits)} times the work (drawn)"
+            f"of {_range(self.limits)} times the work (drawn)"
         )
 
     def capacity(self, nodes: int, devices: int) -> float:
@@ -441,6 +442,10 @@ def world_of(name: str) -> World:
 
 def _row(values: Sequence[float] | Floats) -> str:
     return ", ".join(f"{v:.3g}" for v in values)
+
+
+def _range(ends: tuple[float, float]) -> str:
+    return " to ".join(f"{v:.3g}" for v in ends)
 
 
 def _check_limits(limits: tuple[float, float]) -> None:

@@ -527,9 +527,13 @@ def _users_sheet(n: _Numbers) -> Sheet:
         ("unfairness", estimate_cells([n.of(row, "unfairness") for row in n.rows])),
         ("jobs", [count_cell(int(n.of(row, "jobs").mean)) for row in n.rows]),
     ]
+    users = len(n.first.jobs.users)
+    worst_are = f"the tenth of the {users:,} users who wait longest on average"
+    if users < 20:
+        worst_are = "the user who waits longest on average" if users > 1 else "there is one user"
     captions = (
-        "Slowdown: completion over running time, both of 10 s at least. Worst users: the tenth of "
-        f"the {len(n.first.jobs.users):,} users who wait longest on average. Unfairness: "
+        "Slowdown: completion over running time, both of 10 s at least. Worst users: "
+        f"{worst_are}. Unfairness: "
         "1 − Jain's index of the users' mean slowdowns, 0 where all fare alike.",
     )
     return columns_sheet("Slowdown, deadlines, users", list(n.rows), columns, captions, "scheduler")
