@@ -154,20 +154,24 @@ def overview_sheet(found: Reproduced) -> Sheet:
         mine = (row for row in found.rows if _stem(row) == artefact.stem)
         return count_cell(sum(row["verdict"] == verdict for row in mine))
 
+    depends = any(row["verdict"] == "depends" for row in found.rows)
+    verdicts = VERDICTS if depends else VERDICTS[:-1]
     return Sheet(
         "Artefacts",
-        ("what it shows", *VERDICTS),
+        ("what it shows", *verdicts),
         tuple(
             (
                 f"{a.paper} {a.name}",
-                (Cell(a.title, words=True), *(count(a, verdict) for verdict in VERDICTS)),
+                (Cell(a.title, words=True), *(count(a, verdict) for verdict in verdicts)),
             )
             for a in found.artefacts
         ),
         (
             "How many comparisons of the paper's numbers and statements with ours came out so; "
             "other-size: the same direction as the paper's number, but not near it; open: the "
-            "interval is too wide to tell; depends: on which rows of a trace the paper took.",
+            "interval is too wide to tell"
+            + "; depends: on which rows of a trace the paper took" * depends
+            + ".",
         ),
         "artefact",
     )
