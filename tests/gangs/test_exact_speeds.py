@@ -42,6 +42,10 @@ def test_tasks_that_cost_different_amounts_are_told_apart():
     assert ExactGangs(all_three).solve(np.array([0.25]), none, x).value == 0.0
     assert FastGangs(all_three).linear(np.array([0.25]), x).tolist() == [-1, -1, -1]
     assert FastGangs(all_three).linear(np.array([0.3]), x).tolist() == [0, 0, 0]
+    # Nor is it beside a job that is worth more than it loses, and for which there is room as well.
+    both = problem([[4.0]], [[[1]], [[1], [1], [1]]], [1, 3], task_cost=[0, 0.5, 0.1, 0.2])
+    placement = FastGangs(both).linear(np.array([0.9, 0.25]), np.array([1, 1]))
+    assert placement.tolist() == [0, -1, -1, -1]
 
 
 def test_half_of_the_random_problems_have_costs_of_tasks():
