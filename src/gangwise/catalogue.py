@@ -438,7 +438,7 @@ register(
     "*",
     "gangwise.jobs.scheduler:composed",
     "any queue+backfilling+choice, such as fcfs+easy+best-fit or sjf+conservative+learned",
-    revision=4,
+    revision=5,
 )
 register(
     "scenario",
