@@ -76,6 +76,13 @@ register(
 )
 register(
     "scenario",
+    "ogasched-alibaba-v1",
+    "gangwise.scenarios.alibaba:OGASchedRowsScenario",
+    "Table 1 of OGASched on rows of v2018 and gpu-v2020; with folder= the real ones",
+    GAIN,
+)
+register(
+    "scenario",
     "ogasched-authors-v1",
     "gangwise.scenarios.ogasched:guessed_scenario",
     "ranges once mistaken for those of the authors' code; kept for earlier results",
@@ -256,6 +263,13 @@ register(
     "esdp-default-v1",
     "gangwise.scenarios.esdp:ESDPScenario",
     "Table 3 of ESDP; capacities are half of all requests",
+    SPEEDS,
+)
+register(
+    "scenario",
+    "esdp-alibaba-v1",
+    "gangwise.scenarios.alibaba:ESDPRowsScenario",
+    "Table 3 of ESDP on rows of v2018 and gpu-v2020; with folder= the real ones",
     SPEEDS,
 )
 register(

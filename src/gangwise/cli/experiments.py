@@ -311,6 +311,7 @@ _COLOURS = {
     "other-size": "cyan",
     "differs": "yellow",
     "open": "dim",
+    "depends": "magenta",
     "uncompared": "dim",
 }
 
@@ -362,7 +363,13 @@ def reproduce_command(
     from gangwise.experiments.store import read_provenance, write_provenance
     from gangwise.reproduce import PAPERS, artefacts
     from gangwise.reproduce.artefact import Scale
-    from gangwise.reproduce.expected import differences, write
+    from gangwise.reproduce.expected import (
+        differences,
+        different_seeds,
+        read_totals,
+        write,
+        write_totals,
+    )
     from gangwise.reproduce.run import reproduce
 
     if paper is None and not everything:
@@ -398,14 +405,18 @@ def reproduce_command(
         _print_reproduced(done.rows)
         say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")
     if accept:
-        say(f"committed to {write(done.rows, quick)}")
+        say(f"committed to {write(done.rows, quick)} and {write_totals(done.totals, quick)}")
     elif check:
-        changed = differences(done.rows, quick)
+        changed = differences(done.rows, quick) + different_seeds(done.totals, quick)
         for text in changed:
             say(f"changed: {text}")
         if changed:
             raise typer.Exit(1)
-        say(f"all {len(done.rows)} results are where they were committed")
+        known = len(done.totals.keys() & read_totals(quick).keys())
+        say(
+            f"all {len(done.rows)} results are where they were committed, "
+            f"in {known} of {len(done.totals)} experiments seed by seed"
+        )
 
 
 def _chosen(artefacts: Sequence[Artefact], wanted: Sequence[str]) -> list[Artefact]:
@@ -427,15 +438,14 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from gangwise.experiments.statistics import decimals_for, estimate_text
-    from gangwise.reproduce.expected import counts
+    from gangwise.reproduce.expected import counts, over_readings
 
     table = Table(box=None, pad_edge=False)
     for name in ("where", "what", "the paper", "version", "ours", ""):
         table.add_column(name, justify="right" if name in ("the paper", "ours") else "left")
+    rows = over_readings(rows)
     for row in rows:
-        ours = estimate_text(row.ours, decimals_for([row.ours]))
-        said = (f"{row.paper} {row.artefact}", row.says, str(row.number), row.version, ours)
+        said = (f"{row.paper} {row.artefact}", row.says, str(row.number), row.version, row.text)
         table.add_row(*map(Text, said), Text(row.verdict, _COLOURS[row.verdict]))
     Console().print(table)
     told = ("agrees", "uncompared")
