@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import sys
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
-collect_ignore = ["docs/hooks.py"]  # needs the extra "docs"
+collect_ignore = (  # what they import comes with the extra "docs"
+    [] if importlib.util.find_spec("mkdocs") else ["docs/hooks.py", "docs/doctests.py"]
+)
 
 
 @pytest.fixture(autouse=True, scope="session")

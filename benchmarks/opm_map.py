@@ -1,12 +1,14 @@
 """Slot length against load and β: what every policy earns, and how much of what can be earned.
 
-    python -m benchmarks.opm_map --trace FOLDER --out FILE [--seeds 2] [--cells 1:0.9,0.5:0.5]
+    python -m benchmarks.opm_map --trace FOLDER --out FILE [--seeds 5] [--cells 1:0.9,0.5:0.5]
+        [--slots 300,1000]
 
 The same ten hours of Google ClusterData 2011 on 100 machines, cut into 300, 1,000 and 5,000 slots;
 a cell is a share of the jobs that is kept, and β. For each: the overall utility Σ f(X) relative to
 Fair's, its share of the certified bound ``known_rates``, which knows every job and every rate
 beforehand, and the objective per slot of OPM (6), Σ (d − a) f(X / (d − a)), relative to Fair's.
-Lines are written as they are found; what the file has already is not done again.
+Means over seeds, ± half of the 95 % interval of the share from two seeds on. Lines are written as
+they are found; what the file has already is not done again.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy as np
 
 from gangwise import create_policy, create_scenario, simulate
 from gangwise.approximation_jobs.offline import offline_optimum
+from gangwise.experiments.statistics import mean_and_interval
 
 SLOTS = (300, 1000, 5000)
 POLICIES = ("plan", "opm", "opm-as-printed", "utility-per-price", "deadline-aware", "fair")
@@ -53,15 +56,12 @@ def table(lines):
                 continue
             cells = []
             for name in POLICIES:
-                ours, share, per_slot = (
-                    np.mean(values)
-                    for values in (
-                        [x[name][0] / x["fair"][0] for x in of],
-                        [100 * x[name][0] / x["bound"] for x in of],
-                        [x[name][1] / x["fair"][1] for x in of],
-                    )
+                ours, per_slot = (
+                    np.mean([x[name][part] / x["fair"][part] for x in of]) for part in (0, 1)
                 )
-                cells.append(f"{ours:.3f} ({share:.1f} %) {per_slot:.2f}")
+                share = mean_and_interval([100 * x[name][0] / x["bound"] for x in of])
+                sure = "" if share.half is None else f" ± {share.half:.1f}"
+                cells.append(f"{ours:.3f} ({share.mean:.1f}{sure} %) {per_slot:.2f}")
             print(f"| {keep:g}, {beta:g} | {slots:,} | " + " | ".join(cells) + " |")
 
 
@@ -70,7 +70,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trace", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--slots", default=",".join(map(str, SLOTS)))
     parser.add_argument("--cells", default="1:0.5,1:0.9,0.5:0.5,0.5:0.9")
     given = parser.parse_args()
     lines = []
@@ -80,7 +81,7 @@ def main():
     cells = [tuple(map(float, text.split(":"))) for text in given.cells.split(",")]
     for seed in range(100, 100 + given.seeds):
         for keep, beta in cells:
-            for slots in SLOTS:
+            for slots in map(int, given.slots.split(",")):
                 if (slots, keep, beta, seed) in known:
                     continue
                 lines.append(cell(given.trace, slots, keep, beta, seed))

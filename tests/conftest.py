@@ -14,7 +14,7 @@ settings.register_profile("untimed", deadline=None)  # kernels are compiled with
 settings.load_profile("untimed")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def traces() -> Path:
     """The folder of real public traces, where there is one."""
     folder = os.environ.get("GANGWISE_TRACES")

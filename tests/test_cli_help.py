@@ -36,6 +36,28 @@ def test_every_command_shows_an_example_that_it_takes(name: str) -> None:
     assert "Example:" in CliRunner().invoke(app, [*name.split()[1:], "--help"]).output
 
 
+def completed(*words: str) -> list[str]:
+    """What a shell offers for the last of the words."""
+    line = " ".join(["gangwise", *words])
+    told = {
+        "_GANGWISE_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words)),
+    }
+    found = CliRunner().invoke(app, [], env=told, prog_name="gangwise")
+    return found.output.split()
+
+
+def test_a_shell_completes_values() -> None:
+    assert "ogasched-default-v1" in completed("compare", "ogasched-d")
+    assert completed("compare", "x", "--policies", "drf,gree") == ["drf,greedy"]
+    assert completed("run", "ogasched-default-v1", "ogasched-rea") == ["ogasched-react"]
+    assert "fcfs+easy" in completed("replay", "--policies", "fcfs+ea")
+    assert "twin:alibaba-gpu-v2023" in completed("replay", "twin:alibaba-gpu-v202")
+    assert completed("trace", "plot", "--trace", "phil") == ["philly"]
+    assert completed("list", "--family", "fluctuating_speeds_") == ["fluctuating_speeds_gang"]
+
+
 def test_list_by_family() -> None:
     shown = CliRunner().invoke(app, ["list", "--family", "gain_overhead"]).output
     assert "ogasched-react" in shown

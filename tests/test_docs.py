@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
+import os
 import pkgutil
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -98,3 +103,38 @@ def test_the_tutorials_experiment_is_one() -> None:
         r"```toml\n(.*?)```", (DOCS / "tutorials/figure.md").read_text(), re.DOTALL
     )
     assert len(Experiment.model_validate(tomllib.loads(text)).grid["contention"]) == 4
+
+
+class Loaded(HTMLParser):
+    """Addresses that a page loads, as against those that it links to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        of = dict(attrs)
+        self.found += [of[name] or "" for name in ("src", "srcset", "poster") if name in of]
+        if tag == "link" and of.get("rel") not in ("canonical", "prev", "next", "alternate"):
+            self.found.append(of.get("href") or "")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("mkdocs") is None, reason="needs pip install 'gangwise[docs]'"
+)
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > 30
+    for page in pages:
+        parser = Loaded()
+        text = page.read_text()
+        parser.feed(text)
+        assert parser.found, page
+        outside = [address for address in parser.found if re.match(r"(?i)(https?:)?//", address)]
+        assert not outside, (page, outside)
+        assert not re.search(r"@import|url\(\s*['\"]?(https?:)?//", text), page
+    assert "<math" in (tmp_path / "algorithms/ogasched/index.html").read_text()

@@ -102,7 +102,7 @@ def test_python_takes_what_the_command_line_takes(tmp_path: Path) -> None:
     summary = played.outcomes["fcfs"][0].summary()
     row = frame.filter(pl.col("scheduler") == "fcfs").row(0, named=True)
     assert row["completion"] == pytest.approx(summary["completion.mean"] / 3600)
-    assert "50 jobs" in repr(played)
+    assert "50 were asked for" in repr(played)
 
 
 def test_pandas_needs_nothing_else() -> None:
@@ -110,6 +110,23 @@ def test_pandas_needs_nothing_else() -> None:
     found = gangwise.compare("ogasched-default-v1:servers=16", "drf", 5, 1, [])
     assert isinstance(found.to_pandas(), pandas.DataFrame)
     assert found.to_pandas()["policy"].tolist() == ["drf"]
+
+
+def test_results_runs_and_jobs_are_tables() -> None:
+    """For polars, for pandas, and for what reads Arrow's C stream, as polars does here."""
+    found = gangwise.compare("ogasched-default-v1:servers=16", "drf", 5, 2, [])
+    run = found.runs["drf", 1]
+    assert run.to_polars()["reward"].to_list() == run.rewards.tolist()
+    assert repr(run) == f"Run(drf, seed 1, 5 slots, mean reward {run.mean_reward:.6g})"
+    played = gangwise.replay("twin:alibaba-gpu-v2023", "fcfs+easy,sjf", seeds=1, first=50)
+    outcome = played.outcomes["sjf"][0]
+    jobs = played.jobs().filter(pl.col("scheduler") == "sjf")
+    assert jobs["id"].to_list() == [str(name) for name in outcome.jobs.id]
+    assert (jobs["submit"] + jobs["waiting"]).to_list() == pytest.approx(outcome.start.tolist())
+    assert len(repr(outcome)) < 100
+    assert len(repr(outcome.jobs)) < 100
+    for table in (found, found.results, run, played, outcome, outcome.jobs):
+        assert pl.DataFrame(table).equals(table.to_polars(), null_equal=True)
 
 
 def test_versions_as_json() -> None:

@@ -10,5 +10,5 @@ from gangwise.reproduce.expected import fill
 if __name__ == "__main__":
     for paper in PAPERS:
         page = Path(__file__).with_name(f"{paper}.md")
-        rows = expected.rows(artefacts(paper), quick=False)
+        rows = expected.shown(artefacts(paper))
         page.write_text(fill(page.read_text(encoding="utf-8"), rows), encoding="utf-8")

@@ -76,6 +76,13 @@ register(
 )
 register(
     "scenario",
+    "ogasched-alibaba-v1",
+    "gangwise.scenarios.alibaba:OGASchedRowsScenario",
+    "Table 1 of OGASched on rows of v2018 and gpu-v2020; with folder= the real ones",
+    GAIN,
+)
+register(
+    "scenario",
     "ogasched-authors-v1",
     "gangwise.scenarios.ogasched:guessed_scenario",
     "ranges once mistaken for those of the authors' code; kept for earlier results",
@@ -260,6 +267,13 @@ register(
 )
 register(
     "scenario",
+    "esdp-alibaba-v1",
+    "gangwise.scenarios.alibaba:ESDPRowsScenario",
+    "Table 3 of ESDP on rows of v2018 and gpu-v2020; with folder= the real ones",
+    SPEEDS,
+)
+register(
+    "scenario",
     "esdp-gavel-v1",
     "gangwise.scenarios.esdp:GavelScenario",
     "measured throughputs on three GPU models; needs folder=",
@@ -424,7 +438,7 @@ register(
     "*",
     "gangwise.jobs.scheduler:composed",
     "any queue+backfilling+choice, such as fcfs+easy+best-fit or sjf+conservative+learned",
-    revision=4,
+    revision=5,
 )
 register(
     "scenario",

@@ -97,6 +97,12 @@ def test_a_budget_of_three_prices_pays_for_three_tasks():
     assert metric(environment, outcomes, "cost") == [0.1, 0.1, 0.1, 0.0]
 
 
+def test_a_budget_short_of_a_price_by_a_thousandth_does_not_pay_for_it():
+    environment = started(instance([Job("a", 0, 9, 2.9995)], prices=[1.0]))
+    outcomes = play(environment, [[0]] * 4)
+    assert metric(environment, outcomes, "cost") == [1.0, 1.0, 0.0, 0.0]
+
+
 def test_without_enforcement_the_excess_is_reported():
     jobs = [Job("a", 0, 2, 1.0), Job("b", 0, 2, 3.0)]
     environment = started(instance(jobs, prices=[1.0, 1.0, 1.0], enforce=False))

@@ -170,7 +170,8 @@ def test_one_seed_has_no_interval_and_is_json() -> None:
     told = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     over = told["schedulers"][1]["over"]
     assert over["than"] == "fcfs+easy+label"
-    assert (over["low"], over["high"]) == (None, None)
+    completion = over["metrics"]["completion.mean"]
+    assert (completion["percent"], completion["low"], completion["high"]) == (True, None, None)
 
 
 def test_tuning_takes_schedulers_and_their_objective(tmp_path: Path) -> None:

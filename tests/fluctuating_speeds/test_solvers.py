@@ -186,6 +186,44 @@ def test_what_was_pruned_still_bounds():
     assert short > 20  # or nothing would have been seen
 
 
+@pytest.mark.parametrize(
+    ("a", "c", "gap"),
+    [
+        ([[22], [42], [55], [8], [13], [15], [13]], [89], 0.04),
+        ([[47], [40], [5], [7], [44], [8], [15]], [59], 0.2),
+        ([[23, 6], [56, 57], [23, 9], [54, 13], [23, 30], [41, 34], [34, 58]], [83, 68], 0.15),
+    ],
+)
+def test_a_pruned_node_may_hold_the_best_choice(a, c, gap):
+    """Worth is size and 10: the best choice is in nodes that the gap prunes, and nowhere else."""
+    a, c = np.array(a, dtype=float), np.array(c, dtype=float)
+    v, s = a.mean(axis=1) + 10.0, np.zeros(len(a))
+    best = p3.brute_force(v, s, a, c)
+    found = P3Solver(a, c).solve(v, s, method="exact", gap=gap)
+    assert found.value < best * (1 - 1e-3)  # it was pruned
+    assert found.bound >= best * (1 - 1e-9)  # and is bounded all the same
+    assert found.proved
+    assert best <= found.value * (1 + gap) + 1e-9
+
+
+def test_a_pruned_branch_may_hold_the_best_choice():
+    """Subset sums of two device types, worth what they take: bounds are close, and gaps prune."""
+    masks = (np.arange(1 << 16)[:, None] >> np.arange(16)) & 1
+    short = 0
+    for seed in range(30):
+        rng = np.random.default_rng([16, seed])
+        a = rng.integers(5, 60, (16, 2)).astype(float)
+        c, v = np.floor(a.sum(axis=0) * rng.uniform(0.3, 0.6)), a.mean(axis=1)
+        best = (masks @ v)[(masks @ a <= c).all(axis=1)].max()
+        for gap in (0.002, 0.005, 0.02):
+            found = P3Solver(a, c).solve(v, np.zeros(16), method="exact", gap=gap)
+            assert found.bound >= best * (1 - 1e-9)
+            assert found.proved
+            assert best <= found.value * (1 + gap) + 1e-9
+            short += found.value < best * (1 - 1e-9)
+    assert short > 20
+
+
 @pytest.mark.parametrize("scale", [1e-60, 1e90])
 def test_numbers_of_any_size_are_solved_alike(scale):
     rng = np.random.default_rng(11)

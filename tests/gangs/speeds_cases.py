@@ -11,7 +11,12 @@ from gangwise.gangs import GangSpeedsFamily, GangSpeedsProblem
 
 
 def problem(
-    capacity: Any, jobs: list[Any], minimum: list[int], mask: Any = None, cost: Any = None
+    capacity: Any,
+    jobs: list[Any],
+    minimum: list[int],
+    mask: Any = None,
+    cost: Any = None,
+    task_cost: Any = (),
 ) -> GangSpeedsProblem:
     """``jobs`` holds the task requests of each job type."""
     c = np.array(capacity, dtype=float)
@@ -28,6 +33,7 @@ def problem(
         channels,
         np.zeros(len(channels)) if cost is None else np.array(cost),
         job_types=tuple(f"job {chr(65 + l)}" for l in range(L)),
+        task_cost=np.array(task_cost, dtype=float),
     )
 
 

@@ -29,6 +29,30 @@ def test_exact_agrees_with_every_placement_tried(block):
             assert answer.gap <= 2e-7 * (1 + answer.value)
 
 
+def test_tasks_that_cost_different_amounts_are_told_apart():
+    # Equal requests; room for two of three: the cheap ones, and none that costs what it brings.
+    p = problem([[2.0]], [[[1], [1], [1]]], [1], task_cost=[0.5, 0.1, 0.2])
+    v, none, x = np.array([0.6]), np.zeros(1), np.array([1])
+    for placement in (ExactGangs(p).solve(v, none, x).placement, FastGangs(p).linear(v, x)):
+        assert placement.tolist() == [-1, 0, 0]
+    answer = ExactGangs(p).solve(np.array([0.15]), none, x)
+    assert (answer.placement.tolist(), answer.value) == ([-1, 0, -1], pytest.approx(0.05))
+    # A gang of all three costs 0.8 and brings 0.75: it is not launched.
+    all_three = problem([[3.0]], [[[1], [1], [1]]], [3], task_cost=[0.5, 0.1, 0.2])
+    assert ExactGangs(all_three).solve(np.array([0.25]), none, x).value == 0.0
+    assert FastGangs(all_three).linear(np.array([0.25]), x).tolist() == [-1, -1, -1]
+    assert FastGangs(all_three).linear(np.array([0.3]), x).tolist() == [0, 0, 0]
+    # Nor is it beside a job that is worth more than it loses, and for which there is room as well.
+    both = problem([[4.0]], [[[1]], [[1], [1], [1]]], [1, 3], task_cost=[0, 0.5, 0.1, 0.2])
+    placement = FastGangs(both).linear(np.array([0.9, 0.25]), np.array([1, 1]))
+    assert placement.tolist() == [0, -1, -1, -1]
+
+
+def test_half_of_the_random_problems_have_costs_of_tasks():
+    dear = [fuzzed(seed, most=300).task_cost.any() for seed in range(100)]
+    assert 30 < sum(dear) < 70
+
+
 def test_the_root_is_over_all_channels_together():
     # One GPU each on two servers, one task. Values 0.5 and 0.4; widths 0 and 0.04: 0.4 + 0.2 wins.
     p = problem([[1.0], [1.0]], [[[1]]], [1])

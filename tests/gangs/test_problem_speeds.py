@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangwise import InfeasibleDecision, ScenarioError
+from gangwise import InfeasibleDecision, ScenarioError, create_scenario
 from gangwise.core.feedback import Delivery
 from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
 from gangwise.fluctuating_speeds.problem import Scale
@@ -112,6 +112,45 @@ def test_a_slot_by_hand():
             "utilisation": 0.75,
         }
     )
+
+
+def test_a_slot_with_costs_of_tasks_by_hand():
+    # As above; the second task costs 0.25 and the third 0.5, in units of Z̃, that is of 0.5.
+    p = problem([[2.0], [2.0]], [[[1], [1], [1]]], [2], cost=[0.3, 0.1], task_cost=[0, 0.25, 0.5])
+    speeds = NormalSpeeds(np.array([0.8, 0.4]), spread=0.0)
+    instance = GangSpeedsInstance(p, BernoulliArrivals(np.ones(1)), speeds, Scale(0.0, 0.5))
+    environment = instance.environment()
+    environment.start(np.random.default_rng(0), np.random.default_rng(1))
+    outcome = environment.step(0, np.array([0, 1, -1]))
+    assert outcome.reward == pytest.approx(1.0 + 0.6 - 0.25)
+    metrics = dict(zip(environment.metrics, outcome.metrics))
+    assert metrics["mean_utility"] == pytest.approx(1.35)
+    assert metrics["cost"] == pytest.approx(0.4 + 0.5 * 0.25)
+    assert outcome.feedback[0].utilities == pytest.approx([1.0, 0.6])  # what is learned
+    best, realised = instance.omniscient(4, 0, None)
+    # 1.0 and 0.75 on the fast server; the third task gains 0.6 − 0.5 on the slow one.
+    assert best.rewards == pytest.approx([1.85] * 4)
+    assert realised.rewards == pytest.approx([1.85] * 4)
+
+
+def test_costs_of_tasks_must_fit():
+    with pytest.raises(ScenarioError, match="one number for each of 2 tasks"):
+        problem([[4.0]], [[[1], [1]]], [1], task_cost=[0.1])
+    with pytest.raises(ScenarioError, match="task 1 of job type 'job A': its supply cost is -1"):
+        problem([[4.0]], [[[1], [1]]], [1], task_cost=[0.1, -1.0])
+
+
+def test_costs_of_tasks_follow_their_requests():
+    settings = {"job_types": 4, "servers": 10}
+    plain = create_scenario("esdp-gang-v1", **settings).instance(3)
+    dear = create_scenario("esdp-gang-v1", task_cost=0.2, **settings).instance(3)
+    assert not plain.problem.task_cost.any()
+    p, scale = dear.problem, dear.scale
+    np.testing.assert_array_equal(p.task_requests, plain.problem.task_requests)
+    share = [sum(a / m for a, m in zip(q, p.cluster.capacity.max(axis=0))) for q in p.task_requests]
+    assert p.task_cost / share == pytest.approx(np.full(p.Q, p.task_cost[0] / share[0]))
+    mean = dear.speeds.mean.mean()
+    assert p.task_cost.mean() * (scale.high - scale.low) == pytest.approx(0.2 * mean)
 
 
 def test_arrivals_and_noise_do_not_depend_on_decisions_and_feedback_is_tagged():

@@ -13,10 +13,11 @@ from tests.reference.gangs import choices, feasible
 
 
 def worth(p: GangSpeedsProblem, v, s, where: Sequence[int]) -> float:
-    """Σ v + √(Σ s), task by task."""
+    """Σ v + √(Σ s) − Σ d, task by task."""
     edges = list(zip(p.channels.job_type.tolist(), p.channels.server.tolist()))
     at = [edges.index((int(l), int(r))) for l, r in zip(p.task_job_type, where) if r >= 0]
-    return sum(float(v[e]) for e in at) + math.sqrt(sum(float(s[e]) for e in at))
+    paid = sum(float(d) for d, r in zip(p.task_cost, where) if r >= 0)
+    return sum(float(v[e]) for e in at) + math.sqrt(sum(float(s[e]) for e in at)) - paid
 
 
 def brute_force(p: GangSpeedsProblem, v, s, x) -> float:
@@ -37,7 +38,7 @@ def priced(p: GangSpeedsProblem, v, x, price) -> tuple[float, np.ndarray]:
             if p.task_job_type[q] == l:
                 best.append(
                     max(
-                        float(v[e] - price[r] @ p.task_requests[q])
+                        float(v[e] - p.task_cost[q] - price[r] @ p.task_requests[q])
                         for e, (j, r) in enumerate(zip(p.channels.job_type, p.channels.server))
                         if j == l and (p.task_requests[q] <= p.cluster.capacity[r] + 1e-9).all()
                     )

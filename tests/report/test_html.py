@@ -34,8 +34,50 @@ def test_says_what_a_reader_needs(report: Path, real: Comparison) -> None:
     for word in ("job_types", "rho", "numba", "numpy", "best_fixed", "theorem-1"):
         assert word in page.text
     assert ["steps", "10"] in [row for table in page.tables for row in table]
-    # Four figures; policies in results, improvements, two regrets, their own section, timings.
-    assert page.tags.count("svg") == 4 + 6 * len(real.policies)
+    figures = (
+        *("Average reward per slot so far", "Cumulative reward", "Cumulative regret against"),
+        *("Regret against best_fixed and its bound", "How much of each server was given"),
+        "Requested and given",
+    )
+    for title in figures:
+        assert title in page.text
+    assert page.tags.count("h3") == len(figures) + 1  # and the ratio, named after the best
+    # Every line of the average can be hidden: of policies and comparators.
+    average = report.read_text(encoding="utf-8").split("<h3>")[1].split("</figure>")[0]
+    assert average.count('type="checkbox"') == average.count("data-line=") == len(real.policies) + 2
+
+
+def test_a_title_terms_and_a_sentence_for_every_policy(report: Path, real: Comparison) -> None:
+    page = read(report)
+    assert "ogasched-react, drf and fairness sharing servers among jobs" in page.text
+    assert "What slot, reward, contention" in page.text
+    assert "Shares proportional to requests." in page.text
+    assert "Nothing waits in this family" in page.text
+    assert "algorithms/ogasched" in page.text
+
+
+def test_values_can_be_read_off_a_drawing(report: Path, real: Comparison) -> None:
+    """As the script does it: from the end of a line's path and the limits of the axes."""
+    text = report.read_text(encoding="utf-8")
+    svg = re.findall(r"<svg [^>]*data-axes.*?</svg>", text, flags=re.DOTALL)[1]  # cumulative reward
+    (axes,) = re.findall(r'data-axes="([^"]*)"', svg)
+    x0, x1, y0, y1, left, right, bottom, top, *_ = map(float, axes.split())
+    best = max(real.table(), key=lambda row: row.reward.mean)
+    path = re.search(r'data-line="0".*? d="([^"]*)"', svg, flags=re.DOTALL)
+    assert path is not None
+    x, y = [float(each) for each in re.findall(r"[-\d.]+", path[1])][-2:]
+    assert x0 + (x - left) / (right - left) * (x1 - x0) == pytest.approx(real.slots, rel=2e-3)
+    value = y0 + (bottom - y) / (bottom - top) * (y1 - y0)
+    assert value == pytest.approx(best.reward.mean * real.slots, rel=5e-3)
+
+
+def test_many_lines_show_one_band_at_a_time() -> None:
+    few = comparison_page(made({f"p{i}": [[1.0, 2.0], [2.0, float(i)]] for i in range(3)}))
+    many = comparison_page(made({f"p{i}": [[1.0, 2.0], [2.0, float(i)]] for i in range(9)}))
+    assert few.count('class="plot many') == 0
+    assert many.count('class="plot many') >= 2
+    assert "point at a name" in many
+    assert "point at a name" not in few
 
 
 def test_figures_follow_the_theme(report: Path) -> None:

@@ -71,7 +71,7 @@ def test_summary_policies_and_provenance(page: tuple[Page, str]) -> None:
     for word in ("numpy", "numba", "polars", "python", "made.Policy", "0.25", "theorem-1", "cost"):
         assert word in text
     assert HOSTILE in text
-    assert page[0].tags.count("details") == 3
+    assert page[0].tags.count("details") == 4  # the terms, the keys of the runs, two policies
     assert ["slots", "10"] in [row for table in page[0].tables for row in table]
 
 

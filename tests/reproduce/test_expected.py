@@ -22,6 +22,16 @@ def test_a_quick_artefact_is_where_it_was_committed(tmp_path, paper):
     found = reproduce(chosen, Scale(quick=True), tmp_path, jobs=2)
     assert len(found.rows) > 5
     assert expected.differences(found.rows, quick=True) == []
+    assert found.totals.keys() <= expected.read_totals(quick=True).keys()
+    assert expected.different_seeds(found.totals, quick=True) == []
+
+
+@pytest.mark.parametrize(("paper", "name"), [("ogasched", "figure-7"), ("esdp", "figure-10")])
+def test_a_quick_artefact_on_rows_of_the_traces_is_where_it_was(tmp_path, traces, paper, name):
+    chosen = [a for a in artefacts(paper) if a.name == f"{name}-traces"]
+    found = reproduce(chosen, Scale(quick=True, traces=traces), tmp_path, jobs=2)
+    assert expected.differences(found.rows, quick=True) == []
+    assert expected.different_seeds(found.totals, quick=True) == []
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -45,6 +55,18 @@ def test_a_result_that_is_not_the_committed_one_is_named(monkeypatch):
     assert "low is None, not 4.0" in expected.differences([one_seed], quick=True)[0]
     other = replace(row, says="another lead, %")
     assert "nothing is committed" in expected.differences([other], quick=True)[0]
+
+
+def test_a_seed_that_earns_something_else_is_named(monkeypatch):
+    known = {"one": {"0.5 esdp": [10.0, 20.0], "0.5 lcf": [1.0, 2.0]}, "two": {"esdp": [1.0]}}
+    monkeypatch.setattr(expected, "read_totals", lambda quick: known)
+    assert expected.different_seeds({"one": known["one"], "new": {"esdp": [3.0]}}, True) == []
+    swapped = {"0.5 esdp": [20.0, 10.0], "0.5 lcf": [1.0, 2.0]}  # the same mean and interval
+    assert "0.5 esdp" in expected.different_seeds({"one": swapped}, True)[0]
+    gone = {"0.5 esdp": [10.0, 20.0]}
+    assert "0.5 lcf" in expected.different_seeds({"one": gone}, True)[0]
+    moved = {"two": {"esdp": [1.00001]}}
+    assert len(expected.different_seeds(moved, True)) == 1
 
 
 def test_the_rules_are_committed_before_anything_is_run():

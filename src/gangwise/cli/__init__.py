@@ -19,22 +19,19 @@ import typer
 from typer.core import TyperGroup
 
 import gangwise
+from gangwise.cli.check import check_command
 from gangwise.cli.compare import compare_command, run_command
 from gangwise.cli.experiments import report_command, reproduce_command, sweep_command, tune_command
+from gangwise.cli.explain import explain_command
 from gangwise.cli.files import clean_command, verify_command
 from gangwise.cli.jobs import jobs_command
 from gangwise.cli.listing import list_command, show_command
 from gangwise.cli.new import new_command
 from gangwise.cli.options import say
 from gangwise.cli.replay import demo_command, replay_command
-from gangwise.cli.serve import (
-    account_command,
-    explain_command,
-    rank_command,
-    serve_command,
-    top_command,
-)
+from gangwise.cli.serve import account_command, rank_command, serve_command, top_command
 from gangwise.cli.trace import trace_app
+from gangwise.cli.watch import watch_command
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once
 from gangwise.core.json_text import json_text
@@ -98,18 +95,20 @@ for _panel, _command, _example in (
     (LIVE, serve_command, "gangwise serve --engine local --shadow"),
     (LIVE, top_command, "gangwise top"),
     (LIVE, account_command, "gangwise account"),
-    (LIVE, explain_command, "gangwise explain 42"),
     (SLOTS, compare_command, "gangwise compare ogasched-default-v1 --policies drf,greedy"),
     (SLOTS, run_command, "gangwise run esdp-default-v1 thompson-beta --versus omniscient"),
     (SLOTS, sweep_command, "gangwise sweep experiment.toml --out results"),
     (SLOTS, tune_command, "gangwise tune opm-default-v1 opm --range eta=0.01:1:log"),
     (SLOTS, reproduce_command, "gangwise reproduce opm --quick --out reproduced"),
     (FOLDERS, report_command, "gangwise report results"),
+    (FOLDERS, watch_command, "gangwise watch results"),
+    (FOLDERS, explain_command, "gangwise explain results --slot 100"),
     (FOLDERS, verify_command, "gangwise verify results"),
     (FOLDERS, clean_command, "gangwise clean results"),
     (MORE, list_command, "gangwise list --family gain_overhead"),
     (MORE, show_command, 'gangwise show "OGASched (9)"'),
     (MORE, new_command, "gangwise new scheduler LongestWait"),
+    (MORE, check_command, "gangwise check my_policy.py:MyPolicy"),
 ):
     app.command(
         _command.__name__.removesuffix("_command"),

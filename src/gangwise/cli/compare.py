@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import gangwise
+from gangwise.cli import completion
 from gangwise.cli.options import (
     Family,
+    Isolated,
     Json,
     Settings,
     Slots,
@@ -26,6 +29,8 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
+    from gangwise.core.contracts import Comparator
+    from gangwise.core.simulation import Run
     from gangwise.experiments.compare import Comparison
     from gangwise.experiments.runs import NamedSource
 
@@ -42,7 +47,8 @@ def compare_command(
         typer.Option(
             help="Names separated by commas, arguments after a colon: "
             "drf,ogasched-react:steps=5,fraction=0.2; a class of your own is "
-            "file.py:Class or package.module:Class. All of the family by default."
+            "file.py:Class or package.module:Class. All of the family by default.",
+            autocompletion=completion.policies,
         ),
     ] = None,
     slots: Slots = None,
@@ -54,7 +60,11 @@ def compare_command(
         int, typer.Option(help="Slots per seed on which the optimum of a slot is solved.")
     ] = 200,
     comparators: Annotated[
-        str | None, typer.Option(help="Names separated by commas, or 'none'. All by default.")
+        str | None,
+        typer.Option(
+            help="Names separated by commas, or 'none'. All by default.",
+            autocompletion=completion.comparators,
+        ),
     ] = None,
     settings: Settings = None,
     jobs: Annotated[
@@ -63,6 +73,7 @@ def compare_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Only go on with what is in --out: refuse all else.")
     ] = False,
+    isolated: Isolated = False,
     as_json: Json = False,
 ) -> None:
     """Compare policies: same instances, same arrivals, one table, and pictures with --out.
@@ -86,6 +97,7 @@ def compare_command(
             out,
             tell,
             _workers(jobs, AUTO),
+            isolated=isolated,
         )
     if as_json:
         print(json_text(comparison.as_dict()))
@@ -108,7 +120,11 @@ def run_command(
     target: Target = None,
     policy: Annotated[
         str | None,
-        typer.Argument(help="A policy, as in: ogasched-react:steps=5", show_default=False),
+        typer.Argument(
+            help="A policy, as in: ogasched-react:steps=5",
+            show_default=False,
+            autocompletion=completion.policies,
+        ),
     ] = None,
     trace: TraceOption = None,
     family: Family = None,
@@ -122,12 +138,17 @@ def run_command(
         ),
     ] = None,
     versus: Annotated[
-        str | None, typer.Option(help="Also report the regret against this comparator.")
+        str | None,
+        typer.Option(
+            help="Also compare with this comparator: reward, paired difference, regret.",
+            autocompletion=completion.comparators,
+        ),
     ] = None,
     settings: Settings = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Only go on with what is in --out: refuse all else.")
     ] = False,
+    isolated: Isolated = False,
     as_json: Json = False,
 ) -> None:
     """Run one policy and print what it earned.
@@ -153,13 +174,31 @@ def run_command(
         _refuse_all_else(source, slots, out, "run")
     judges = [] if versus is None else [versus]
     with progress(_after_stop(file or out)) as tell:
-        comparison = compare(source, [policy], slots, [seed], judges, None, store, tell, name="run")
+        comparison = compare(
+            source,
+            [policy],
+            slots,
+            [seed],
+            judges,
+            None,
+            store,
+            tell,
+            name="run",
+            isolated=isolated,
+        )
     (run,) = comparison.runs.values()
-    summary = {"scenario": comparison.scenario.name, **run.summary()}
+    summary: dict[str, Any] = {
+        "format": "gangwise-run-output-1",
+        "version": gangwise.__version__,
+        "scenario": comparison.scenario.name,
+        **run.summary(),
+    }
     if comparison.fidelity is not None:
         summary["fidelity"] = comparison.fidelity
     if versus is not None:
-        summary["regret"] = {versus: comparison.table()[0].regret[versus].mean}
+        judge = run.comparator(comparison.comparators[versus, seed])
+        summary["regret"] = {versus: run.regret(judge)}
+        summary["versus"] = {versus: _against(run, judge)}
     if file is not None and isinstance(store, MemoryStore):
         frame = comparison.frame()
         with store.lock():
@@ -174,9 +213,56 @@ def run_command(
     else:
         for line in comparison.told:
             print(line)
-        summary.pop("fidelity", None)
+        for key in ("fidelity", "format", "version", "regret", "versus"):
+            summary.pop(key, None)
         for key, value in summary.items():
             print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
+        if versus is not None:
+            _print_versus(run, comparison.comparators[versus, seed])
+
+
+def _against(run: Run, judge: Comparator) -> dict[str, Any]:
+    """A run beside a comparator, on the slots that this was evaluated on."""
+    from gangwise.experiments.output import numbers
+    from gangwise.experiments.statistics import batch_means
+
+    own = run.rewards[judge.slots]
+    return {
+        "slots": int(judge.slots.size),
+        "reward": float(own.mean()),
+        "comparator": float(judge.rewards.mean()),
+        "difference": numbers(batch_means(own - judge.rewards)),
+        "share": run.share_of(judge),
+        "regret": run.regret(judge),
+    }
+
+
+def _print_versus(run: Run, judge: Comparator) -> None:
+    """A table: policy, comparator, and the difference of the two slot by slot."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from gangwise.experiments.statistics import BATCHES, batch_means, decimals_for, estimate_text
+
+    own = run.rewards[judge.slots]
+    rows = [batch_means(own), batch_means(judge.rewards), batch_means(own - judge.rewards)]
+    digits = decimals_for(rows)
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "reward per slot", f"share of {judge.name}, %"):
+        table.add_column(name, justify="right" if name else "left")
+    share = f"{100 * run.share_of(judge):.1f}"
+    table.add_row(run.policy, estimate_text(rows[0], digits), share)
+    table.add_row(judge.name, estimate_text(rows[1], digits), "100")
+    table.add_row("difference, paired", estimate_text(rows[2], digits, sign=True), "")
+    console = Console(highlight=False)
+    console.print()
+    console.print(table)
+    parts = f"{BATCHES} batches of {judge.slots.size // BATCHES} slots"
+    told = f"± is half a 95 % interval of the means of {parts}: " if rows[2].half else ""
+    console.print(
+        f"\nOn {judge.slots.size:,} of {run.slots:,} slots, the same for both. {told}"
+        f"{'of this seed alone. ' if told else ''}Total regret: {run.regret(judge):,.6g}."
+    )
 
 
 def _workers(jobs: int | None, auto: int) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import gangwise
+from gangwise.cli import completion
 from gangwise.cli.options import (
     Address,
     BackendName,
@@ -104,13 +105,21 @@ def sweep_command(
 def _summary(results: Results, over: str, interval: Literal["t", "bootstrap"]) -> dict[str, Any]:
     metrics = [f"{name}.mean" for name in results.experiment["metrics"]]
     return {
-        "experiment": results.experiment["name"],
+        "format": "gangwise-sweep-1",
         "version": gangwise.__version__,
+        "experiment": results.experiment["name"],
         "runs": len(results.runs),
         "cells": results.cells,
         "fidelity": [dict(each) for each in results.fidelity],
+        "objective": results.objective,
+        "minimise": results.minimise,
         "table": results.table(*metrics, interval=interval).to_dicts(),
         "improvements": results.improvements(over, interval=interval).to_dicts(),
+        "against": [
+            {**row, "comparator": name}
+            for name in results.comparators
+            for row in results.standing(name, interval).to_dicts()
+        ],
         "sentences": results.sentences(interval),
     }
 
@@ -171,9 +180,18 @@ SHOWN = 5
 
 def tune_command(
     scenario: Annotated[
-        str, typer.Argument(help="A scenario (see: gangwise list), or a scenario file (.toml).")
+        str,
+        typer.Argument(
+            help="A scenario (see: gangwise list), or a scenario file (.toml).",
+            autocompletion=completion.scenario_or_file,
+        ),
     ],
-    policy: Annotated[str, typer.Argument(help="A policy, as in: ogasched-react:steps=5")],
+    policy: Annotated[
+        str,
+        typer.Argument(
+            help="A policy, as in: ogasched-react:steps=5", autocompletion=completion.deciders
+        ),
+    ],
     ranges: Annotated[
         list[str] | None,
         typer.Option(
@@ -293,6 +311,7 @@ _COLOURS = {
     "other-size": "cyan",
     "differs": "yellow",
     "open": "dim",
+    "depends": "magenta",
     "uncompared": "dim",
 }
 
@@ -344,7 +363,13 @@ def reproduce_command(
     from gangwise.experiments.store import read_provenance, write_provenance
     from gangwise.reproduce import PAPERS, artefacts
     from gangwise.reproduce.artefact import Scale
-    from gangwise.reproduce.expected import differences, write
+    from gangwise.reproduce.expected import (
+        differences,
+        different_seeds,
+        read_totals,
+        write,
+        write_totals,
+    )
     from gangwise.reproduce.run import reproduce
 
     if paper is None and not everything:
@@ -380,14 +405,18 @@ def reproduce_command(
         _print_reproduced(done.rows)
         say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")
     if accept:
-        say(f"committed to {write(done.rows, quick)}")
+        say(f"committed to {write(done.rows, quick)} and {write_totals(done.totals, quick)}")
     elif check:
-        changed = differences(done.rows, quick)
+        changed = differences(done.rows, quick) + different_seeds(done.totals, quick)
         for text in changed:
             say(f"changed: {text}")
         if changed:
             raise typer.Exit(1)
-        say(f"all {len(done.rows)} results are where they were committed")
+        known = len(done.totals.keys() & read_totals(quick).keys())
+        say(
+            f"all {len(done.rows)} results are where they were committed, "
+            f"in {known} of {len(done.totals)} experiments seed by seed"
+        )
 
 
 def _chosen(artefacts: Sequence[Artefact], wanted: Sequence[str]) -> list[Artefact]:
@@ -409,15 +438,14 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from gangwise.experiments.statistics import decimals_for, estimate_text
-    from gangwise.reproduce.expected import counts
+    from gangwise.reproduce.expected import counts, over_readings
 
     table = Table(box=None, pad_edge=False)
     for name in ("where", "what", "the paper", "version", "ours", ""):
         table.add_column(name, justify="right" if name in ("the paper", "ours") else "left")
+    rows = over_readings(rows)
     for row in rows:
-        ours = estimate_text(row.ours, decimals_for([row.ours]))
-        said = (f"{row.paper} {row.artefact}", row.says, str(row.number), row.version, ours)
+        said = (f"{row.paper} {row.artefact}", row.says, str(row.number), row.version, row.text)
         table.add_row(*map(Text, said), Text(row.verdict, _COLOURS[row.verdict]))
     Console().print(table)
     told = ("agrees", "uncompared")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gangwise.cli import completion
 from gangwise.cli.options import Json
 
 PLURAL = {
@@ -22,7 +23,11 @@ PLURAL = {
 
 def list_command(
     family: Annotated[
-        str | None, typer.Option(help="Only of this family; 'jobs' for schedulers and traces.")
+        str | None,
+        typer.Option(
+            help="Only of this family; 'jobs' for schedulers and traces.",
+            autocompletion=completion.families,
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gangwise.cli import completion
 from gangwise.core.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ Target = Annotated[
         "(ogasched-default-v1:contention=1,servers=64); a scenario file (.toml); or the file or "
         "folder of a trace, or the mapping of your own (.toml).",
         show_default=False,
+        autocompletion=completion.scenario_or_file,
     ),
 ]
 TraceOption = Annotated[
@@ -47,11 +49,20 @@ Family = Annotated[
     str | None,
     typer.Option(
         help="Of a trace: gain_overhead, fluctuating_speeds or approximation_jobs. By "
-        "default gain_overhead, or what the trace is good for."
+        "default gain_overhead, or what the trace is good for.",
+        autocompletion=completion.families,
     ),
 ]
 Slots = Annotated[int | None, typer.Option(help="Slots per run; the scenario's own by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Isolated = Annotated[
+    bool,
+    typer.Option(
+        "--isolated",
+        help="Play classes of others (file.py:Class) in processes of their own, which see "
+        "observations only. They are slower there, and decide the same.",
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting of the scenario or trace."),
@@ -129,6 +140,9 @@ def say(text: str) -> None:
     """Print a message to standard error."""
     print(text, file=sys.stderr)
 
+
+WIDE = 120
+"""Columns where output is not a terminal's."""
 
 MINUTE = 60.0
 """Seconds between two lines of a log."""

@@ -7,11 +7,19 @@ from typing import Annotated
 
 import typer
 
-from gangwise.cli.options import Json, Settings, command_line, progress, say, seed_list, settings_of
+from gangwise.cli import completion
+from gangwise.cli.options import (
+    WIDE,
+    Isolated,
+    Json,
+    Settings,
+    command_line,
+    progress,
+    say,
+    seed_list,
+    settings_of,
+)
 from gangwise.core.json_text import json_text
-
-WIDE = 120
-"""Columns where output is not a terminal's."""
 
 DEFAULT = {
     "world": "unlike",
@@ -33,13 +41,15 @@ def replay_command(
             "service; by default a twin of a GPU cluster's jobs on 8 nodes of three generations, "
             "so that nothing need be downloaded.",
             show_default=False,
+            autocompletion=completion.trace_or_file,
         ),
     ] = "",
     policies: Annotated[
         str | None,
         typer.Option(
             help="Schedulers separated by blanks or commas: queue+backfilling+choice, such as "
-            "sjf+easy+best-fit, or a name of one (see: gangwise list)."
+            "sjf+easy+best-fit, or a name of one (see: gangwise list).",
+            autocompletion=completion.schedulers,
         ),
     ] = None,
     seeds: Annotated[
@@ -70,6 +80,7 @@ def replay_command(
         Path | None, typer.Option(help="Folder for the runs and report.html; goes on where it was.")
     ] = None,
     jobs: Annotated[int, typer.Option(help="Workers; all cores by default.")] = -1,
+    isolated: Isolated = False,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -98,7 +109,7 @@ def replay_command(
     names = [name for name in (policies or "").replace(",", " ").split() if name]
     with progress("start again with the same --out to go on") as tell:
         chosen = seed_list(seeds) if seeds else ()
-        played = replay(scenario, names, chosen, out, jobs, tell)
+        played = replay(scenario, names, chosen, out, jobs, tell, isolated)
         bounds = played.bounds(progress=tell) if bound else []
         again = sensitivity(played, jobs, tell) if sensitive else None
     values = [found.mean_completion for found in bounds]

@@ -1,4 +1,4 @@
-"""``gangwise serve``, ``top`` and ``explain``: the live service and what it says; ``rank``."""
+"""``gangwise serve``, ``top`` and ``account``: the live service and what it says; ``rank``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gangwise.cli.options import Json, Settings, say, settings_of
-from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import json_text
 
 State = Annotated[
@@ -179,30 +179,6 @@ def account_command(
         raise ScenarioError(f"--since {since}: write a date and time, 2026-11-16T08:00") from None
     found = account(state, begin)
     print(json_text(found) if as_json else found["told"])
-
-
-def explain_command(
-    job: Annotated[str, typer.Argument(help="Id of a job.")],
-    state: State = HERE,
-    as_json: Json = False,
-) -> None:
-    """Why a job waits: what holds it back, since when, what would free it, expected start."""
-    from gangwise.service.store import Store
-    from gangwise.service.views import explained
-
-    store = Store(state / "service.sqlite", read_only=True)
-    rows = [
-        row
-        for name in ("queue", "running", "held")
-        for row in (store.view(name) or (0.0, []))[1]
-        if row["job"] == job
-    ]
-    if not rows:
-        rows = store.rows("SELECT * FROM history WHERE job = ?", job)
-    if not rows:
-        names = [r["job"] for r in (store.view("queue") or (0.0, []))[1]]
-        raise UnknownName("job", job, names[:50])
-    print(json_text(rows[0]) if as_json else explained(rows[0]))
 
 
 def rank_command(context: typer.Context) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gangwise.cli import completion
 from gangwise.cli.options import Family, Json, Settings, say, settings_of
 from gangwise.core.errors import StoreError
 
@@ -28,7 +29,10 @@ TracePath = Annotated[
 TraceName = Annotated[
     str,
     typer.Option(
-        "--trace", metavar="NAME", help="The format, when it is not to be recognised (trace list)."
+        "--trace",
+        metavar="NAME",
+        help="The format, when it is not to be recognised (trace list).",
+        autocompletion=completion.trace_names,
     ),
 ]
 ReaderSettings = Annotated[

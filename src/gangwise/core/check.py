@@ -5,6 +5,7 @@ A policy of your own gets the same treatment as the built-in ones.
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from typing import Any
 
@@ -12,20 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.contracts import Family, Instance, Policy, clone, configuration
-from gangwise.core.registry import create
+from gangwise.core.errors import GangwiseError, InfeasibleDecision
+from gangwise.core.isolation import Isolated, IsolatedError, IsolatedPolicy, IsolatedProcess
+from gangwise.core.registry import create, label_of
 from gangwise.core.simulation import Simulation, Streams
 
 
-class PolicyCheckFailed(AssertionError):  # noqa: N818 - the name says what it is
+class PolicyCheckFailed(GangwiseError, AssertionError):  # noqa: N818 - the name says what it is
     """A policy does not keep to the contract; says which part and on which problem."""
 
 
 def check_policy(
-    policy: Policy[Any, Any, Any],
+    policy: Policy[Any, Any, Any] | str,
     problems: int = 10,
     slots: int = 12,
     seed: int = 0,
     family: Family | str | None = None,
+    isolated: bool = False,
 ) -> None:
     """Fuzz a policy.
 
@@ -36,12 +40,17 @@ def check_policy(
 
     Parameters
     ----------
-    policy : Policy
-        Only its configuration is used; it is cloned for every problem.
+    policy : Policy or str
+        A name, or a policy, of which only the configuration is used; it is cloned for every
+        problem.
     problems, slots, seed : int
         How much to try.
     family : Family or str, optional
         Taken from ``policy.family`` when not given.
+    isolated : bool
+        Have it play in a process of its own, see :mod:`gangwise.core.isolation`, and compare with a
+        run beside its world: a policy that reads what it is not shown is named. One that is given
+        by name is not imported here.
 
     Raises
     ------
@@ -52,17 +61,33 @@ def check_policy(
     >>> from gangwise import check_policy, create_policy
     >>> check_policy(create_policy("drf"), problems=2)
     """
+    name = label_of(policy) if isinstance(policy, str) else type(policy).__name__
+    if isolated:
+        try:
+            policy = IsolatedPolicy.of(policy, watch=True)
+        except IsolatedError as error:
+            raise PolicyCheckFailed(str(error)) from error
+    elif isinstance(policy, str):
+        policy = create("policy", policy)
     family = family or getattr(policy, "family", None)
     if family is None:
-        raise PolicyCheckFailed(
-            f"{type(policy).__name__} has no attribute 'family'; give it one or pass family="
-        )
+        raise PolicyCheckFailed(f"{name} has no attribute 'family'; give it one or pass family=")
     checked: Family = create("family", family) if isinstance(family, str) else family
     configuration(policy)  # raises for what is not a dataclass
+    has = policy.about["methods"] if isinstance(policy, Isolated) else dir(policy)
+    for part in ("start", "decide", "learn", "timing"):
+        if part not in has:
+            raise PolicyCheckFailed(
+                f"{name} has no {part}; a policy has start, decide, learn, timing"
+            )
+    process = policy.another_process() if isinstance(policy, Isolated) else None
     for index in range(problems):
-        instance = checked.fuzz(np.random.default_rng([seed, index]))
-        where = f"{type(policy).__name__} on problem {index} (seed {seed})"
+        drawn_by = [seed, index]
+        instance = checked.fuzz(np.random.default_rng(drawn_by))
+        where = f"{name} on problem {index} (seed {seed})"
         rewards, decisions = _play(instance, clone(policy), slots, index, where)
+        if process is not None:
+            _check_alone(process, checked, drawn_by, decisions, index, where)
         for what, again in (
             ("a second run with the same seed", clone(policy)),
             ("a run of a policy that has run before", _used(instance, policy, slots)),
@@ -78,24 +103,75 @@ def check_policy(
 def _play(
     instance: Instance, policy: Policy[Any, Any, Any], slots: int, seed: int, where: str
 ) -> tuple[npt.NDArray[np.float64], list[Any]]:
-    streams = Streams.of(seed)
-    environment = instance.environment()
-    environment.start(streams.workload, streams.noise)
-    policy.start(environment.problem, streams.policy)
-    rewards, decisions = np.zeros(slots), []
-    for t in range(slots):
-        observation = environment.observe(t, policy.timing)
-        shown = pickle.dumps(observation)
-        decision = policy.decide(observation)
-        if pickle.dumps(observation) != shown:
-            raise PolicyCheckFailed(f"{where}, slot {t}: decide() changed its observation")
-        decisions.append(np.array(decision, copy=True))
-        outcome = environment.step(t, decision)  # raises InfeasibleDecision
-        if not np.isfinite(outcome.reward):
-            raise PolicyCheckFailed(f"{where}, slot {t}: the reward is {outcome.reward}")
-        rewards[t] = outcome.reward
-        policy.learn(outcome.feedback)
+    rewards, decisions, t = np.zeros(slots), [], -1
+    try:
+        streams = Streams.of(seed)
+        environment = instance.environment()
+        environment.start(streams.workload, streams.noise)
+        policy.start(environment.problem, streams.policy)
+        for t in range(slots):
+            observation = environment.observe(t, policy.timing)
+            shown = pickle.dumps(observation)
+            decision = policy.decide(observation)
+            if pickle.dumps(observation) != shown:
+                raise PolicyCheckFailed(f"{where}, slot {t}: decide() changed what it was shown")
+            decisions.append(np.array(decision, copy=True))
+            outcome = environment.step(t, decision)
+            if not np.isfinite(outcome.reward):
+                raise PolicyCheckFailed(f"{where}, slot {t}: the reward is {outcome.reward}")
+            rewards[t] = outcome.reward
+            policy.learn(outcome.feedback)
+    except PolicyCheckFailed:
+        raise
+    except InfeasibleDecision as error:
+        raise PolicyCheckFailed(f"{where}: {error}") from error
+    except Exception as error:  # whatever the policy raises, or its decision makes others raise
+        at = "start()" if t < 0 else f"slot {t}"
+        said = error if isinstance(error, GangwiseError) else f"{type(error).__name__}: {error}"
+        raise PolicyCheckFailed(f"{where}, {at}: {said}") from error
     return rewards, decisions
+
+
+READS = (
+    "it reads what it is not shown, such as arrivals on the stack or behind an array, or the seed "
+    "of its generator"
+)
+"""What is said of a policy that is another beside its world."""
+
+
+def _check_alone(
+    process: IsolatedProcess,
+    family: Family,
+    drawn_by: list[int],
+    decisions: list[Any],
+    seed: int,
+    where: str,
+) -> None:
+    """Compare decisions in a process of its own with those beside the world."""
+    try:
+        beside = process.apply(_beside, family, drawn_by, len(decisions), seed, where)
+    except IsolatedError as error:
+        raise PolicyCheckFailed(f"{error}; alone it does not: {READS}") from error
+    for t, (told, decision) in enumerate(zip(beside, decisions, strict=True)):
+        if told != _digest(decision):
+            raise PolicyCheckFailed(
+                f"{where}, slot {t}: it decides otherwise where its world is within reach: {READS}"
+            )
+
+
+def _beside(
+    policy: Any, family: Family, drawn_by: list[int], slots: int, seed: int, where: str
+) -> list[str]:
+    """Digests of the decisions of a policy that runs in one process with its world."""
+    instance = family.fuzz(np.random.default_rng(drawn_by))
+    return [_digest(each) for each in _play(instance, clone(policy), slots, seed, where)[1]]
+
+
+def _digest(decision: Any) -> str:
+    array = np.asarray(decision)
+    return hashlib.sha256(
+        repr((array.dtype.str, array.shape)).encode() + array.tobytes()
+    ).hexdigest()
 
 
 def _used(instance: Instance, policy: Policy[Any, Any, Any], slots: int) -> Policy[Any, Any, Any]:
@@ -117,7 +193,7 @@ def _check_resume(
         simulation.step()
     try:
         resumed: Simulation = pickle.loads(pickle.dumps(simulation))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+    except (pickle.PicklingError, AttributeError, TypeError, IsolatedError) as error:
         raise PolicyCheckFailed(f"{where}: its state does not pickle: {error}") from error
     if not np.array_equal(resumed.run().rewards, rewards):
         raise PolicyCheckFailed(f"{where}: a run resumed from a checkpoint differs")

@@ -28,6 +28,11 @@ from numba.core.caching import IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 
 
+def _as_bytes(stamp: Any) -> bytes:
+    """What numba knows a source file by: a digest, or in older versions its time and size."""
+    return stamp if isinstance(stamp, bytes) else repr(stamp).encode()
+
+
 class KernelFiles(IndexDataCacheFile):
     """The files of one kernel.
 
@@ -40,11 +45,14 @@ class KernelFiles(IndexDataCacheFile):
         """Instead of the files that numba gave a kernel."""
         files = cls.__new__(cls)
         vars(files).update(vars(dispatcher._cache._cache_file))
-        called = {files._source_stamp, repr(sorted(dispatcher.targetoptions.items())).encode()}
+        called = {
+            _as_bytes(files._source_stamp),
+            repr(sorted(dispatcher.targetoptions.items())).encode(),
+        }
         for other in dispatcher.py_func.__globals__.values():
             if isinstance(other, Dispatcher):
                 cache = vars(other)["_cache"]
-                called.add(getattr(cache, "_cache_file", files)._source_stamp)
+                called.add(_as_bytes(getattr(cache, "_cache_file", files)._source_stamp))
         files._source_stamp = hashlib.sha256(b"".join(sorted(called))).digest()
         return files
 

@@ -32,6 +32,7 @@ from gangwise.core.arrays import Floats
 from gangwise.core.checkpoints import read_checkpoint, write_checkpoint
 from gangwise.core.contracts import Comparator, Environment, Instance, Policy, clone, configuration
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, StoreError
+from gangwise.core.frames import Tabular
 from gangwise.core.identity import identify
 from gangwise.core.interrupt import Stopped, requests_to_stop
 from gangwise.core.limits import require_memory
@@ -68,9 +69,9 @@ class Streams:
         return cls(*(np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)))
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One policy on one instance.
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(Tabular):
+    """One policy on one instance; as a table, a row for each slot.
 
     Attributes
     ----------
@@ -127,6 +128,14 @@ class Run:
             row: dict[str, Any] = {"policy": self.policy, "seed": self.seed, "slot": t}
             row.update((name, float(column[t])) for name, column in columns.items())
             yield row
+
+    def columns(self) -> dict[str, Any]:
+        """Slot, reward and metrics, one array a column."""
+        return {"slot": np.arange(self.slots), "reward": self.rewards, **self.metrics}
+
+    def __repr__(self) -> str:
+        earned = f"mean reward {self.mean_reward:.6g}"
+        return f"Run({self.policy}, seed {self.seed}, {self.slots} slots, {earned})"
 
     def summary(self) -> dict[str, Any]:
         """Totals and averages of the run."""

@@ -22,10 +22,12 @@ import gangwise
 from gangwise.core.contracts import Comparator, Policy, Scenario
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.files import Content
+from gangwise.core.isolation import IsolatedPolicy, apart
 from gangwise.core.json_text import finite
 from gangwise.core.limits import MOST_LETTERS, require_seeds
-from gangwise.core.registry import create, entries, label_of, names_of
+from gangwise.core.registry import entries, label_of, names_of
 from gangwise.core.simulation import Run
+from gangwise.experiments.output import numbers
 from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import (
     GivenSource,
@@ -336,23 +338,32 @@ class Comparison(Shown):
         return max(c.gap / max(abs(float(c.rewards.sum())), 1e-300) for c in each)
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``--json`` prints; the same keys for every problem family.
+        """What ``--json`` prints: :class:`~gangwise.experiments.output.CompareOutput`.
 
-        ``share_of_optimum`` is the share of the last comparator, the strongest one of the family;
-        regret is the mean over seeds. An interval needs two seeds: with one it is null.
-        ``fidelity`` is null for what is not made of a trace; ``ranked`` is false where all policies
-        earned the same.
+        The same keys for every problem family. ``share_of_optimum`` is the share of the last
+        comparator, the strongest one of the family. An interval needs two seeds: with one it is
+        null. ``fidelity`` is null for what is not made of a trace; ``ranked`` is false where all
+        policies earned the same.
         """
         optimum = self.comparator_names[-1] if self.comparator_names else None
+        names, results = self.policies, self.results
+        over = {name: _by_policy(results.improvements(name)) for name in names if len(names) > 1}
         policies = [
             {
                 "name": row.policy,
+                "reward": numbers(row.reward),
                 "mean_reward": finite(row.reward.mean),
                 "ci95": [row.reward.low, row.reward.high],
+                "over": {
+                    other: {key: finite(of[row.policy][key]) for key in _PAIRED}
+                    for other, of in over.items()
+                    if other != row.policy
+                },
+                "share_of": {name: numbers(e) for name, e in row.share_of.items()},
                 "share_of_optimum": finite(row.share_of[optimum].mean) if optimum else None,
-                "regret": {name: finite(e.mean) for name, e in row.regret.items()},
+                "regret": {name: numbers(e) for name, e in row.regret.items()},
                 "us_per_slot": row.us_per_slot,
-                "metrics": {name: finite(e.mean) for name, e in row.metrics.items()},
+                "metrics": {name: numbers(e) for name, e in row.metrics.items()},
             }
             for row in self.table()
         ]
@@ -367,6 +378,7 @@ class Comparison(Shown):
             for name in self.comparator_names
         ]
         return {
+            "format": "gangwise-compare-1",
             "scenario": self.scenario.name,
             "family": self.scenario.family,
             "slots": self.slots,
@@ -450,6 +462,7 @@ def compare(
     progress: Progress | None = None,
     jobs: int = 1,
     name: str = COMPARISON,
+    isolated: bool = False,
 ) -> Comparison:
     """Run policies on the instances of a scenario.
 
@@ -480,6 +493,9 @@ def compare(
         does not pickle, and policies of ``__main__``, are played in this process.
     name : str
         Of the experiment, in the folder.
+    isolated : bool
+        Play policies that gangwise does not bring in processes of their own, which see observations
+        only: see :mod:`gangwise.core.isolation`.
 
     Raises
     ------
@@ -496,7 +512,7 @@ def compare(
     """
     source = _source(scenario)
     drawn_from, listed = source.scenario(), require_seeds(seeds)
-    named = _named(policies, drawn_from.family)
+    named = _named(policies, drawn_from.family, isolated)
     slots = drawn_from.slots if slots is None else _count("slots", slots)
     if optimum_slots is not None and _count("optimum_slots", optimum_slots) < 1:
         raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
@@ -563,7 +579,9 @@ def _asked(source: Source) -> dict[str, Any]:
     return {"scenario": "", "settings": {}}
 
 
-def _named(policies: Any, family: str) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
+def _named(
+    policies: Any, family: str, isolated: bool
+) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
     """Policies by label, with what a plan calls them."""
     if policies is None:
         policies = [name for name, entry in entries("policy").items() if entry.family == family]
@@ -572,7 +590,7 @@ def _named(policies: Any, family: str) -> dict[str, tuple[str, Policy[Any, Any, 
     given = policies.items() if isinstance(policies, Mapping) else ((None, p) for p in policies)
     named: dict[str, tuple[str, Policy[Any, Any, Any]]] = {}
     for label, entry in given:
-        policy = create("policy", entry) if isinstance(entry, str) else entry
+        policy = apart(IsolatedPolicy, "policy", entry, isolated)
         if isinstance(policy, type):
             kind = policy.__name__
             raise ScenarioError(f"{kind} is a class; give a policy with its arguments, {kind}()")
@@ -599,6 +617,9 @@ def _count(what: str, value: Any) -> int:
     if not hasattr(value, "__index__") or isinstance(value, bool):
         raise ScenarioError(f"{what} is {value!r}; it must be a whole number")
     return int(value)
+
+
+_PAIRED = ("mean", "low", "high", "percent", "seeds")
 
 
 def _each(frame: pl.DataFrame, column: str) -> dict[str, Any]:

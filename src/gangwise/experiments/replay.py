@@ -23,18 +23,22 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
+import gangwise
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.isolation import apart
 from gangwise.core.json_text import finite
 from gangwise.core.limits import require_seeds
-from gangwise.core.registry import create, label_of, names_of
+from gangwise.core.registry import label_of, names_of
 from gangwise.core.settings import checked
+from gangwise.experiments.output import numbers
 from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import GivenSource, NamedSource, Rows, RunSpec
 from gangwise.experiments.statistics import mean_and_interval
 from gangwise.experiments.store import MemoryStore, Store
 from gangwise.experiments.sweep import Progress, Workers, perform
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
+from gangwise.jobs.isolation import IsolatedScheduler
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Books, Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options
@@ -641,6 +645,19 @@ class Replayed(Shown):
             )
         return pl.DataFrame(rows).sort("completion")
 
+    def jobs(self) -> pl.DataFrame:
+        """What became of each job: a row for each, under each scheduler, with each seed.
+
+        Columns: ``scheduler``, ``seed``, those of the jobs, ``start``, ``last_start``, ``end``,
+        ``waiting``, ``completion`` (seconds), ``lost`` (device-seconds).
+        """
+        parts = [
+            outcome.to_polars().insert_column(1, pl.Series("seed", [seed] * len(outcome.jobs)))
+            for each in self.outcomes.values()
+            for seed, outcome in zip(self.seeds, each)
+        ]
+        return pl.concat(parts, how="diagonal_relaxed")
+
     def rows(self, scheduler: str, seed: int) -> Rows:
         """The rows of one run."""
         key = next(
@@ -705,28 +722,33 @@ class Replayed(Shown):
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``--json`` prints: means over seeds, and differences paired by seed."""
+        """What ``--json`` prints: :class:`~gangwise.experiments.output.ReplayOutput`.
+
+        Means and intervals over seeds, and differences from the first scheduler paired by seed.
+        """
         summaries = {
             name: [outcome.summary() for outcome in each] for name, each in self.outcomes.items()
         }
         base = self.schedulers[0]
         schedulers = []
         for name, each in summaries.items():
-            metrics = {
-                key: finite(float(np.mean([summary[key] for summary in each]))) for key in each[0]
+            values = {key: np.array([summary[key] for summary in each]) for key in each[0]}
+            theirs = {
+                key: np.array([summary[key] for summary in summaries[base]]) for key in values
             }
-            completion = np.array([s["completion.mean"] for s in each])
-            other = np.array([s["completion.mean"] for s in summaries[base]])
-            over = None
-            if name != base and (other > 0).all():
-                change = mean_and_interval(100 * (completion / other - 1))
-                over = {
-                    "than": base,
-                    "completion.mean.percent": change.mean,
-                    "low": finite(change.low),
-                    "high": finite(change.high),
+            found = {key: numbers(mean_and_interval(of)) for key, of in values.items()}
+            over = {
+                "than": base,
+                "metrics": {key: _paired(values[key], theirs[key]) for key in values},
+            }
+            schedulers.append(
+                {
+                    "name": name,
+                    "metrics": {key: of["mean"] for key, of in found.items()},
+                    "intervals": found,
+                    "over": None if name == base else over,
                 }
-            schedulers.append({"name": name, "metrics": metrics, "over": over})
+            )
         recorded, happened = None, None
         if not self.scenario.drawn:
             first = self.scenario.draw(self.seeds[0])
@@ -734,6 +756,8 @@ class Replayed(Shown):
         if happened is not None:
             recorded = {k: finite(v) for k, v in happened.summary().items()}
         return {
+            "format": "gangwise-replay-1",
+            "version": gangwise.__version__,
             "scenario": self.scenario.describe(),
             "fidelity": self.scenario.fidelity(),
             "assumed": self.scenario.assumed(),
@@ -741,6 +765,13 @@ class Replayed(Shown):
             "as_it_happened": recorded,
             "schedulers": schedulers,
         }
+
+
+def _paired(values: Floats, others: Floats) -> dict[str, Any]:
+    """How much more, seed by seed: in per cent where the others are positive."""
+    percent = bool((others > 0).all() and np.isfinite(others).all())
+    change = 100 * (values / others - 1) if percent else values - others
+    return {**numbers(mean_and_interval(change)), "percent": percent, "seeds": values.size}
 
 
 NONE = np.zeros(0)
@@ -753,6 +784,7 @@ def replay(
     out: Store | Path | str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
+    isolated: bool = False,
     **settings: Any,
 ) -> Replayed:
     """Play the jobs of a log under schedulers.
@@ -770,6 +802,9 @@ def replay(
         A folder of results; what was played there before is not played again.
     jobs : int
         Workers, −1 for all cores.
+    isolated : bool
+        Play schedulers that gangwise does not bring in processes of their own, which see queue,
+        books and rates only: see :mod:`gangwise.core.isolation`.
     **settings
         Of :class:`Settings`.
 
@@ -789,11 +824,11 @@ def replay(
     names = names_of(schedulers) if isinstance(schedulers, str) else schedulers
     names = names or (WITH_RATES if drawn else WITHOUT_RATES)
     listed = list(require_seeds(seeds or (5 if drawn else 1)))
-    made = (
-        dict(names)
-        if isinstance(names, Mapping)
-        else {label_of(name): create("scheduler", name) for name in dict.fromkeys(names)}
-    )
+    called = names if isinstance(names, Mapping) else {label_of(name): name for name in names}
+    made = {
+        label: apart(IsolatedScheduler, "scheduler", each, isolated)
+        for label, each in called.items()
+    }
     specs = [
         RunSpec(source, {}, seed, 1, None, 1, label, scheduler)
         for seed in listed

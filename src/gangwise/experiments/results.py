@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 from markupsafe import escape
 
-from gangwise.core.errors import GangwiseError, StoreError, UnknownName
+from gangwise.core.errors import StoreError, UnknownName
+from gangwise.core.frames import Tabular
 from gangwise.experiments.runs import TIMINGS
 from gangwise.experiments.statistics import Interval, estimate, verdict
 from gangwise.experiments.store import Store
@@ -29,29 +30,12 @@ def _share_played(fidelity: Mapping[str, Any]) -> float:
     return min(part["played"] / part["read"] if part.get("read") else 1.0 for part in parts)
 
 
-class Shown(Protocol):
+class Shown(Tabular, Protocol):
     """What a result shows of itself in Python and in a notebook: a headline and its table."""
 
     @property
     def headline(self) -> str:
         """What the table is of, in a line."""
-
-    def to_polars(self) -> pl.DataFrame:
-        """The table. Arrow's tools take it as it is (``pyarrow.table(frame)``)."""
-
-    def to_pandas(self) -> Any:
-        """The table for pandas; nothing else need be installed beside pandas.
-
-        Raises
-        ------
-        GangwiseError
-            Without pandas.
-        """
-        try:
-            import pandas
-        except ImportError as error:
-            raise GangwiseError("to_pandas needs pandas: pip install pandas") from error
-        return pandas.DataFrame(self.to_polars().to_dict(as_series=False))
 
     def __repr__(self) -> str:
         with _plainly():
@@ -355,6 +339,22 @@ class Results(Shown):
             pl.when(pl.col("best") > 0).then(pl.col("value") / pl.col("best")).alias("share"),
             ((pl.col("best") - pl.col("value")) * scale).alias("regret"),
         )
+
+    def standing(self, comparator: str, interval: Interval = "t") -> pl.DataFrame:
+        """Share of a comparator and regret against it: mean and 95 % interval over seeds.
+
+        Columns: cells, ``policy``, ``share``, ``share.low``, ``share.high``, ``regret`` and the
+        like; a share is null where the comparator earned nothing with some seed.
+        """
+        rows = []
+        by = [*self.cells, "policy"]
+        for group, part in self.against(comparator).group_by(by, maintain_order=True):
+            row = dict(zip(by, group))
+            for name in ("share", "regret"):
+                of = estimate(part[name].fill_null(np.nan).to_numpy(), interval)
+                row |= {name: of.mean, f"{name}.low": of.low, f"{name}.high": of.high}
+            rows.append(row)
+        return pl.DataFrame(rows, infer_schema_length=None)
 
     def curves(self, metric: str = "reward", interval: Interval = "t") -> pl.DataFrame:
         """Cumulative curves of policies and comparators.

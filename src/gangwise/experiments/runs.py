@@ -16,7 +16,8 @@ job.cost …             job, as they left     what became of each job, where th
                                              keeps ``results()`` (approximation jobs)
 us_per_slot            null                  time that the policy takes to decide and learn,
                                              mean over the slots, microseconds; kernels were
-                                             compiled or loaded before the first of them
+                                             compiled or loaded before the first of them; of a
+                                             run that is played whole, of its first slots
 nanoseconds.slot       slot                  the same of each slot, with ``every_slot``
 seconds                null                  time of the whole run
 gap                    null                  comparator: its proven gap, summed over its slots
@@ -52,10 +53,11 @@ from gangwise.core.contracts import (
     configuration,
     evenly_spaced,
 )
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.identity import PATHS, identify, key_of, plain
 from gangwise.core.registry import Entry, comparators, create, entries, parse
 from gangwise.core.simulation import Run, Simulation
+from gangwise.gain_overhead.whole_runs import COLUMNS, play_whole, plays_whole
 from gangwise.scenarios.files import read_scenario
 from gangwise.traces.formats.own_csv import is_mapping
 from gangwise.traces.slots.opening import open_trace
@@ -68,6 +70,10 @@ TIMINGS = (
     "scheduler.seconds",
 )
 """The metrics that differ from one execution of a run to the next."""
+
+
+WORTH_IT, STEPPED = 500, 64
+"""Slots from which a run may be played whole, and how many of it are stepped to be timed."""
 
 
 @dataclass
@@ -329,6 +335,11 @@ class RunSpec:
             return None
         return comparators(self.source.scenario().family).get(self.label)
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is played in compiled code from end to end, beside which threads go on."""
+        return self.slots >= WORTH_IT and plays_whole(self.policy)
+
     def key(self) -> str:
         """Content hash of what defines the run."""
         return key_of(self.identity())
@@ -376,19 +387,56 @@ def measure(
     return rows
 
 
+def _whole(
+    spec: RunSpec, policy: Policy[Any, Any, Any], progress: Callable[[int], None] | None
+) -> Run | None:
+    """A run in compiled code, the same to the bit; None where it has to be stepped, or is short.
+
+    The first slots are stepped all the same: they say how long the policy takes, and that both
+    ways earn the same.
+
+    Raises
+    ------
+    StoreError
+        When they do not, which would be an error of gangwise.
+    """
+    if not spec.whole:
+        return None
+    instance = spec.source.instance(spec.seed)
+    found = play_whole(instance, policy, spec.slots, spec.seed)
+    if found is None:
+        return None
+    first = Simulation(instance, policy, STEPPED, spec.seed, spec.label).run()
+    if not np.array_equal(first.rewards, found[:STEPPED, 0]):
+        raise StoreError(f"{spec}: a whole run differs from a stepped one; please report it")
+    nanoseconds = np.full(spec.slots, int(first.nanoseconds.mean()))
+    nanoseconds[:STEPPED] = first.nanoseconds
+    columns = dict(zip(COLUMNS, np.ascontiguousarray(found.T)))
+    rewards = columns.pop("reward")
+    if progress is not None:
+        progress(spec.slots)
+    told = configuration(policy)
+    return Run(spec.label, told, spec.seed, lambda: instance, rewards, columns, nanoseconds)
+
+
 def _of_policy(
     spec: RunSpec,
     policy: Policy[Any, Any, Any],
     checkpoint: Path | None,
     progress: Callable[[int], None] | None,
 ) -> Rows:
-    identity = spec.identity() if checkpoint is not None else {}
-    if checkpoint is not None and checkpoint.exists():
-        simulation = Simulation.load(checkpoint, identity)
-    else:
-        instance = spec.source.instance(spec.seed)
-        simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label, identity)
-    run, rows = simulation.run(checkpoint, progress=progress), Rows()
+    begun = checkpoint is not None and checkpoint.exists()
+    run, results = None if begun else _whole(spec, policy, progress), None
+    if run is None:
+        identity = spec.identity() if checkpoint is not None else {}
+        if checkpoint is not None and begun:
+            simulation = Simulation.load(checkpoint, identity)
+        else:
+            instance = spec.source.instance(spec.seed)
+            simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label, identity)
+        run = simulation.run(checkpoint, progress=progress)
+        results = getattr(simulation.environment, "results", None)
+    rows = Rows()
     columns = {"reward": run.rewards, **run.metrics}
     _series(rows, columns, checkpoint_slots(spec.slots, spec.points))
     if spec.every_slot:
@@ -400,7 +448,6 @@ def _of_policy(
         some = evenly_spaced(spec.slots, spec.optimum_slots)
         rows.add("reward.slot", run.rewards[some], some)
     rows.add("us_per_slot", run.us_per_slot)
-    results = getattr(simulation.environment, "results", None)
     if results is not None:
         for name, values in results().columns().items():
             rows.add(f"job.{name}", values, np.arange(values.size))

@@ -4,10 +4,11 @@ Workers compute, this process writes: a cluster needs no shared folder, and a ru
 however often a worker that died made it be computed. What :func:`perform` does, a comparison, a
 sweep, a tuning and a reproduction do alike.
 
-Workers are joblib's: its own processes, or those of a Dask or Ray cluster, which must exist already
-and have this version of gangwise installed. Dask and Ray start a task again when its worker dies;
-of the processes of this machine, joblib's loky gives up all of them, which is reported as
-:class:`WorkersLost`.
+Workers are joblib's: threads for runs that are played in compiled code from end to end (those of
+:mod:`gangwise.gain_overhead.whole_runs`), its own processes, or those of a Dask or Ray cluster,
+which must exist already and have this version of gangwise installed. Dask and Ray start a task
+again when its worker dies; of the processes of this machine, joblib's loky gives up all of them,
+which is reported as :class:`WorkersLost`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from gangwise.experiments.runs import Replay, Rows, RunSpec, fidelity_of, measur
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.store import Store
 
-Backend = Literal["loky", "dask", "ray"]
+Backend = Literal["loky", "dask", "ray", "threading"]
 T = TypeVar("T")
 
 CONNECT = 30
@@ -72,7 +73,8 @@ class Workers:
     ----------
     jobs : int
         How many at once; −1 for all cores, or all of the cluster. A single one is this process.
-    backend : {"loky", "dask", "ray"}
+    backend : {"loky", "dask", "ray", "threading"}
+        Threads are for compiled code; others would wait for the interpreter.
     address : str, optional
         Of the Dask scheduler or Ray cluster.
     """
@@ -83,7 +85,7 @@ class Workers:
 
     def here(self) -> bool:
         """Whether this process does it all; says so if these workers cannot be."""
-        if self.backend not in ("loky", "dask", "ray"):
+        if self.backend not in ("loky", "dask", "ray", "threading"):
             raise ScenarioError(f"there is no backend {self.backend!r}; choose loky, dask or ray")
         if self.backend == "loky" and self.address:
             raise ScenarioError(
@@ -131,8 +133,8 @@ def parallel(
 
 @contextmanager
 def _cluster(backend: Backend, address: str | None) -> Iterator[Cluster]:
-    if backend == "loky":
-        yield "loky", (BrokenProcessPool,)
+    if backend in ("loky", "threading"):
+        yield backend, (BrokenProcessPool,)
         return
     package = _package(backend)
     if not address:
@@ -371,6 +373,9 @@ def perform(
             tell.now()
 
         if not here:
+            if workers.backend == "loky":  # for these, threads: nothing is to be started or sent
+                whole = {key for key, spec in left.items() if spec.whole}
+                _send(whole, left, store, Workers(workers.jobs, "threading"), take)
             away = {key for key, spec in left.items() if _travels(spec)}
             _send(away, left, store, workers, take)
         for key, spec in list(left.items()):
@@ -405,7 +410,7 @@ def _send(
     take: Callable[[str, Rows | Failure], None],
 ) -> None:
     """Have workers play what is left, as often as they die."""
-    attempts, local = 0, workers.backend == "loky"
+    attempts, local = 0, workers.backend in ("loky", "threading")
     total = len(left)
     while away & left.keys():
         before = len(left)

@@ -209,6 +209,8 @@ class Tuning:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
+            "format": "gangwise-tune-1",
+            "version": gangwise.__version__,
             "policy": self.policy,
             "metric": self.metric,
             "minimise": self.minimise,

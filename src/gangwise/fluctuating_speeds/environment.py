@@ -338,13 +338,13 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
 class FluctuatingSpeedsInstance(SpeedsInstance):
     """Instance of ESDP §2: a problem, its workload, and what policies are not told.
 
+    Takes what :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance` takes, and:
+
     Parameters
     ----------
     payment : float
         π_l(t) of the preprint, the same for all: what a job pays for a slot in which it is served,
         in units of utility before normalisation. No decision depends on it.
-
-    The others are those of :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance`.
 
     Examples
     --------

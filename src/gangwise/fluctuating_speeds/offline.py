@@ -48,6 +48,7 @@ class Best(NamedTuple):
     uses: npt.NDArray[np.generic]  # [E] whether, or how many times, each channel is used
     value: float  # its mean utility
     gap: float  # the optimum is no more than this above
+    paid: float = 0.0  # what it costs for sure
 
 
 def regimes(instance: SpeedsInstance, arrivals: Ints) -> Ints:
@@ -96,6 +97,7 @@ def play_the_means(
             if answer.uses.dtype == np.bool_
             else answer.uses @ utilities[t]
         )
+        realised[i] -= answer.paid
         gap += answer.gap
     return (
         Comparator("omniscient", chosen, mean, gap),

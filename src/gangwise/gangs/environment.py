@@ -156,9 +156,10 @@ class GangFamily:
 class GangSpeedsEnvironment(SpeedsEnvironment):
     """Environment of ESDP §3.4. Built by :class:`GangSpeedsInstance`.
 
-    The reward of a slot is the realised net utility Σ_e n_e Z̃_e. Metrics: ``mean_utility``, the
-    expectation Σ_e n_e ṽ_e(t) of the same decision (pseudo-regret is the omniscient comparator's
-    minus this); ``gain`` Σ n Z and ``cost`` in units of utility before normalisation; ``jobs`` that
+    The reward of a slot is the realised net utility Σ_e n_e Z̃_e − Σ_q d_q. Metrics:
+    ``mean_utility``, the expectation Σ_e n_e ṽ_e(t) − Σ_q d_q of the same decision (pseudo-regret
+    is the omniscient comparator's minus this); ``gain`` Σ n Z and ``cost``, that of tasks among it,
+    in units of utility before normalisation; ``jobs`` that
     arrived, those ``launched``, their ``tasks``; ``utilisation`` of the servers.
     """
 
@@ -177,30 +178,31 @@ class GangSpeedsEnvironment(SpeedsEnvironment):
         tasks = problem.tasks_on(arrivals, placement, slot)
         on = np.flatnonzero(tasks)
         n, raw, cost = tasks[on], self._utilities[row, on], problem.cost[on]
-        net = self.instance.scale.apply(raw, cost)
+        scale, paid = self.instance.scale, problem.paid(placement)
+        net = scale.apply(raw, cost)
         metrics = (
-            float(n @ self.means(slot)[on]),
+            float(n @ self.means(slot)[on]) - paid,
             float(n @ raw),
-            float(n @ cost),
+            float(n @ cost) + paid * (scale.high - scale.low),
             float(arrivals.sum()),
             float(np.unique(problem.channels.job_type[on]).size),
             float(n.sum()),
             problem.utilisation(placement),
         )
-        return Outcome(float(n @ net), self._deliver(slot, on, net), metrics)
+        return Outcome(float(n @ net) - paid, self._deliver(slot, on, net), metrics)
 
 
 @dataclass(frozen=True, eq=False)
 class GangSpeedsInstance(SpeedsInstance):
     """Instance of ESDP §3.4: a gang problem, its workload, and what policies are not told.
 
+    Takes what :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance` takes, and:
+
     Parameters
     ----------
     time_limit : float
         Seconds that a comparator may think about one programme; what it could not prove by then is
         in ``Comparator.gap``.
-
-    The others are those of :class:`~gangwise.fluctuating_speeds.environment.SpeedsInstance`.
 
     Examples
     --------
@@ -239,16 +241,14 @@ class GangSpeedsFamily:
         kinds: list[Speeds] = [NormalSpeeds(mean), BernoulliSpeeds(mean), BetaSpeeds(mean)]
         speeds = kinds[int(rng.integers(len(kinds)))]
         cost = rng.uniform(0.0, 0.5, E)
+        deliveries = [Delivery(), Delivery(2), Delivery(1.5, "geometric", loss=0.2)]
+        late = deliveries[int(rng.integers(len(deliveries)))]
+        each = rng.uniform(0.0, 0.4, base.problem.Q) * (rng.random() < 0.5)
         problem = GangSpeedsProblem(
-            p.cluster, p.task_job_type, p.task_requests, p.minimum, p.channels, cost
+            p.cluster, p.task_job_type, p.task_requests, p.minimum, p.channels, cost, task_cost=each
         )
-        late = [Delivery(), Delivery(2), Delivery(1.5, "geometric", loss=0.2)]
         return GangSpeedsInstance(
-            problem,
-            base.workload,
-            speeds,
-            Scale.of("affine", speeds, cost),
-            late[int(rng.integers(len(late)))],
+            problem, base.workload, speeds, Scale.of("affine", speeds, cost), late
         )
 
     def relabel_servers(self, instance: GangSpeedsInstance, order: Ints) -> GangSpeedsInstance:

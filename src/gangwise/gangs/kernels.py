@@ -21,6 +21,7 @@ class GangArrays(NamedTuple):
     first: Ints  # [L + 1] tasks of job type l are first[l] … first[l + 1] - 1
     minimum: Ints  # [L]
     request: Floats  # [Q, K]
+    cost: Floats  # [Q] what a task pays wherever it runs; 0 where gains are weighed
     pair_first: Ints  # [Q + 1] the channels that can hold task q, in pair_channel
     pair_channel: Ints  # [P]
     server: Ints  # [E]

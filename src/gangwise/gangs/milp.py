@@ -4,9 +4,9 @@
     subject to  Σ_r z_(i,r) ≤ |i| y_l,   Σ_{i,r} z_(i,r) ≥ m_l y_l,   y_l ≤ 𝟙_l(t),
                 Σ_i a_(i,k) z_(i,r) ≤ c_(r,k),
 
-where i runs over the *kinds* of tasks of job type l (tasks with equal requests are alike, and |i|
-is how many there are), z_(i,r) is a whole number of tasks and y_l is binary: the rules of
-:mod:`gangwise.gangs.problem` with equal tasks merged.
+where i runs over the *kinds* of tasks of job type l (tasks that request and cost the same are
+alike, and |i| is how many there are), z_(i,r) is a whole number of tasks and y_l is binary: the
+rules of :mod:`gangwise.gangs.problem` with equal tasks merged.
 
 What a placement is worth is an :class:`Objective`: concave in z, and put below tangents in columns
 of its own. The programme with finitely many tangents is an upper bound; where its answer claims
@@ -92,20 +92,24 @@ class GangProgramme:
     Attributes
     ----------
     kinds : list of ndarray
-        Tasks of each kind: equal requests, same job type.
+        Tasks of each kind: equal requests and cost, same job type.
     kind, server, job_type, channel : ndarray of int64, shape [size]
         What each whole-number column z_(i,r) stands for.
     request : ndarray of shape [size, K]
         Devices that a task of the column takes.
+    cost : ndarray of shape [size]
+        What it pays for itself.
     """
 
     def __init__(self, problem: GangPlacementProblem):
         self.problem = problem
         p, order = problem, problem.server_order
+        cost = p.task_cost if isinstance(p, GangSpeedsProblem) else np.zeros(p.Q)
+        alike = np.column_stack([p.task_requests, cost])
         kinds: list[Ints] = []
         for l in range(p.L):
             mine = np.arange(p.first[l], p.first[l + 1])
-            of = np.unique(p.task_requests[mine], axis=0, return_inverse=True)[1].ravel()
+            of = np.unique(alike[mine], axis=0, return_inverse=True)[1].ravel()
             kinds += [mine[of == i] for i in range(int(of.max()) + 1)]
         self.kinds = kinds
         pairs = [(i, r) for i, q in enumerate(kinds) for r in order.tolist() if p.fits[q[0], r]]
@@ -115,6 +119,7 @@ class GangProgramme:
         self.job_type = job_type[self.kind]
         self.channel = p.channel_of[self.job_type, self.server]
         self.request = p.task_requests[[int(q[0]) for q in kinds]][self.kind]
+        self.cost = cost[[int(q[0]) for q in kinds]][self.kind]
         self.count = np.array([tasks.size for tasks in kinds])[self.kind]
 
     @property
@@ -342,7 +347,7 @@ FIRST_POINTS = (0.7, 1.0, 1.4)
 
 
 class OptimisticSum:
-    """Σ_e v_e n_e + √(Σ_e s_e n_e), the gang form of P3(t), ESDP (12).
+    """Σ_e v_e n_e + √(Σ_e s_e n_e) − Σ_q d_q, the gang form of P3(t), ESDP (12).
 
         w ≤ q/2 + Σ_e s_e n_e / (2q)   for the points q cut at,   n_e = Σ_i z_(i,r) on e = (l, r).
 
@@ -350,17 +355,24 @@ class OptimisticSum:
     """
 
     def __init__(
-        self, programme: GangProgramme, value: Floats, width: Floats, start: Ints, arrivals: Ints
+        self,
+        programme: GangProgramme,
+        problem: GangSpeedsProblem,
+        value: Floats,
+        width: Floats,
+        start: Ints,
+        arrivals: Ints,
     ):
         self.value, self.width, self._arrivals = value, width, arrivals
-        self._programme = programme
+        self._programme, self._problem = programme, problem
         self._touch = np.sqrt(float(width @ programme.problem.count(start)) or float(width.max()))
         self._points = [self._touch * f for f in FIRST_POINTS] if self._touch > 0 else []
 
     def columns(self) -> OwnColumns:
         """w, which is 0 where no channel has any width."""
         upper = np.array([np.inf if self._points else 0.0])
-        return OwnColumns(self.value[self._programme.channel], np.ones(1), upper)
+        g = self._programme
+        return OwnColumns(self.value[g.channel] - g.cost, np.ones(1), upper)
 
     def rows(self) -> Rows:
         """Tangents of the root."""
@@ -370,18 +382,21 @@ class OptimisticSum:
         return Rows.of([(at, np.append(-s / (2.0 * q), 1.0), q / 2.0) for q in self._points])
 
     def worth(self, placement: Ints) -> float:
-        """Σ v n + √(Σ s n) of a placement."""
-        n = self._programme.problem.count(placement)
-        return float(self.value @ n + np.sqrt(max(float(self.width @ n), 0.0)))
+        """Σ v n + √(Σ s n) − Σ d of a placement."""
+        p = self._problem
+        n = p.count(placement)
+        return float(self.value @ n + np.sqrt(max(float(self.width @ n), 0.0))) - p.paid(placement)
 
     def limit(self) -> float:
-        """Every task on its best channel, whatever the room."""
-        g, p = self._programme, self._programme.problem
+        """Every task that gains on its best channel, whatever the room."""
+        g, p = self._programme, self._problem
         best, widest = np.zeros(p.L), np.zeros(p.L)
         np.maximum.at(best, g.job_type, self.value[g.channel])
         np.maximum.at(widest, g.job_type, self.width[g.channel])
-        tasks = np.diff(p.first) * (np.asarray(self._arrivals) != 0)
-        return float(tasks @ best + np.sqrt(tasks @ widest))
+        called = np.asarray(self._arrivals) != 0
+        tasks = np.diff(p.first) * called
+        gain = np.maximum(best[p.task_job_type] - p.task_cost, 0.0)
+        return float(gain @ called[p.task_job_type] + np.sqrt(tasks @ widest))
 
     def refine(self, placement: Ints) -> bool:
         """Add the tangent at √(Σ s n); False when it is there already."""
@@ -497,7 +512,7 @@ class ExactGangs:
         time_limit: float = np.inf,
         start: Ints | None = None,
     ) -> GangSolution:
-        """Maximise Σ v n + √(Σ s n) over the feasible placements.
+        """Maximise Σ v n + √(Σ s n) − Σ d over the feasible placements.
 
         Parameters
         ----------
@@ -524,7 +539,7 @@ class ExactGangs:
         if (width < 0).any():
             raise ScenarioError(f"{p.name(int(np.argmin(width)))}: its width is negative")
         best = np.full(p.Q, -1, dtype=np.int64) if start is None else start
-        objective = OptimisticSum(self._programme, value, width, best, arrivals)
+        objective = OptimisticSum(self._programme, p, value, width, best, arrivals)
         return self._programme.maximise(
             objective, arrivals, time_limit, self.tolerance, self.nodes, best
         )

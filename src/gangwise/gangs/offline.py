@@ -102,8 +102,8 @@ def omniscient(
     Returns
     -------
     (Comparator, Comparator)
-        ``omniscient``, whose rewards are Σ n ṽ, ESDP (6); and ``omniscient_realised``, what the
-        very same placements earned with the noise of the run.
+        ``omniscient``, whose rewards are Σ n ṽ − Σ d, ESDP (6); and ``omniscient_realised``, what
+        the very same placements earned with the noise of the run.
     """
     problem = instance.problem
     exact, fast = ExactGangs(problem), FastGangs(problem, passes=4)
@@ -112,6 +112,8 @@ def omniscient(
     def best(means: Floats, called: Ints) -> Best:
         start = fast.linear(means, called)
         answer = exact.solve(means, none, called, instance.time_limit, start)
-        return Best(problem.count(answer.placement), answer.value, answer.gap)
+        placement = answer.placement
+        paid = problem.paid(placement)
+        return Best(problem.count(placement), answer.value, answer.gap, paid)
 
     return play_the_means(instance, slots, seed, lambda keys: evenly_spaced(slots, sample), best)

@@ -154,12 +154,14 @@ class Placement:
         if isinstance(p, GangProblem):
             overhead = p.overhead
             gains = gain_table(p) if self.weighs_gains else gains
+        cost = p.task_cost if isinstance(p, GangSpeedsProblem) else np.zeros(Q)
         task, server = np.nonzero(p.fits)
         self.arrays = GangArrays(
             p.task_job_type,
             p.first,
             p.minimum,
             p.task_requests,
+            cost,
             np.searchsorted(task, np.arange(Q + 1)),
             p.channel_of[p.task_job_type[task], server],
             p.channels.server,
@@ -272,8 +274,12 @@ class FastGangs:
         inner, self._before = problem.relabelled(self._order)
         largest = np.maximum(problem.cluster.capacity.max(axis=0), np.finfo(float).tiny)
         size = (problem.task_requests / largest).sum(axis=1)
-        self._rank = np.lexsort((size, problem.task_job_type))
-        inner = replace(inner, task_requests=inner.task_requests[self._rank])
+        self._rank = np.lexsort((size, problem.task_cost, problem.task_job_type))
+        inner = replace(
+            inner,
+            task_requests=inner.task_requests[self._rank],
+            task_cost=inner.task_cost[self._rank],
+        )
         self._servers = Placement(inner)
         R, K = problem.cluster.capacity.shape
         self._price, self._demand = np.empty((R, K)), np.empty((R, K))
@@ -281,11 +287,11 @@ class FastGangs:
         self._where = np.empty(problem.Q, dtype=np.int64)
 
     def linear(self, worth: Floats, arrivals: Ints) -> Ints:
-        """A placement of large Σ w_e n_e for ``worth`` [E]; server of each task, -1 for none."""
+        """A placement of large Σ w_e n_e − Σ d_q for ``worth`` [E]: server of each task, or -1."""
         return self.bounded(worth, arrivals)[0]
 
     def bounded(self, worth: Floats, arrivals: Ints) -> tuple[Ints, float]:
-        """The same, and a bound that Σ w_e n_e of no placement exceeds."""
+        """The same, and a bound that Σ w_e n_e − Σ d_q of no placement exceeds."""
         servers, price = self._servers, self._price
         g, h = servers.arrays, servers.held
         servers.reset()
@@ -308,10 +314,10 @@ class FastGangs:
         placement = np.empty(self.problem.Q, dtype=np.int64)
         inner = servers.decision()
         placement[self._rank] = np.where(inner >= 0, self._order[inner], -1)
-        return placement, max(bound, search.total(h, worth))
+        return placement, max(bound, search.total(g, h, worth))
 
     def solve(self, value: Floats, width: Floats, arrivals: Ints) -> Ints:
-        """A placement of large Σ v n + √(Σ s n); widths [E] are zero or larger."""
+        """A placement of large Σ v n + √(Σ s n) − Σ d; widths [E] are zero or larger."""
         if not width.any():
             return self.linear(value, arrivals)
         best, top = np.full(self.problem.Q, -1, dtype=np.int64), 0.0
@@ -321,7 +327,7 @@ class FastGangs:
             placement = self.linear(worth, arrivals)
             n = self.problem.count(placement)
             spread = float(np.sqrt(width @ n))
-            reached = float(value @ n) + spread
+            reached = float(value @ n) + spread - self.problem.paid(placement)
             if reached <= top * (1 + 1e-12):
                 break
             best, top = placement, reached

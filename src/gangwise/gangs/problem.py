@@ -502,8 +502,11 @@ class GangSpeedsProblem(GangPlacementProblem):
 
     Z̃ is *one* number for a channel and slot, net of supply cost as in ESDP (3): the speed of that
     server for that job type, however many tasks sit there; with n_e tasks on channel e the slot
-    earns Σ_e n_e Z̃_e(t), ESDP (5). The supply cost is per task and channel, so tasks of one job
-    type cost alike. Policies are told all of this, but not the mean utility of any channel.
+    earns Σ_e n_e Z̃_e(t) − Σ_q d_q, ESDP (5), over the tasks q that run. ESDP (3) charges f_k(a)
+    for what a task requests, so tasks of one job type that request different amounts cost
+    different: ``cost`` is what all tasks pay on a channel, inside Z̃, and d_q what a task pays
+    wherever it runs, outside of it, so that there is still one number to learn for a channel.
+    Policies are told all of this, but not the mean utility of any channel.
 
     Parameters
     ----------
@@ -511,6 +514,8 @@ class GangSpeedsProblem(GangPlacementProblem):
         As of :class:`GangPlacementProblem`.
     cost : ndarray of shape [E]
         Supply cost of one task on each channel, in units of utility.
+    task_cost : ndarray of shape [Q], optional
+        d_q: supply cost of each task, in units of Z̃; zero or larger, none by default.
 
     Raises
     ------
@@ -538,9 +543,25 @@ placed and needs at least 2 to be launched; place more or none
     """
 
     cost: Floats
+    task_cost: Floats = field(default_factory=lambda: np.zeros(0), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        each = np.array(self.task_cost, dtype=np.float64)
+        each = each if each.size else np.zeros(self.Q)
+        if each.shape != (self.Q,):
+            raise ScenarioError(
+                f"task_cost has shape {each.shape}; expected one number for each of {self.Q} tasks"
+            )
+        bad = np.flatnonzero(~(np.isfinite(each) & (each >= 0)))
+        if bad.size:
+            q = int(bad[0])
+            raise ScenarioError(
+                f"{self.task_name(q)}: its supply cost is {each[q]}; it must be finite, zero or "
+                "larger"
+            )
+        each.setflags(write=False)
+        object.__setattr__(self, "task_cost", each)
         cost = np.array(self.cost, dtype=np.float64)
         if cost.shape != (self.E,):
             raise ScenarioError(
@@ -558,6 +579,10 @@ placed and needs at least 2 to be launched; place more or none
     ) -> Ints:
         """n_e of a placement, shape [E], if it is feasible; else as of :meth:`check`."""
         return self.count(self.check(arrivals, placement, slot))
+
+    def paid(self, placement: Ints) -> float:
+        """Σ d_q of the tasks that a placement runs."""
+        return float(self.task_cost[np.asarray(placement) >= 0].sum())
 
     def _relabelled(self, order: Ints, before: Ints) -> dict[str, Any]:
         return {"cost": self.cost[before]}

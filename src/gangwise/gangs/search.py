@@ -4,9 +4,9 @@ Policies that weigh gains launch gangs greedily, round a fractional plan or reme
 and then rebuild jobs, one and two at a time, where that raises the reward.
 
 At fluctuating speeds devices are rented: with a price λ [R, K] on every device, the worth
-Σ_e w_e n_e of any feasible placement is at most
+Σ_e w_e n_e − Σ_q d_q of any feasible placement is at most
 
-    D(λ) = Σ_(r,k) λ_rk c_rk + Σ_l max(0, max over gangs of Σ_tasks [w_e − λ_r · a_q]),
+    D(λ) = Σ_(r,k) λ_rk c_rk + Σ_l max(0, max over gangs of Σ_tasks [w_e − d_q − λ_r · a_q]),
 
 and the inner maximum is easy: every task takes its best channel, and the gang takes the tasks that
 gain, or the m_l best ones. Prices that make D small also tell which tasks deserve scarce devices.
@@ -297,7 +297,7 @@ def best_responses(
             best[q], where[q] = UNREACHED, -1
             for i in range(g.pair_first[q], g.pair_first[q + 1]):
                 e = g.pair_channel[i]
-                gain = worth[e] - price_of(g, price, q, g.server[e])
+                gain = worth[e] - g.cost[q] - price_of(g, price, q, g.server[e])
                 if gain > best[q]:
                     best[q], where[q] = gain, e
             if best[q] > 0.0:
@@ -362,7 +362,7 @@ def grow_at_prices(
             best, most, options = -1, UNREACHED, 0
             for i in range(g.pair_first[q], g.pair_first[q + 1]):
                 e = g.pair_channel[i]
-                gain = worth[e] - scale * price_of(g, price, q, g.server[e])
+                gain = worth[e] - g.cost[q] - scale * price_of(g, price, q, g.server[e])
                 if (hard or gain > top) and fits(g, h, q, e):
                     options += 1
                     if gain > most:
@@ -384,7 +384,8 @@ def build_gang(
     """Launch under ``scale`` times the prices; rolled back if the gang cannot be completed.
 
     Easy tasks may take the room of those that fit hardly anywhere, so a gang that fell short is
-    tried again from nothing, the hardest task first.
+    tried again from nothing, the hardest task first. One whose tasks cost more than they are worth
+    is rolled back, too.
     """
     grow_at_prices(g, h, l, worth, price, scale, False)
     if h.placed[l] < g.minimum[l]:
@@ -392,6 +393,12 @@ def build_gang(
         grow_at_prices(g, h, l, worth, price, scale, True)
         if h.placed[l] < g.minimum[l]:
             clear(g, h, l)
+    value = 0.0
+    for q in range(g.first[l], g.first[l + 1]):
+        if h.channel[q] >= 0:
+            value += worth[h.channel[q]] - g.cost[q]
+    if value < 0.0:
+        clear(g, h, l)
 
 
 @kernel
@@ -411,12 +418,12 @@ def place_by_profit(
 
 
 @kernel
-def total(h: Allocation, worth: Floats) -> float:
-    """Σ w_e n_e of what is placed."""
+def total(g: GangArrays, h: Allocation, worth: Floats) -> float:
+    """Σ w_e n_e − Σ d_q of what is placed."""
     value = 0.0
     for q in range(h.channel.size):
         if h.channel[q] >= 0:
-            value += worth[h.channel[q]]
+            value += worth[h.channel[q]] - g.cost[q]
     return value
 
 
@@ -472,7 +479,7 @@ def price_search(
             for l in range(g.minimum.size):
                 if arrivals[l] != 0:
                     build_gang(g, h, l, worth, price, 0.0)
-            value = total(h, worth)
+            value = total(g, h, worth)
             if value > top * (1.0 + 1e-12):
                 top = value
                 for q in range(Q):
@@ -495,7 +502,7 @@ def complete_or_roll_back(
     for l in range(g.minimum.size):
         if arrivals[l] != 0:
             build_gang(g, h, l, worth, price, 0.0)
-    return total(h, worth)
+    return total(g, h, worth)
 
 
 @kernel
@@ -508,7 +515,7 @@ def insert_tasks(
     where Σ w_e n_e rises, undone where not. Returns how often it rose.
     """
     Q = g.job_type.size
-    helped, now = 0, total(h, worth)
+    helped, now = 0, total(g, h, worth)
     for _ in range(passes):
         before = helped
         for q in range(Q):
@@ -528,7 +535,11 @@ def insert_tasks(
                         if (
                             h.channel[p] >= 0
                             and g.server[h.channel[p]] == g.server[e]
-                            and (least < 0 or worth[h.channel[p]] < worth[h.channel[least]])
+                            and (
+                                least < 0
+                                or worth[h.channel[p]] - g.cost[p]
+                                < worth[h.channel[least]] - g.cost[least]
+                            )
                         ):
                             least = p
                     if least < 0:
@@ -561,7 +572,7 @@ def rebuild_pairs(
     Kept where Σ w_e n_e rises, undone where not. Returns how often it rose.
     """
     L, Q = g.minimum.size, g.job_type.size
-    helped, now = 0, total(h, worth)
+    helped, now = 0, total(g, h, worth)
     for _ in range(passes):
         before = helped
         for one in range(L):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.errors import GangwiseError, InfeasibleDecision
+from gangwise.core.isolation import Isolated, IsolatedError, IsolatedProcess
+from gangwise.core.registry import label_of
+from gangwise.jobs.isolation import IsolatedScheduler
 from gangwise.jobs.model import Conditions, Explanation, Jobs, Node, Nodes, Queue, Rate
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import copy_of, create_scheduler
@@ -20,7 +24,7 @@ class SchedulerCheckFailed(GangwiseError, AssertionError):  # noqa: N818 - the n
     """A scheduler does not keep to the contract; says which part and on which case."""
 
 
-def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0) -> None:
+def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0, isolated: bool = False) -> None:
     """Try a scheduler on random clusters.
 
     It must start only what fits and gangs whole, keep its hands off what it is shown, decide the
@@ -33,6 +37,12 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0) -> None:
     ----------
     scheduler : str or Scheduler
         A name, or one that has not been used yet; copies of it are tried.
+    cases, seed : int
+        How much to try.
+    isolated : bool
+        Have it decide in a process of its own, see :mod:`gangwise.core.isolation`, and compare with
+        a run beside its world: one that reads what it is not shown is named. A scheduler that is
+        given by name is not imported here.
 
     Raises
     ------
@@ -42,16 +52,28 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0) -> None:
     --------
     >>> check_scheduler("fcfs+easy+best-fit", cases=2)
     """
-    original = create_scheduler(scheduler)
-    name = scheduler if isinstance(scheduler, str) else type(scheduler).__name__
+    name = label_of(scheduler) if isinstance(scheduler, str) else type(scheduler).__name__
     try:
+        original = (
+            IsolatedScheduler.of(scheduler, watch=True) if isolated else create_scheduler(scheduler)
+        )
+        missing = _missing(original)
+        if missing:
+            raise SchedulerCheckFailed(
+                f"{name} has no {missing}; a scheduler has resize, place, observe, explain"
+            )
         copy_of(original)
+    except IsolatedError as error:
+        raise SchedulerCheckFailed(str(error)) from error
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise SchedulerCheckFailed(f"{name} does not pickle: {error}") from error
+    process = original.another_process() if isinstance(original, Isolated) else None
     for case in range(cases):
         where = f"{name} on case {case} (seed {seed})"
         world = _World(np.random.default_rng([seed, case]))
         first = _played(_Watched, world, original, where)
+        if process is not None:
+            _check_alone(process, [seed, case], world, original, first, where)
         for kind, what in (
             (_Watched, "it is not deterministic: a second run differs"),
             (_Pickled, "it does not survive pickling: a run resumed from its pickle differs"),
@@ -65,6 +87,47 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0) -> None:
         _check_peeking(world, original, first, where)
         for kind in (_Doubled, _Late, _Unheard):
             _played(kind, world, original, f"{where}, {kind.__doc__}")
+
+
+READS = "it reads what it is not shown, such as the work of jobs on the stack"
+
+
+def _check_alone(
+    process: IsolatedProcess,
+    drawn_by: list[int],
+    world: _World,
+    original: Any,
+    first: _Watched,
+    where: str,
+) -> None:
+    """Compare what is decided alone with what is decided beside the world, this and another."""
+    logs = [first.log, _played(_Watched, world.hidden(), original, where).log]
+    try:
+        beside = process.apply(_beside, drawn_by, where)
+    except IsolatedError as error:
+        raise SchedulerCheckFailed(f"{error}; alone it does not: {READS}") from error
+    if beside != tuple(map(_digest, logs)):
+        raise SchedulerCheckFailed(
+            f"{where}: it decides otherwise where its world is within reach: {READS}"
+        )
+
+
+def _beside(scheduler: Any, drawn_by: list[int], where: str) -> list[str]:
+    """Digests of what a scheduler decides that runs in one process with its world."""
+    world = _World(np.random.default_rng(drawn_by))
+    return [
+        _digest(_played(_Watched, each, scheduler, where).log) for each in (world, world.hidden())
+    ]
+
+
+def _digest(log: list[Any]) -> str:
+    return hashlib.sha256(repr(log).encode()).hexdigest()
+
+
+def _missing(scheduler: Any) -> str:
+    """The first method that a scheduler lacks."""
+    has = scheduler.about["methods"] if isinstance(scheduler, Isolated) else dir(scheduler)
+    return next((m for m in ("resize", "place", "observe", "explain") if m not in has), "")
 
 
 class _World:

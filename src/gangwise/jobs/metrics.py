@@ -26,11 +26,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
+from gangwise.core.frames import Tabular
 from gangwise.core.jit import kernel
 from gangwise.jobs.kernels import FINISHED
 from gangwise.jobs.model import Jobs, Nodes
@@ -61,9 +63,9 @@ class Pieces:
     whole: Bools
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What became of jobs on nodes.
+@dataclass(frozen=True, eq=False, repr=False)
+class Outcome(Tabular):
+    """What became of jobs on nodes; as a table, a row for each job.
 
     Attributes
     ----------
@@ -110,6 +112,27 @@ class Outcome:
     decisions: int = 0
     seconds: float = float("nan")
     told: str = ""
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of the jobs, and their start, end, waiting and completion; seconds."""
+        of_jobs = {
+            name: column
+            for name, column in self.jobs.columns().items()
+            if not name.startswith("recorded_")
+        }
+        found = {"start": self.start, "last_start": self.last_start, "end": self.end}
+        return {
+            "scheduler": np.full(len(self.jobs), self.name),
+            **of_jobs,
+            **found,
+            "waiting": self.waiting,
+            "completion": self.completion,
+            "lost": self.lost,
+        }
+
+    def __repr__(self) -> str:
+        ended = int(np.isfinite(self.end).sum())
+        return f"Outcome({self.name}, {ended:,} of {len(self.jobs):,} jobs ended)"
 
     @classmethod
     def of(cls, schedule: Schedule, name: str) -> Outcome:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
+from gangwise.core.frames import Tabular
 
 Bools = npt.NDArray[np.bool_]
 Piece = tuple[int, int, int]
@@ -250,8 +251,8 @@ class Account:
         return lines + [f"assumed: {n:,} {what}" for what, n in self.noted.items()]
 
 
-@dataclass(frozen=True, eq=False)
-class Jobs:
+@dataclass(frozen=True, eq=False, repr=False)
+class Jobs(Tabular):
     """Many jobs, one array a column [J], in the order of (submission, row of the log).
 
     Built by :meth:`of`, which sets aside what cannot be played and says so in ``account``.
@@ -437,6 +438,28 @@ class Jobs:
 
     def __len__(self) -> int:
         return self.submit.size
+
+    def columns(self) -> dict[str, Any]:
+        """One array a column, names and devices written out; devices are of one task."""
+        demand = np.array([shape.demand for shape in self.shapes])[self.shape] / 1000
+        return {
+            "id": self.id.astype(str),
+            "submit": self.submit,
+            "run": self.run,
+            "limit": self.limit,
+            "tasks": self.tasks,
+            **{kind: demand[:, k] for k, kind in enumerate(self.devices)},
+            "type": np.array(self.types)[self.type],
+            "user": np.array(self.users)[self.user],
+            "deadline": self.deadline,
+            "budget": self.budget,
+            "priority": self.priority,
+            "recorded_start": self.recorded_start,
+            "recorded_end": self.recorded_end,
+        }
+
+    def __repr__(self) -> str:
+        return f"Jobs({len(self):,} jobs of {len(self.users):,} users, {', '.join(self.devices)})"
 
     def job(self, j: int) -> Job:
         """Job j as a scheduler sees it."""

@@ -6,7 +6,7 @@ they are exact on every slot; otherwise they are known where sums so far were re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,20 +25,26 @@ from gangwise.report.plotting import (
     INK,
     LINES,
     MUTED,
+    PAGE_HEIGHT,
+    PAGE_WIDTH,
+    REFERENCE,
     Label,
     Panel,
     Style,
-    draw,
     dress,
     image,
     place_labels,
+    plot_text,
     settled,
-    svg_text,
 )
-from gangwise.report.rendering import Drawn
+from gangwise.report.rendering import Drawn, pictured
 
-POINTS = 500
+POINTS = 240
 """Most points of a drawn line."""
+
+BANDS = 5
+"""More lines than this, and their bands lie on each other: a page shows the band of one at a time,
+and differences as dots."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,11 +191,14 @@ def _below(versus: str) -> str:
     return f"Reward of the {plain(versus)} so far minus the policy's; below 0 is better."
 
 
-def _band(numbers: Numbers, what: str = "Mean over", shown: str = "bands") -> str:
-    """What a line and its band are."""
+def _band(numbers: Numbers, what: str = "Mean over", shown: str = "bands", many: int = 0) -> str:
+    """What a line and its band are; ``many`` lines show the band of one at a time."""
     if len(numbers.seeds) == 1:
         return "One seed: no confidence interval."
-    return f"{what} {count(len(numbers.seeds), 'seed')}; {shown} are 95 % confidence intervals."
+    text = f"{what} {count(len(numbers.seeds), 'seed')}; "
+    if many > BANDS:
+        return text + "point at a name for the 95 % confidence interval of its line."
+    return text + f"{shown} are 95 % confidence intervals."
 
 
 def styles(numbers: Numbers) -> dict[str, Style]:
@@ -206,7 +215,6 @@ def styles(numbers: Numbers) -> dict[str, Style]:
 
 
 _WIDTH, _HEIGHT = 8.6, 4.3
-_DASHES = (7.0, 4.0)
 _SETTLED = 0.05
 """Axes are fitted to what lies after this part of the slots: the first few averages jump."""
 
@@ -230,16 +238,15 @@ class Lines:
     references: Curves
     level: float | None = None
     settle: bool = False
+    log: bool = False
 
 
 def figures(numbers: Numbers) -> list[Drawn]:
     """What a page shows: of one cell its curves, of many the objective by setting and panels."""
     if len(numbers.cells) == 1 and numbers.measured:
+        shown = [*curves(numbers).values(), *bounded(numbers)]
         with settled():
-            return [
-                Drawn(svg_text(_line_figure(numbers, lines)), lines.title, lines.caption)
-                for lines in curves(numbers).values()
-            ]
+            return [_page_figure(numbers, lines) for lines in shown]
     found = [_by_setting(numbers)]
     if numbers.measured:
         found.append(_average_panels(numbers))
@@ -259,16 +266,6 @@ def figure_files(numbers: Numbers) -> dict[str, bytes]:
             for figure in [_line_figure(numbers, lines)]
             for ending in ("png", "svg")
         }
-
-
-def drawn_files(numbers: Numbers, files: Mapping[str, bytes]) -> list[Drawn]:
-    """Those of some files of figures that are SVG, with what they show."""
-    shown = curves(numbers)
-    return [
-        Drawn(content.decode(), shown[stem].title, shown[stem].caption)
-        for name, content in files.items()
-        if name.endswith(".svg") and (stem := name.removesuffix(".svg")) in shown
-    ]
 
 
 def curves(numbers: Numbers) -> dict[str, Lines]:
@@ -291,7 +288,7 @@ def curves(numbers: Numbers) -> dict[str, Lines]:
     over = each(lambda p: ratio(numbers, cell, best, p), [p for p in looks if p != best])
     over = {p: curve for p, curve in over.items() if np.isfinite(curve.mean[-1])}
     compared = each(lambda p: average_reward(numbers, cell, p), names)
-    band, found = _band(numbers), {}
+    band, found = _band(numbers, many=len(looks) + len(names)), {}
     if average:
         found["average-reward"] = Lines(
             _TITLES["average-reward"],
@@ -335,6 +332,40 @@ def curves(numbers: Numbers) -> dict[str, Lines]:
     return found
 
 
+def bounded(numbers: Numbers) -> list[Lines]:
+    """Regret beside what a theorem allows, both axes logarithmic; where it is positive."""
+    (cell,), found = numbers.cells, []
+    for versus in numbers.results.comparators:
+        lines = {}
+        for policy in styles(numbers):
+            curve = regret(numbers, cell, policy, versus)
+            if curve is not None and curve.mean[-1] > 0:
+                mean = np.where(curve.mean > 0, curve.mean, np.nan)
+                lines[policy] = Curve(curve.slots, mean, None)
+        bounds = numbers.bounds(versus)
+        if not lines or not bounds:
+            continue
+        at = np.unique(np.geomspace(1, numbers.slots, 60).round()).astype(np.int64)
+        limits = {
+            f"bound at the last slot ({name})": Curve(
+                at, np.full(at.size, of[cell, versus].mean), None
+            )
+            for name, of in bounds.items()
+        }
+        shape = {"√t, for shape": root} if (root := _root(lines)) else {}
+        says = (
+            "Both axes are logarithmic: regret that grows as √t has the slope of the line of that "
+        )
+        says += (
+            "name, regret that grows with every slot is twice as steep. Only what is above 0 is "
+        )
+        says += "drawn. The theorem is about the paper's own algorithm."
+        title = f"Regret against {versus} and its bound"
+        unit = "regret, summed over slots"
+        found.append(Lines(title, says, unit, lines, limits | shape, log=True))
+    return found
+
+
 def _about_references(numbers: Numbers, cell: Place) -> str:
     """What grey lines are."""
     names = numbers.results.comparators
@@ -356,64 +387,99 @@ def _root(regret: dict[str, Curve]) -> Curve | None:
 
 
 def _line_figure(numbers: Numbers, drawn: Lines) -> Figure:
-    looks, lines, references, level = styles(numbers), drawn.lines, drawn.references, drawn.level
+    """A picture that stands alone: its lines are named at their ends."""
     figure = Figure(figsize=(_WIDTH, _HEIGHT), facecolor="white")
     axes = figure.add_axes((0.09, 0.115, 0.61, 0.68))
-    if level is not None:
-        axes.axhline(level, color=MUTED, linewidth=0.8, zorder=1)
-    labels = []
-    for name, curve in references.items():
-        line = Line2D(curve.slots, curve.mean, color=MUTED, linewidth=1.1, zorder=90)
-        line.set_dashes(_DASHES)
-        axes.add_line(line)
-        labels.append(Label(float(curve.mean[-1]), name, MUTED, 1.1, _DASHES))
-    for name, curve in lines.items():
-        look_of = looks[name]
-        line = Line2D(
-            curve.slots,
-            curve.mean,
-            color=look_of.colour,
-            linewidth=look_of.width,
-            zorder=look_of.order,
-            solid_capstyle="round",
+    looks = _draw(axes, numbers, drawn)
+    _dress(figure, axes, numbers, drawn)
+    every = drawn.references | drawn.lines
+    labels = [
+        Label(
+            float(curve.mean[-1]), name, looks[name].colour, looks[name].width, looks[name].dashes
         )
-        if look_of.dashes:
-            line.set_dashes(look_of.dashes)
-        axes.add_line(line)
-        if curve.half is not None:
-            axes.fill_between(
-                curve.slots,
-                curve.mean - curve.half,
-                curve.mean + curve.half,
-                color=look_of.colour,
-                alpha=0.12 if len(lines) < 6 else 0.05,
-                linewidth=0,
-                zorder=2,
-            )
-        end = float(curve.mean[-1])
-        labels.append(Label(end, name, look_of.colour, look_of.width, look_of.dashes))
-    shown = [*lines.values(), *references.values()]
-    axes.set_xlim(0, max(numbers.slots, 2))
-    axes.set_ylim(*_limits(shown, numbers.slots * _SETTLED if drawn.settle else 0, level))
-    _dress(figure, axes, numbers, drawn.title, drawn.unit)
+        for name, curve in every.items()
+    ]
     place_labels(figure, axes, labels)
     return figure
 
 
-def _dress(figure: Figure, axes: Axes, numbers: Numbers, title: str, unit: str) -> None:
-    """Title, axis labels, ticks and grid."""
+def _page_figure(numbers: Numbers, drawn: Lines) -> Drawn:
+    """The same for a page, which names the lines itself."""
+    figure = Figure((PAGE_WIDTH, PAGE_HEIGHT), facecolor="white", layout="constrained")
+    axes = figure.subplots()
+    looks = _draw(axes, numbers, drawn)
+    if drawn.log:
+        dress(axes, "slot", "")
+    unit = drawn.unit if drawn.log else _ticks(axes, drawn.unit)
+    axes.set_title(unit, loc="left", fontsize=9.5, color=INK, parse_math=False)
+    return Drawn((plot_text(figure, axes),), drawn.title, drawn.caption, looks)
+
+
+def _draw(axes: Axes, numbers: Numbers, drawn: Lines) -> dict[str, Style]:
+    """Lines with their bands, tagged in the order of what is returned: how each looks."""
+    looks = {name: look for name, look in styles(numbers).items() if name in drawn.lines}
+    looks |= dict.fromkeys(drawn.references, REFERENCE)
+    if drawn.level is not None:
+        axes.axhline(drawn.level, color=MUTED, linewidth=0.8, zorder=1)
+    if drawn.log:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    every = drawn.lines | drawn.references
+    for i, (name, look) in enumerate(looks.items()):
+        curve = every[name]
+        line = Line2D(
+            curve.slots,
+            curve.mean,
+            color=look.colour,
+            linewidth=look.width,
+            zorder=look.order,
+            solid_capstyle="round",
+            gid=f"line{i}",
+        )
+        if look.dashes:
+            line.set_dashes(look.dashes)
+        axes.add_line(line)
+        if curve.half is not None and not drawn.log:
+            axes.fill_between(
+                curve.slots,
+                curve.mean - curve.half,
+                curve.mean + curve.half,
+                color=look.colour,
+                alpha=0.12 if len(drawn.lines) <= BANDS else 0.05,
+                linewidth=0,
+                zorder=2,
+                gid=f"band{i}",
+            )
+    if drawn.log:
+        low = min(float(np.nanmin(curve.mean)) for curve in every.values())
+        high = max(float(np.nanmax(curve.mean)) for curve in every.values())
+        axes.set_xlim(1, max(numbers.slots, 2))
+        axes.set_ylim(max(low, high * 1e-6) / 1.3, high * 1.3)
+        return looks
+    axes.set_xlim(0, max(numbers.slots, 2))
+    after = numbers.slots * _SETTLED if drawn.settle else 0
+    axes.set_ylim(*_limits(list(every.values()), after, drawn.level))
+    return looks
+
+
+def _dress(figure: Figure, axes: Axes, numbers: Numbers, drawn: Lines) -> None:
+    """Title, axis labels, ticks and grid of a picture that stands alone."""
     n = len(numbers.seeds)
     band = f"mean of {n} seeds, band: 95 % confidence" if n > 1 else "one seed"
     where = [
         numbers.scenario()[0],
         *(f"{k} = {v}" for k, v in zip(numbers.results.cells, numbers.cells[0])),
     ]
-    scale, scale_name = scale_for(axes.get_ylim())
-    unit = f"{unit}, {scale_name}" if scale_name else unit
+    unit = _ticks(axes, drawn.unit)
     left, top = 0.02, axes.get_position().y1
-    figure.text(left, 0.94, title, color=INK, parse_math=False, fontsize=11.5, weight="bold")
+    figure.text(left, 0.94, drawn.title, color=INK, parse_math=False, fontsize=11.5, weight="bold")
     figure.text(left, 0.885, f"{', '.join(where)}; {band}", color=MUTED, parse_math=False)
     figure.text(left, top + 0.03, unit, color=INK, parse_math=False)
+
+
+def _ticks(axes: Axes, unit: str) -> str:
+    """Round numbers on both axes; what the values are in."""
+    scale, scale_name = scale_for(axes.get_ylim())
     dress(axes, "slot", "")
     steps = [1, 2, 2.5, 5, 10]
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=steps))
@@ -424,6 +490,7 @@ def _dress(figure: Figure, axes: Axes, numbers: Numbers, title: str, unit: str) 
         axis.set_major_formatter(
             FuncFormatter(lambda value, _, by=divisor, d=decimals: number(value / by, d))
         )
+    return f"{unit}, {scale_name}" if scale_name else unit
 
 
 def _limits(shown: Sequence[Curve], after: float, level: float | None) -> tuple[float, float]:
@@ -531,7 +598,7 @@ def _average_panels(numbers: Numbers) -> Drawn | None:
         numbers,
         "Average reward so far",
         "average reward per slot",
-        f"{AVERAGE} {_band(numbers, 'Means of')}",
+        f"{AVERAGE} {_band(numbers, 'Means of', many=len(numbers.drawn))}",
         [*numbers.drawn, *numbers.results.comparators],
         lambda cell, label: average_reward(numbers, cell, label),
         after=_SETTLED,
@@ -539,7 +606,7 @@ def _average_panels(numbers: Numbers) -> Drawn | None:
 
 
 def _regret_panels(numbers: Numbers, comparator: str) -> Drawn | None:
-    says = f"{_below(comparator)} {_band(numbers, 'Means of')}"
+    says = f"{_below(comparator)} {_band(numbers, 'Means of', many=len(numbers.drawn))}"
     for name, bounds in numbers.bounds(comparator).items():
         least = min(bound.mean for bound in bounds.values())
         says += f" The bound ({name}) at the last slot is {number(least)} or more."
@@ -570,4 +637,4 @@ def _drawn(
         caption += f" Only the best {len(numbers.drawn)} policies are drawn."
     if len(panels) > 1 and more > 0:
         caption += f" {more} further panels are left out; the tables have all."
-    return Drawn(svg_text(draw(title, table, panels)), title, caption)
+    return pictured(title, table, panels, caption)

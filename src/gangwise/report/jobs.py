@@ -35,8 +35,9 @@ from gangwise.experiments.store import versions
 from gangwise.jobs import Jobs
 from gangwise.jobs.metrics import Outcome, by_group, size_groups
 from gangwise.jobs.rates import SlowNode
-from gangwise.report.plotting import Panel, draw, svg_text
-from gangwise.report.rendering import Drawn, render
+from gangwise.report.dots import Dots, dots
+from gangwise.report.plotting import Panel
+from gangwise.report.rendering import Drawn, pictured, render
 from gangwise.report.tables import (
     NONE,
     Cell,
@@ -47,8 +48,21 @@ from gangwise.report.tables import (
     rescaled,
     rich_tables,
 )
+from gangwise.report.words import about_scheduler, numbered
 
 HAPPENED = "as it happened"
+
+WORDS = {
+    "waiting": "From submission to the first start.",
+    "completion": "From submission to the end: waiting, running, and what restarts cost.",
+    "slowdown": "Completion over running time, both of 10 s at least: how much longer it felt.",
+    "utilisation": "Devices held, as a share of all devices over the makespan.",
+    "goodput": "The same, less what was lost to stragglers and restarts.",
+    "requested and given": "A job gets the devices that it asks for, all at once, or waits: what "
+    "is given is what was requested. The time that it asks for, its limit, is only an upper bound "
+    "of the time that it takes.",
+}
+"""What the page calls things."""
 
 BINS = 240
 """Bins of the figures over time."""
@@ -142,6 +156,8 @@ class JobReport:
     figures : list of Drawn
     chart : dict
         Of the nodes, for the script of the page.
+    dots : list of Dots
+        Paired changes of completion and waiting.
     """
 
     results: JobResults
@@ -150,6 +166,7 @@ class JobReport:
     groups: list[Sheet]
     figures: list[Drawn]
     chart: dict[str, Any]
+    dots: list[Dots] = field(default_factory=list)
 
     def page(self) -> str:
         """One HTML page that loads nothing."""
@@ -165,12 +182,13 @@ class JobReport:
         ]
         return render(
             "jobs.html",
-            title=f"{results.name}: schedulers compared",
-            name=results.name,
+            title=self._title(outcome),
+            words=WORDS,
+            schedulers={name: about_scheduler(name) for name in results.outcomes},
             byline=", ".join(byline),
             report=self,
             answer=self.answer,
-            told=[*results.fidelity[:1], *results.assumed],
+            told=[*results.fidelity[:1], *(f"{a[:1].upper()}{a[1:]}" for a in results.assumed)],
             assumptions=[*results.fidelity[1:], *self._played()],
             made={
                 "command": results.command,
@@ -184,6 +202,10 @@ class JobReport:
                 "of": "the stored outcomes",
             },
         )
+
+    def _title(self, outcome: Outcome) -> str:
+        who = numbered(len(self.results.outcomes), "scheduler", "schedulers")
+        return f"{who} on {len(outcome.jobs):,} jobs of {source_in_words(self.results.name)}"
 
     def terminal(self) -> Group:
         """The same tables for the terminal, after the answer and the fidelity."""
@@ -255,6 +277,7 @@ def job_report(results: JobResults) -> JobReport:
         _group_sheets(numbers),
         _figures(numbers),
         _chart(numbers),
+        _changes(numbers),
     )
 
 
@@ -318,6 +341,16 @@ class _Numbers:
         if self.seeds == 1:
             return "One seed: no confidence interval."
         return f"± is half the 95 % confidence interval over {self.seeds} seeds."
+
+
+def source_in_words(name: str) -> str:
+    """A log as a title has it.
+
+    >>> source_in_words("twin:alibaba-gpu-v2023"), source_in_words("logs/october.swf")
+    ('the synthetic twin of alibaba-gpu-v2023', 'october.swf')
+    """
+    kind, _, of = name.partition(":")
+    return f"the synthetic twin of {of}" if kind == "twin" else name.rstrip("/").rpartition("/")[2]
 
 
 # The answer
@@ -469,6 +502,21 @@ def _change_sheets(n: _Numbers) -> list[Sheet]:
     return sheets
 
 
+def _changes(n: _Numbers) -> list[Dots]:
+    """Changes of mean completion and waiting over the scheduler that others are compared with."""
+    caption = "Less is better. "
+    if n.seeds > 1:
+        caption += "Paired by seed. A line is the 95 % confidence interval; where it holds 0 the "
+        caption += "dot is hollow, and the difference may be chance."
+    else:
+        caption += n.interval
+    found = []
+    for key, what in (("completion.mean", "Mean completion"), ("waiting.mean", "Mean waiting")):
+        of = {row: n.change(row, n.base, key) for row in n.rows if row != n.base}
+        found.append(dots(f"{what} against {n.base}, %", of, caption))
+    return [each for each in found if each is not None]
+
+
 def _cluster_sheet(n: _Numbers) -> Sheet:
     makespans = [n.of(row, "makespan") for row in n.rows]
     size, unit = _unit([e.mean for e in makespans])
@@ -599,7 +647,7 @@ def _sensitivity_figure(results: JobResults, columns: Sequence[str]) -> list[Dra
     title = "Under other assumptions"
     panels = [Panel(panel, "", "mean completion, %", "bars")]
     caption = "Change of mean completion where one assumption at a time is another."
-    return [Drawn(svg_text(draw(title, table, panels)), title, caption)]
+    return [pictured(title, table, panels, caption)]
 
 
 def _groups(n: _Numbers, users: int = USERS) -> list[tuple[str, list[Ints], list[str]]]:
@@ -683,7 +731,7 @@ def _figures(n: _Numbers) -> list[Drawn]:
         table = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
         table = table.with_columns(pl.col("low", "high").cast(pl.Float64))
         title = "Waiting by job size and user"
-        figures.append(Drawn(svg_text(draw(title, table, panels)), title, n.interval))
+        figures.append(pictured(title, table, panels, n.interval))
     figures.append(_over_time(n, columns))
     figures += _learned_figures(n, columns)
     figures += _sensitivity_figure(n.results, columns)
@@ -728,7 +776,7 @@ def _over_time(n: _Numbers, columns: Sequence[str]) -> Drawn:
     title = "Utilisation and queue over time"
     seed = "" if n.seeds == 1 else " of the first seed"
     width = f"Means over {BINS} bins of {period((end - begin) / BINS)}{seed}."
-    return Drawn(svg_text(draw(title, table, panels)), title, width)
+    return pictured(title, table, panels, width)
 
 
 def _learned_figures(n: _Numbers, columns: Sequence[str]) -> list[Drawn]:
@@ -760,7 +808,7 @@ def _learned_figures(n: _Numbers, columns: Sequence[str]) -> list[Drawn]:
             f"Bars are 95 % intervals; {number(100 * float(inside.mean()), 0)} % of all "
             f"{inside.size:,} of them hold the true rate. The two job types with the most jobs."
         )
-        figures.append(Drawn(svg_text(draw(title, table, panels)), title, caption))
+        figures.append(pictured(title, table, panels, caption))
     return figures
 
 

@@ -26,12 +26,14 @@ from gangwise.experiments.replay import Replayed
 from gangwise.experiments.results import Results
 from gangwise.experiments.sensitivity import Sensitivity
 from gangwise.experiments.specification import experiment_toml
-from gangwise.experiments.statistics import NOTHING
+from gangwise.experiments.statistics import NOTHING, Estimate
 from gangwise.experiments.store import provenance_text, read_provenance, versions
 from gangwise.experiments.tune import TUNING, Tuning, read_tuning
 from gangwise.jobs.bounds import LowerBound
-from gangwise.report import reproduction, sheets, tuning
-from gangwise.report.figures import drawn_files, figure_files, figures, styles
+from gangwise.report import reproduction, sheets, tuning, words
+from gangwise.report.again import run_figures
+from gangwise.report.dots import Dots, dots
+from gangwise.report.figures import MOST, figure_files, figures, styles
 from gangwise.report.jobs import job_report, results_of
 from gangwise.report.numbers import (
     Numbers,
@@ -89,8 +91,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
         if out is None:
             write_comparison(comparison, folder, command)
             return folder / PAGE
-        drawn = figure_files(Numbers(comparison.results))
-        page = comparison_page(comparison, drawn, command)
+        page = comparison_page(comparison, command)
     elif names == [REPLAY]:
         known = read_provenance(folder, REPLAY)
         played = Replayed.open(folder)
@@ -224,8 +225,16 @@ def _shown(numbers: Numbers, anchor: str, drawn: Sequence[Drawn]) -> dict[str, A
     def links(sheet: Sheet) -> list[str]:
         return [anchors.get(name, "") for name, _ in sheet.rows]
 
+    scenario, settings = numbers.scenario()
+    about = words.about_scenario(scenario)
     return {
-        "byline": byline(numbers),
+        "title": words.title(
+            numbers.family, scenario, results.policies, numbers.deciders[1], results.cells
+        ),
+        "words": words.glossary(numbers.family, settings, results.comparators),
+        "more": words.documentation(numbers.family),
+        "dots": _dots(numbers),
+        "byline": f"{about}: {byline(numbers)}" if about else byline(numbers),
         "lead": lead(numbers),
         "tuning": None,
         "verdicts": results.sentences(),
@@ -233,12 +242,49 @@ def _shown(numbers: Numbers, anchor: str, drawn: Sequence[Drawn]) -> dict[str, A
         "anchors": anchors,
         "links": links,
         "deciders": numbers.deciders[1].capitalize(),
-        "results": sheets.result_sheets(numbers),
+        "results": sheets.page_sheets(numbers),
         "figures": drawn,
         "regrets": [_regret(numbers, name) for name in results.comparators],
         "policies": [_policy(numbers, policy) for policy in results.policies],
         "timings": sheets.time_sheet(numbers),
     }
+
+
+def _dots(numbers: Numbers) -> list[Dots]:
+    """Of one cell the lead of the best over each other; of many, each over the first policy."""
+    results = numbers.results
+    less, paired = results.minimise, "Paired by seed. " if len(numbers.seeds) > 1 else ""
+    caption = f"{paired}A line is the 95 % confidence interval; where it holds 0 the dot is hollow"
+    caption += ", and the difference may be chance."
+    if len(numbers.seeds) == 1:
+        caption = "One seed: no confidence interval."
+    if len(results.policies) < 2:
+        return []
+    found = []
+    if len(numbers.cells) == 1:
+        (cell,) = numbers.cells
+        best, *others = numbers.ranking(cell)
+        rows = {other: row for other in others if (row := numbers.over(other).get((cell, best)))}
+        percent = all(row["percent"] for row in rows.values())
+        unit = "%" if percent else results.unit or "reward"
+        of = {
+            other: Estimate(row["mean"], row["low"], row["high"])
+            for other, row in rows.items()
+            if row["percent"] == percent
+        }
+        what = "change" if less else "lead"
+        found.append(dots(f"{what.capitalize()} of {best} over each other, {unit}", of, caption))
+    else:
+        base = results.policies[0]
+        for cell in numbers.cells[:MOST]:
+            of = {
+                policy: Estimate(row["mean"], row["low"], row["high"])
+                for (at, policy), row in numbers.over(base).items()
+                if at == cell and row["percent"]
+            }
+            where = cell_text(results.cells, cell)
+            found.append(dots(f"More or less than {base}, %: {where}", of, caption))
+    return [each for each in found if each is not None]
 
 
 def _regret(numbers: Numbers, comparator: str) -> dict[str, Any]:
@@ -261,6 +307,9 @@ def _policy(numbers: Numbers, policy: str) -> dict[str, Any]:
     kind, arguments = numbers.configuration(policy)
     return {
         "name": policy,
+        "about": words.about_scheduler(policy)
+        if numbers.family == "jobs"
+        else words.about_policy(policy),
         "said": [
             f"{cell_text(results.cells, cell)}: {text}" if results.cells else text
             for cell in numbers.cells
@@ -336,10 +385,9 @@ def write_comparison(
         if command:
             about = f"{comparison.results.experiment['name']}.command.json"
             new.write(about, provenance_text(command))
-        drawn = figure_files(Numbers(comparison.results))
-        for name, content in drawn.items():
+        for name, content in figure_files(Numbers(comparison.results)).items():
             new.write(name, content)
-        new.write(PAGE, comparison_page(comparison, drawn, command, digests["rewards.parquet"]))
+        new.write(PAGE, comparison_page(comparison, command, digests["rewards.parquet"]))
         names = list(new.staged)
     return [folder.place(name) for name in names]
 
@@ -401,20 +449,12 @@ def _write_prices(bound: LowerBound, file: Any) -> None:
     ).write_parquet(file)
 
 
-def comparison_page(
-    comparison: Comparison,
-    drawn: Mapping[str, bytes] | None = None,
-    command: str = "",
-    digest: str = "",
-) -> str:
+def comparison_page(comparison: Comparison, command: str = "", digest: str = "") -> str:
     """The page of a comparison.
 
     Parameters
     ----------
     comparison : Comparison
-    drawn : mapping of str to bytes
-        Figures by the name of their file, see
-        :func:`~gangwise.report.figures.figure_files`; those that are SVG are shown.
     command : str
         The command that made this comparison, to be shown as it is.
     digest : str
@@ -446,9 +486,9 @@ def comparison_page(
         "scenario": comparison.scenario.describe(),
         "made": made,
     }
-    shown = head | _shown(numbers, "e0", drawn_files(numbers, drawn or {}))
+    shown = head | _shown(numbers, "e0", figures(numbers))
+    shown["figures"] = [*shown["figures"], *run_figures(comparison)]
     shown["fidelity"] = comparison.told
     if comparison.tied:
         shown |= {"lead": "", "verdicts": []}
-    title = comparison.scenario.name
-    return _page(f"{title}: comparison of policies", title, [shown])
+    return _page(shown["title"], comparison.scenario.name, [shown])

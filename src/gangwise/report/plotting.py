@@ -61,7 +61,7 @@ class Style:
     Attributes
     ----------
     index : int
-        Which of :data:`COLOURS`.
+        Which of :data:`COLOURS`; −1 for the grey of comparators.
     width : float
         Line width in points.
     dashes : tuple of float
@@ -78,7 +78,17 @@ class Style:
     @property
     def colour(self) -> str:
         """The colour on white."""
-        return COLOURS[self.index][0]
+        return MUTED if self.index < 0 else COLOURS[self.index][0]
+
+    @property
+    def variable(self) -> str:
+        """What a page calls the colour, on light and on dark."""
+        return "muted" if self.index < 0 else f"c{self.index}"
+
+
+DASHES = (7.0, 4.0)
+REFERENCE = Style(-1, 1.1, DASHES, 90)
+"""How comparators are drawn."""
 
 
 def plain_styles(names: Sequence[str]) -> dict[str, Style]:
@@ -138,6 +148,57 @@ def draw(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figure:
         return _panels(title, numbers, panels)
 
 
+PAGE_WIDTH, PAGE_HEIGHT = 5.0, 3.1
+"""Of a plot on a page, in inches: it fits a narrow screen, for what it is a plot of is told beside
+it."""
+
+
+def plots(numbers: pl.DataFrame, panels: Sequence[Panel]) -> tuple[tuple[str, ...], Looks]:
+    """A table of numbers for a page: a plot for each panel, and how each line looks.
+
+    Lines are tagged, so that a page can name, hide and read them; see :func:`plot_text`.
+    """
+    lines = numbers["line"].unique(maintain_order=True).to_list()
+    found = []
+    with settled():
+        for panel in panels:
+            figure = Figure((PAGE_WIDTH, PAGE_HEIGHT), facecolor="white", layout="constrained")
+            axes = figure.subplots()
+            part = numbers.filter(pl.col("panel") == panel.name)
+            title = panel.name if len(panels) > 1 else ""
+            _panel(axes, part, lines, panel, title)
+            found.append(plot_text(figure, axes, panel.kind != "bars"))
+    return tuple(found), {name: _look(i) for i, name in enumerate(lines)}
+
+
+Looks = dict[str, Style]
+"""How lines are drawn, by their names, in the order of their tags."""
+
+
+def _look(i: int) -> Style:
+    """The look of a line of a panel."""
+    return Style(i % len(COLOURS), 1.7, () if i < len(COLOURS) else (3.7, 1.6), i)
+
+
+def plot_text(figure: Figure, axes: Axes, readable: bool = True) -> str:
+    """The SVG of a figure of one panel, with what a page needs to read values off it.
+
+    The attribute ``data-axes`` has the limits of both axes, where these are in the drawing, and
+    whether they are logarithmic. Lines and bands are tagged ``line0``, ``band0`` and so on.
+    """
+    text = svg_text(figure)
+    if not readable:
+        return text
+    width, height = 72 * figure.get_size_inches()
+    box = axes.get_position()
+    across, up = axes.get_xlim(), axes.get_ylim()
+    where = (width * box.x0, width * box.x1, height * (1 - box.y0), height * (1 - box.y1))
+    log = (axes.get_xscale() == "log", axes.get_yscale() == "log")
+    told = [*(f"{end:.8g}" for end in (*across, *up)), *(f"{at:.2f}" for at in where)]
+    told += [str(int(each)) for each in log]
+    return text.replace("<svg ", f'<svg data-axes="{" ".join(told)}" ', 1)
+
+
 def _panels(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figure:
     across = 2 if len(panels) == 4 else min(len(panels), MOST_IN_A_ROW)
     down = -(-len(panels) // across)
@@ -147,22 +208,26 @@ def _panels(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figur
     lines = numbers["line"].unique(maintain_order=True).to_list()
     for axes, panel in zip(grid, panels):
         part = numbers.filter(pl.col("panel") == panel.name)
-        _bars(axes, part, lines) if panel.kind == "bars" else _lines(axes, part, lines, panel)
-        dress(axes, panel.x, panel.y, panel.name if len(panels) > 1 else "")
-        if panel.log_x:
-            axes.set_xscale("log")
-        if panel.log_y:
-            axes.set_yscale("log")
-        if panel.level is not None:
-            axes.axhline(panel.level, color=MUTED, linewidth=0.8, zorder=1)
-        if panel.log_x and panel.kind == "points":
-            at = part["x"].unique().sort().to_list()
-            axes.set_xticks(at, [f"{x:,g}" for x in at])
-            axes.minorticks_off()
+        _panel(axes, part, lines, panel, panel.name if len(panels) > 1 else "")
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
     name_lines(figure, title, grid[: len(panels)])
     return figure
+
+
+def _panel(axes: Axes, part: pl.DataFrame, lines: Sequence[str], panel: Panel, title: str) -> None:
+    _bars(axes, part, lines) if panel.kind == "bars" else _lines(axes, part, lines, panel)
+    dress(axes, panel.x, panel.y, title)
+    if panel.log_x:
+        axes.set_xscale("log")
+    if panel.log_y:
+        axes.set_yscale("log")
+    if panel.level is not None:
+        axes.axhline(panel.level, color=MUTED, linewidth=0.8, zorder=1)
+    if panel.log_x and panel.kind == "points":
+        at = part["x"].unique().sort().to_list()
+        axes.set_xticks(at, [f"{x:,g}" for x in at])
+        axes.minorticks_off()
 
 
 def name_lines(figure: Figure, title: str, shown: Iterable[Axes]) -> None:
@@ -213,12 +278,21 @@ def _lines(axes: Axes, part: pl.DataFrame, lines: Sequence[str], panel: Panel) -
                 linewidth=1.3,
                 label=name,
                 linestyle=dashes,
+                gid=f"line{i}",
             )
-            axes.vlines(x[known], low[known], high[known], color=colour, linewidth=1.0)
+            ends = (x[known], low[known], high[known])
+            axes.vlines(*ends, color=colour, linewidth=1.0, gid=f"ends{i}")
             continue
         style = "steps-post" if panel.kind == "steps" else "default"
         axes.plot(
-            x, mean, color=colour, linewidth=1.7, label=name, drawstyle=style, linestyle=dashes
+            x,
+            mean,
+            color=colour,
+            linewidth=1.7,
+            label=name,
+            drawstyle=style,
+            linestyle=dashes,
+            gid=f"line{i}",
         )
         if np.isfinite(low.astype(np.float64)).all():
             axes.fill_between(
@@ -229,6 +303,7 @@ def _lines(axes: Axes, part: pl.DataFrame, lines: Sequence[str], panel: Panel) -
                 alpha=0.09,
                 linewidth=0,
                 step="post" if panel.kind == "steps" else None,
+                gid=f"band{i}",
             )
 
 
@@ -251,10 +326,11 @@ def _bars(axes: Axes, part: pl.DataFrame, lines: Sequence[str]) -> None:
             hatch=hatch,
             edgecolor="white",
             linewidth=0,
+            gid=f"line{i}",
         )
         for place, low, high in zip(at, line["low"], line["high"]):
             if low is not None and high is not None:
-                axes.vlines(place, low, high, color=INK, linewidth=1.0)
+                axes.vlines(place, low, high, color=INK, linewidth=1.0, gid=f"ends{i}")
     axes.set_xticks(range(len(places)), places)
 
 

@@ -8,23 +8,34 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from gangwise.core.errors import StoreError
-from gangwise.report.plotting import COLOURS, GRID, INK, MUTED
+from gangwise.report.plotting import COLOURS, GRID, INK, MUTED, Panel, Style, plots
 from gangwise.report.tables import pieces
+from gangwise.report.words import enumerated
 
 
 class Drawn(NamedTuple):
-    """A figure: its SVG, what it shows, how to read it."""
+    """A figure: its plots as SVG, what it shows, how to read it, what its lines are."""
 
-    svg: str
+    plots: tuple[str, ...]
     title: str
     caption: str
+    key: Mapping[str, Style] = {}
+    titled: bool = False
+    """Whether the drawing says its title itself."""
+
+
+def pictured(title: str, numbers: pl.DataFrame, panels: Sequence[Panel], caption: str) -> Drawn:
+    """A table of numbers as a figure of a page, see :mod:`gangwise.report.plotting`."""
+    found, looks = plots(numbers, panels)
+    return Drawn(found, title, caption, looks)
 
 
 def render(template: str, **values: Any) -> str:
@@ -137,7 +148,9 @@ def embedded(svg: str, prefix: str, title: str) -> Markup:
     body = re.sub(r"<[^>]*>", lambda tag: _tag(tag.group(0), prefix), body)
     wide = float(box.split()[2])
     size = f"max-width: {wide * _LARGEST:.0f}px; min-width: {wide * _SMALLEST:.0f}px"
-    opening = f'<svg viewBox="{box}" style="{size}" role="img" aria-label="{escape(title)}">'
+    axes = re.search(r'data-axes="[-+.\w ]*"', head)
+    data = f" {axes[0]}" if axes else ""
+    opening = f'<svg viewBox="{box}"{data} style="{size}" role="img" aria-label="{escape(title)}">'
     return Markup(opening + body.rstrip())
 
 
@@ -147,6 +160,7 @@ def _tag(tag: str, prefix: str) -> str:
         raise StoreError(
             f"a drawing has the tag {tag[:60]}, which could run a script; make it again"
         )
+    tag = re.sub(r'\bid="(line|band|ends)(\d+)"', r'data-\1="\2"', tag)
     tag = re.sub(r'\bid="([^"]*)"', rf'id="{prefix}-\1"', tag)
     tag = re.sub(r"url\(#([^)]*)\)", rf"url(#{prefix}-\1)", tag)
     tag = re.sub(r'href="#([^"]*)"', rf'href="#{prefix}-\1"', tag)
@@ -192,5 +206,6 @@ _ENVIRONMENT.filters |= {
     "plain_number": plain_number,
     "embedded": embedded,
     "for_script": for_script,
+    "enumerated": enumerated,
 }
 _ENVIRONMENT.globals["colours"] = _colours

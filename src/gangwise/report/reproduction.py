@@ -125,7 +125,7 @@ def _torn(path: Path, what: str) -> StoreError:
     )
 
 
-VERDICTS = ("agrees", "other-size", "differs", "open")
+VERDICTS = ("agrees", "other-size", "differs", "open", "depends")
 """What counts; a number about which a paper says nothing is shown and counts nowhere."""
 
 
@@ -141,7 +141,9 @@ def lead(found: Reproduced) -> str:
     return (
         f"{shown}, {claims} {'claim' if claims == 1 else 'claims'}, {len(compared)} comparisons: "
         f"{count['agrees']} agree with the paper, {count['other-size']} have its direction and "
-        f"another size, {count['differs']} differ, {count['open']} are open."
+        f"another size, {count['differs']} differ, {count['open']} are open"
+        + f", {count['depends']} depend on which rows are read" * bool(count["depends"])
+        + "."
     )
 
 
@@ -152,20 +154,24 @@ def overview_sheet(found: Reproduced) -> Sheet:
         mine = (row for row in found.rows if _stem(row) == artefact.stem)
         return count_cell(sum(row["verdict"] == verdict for row in mine))
 
+    depends = any(row["verdict"] == "depends" for row in found.rows)
+    verdicts = VERDICTS if depends else VERDICTS[:-1]
     return Sheet(
         "Artefacts",
-        ("what it shows", *VERDICTS),
+        ("what it shows", *verdicts),
         tuple(
             (
                 f"{a.paper} {a.name}",
-                (Cell(a.title, words=True), *(count(a, verdict) for verdict in VERDICTS)),
+                (Cell(a.title, words=True), *(count(a, verdict) for verdict in verdicts)),
             )
             for a in found.artefacts
         ),
         (
             "How many comparisons of the paper's numbers and statements with ours came out so; "
             "other-size: the same direction as the paper's number, but not near it; open: the "
-            "interval is too wide to tell.",
+            "interval is too wide to tell"
+            + "; depends: on which rows of a trace the paper took" * depends
+            + ".",
         ),
         "artefact",
     )
@@ -223,7 +229,7 @@ def artefact_parts(
         "stem": artefact.stem,
         "title": title,
         "prefix": re.sub(r"\W", "", artefact.stem),
-        "picture": Drawn(svg, title, caption) if svg else None,
+        "picture": Drawn((svg,), title, caption, titled=True) if svg else None,
         "sheet": sheet if rows else None,
         "reasons": {reason: list(of) for reason, of in reasons.items()},
     }
@@ -271,9 +277,14 @@ def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
         paper = Cell(str(given), mark="said")
     mean = math.nan if row["ours"] is None else row["ours"]
     ours = Estimate(mean, row["low"], row["high"])
+    decimals = decimals_for([ours])
+    text = estimate_text(ours, decimals)
+    if readings := row.get("readings", 0):
+        low, high = (number(mean if v is None else v, decimals) for v in ours[1:])
+        text = f"{low} to {high} over {readings} readings"
     return (
         paper,
         Cell(row["version"], words=True),
-        Cell(estimate_text(ours, decimals_for([ours])), ours.mean),
+        Cell(text, ours.mean),
         Cell(row["verdict"], words=True, mark=row["verdict"]),
     )

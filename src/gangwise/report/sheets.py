@@ -22,6 +22,7 @@ from gangwise.report.numbers import (
     plain,
 )
 from gangwise.report.tables import NONE, Cell, Sheet, estimate_cells, rescaled, time_cell
+from gangwise.report.words import METRICS, NO_WAITING
 
 MATRIX = 5
 """More policies than this in one cell, and only the best is compared with each other one."""
@@ -34,6 +35,37 @@ def result_sheets(numbers: Numbers) -> list[Sheet]:
     """What every policy earned; of one cell also the paired improvements."""
     one = len(numbers.cells) == 1 and len(numbers.results.policies) > 1
     return [result_sheet(numbers), *([improvement_sheet(numbers)] if one else [])]
+
+
+def page_sheets(numbers: Numbers) -> list[Sheet]:
+    """The same for a page, which shows the improvements over many policies as dots."""
+    results, one = numbers.results, len(numbers.cells) == 1
+    found = [result_sheet(numbers)]
+    if one and (beside := beside_sheet(numbers)) is not None:
+        found.append(beside)
+    if one and 2 < len(results.policies) <= MATRIX:
+        found.append(improvement_sheet(numbers))
+    return found
+
+
+def beside_sheet(numbers: Numbers) -> Sheet | None:
+    """What else was measured of every policy in one cell, in words; None where nothing was."""
+    at = _ranked(numbers)
+    shown = [m for m in numbers.metrics if all(e in numbers.of(f"{m}.mean") for e in at)]
+    if not shown or not numbers.measured:
+        return None
+    columns = []
+    for metric in shown:
+        of = numbers.of(f"{metric}.mean")
+        share = metric == "utilisation"
+        found = [rescaled(of[each], 100) if share else of[each] for each in at]
+        heading = f"{metric}, %" if share else metric.replace("_", "\n")
+        columns.append((heading, estimate_cells(found, least=1 if share else 0)))
+    said = "; ".join(f"{metric}: {METRICS[metric]}" for metric in shown if metric in METRICS)
+    captions = [f"Means per slot. {said[:1].upper()}{said[1:]}." if said else "Means per slot."]
+    if numbers.family != "approximation_jobs":
+        captions.append(NO_WAITING)
+    return _policies_sheet("Beside the reward", numbers, at, columns, tuple(captions))
 
 
 def told_sheets(numbers: Numbers) -> list[Sheet]:

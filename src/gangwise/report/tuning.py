@@ -129,7 +129,7 @@ def tuning_parts(tuning: Tuning, numbers: Numbers) -> dict[str, Any]:
         "metric": tuning.metric,
         "edges": edges(tuning),
         "arguments": arguments_sheet(tuning),
-        "figure": Drawn(figure, title, caption),
+        "figure": Drawn((figure,), title, caption, titled=True),
         "ranges": ranges_sheet(tuning),
         "trials": trials_sheet(tuning, numbers),
     }

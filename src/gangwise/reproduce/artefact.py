@@ -27,10 +27,18 @@ from gangwise.report.plotting import Panel
 Found = Mapping[str, "Results"]
 """Results by the name of their experiment."""
 
-Verdict = Literal["agrees", "other-size", "differs", "open", "uncompared"]
+Verdict = Literal["agrees", "other-size", "differs", "open", "depends", "uncompared"]
 """Other size: the same direction as the paper's number, but no part of the interval is near it.
-Open: the interval is too wide to tell. Uncompared: the paper says nothing of it; it counts nowhere.
+Open: the interval is too wide to tell. Depends: on which rows of a trace the authors took.
+Uncompared: the paper says nothing of it; it counts nowhere.
 """
+
+ON_ROWS = "-traces"
+"""What ends the name of an artefact that is played on rows of the traces."""
+
+AT = " @ "
+"""Between a version and the reading of what the paper leaves open, see
+:mod:`gangwise.reproduce.traced`."""
 
 
 class Rule(Protocol):
@@ -200,6 +208,7 @@ class Claim:
 
     def verdict(self, version: str, found: Estimate) -> Verdict:
         """What the estimate of a version says of the claim."""
+        version = version.partition(AT)[0]
         rival = any(version == name or version.startswith(f"{name}, ") for name in self.beside)
         return "uncompared" if rival else self.judge(found)
 
@@ -312,15 +321,17 @@ def per_slot(
 
 
 def lead(results: Results, who: str, base: str, at: float | None = None, **cell: Any) -> Estimate:
-    """How much more ``who`` has earned than ``base``, in per cent."""
+    """How much more ``who`` has earned than ``base``, in per cent of what that is without sign:
+    more is more where rewards are negative, too.
+    """
     a, b = so_far(results, who, at, **cell), so_far(results, base, at, **cell)
-    return mean_and_interval(100 * (a / b - 1))
+    return mean_and_interval(100 * (a - b) / np.abs(b))
 
 
 def change(results: Results, who: str, key: str, first: Any, last: Any) -> Estimate:
     """How much more is earned with one value of a setting than with another, in per cent."""
-    before = so_far(results, who, **{key: first})
-    return mean_and_interval(100 * (so_far(results, who, **{key: last}) / before - 1))
+    before, after = (so_far(results, who, **{key: value}) for value in (first, last))
+    return mean_and_interval(100 * (after - before) / np.abs(before))
 
 
 def from_optimum(earned: Floats, best: Floats) -> Estimate:

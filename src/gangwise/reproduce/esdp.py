@@ -63,6 +63,7 @@ from gangwise.reproduce.esdp_settings import (
     QUARTER_AND_HALF,
     READINGS,
     SCALES,
+    SCENARIO,
     SENSITIVITY,
     SEQUENCES,
     VERSIONS,
@@ -72,6 +73,7 @@ from gangwise.reproduce.esdp_settings import (
     regret,
     studies,
 )
+from gangwise.reproduce.traced import ROWS, Reading, traced
 
 STUDY, ALL = "verification", tuple(READINGS)
 EARLY = 50
@@ -316,7 +318,7 @@ def _overhead_experiments(scale: Scale) -> Sequence[Experiment]:
     return [
         Experiment(
             name=f"{name}-{study}",
-            scenario="esdp-default-v1",
+            scenario=SCENARIO,
             slots=scale.pick(slots // 5, slots),
             settings={"fraction": 0.25, "devices": devices},
             grid={"servers": servers},
@@ -433,7 +435,7 @@ def _horizon_experiments(scale: Scale) -> Sequence[Experiment]:
     return [
         Experiment(
             name=f"esdp-horizon-{i}",
-            scenario="esdp-default-v1",
+            scenario=SCENARIO,
             settings=dict(settings),
             policies=list(POLICIES),
             slots=scale.pick(1000, 8000),
@@ -700,8 +702,23 @@ THEOREMS = (THEOREM_1, THEOREM_2)
 
 _FIGURES = (*VERIFICATION, FIGURE_5, *SENSITIVITY, *SEQUENCES, *SCALES, FIGURE_13)
 
-ARTEFACTS = (
-    *sorted(_FIGURES, key=lambda figure: int(figure.name.removeprefix("figure-"))),
-    *THEOREMS,
-)
-"""In the paper's order."""
+OF_ROWS = (*ROWS, Reading("requests by rank", {"limits": "ranked"}))
+"""Of which rows the paper took."""
+
+TRACED = [
+    traced(artefact, SCENARIO, "esdp-alibaba-v1", OF_ROWS, slots)
+    for artefact, slots in (
+        *((one, (100, 500)) for one in VERIFICATION),
+        *((one, (50, 200)) for one in (*SENSITIVITY, *SEQUENCES, *SCALES)),
+        (FIGURE_13, (100, 500)),
+    )
+]
+
+
+def _number(figure: Artefact) -> int:
+    return int(figure.name.split("-")[1])
+
+
+ARTEFACTS = (*sorted(_FIGURES, key=_number), *THEOREMS, *sorted(TRACED, key=_number))
+"""In the paper's order; then on rows of the traces, but for Fig. 5, which is of computation times.
+"""

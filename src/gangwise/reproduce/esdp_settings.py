@@ -43,6 +43,7 @@ from gangwise.reproduce.artefact import (
 )
 from gangwise.scenarios.esdp import VARIATIONS
 
+SCENARIO = "esdp-default-v1"
 PRINTED, OURS, CHANNEL = "esdp-as-printed", "esdp", "hauf-channel"
 VERSIONS: Mapping[str, str] = {"as printed": PRINTED, "esdp": OURS}
 BASELINES: Mapping[str, str] = {"LWTF": "lwtf", "LCF": "lcf", "HAUF": "hauf"}
@@ -84,7 +85,7 @@ def studies(
     return [
         Experiment(
             name=name_of(study, reading),
-            scenario="esdp-default-v1",
+            scenario=SCENARIO,
             settings=dict(READINGS[reading]),
             policies=list(policies),
             slots=scale.pick(*slots),

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -15,8 +15,9 @@ from typing import Any
 import polars as pl
 
 from gangwise.core.files import write_whole
-from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text
-from gangwise.reproduce.artefact import Artefact, Claim, Verdict
+from gangwise.experiments.results import Results
+from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
+from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim, Verdict
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Row:
         A computation time, which no run finds again: it is committed, and never compared.
     rule : str
         When ours agrees; fixed before anything is run.
+    readings : int
+        Over how many readings of what the paper leaves open this is: ``ours`` is then the mean of
+        their means, between the smallest and the largest. 0: it is of one.
+    agreeing : int
+        In how many of them ours agrees.
     """
 
     paper: str
@@ -48,6 +54,18 @@ class Row:
     why: str
     timed: bool = False
     rule: str = ""
+    readings: int = 0
+    agreeing: int = 0
+
+    @property
+    def text(self) -> str:
+        """Our number for reading: with its interval, or the span of the means of all readings."""
+        decimals = decimals_for([self.ours])
+        if not self.readings:
+            return estimate_text(self.ours, decimals)
+        low, high = (number(self.ours.mean if v is None else v, decimals) for v in self.ours[1:])
+        agrees = f", agrees in {self.agreeing}" * (self.verdict == "depends")
+        return f"{low} to {high} over {self.readings} readings{agrees}"
 
     @property
     def id(self) -> str:
@@ -83,6 +101,8 @@ class Row:
             plain["verdict"],
             plain["why"],
             rule=plain.get("rule", ""),
+            readings=plain.get("readings", 0),
+            agreeing=plain.get("agreeing", 0),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,13 +119,94 @@ class Row:
             "verdict": self.verdict,
             "why": self.why,
             "rule": self.rule,
+            "readings": self.readings,
+            "agreeing": self.agreeing,
         }
+
+
+def over_readings(rows: Iterable[Row]) -> list[Row]:
+    """Rows of one version in several readings made one: what is said must cover all of them.
+
+    The verdict is that of every reading where they have the same, and else depends on the reading.
+
+    Examples
+    --------
+    >>> one = Row("p", "a", "s", "v @ first", 1.0, Estimate(1.0, 0.0, 2.0), "agrees", "")
+    >>> two = replace(one, version="v @ second", ours=Estimate(9.0, 8.0, 10.0), verdict="differs")
+    >>> [merged] = over_readings([one, two])
+    >>> merged.version, merged.text, merged.verdict
+    ('v', '1.0 to 9.0 over 2 readings, agrees in 1', 'depends')
+    >>> over_readings([one, replace(two, verdict="agrees")])[0].verdict
+    'agrees'
+    """
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        version, at, _ = row.version.partition(AT)
+        found.setdefault(replace(row, version=version).id if at else row.id, []).append(row)
+    return [_merged(group) if AT in group[0].version else group[0] for group in found.values()]
+
+
+def _merged(rows: Sequence[Row]) -> Row:
+    means, verdicts = [row.ours.mean for row in rows], {row.verdict for row in rows}
+    return replace(
+        rows[0],
+        version=rows[0].version.partition(AT)[0],
+        ours=Estimate(sum(means) / len(means), min(means), max(means)),
+        verdict=rows[0].verdict if len(verdicts) == 1 else "depends",
+        readings=len(rows),
+        agreeing=sum(row.verdict == "agrees" for row in rows),
+    )
 
 
 def _path(quick: bool) -> Path:
     return Path(str(files("gangwise.reproduce").joinpath("expected"))) / (
         "quick.json" if quick else "full.json"
     )
+
+
+Totals = Mapping[str, Mapping[str, Sequence[float]]]
+"""Experiment → cell and policy → what was earned with each seed."""
+
+
+def totals(results: Mapping[str, Results]) -> dict[str, dict[str, list[float]]]:
+    """What every policy earned in every cell with every seed, to nine digits."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, one in results.items():
+        mine = found.setdefault(name, {})
+        for *cell, policy, _, value in one.per_seed().sort(*one.cells, "policy", "seed").rows():
+            mine.setdefault(" ".join(map(str, [*cell, policy])), []).append(float(f"{value:.9g}"))
+    return found
+
+
+def read_totals(quick: bool) -> Totals:
+    """What is committed for each seed at a scale; no experiment that was not played since."""
+    path = _seeds_path(quick)
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def write_totals(found: Totals, quick: bool) -> Path:
+    """Put what was earned in the place of what is committed; that of other experiments stays."""
+    kept = {**read_totals(quick), **found}
+    write_whole(_seeds_path(quick), _lines({name: kept[name] for name in sorted(kept)}))
+    return _seeds_path(quick)
+
+
+def different_seeds(found: Totals, quick: bool) -> list[str]:
+    """Seeds with which a policy did not earn what is committed, to six digits, in words."""
+    known, changed = read_totals(quick), []
+    for name in found.keys() & known.keys():
+        for who in sorted(found[name].keys() | known[name].keys()):
+            now, then = (some[name].get(who, []) for some in (found, known))
+            same = len(now) == len(then) and all(
+                abs(a - b) <= 1e-6 * max(1.0, abs(b)) for a, b in zip(now, then)
+            )
+            if not same:
+                changed.append(f"{name}, {who}: {list(now)} by seed, not {list(then)}")
+    return sorted(changed)
+
+
+def _seeds_path(quick: bool) -> Path:
+    return _path(quick).with_name(f"{_path(quick).stem}-seeds.json")
 
 
 def rules_path() -> Path:
@@ -125,7 +226,13 @@ def read(quick: bool) -> dict[str, Estimate]:
     path = _path(quick)
     if not path.exists():
         return {}
-    return {key: Estimate(*value) for key, value in json.loads(path.read_text()).items()}
+    found: dict[str, Estimate] = {}
+    for key, value in json.loads(path.read_text()).items():
+        if isinstance(value, dict):
+            found |= {f"{key[:-1]}{AT}{name}]": Estimate(*each) for name, each in value.items()}
+        else:
+            found[key] = Estimate(*value)
+    return found
 
 
 def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
@@ -142,6 +249,14 @@ def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
     return found
 
 
+def shown(artefacts: Iterable[Artefact]) -> list[Row]:
+    """The committed results that pages show: of full scale, and quick on rows of the traces.
+
+    There each artefact is played once for every reading.
+    """
+    return [row for a in artefacts for row in rows([a], quick=a.name.endswith(ON_ROWS))]
+
+
 def write(rows: Sequence[Row], quick: bool) -> Path:
     """Put results in the place of the committed ones; those of other artefacts stay."""
     kept = {key: list(value) for key, value in read(quick).items()}
@@ -149,17 +264,29 @@ def write(rows: Sequence[Row], quick: bool) -> Path:
     kept = {k: v for k, v in kept.items() if tuple(k.split(":")[0].split(" ")) not in redone}
     kept.update({row.id: list(row.ours) for row in rows})
     path = _path(quick)
-    by_artefact = sorted(kept.items(), key=lambda item: item[0].split(":")[0])
-    text = json.dumps(dict(by_artefact), indent=1, ensure_ascii=False)
-    write_whole(path, text + "\n")
+    merged: dict[str, Any] = {}
+    for key, value in sorted(kept.items(), key=lambda item: item[0].split(":")[0]):
+        digits = [None if v is None else float(f"{v:.9g}") for v in value]
+        version, at, reading = key[:-1].rpartition(AT)
+        if at:
+            merged.setdefault(f"{version}]", {})[reading] = digits
+        else:
+            merged[key] = digits
+    write_whole(path, _lines(merged))
     return path
+
+
+def _lines(entries: Mapping[str, Any]) -> str:
+    """JSON with a line for each entry."""
+    lines = [f"{json.dumps(k, ensure_ascii=False)}: {json.dumps(v)}" for k, v in entries.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def differences(rows: Sequence[Row], quick: bool) -> list[str]:
     """Rows that are not what was committed, or that nothing is committed for, in words.
 
-    The same seeds give the same numbers: mean and both ends of the interval, which follow from what
-    each seed gave, must be the same to six digits. An interval is no excuse.
+    The same seeds give the same numbers: mean and both ends of the interval must be the same to six
+    digits. An interval is no excuse. What each seed gave is compared by :func:`different_seeds`.
     """
     known, found = read(quick), []
     for row in (row for row in rows if not row.timed):
@@ -196,11 +323,13 @@ def counts(rows: Iterable[Row]) -> str:
     >>> counts([one])
     '1 of 1 comparisons agree, 0 have the same direction and another size, 0 differ, 0 are open'
     """
-    found = Counter(row.verdict for row in rows)
+    found = Counter(row.verdict for row in over_readings(rows))
     del found["uncompared"]
     return (
         f"{found['agrees']} of {found.total()} comparisons agree, {found['other-size']} have the "
         f"same direction and another size, {found['differs']} differ, {found['open']} are open"
+        + f", {found['depends']} depend on the reading"
+        * bool(found["depends"])
     )
 
 
@@ -239,18 +368,17 @@ SAID: Mapping[Verdict, str] = {
     "other-size": ", same direction, other size",
     "differs": ", differs",
     "open": ", open",
+    "depends": ", depends on the reading",
     "uncompared": "",
 }
 
 
 def _of_one(rows: Sequence[Row]) -> str:
+    rows = over_readings(rows)
     lines = ["| | the paper | ours |", "|---|---|---|"]
-    for (says, number), claim in groupby(rows, lambda row: (row.says, row.number)):
-        ours = "<br>".join(
-            f"{row.version}: {estimate_text(row.ours, decimals_for([row.ours]))}{SAID[row.verdict]}"
-            for row in claim
-        )
-        said = f"{number:g}" if isinstance(number, float) else str(number)
+    for (says, papers), claim in groupby(rows, lambda row: (row.says, row.number)):
+        ours = "<br>".join(f"{row.version}: {row.text}{SAID[row.verdict]}" for row in claim)
+        said = f"{papers:g}" if isinstance(papers, float) else str(papers)
         lines.append("| " + " | ".join(c.replace("|", "\\|") for c in (says, said, ours)) + " |")
     lines += ["", f"{counts(rows)}."]
     whys = [row.why for row in rows if row.why and row.verdict not in ("agrees", "uncompared")]

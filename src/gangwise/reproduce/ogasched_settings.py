@@ -619,13 +619,18 @@ def _utilities(scale: Scale) -> Sequence[Experiment]:
     ]
 
 
+def _places(found: Found) -> list[tuple[str, Results]]:
+    """Where utilities are varied; on rows of the traces, the authors' ranges are not."""
+    places = (("", UTILITIES), (", authors' ranges", AUTHORS))
+    return [(where, found[name]) for where, name in places if name in found]
+
+
 def _differences(over: Sequence[str], utilities: Sequence[str] = ()) -> Any:
     """Smallest difference of rewards per slot: rewards of baselines may be negative."""
 
     def ours(found: Found) -> dict[str, Estimate]:
         answers: dict[str, Estimate] = {}
-        for where, name in (("", UTILITIES), (", authors' ranges", AUTHORS)):
-            results = found[name]
+        for where, results in _places(found):
             slots = float(results.runs[0]["slots"])
 
             def measure(results: Results, who: str, slots: float = slots) -> Estimate:
@@ -654,8 +659,8 @@ def _less_than_linear(found: Found) -> dict[str, Estimate]:
 
     return {
         version + where: estimate
-        for where, name in (("", UTILITIES), (", authors' ranges", AUTHORS))
-        for version, estimate in per_version(found[name], measure).items()
+        for where, results in _places(found)
+        for version, estimate in per_version(results, measure).items()
     }
 
 
@@ -666,8 +671,11 @@ FIGURE_7 = Artefact(
     _utilities,
     lambda found: table(
         [
-            *against_setting("our ranges", found[UTILITIES], "utility"),
-            *against_setting("authors' ranges", found[AUTHORS], "utility"),
+            row
+            for where, results in _places(found)
+            for row in against_setting(
+                "authors' ranges" if where else "our ranges", results, "utility"
+            )
         ]
     ),
     [

@@ -20,7 +20,7 @@ from gangwise.report.pages import PAGE
 from gangwise.report.plotting import COLUMNS, draw, image
 from gangwise.report.reproduction import Reproduced, Shown, read_reproduction
 from gangwise.reproduce.artefact import Artefact, Found, Scale
-from gangwise.reproduce.expected import Row, markdown, table
+from gangwise.reproduce.expected import Row, Totals, markdown, over_readings, table, totals
 
 ENDINGS = ("csv", "parquet", "png", "svg")
 """Files of an artefact."""
@@ -133,10 +133,12 @@ class Reproduction:
     Attributes
     ----------
     rows : list of Row
-        Claims beside our numbers.
+        Claims beside our numbers, one for each reading.
     written : list of Path
     left_out : dict
         Artefacts that were not run, and why.
+    totals : dict
+        Experiment → cell and policy → what was earned with each seed.
     joined : bool
         Whether artefacts of earlier commands stay beside these in the folder.
     """
@@ -144,6 +146,7 @@ class Reproduction:
     rows: list[Row]
     written: list[Path]
     left_out: dict[str, str]
+    totals: Totals
     joined: bool = False
 
 
@@ -207,7 +210,7 @@ def reproduce(
         for claim in artefact.claims:
             rows += [Row.found(artefact, claim, *each) for each in claim.ours(found).items()]
     earlier = earlier_artefacts(out, scale, chosen)
-    files |= _claim_files([*map(Row.of, earlier.rows), *rows])
+    files |= _claim_files([*map(Row.of, earlier.rows), *over_readings(rows)])
     files["reproduction.json"] = _about(earlier, chosen, left_out, scale)
     written = publish(out, files, earlier.artefacts)
-    return Reproduction(rows, written, left_out, bool(earlier.artefacts))
+    return Reproduction(rows, written, left_out, totals(results), bool(earlier.artefacts))

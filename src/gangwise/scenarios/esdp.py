@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gangwise.core.arrays import Floats
+from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery
@@ -161,14 +161,14 @@ class ESDPScenario(DrawnScenario[Settings]):
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """Draw the instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
-        L, R, K = s.job_types, s.servers, s.devices
+        L, R = s.job_types, s.servers
         mask = rng.random((L, R)) < s.density
         lonely = ~mask.any(axis=1)
         mask[lonely, rng.integers(0, R, L)[lonely]] = True
         channels = Channels.of_mask(mask)
         E = len(channels)
-        requests = rng.integers(s.requests[0], s.requests[1] + 1, (E, K)).astype(np.float64)
-        unit = rng.uniform(1.0, 2.0, K)
+        requests, workload = self._requests(rng, channels.job_type)
+        unit = self._unit(rng)
         capacity = {
             "fraction": np.maximum(
                 (s.fraction * requests.sum(axis=0)).round(), requests.max(axis=0)
@@ -181,11 +181,7 @@ class ESDPScenario(DrawnScenario[Settings]):
         speeds = self._speeds(rng, mean)
         servers = tuple(f"server-{r}" for r in range(R))
         problem = FluctuatingSpeedsProblem(
-            Pool(capacity, device_names(DEVICES, K), servers), requests, channels, cost
-        )
-        rho = np.full(L, s.rho)
-        workload: Workload = (
-            OnOffArrivals(rho) if s.arrivals == "bursts" else BernoulliArrivals(rho)
+            Pool(capacity, device_names(DEVICES, s.devices), servers), requests, channels, cost
         )
         return FluctuatingSpeedsInstance(
             problem,
@@ -195,6 +191,18 @@ class ESDPScenario(DrawnScenario[Settings]):
             Delivery(s.delay, s.delay_kind, s.loss),
             s.payment * float(mean.mean()),
         )
+
+    def _requests(self, rng: np.random.Generator, job_type: Ints) -> tuple[Floats, Workload]:
+        """What the channels of these job types request, shape [E, K], and when jobs arrive."""
+        s = self.settings
+        low, high = s.requests
+        requests = rng.integers(low, high + 1, (job_type.size, s.devices)).astype(np.float64)
+        rho = np.full(s.job_types, s.rho)
+        return requests, OnOffArrivals(rho) if s.arrivals == "bursts" else BernoulliArrivals(rho)
+
+    def _unit(self, rng: np.random.Generator) -> Floats:
+        """Capacities between the bounds 1 and 2 of Table 3, shape [K]."""
+        return rng.uniform(1.0, 2.0, self.settings.devices)
 
     def _cost(self, rng: np.random.Generator, requests: Floats, mean: float) -> Floats:
         s = self.settings
@@ -237,6 +245,12 @@ class ESDPGangSettings(drawing.GangSettings):
         description="mean supply cost over mean μ; the cost of a channel is the sum "
         "over device types of N(1, 0.2²), cut off at 0, and so scaled",
     )
+    task_cost: float = Field(
+        0.0,
+        ge=0,
+        description="mean cost of a task for what it requests itself, ESDP (3), over mean μ: f_k "
+        "is linear in its request of each device type, in shares of the largest server",
+    )
     time_limit: drawing.TimeLimit = 20.0
     slots: drawing.Horizon = 2000
 
@@ -270,6 +284,9 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
         speeds = NormalSpeeds(rng.uniform(*s.mean, len(channels)), s.spread)
         cost = np.maximum(rng.normal(1.0, 0.2, (len(channels), K)), 0.0).sum(axis=1)
         cost *= s.cost * speeds.mean.mean() / max(float(cost.mean()), 1e-12)
+        scale = Scale.of("clip", speeds, cost)
+        share = (gangs.requests / np.maximum(gangs.capacity.max(axis=0), 1.0)).sum(axis=1)
+        each = s.task_cost * speeds.mean.mean() / (scale.high - scale.low) * share / share.mean()
         problem = GangSpeedsProblem(
             Cluster(gangs.capacity, device_names(DEVICES, K)),
             gangs.job_type,
@@ -277,13 +294,10 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
             minimum,
             channels,
             cost,
+            task_cost=each,
         )
         return GangSpeedsInstance(
-            problem,
-            BernoulliArrivals(np.full(L, s.rho)),
-            speeds,
-            Scale.of("clip", speeds, cost),
-            time_limit=s.time_limit,
+            problem, BernoulliArrivals(np.full(L, s.rho)), speeds, scale, time_limit=s.time_limit
         )
 
 
@@ -379,10 +393,9 @@ class GavelScenario(DrawnScenario[GavelSettings]):
 
     Parameters
     ----------
-    folder : path
-        With ``simulation_throughputs.json``, plain or gzipped.
     **settings
-        Fields of :class:`GavelSettings`.
+        Fields of :class:`GavelSettings`; ``folder`` is one with ``simulation_throughputs.json``,
+        plain or gzipped.
     """
 
     family = "fluctuating_speeds"
@@ -444,10 +457,9 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
 
     Parameters
     ----------
-    folder : path
-        With ``job_1_norm.csv`` and so on, plain or gzipped.
     **settings
-        Fields of :class:`MiniBatchSettings`.
+        Fields of :class:`MiniBatchSettings`; ``folder`` is one with ``job_1_norm.csv`` and so on,
+        plain or gzipped.
     """
 
     family = "fluctuating_speeds"

@@ -21,6 +21,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 
+from gangwise.core.arrays import Floats
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.feedback import Delivery
 from gangwise.core.limits import Count, SlotCount
@@ -144,22 +145,7 @@ class OGASchedScenario(DrawnScenario[Settings]):
             else rng.integers(least, most + 1, (L, K)).astype(np.float64)
         )
         requests[~requests.any(axis=1), 0] = 1.0
-        mask = rng.random((L, R)) < s.density / L
-        lonely = ~mask.any(axis=1)
-        mask[lonely, rng.integers(0, R, L)[lonely]] = True
-        kind = (
-            rng.integers(0, len(KINDS), (R, K))
-            if s.utility == "mixed"
-            else np.full((R, K), KINDS.index(s.utility))
-        )
-        problem = GainOverheadProblem(
-            Cluster(capacity, device_names(DEVICES, K)),
-            requests * s.contention,
-            Channels.of_mask(mask),
-            Utilities(kind, rng.uniform(*s.alpha, (R, K))),
-            rng.uniform(*s.beta, K),
-            moving=s.moving,
-        )
+        problem = draw_problem(s, rng, capacity, requests * s.contention, s.density, s.moving)
         late = Delivery(s.delay, s.delay_kind, s.loss)
         return GainOverheadInstance(problem, self._workload(L), late)
 
@@ -169,6 +155,45 @@ class OGASchedScenario(DrawnScenario[Settings]):
         if s.arrivals == "multiple":
             return BinomialArrivals(rho, np.full(L, s.most_jobs))
         return OnOffArrivals(rho) if s.arrivals == "bursts" else BernoulliArrivals(rho)
+
+
+def draw_problem(
+    s: RewardSettings,
+    rng: np.random.Generator,
+    capacity: Floats,
+    requests: Floats,
+    density: float,
+    moving: float = 0.0,
+) -> GainOverheadProblem:
+    """Channels, utilities and overhead, drawn as :class:`Settings` says.
+
+    Parameters
+    ----------
+    capacity : ndarray of shape [R, K]
+    requests : ndarray of shape [L, K]
+        With contention.
+    density : float
+        Mean channels per server.
+    moving : float
+        See :class:`Settings`.
+    """
+    (R, K), L = capacity.shape, len(requests)
+    mask = rng.random((L, R)) < density / L
+    lonely = ~mask.any(axis=1)
+    mask[lonely, rng.integers(0, R, L)[lonely]] = True
+    kind = (
+        rng.integers(0, len(KINDS), (R, K))
+        if s.utility == "mixed"
+        else np.full((R, K), KINDS.index(s.utility))
+    )
+    return GainOverheadProblem(
+        Cluster(capacity, device_names(DEVICES, K)),
+        requests,
+        Channels.of_mask(mask),
+        Utilities(kind, rng.uniform(*s.alpha, (R, K))),
+        rng.uniform(*s.beta, (K,)),
+        moving=moving,
+    )
 
 
 def authors_scenario(**settings: Any) -> OGASchedScenario:

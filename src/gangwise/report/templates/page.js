@@ -39,3 +39,45 @@ const unfold = () => {
 };
 addEventListener("hashchange", unfold);
 unfold();
+// Values of the lines where the pointer is: lines carry their points, drawings their axes.
+const precise = (value) => Number(value.toPrecision(4)).toLocaleString("en");
+for (const drawing of document.querySelectorAll(".plot svg[data-axes]")) {
+  const [x0, x1, y0, y1, left, right, bottom, top, logX, logY] =
+    drawing.dataset.axes.split(" ").map(Number);
+  const between = (low, high, share, log) =>
+    log ? low * (high / low) ** share : low + (high - low) * share;
+  const points = (line) => {
+    const numbers = (line.querySelector("path").getAttribute("d").match(/-?[\d.]+/g) || []).map(Number);
+    return numbers.flatMap((x, i) => (i % 2 ? [] : [[x, numbers[i + 1]]]));
+  };
+  const lines = [...drawing.querySelectorAll("[data-line]")]
+    .map((line) => [Number(line.dataset.line), points(line)]);
+  const figure = drawing.closest("figure");
+  const outputs = figure.querySelectorAll(".key output");
+  const where = figure.querySelector("h3 output");
+  const cross = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  cross.setAttribute("class", "cross");
+  drawing.append(cross);
+  const show = (event) => {
+    const box = drawing.getBoundingClientRect();
+    const shown = ((event.clientX - box.left) / box.width) * drawing.viewBox.baseVal.width;
+    const x = Math.min(Math.max(shown, left), right);
+    cross.setAttribute("d", `M${x} ${bottom}V${top}`);
+    where.value = `at ${precise(between(x0, x1, (x - left) / (right - left), logX))}`;
+    for (const output of outputs) output.value = "";
+    for (const [i, path] of lines) {
+      const next = path.findIndex((point) => point[0] >= x);
+      if (next < 0 || (next === 0 && path[0][0] > x + 1)) continue;
+      const [a, b] = [path[Math.max(next - 1, 0)], path[next]];
+      const y = b[0] > a[0] ? a[1] + ((b[1] - a[1]) * (x - a[0])) / (b[0] - a[0]) : b[1];
+      outputs[i].value = precise(between(y0, y1, (bottom - y) / (bottom - top), logY));
+    }
+  };
+  const clear = () => {
+    cross.removeAttribute("d");
+    for (const output of [where, ...outputs]) output.value = "";
+  };
+  drawing.addEventListener("pointermove", show);
+  drawing.addEventListener("pointerdown", show);
+  drawing.addEventListener("pointerleave", clear);
+}

@@ -1,0 +1,82 @@
+"""Shell completion of values: policies, schedulers, scenarios, traces, comparators, and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from glob import glob, has_magic
+from pathlib import Path
+
+from gangwise.core.registry import ANY, Kind, entries
+
+Completer = Callable[[str], list[str]]
+
+
+def _last(incomplete: str, known: Iterable[str], separators: str = ",") -> list[str]:
+    """What the last piece of a list may become, with what stands before it.
+
+    >>> _last("drf,gr", ["drf", "greedy", "gang-greedy"])
+    ['drf,greedy']
+    """
+    cut = max(incomplete.rfind(separator) for separator in separators) + 1
+    before, begun = incomplete[:cut], incomplete[cut:]
+    return [before + name for name in sorted(known) if name.startswith(begun)]
+
+
+def _files(incomplete: str) -> list[str]:
+    """Files and folders, as a shell completes them by itself where nothing else is offered."""
+    if has_magic(incomplete):
+        return []
+    found = sorted(glob(incomplete + "*"))
+    return [name + "/" if Path(name).is_dir() else name for name in found]
+
+
+def _names(kind: Kind) -> list[str]:
+    return [name for name in entries(kind) if name != ANY]
+
+
+def scenario_or_file(incomplete: str) -> list[str]:
+    """A scenario, or a file or folder."""
+    return _last(incomplete, _names("scenario"), "\0") + _files(incomplete)
+
+
+def policies(incomplete: str) -> list[str]:
+    """Policies, separated by commas; or files with classes of one's own."""
+    return _last(incomplete, _names("policy")) or _files(incomplete)
+
+
+def schedulers(incomplete: str) -> list[str]:
+    """Schedulers, separated by commas, whose parts are joined by plus signs."""
+    parts = []
+    if not incomplete.endswith(".py"):
+        from gangwise.jobs.scheduler import parts as parts_of
+
+        parts = [*parts_of("queue"), *parts_of("backfilling"), *parts_of("choice")]
+    return _last(incomplete, [*parts, *_names("scheduler")], ",+ ") or _files(incomplete)
+
+
+def deciders(incomplete: str) -> list[str]:
+    """A policy or a scheduler."""
+    return [*_last(incomplete, _names("policy")), *schedulers(incomplete)]
+
+
+def comparators(incomplete: str) -> list[str]:
+    """Comparators, separated by commas."""
+    known = {name.rpartition("/")[2] for name in _names("comparator")}
+    return _last(incomplete, {*known, "none"})
+
+
+def trace_or_file(incomplete: str) -> list[str]:
+    """A synthetic twin, or a file or folder."""
+    from gangwise.traces.twins import NAMES
+
+    return _last(incomplete, [f"twin:{name}" for name in NAMES], "\0") + _files(incomplete)
+
+
+def trace_names(incomplete: str) -> list[str]:
+    """Formats of traces."""
+    return _last(incomplete, _names("trace"))
+
+
+def families(incomplete: str) -> list[str]:
+    """Families of problems."""
+    return _last(incomplete, _names("family"))

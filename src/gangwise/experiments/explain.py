@@ -1,0 +1,646 @@
+"""Why a finished run decided as it did: one slot of a policy, one job of a scheduler.
+
+The run is played again up to there, from its seed, and compared with what is stored. What is said
+follows from problem, observation, feedback and decision, so it can be said of any policy: who came,
+who got what and where, what one more unit was worth to those who got it and to the next in line. A
+policy that has a method ``explain(observation)`` adds a sentence of its own; a scheduler's
+``explain(job)`` says why a job waited in every round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gangwise.approximation_jobs.problem import ApproximationProblem, slopes_at
+from gangwise.core.errors import ScenarioError, StoreError, UnknownName
+from gangwise.core.json_text import finite
+from gangwise.core.registry import create
+from gangwise.core.simulation import Simulation
+from gangwise.experiments.compare import COMPARISON, Comparison, is_comparison
+from gangwise.experiments.replay import NAME as REPLAY
+from gangwise.experiments.replay import Replayed
+from gangwise.experiments.store import Store
+from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
+from gangwise.gain_overhead.ascent import Ascent
+from gangwise.gain_overhead.offline import solve
+from gangwise.gain_overhead.problem import GainOverheadProblem
+from gangwise.gangs.problem import GangPlacementProblem, GangProblem
+from gangwise.jobs.choice import ByRate
+from gangwise.jobs.kernels import RUNNING
+from gangwise.jobs.model import Ask, Books, Explanation, Job, Place, Preempt
+from gangwise.jobs.schedule import Tables
+from gangwise.jobs.scheduler import Composed, fresh
+from gangwise.jobs.simulation import PlainSimulation
+
+SERVERS = 4
+"""Servers, channels or machines that are listed of a job."""
+
+CONTESTED = 3
+"""Places about which it is said who came second."""
+
+
+@dataclass
+class Told:
+    """What can be said of a decision.
+
+    Attributes
+    ----------
+    about : mapping
+        What was played: scenario, who decided, seed, slot or job, and numbers of the whole.
+    rows : list of mapping
+        A row for each job type, or job; or for each time that something changed.
+    sentences : list of str
+    """
+
+    about: Mapping[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        told = {"rows": self.rows, "sentences": self.sentences}
+        found: dict[str, Any] = finite({"format": "gangwise-explain-1", **self.about, **told})
+        return found
+
+
+def explain_slot(folder: Path | str, slot: int, policy: str = "", seed: int | None = None) -> Told:
+    """What a policy decided in a slot of a finished run, and why.
+
+    Parameters
+    ----------
+    folder : path
+        Of a comparison, or of ``gangwise run``.
+    slot : int
+        From 0.
+    policy : str
+        As it is called in the results; the best one by default.
+    seed : int, optional
+        The first one by default.
+
+    Raises
+    ------
+    StoreError
+        When the folder holds no such run, or playing it again earns something else.
+    UnknownName
+        For a policy that is not in the results.
+    """
+    comparison = _comparison(folder)
+    policy = policy or comparison.table()[0].policy
+    if policy not in comparison.policies:
+        raise UnknownName("policy in these results", policy, comparison.policies)
+    seed = comparison.seeds[0] if seed is None else seed
+    if seed not in comparison.seeds:
+        known = ", ".join(map(str, comparison.seeds))
+        raise ScenarioError(f"seed {seed} was not played; the seeds are {known}")
+    if not 0 <= slot < comparison.slots:
+        raise ScenarioError(
+            f"slot {slot} was not played; the slots are 0 to {comparison.slots - 1}"
+        )
+    asked = comparison.results.experiment["policies"]
+    said = dict(zip(comparison.policies, asked)).get(policy, policy)
+    try:
+        decider = create("policy", said)
+    except (UnknownName, ScenarioError) as error:
+        raise StoreError(
+            f"{policy!r} was given as an object in Python, or has gone, so that it cannot be "
+            f"played again from a folder: {error}"
+        ) from error
+    instance = comparison.scenario.instance(seed)
+    simulation = _Remembering(instance, decider, slot + 1, seed)
+    while simulation.slot <= slot:
+        simulation.step()
+    stored, reward = comparison.runs[policy, seed].rewards[slot], simulation.rewards[slot]
+    if reward != stored:
+        raise StoreError(
+            f"played again, slot {slot} of {policy} earns {reward!r}, and {stored!r} is stored: "
+            "the folder was made by other code"
+        )
+    metrics = dict(zip(simulation.environment.metrics, simulation.metrics[slot].tolist()))
+    told = Told(
+        {
+            "scenario": comparison.scenario.name,
+            "family": instance.family,
+            "policy": policy,
+            "seed": seed,
+            "slot": slot,
+            "reward": float(reward),
+            "metrics": metrics,
+        }
+    )
+    problem, seen = simulation.environment.problem, simulation.seen
+    if isinstance(problem, GainOverheadProblem):
+        _shares(told, problem, simulation.arrivals(), simulation.decision)
+    elif isinstance(problem, FluctuatingSpeedsProblem):
+        _channels(told, problem, simulation, seen)
+    elif isinstance(problem, GangPlacementProblem):
+        _gangs(told, problem, simulation.arrivals(), np.asarray(simulation.decision))
+    elif isinstance(problem, ApproximationProblem):
+        _machines(told, problem, simulation, seen)
+    else:
+        told.sentences.append(f"It decided {np.array2string(simulation.decision, threshold=50)}.")
+    if simulation.own_words:
+        told.sentences.append(f"In its own words: {simulation.own_words}")
+    return told
+
+
+def _comparison(folder: Path | str) -> Comparison:
+    """The experiment of slots in a folder: a comparison, or a run."""
+    plans = Store(folder).plans()
+    names = [name for name in (COMPARISON, "run", *plans) if name in plans]
+    for name in names:
+        if name != REPLAY and is_comparison(Path(folder), name):
+            return Comparison.open(folder, name)
+    raise StoreError(
+        f"{folder} has no runs with every slot: a folder of gangwise compare or run has; for jobs "
+        "of a replay, give --job"
+    )
+
+
+class _Remembering(Simulation):
+    """A simulation that keeps what was shown, decided and taught in its last slot."""
+
+    def step(self) -> None:
+        """Play one slot, through the same code as always."""
+        policy = self.policy
+        decide, learn, own = policy.decide, policy.learn, getattr(policy, "explain", None)
+        if not hasattr(self, "seen"):
+            self.seen: dict[int, tuple[int, float]] = {}
+        self.own_words = ""
+
+        def deciding(observation: Any) -> Any:
+            self.observation = observation
+            decision = decide(observation)
+            self.decision = np.array(decision, copy=True)
+            self.own_words = str(own(observation)) if own is not None else ""
+            return decision
+
+        def learning(feedback: Any) -> None:
+            for each in feedback if self.slot < self.slots - 1 else ():
+                self._see(each)
+            learn(feedback)
+
+        self.policy = _Deciding(policy, deciding, learning)
+        try:
+            super().step()
+        finally:
+            self.policy = policy
+
+    def _see(self, feedback: Any) -> None:
+        """Means so far, of channels or machines, from what feedback has told."""
+        places = getattr(feedback, "channels", getattr(feedback, "machines", ()))
+        values = getattr(feedback, "utilities", getattr(feedback, "rates", ()))
+        for place, value in zip(np.asarray(places).tolist(), np.asarray(values).tolist()):
+            n, total = self.seen.get(place, (0, 0.0))
+            self.seen[place] = n + 1, total + value
+
+    def arrivals(self) -> Any:
+        """Who came in the last slot; to a policy that reserves it was not shown."""
+        return np.asarray(self.environment.observe(self.slot - 1, "react").arrivals)
+
+
+@dataclass
+class _Deciding:
+    policy: Any
+    decide: Any
+    learn: Any
+
+    @property
+    def timing(self) -> Any:
+        return self.policy.timing
+
+
+# ---------------------------------------------------------------------------------- gain, overhead
+
+
+def _shares(told: Told, p: GainOverheadProblem, arrivals: Any, y: Any) -> None:
+    """Devices by job type and server, and marginal rewards, OGASched (9), where devices ran out."""
+    came, devices, servers = np.flatnonzero(arrivals), p.cluster.devices, p.cluster.servers
+    state = Ascent(p, y * (arrivals[p.channels.job_type] != 0)[:, None])
+    state.slope(arrivals.astype(np.float64), arrivals)
+    marginal, room = state.gradient, p.upper - y > 1e-9
+    for l in came:
+        mine = np.flatnonzero(p.channels.job_type == l)
+        one = np.zeros_like(arrivals)
+        one[l] = 1
+        alone = p.reward(one, np.where((p.channels.job_type == l)[:, None], y, 0.0))
+        order = mine[np.argsort(-y[mine].sum(axis=1), kind="stable")]
+        used = [e for e in order if y[e].sum() > 1e-9]
+        told.rows.append(
+            {
+                "job type": p.job_types[l],
+                "got": _amounts(devices, y[mine].sum(axis=0), p.upper[mine].sum(axis=0)),
+                "on": _places([(servers[p.channels.server[e]], y[e].sum()) for e in used]),
+                "gain": alone.gain,
+                "overhead": alone.overhead,
+                "reward": alone.reward,
+                "one more unit": float(marginal[mine][room[mine]].max(initial=-math.inf)),
+            }
+        )
+    told.rows.sort(key=lambda row: -row["reward"])
+    contested, idle = [], 0
+    for r in range(p.cluster.capacity.shape[0]):
+        there = np.arange(p.channels.starts[r], p.channels.starts[r + 1])
+        there = there[arrivals[p.channels.job_type[there]] != 0]
+        for k in range(len(devices)):
+            left = p.cluster.capacity[r, k] - y[there, k].sum()
+            wanting = there[room[there, k]]
+            if wanting.size == 0 or p.cluster.capacity[r, k] == 0:
+                continue
+            second = int(wanting[np.argmax(marginal[wanting, k])])
+            if left > 1e-6 * p.cluster.capacity[r, k]:
+                idle += marginal[second, k] > 1e-6
+                continue
+            held = there[y[there, k] > 1e-9]
+            held = held[held != second]
+            if held.size:
+                last = int(held[np.argmin(marginal[held, k])])
+                contested.append((marginal[second, k] - marginal[last, k], r, k, last, second))
+    contested.sort(reverse=True)
+    for gap, r, k, last, second in contested[:CONTESTED]:
+        a, b = (p.job_types[p.channels.job_type[e]] for e in (last, second))
+        verdict = (
+            f"moving some would earn {gap:.3g} a unit more"
+            if gap > 1e-3
+            else "the two are worth the same at the margin"
+            if gap > -1e-3
+            else f"{a} keeps it by {-gap:.3g}"
+        )
+        told.sentences.append(
+            f"On {p.cluster.servers[r]} all {p.cluster.capacity[r, k]:g} {devices[k]} are taken: "
+            f"the last unit is worth {marginal[last, k]:.3g} to {a}; the runner-up, {b}, has "
+            f"{y[second, k]:.3g} of {p.upper[second, k]:.3g} and would gain "
+            f"{marginal[second, k]:.3g} from one more; {verdict}."
+        )
+    if idle:
+        told.sentences.append(
+            f"In {idle} places devices are idle though one more unit would have earned something."
+        )
+    best = solve(p, arrivals).value if came.size else 0.0
+    share = f", {100 * told.about['reward'] / best:.1f} % of it" if best > 0 else ""
+    told.sentences.append(f"The best decision for these arrivals earns {best:.4g}{share}.")
+
+
+def _amounts(devices: Any, held: Any, wanted: Any) -> str:
+    parts = [f"{h:.3g} of {w:.3g} {k}" for k, h, w in zip(devices, held, wanted) if w > 0]
+    return ", ".join(parts)
+
+
+def _places(places: list[tuple[str, float]]) -> str:
+    shown = ", ".join(f"{name} {amount:.3g}" for name, amount in places[:SERVERS])
+    more = len(places) - SERVERS
+    return (shown or "nowhere") + (f", {more} more" if more > 0 else "")
+
+
+# ------------------------------------------------------------------------------------------ speeds
+
+
+def _channels(
+    told: Told, p: FluctuatingSpeedsProblem, simulation: Any, seen: Mapping[int, tuple[int, float]]
+) -> None:
+    """Channels that were used, with what was known of them, and the best that was left out."""
+    x, arrivals = np.asarray(simulation.decision) != 0, simulation.arrivals()
+    plays = np.array([seen.get(e, (0, 0.0))[0] for e in range(p.E)])
+    mean = np.array([seen[e][1] / seen[e][0] if e in seen else math.nan for e in range(p.E)])
+    left = p.cluster.capacity - x @ p.requests
+    for l in np.flatnonzero(arrivals):
+        mine = np.flatnonzero(p.channels.job_type == l)
+        on, off = mine[x[mine]], mine[~x[mine]]
+        known = [
+            f"{p.cluster.servers[p.channels.server[e]]} "
+            + (f"{mean[e]:.3f} in {plays[e]}" if plays[e] else "never tried")
+            for e in on[:SERVERS]
+        ]
+        tried = off[plays[off] > 0]
+        next_best = int(tried[np.argmax(mean[tried])]) if tried.size else -1
+        told.rows.append(
+            {
+                "job type": p.job_types[l],
+                "channels": int(on.size),
+                "on (mean so far, times used)": ", ".join(known) or "none",
+                "best left out": "none that was tried"
+                if next_best < 0
+                else f"{p.cluster.servers[p.channels.server[next_best]]} {mean[next_best]:.3f} "
+                f"in {plays[next_best]}",
+                "never tried": int((plays[mine] == 0).sum()),
+            }
+        )
+    everyone = p.available(arrivals) & ~x
+    able = everyone & (p.requests <= left + p.tolerance).all(axis=1)
+    fresh_ones = int((x & (plays == 0)).sum())
+    if fresh_ones:
+        told.sentences.append(f"{fresh_ones} of {int(x.sum())} channels are tried the first time.")
+    dearer = [e for e in np.flatnonzero(everyone & (plays > 0)) if not able[e]]
+    worst = np.flatnonzero(x & (plays > 0)).tolist()
+    if dearer and worst:
+        second = max(dearer, key=lambda e: mean[e])
+        last = min(worst, key=lambda e: mean[e])
+        why = (
+            "a mean so far says otherwise: it explores, or weighs devices"
+            if mean[second] > mean[last]
+            else "the means so far agree"
+        )
+        told.sentences.append(
+            f"The least of those used is {p.name(last)}, {mean[last]:.3f} in {plays[last]} uses; "
+            f"the runner-up, for which no devices are left, {p.name(second)}, {mean[second]:.3f} "
+            f"in {plays[second]}: {why}."
+        )
+    if able.any():
+        told.sentences.append(
+            f"{int(able.sum())} channels of jobs that came are off though there are devices."
+        )
+    limits = ", ".join(
+        f"{a:.4g} of {c:.4g} {k}"
+        for a, c, k in zip(p.cluster.capacity - left, p.cluster.capacity, p.cluster.devices)
+    )
+    told.sentences.append(f"Taken: {limits}.")
+
+
+# ------------------------------------------------------------------------------------------- gangs
+
+
+def _gangs(told: Told, p: GangPlacementProblem, arrivals: Any, placement: Any) -> None:
+    """Tasks and servers of each gang, and whether one that stayed out would have had room."""
+    gain = overhead = None
+    if isinstance(p, GangProblem):
+        gain, overhead = p.by_job_type(placement)
+    left = p.cluster.capacity - p.handed_out(placement)
+    for l in np.flatnonzero(arrivals):
+        tasks = np.flatnonzero(p.task_job_type == l)
+        placed = placement[tasks][placement[tasks] >= 0]
+        servers, count = np.unique(placed, return_counts=True)
+        on = sorted(zip(count.tolist(), (p.cluster.servers[r] for r in servers)), reverse=True)
+        row = {
+            "job type": p.job_types[l],
+            "tasks": f"{placed.size} of {tasks.size}, at least {p.minimum[l]}",
+            "on": _places([(name, float(n)) for n, name in on]),
+        }
+        if gain is not None and overhead is not None:
+            row |= {"gain": float(gain[l]), "overhead": float(overhead[l])}
+        told.rows.append(row)
+        if placed.size == 0:
+            free, room = left.copy(), 0
+            for q in tasks:
+                for r in np.flatnonzero(p.fits[q]):
+                    if (p.task_requests[q] <= free[r] + 1e-9).all():
+                        free[r] -= p.task_requests[q]
+                        room += 1
+                        break
+            enough = room >= p.minimum[l]
+            told.sentences.append(
+                f"{p.job_types[l]} stays out: on what is left there is room for {room} of its "
+                f"tasks, one after the other, and it needs {p.minimum[l]}"
+                + ("; it was left out though it fits." if enough else ".")
+            )
+
+
+# ---------------------------------------------------------------------------------------- machines
+
+
+def _machines(
+    told: Told, p: ApproximationProblem, simulation: Any, seen: Mapping[int, tuple[int, float]]
+) -> None:
+    """Machines of each job, what they cost, and what more work is worth to it."""
+    jobs, decision = simulation.observation.jobs, np.asarray(simulation.decision)
+    rows = jobs.rows
+    slope = slopes_at(jobs, rows, np.maximum(jobs.work[rows], 1e-3)) if rows.size else rows
+    cheapest = float(p.prices[simulation.observation.available].min(initial=math.inf))
+    for row, worth in zip(rows.tolist(), np.asarray(slope).tolist()):
+        mine = decision[row] != 0 if decision.ndim == 2 else decision == row
+        machines = np.flatnonzero(mine)
+        rates = [seen[i][1] / seen[i][0] for i in machines.tolist() if i in seen]
+        left = float(jobs.budget[row] - jobs.cost[row])
+        named = [(p.machines[i], float(p.prices[i])) for i in machines.tolist()]
+        told.rows.append(
+            {
+                "job": str(getattr(jobs.jobs[row], "id", row)),
+                "machines": int(machines.size),
+                "on (price)": _places(named),
+                "cost": float(p.prices[machines].sum()),
+                "budget left": left,
+                "slots left": int(jobs.deadline[row]) - simulation.observation.slot,
+                "mean rate": float(np.mean(rates)) if rates else None,
+                "one more unit of work": worth,
+            }
+        )
+        if not machines.size and left < cheapest:
+            told.sentences.append(
+                f"Job {told.rows[-1]['job']} gets nothing: the cheapest machine costs "
+                f"{cheapest:.3g} and {left:.3g} of its budget is left."
+            )
+    told.rows.sort(key=lambda row: -row["one more unit of work"])
+    served = [row for row in told.rows if row["machines"]]
+    waiting = [row for row in told.rows if not row["machines"] and row["budget left"] >= cheapest]
+    if served and waiting:
+        last, second = served[-1], waiting[0]
+        told.sentences.append(
+            f"Of those served, more work is worth least to job {last['job']}, "
+            f"{last['one more unit of work']:.3g}; the runner-up, job {second['job']}, would have "
+            f"{second['one more unit of work']:.3g}, can pay, and gets no machine."
+        )
+    busy = int((decision.any(axis=0) if decision.ndim == 2 else decision >= 0).sum())
+    told.sentences.append(f"{busy} of {p.M} machines work.")
+
+
+# -------------------------------------------------------------------------------------------- jobs
+
+
+def explain_job(folder: Path | str, job: str, scheduler: str = "", seed: int | None = None) -> Told:
+    """Why a job of a finished replay waited, and where it was placed.
+
+    Parameters
+    ----------
+    folder : path
+        Of a replay.
+    job : str
+        Its id in the log.
+    scheduler : str
+        As it is called in the results; the first one by default.
+    seed : int, optional
+        The first one by default.
+
+    Raises
+    ------
+    StoreError
+        When the folder holds no replay, or playing it again starts the job at another time.
+    UnknownName
+        For a job or a scheduler that is not there.
+    """
+    replayed = Replayed.open(folder)
+    scheduler = scheduler or str(replayed.schedulers[0])
+    if scheduler not in replayed.schedulers:
+        raise UnknownName("scheduler in these results", scheduler, list(replayed.schedulers))
+    seed = int(replayed.seeds[0]) if seed is None else seed
+    if seed not in replayed.seeds:
+        known = ", ".join(map(str, replayed.seeds))
+        raise ScenarioError(f"seed {seed} was not played; the seeds are {known}")
+    played, scenario = replayed.scenario.draw(seed), replayed.scenario
+    ids = [str(name) for name in played.jobs.id]
+    if job not in ids:
+        raise UnknownName("job", job, ids[:1000])
+    j = ids.index(job)
+    said = dict(zip(replayed.results.policies, replayed.results.experiment["policies"]))
+    decider = fresh(create("scheduler", said.get(scheduler, scheduler)))
+    options = scenario.options
+    if isinstance(decider, Composed):
+        decider.limits, decider.restart = options.limits, options.restart
+    tables = Tables.of(played.jobs, played.nodes, played.conditions, options)
+    simulation = _Following(tables, decider, job)
+    while simulation.step() and simulation.phase[j] <= RUNNING:
+        continue
+    outcome = replayed.outcomes[scheduler][list(replayed.seeds).index(seed)]
+    if not _same(simulation.first[j], outcome.start[j]):
+        raise StoreError(
+            f"played again, job {job} starts at {simulation.first[j]:g} s, and "
+            f"{outcome.start[j]:g} s is stored: the folder was made by other code"
+        )
+    start, end = float(outcome.start[j]), float(outcome.end[j])
+    submitted = float(played.jobs.submit[j])
+    shape = played.jobs.shapes[played.jobs.shape[j]]
+    asks = " + ".join(
+        f"{amount / 1000:g} {kind}"
+        for amount, kind in zip(shape.demand, played.jobs.devices)
+        if amount
+    )
+    told = Told(
+        {
+            "scenario": scenario.settings.source,
+            "scheduler": scheduler,
+            "seed": seed,
+            "job": job,
+            "submitted": submitted,
+            "start": start,
+            "end": end,
+            "waiting": start - submitted,
+        },
+        simulation.rows_told,
+    )
+    n = int(played.jobs.tasks[j])
+    told.sentences.append(
+        f"Job {job}, {n} task{'s' * (n != 1)} of {asks}, was submitted at {_clock(submitted)}"
+        + (
+            " and never started."
+            if math.isnan(start)
+            else f", started {_lasting(start - submitted)} later"
+            + (
+                " and has not ended."
+                if math.isnan(end)
+                else f" and ended {_lasting(end - start)} after that."
+            )
+        )
+    )
+    told.sentences += simulation.sentences
+    return told
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+class _Following(PlainSimulation):
+    """A simulation that writes down what happens to one job."""
+
+    def __init__(self, tables: Tables, scheduler: Any, job: str):
+        super().__init__(tables, scheduler)
+        self.job, self.rows_told = job, list[dict[str, Any]]()
+        self.sentences: list[str] = []
+        self._last = ""
+
+    def _decisions(self, now: float) -> list[Any]:
+        before = self.books.copy()
+        asked = next((each for each in self.waiting if each.id == self.job), None)
+        actions = super()._decisions(now)
+        mine = [each for each in actions if getattr(each, "job", None) == self.job]
+        for action in mine:
+            if isinstance(action, Place) and asked is not None:
+                others = [a for a in actions if isinstance(a, Place) and a is not action]
+                self._placed(asked, action, before, others, now)
+            elif isinstance(action, Preempt):
+                self._note(now, "preempted", "the scheduler takes it off its nodes")
+            elif isinstance(action, Ask):
+                self._note(now, "holds off", f"to be looked at again by {_clock(action.at)}")
+        placed = {each.job for each in actions if isinstance(each, Place)}
+        if asked is not None and self.job not in placed:
+            self._waits(self.scheduler.explain(self.job), now, placed)
+        return actions
+
+    def _note(self, now: float, what: str, why: str, **more: Any) -> None:
+        self.rows_told.append({"at": now, "what": what, "why": why, **more})
+
+    def _waits(self, said: Explanation, now: float, placed: set[str]) -> None:
+        """A row whenever the reason is another than in the round before."""
+        if said.constraint == self._last:
+            return
+        self._last = said.constraint
+        names = ", ".join(sorted(placed)[:SERVERS])
+        room = f"; room for a task on {', '.join(said.nodes[:SERVERS])}" if said.nodes else ""
+        freed = f"; the end of {', '.join(said.frees[:SERVERS])} would let it start"
+        self._note(
+            now,
+            "waits",
+            said.constraint + room + (freed if said.frees else ""),
+            until=said.until,
+            expected=said.start,
+            started_instead=names,
+        )
+
+    def _placed(
+        self, job: Job, action: Place, books: Books, others: list[Place], now: float
+    ) -> None:
+        """Where it starts, and the nodes that had room as well."""
+        self._last = ""
+        names = books.nodes.names
+        fits = books.fits(job.shape)
+        chosen = {n for n, _ in action.tasks}
+        where = ", ".join(f"{names[n]} ({c})" for n, c in action.tasks[:SERVERS])
+        rest = [int(n) for n in np.argsort(-fits, kind="stable") if fits[n] and n not in chosen]
+        self._note(now, "starts", f"on {where}", until=None, expected=None, started_instead="")
+        choice = getattr(self.scheduler, "choice", None)
+        rated = isinstance(choice, ByRate)
+        if rest and rated:
+            one = {n: self.scheduler.choice.rate(job, [(n, 1)], now) for n in [*chosen, *rest]}
+            slowest = min(one[n] for n in chosen)
+            second = max(rest, key=lambda n: one[n])
+            self.sentences.append(
+                f"At {_clock(now)} its slowest node is believed to do {slowest:.3g} of a node of "
+                f"rate 1; the best that was left, {names[second]}, {one[second]:.3g}, with room "
+                f"for {int(fits[second])} of its tasks."
+            )
+        elif rest:
+            self.sentences.append(
+                f"At {_clock(now)} there was room as well on "
+                + ", ".join(f"{names[n]} (for {int(fits[n])})" for n in rest[:SERVERS])
+                + (f" and {len(rest) - SERVERS} more" if len(rest) > SERVERS else "")
+                + f"; the choice, {getattr(choice, 'name', type(choice).__name__)}, preferred "
+                f"{names[action.tasks[0][0]]}."
+            )
+        else:
+            self.sentences.append(f"At {_clock(now)} no other node had room for a task of it.")
+        if others:
+            started = ", ".join(sorted(each.job for each in others)[:SERVERS])
+            self.sentences.append(f"In the same round started: {started}.")
+
+    def _interrupt(self, j: int, now: float, kind: Any) -> None:
+        if str(self.tables.jobs.id[j]) == self.job and kind == "failed":
+            self._note(now, "cut short", "one of its nodes failed; it waits again")
+        super()._interrupt(j, now, kind)
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds:,.0f} s"
+
+
+def _lasting(seconds: float) -> str:
+    """A duration.
+
+    >>> _lasting(90.0), _lasting(7300.0)
+    ('1.5 min', '2.0 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,353 @@
+"""What a run did, beside what it earned: played once more, for its decisions are not kept.
+
+A run is a pure function of instance, policy and seed, so playing it again gives the same slots;
+that its rewards are the stored ones is checked before anything is shown. Of the best policy and the
+first seed there are
+
+- how much of each server was given over time,
+- what jobs asked for and what they got, by device type,
+- of families that learn, what was measured of each channel or machine beside the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+from xml.sax.saxutils import escape
+
+import numpy as np
+import polars as pl
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.contracts import Instance, Policy
+from gangwise.core.errors import GangwiseError
+from gangwise.core.registry import create, entries
+from gangwise.core.simulation import Simulation
+from gangwise.experiments.compare import Comparison
+from gangwise.experiments.statistics import number
+from gangwise.report.numbers import Numbers
+from gangwise.report.plotting import Panel
+from gangwise.report.rendering import Drawn, pictured
+
+SECONDS = 15.0
+"""A run that took longer is not played again for its page."""
+
+BINS, ROWS, DEVICES = 80, 64, 6
+"""Bins of time, rows of servers, panels of device types."""
+
+LEVELS = 8
+"""Shades of the map."""
+
+
+PERSIST = (
+    "The truth is the mean rate over the whole run. Rates persist for many slots, so intervals "
+    "that take slots for independent are too narrow."
+)
+
+
+@dataclass
+class Record:
+    """What is gathered while a run is played again.
+
+    Attributes
+    ----------
+    slots : int
+    servers : sequence of str
+        Rows of the map.
+    used : ndarray of float64, shape [R, slots]
+        Share of each server that was given.
+    devices : sequence of str
+    asked, given : ndarray of float64, shape [K, slots]
+        As shares of what there is.
+    arms : sequence of str
+        What is learned about; empty where nothing is.
+    truth : str
+        What the true values are.
+    """
+
+    slots: int
+    servers: Sequence[str]
+    devices: Sequence[str] = ()
+    arms: Sequence[str] = ()
+    truth: str = "The truth is the expectation."
+    used: Floats = field(init=False)
+    asked: Floats = field(init=False)
+    given: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.used = np.zeros((len(self.servers), self.slots))
+        self.asked = np.zeros((len(self.devices), self.slots))
+        self.given = np.zeros((len(self.devices), self.slots))
+        self.count, self.total, self.squares, self.true = np.zeros((4, len(self.arms)))
+
+    def learn(self, arms: Ints, values: Floats, true: Floats) -> None:
+        """One observation of each of some arms, and its expectation."""
+        self.count[arms] += 1
+        self.total[arms] += values
+        self.squares[arms] += values**2
+        self.true[arms] += true
+
+
+class GainOverhead:
+    """OGASched's family: devices are given, nothing is learned about arms."""
+
+    def __init__(self, instance: Any, slots: int, seed: int):
+        problem = instance.problem
+        self.problem, self.arrivals = problem, instance.arrivals(slots, seed)
+        cluster = problem.cluster
+        self.record = Record(slots, cluster.servers, cluster.devices)
+        self.total = np.maximum(cluster.capacity.sum(axis=0), 1e-300)
+
+    def decided(self, slot: int, decision: Any) -> None:
+        """Devices that jobs which came got."""
+        channels, capacity = self.problem.channels, self.problem.cluster.capacity
+        here = self.arrivals[slot]
+        got = np.zeros_like(capacity)
+        np.add.at(got, channels.server, decision * (here[channels.job_type] > 0)[:, None])
+        held = capacity > 0
+        share = np.divide(got, capacity, out=np.zeros_like(got), where=held)
+        self.record.used[:, slot] = share.sum(axis=1) / np.maximum(held.sum(axis=1), 1)
+        self.record.given[:, slot] = got.sum(axis=0) / self.total
+        self.record.asked[:, slot] = here @ self.problem.requests / self.total
+
+    def learned(self, feedback: Any) -> None:
+        """Arrivals only."""
+
+
+class FluctuatingSpeeds:
+    """ESDP's family: channels are on or off, and what they bring is learned."""
+
+    def __init__(self, instance: Any, slots: int, seed: int):
+        problem = instance.problem
+        self.instance, self.problem = instance, problem
+        names = [problem.name(e) for e in range(problem.E)]
+        self.record = Record(slots, problem.cluster.servers, problem.cluster.devices, names)
+        self.arrivals = instance.history(slots, seed)[0]
+        self.total = np.maximum(problem.cluster.capacity, 1e-300)
+        self.channels = np.bincount(problem.channels.server, minlength=len(problem.cluster.servers))
+
+    def decided(self, slot: int, decision: Any) -> None:
+        """Channels that are on."""
+        on, server = np.asarray(decision, dtype=bool), self.problem.channels.server
+        busy = np.bincount(server[on], minlength=self.channels.size)
+        self.record.used[:, slot] = busy / np.maximum(self.channels, 1)
+        may = self.problem.available(self.arrivals[slot])
+        self.record.given[:, slot] = self.problem.requests[on].sum(axis=0) / self.total
+        self.record.asked[:, slot] = self.problem.requests[may].sum(axis=0) / self.total
+
+    def learned(self, feedback: Any) -> None:
+        """Net utilities of the channels that were on."""
+        for each in feedback:
+            true = self.instance.means(each.slot)[each.channels]
+            self.record.learn(each.channels, each.utilities, true)
+
+
+class ApproximationJobs:
+    """OPS's and OPM's family: machines work for jobs, and their rates are learned."""
+
+    def __init__(self, instance: Any, slots: int, seed: int):
+        names = [f"machine {m}" for m in range(instance.problem.M)]
+        self.true = instance.history(slots, seed)[0].mean(axis=0)
+        self.record = Record(slots, names, (), names, PERSIST)
+
+    def decided(self, slot: int, decision: Any) -> None:
+        """Which machines work is in the feedback."""
+
+    def learned(self, feedback: Any) -> None:
+        """Rates of the machines that worked."""
+        for each in feedback:
+            self.record.used[each.machines, each.slot] = 1.0
+            self.record.learn(each.machines, each.rates, self.true[each.machines])
+
+
+WATCHED: dict[str, Any] = {
+    "gain_overhead": GainOverhead,
+    "fluctuating_speeds": FluctuatingSpeeds,
+    "approximation_jobs": ApproximationJobs,
+}
+
+
+class _Watched:
+    """A policy that decides as it did, and is watched."""
+
+    def __init__(self, policy: Policy[Any, Any, Any], watch: Any):
+        self._policy, self._watch, self._slot = policy, watch, 0
+        self.timing, self.family = policy.timing, getattr(policy, "family", None)
+        self.randomised = getattr(policy, "randomised", False)
+
+    def start(self, problem: Any, rng: np.random.Generator) -> None:
+        self._policy.start(problem, rng)
+
+    def decide(self, observation: Any) -> Any:
+        decision = self._policy.decide(observation)
+        self._watch.decided(self._slot, decision)
+        self._slot += 1
+        return decision
+
+    def learn(self, feedback: Any) -> None:
+        self._watch.learned(feedback)
+        self._policy.learn(feedback)
+
+
+def watched(instance: Instance, policy: Policy[Any, Any, Any], slots: int, seed: int) -> Any:
+    """A record of a run, and the rewards of its slots.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy, create_scenario
+    >>> instance = create_scenario("ogasched-default-v1:servers=8").instance(seed=1)
+    >>> record, rewards = watched(instance, create_policy("drf"), 20, seed=1)
+    >>> record.used.shape, bool((record.used <= 1 + 1e-9).all())
+    ((8, 20), True)
+    """
+    watch = WATCHED[instance.family](instance, slots, seed)
+    simulation: Any = Simulation(instance, policy, slots, seed)
+    simulation.policy = _Watched(simulation.policy, watch)
+    for _ in range(slots):
+        simulation.step()
+    return watch.record, simulation.rewards
+
+
+def run_figures(comparison: Comparison) -> list[Drawn]:
+    """Figures of the best policy's run under the first seed; none where it cannot be played again.
+
+    That is: for a scenario or a policy of one's own, for one that takes long, in families of gangs.
+    """
+    numbers = Numbers(comparison.results)
+    best, seed = numbers.ranking(numbers.cells[0])[0], comparison.seeds[0]
+    known = entries("policy").get(best.partition(":")[0])
+    took = numbers.of("seconds").get((numbers.cells[0], best))
+    long = took is None or took.mean > SECONDS
+    if comparison.scenario.family not in WATCHED or known is None or not known.built_in or long:
+        return []
+    stored = numbers.paths[numbers.cells[0], best][seed].columns.get("reward.slot")
+    if stored is None:
+        return []
+    try:
+        instance = comparison.scenario.instance(seed)
+        record, rewards = watched(instance, create("policy", best), comparison.slots, seed)
+    except GangwiseError:  # a trace that is elsewhere by now, arguments that are gone
+        return []
+    if not np.array_equal(rewards[stored[0]], stored[1]):
+        return []
+    where = f"One run: {best}, seed {seed}, played again for this figure."
+    return [_map(record, where), *_asked(record, where), *_learned(record, where)]
+
+
+def _binned(values: Floats, bins: int) -> Floats:
+    """Means over bins of the last axis, as alike in width as can be."""
+    edges = np.linspace(0, values.shape[-1], bins + 1).round().astype(np.int64)
+    return np.asarray(np.add.reduceat(values, edges[:-1], axis=-1) / np.diff(edges))
+
+
+def _map(record: Record, where: str) -> Drawn:
+    """How much of each server was given over time."""
+    bins = min(BINS, record.slots)
+    rows = min(ROWS, len(record.servers))
+    used = _binned(_binned(record.used, bins).T, rows).T
+    each = -(-len(record.servers) // rows)
+    title = "How much of each server was given over time"
+    caption = f"{where} A row is {'a server' if each == 1 else f'about {each} servers'}, a column "
+    caption += f"about {record.slots / bins:.3g} slots; the stronger the colour, the more was "
+    caption += f"given. Over all: {number(100 * float(record.used.mean()), 1)} %."
+    return Drawn((heat(used, record.servers, record.slots),), title, caption)
+
+
+def heat(shares: Floats, names: Sequence[str], slots: int) -> str:
+    """A map of shares in [0, 1], shape [rows, columns], as SVG; equal neighbours are one shape.
+
+    >>> heat(np.array([[0.0, 1.0, 1.0]]), ["a"], 3).count("M1 0h2")
+    1
+    """
+    rows, columns = shares.shape
+    left, wide, high = 70.0, 280.0, max(5.0 * rows, 60.0)
+    level = np.rint(np.clip(shares, 0, 1) * LEVELS).astype(np.int64)
+    paths: dict[int, list[str]] = {}
+    for row in range(rows):
+        at = 0
+        for shade, run in groupby(level[row].tolist()):
+            length = len(list(run))
+            if shade:
+                paths.setdefault(shade, []).append(f"M{at} {row}h{length}v1h-{length}z")
+            at += length
+    cells = "".join(
+        f'<path d="{"".join(shapes)}" fill="var(--c0)" fill-opacity="{shade / LEVELS:.3f}"/>'
+        for shade, shapes in sorted(paths.items())
+    )
+    scale = f"translate({left} 6) scale({wide / columns:.4f} {high / rows:.4f})"
+    bottom = high + 6
+    ends = [(9, names[0]), (high + 3, names[-1])] if rows > 1 else [(high / 2 + 9, names[0])]
+    labels = "".join(
+        f'<text x="{left - 6}" y="{y:.1f}" text-anchor="end">{escape(_short(name))}</text>'
+        for y, name in ends
+    )
+    ticks = "".join(
+        f'<text x="{left + wide * share:.1f}" y="{bottom + 13:.1f}" text-anchor="{anchor}">'
+        f"{number(slots * share)}</text>"
+        for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end"))
+    )
+    return (
+        f'<svg viewBox="0 0 360 {bottom + 32:.0f}"><g font-size="9.5">{labels}{ticks}'
+        f'<text x="{left + wide / 2}" y="{bottom + 27:.1f}" text-anchor="middle">slot</text></g>'
+        f'<g transform="{scale}">{cells}</g>'
+        f'<rect x="{left}" y="6" width="{wide}" height="{high}" fill="none" stroke="var(--rule)"/>'
+        "</svg>"
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 12 else f"{name[:5]}…{name[-6:]}"
+
+
+def _asked(record: Record, where: str) -> list[Drawn]:
+    """What jobs asked for, and what they got."""
+    if not record.devices:
+        return []
+    bins = min(BINS, record.slots)
+    at = (np.arange(bins) + 0.5) * record.slots / bins
+    rows, panels = [], []
+    for k, device in enumerate(record.devices[:DEVICES]):
+        panels.append(Panel(device, "slot", "% of what there is", level=100.0))
+        for line, of in (("requested", record.asked[k]), ("given", record.given[k])):
+            values = 100 * _binned(of, bins)
+            rows += [(device, line, *each, None, None) for each in zip(at, values)]
+    table = _table(rows)
+    caption = f"{where} Of the jobs that arrived; the grey line is all that there is. "
+    caption += "Means over bins of slots."
+    return [pictured("Requested and given", table, panels, caption)]
+
+
+def _learned(record: Record, where: str) -> list[Drawn]:
+    """What was measured of each arm at the end, beside the truth."""
+    seen = np.flatnonzero(record.count >= 2)
+    if not seen.size:
+        return []
+    n = record.count[seen]
+    mean, true = record.total[seen] / n, record.true[seen] / n
+    spread = np.sqrt(np.maximum(record.squares[seen] / n - mean**2, 0.0) * n / (n - 1))
+    half = 1.96 * spread / np.sqrt(n)
+    order = np.argsort(-true, kind="stable")
+    place = np.arange(seen.size, dtype=np.float64)
+    sides = zip(place, mean[order], (mean - half)[order], (mean + half)[order])
+    rows = [("", "true mean", x, y, None, None) for x, y in zip(place, true[order])]
+    rows += [("", "measured", *each) for each in sides]
+    inside = float((np.abs(mean - true) <= half + 1e-12).mean())
+    rest = len(record.arms) - seen.size
+    caption = f"{where} Means of what the policy was told, with 95 % intervals; "
+    caption += f"{number(100 * inside)} % of them hold the truth. "
+    caption += record.truth
+    if rest:
+        caption += f" {rest} of {len(record.arms)} were used less than twice and are left out."
+    best, most = record.arms[seen[order[0]]], int(np.argmax(record.count))
+    caption += f" The best is {best}; most often used: {record.arms[most]}, in "
+    caption += f"{number(float(record.count[most]))} slots."
+    panel = Panel("", "the best first", "value", "points")
+    return [pictured("Learned against true", _table(rows), [panel], caption)]
+
+
+def _table(rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
+    columns = ("panel", "line", "x", "mean", "low", "high")
+    table = pl.DataFrame(list(rows), schema=columns, orient="row", infer_schema_length=None)
+    return table.with_columns(pl.col("x", "mean", "low", "high").cast(pl.Float64))

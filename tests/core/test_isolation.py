@@ -1,0 +1,247 @@
+"""Policies and schedulers of strangers: alone in a process, they see what they are shown."""
+
+from __future__ import annotations
+
+import gc
+import io
+import pickle
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gangwise import (
+    PolicyCheckFailed,
+    SchedulerCheckFailed,
+    check_policy,
+    check_scheduler,
+    compare,
+    create_policy,
+    replay,
+    simulate,
+)
+from gangwise.cli import app
+from gangwise.core.errors import ScenarioError
+from gangwise.core.isolation import IsolatedError, IsolatedPolicy
+from gangwise.core.registry import create
+from gangwise.core.simulation import Simulation
+from gangwise.gain_overhead import Fairness
+from gangwise.jobs import Composed, Place
+
+HERE = __name__
+
+
+@dataclass
+class OwnFairness(Fairness):
+    """Right, and not gangwise's."""
+
+
+def world_in_reach() -> object:
+    """An environment of these slots, wherever it lies: on the stack, or among all objects."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        for value in frame.f_locals.values():
+            if hasattr(value, "_arrivals"):
+                return value
+        frame = frame.f_back
+    every = gc.get_objects()
+    return next((found for found in every if type(found).__name__.endswith("Environment")), None)
+
+
+@dataclass
+class WalksTheStack(Fairness):
+    """Reserves, and looks up what will come where the environment keeps it."""
+
+    timing = "reserve"
+
+    def decide(self, observation):
+        world = world_in_reach()
+        coming = np.ones(self._problem.L, dtype=np.int64)
+        if hasattr(world, "_arrivals"):
+            coming = world._arrivals.at(observation.slot)
+        return super().decide(type(observation)(observation.slot, coming))
+
+
+@dataclass
+class LooksBehindTheArray(Fairness):
+    """Arrivals of a slot are a row of a block: the next rows are those to come."""
+
+    def decide(self, observation):
+        block = observation.arrivals.base
+        return super().decide(observation) * (0.5 if block is not None else 1.0)
+
+
+@dataclass
+class KnowsTheSeed(Fairness):
+    """The generator of a policy was spawned from the seed of all."""
+
+    def start(self, problem, rng):
+        super().start(problem, rng)
+        self.lucky = rng.bit_generator.seed_seq.entropy < 1000
+
+    def decide(self, observation):
+        return super().decide(observation) * (0.5 if self.lucky else 1.0)
+
+
+@pytest.mark.parametrize("wrong", [WalksTheStack, LooksBehindTheArray, KnowsTheSeed])
+def test_a_policy_that_reads_what_it_is_not_shown_is_named(wrong: type) -> None:
+    with pytest.raises(PolicyCheckFailed, match="reads what it is not shown"):
+        check_policy(f"{HERE}:{wrong.__name__}", problems=3, isolated=True)
+
+
+def test_what_it_looks_for_is_not_there() -> None:
+    """Alone, the one that walks the stack plays as one that assumes that everybody comes."""
+    found = compare(
+        "ogasched-default-v1:servers=8",
+        {"walks": f"{HERE}:WalksTheStack", "blind": f"{HERE}:AssumesAll"},
+        10,
+        [0],
+        [],
+        isolated=True,
+    )
+    assert np.array_equal(found.runs["walks", 0].rewards, found.runs["blind", 0].rewards)
+    beside = compare(
+        "ogasched-default-v1:servers=8", {"walks": f"{HERE}:WalksTheStack"}, 10, [0], []
+    )
+    assert not np.array_equal(found.runs["walks", 0].rewards, beside.runs["walks", 0].rewards)
+
+
+@dataclass
+class AssumesAll(Fairness):
+    """What is left of the above when there is nothing to be found."""
+
+    timing = "reserve"
+
+    def decide(self, observation):
+        everybody = np.ones(self._problem.L, dtype=np.int64)
+        return super().decide(type(observation)(observation.slot, everybody))
+
+
+@pytest.mark.parametrize(
+    "name", ["greedy", "esdp", "opm", "random", "gang-greedy", "gang-cucb", "ogasched-reserve"]
+)
+def test_built_in_policies_decide_the_same_alone(name: str) -> None:
+    policy = create_policy(name)
+    family = create("family", policy.family)
+    instance = family.fuzz(np.random.default_rng([5, 1]))
+    here = simulate(instance, policy, 12, 3)
+    alone = Simulation(instance, IsolatedPolicy(name), 12, 3)
+    for _ in range(6):
+        alone.step()
+    resumed: Simulation = pickle.loads(pickle.dumps(alone))
+    assert np.array_equal(resumed.run().rewards, here.rewards)
+
+
+def test_a_right_one_passes_alone() -> None:
+    check_policy(OwnFairness(), problems=1, isolated=True)
+    check_scheduler("fcfs+none+learned", cases=1, isolated=True)
+
+
+@dataclass
+class SeesTheWork(Composed):
+    """Reads the work of jobs from the simulation that calls it."""
+
+    def place(self, queue, books, now):
+        frame = sys._getframe(1)
+        run = None
+        while frame is not None and run is None:
+            tables = getattr(frame.f_locals.get("self"), "tables", None)
+            run = None if tables is None else tables.jobs.run
+            frame = frame.f_back
+        short = [job for job in queue if run is None or run[job.row] < 150 or now > 900]
+        return super().place(short, books, now)
+
+
+def test_a_scheduler_that_sees_the_work_is_named() -> None:
+    with pytest.raises(SchedulerCheckFailed, match="reads what it is not shown"):
+        check_scheduler(f"{HERE}:SeesTheWork", cases=3, isolated=True)
+
+
+@dataclass
+class Vanishes(Fairness):
+    """Ends its process."""
+
+    def decide(self, observation):
+        sys.stdout.write("what is printed does not disturb\n")
+        if observation.slot == 2:
+            import os
+
+            os._exit(7)
+        return super().decide(observation)
+
+
+@dataclass
+class AnswersWithAnObject(Fairness):
+    """What comes back is no plain value, so that nothing of it is run here."""
+
+    def decide(self, observation):
+        return io.StringIO("a file")
+
+
+@dataclass
+class AnswersWithAPlace(Fairness):
+    """A dataclass that nobody asked for."""
+
+    def decide(self, observation):
+        return Place("job", ((0, 1),))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (Vanishes, "slot 2: Vanishes: its process has ended, with code 7"),
+        (AnswersWithAnObject, "slot 0: AnswersWithAnObject: the answer holds a StringIO"),
+        (AnswersWithAPlace, "slot 0: AnswersWithAPlace answers a Place, which is not asked for"),
+    ],
+)
+def test_what_goes_wrong_over_there_is_said_here(wrong: type, said: str) -> None:
+    with pytest.raises(PolicyCheckFailed, match=said):
+        check_policy(f"{HERE}:{wrong.__name__}", problems=1, isolated=True)
+
+
+def test_silence_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = IsolatedPolicy(f"{HERE}:NeverAnswers")
+    monkeypatch.setattr("gangwise.core.isolation.PATIENCE", 0.2)
+    with pytest.raises(IsolatedError, match=r"NeverAnswers has not answered for 0\.2 s"):
+        policy.decide(None)
+
+
+@dataclass
+class NeverAnswers(Fairness):
+    def decide(self, observation):
+        import time
+
+        time.sleep(3600)
+
+
+def test_replays_and_runs_may_be_isolated() -> None:
+    own = f"{HERE}:OwnComposed"
+    played = replay("twin:alibaba-gpu-v2023", [own, "fcfs+none+best-fit"], first=40, isolated=True)
+    first, second = (each[0].end for each in played.outcomes.values())
+    assert np.array_equal(first, second)
+    assert played.results.runs[0]["label"] == "OwnComposed"
+
+
+@dataclass
+class OwnComposed(Composed):
+    """First come, first served."""
+
+
+def test_a_class_of_a_function_cannot_be_isolated() -> None:
+    @dataclass
+    class Local(Fairness):
+        pass
+
+    with pytest.raises(ScenarioError, match="put the class into a file"):
+        IsolatedPolicy.of(Local())
+
+
+def test_the_command_says_it_in_a_sentence() -> None:
+    run = CliRunner()
+    found = run.invoke(app, ["check", f"{HERE}:LooksBehindTheArray", "--cases", "1", "--json"])
+    assert found.exit_code == 1
+    assert '"sound": false' in found.output
+    assert "reads what it is not shown" in found.output
+    assert "did you mean greedy" in str(run.invoke(app, ["check", "gready"]).exception)

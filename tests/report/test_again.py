@@ -1,0 +1,70 @@
+"""What a page shows of a run that is played again, against what the run says of itself."""
+
+import numpy as np
+import pytest
+
+import gangwise
+from gangwise.experiments.compare import Comparison
+from gangwise.report.again import heat, run_figures, watched
+
+SMALL = {
+    "ogasched-default-v1:servers=8,job_types=4": ("greedy", "ogasched-reserve"),
+    "esdp-default-v1:servers=8": ("esdp", "lcf"),
+    "opm-default-v1": ("fair", "deadline-aware"),
+}
+
+
+def played(scenario: str) -> Comparison:
+    return gangwise.compare(scenario, list(SMALL[scenario]), slots=30, seeds=[2], comparators=[])
+
+
+def test_devices_given_are_those_of_the_utilisation() -> None:
+    """The environment measures the mean over servers and device types by itself."""
+    instance = gangwise.create_scenario("ogasched-default-v1:servers=8").instance(2)
+    record, rewards = watched(instance, gangwise.create_policy("greedy"), 30, 2)
+    run = gangwise.simulate(instance, gangwise.create_policy("greedy"), 30, 2)
+    assert np.array_equal(rewards, run.rewards)
+    types = (instance.problem.cluster.capacity > 0).sum(axis=1)
+    blocks = (record.used * types[:, None]).sum(axis=0) / types.sum()
+    assert blocks == pytest.approx(run.metrics["utilisation"], abs=1e-9)
+    assert (record.given <= record.asked + 1e-9).all()
+
+
+def test_measured_means_of_channels_come_near_the_truth() -> None:
+    instance = gangwise.create_scenario("esdp-default-v1:servers=8").instance(1)
+    record, _ = watched(instance, gangwise.create_policy("random-channels"), 1500, 1)
+    seen = record.count > 200
+    assert seen.any()
+    apart = record.total[seen] / record.count[seen] - record.true[seen] / record.count[seen]
+    assert np.abs(apart).max() < 0.1
+    run = gangwise.simulate(instance, gangwise.create_policy("random-channels"), 1500, 1)
+    assert record.count.sum() == run.metrics["channels"].sum()
+    assert record.total.sum() == pytest.approx(run.rewards.sum())
+
+
+@pytest.mark.parametrize("scenario", SMALL)
+def test_every_family_shows_its_servers(scenario: str) -> None:
+    titles = [drawn.title for drawn in run_figures(played(scenario))]
+    assert titles[0] == "How much of each server was given over time"
+    assert ("Requested and given" in titles) == (not scenario.startswith("opm"))
+    assert ("Learned against true" in titles) == (not scenario.startswith("ogasched"))
+
+
+def test_another_run_than_the_stored_one_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "ogasched-default-v1:servers=8,job_types=4"
+    comparison, other = played(name), gangwise.create_scenario(name).instance(3)
+    monkeypatch.setattr(type(comparison.scenario), "instance", lambda self, seed: other)
+    assert run_figures(comparison) == []
+
+
+def test_a_map_has_every_cell_once() -> None:
+    rng = np.random.default_rng(0)
+    shares = rng.integers(0, 9, (7, 11)) / 8
+    svg, found = heat(shares, [f"s{i}" for i in range(7)], 11), np.zeros((7, 11))
+    for part in svg.split("<path ")[1:]:
+        level = float(part.split('fill-opacity="')[1].split('"')[0])
+        for shape in part.split('"')[1].split("M")[1:]:
+            at, length = shape.split("v")[0].split("h")
+            column, row = map(int, at.split())
+            found[row, column : column + int(length)] += level
+    assert np.allclose(found, shares, atol=1e-3)

@@ -1,0 +1,100 @@
+"""Artefacts on rows of the traces: the claims of the artefact, reading by reading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from gangwise.experiments.specification import Experiment
+from gangwise.experiments.statistics import Estimate
+from gangwise.reproduce import artefacts, expected
+from gangwise.reproduce.artefact import Above, Artefact, Claim, NotCompared, Scale
+from gangwise.reproduce.expected import Row
+from gangwise.reproduce.traced import Reading, traced
+
+READINGS = (Reading("all"), Reading("few", {"servers": 4}))
+
+
+def _two(scale):
+    return [
+        Experiment(
+            name=name,
+            scenario=scenario,
+            settings={"rho": 0.5},
+            policies=["a"],
+            slots=900,
+            seeds=scale.first_seeds(2, 3),
+        )
+        for name, scenario in (("mine", "default"), ("other", "another"))
+    ]
+
+
+PLAIN = Artefact(
+    "p",
+    "figure-9",
+    "a title",
+    _two,
+    lambda found: found["mine"],
+    [],
+    [
+        Claim(
+            "a lead, %", "leads", lambda found: {"v": Estimate(found["mine"], None, None)}, Above(0)
+        ),
+        Claim("beside", "not compared", lambda found: {}, NotCompared()),
+    ],
+)
+PLAYED = traced(PLAIN, "default", "rows", READINGS, (100, 500), (2, 3))
+
+
+def test_an_experiment_for_each_reading_on_the_other_scenario():
+    experiments = PLAYED.experiments(Scale(quick=True, traces=Path("/some")))
+    assert [e.name for e in experiments] == ["mine-rows-0", "mine-rows-1"]
+    assert {e.scenario for e in experiments} == {"rows"}
+    assert experiments[1].settings == {"rho": 0.5, "servers": 4, "folder": "/some"}
+    assert [(e.slots, list(e.chosen_seeds)) for e in experiments] == [(100, [100, 101])] * 2
+    full = PLAYED.experiments(Scale())[0]
+    assert (full.slots, list(full.chosen_seeds)) == (500, [100, 101, 102])
+
+
+def test_a_claim_is_measured_in_every_reading_and_judged_over_all():
+    found = {"mine-rows-0": 3.0, "mine-rows-1": 5.0}
+    [claim] = PLAYED.claims
+    assert {k: v.mean for k, v in claim.ours(found).items()} == {"v @ all": 3.0, "v @ few": 5.0}
+    assert PLAYED.numbers(found) == 3.0
+
+    def verdict(*means):
+        rows = [
+            Row.found(PLAYED, claim, version, Estimate(mean, mean - 1, mean + 1))
+            for version, mean in zip(claim.ours(found), means)
+        ]
+        [merged] = expected.over_readings(rows)
+        return merged.verdict, merged.ours
+
+    assert verdict(3.0, 5.0) == ("agrees", Estimate(4.0, 3.0, 5.0))
+    assert verdict(3.0, 0.5)[0] == "depends"
+    assert verdict(3.0, -5.0) == ("depends", Estimate(-1.0, -5.0, 3.0))
+    assert verdict(-3.0, -5.0)[0] == "differs"
+    rows = [Row.found(PLAYED, claim, v, Estimate(1.0, 0.5, 1.5)) for v in claim.ours(found)]
+    assert expected.counts(rows).startswith("1 of 1 comparisons agree")
+
+
+def test_the_page_has_the_span_and_not_one_reading():
+    found = {"mine-rows-0": 3.0, "mine-rows-1": -5.0}
+    [claim] = PLAYED.claims
+    rows = [Row.found(PLAYED, claim, v, e) for v, e in claim.ours(found).items()]
+    page = expected.markdown(rows)
+    assert "v: −5.0 to 3.0 over 2 readings, agrees in 1, depends on the reading" in page
+    assert "1 depend on the reading" in page
+    again = Row.of(expected.over_readings(rows)[0].as_dict())
+    assert (again.readings, again.text) == (2, "−5.0 to 3.0 over 2 readings, agrees in 1")
+    assert isinstance(expected.table(expected.over_readings(rows)), pl.DataFrame)
+
+
+def test_every_figure_but_computation_times_is_on_rows_of_the_traces():
+    for paper, left in (("ogasched", set[str]()), ("esdp", {"figure-5"})):
+        names = {a.name for a in artefacts(paper)}
+        plain = {name for name in names if not name.endswith("-traces")}
+        figures = {n for n in plain if n.startswith(("figure", "table"))} - left
+        assert names - plain == {f"{name}-traces" for name in figures}
+        assert all(a.trace for a in artefacts(paper) if a.name.endswith("-traces"))
