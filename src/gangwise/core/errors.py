@@ -52,6 +52,10 @@ class InfeasibleDecision(GangwiseError):  # noqa: N818 - the name says what it i
     """A policy's decision violates a constraint of the problem."""
 
 
+LISTED = 50
+"""Most names that an error lists."""
+
+
 class UnknownName(GangwiseError, LookupError):  # noqa: N818 - the name says what it is
     """A name that is not registered."""
 
@@ -62,7 +66,10 @@ class UnknownName(GangwiseError, LookupError):  # noqa: N818 - the name says wha
         if not close:
             close = [k for k in known if name and name in k][:3]
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        listing = f" Known: {', '.join(sorted(known))}." if known else ""
+        names = sorted(known)
+        if len(names) > LISTED:
+            names = [*names[:LISTED], f"and {len(names) - LISTED:,} more"]
+        listing = f" Known: {', '.join(names)}." if names else ""
         super().__init__(f"there is no {kind} named {name!r}{hint or '.'}{listing}")
         self.name = name
 

@@ -72,8 +72,11 @@ def place_jointly(
     x_at = np.cumsum([0, *(on.size for on in usable)])
     z_at = x_at[-1] + np.cumsum([0, *(level.size for level in levels)])
     size = int(z_at[-1])
-    rows, columns, values = [], [], []
-    lower, upper = [], []
+    rows: list[int] = []
+    columns: list[int] = []
+    values: list[float] = []
+    lower: list[float] = []
+    upper: list[float] = []
 
     def constrain(entries: Sequence[tuple[int, float]], low: float, high: float) -> None:
         for column, value in entries:
@@ -93,16 +96,16 @@ def place_jointly(
             able = np.flatnonzero(level <= worth[j, n])
             entries = [(z_at[j] + int(m), -float(fits[j, n])) for m in able]
             constrain([(x_at[j] + i, 1.0), *entries], -np.inf, 0.0)
-    for n in range(N):
+    for node in range(N):
         for k in range(free.shape[1]):
             entries = [
                 (x_at[j] + int(i), float(demand[j, k]))
                 for j, on in enumerate(usable)
-                for i in np.flatnonzero(on == n)
+                for i in np.flatnonzero(on == node)
                 if demand[j, k] > 0
             ]
             if entries:
-                constrain(entries, -np.inf, float(free[n, k]))
+                constrain(entries, -np.inf, float(free[node, k]))
     found = milp(
         cost,
         integrality=np.ones(size),
