@@ -62,42 +62,43 @@ def check_policy(
     >>> check_policy(create_policy("drf"), problems=2)
     """
     name = label_of(policy) if isinstance(policy, str) else type(policy).__name__
+    made: Any
     if isolated:
         try:
-            policy = IsolatedPolicy.of(policy, watch=True)
+            made = IsolatedPolicy.of(policy, watch=True)
         except IsolatedError as error:
             raise PolicyCheckFailed(str(error)) from error
-    elif isinstance(policy, str):
-        policy = create("policy", policy)
-    family = family or getattr(policy, "family", None)
+    else:
+        made = create("policy", policy) if isinstance(policy, str) else policy
+    family = family or getattr(made, "family", None)
     if family is None:
         raise PolicyCheckFailed(f"{name} has no attribute 'family'; give it one or pass family=")
     checked: Family = create("family", family) if isinstance(family, str) else family
-    configuration(policy)  # raises for what is not a dataclass
-    has = policy.about["methods"] if isinstance(policy, Isolated) else dir(policy)
+    configuration(made)  # raises for what is not a dataclass
+    has = made.about["methods"] if isinstance(made, Isolated) else dir(made)
     for part in ("start", "decide", "learn", "timing"):
         if part not in has:
             raise PolicyCheckFailed(
                 f"{name} has no {part}; a policy has start, decide, learn, timing"
             )
-    process = policy.another_process() if isinstance(policy, Isolated) else None
+    process = made.another_process() if isinstance(made, Isolated) else None
     for index in range(problems):
         drawn_by = [seed, index]
         instance = checked.fuzz(np.random.default_rng(drawn_by))
         where = f"{name} on problem {index} (seed {seed})"
-        rewards, decisions = _play(instance, clone(policy), slots, index, where)
+        rewards, decisions = _play(instance, clone(made), slots, index, where)
         if process is not None:
             _check_alone(process, checked, drawn_by, decisions, index, where)
         for what, again in (
-            ("a second run with the same seed", clone(policy)),
-            ("a run of a policy that has run before", _used(instance, policy, slots)),
+            ("a second run with the same seed", clone(made)),
+            ("a run of a policy that has run before", _used(instance, made, slots)),
         ):
             repeated, _ = _play(instance, again, slots, index, where)
             if not np.array_equal(rewards, repeated):
                 raise PolicyCheckFailed(f"{where}: {what} differs; start() must forget everything")
-        _check_resume(instance, policy, slots, index, rewards, where)
-        if not getattr(policy, "randomised", False):
-            _check_relabelling(checked, instance, policy, slots, index, decisions, where)
+        _check_resume(instance, made, slots, index, rewards, where)
+        if not getattr(made, "randomised", False):
+            _check_relabelling(checked, instance, made, slots, index, decisions, where)
 
 
 def _play(

@@ -18,7 +18,7 @@ class Tabular(Protocol):
 
     def columns(self) -> Mapping[str, Any]:
         """The table's columns by name, of one length."""
-        raise NotImplementedError
+        return {name: column.to_numpy() for name, column in self.to_polars().to_dict().items()}
 
     def to_polars(self) -> pl.DataFrame:
         """The table."""

@@ -185,7 +185,8 @@ class _Remembering(Simulation):
                 self._see(each)
             learn(feedback)
 
-        self.policy = _Deciding(policy, deciding, learning)
+        watched: Any = _Deciding(policy, deciding, learning)
+        self.policy = watched
         try:
             super().step()
         finally:
@@ -345,9 +346,10 @@ def _channels(
             if mean[second] > mean[last]
             else "the means so far agree"
         )
+        least, other = p.name(int(last)), p.name(int(second))
         told.sentences.append(
-            f"The least of those used is {p.name(last)}, {mean[last]:.3f} in {plays[last]} uses; "
-            f"the runner-up, for which no devices are left, {p.name(second)}, {mean[second]:.3f} "
+            f"The least of those used is {least}, {mean[last]:.3f} in {plays[last]} uses; "
+            f"the runner-up, for which no devices are left, {other}, {mean[second]:.3f} "
             f"in {plays[second]}: {why}."
         )
     if able.any():
@@ -375,7 +377,7 @@ def _gangs(told: Told, p: GangPlacementProblem, arrivals: Any, placement: Any) -
         placed = placement[tasks][placement[tasks] >= 0]
         servers, count = np.unique(placed, return_counts=True)
         on = sorted(zip(count.tolist(), (p.cluster.servers[r] for r in servers)), reverse=True)
-        row = {
+        row: dict[str, Any] = {
             "job type": p.job_types[l],
             "tasks": f"{placed.size} of {tasks.size}, at least {p.minimum[l]}",
             "on": _places([(name, float(n)) for n, name in on]),

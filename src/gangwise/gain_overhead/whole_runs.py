@@ -101,10 +101,10 @@ def _printed(policy: Any, p: GainOverheadProblem, arrivals: Ints, settle: Any, o
 
 
 def _turns(policy: Any, p: GainOverheadProblem, arrivals: Ints, settle: Any, out: Floats) -> bool:
-    s = policy._servers
-    lists = (s._size, p.channels.server, s.of_job_type, s.first)
-    work = (s._left, s._score, s._taken, np.empty(p.L, dtype=np.int64), s._y)
-    return bool(_play_turns(arrivals, float(policy.sign), p.upper, *lists, settle, *work, out))
+    s, chosen = policy._servers, np.empty(p.L, dtype=np.int64)
+    given: tuple[Any, ...] = (s._size, p.channels.server, s.of_job_type, s.first, settle)
+    given += (s._left, s._score, s._taken, chosen, s._y, out)
+    return bool(_play_turns(arrivals, float(policy.sign), p.upper, *given))
 
 
 _PLAYERS: dict[type, Callable[..., bool]] = {
