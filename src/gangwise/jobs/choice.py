@@ -246,6 +246,7 @@ class ByRate(Worth):
         return float(
             rate_kernels.wait(
                 self.state,
+                self._types[job.job_type],
                 job.tasks,
                 devices,
                 job.limit,
@@ -318,7 +319,10 @@ class ByRate(Worth):
             if self.waits and job and event.kind == "submitted" and event.time == job.submitted:
                 devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
                 mean, _ = self.believed(job, event.time)
-                rate_kernels.submitted(self.state, job.tasks, devices, job.limit, mean, event.time)
+                l = self._types[job.job_type]
+                rate_kernels.submitted(
+                    self.state, l, job.tasks, devices, job.limit, mean, event.time
+                )
             if event.released and event.job:
                 devices = event.job.shape.demand[books.dominant(event.job.shape)] / 1000.0
                 for n, tasks, _ in event.pieces:

@@ -96,6 +96,8 @@ class Beliefs(NamedTuple):
         is charged for it in log rate.
     ratio : ndarray [B]
         Finished jobs by work ÷ limit.
+    level : ndarray [L, G]
+        Sums of ``mean`` over the nodes of a generation.
     seen : ndarray [3]
         Gangs observed; jobs finished, and the bins of their ratios in all.
     work : ndarray
@@ -121,6 +123,7 @@ class Beliefs(NamedTuple):
     row_version: Ints
     mean: Floats
     sd: Floats
+    level: Floats
     release: Floats
     release_time: Floats
     backlog: Floats
@@ -168,12 +171,13 @@ def no_beliefs(
         row_version=np.zeros((L, G), dtype=np.int64),
         mean=np.zeros((L, N)),
         sd=np.zeros((L, N)),
+        level=np.zeros((L, G)),
         release=np.zeros(G),
         backlog=np.zeros(G),
         idle=np.zeros(G),
         devices=devices,
         typical=np.zeros(G),
-        members=np.zeros(G),
+        members=np.bincount(generation, minlength=G).astype(np.float64),
         price=np.zeros(G),
         charge=np.zeros(G),
         release_time=np.zeros(1),
@@ -195,10 +199,7 @@ def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
     For ``MEANS``, sd is ESDP's radius √(ln(t + 1) / 2n) (10), inf where n is 0.
     """
     if b.kind == SHARED:
-        for g in range(b.version.size):
-            if b.row_version[l, g] != b.version[g]:
-                refresh(b, l)
-                break
+        bring_up_to_date(b, l)
     drift = b.constants.drift * b.constants.drift / 3600.0
     for n in range(mean.size):
         if b.kind == SHARED:
@@ -212,6 +213,15 @@ def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
         else:
             mean[n] = b.labels[l, n]
             sd[n] = math.inf if b.kind == MEANS else 0.0
+
+
+@inlined_kernel
+def bring_up_to_date(b: Beliefs, l: int) -> None:
+    """Row l of the posterior, where anything was observed since it was looked at."""
+    for g in range(b.version.size):
+        if b.row_version[l, g] != b.version[g]:
+            refresh(b, l)
+            break
 
 
 @lean_kernel
@@ -233,6 +243,9 @@ def refresh(b: Beliefs, l: int) -> None:
         b.sd[l, n] = math.sqrt(max(var, 0.0))
     for g in range(b.version.size):
         b.row_version[l, g] = b.version[g]
+        b.level[l, g] = 0.0
+    for n in range(b.generation.size):
+        b.level[l, b.generation[n]] += b.mean[l, n]
 
 
 @inlined_kernel
@@ -490,25 +503,29 @@ def age(b: Beliefs, now: float) -> None:
         b.release_time[0] = now
 
 
-@lean_kernel
-def compare(b: Beliefs, mean: Floats) -> None:
-    """Put the mean log rate of each generation's nodes in ``typical``, and their number."""
+@inlined_kernel
+def compare(b: Beliefs, l: int, mean: Floats) -> None:
+    """Put the mean log rate of each generation's nodes for job type l in ``typical``."""
+    if b.kind == SHARED:
+        bring_up_to_date(b, l)
+        for g in range(b.typical.size):
+            b.typical[g] = b.level[l, g]
+    else:
+        for g in range(b.typical.size):
+            b.typical[g] = 0.0
+        for n in range(mean.size):
+            b.typical[b.generation[n]] += mean[n]
     for g in range(b.typical.size):
-        b.typical[g] = 0.0
-        b.members[g] = 0.0
-    for n in range(mean.size):
-        b.typical[b.generation[n]] += mean[n]
-        b.members[b.generation[n]] += 1.0
-    for g in range(b.typical.size):
-        if b.members[g] > 0.0:
-            b.typical[g] /= b.members[g]
+        b.typical[g] /= max(b.members[g], 1.0)
 
 
 @lean_kernel
 def submitted(
-    b: Beliefs, tasks: int, devices: float, limit: float, mean: Floats, now: float
+    b: Beliefs, l: int, tasks: int, devices: float, limit: float, mean: Floats, now: float
 ) -> None:
-    """Route a new job to the generation that suits it best at the prices of the moment.
+    """Route a new job of type l to the generation that suits it best at the prices of the moment.
+
+    ``mean`` is what is believed of nodes [N]; ``SHARED`` knows it.
 
     The prices are dual variables of the fluid problem: minimise Σ work / rate over shares of each
     job type's work on each generation, while none is asked for more device-seconds per second than
@@ -519,7 +536,7 @@ def submitted(
     if b.constants.toll <= 0.0:
         return
     age(b, now)
-    compare(b, mean)
+    compare(b, l, mean)
     size = tasks * devices
     best = -1
     least = math.inf
@@ -579,6 +596,7 @@ def score(
 @inlined_kernel
 def wait(
     b: Beliefs,
+    l: int,
     tasks: int,
     devices: float,
     limit: float,
@@ -599,7 +617,7 @@ def wait(
     if c.price <= 0.0 or waited > c.patience - 1.0:
         return 0.0
     age(b, now)
-    compare(b, mean)
+    compare(b, l, mean)
     expected = remaining(b, limit, 0.0)
     size = tasks * devices
     here = expected * math.exp(-mean[at]) * (1.0 + size * b.price[b.generation[at]])

@@ -40,7 +40,7 @@ from gangwise.jobs.kernels import (
     push,
     remove,
 )
-from gangwise.jobs.rate_kernels import Beliefs, believe, score, submitted, wait
+from gangwise.jobs.rate_kernels import SHARED, Beliefs, believe, score, submitted, wait
 
 int64: Any = np.int64
 
@@ -294,6 +294,7 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
             slowest = x.tried[i].node
     seconds = wait(
         b,
+        int64(w.jobs[j].type),
         w.jobs[j].tasks,
         devices,
         w.jobs[j].limit,
@@ -315,8 +316,11 @@ def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -
     """Tell the learner what job j, which has just been submitted, asks for."""
     c = int64(w.jobs[j].shape)
     devices = s.demand[c, s.tasks[c].dominant] / 1000.0
-    rates_of(w, v, r, x, b, j)
-    submitted(b, w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW])
+    if b.kind != SHARED:
+        rates_of(w, v, r, x, b, j)
+    submitted(
+        b, int64(w.jobs[j].type), w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW]
+    )
 
 
 @lean_kernel
