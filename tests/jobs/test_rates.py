@@ -306,7 +306,7 @@ def test_prices_are_the_dual_of_the_fluid_problem():
         l, now = k % 2, 10.0 * k
         rate_kernels.finished(state, 100.0, 50.0, now)  # half of their limit, as jobs show
         before = state.backlog - 10.0
-        rate_kernels.submitted(state, 1, size, 100.0, mean[l], now)
+        rate_kernels.submitted(state, l, 1, size, 100.0, mean[l], now)
         if k >= 3000:
             routed[l, np.argmax(state.backlog - before)] += 1
             prices.append(state.backlog / 3000.0)
@@ -320,7 +320,7 @@ def test_prices_are_the_dual_of_the_fluid_problem():
 def test_a_backlog_is_work_less_capacity():
     _, state, mean = priced(toll=1000.0)
     expected = rate_kernels.remaining(state, 100.0, 0.0)
-    rate_kernels.submitted(state, 2, 1.0, 100.0, mean[1], 5.0)
+    rate_kernels.submitted(state, 1, 2, 1.0, 100.0, mean[1], 5.0)
     assert state.backlog.tolist() == [2 * expected / 4, 0.0]
     free = np.array([1.0, 4.0])
     out = np.empty(2)
@@ -329,7 +329,7 @@ def test_a_backlog_is_work_less_capacity():
     assert state.price.tolist() == pytest.approx([price, 0.0])
     pack = state.constants.pack
     assert out.tolist() == pytest.approx([-pack - math.log(1 + 2 * price), mean[1, 1] - 4 * pack])
-    rate_kernels.submitted(state, 2, 1.0, 100.0, mean[1], 5.0 + expected)
+    rate_kernels.submitted(state, 1, 2, 1.0, 100.0, mean[1], 5.0 + expected)
     assert state.backlog[0] == pytest.approx(2 * expected / 4)  # drained, and as much again
 
 
