@@ -30,7 +30,7 @@ RUNS = 24
 FILE = """
 name = "killed"
 scenario = "ogasched-default-v1"
-slots = 600
+slots = 480
 seeds = 4
 policies = ["drf", "fairness", "ogasched-react:steps=8"]
 settings = { servers = 16, job_types = 4 }

@@ -115,6 +115,9 @@ class SweepOutput(Output):
     experiment: str
     runs: int
     cells: list[str]
+    fidelity: list[dict[str, Any]] = Field(
+        description="how much of a log is played, and how, once for each kind of cell"
+    )
     objective: str
     minimise: bool
     table: list[dict[str, Any]] = Field(
