@@ -120,7 +120,7 @@ class AssumesAll(Fairness):
 
 
 @pytest.mark.parametrize(
-    "name", ["greedy", "esdp", "opm", "random", "gang-greedy", "gang-cucb", "ogasched-reserve"]
+    "name", ["greedy", "esdp", "opm", "random", "gang-greedy", "ogasched-reserve"]
 )
 def test_built_in_policies_decide_the_same_alone(name: str) -> None:
     policy = create_policy(name)

@@ -42,8 +42,8 @@ class Constants(NamedTuple):
     """What a learner assumes, and the constants of its decisions."""
 
     a: float = 0.2  # prior standard deviations of log rates
-    f: float = 0.3
-    e: float = 0.2
+    f: float = 0.05
+    e: float = 0.03
     u: float = 0.1
     epsilon: float = 0.03
     surprise: float = 3.0  # how many standard deviations are one

@@ -19,6 +19,9 @@ from gangwise.jobs import rate_kernels
 from gangwise.jobs.model import Nodes
 from gangwise.jobs.rate_kernels import LABELS, MEANS, SHARED, Beliefs, Constants
 
+UNLABELLED = Constants(f=0.3, e=0.2)
+"""Priors where nodes declare nothing, so that they may differ by much."""
+
 
 class SlowNode(NamedTuple):
     """A node that is slower than its label says.

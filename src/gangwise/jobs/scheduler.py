@@ -43,7 +43,7 @@ from gangwise.jobs.queues import (
     ShortestFirst,
     reservation,
 )
-from gangwise.jobs.rates import Labels, MeanRates, SharedFactors
+from gangwise.jobs.rates import UNLABELLED, Labels, MeanRates, SharedFactors
 
 Action = Place | Preempt | Ask
 Part = Literal["queue", "backfilling", "choice"]
@@ -102,6 +102,7 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "learned": lambda: ByRate(SharedFactors(), waits=True),
         "learned-moving": lambda: ByRate(SharedFactors(), waits=True, look=600.0),
         "learned-jointly": _jointly,
+        "learned-unlabelled": lambda: ByRate(SharedFactors(UNLABELLED), waits=True),
         "oracle-moving": lambda: ByRate("oracle", waits=True, look=600.0),
         "labels-moving": lambda: ByRate(Labels(), waits=True, look=600.0),
     },
