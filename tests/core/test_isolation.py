@@ -119,9 +119,7 @@ class AssumesAll(Fairness):
         return super().decide(type(observation)(observation.slot, everybody))
 
 
-@pytest.mark.parametrize(
-    "name", ["greedy", "esdp", "opm", "random", "gang-greedy", "ogasched-reserve"]
-)
+@pytest.mark.parametrize("name", ["greedy", "esdp", "opm", "ogasched-reserve"])
 def test_built_in_policies_decide_the_same_alone(name: str) -> None:
     policy = create_policy(name)
     family = create("family", policy.family)
