@@ -247,7 +247,7 @@ def main() -> None:
             row = {"seed": seed, "jobs": args.jobs, "span": round(float(world.submit[-1]))}
             row |= {"who": who, "live": round(float(found.pop("completion").mean()), 2)}
             if who != "kube":
-                row["predicted"] = round(float(simulated(world, who, (0.0, 0.0)).mean()), 2)
+                row["predicted"] = round(float(simulated(world, who, (0.0, 0.0, 0.0)).mean()), 2)
             print(json.dumps(row | found), flush=True)
 
 

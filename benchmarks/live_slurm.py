@@ -14,9 +14,11 @@ are played live by
 - oracle: the same rules, shown the true rates,
 
 and each gangwise scheduler once more by the simulation with the true rates. ``predicted`` leaves
-out what Slurm needs to start and end a job; ``with latency`` adds the medians of both to every run.
-One task of a gang a node, as ``-N tasks --gres=gpu:n`` asks. Limits are whole minutes, as Slurm's.
-Time is scaled: half a minute stands for ten, and so do the seconds among the learner's constants.
+out what Slurm needs to show, start and end a job; ``with latency`` adds the medians of all three to
+every run. One task of a gang a node, as ``-N tasks --gres=gpu:n`` asks. Limits are whole minutes,
+as Slurm's. Time is scaled: half a minute stands for ten, and so do the seconds among the learner's
+constants. Ranks sleep, so a cluster takes a tenth of a core: several runs go side by side, ahead of
+whatever else the machine does, under ``nice -n -20``.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ from gangwise.service.loop import Service
 
 GENERATIONS = {"new": 2.0, "mid": 1.0, "old": 0.5}
 TYPES = ("train", "tune")
-NODES = [f"{g}{i}" for g, count in (("new", 5), ("mid", 6), ("old", 5)) for i in range(count)]
+COUNTS = {"mid": 6, "new": 5, "old": 5}  # by name, the order in which Slurm lists its nodes
+NODES = [f"{g}{i}" for g, count in COUNTS.items() for i in range(count)]
 SCALE = 20.0
 EVERYBODY = "slurm", "best-fit", "label", "learned", "oracle"
 
@@ -80,7 +83,7 @@ class World:
         span = total / (4 * rates.mean(axis=0).sum()) / load
         submit = np.sort(rng.uniform(0, span, jobs))
         limit = 60.0 * np.ceil(work / 0.3 * rng.uniform(1.2, 1.8, jobs) / 60.0)
-        drift = (span / 2, int(rng.integers(0, 5)), 0.45)
+        drift = (span / 2, NODES.index(f"new{rng.integers(0, 5)}"), 0.45)
         return cls(submit, work, tasks, gpus, kind, limit, rates, drift)
 
     def write(self, folder: Path, factors: dict[int, float]) -> None:
@@ -133,7 +136,7 @@ def scheduler(who: str, shown: World | None = None) -> Composed:
     elif who == "learned":
         choice = ByRate(SharedFactors(scaled()), waits=True)
     else:
-        choice = Oracle("oracle", waits=True)
+        choice = Oracle(Labels(scaled()) if shown else "oracle", waits=True)
         choice.world = shown
     return Composed(backfilling="easy", choice=choice)
 
@@ -174,8 +177,8 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
                 if not drifted and offset > world.drift[0]:
                     time.sleep(max(start + world.drift[0] - time.time(), 0.0))
                     world.write(speeds, {world.drift[1]: world.drift[2]})
-                    if who == "oracle":
-                        service.ledger.scheduler.choice.drifted = True  # type: ignore[union-attr]
+                    if service is not None and who == "oracle":
+                        service.ledger.scheduler.choice.drifted = True
                     drifted = True
                 time.sleep(max(start + offset - time.time(), 0.0))
                 at.append(time.time())
@@ -193,13 +196,15 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
                 raise SystemExit(f"{who}: only {len(ended)} jobs have ended")
             ended |= ends(reports, {job: j for j, job in enumerate(ids)}, world, ended)
         completion = np.array([ended[job] - t for job, t in zip(ids, at)])
-        found: dict[str, Any] = {"completion": completion}
+        found: dict[str, Any] = {"completion": completion, "submitted": np.array(at) - start}
         if service is not None:
             rows = service.store.rows("SELECT job, decided FROM intents WHERE kind = 'place'")
             decided = {row["job"]: row["decided"] for row in rows}
             told = {r["job"]: r["ended"] for r in service.store.rows("SELECT * FROM history")}
             begun = {job: begin(reports, job) for job in ids}
+            shown = np.array([decided[job] - t for job, t in zip(ids, at)])
             found["latency"] = (
+                float(np.median(shown[shown < 1.0])),  # of jobs that did not wait
                 float(np.median([begun[j] - decided[j] for j in ids])),
                 float(np.median([told[j] - ended[j] for j in ids if j in told])),
             )
@@ -246,18 +251,20 @@ def begin(reports: Path, job: str) -> float:
     return max(float(r["time"] - r["seconds"]) for r in found)
 
 
-def simulated(world: World, who: str, latency: tuple[float, float]) -> np.ndarray:
+def simulated(world: World, who: str, latency: tuple[float, float, float]) -> np.ndarray:
     """Completion times of the same submissions in the simulation, with the true rates.
 
-    Latencies are seconds of the clock before and after a job works, in which it holds its devices.
+    Latencies are seconds of the clock until a submitted job is seen, from its placement until it
+    works, and from the end of its work until its devices are free.
     """
+    seen, begin, end = latency
     nodes = Nodes.of(
         Node(n, {"gpu": 4, "cpu": 8}, {"model": n[:3]}, GENERATIONS[n[:3]]) for n in NODES
     )
     work = world.work
-    for _ in range(3 if sum(latency) else 1):  # its seconds are work at the rate it then has
+    for _ in range(3 if begin + end else 1):  # its seconds are work at the rate it then has
         jobs = Jobs.of(
-            world.submit,
+            world.submit + seen,
             work,
             world.tasks,
             {"gpu": world.gpus, "cpu": 1},
@@ -267,11 +274,11 @@ def simulated(world: World, who: str, latency: tuple[float, float]) -> np.ndarra
         )
         rates = world.rates[[TYPES.index(name) for name in jobs.types]]
         conditions = Conditions(rates, None, factors=[world.drift])
-        options = Options(measured_after=5.0 + latency[0])
+        options = Options(measured_after=5.0 + begin)
         played = simulate_jobs(jobs, nodes, scheduler(who), conditions, options, engine="plain")
         rate = work / (played.end - played.last_start)
-        work = world.work + sum(latency) * rate
-    return played.end - jobs.submit - latency[1]
+        work = world.work + (begin + end) * rate
+    return played.end - end - world.submit
 
 
 def main() -> None:
@@ -293,19 +300,20 @@ def main() -> None:
                 os.environ["XDG_CONFIG_HOME"] = str(Path(name) / "config")
                 found = live(world, who, Path(name) / "run")
             row[who] = {"live": float(found["completion"].mean())}
+            row[who] |= {k: found[k].round(3).tolist() for k in ("completion", "submitted")}
             if who != "slurm":
-                mean = float(simulated(world, who, (0.0, 0.0)).mean())
+                mean = float(simulated(world, who, (0.0, 0.0, 0.0)).mean())
                 late = float(simulated(world, who, found["latency"]).mean())
                 row[who] |= {
                     "predicted": mean,
                     "with latency": late,
                     **{k: found[k] for k in ("latency", "placements", "slow", "health")},
                 }
-            print(json.dumps({who: row[who]}), flush=True)
+            brief = {k: v for k, v in row[who].items() if k not in ("completion", "submitted")}
+            print(json.dumps({"seed": seed, who: brief}), flush=True)
+            if args.out:
+                args.out.write_text(json.dumps([*rows, row], indent=1))
         rows.append(row)
-        if args.out:
-            args.out.write_text(json.dumps(rows, indent=1))
-    print(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":
