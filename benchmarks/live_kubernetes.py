@@ -30,6 +30,7 @@ from typing import Any
 from tests.engines.kubernetes_cluster import ControlPlane, StandInNodes, until
 
 from benchmarks.live_slurm import GENERATIONS, NODES, TYPES, World, compare, measured, scheduler
+from gangwise.engines import rank as wrapper
 from gangwise.engines.kubernetes import Kubernetes
 from gangwise.service.loop import Service
 
@@ -42,9 +43,8 @@ gang, tasks, work, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys
 turn = os.environ.get("TURN", "0")
 (folder / f"{gang}.{turn}.{os.environ['GANGWISE_RANK']}").touch()
 while len(list(folder.glob(f"{gang}.{turn}.*"))) < tasks:
-    time.sleep(0.1)
-os.execv(sys.executable, [sys.executable, "-S", "-m", "gangwise.engines.rank", "--every", "5",
-                          "--sleep", work])
+    time.sleep(0.2)
+os.execv(sys.executable, [sys.executable, "-S", sys.argv[5], "--every", "5", "--sleep", work])
 """
 
 
@@ -75,7 +75,7 @@ class Users:
             given |= {"GANGWISE_SPEED_FILE": f"{self.speeds}/{kind}/{{node}}", "GANG": f"g{j}"}
             variables += [{"name": n, "value": str(v)} for n, v in given.items()]
             command = [sys.executable, "-S", "-c", RANK, f"g{j}", str(w.tasks[j])]
-            command += [f"{w.work[j]:.3f}", str(self.barrier)]
+            command += [f"{w.work[j]:.3f}", str(self.barrier), wrapper.__file__]
             asked = {"cpu": "1", "nvidia.com/gpu": str(w.gpus[j])}
             container = {"name": "c", "image": "none", "command": command, "env": variables}
             container["resources"] = {"limits": asked, "requests": asked}

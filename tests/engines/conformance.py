@@ -164,7 +164,7 @@ class Conformance:
         assert {node: where.count(node) for node in where} == there, "the table told another split"
 
     def test_no_device_is_shared(self, watch: Watch) -> None:
-        jobs = [watch.lab.submit(3, tasks=2, gpus=1) for _ in range(2)]
+        jobs = [watch.lab.submit(300, tasks=2, gpus=1) for _ in range(2)]
         for job in jobs:
             watch.phase(job, "pending")
             watch.engine.place(job, 1, [Placed("a1", 2)])
@@ -179,6 +179,8 @@ class Conformance:
         with pytest.raises(Rejected, match="a1"):
             watch.engine.place(third, 1, [Placed("a1", 1)])
         assert watch.status(third).phase == "pending"
+        for job in (*jobs, third):
+            watch.engine.cancel(job)
 
     @pytest.mark.parametrize(
         ("placed", "says"),

@@ -268,7 +268,8 @@ class Service:
                 self._take_in_nodes(self.engine.nodes(), now)
             table = {row.job.id: row for row in self.engine.jobs()} if new or compare else {}
             for row in table.values():
-                self._take_in_new(row, now)
+                if not self._is_known(row.job.id):
+                    self._take_in_new(row, now)
             for event in events:
                 self._take_in_event(event, now)
                 if event.kind == "started" and not self.engine.capabilities.exact_split:
@@ -310,7 +311,7 @@ class Service:
         """A job that was not known: it waits, or others placed it, or it came and went."""
         name = row.job.id
         ours = self.ledger.act and not row.foreign
-        if self._is_known(name) or (self.ledger.act and row.foreign and row.phase == "pending"):
+        if self.ledger.act and row.foreign and row.phase == "pending":
             return
         if row.phase in ENDED and (self.ledger.act or math.isnan(row.started)):
             return
