@@ -206,7 +206,7 @@ class Conformance:
             watch.engine.place("99999", 1, [Placed("a1", 1)])
 
     def test_placing_an_attempt_again_starts_nothing_twice(self, watch: Watch) -> None:
-        job = watch.lab.submit(2, tasks=2, gpus=1)
+        job = watch.lab.submit(300, tasks=2, gpus=1)
         watch.phase(job, "pending")
         for _ in range(2):
             watch.engine.place(job, 1, [Placed("a1", 1), Placed("a2", 1)])
@@ -214,7 +214,9 @@ class Conformance:
         watch.engine.place(job, 1, [Placed("a1", 1), Placed("a2", 1)])
         with pytest.raises(Rejected):
             watch.engine.place(job, 2, [Placed("b1", 1), Placed("b2", 1)])
-        watch.told("finished", job)
+        watch.until(lambda: len(watch.lab.ran(job)) == 2, "its ranks did not run")
+        watch.engine.cancel(job)
+        watch.told("cancelled", job)
         assert len(watch.lab.ran(job)) == 2
 
     def test_failure_is_told(self, watch: Watch) -> None:
