@@ -27,6 +27,7 @@ import argparse
 import json
 import math
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -239,7 +240,7 @@ def submit(c: SlurmCluster, w: World, j: int, who: str, reports: Path, speeds: P
     script = (
         "#!/bin/sh\n"
         f"export GANGWISE_REPORTS={reports} GANGWISE_SPEED_FILE={speeds}/{kind}/{{node}}\n"
-        f"exec srun python3 -S {rank.__file__} --every 5 --sleep {w.work[j]:.3f}\n"
+        f"exec srun {sys.executable} -S {rank.__file__} --every 5 --sleep {w.work[j]:.3f}\n"
     )
     options = ["-p", "open" if who == "slurm" else "gangwise", "-J", kind, "-o", "/dev/null"]
     options += [f"-N{w.tasks[j]}", "--ntasks-per-node=1", f"--gres=gpu:{w.gpus[j]}"]
