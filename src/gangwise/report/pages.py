@@ -171,6 +171,8 @@ def _experiments(folder: Path, names: Sequence[str]) -> str:
     # What gangwise tune concluded; its trials alone would say more than they know.
     found = "" if tuned is None else f"{tuned.sentence[0].upper()}{tuned.sentence[1:]}."
     title = names[0] if len(names) == 1 else folder.resolve().name
+    if tuned is not None:
+        title = f"Tuning {tuned.policy}"
     shown = [_experiment(each, f"e{i}", tuned) for i, each in enumerate(every)]
     return _page(f"{title}: results", title, shown, found)
 
@@ -210,7 +212,7 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> dict[str
         ),
     }
     if tuned is not None and name == TUNING:
-        says = {"byline": tuning.tuning_byline(tuned, numbers), "lead": ""}
+        says = tuning.tuning_head(tuned, numbers)
         return about | says | {"tuning": tuning.tuning_parts(tuned, numbers)}
     return about | _shown(numbers, anchor, figures(numbers))
 
