@@ -337,13 +337,14 @@ def _keys(results: Results) -> list[str]:
 def _reproduction(folder: Path) -> str:
     found = reproduction.read_reproduction(folder)
     papers = list(dict.fromkeys(a.paper for a in found.artefacts))
+    named = [reproduction.PAPERS.get(paper, paper) for paper in papers]
     scale = "quick: fewer slots, seeds and cells than the papers" if found.quick else "full scale"
     timings, unread = reproduction.timings_sheet(folder, found.artefacts)
     shown = [f"{a.stem}.{ending}" for a in found.artefacts for ending in ("parquet", "svg")]
     return render(
         "reproduction.html",
-        title="gangwise reproduce",
-        byline=f"{', '.join(papers)}; {scale}; gangwise {gangwise.__version__}",
+        title="The papers' numbers beside ours",
+        byline="; ".join([", ".join(named), scale, f"gangwise {gangwise.__version__}"]),
         lead=reproduction.lead(found),
         left_out=found.left_out,
         overview=reproduction.overview_sheet(found) if len(found.artefacts) > 1 else None,

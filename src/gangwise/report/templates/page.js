@@ -70,7 +70,7 @@ for (const drawing of document.querySelectorAll(".plot svg[data-axes]")) {
     for (const output of outputs) output.value = "";
     for (const [i, path, drawn] of lines) {
       if (!drawn) { // the mark that is nearest, if one is near
-        const [near] = path.toSorted((a, b) => Math.abs(a[0] - x) - Math.abs(b[0] - x));
+        const [near] = [...path].sort((a, b) => Math.abs(a[0] - x) - Math.abs(b[0] - x));
         if (near && Math.abs(near[0] - x) < 6)
           outputs[i].value = precise(between(y0, y1, (bottom - near[1]) / (bottom - top), logY));
         continue;
