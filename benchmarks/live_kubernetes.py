@@ -10,7 +10,8 @@ Each seed's submissions are played live by
 
 and each gangwise scheduler once more by the simulation with the true rates.
 
-Ranks of a gang begin to work when all of them run. kube-scheduler knows no gangs: it may bind parts
+Ranks of a gang begin to work when all of them run, and end together, as those of training do: a
+pod that is done holds its devices until the slowest is. kube-scheduler knows no gangs: it may bind parts
 of several that then wait for each other for ever. Its rival here is given an operator who sees
 that nothing has moved for ten seconds and sends the youngest such gang back to the queue; how often
 is told.
@@ -37,14 +38,21 @@ from gangwise.service.loop import Service
 PODS = "/api/v1/namespaces/default/pods"
 STUCK = 10.0
 RANK = """
-import os, sys, time
-from pathlib import Path
-gang, tasks, work, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
-turn = os.environ.get("TURN", "0")
-(folder / f"{gang}.{turn}.{os.environ['GANGWISE_RANK']}").touch()
-while len(list(folder.glob(f"{gang}.{turn}.*"))) < tasks:
-    time.sleep(0.2)
-os.execv(sys.executable, [sys.executable, "-S", sys.argv[5], "--every", "5", "--sleep", work])
+import os, subprocess, sys, time
+gang, tasks, work, folder, wrapper = sys.argv[1:]
+turn, rank = os.environ.get("TURN", "0"), os.environ["GANGWISE_RANK"]
+
+def together(what):
+    open(f"{folder}/{what}.{gang}.{turn}.{rank}", "w").close()
+    while any(
+        not os.path.exists(f"{folder}/{what}.{gang}.{turn}.{r}") for r in range(int(tasks))
+    ):
+        time.sleep(0.2)
+
+together("here")
+done = subprocess.run([sys.executable, "-S", wrapper, "--every", "5", "--sleep", work])
+together("done")
+sys.exit(done.returncode)
 """
 
 
