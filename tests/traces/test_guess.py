@@ -187,3 +187,14 @@ def test_a_list_inside_of_other_objects(tmp_path):
     assert tables.jobs.select("created", "gpu").rows() == [(60 * i, 8) for i in range(4)]
     with pytest.raises(TraceError, match="no list of objects"):
         drafted(tmp_path, '{"a": [1, 2]}', "jobs.json")
+
+
+def test_of_another_reading_all_that_differs_is_said(tmp_path):
+    """A job that waits adds no hours, and may be the largest."""
+    file = tmp_path / "jobs.csv"
+    rows = ["id,submit,start,end,gpus", "a,0,0,3600,4", "b,0,,,{}"]
+    for gpus, said in ((8, "2 of 2 rows; gpu: 4 hours"), (2, "2 of 2 rows; the same load")):
+        file.write_text("\n".join(rows).format(gpus))
+        first, *others = guess(file).readings
+        (line,) = (r.line(first) for r in others if r.change.startswith("open_end"))
+        assert said in line

@@ -155,3 +155,6 @@ def test_no_pods(tmp_path):
     write(tmp_path, pods=[])
     with pytest.raises(TraceError, match="kubectl get pods"):
         Kubernetes(tmp_path).scan()
+    write(tmp_path, pods=[{"kind": "Pod"}])
+    with pytest.raises(TraceError, match=r"left out: the record is not as the API has it"):
+        Kubernetes(tmp_path).scan()

@@ -137,7 +137,7 @@ def test_every_kind_of_column(tmp_path):
         ("scale = ", "scales = ", r"jobs.columns.mem.scales: there is no such entry; did you mean"),
         ("scale = 0.0009765625", 'time = "%H", scale = 2.0', "has no scale"),
         ('separator = ";"', 'separator = ";;"', "jobs.separator: a separator is one character"),
-        ('separator = ";"', "", r"which jobs.csv does not have\. It has id;cores"),
+        ('separator = ";"', "", r"which jobs.csv does not have.*Add separator = .*It has id;cores"),
         ('trace = "csv"', 'trace = "tsv"', "a mapping has trace = \"csv\", not 'tsv'"),
         ("[jobs]", "[jobs", "the mapping cannot be read"),
         ("data/jobs.csv", "data/nobody.csv", "jobs.file is 'data/nobody.csv': there is no such"),

@@ -119,9 +119,16 @@ class Reading:
             f"{name}: {amount_text(self.hours[name])} hours, {self.in_use[name]:.4g} in use in the "
             f"mean, largest job {self.largest[name]:.4g}"
             for name in self.hours
-            if draft is None or draft.hours.get(name) != self.hours[name]
+            if draft is None or not self._alike(draft, name)
         )
-        return f"{said}: {self.jobs:,} of {self.rows:,} rows; {loads}"
+        return f"{said}: {self.jobs:,} of {self.rows:,} rows; {loads or 'the same load'}"
+
+    def _alike(self, draft: Reading, name: str) -> bool:
+        """Whether a device is read as in the draft."""
+        return (draft.hours.get(name), draft.largest.get(name)) == (
+            self.hours[name],
+            self.largest[name],
+        )
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ import polars as pl
 
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import Format, all_files
-from gangwise.traces.io.account import Account, Stage
+from gangwise.traces.io.account import Account, Stage, reasons
 from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.quantities import QUANTITY, SUFFIXES
 from gangwise.traces.tables import Reader, Tables, server_table
@@ -315,8 +315,11 @@ class Kubernetes(Reader):
                     account.refuse(row, f"the record is not as the API has it: {why}")
             stages.append(account.stage(file.name, len(found.records)))
         if not pods:
+            why = reasons(*(stage.dropped for stage in stages))
             raise TraceError(
-                "no pod here; make a dump with kubectl get pods -A -o json > pods.json", path
+                "no pod that can be used here; make a dump with kubectl get pods -A -o json > "
+                f"pods.json{'; left out: ' * bool(why)}{why}",
+                path,
             )
         jobs, stage, notes = _jobs(pods, latest)
         if closed:

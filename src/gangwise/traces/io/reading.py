@@ -441,10 +441,11 @@ class Reading:
         self.read += len(good) + len(bad)
         if self.schema.unique:
             new = self._new(good[self.schema.unique])
-            again = good.filter(~new).select(
-                "row", pl.lit(f"{self.schema.unique} was used before").alias("reason")
-            )
-            good, bad = good.filter(new), pl.concat([bad, again])
+            if new is not None:
+                again = good.filter(~new).select(
+                    "row", pl.lit(f"{self.schema.unique} was used before").alias("reason")
+                )
+                good, bad = good.filter(new), pl.concat([bad, again])
         if len(bad):
             first = bad.sort("row").row(0)
             if self.strict:
@@ -455,10 +456,15 @@ class Reading:
                 self._drop(why, count, row)
         return good
 
-    def _new(self, values: pl.Series) -> pl.Series:
-        """Which values were not there before."""
+    def _new(self, values: pl.Series) -> pl.Series | None:
+        """Which values were not there before; None for all of them, as a rule."""
+        each = values.to_list()
+        alone = set(each)
+        if len(alone) == len(each) and self.seen.isdisjoint(alone):
+            self.seen |= alone
+            return None
         new = []
-        for value in values.to_list():
+        for value in each:
             new.append(value not in self.seen)
             self.seen.add(value)
         return pl.Series(new, dtype=pl.Boolean)
