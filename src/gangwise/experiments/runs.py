@@ -74,6 +74,9 @@ TIMINGS = (
 """The metrics that differ from one execution of a run to the next."""
 
 
+PLAN = ".plan.json"
+"""How the files of a folder of results end that say what an experiment asks for."""
+
 WORTH_IT, STEPPED = 500, 64
 """Slots from which a run may be played whole, and how many of it are stepped to be timed."""
 
@@ -187,7 +190,7 @@ def named_source(
     ----------
     target : str
         A name, with settings after a colon if wanted; a .toml file; a file or folder of a trace,
-        the mapping of one's own, or ``twin:NAME``.
+        the mapping of one's own, or ``twin:NAME``; a folder of results, for what was played there.
     settings : mapping
         More settings.
     trace : bool
@@ -198,11 +201,13 @@ def named_source(
     Raises
     ------
     ScenarioError
-        For a family of what is no trace.
+        For a family of what is no trace; for results of several scenarios.
     """
     if len(target) > 4000:
         raise ScenarioError(f"{target[:40]}… is no scenario or trace: it has {len(target)} letters")
     path = Path(target)
+    if not trace and any(path.glob(f"*{PLAN}")):
+        return played_in(path, settings)
     if not trace and path.suffix == ".toml" and not is_mapping(path):
         return NamedSource.of(target, False, settings)
     files = path.exists() or "/" in target or target.endswith((".csv", ".gz", ".swf"))
@@ -211,6 +216,41 @@ def named_source(
     if family is not None:
         raise ScenarioError(f"--family is for traces; the scenario {target!r} has a family")
     return NamedSource.of(target, False, settings)
+
+
+def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
+    """What the experiments in a folder of results play, with other settings where some are given.
+
+    Raises
+    ------
+    ScenarioError
+        When they play several scenarios, or one that was made in Python.
+    StoreError
+        When a plan cannot be read.
+    """
+    found: dict[NamedSource, str] = {}
+    for path in sorted(folder.glob(f"*{PLAN}")):
+        try:
+            asked = json.loads(path.read_text(encoding="utf-8"))["experiment"]
+            name, given = asked.get("scenario") or asked.get("trace"), asked.get("settings", {})
+            cells = [asked.get("grid", {}), *asked.get("cells", ())]
+            varied = {key for cell in cells for key in cell} - settings.keys()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error
+        if varied:
+            some = ", ".join(sorted(varied))
+            raise ScenarioError(f"{folder} holds a sweep over {some}: say which value is meant")
+        if not name:
+            raise ScenarioError(
+                f"{folder} holds results of a scenario that was made in Python; give that"
+            )
+        source = NamedSource.of(name, bool(asked.get("trace")), {**given, **settings})
+        found[source] = path.name.removesuffix(PLAN)
+    if len(found) > 1:
+        raise ScenarioError(
+            f"{folder} holds results of several scenarios, in {', '.join(found.values())}; name one"
+        )
+    return next(iter(found))
 
 
 def deciders(scenario: object) -> Any:

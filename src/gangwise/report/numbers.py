@@ -29,6 +29,7 @@ from gangwise.experiments.statistics import (
     verdict,
 )
 from gangwise.report.plotting import COLOURS
+from gangwise.report.words import in_words
 
 Place = tuple[Any, ...]
 """Values of the settings that vary, in the order of ``Results.cells``."""
@@ -90,7 +91,7 @@ class Numbers:
     @property
     def ranked_by(self) -> str:
         """The objective in words."""
-        return "reward per slot" if self.objective == "reward.mean" else self.objective
+        return in_words(self.objective)
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
