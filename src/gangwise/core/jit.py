@@ -132,12 +132,13 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def kernel(function: F) -> F:
     """Compile a function on first use and cache it on disk."""
-    return _cached(numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    return _cached(function, numba.njit(cache=True, nogil=True, error_model="numpy"))
 
 
-def _cached(compiled: Any) -> Any:
+def _cached(function: F, njit: Any) -> F:
+    compiled = njit(function)
     compiled._cache._cache_file = KernelFiles.of(compiled)
-    return compiled
+    return cast(F, compiled)
 
 
 def is_compiled(function: Callable[..., object]) -> bool:
@@ -149,7 +150,20 @@ def is_compiled(function: Callable[..., object]) -> bool:
 # ----------------------------------------------------------------------------------- large kernels
 
 
-class _Unmade(JITCodeLibrary):
+class _Whole(JITCodeLibrary):
+    """Code of a lean kernel and of all that it calls.
+
+    numba optimises twice, the first time to bring counts of references together so that it can
+    prune them. Here there are none, and what this would leave is slow to optimise again.
+    """
+
+    def _optimize_final_module(self) -> None:
+        library: Any = self
+        passes, builder = library._codegen._module_pass_manager()
+        passes.run(library._final_module, builder)
+
+
+class _Part(JITCodeLibrary):
     """Code of a kernel that only others call: it is optimised and translated with them, once."""
 
     def _optimize_final_module(self) -> None:
@@ -157,8 +171,9 @@ class _Unmade(JITCodeLibrary):
 
     def _finalize_final_module(self) -> None:
         """No machine code."""
-        self._finalize_dynamic_globals()
-        self._finalized = True
+        library: Any = self
+        library._finalize_dynamic_globals()
+        library._finalized = True
 
     @property
     def codegen(self) -> Any:
@@ -172,14 +187,24 @@ class _Nowhere:
         """Nothing."""
 
 
-class _PartCompiler(Compiler):
-    """numba's compiler up to the intermediate representation."""
+class _WholeCompiler(Compiler):
+    """numba's compiler with another way to optimise."""
+
+    library: Any = _Whole
 
     def compile_extra(self, func: Any) -> Any:
         """Compile a function."""
         state: Any = self.state
-        state.library = _Unmade(state.targetctx.codegen(), func.__qualname__)
-        return super().compile_extra(func)
+        state.library = self.library(state.targetctx.codegen(), func.__qualname__)
+        state.library.enable_object_caching()
+        numbas: Any = super()
+        return numbas.compile_extra(func)
+
+
+class _PartCompiler(_WholeCompiler):
+    """numba's compiler up to the intermediate representation."""
+
+    library = _Part
 
 
 def lean_kernel(function: F) -> F:
@@ -188,12 +213,14 @@ def lean_kernel(function: F) -> F:
     Counting costs a locked instruction for every array at every call; here an array of a caller
     outlives the call, so that there is nothing to count. A lean kernel must not allocate.
     """
-    return _cached(_lean()(function))
+    return _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True, cache=True))
 
 
 def shared_kernel(function: F) -> F:
     """A lean kernel that becomes a part of the kernels that call it; Python calls it as well."""
-    return _cached(_lean(forceinline=True)(function))
+    return _cached(
+        function, _lean(pipeline_class=_WholeCompiler, nogil=True, cache=True, forceinline=True)
+    )
 
 
 def inner_kernel(function: F) -> F:
@@ -202,37 +229,25 @@ def inner_kernel(function: F) -> F:
     It is compiled with its callers. On its own it would be optimised as often as there are callers
     above it, and every way in would unpack all the arrays.
     """
-    return _part()(function)
+    return _part(function, forceinline=False)
 
 
 def inlined_kernel(function: F) -> F:
     """An inner kernel that becomes a part of its callers: for what is called all the time."""
-    return _part(forceinline=True)(function)
+    return _part(function, forceinline=True)
+
+
+def _part(function: F, forceinline: bool) -> F:
+    part = _lean(pipeline_class=_PartCompiler, no_cpython_wrapper=True, forceinline=forceinline)(
+        function
+    )
+    setattr(part, PART, _stamp(part, _source(function.__code__.co_filename)))
+    return cast(F, part)
 
 
 def _lean(**options: Any) -> Any:
-    njit: Any = numba.njit  # its types know nothing of these
-    return njit(
-        cache=True, nogil=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options
-    )
-
-
-def _part(**options: Any) -> Callable[[F], F]:
     njit: Any = numba.njit
-
-    def compiled(function: F) -> F:
-        part = njit(
-            error_model="numpy",
-            _nrt=False,
-            no_cpython_wrapper=True,
-            no_cfunc_wrapper=True,
-            pipeline_class=_PartCompiler,
-            **options,
-        )(function)
-        setattr(part, PART, _stamp(part, _source(function.__code__.co_filename)))
-        return cast(F, part)
-
-    return compiled
+    return njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)
 
 
 def on_compile(tell: Callable[[str], None]) -> None:
