@@ -22,6 +22,9 @@ from gangwise import (
     simulate,
     write_report,
 )
+from gangwise.experiments.runs import named_source
+from gangwise.experiments.specification import Experiment
+from gangwise.experiments.sweep import sweep
 from gangwise.gain_overhead import DRF, Fairness
 from gangwise.scenarios.ogasched import OGASchedScenario
 
@@ -194,7 +197,7 @@ print(len(found.runs), found.table()[0].policy)
 def test_a_policy_of_a_script_is_played(tmp_path):
     (tmp_path / "script.py").write_text(MAIN)
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=1800
     )
     assert done.stdout == "2 mine\n", done.stderr
 
@@ -317,3 +320,35 @@ def test_the_same_comparison_is_the_same_bytes():
     assert first.frame().equals(again.frame())
     assert create_scenario(SMALL).describe() == first.scenario.describe()
     assert first.as_dict()["version"] == gangwise.__version__
+
+
+def test_a_folder_of_results_is_a_source(tmp_path):
+    """It stands for the scenario that was played there, with its settings."""
+    named = "ogasched-default-v1:servers=8,job_types=3"
+    first = gangwise.compare(named, "drf", 10, 2, [], out=tmp_path)
+    again = gangwise.compare(tmp_path, "drf,fairness", 10, 2, [])
+    assert again.runs["drf", 1].rewards.tolist() == first.runs["drf", 1].rewards.tolist()
+    assert gangwise.compare(str(tmp_path), "drf", 10, 2, []).results.digest == first.results.digest
+    gangwise.compare("ogasched-default-v1:servers=9", "drf", 10, 1, [], out=tmp_path, name="other")
+    with pytest.raises(ScenarioError, match="several scenarios, in comparison, other"):
+        gangwise.compare(tmp_path, "drf")
+    swept = sweep(
+        Experiment(
+            name="grid", scenario=named, slots=5, policies=["drf"], grid={"contention": [1, 9]}
+        ),
+        tmp_path / "swept",
+        jobs=1,
+    )
+    with pytest.raises(ScenarioError, match="sweep over contention: say which value"):
+        gangwise.compare(tmp_path / "swept", "drf", 5, 1, [])
+    one = named_source(str(tmp_path / "swept"), {"contention": 9}).instance(0)
+    at = swept.per_seed().filter(contention=9, seed=0)["value"][0]
+    assert gangwise.simulate(one, DRF(), 5, seed=0).mean_reward == pytest.approx(at)
+    (tmp_path / "swept" / "grid.plan.json").write_text("[]")
+    with pytest.raises(StoreError, match=r"cannot read .*grid\.plan\.json"):
+        gangwise.compare(tmp_path / "swept", "drf")
+
+
+def test_a_replay_of_jobs_is_not_compared(tmp_path):
+    with pytest.raises(ScenarioError, match="use gangwise replay"):
+        gangwise.compare("replay", "drf")

@@ -116,6 +116,24 @@ def test_sweep_and_tune(tmp_path: Path) -> None:
     command += ["--validation", "1,2", "--slots", 5, "--jobs", 1, "--out", tmp_path / "tuned"]
     told = checked(printed(*command, "--json"))
     assert json.loads((tmp_path / "tuned" / "tuning.json").read_text()) == told
+    assert told["fidelity"] == []
+    for experiment in ("tuning", "validation"):
+        if (tmp_path / "tuned" / f"{experiment}.plan.json").exists():
+            checked(printed("watch", tmp_path / "tuned", "--name", experiment, "--json"))
+
+
+def test_tuning_on_a_log_says_how_much_of_it_is_played(tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="Optuna is not installed")
+    command = ["tune", "replay", "fcfs+easy+ucb", "--range", "depth=1:9:int", "--trials", 2]
+    command += ["--seeds", "7,8", "--validation", "1,2", "--jobs", 1, "--out", tmp_path]
+    command += ["--set", "first=20", "--set", "world=like", "--set", "nodes=4"]
+    told = checked(printed(*command, "--json"))
+    assert "(20 were asked for of" in told["fidelity"][0]["line"]
+    assert told["minimise"]
+    default = told["default"]["value"]
+    for trial in told["trials"]:
+        if trial["over"] and trial["value"] < default:
+            assert trial["over"]["mean"] > 0
 
 
 def test_replay_has_an_interval_and_a_difference_for_every_metric() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from gangwise import compare
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
 from gangwise.experiments.replay import Replayed, ReplayScenario, bounded, replay
 from gangwise.experiments.specification import Experiment
@@ -205,3 +206,20 @@ def test_a_sweep_of_replays_is_reported(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert "completion.mean" in page
     assert "reward per slot" not in page
+
+
+def test_a_folder_is_a_log_or_an_earlier_replay(tmp_path: Path, swf: Path) -> None:
+    first = replay(swf, "fcfs", overestimate=1.0, out=tmp_path / "out")
+    again = replay(tmp_path / "out", "fcfs,sjf")
+    assert again.scenario.settings == first.scenario.settings
+    assert again.outcomes["fcfs"][0].end.tolist() == first.outcomes["fcfs"][0].end.tolist()
+    assert replay(tmp_path / "out", "fcfs", overestimate=2.0).scenario.settings.overestimate == 2.0
+    compare("ogasched-default-v1:servers=8", "drf", 5, 1, [], out=tmp_path / "slots")
+    with pytest.raises(ScenarioError, match="no replay of jobs: use gangwise compare"):
+        replay(tmp_path / "slots", "fcfs")
+    with pytest.raises(ScenarioError, match="3 is no log to replay"):
+        replay(3)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(
+        ScenarioError, match="load: a scenario that is made already has its settings"
+    ):
+        replay(first.scenario, "fcfs", load=0.5)

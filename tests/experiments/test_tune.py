@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from gangwise import ScenarioError, StoreError, UnknownName, compare, create_scenario
 from gangwise.cli import app
@@ -54,6 +55,23 @@ def test_values_are_what_a_comparison_says(tuning):
         assert trial.value == pytest.approx(means(trial.arguments, (10, 11)).mean(), rel=1e-12)
     values = [trial.value for trial in tuning.trials]
     assert values == sorted(values, reverse=True)
+
+
+def test_trials_are_told_with_intervals_and_paired_with_the_default(tuning):
+    default = means(tuning.default.arguments, (10, 11))
+    told = tuning.as_dict()
+    assert told["default"]["over"] is None
+    assert any(each["over"] for each in told["trials"])
+    for each in told["trials"]:
+        own = means(each["arguments"], (10, 11))
+        assert each["values"] == pytest.approx(own, rel=1e-12)
+        half = stats.t.ppf(0.975, 1) * stats.sem(own)
+        assert each["high"] - each["value"] == pytest.approx(half)
+        if each["over"]:
+            change = 100 * (own / default - 1)
+            assert each["over"]["mean"] == pytest.approx(change.mean())
+            half = stats.t.ppf(0.975, 1) * stats.sem(change)
+            assert each["over"]["mean"] - each["over"]["low"] == pytest.approx(half)
 
 
 def test_the_default_comes_first(tuning):
@@ -122,8 +140,12 @@ def test_less_may_be_better(tmp_path):
     found = tuned(tmp_path, metric="overhead.mean", minimise=True)
     values = [trial.value for trial in found.trials]
     assert values == sorted(values)
-    least = means(found.best.arguments, (10, 11), "overhead").mean()
-    assert found.best.value == pytest.approx(least)
+    least = means(found.best.arguments, (10, 11), "overhead")
+    assert found.best.value == pytest.approx(least.mean())
+    default = means(found.default.arguments, (10, 11), "overhead")
+    gain = found.over_default(found.best)["mean"]  # less is better, and better is positive
+    assert gain == pytest.approx(100 * (1 - least / default).mean())
+    assert gain > 0
     best, default = (
         means(trial.arguments, (20, 21, 22), "overhead") for trial in (found.best, found.default)
     )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -35,7 +36,6 @@ def test_part_of_a_comparison_that_somebody_plays(tmp_path: Path) -> None:
     watch = Watch(tmp_path)
     with store.lock():
         seen = watch.look()
-        assert seen is not None
         assert (seen.done, seen.of, seen.going_on) == (7, 9, True)
         assert seen.writer is not None
         assert seen.writer["pid"] == os.getpid()
@@ -52,7 +52,6 @@ def test_part_of_a_comparison_that_somebody_plays(tmp_path: Path) -> None:
     assert rows["greedy"]["ahead"] == pytest.approx(sum(paired) / 2)
     assert rows["drf"]["ahead"] is None
     after = watch.look()
-    assert after is not None
     assert (after.going_on, after.seconds_left) == (False, None)
 
 
@@ -87,4 +86,41 @@ def test_where_there_is_nothing_to_watch(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="has no results, and nobody writes"):
         Watch(tmp_path).look()
     with Store(tmp_path).lock():
-        assert Watch(tmp_path).look() is None
+        seen = Watch(tmp_path).look()
+        assert (seen.experiment, seen.going_on) == ("", True)
+        told = CliRunner().invoke(app, ["watch", str(tmp_path), "--once"])
+        assert "it has not begun yet" in told.output
+
+
+def test_a_tuning_is_watched_by_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From inside its third trial, while the folder is locked."""
+    pytest.importorskip("optuna", reason="Optuna is not installed")
+    from gangwise.experiments import tune as module
+
+    sweep, seen = module.sweep, []
+
+    def looked(*given: Any) -> Any:
+        found = sweep(*given)
+        seen.append(Watch(tmp_path).look())
+        return found
+
+    monkeypatch.setattr(module, "sweep", looked)
+    found = module.tune(
+        SMALL, "greedy", ["rounds=1:500:int"], tmp_path, None, 4, (1, 2), (3, 4), 10, jobs=1
+    )
+    tried = sorted(found.trials, key=lambda trial: trial.number)
+    third = seen[2]
+    assert (third.experiment, third.unit, third.done, third.of) == ("tuning", "trials", 2, 4)
+    assert third.going_on
+    assert third.seconds_left is not None
+    assert {row["reward.mean"] for row in third.table} == {trial.value for trial in tried[:2]}
+    assert third.over == "default"
+    best, first = third.table[0], {row["policy"]: row for row in third.table}["default"]
+    assert best["reward.mean"] >= first["reward.mean"]
+    assert first["ahead"] is None
+    monkeypatch.undo()
+    after = Watch(tmp_path, "tuning").look()
+    assert (after.done, after.of, after.going_on) == (4, 4, False)
+    (tmp_path / "tuning.json").unlink()
+    told = CliRunner().invoke(app, ["watch", str(tmp_path), "--name", "tuning", "--once"])
+    assert "4 of 4 trials" in told.output

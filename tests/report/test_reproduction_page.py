@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from gangwise import StoreError
@@ -57,9 +58,9 @@ def test_reproduction(reproduced: Path) -> None:
     assert faults(page) == []
     rows = page.body("claim|where")
     assert [row[1:5] for row in rows] == [
-        ["esdp figure-2", "73", "as printed", "55 ± 26"],
-        ["esdp figure-2", "11.28", "as printed", "55 ± 26"],
-        ["opm figure-2", "always", "as printed", "55 ± 26"],
+        ["ESDP, figure 2", "73", "as printed", "55 ± 26"],
+        ["ESDP, figure 2", "11.28", "as printed", "55 ± 26"],
+        ["OPS and OPM, figure 2", "always", "as printed", "55 ± 26"],
     ]
     assert (
         "1 agree with the paper, 0 have its direction and another size, 1 differ, 1 are open"
@@ -77,7 +78,7 @@ def test_reproduction(reproduced: Path) -> None:
 
 def test_every_artefact_is_counted_and_leads_to_its_section(reproduced: Path) -> None:
     page = read(write_report(reproduced))
-    assert [row[0] for row in page.body("artefact|")] == ["esdp figure-2", "opm figure-2"]
+    assert [row[0] for row in page.body("artefact|")] == ["ESDP, figure 2", "OPS and OPM, figure 2"]
     assert [row[2:] for row in page.body("artefact|")] == [
         ["1", "0", "1", "0"],
         ["0", "0", "0", "1"],
@@ -111,3 +112,32 @@ def test_without_the_runs_only_timings_are_missing(reproduced: Path) -> None:
     page = read(write_report(reproduced))
     assert "has no results of esdp-verification" in page.text
     assert "1 agree with the paper" in page.text
+
+
+def test_pictures_are_drawn_from_their_numbers(reproduced: Path) -> None:
+    """With names that hide lines and values to read, as on every other page."""
+    about = json.loads((reproduced / "reproduction.json").read_text())
+    panel = {"name": "all", "x": "slot", "y": "AOU", "log_x": True}
+    about["artefacts"][0] |= {"panels": [panel], "title": "utility so far"}
+    (reproduced / "reproduction.json").write_text(json.dumps(about))
+    rows = [("all", f"line {i}", x, 2.0 * x, None, None) for i in range(2) for x in (1, 10, 100)]
+    columns = ["panel", "line", "x", "mean", "low", "high"]
+    file = reproduced / "esdp-figure-2.parquet"
+    pl.DataFrame(rows, schema=columns, orient="row").write_parquet(file)
+    path = write_report(reproduced)
+    page, text = read(path), path.read_text(encoding="utf-8")
+    assert faults(page) == []
+    assert "hello" not in page.text  # the picture that lies there
+    assert "Utility so far" in page.text
+    drawing = text.partition('data-axes="')[2].partition('"')[0].split()
+    assert [float(each) for each in drawing[-2:]] == [1, 0]  # which axes are logarithmic
+    assert text.count('data-line="') - text.count('[data-line="') == 2
+    boxes = [a for tag, a in page.attributes if tag == "input" and a.get("type") == "checkbox"]
+    assert len(boxes) == 2
+    file.write_bytes(b"torn")
+    with pytest.raises(StoreError, match=r"cannot read .*esdp-figure-2\.parquet"):
+        write_report(reproduced)
+    about["artefacts"][0]["panels"] = [{"colour": "red"}]
+    (reproduced / "reproduction.json").write_text(json.dumps(about))
+    with pytest.raises(StoreError, match=r"cannot read .*reproduction\.json"):
+        write_report(reproduced)

@@ -38,7 +38,7 @@ REWARDS = {  # arguments, mean reward on seeds 0 and 1
 
 def tuning(**changes: object) -> Tuning:
     trials = [
-        Trial(n, {"fraction": fraction, "steps": steps, "rule": rule}, sum(earned) / 2)
+        Trial(n, {"fraction": fraction, "steps": steps, "rule": rule}, earned)
         for n, (fraction, steps, rule, earned) in REWARDS.items()
     ]
     ranked = tuple(sorted(trials, key=lambda trial: (-trial.value, trial.number)))
@@ -145,7 +145,7 @@ def test_trials_are_paired_with_the_default(folder: Path) -> None:
     rows = read(write_report(folder)).body("trial|fraction")
     assert [row[0] for row in rows] == ["2", "0, the default", "4", "3", "1"]
     # Trial 2 over the default: 6/4 and 6.6/6, so +50 and +10; half of t(0.975, 1) times 40 = 254.
-    assert rows[0][1:6] == ["0.9", "12", HOSTILE, "6.300", "+30.0 ± 254.1"]
+    assert rows[0][1:6] == ["0.9", "12", HOSTILE, "6.3 ± 3.8", "+30.0 ± 254.1"]  # 0.3 · 12.7
     assert rows[1][5] == rows[2][5] == "–"  # the same runs
     assert rows[3][5].startswith("−37.5")  # 3/4 and 3/6
     assert rows[2][6] == "7.0"  # microseconds of the default's runs

@@ -266,17 +266,27 @@ def _print_tuning(tuning: Tuning) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("trial")
-    for name in (*tuning.default.arguments, tuning.metric):
-        table.add_column(Text(name), justify="right")
+    from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
+
     shown = list(tuning.trials[:SHOWN])
     if tuning.default not in shown:
         shown.append(tuning.default)
-    for trial in shown:
+    over = [tuning.over_default(trial) for trial in shown]
+    percent = all(row["percent"] for row in over if row)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("trial")
+    ahead = f"{'% ' * percent}better than default"
+    for name in (*tuning.default.arguments, tuning.metric, ahead):
+        table.add_column(Text(name), justify="right")
+    decimals = decimals_for([trial.estimate for trial in shown])
+    for trial, row in zip(shown, over):
         told = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in trial.arguments.values())
         name = "default" if trial == tuning.default else str(trial.number)
-        table.add_row(name, *map(Text, told), f"{trial.value:.5g}")
+        lead = NOTHING
+        if row is not None:
+            of = Estimate(row["mean"], row["low"], row["high"])
+            lead = estimate_text(of, max(1, decimals_for([of])), sign=True)
+        table.add_row(name, *map(Text, told), estimate_text(trial.estimate, decimals), lead)
     console = Console()
     console.print(table)
     text = tuning.sentence

@@ -37,9 +37,9 @@ def replay_command(
         str,
         typer.Argument(
             metavar="TRACE",
-            help="The folder or file of a trace, an .swf, twin:NAME, or the folder of a live "
-            "service; by default a twin of a GPU cluster's jobs on 8 nodes of three generations, "
-            "so that nothing need be downloaded.",
+            help="The folder or file of a trace, an .swf, twin:NAME, the folder of an earlier "
+            "replay or of a live service; by default a twin of a GPU cluster's jobs on 8 nodes of "
+            "three generations, so that nothing need be downloaded.",
             show_default=False,
             autocompletion=completion.trace_or_file,
         ),
@@ -87,8 +87,7 @@ def replay_command(
     """Replay a log's jobs under schedulers: waiting, completion time, and what is left to gain."""
     from rich.console import Console
 
-    from gangwise.experiments.replay import TWIN, replay
-    from gangwise.experiments.runs import NamedSource
+    from gangwise.experiments.replay import TWIN, replay, replay_source
     from gangwise.experiments.sensitivity import sensitivity
     from gangwise.report.jobs import job_report, results_of
     from gangwise.report.pages import write_replay
@@ -105,7 +104,7 @@ def replay_command(
         source, given = TWIN, {**DEFAULT, **given}
     named = {"world": world, "load": load}
     given |= {key: value for key, value in named.items() if value is not None}
-    scenario = NamedSource.of("replay", False, {"source": source, **given})
+    scenario = replay_source(source, given)
     names = [name for name in (policies or "").replace(",", " ").split() if name]
     with progress("start again with the same --out to go on") as tell:
         chosen = seed_list(seeds) if seeds else ()

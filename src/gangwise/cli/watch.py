@@ -45,25 +45,27 @@ def watch_command(
     watch = Watch(folder, name)
     seen = watch.look()
     if as_json:
-        print(json_text({"going_on": True, "done": 0} if seen is None else seen.as_dict()))
+        print(json_text(seen.as_dict()))
         return
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=WIDE)
-    if once or not (seen is None or seen.going_on):
+    if once or not seen.going_on:
         console.print(_shown(folder, seen))
         return
     try:
         with Live(_shown(folder, seen), console=console, auto_refresh=False) as live:
-            while seen is None or seen.going_on:
+            while seen.going_on:
                 time.sleep(every)
                 seen = watch.look()
                 live.update(_shown(folder, seen), refresh=True)
+        if not console.is_terminal:
+            console.print()  # which ends the line that Live leaves open
     except KeyboardInterrupt:
         say("gangwise: the run goes on; it is only watched no more")
 
 
-def _shown(folder: Path, seen: Seen | None) -> Any:
+def _shown(folder: Path, seen: Seen) -> Any:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -71,7 +73,7 @@ def _shown(folder: Path, seen: Seen | None) -> Any:
 
     from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
 
-    if seen is None:
+    if not seen.experiment:
         return Text(f"{folder}: it has not begun yet")
     state = "is finished" if seen.done == seen.of else "was stopped; the same command goes on"
     if seen.writer is not None:
@@ -81,7 +83,7 @@ def _shown(folder: Path, seen: Seen | None) -> Any:
         left = f", {timedelta(seconds=round(seen.seconds_left))} left"
     parts: list[Any] = [
         Text(f"{folder}: {seen.experiment} {state}"),
-        Text(f"{seen.done} of {seen.of} runs{left}"),
+        Text(f"{seen.done} of {seen.of} {seen.unit}{left}"),
         ProgressBar(total=max(seen.of, 1), completed=seen.done, width=60),
     ]
     if seen.table:
@@ -89,8 +91,9 @@ def _shown(folder: Path, seen: Seen | None) -> Any:
         cells = list(rows[0])[: list(rows[0]).index("policy")]
         found = [Estimate(row[name], row[f"{name}.low"], row[f"{name}.high"]) for row in rows]
         unit = "% over" if seen.percent else "more than"
+        who = "policy" if seen.unit == "runs" else "trial"
         table = Table(box=None, pad_edge=False)
-        for column in [*cells, "policy"]:
+        for column in [*cells, who]:
             table.add_column(Text(column))
         for column in ("seeds", name, f"{unit} {seen.over}"):
             table.add_column(Text(column), justify="right")

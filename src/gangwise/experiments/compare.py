@@ -32,6 +32,7 @@ from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import (
     GivenSource,
     NamedSource,
+    Replay,
     RunSpec,
     Source,
     named_source,
@@ -449,7 +450,7 @@ def is_comparison(folder: Path, name: str) -> bool:
 
 
 def compare(
-    scenario: Scenario | Source | str,
+    scenario: Scenario | Source | Path | str,
     policies: str
     | Sequence[str | Policy[Any, Any, Any]]
     | Mapping[str, str | Policy[Any, Any, Any]]
@@ -468,9 +469,9 @@ def compare(
 
     Parameters
     ----------
-    scenario : Scenario or str
-        A scenario; or, as on the command line, the name of one, a scenario file (.toml), or the
-        file or folder of a trace.
+    scenario : Scenario, path or str
+        A scenario; or, as on the command line, the name of one, a scenario file (.toml), the file
+        or folder of a trace, or a folder of results, for the scenario that was played there.
     policies : str, sequence of str or Policy, or mapping of names to policies, optional
         Names may carry arguments, ``"ogasched-react:steps=5"``, and may be separated by commas in
         one text; ``"mine.py:MyPolicy"`` is a class in a file. All of the family when not given.
@@ -512,6 +513,11 @@ def compare(
     """
     source = _source(scenario)
     drawn_from, listed = source.scenario(), require_seeds(seeds)
+    if isinstance(drawn_from, Replay):
+        raise ScenarioError(
+            f"{scenario if isinstance(scenario, str | Path) else source.name} is a replay of jobs, "
+            "not of slots with policies: use gangwise replay"
+        )
     named = _named(policies, drawn_from.family, isolated)
     slots = drawn_from.slots if slots is None else _count("slots", slots)
     if optimum_slots is not None and _count("optimum_slots", optimum_slots) < 1:
@@ -557,8 +563,8 @@ def compare(
 
 
 def _source(scenario: Any) -> Source:
-    if isinstance(scenario, str):
-        return named_source(scenario, {})
+    if isinstance(scenario, str | Path):
+        return named_source(str(scenario), {})
     if isinstance(scenario, type):
         raise ScenarioError(
             f"{scenario.__name__} is a class; give a scenario, {scenario.__name__}()"

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gangwise.core.json_text import finite
-from gangwise.experiments.statistics import Estimate
+from gangwise.experiments.statistics import Estimate, paired
 
 
 class Output(BaseModel):
@@ -165,9 +167,23 @@ class ReplayOutput(Output):
 class TrialOutput(Output):
     """One choice of arguments, and what it earned on the seeds of the tuning."""
 
-    number: int
+    number: int = Field(description="−1: the default, where it lies outside the ranges")
     arguments: dict[str, Any]
-    value: float
+    value: float = Field(description="mean over the seeds")
+    low: float | None
+    high: float | None
+    values: list[float] = Field(description="one for each of the seeds")
+    over: Difference | None = Field(
+        description="how much better than the default on the same seeds, which chose the best: it "
+        "looks better here than it is; null for the default"
+    )
+
+
+class ValidationOutput(Difference):
+    """How much better the best is than the default, on seeds that did not choose it."""
+
+    policy: str
+    over: str
 
 
 class TuneOutput(Output):
@@ -178,23 +194,44 @@ class TuneOutput(Output):
     policy: str
     metric: str
     minimise: bool
+    fidelity: list[dict[str, Any]] = Field(
+        description="how much of a log is played, and how; empty where none is"
+    )
     ranges: list[dict[str, Any]]
     seeds: list[int]
     validation_seeds: list[int]
     default: TrialOutput
     best: TrialOutput
     trials: list[TrialOutput]
-    validation: dict[str, Any] | None = Field(
-        description="the best over the default on other seeds: percent, mean, low, high"
-    )
+    validation: ValidationOutput | None = Field(description="null where no trial was better")
     sentence: str
 
 
-Result = CompareOutput | RunOutput | SweepOutput | ReplayOutput | TuneOutput
+class WatchOutput(Output):
+    """What ``gangwise watch --json`` prints: how far a run of another terminal is."""
+
+    format: Literal["gangwise-watch-1"]
+    version: str
+    going_on: bool
+    experiment: str
+    unit: Literal["runs", "trials"]
+    done: int
+    of: int
+    seconds_left: float | None
+    writer: dict[str, Any] | None = Field(description="pid, host, command, since; null: nobody")
+    objective: str
+    table: list[dict[str, Any]] = Field(
+        description="policy, seeds, METRIC, METRIC.low, METRIC.high, ahead, ahead.low, ahead.high"
+    )
+    over: str = Field(description="the policy that others are ahead of")
+    percent: bool = Field(description="whether ahead is in per cent")
+
+
+Result = CompareOutput | RunOutput | SweepOutput | ReplayOutput | TuneOutput | WatchOutput
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of all that ``--json`` of compare, run, sweep, replay and tune prints."""
+    """The JSON schema of what ``--json`` of compare, run, sweep, replay, tune, watch prints."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Results of gangwise",
@@ -210,3 +247,13 @@ def numbers(estimate: Estimate) -> dict[str, float | None]:
     """
     found: dict[str, float | None] = finite(estimate._asdict())
     return found
+
+
+def difference(values: npt.ArrayLike, others: npt.ArrayLike) -> dict[str, Any]:
+    """How much more values are than others, seed by seed, as JSON has it.
+
+    >>> difference([3.0, 6.0], [2.0, 4.0])
+    {'mean': 50.0, 'low': 50.0, 'high': 50.0, 'percent': True, 'seeds': 2}
+    """
+    found, percent = paired(values, others)
+    return {**numbers(found), "percent": percent, "seeds": np.size(values)}

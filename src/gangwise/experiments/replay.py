@@ -31,9 +31,9 @@ from gangwise.core.json_text import finite
 from gangwise.core.limits import require_seeds
 from gangwise.core.registry import label_of, names_of
 from gangwise.core.settings import checked
-from gangwise.experiments.output import numbers
+from gangwise.experiments.output import difference, numbers
 from gangwise.experiments.results import Results, Shown
-from gangwise.experiments.runs import GivenSource, NamedSource, Rows, RunSpec
+from gangwise.experiments.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
 from gangwise.experiments.statistics import mean_and_interval
 from gangwise.experiments.store import MemoryStore, Store
 from gangwise.experiments.sweep import Progress, Workers, perform
@@ -739,7 +739,7 @@ class Replayed(Shown):
             found = {key: numbers(mean_and_interval(of)) for key, of in values.items()}
             over = {
                 "than": base,
-                "metrics": {key: _paired(values[key], theirs[key]) for key in values},
+                "metrics": {key: difference(values[key], theirs[key]) for key in values},
             }
             schedulers.append(
                 {
@@ -767,18 +767,39 @@ class Replayed(Shown):
         }
 
 
-def _paired(values: Floats, others: Floats) -> dict[str, Any]:
-    """How much more, seed by seed: in per cent where the others are positive."""
-    percent = bool((others > 0).all() and np.isfinite(others).all())
-    change = 100 * (values / others - 1) if percent else values - others
-    return {**numbers(mean_and_interval(change)), "percent": percent, "seeds": values.size}
-
-
 NONE = np.zeros(0)
 
 
+def replay_source(source: Path | str, settings: Mapping[str, Any]) -> NamedSource:
+    """The scenario of a replay, from what it is of.
+
+    Parameters
+    ----------
+    source : path or str
+        A trace's folder or file, an .swf, a cluster file, ``twin:NAME``; the folder of an earlier
+        replay, for the same jobs under the same rules.
+    settings : mapping
+        Of :class:`Settings`; in place of those of the earlier replay.
+
+    Raises
+    ------
+    ScenarioError
+        For a folder of results that are no replay.
+    """
+    folder = Path(source)
+    if not any(folder.glob(f"*{PLAN}")):
+        return NamedSource.of("replay", False, {"source": str(source), **settings})
+    found = played_in(folder, settings)
+    if found.name != "replay":
+        raise ScenarioError(
+            f"{folder} holds results of {found.name}, which are no replay of jobs: use gangwise "
+            "compare"
+        )
+    return found
+
+
 def replay(
-    scenario: ReplayScenario | NamedSource | str = TWIN,
+    scenario: ReplayScenario | NamedSource | Path | str = TWIN,
     schedulers: str | Sequence[str] | Mapping[str, Any] = (),
     seeds: Sequence[int] | int = (),
     out: Store | Path | str | None = None,
@@ -791,8 +812,9 @@ def replay(
 
     Parameters
     ----------
-    scenario : ReplayScenario, NamedSource or str
-        A scenario, or its ``source``: a trace's folder or file, ``twin:NAME``.
+    scenario : ReplayScenario, NamedSource, path or str
+        A scenario; or what :func:`replay_source` makes one of: a trace's folder or file,
+        ``twin:NAME``, the folder of an earlier replay.
     schedulers : str, sequence of str, or mapping of names to schedulers
         Names, which may be separated by commas in one text.
         By default :data:`WITH_RATES` in a drawn world, else :data:`WITHOUT_RATES`.
@@ -814,11 +836,20 @@ def replay(
     >>> [len(each) for each in found.outcomes.values()]
     [1, 1]
     """
-    if isinstance(scenario, str):
-        scenario = NamedSource.of("replay", False, {"source": scenario, **settings})
     source: Any = scenario
-    if isinstance(scenario, ReplayScenario):
+    if isinstance(scenario, str | Path):
+        source = replay_source(scenario, settings)
+    elif settings:
+        raise ScenarioError(
+            f"{', '.join(settings)}: a scenario that is made already has its settings; give them "
+            "to it, or give the log in its place"
+        )
+    elif isinstance(scenario, ReplayScenario):
         source = GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots
+    elif not isinstance(scenario, NamedSource):
+        raise ScenarioError(
+            f"{scenario!r} is no log to replay; give its folder or file, or a ReplayScenario"
+        )
     played: ReplayScenario = source.scenario()
     drawn = played.drawn
     names = names_of(schedulers) if isinstance(schedulers, str) else schedulers

@@ -17,7 +17,7 @@ from markupsafe import escape
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.core.frames import Tabular
 from gangwise.experiments.runs import TIMINGS
-from gangwise.experiments.statistics import Interval, estimate, verdict
+from gangwise.experiments.statistics import Interval, estimate, paired, verdict
 from gangwise.experiments.store import Store
 
 FEW_CELLS = 4
@@ -280,9 +280,7 @@ class Results(Shown):
         )
         rows = []
         for group, part in both.group_by([*self.cells, "policy"], maintain_order=True):
-            a, b = part["value"].to_numpy(), part["base"].to_numpy()
-            percent = bool((b > 0).all())
-            of = estimate(100 * (a / b - 1) if percent else a - b, interval)
+            of, percent = paired(part["value"].to_numpy(), part["base"].to_numpy(), interval)
             named = dict(zip([*self.cells, "policy"], group))
             rows.append(
                 {

@@ -19,6 +19,8 @@ us_per_slot            null                  time that the policy takes to decid
                                              compiled or loaded before the first of them; of a
                                              run that is played whole, of its first slots
 nanoseconds.slot       slot                  the same of each slot, with ``every_slot``
+proved                 null                  share of the searches that proved their choice best,
+                                             of a policy that is :class:`Searching`
 seconds                null                  time of the whole run
 gap                    null                  comparator: its proven gap, summed over its slots
 bound.…                null                  comparator: theoretical bounds on the regret
@@ -72,6 +74,9 @@ TIMINGS = (
 """The metrics that differ from one execution of a run to the next."""
 
 
+PLAN = ".plan.json"
+"""How the files of a folder of results end that say what an experiment asks for."""
+
 WORTH_IT, STEPPED = 500, 64
 """Slots from which a run may be played whole, and how many of it are stepped to be timed."""
 
@@ -118,6 +123,14 @@ class Replay(Protocol):
 
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
         """Play one run. Metrics of one number are those that tables and tuning can rank by."""
+
+
+@runtime_checkable
+class Searching(Protocol):
+    """A policy that searches for its choices, and counts searches and what they proved best."""
+
+    programmes: int
+    proved: int
 
 
 class Source(Protocol):
@@ -177,7 +190,7 @@ def named_source(
     ----------
     target : str
         A name, with settings after a colon if wanted; a .toml file; a file or folder of a trace,
-        the mapping of one's own, or ``twin:NAME``.
+        the mapping of one's own, or ``twin:NAME``; a folder of results, for what was played there.
     settings : mapping
         More settings.
     trace : bool
@@ -188,11 +201,13 @@ def named_source(
     Raises
     ------
     ScenarioError
-        For a family of what is no trace.
+        For a family of what is no trace; for results of several scenarios.
     """
     if len(target) > 4000:
         raise ScenarioError(f"{target[:40]}… is no scenario or trace: it has {len(target)} letters")
     path = Path(target)
+    if not trace and any(path.glob(f"*{PLAN}")):
+        return played_in(path, settings)
     if not trace and path.suffix == ".toml" and not is_mapping(path):
         return NamedSource.of(target, False, settings)
     files = path.exists() or "/" in target or target.endswith((".csv", ".gz", ".swf"))
@@ -201,6 +216,41 @@ def named_source(
     if family is not None:
         raise ScenarioError(f"--family is for traces; the scenario {target!r} has a family")
     return NamedSource.of(target, False, settings)
+
+
+def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
+    """What the experiments in a folder of results play, with other settings where some are given.
+
+    Raises
+    ------
+    ScenarioError
+        When they play several scenarios, or one that was made in Python.
+    StoreError
+        When a plan cannot be read.
+    """
+    found: dict[NamedSource, str] = {}
+    for path in sorted(folder.glob(f"*{PLAN}")):
+        try:
+            asked = json.loads(path.read_text(encoding="utf-8"))["experiment"]
+            name, given = asked.get("scenario") or asked.get("trace"), asked.get("settings", {})
+            cells = [asked.get("grid", {}), *asked.get("cells", ())]
+            varied = {key for cell in cells for key in cell} - settings.keys()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"cannot read {path}: {error!r}; sweep again to mend it") from error
+        if varied:
+            some = ", ".join(sorted(varied))
+            raise ScenarioError(f"{folder} holds a sweep over {some}: say which value is meant")
+        if not name:
+            raise ScenarioError(
+                f"{folder} holds results of a scenario that was made in Python; give that"
+            )
+        source = NamedSource.of(name, bool(asked.get("trace")), {**given, **settings})
+        found[source] = path.name.removesuffix(PLAN)
+    if len(found) > 1:
+        raise ScenarioError(
+            f"{folder} holds results of several scenarios, in {', '.join(found.values())}; name one"
+        )
+    return next(iter(found))
 
 
 def deciders(scenario: object) -> Any:
@@ -436,6 +486,7 @@ def _of_policy(
             simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label, identity)
         run = simulation.run(checkpoint, progress=progress)
         results = getattr(simulation.environment, "results", None)
+        policy = simulation.policy
     rows = Rows()
     columns = {"reward": run.rewards, **run.metrics}
     _series(rows, columns, checkpoint_slots(spec.slots, spec.points))
@@ -448,6 +499,8 @@ def _of_policy(
         some = evenly_spaced(spec.slots, spec.optimum_slots)
         rows.add("reward.slot", run.rewards[some], some)
     rows.add("us_per_slot", run.us_per_slot)
+    if isinstance(policy, Searching) and policy.programmes:
+        rows.add("proved", policy.proved / policy.programmes)
     if results is not None:
         for name, values in results().columns().items():
             rows.add(f"job.{name}", values, np.arange(values.size))

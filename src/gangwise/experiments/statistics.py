@@ -118,6 +118,26 @@ def estimate(values: npt.ArrayLike, interval: Interval = "t") -> Estimate:
     return bootstrap(values) if interval == "bootstrap" else mean_and_interval(values)
 
 
+def paired(
+    values: npt.ArrayLike, others: npt.ArrayLike, interval: Interval = "t"
+) -> tuple[Estimate, bool]:
+    """How much more values are than others, seed by seed; whether that is in per cent.
+
+    A percentage of what is not positive, or not finite, would say nothing: then it is a plain
+    difference.
+
+    Examples
+    --------
+    >>> paired([3.0, 6.0], [2.0, 4.0])
+    (Estimate(mean=50.0, low=50.0, high=50.0), True)
+    >>> paired([3.0, 6.0], [0.0, 4.0])[1]
+    False
+    """
+    a, b = (np.asarray(each, dtype=np.float64) for each in (values, others))
+    percent = bool((b > 0).all() and np.isfinite(b).all())
+    return estimate(100 * (a / b - 1) if percent else a - b, interval), percent
+
+
 NOTHING = "–"
 """Stands where a number would say nothing."""
 

@@ -28,11 +28,9 @@ import polars as pl
 import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Folder
-from gangwise.experiments.runs import Rows
+from gangwise.experiments.runs import PLAN, Rows
 
 FORMAT = "gangwise-run-1"
-
-PLAN = ".plan.json"
 
 
 class Store:

@@ -18,15 +18,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import gangwise
 from gangwise.core.contracts import configuration
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
 from gangwise.core.files import STATE, Folder
 from gangwise.core.registry import create
+from gangwise.experiments.output import difference, numbers
 from gangwise.experiments.results import Results, turned
 from gangwise.experiments.runs import NamedSource, Replay, deciders
 from gangwise.experiments.specification import Experiment, PolicyTable
-from gangwise.experiments.statistics import verdict
+from gangwise.experiments.statistics import Estimate, mean_and_interval, verdict
 from gangwise.experiments.sweep import Progress, silent, sweep
 
 if TYPE_CHECKING:
@@ -150,14 +153,30 @@ TUNING = "tuning"
 STUDY = f"{STATE}/study.db"
 """Optuna's, where the state of a folder is."""
 
+VALUES = "values"
+"""Of a trial of the study: what it earned with each seed."""
+
+WANTED = "wanted"
+"""Of the study: how many trials it is to have."""
+
 
 @dataclass(frozen=True)
 class Trial:
-    """One choice of arguments and what it earned on the seeds of the tuning."""
+    """One choice of arguments, and what it earned with each seed of the tuning."""
 
     number: int
     arguments: Mapping[str, Any]
-    value: float
+    values: tuple[float, ...]
+
+    @property
+    def value(self) -> float:
+        """The mean over the seeds, which trials are ranked by."""
+        return self.estimate.mean
+
+    @property
+    def estimate(self) -> Estimate:
+        """Mean and interval over the seeds."""
+        return mean_and_interval(self.values)
 
 
 @dataclass(frozen=True)
@@ -180,6 +199,8 @@ class Tuning:
         The best over the default on the validation seeds, as
         :meth:`~gangwise.experiments.results.Results.improvements` has it; positive is better. None
         where no trial was better than the default.
+    fidelity : tuple of mapping
+        How much of a log is played, as in :class:`~gangwise.experiments.results.Results`.
     """
 
     policy: str
@@ -191,6 +212,18 @@ class Tuning:
     seeds: tuple[int, ...]
     validation: tuple[int, ...]
     row: Mapping[str, Any] | None
+    fidelity: tuple[Mapping[str, Any], ...] = ()
+
+    def over_default(self, trial: Trial) -> dict[str, Any] | None:
+        """How much better a trial is than the default on the seeds of the tuning; positive is.
+
+        Keys: ``mean``, ``low``, ``high``, ``percent``, ``seeds``. None for the default itself, and
+        for a trial that repeats it.
+        """
+        if dict(trial.arguments) == dict(self.default.arguments):
+            return None
+        row = difference(trial.values, self.default.values)
+        return turned(row) if self.minimise else row
 
     @property
     def best(self) -> Trial:
@@ -214,14 +247,27 @@ class Tuning:
             "policy": self.policy,
             "metric": self.metric,
             "minimise": self.minimise,
+            "fidelity": [dict(each) for each in self.fidelity],
             "ranges": [vars(parameter) for parameter in self.ranges],
             "seeds": list(self.seeds),
             "validation_seeds": list(self.validation),
-            "default": vars(self.default),
-            "best": vars(self.best),
-            "trials": [vars(trial) for trial in self.trials],
+            "default": self._told(self.default),
+            "best": self._told(self.best),
+            "trials": [self._told(trial) for trial in self.trials],
             "validation": None if self.row is None else dict(self.row),
             "sentence": self.sentence,
+        }
+
+    def _told(self, trial: Trial) -> dict[str, Any]:
+        found = numbers(trial.estimate)
+        return {
+            "number": trial.number,
+            "arguments": dict(trial.arguments),
+            "value": found["mean"],
+            "low": found["low"],
+            "high": found["high"],
+            "values": list(trial.values),
+            "over": self.over_default(trial),
         }
 
 
@@ -271,17 +317,22 @@ def read_tuning(folder: Path) -> Tuning | None:
                 )
                 for k in found["ranges"]
             ),
-            Trial(**found["default"]),
-            tuple(Trial(**trial) for trial in found["trials"]),
+            _trial(found["default"]),
+            tuple(map(_trial, found["trials"])),
             tuple(found["seeds"]),
             tuple(found["validation_seeds"]),
             found["validation"],
+            tuple(found["fidelity"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"cannot read {path}: {error!r}; start the same gangwise tune again to mend it, trials "
             "that are stored are not played again"
         ) from error
+
+
+def _trial(told: Mapping[str, Any]) -> Trial:
+    return Trial(told["number"], told["arguments"], tuple(told["values"]))
 
 
 def said(arguments: Mapping[str, Any]) -> str:
@@ -410,18 +461,22 @@ def tune(
     def play(name: str, choices: Choices, on: Sequence[int]) -> Results:
         return sweep(experiment(name, choices, on), out, jobs)
 
-    def value(arguments: Mapping[str, Any]) -> float:
-        found = play(TUNING, {DEFAULT: arguments}, seeds).per_seed(metric)["value"]
-        mean = float(found.to_numpy().mean())
-        if not math.isfinite(mean):
-            raise GangwiseError(f"{metric} of {policy} with {said(arguments)} is {mean}")
-        return mean
+    def earned(choices: Choices) -> tuple[Results, dict[str, tuple[float, ...]]]:
+        results = play(TUNING, choices, seeds)
+        value = {(p, seed): v for p, seed, v in results.per_seed(metric).rows()}
+        found = {label: tuple(value[label, seed] for seed in seeds) for label in choices}
+        for label, values in found.items():
+            if not np.isfinite(values).all():
+                raise GangwiseError(f"{metric} of {policy} with {said(choices[label])}: {values}")
+        return results, found
 
     sign = -1.0 if minimise else 1.0
     experiment(TUNING, {DEFAULT: default}, seeds).runs()[0].key()  # mistakes come before a study
     folder = Folder(out)
     with folder.lock(), closing(_open(optuna, out, definition, minimise)) as opened:
         study: Study = opened.study
+        study.set_user_attr(DEFAULT, default)
+        study.set_user_attr(WANTED, trials)
         while (done := len(_finished(study))) < trials:
             tell("tuning", done, trials)
             folder.remove(tuning_file(out).name)  # until it is true again
@@ -431,28 +486,22 @@ def tune(
             ):
                 study.enqueue_trial(default)
             trial = study.ask()
-            study.tell(
-                trial, value({parameter.name: parameter.suggest(trial) for parameter in parameters})
-            )
+            asked = {parameter.name: parameter.suggest(trial) for parameter in parameters}
+            tried = [dict(each.params) for each in _finished(study)]
+            label = labels([*tried, asked], default)[-1]
+            values = earned({label: asked})[1][label]
+            trial.set_user_attr(VALUES, list(values))
+            study.tell(trial, Trial(done, asked, values).value)
         tell("tuning", trials, trials)
-        found = [
-            Trial(i, dict(each.params), float(each.value or 0.0))
-            for i, each in enumerate(_finished(study))
-        ]
-    base = next((t for t in found if t.arguments == default), None)
-    base = base or Trial(-1, default, value(default))
-    ranked = tuple(sorted(found, key=lambda trial: (-sign * trial.value, trial.number)))
-    play(
-        TUNING,
-        {DEFAULT: default}
-        | {
-            f"trial {t.number}: {said(t.arguments)}": t.arguments for t in _distinct(found, default)
-        },
-        seeds,
-    )
-    row = None
-    if sign * ranked[0].value > sign * base.value:
-        row = _compare(play, ranked[0].arguments, default, validation, metric, sign)
+        tried = [dict(each.params) for each in _finished(study)]
+        called = labels(tried, default)
+        results, found = earned({DEFAULT: default} | dict(zip(called, tried)))
+        base = Trial(called.index(DEFAULT) if DEFAULT in called else -1, default, found[DEFAULT])
+        every = [Trial(i, each, found[called[i]]) for i, each in enumerate(tried)]
+        ranked = tuple(sorted(every, key=lambda trial: (-sign * trial.value, trial.number)))
+        row = None
+        if sign * ranked[0].value > sign * base.value:
+            row = _compare(play, ranked[0].arguments, default, validation, metric, sign)
     tuning = Tuning(
         policy,
         metric,
@@ -463,6 +512,7 @@ def tune(
         tuple(seeds),
         tuple(validation),
         row,
+        results.fidelity,
     )
     write_tuning(out, tuning)
     return tuning
@@ -481,14 +531,87 @@ def _compare(
     return turned(row) if sign < 0 else dict(row)
 
 
-def _distinct(found: Sequence[Trial], default: Mapping[str, Any]) -> list[Trial]:
-    seen = [dict(default)]
-    kept = []
-    for trial in found:
-        if dict(trial.arguments) not in seen:
-            seen.append(dict(trial.arguments))
-            kept.append(trial)
-    return kept
+@dataclass(frozen=True)
+class SoFar:
+    """A tuning that may still go on.
+
+    Attributes
+    ----------
+    tuning : Tuning
+        Of the trials that are finished; what was found is not known yet. Where the default has not
+        been tried, the first trial stands in its place.
+    labels : tuple of str
+        Of each trial, by its number.
+    wanted : int
+        Trials in all.
+    ends : tuple of float
+        When trials ended, seconds since 1970, ascending.
+    """
+
+    tuning: Tuning
+    labels: tuple[str, ...]
+    wanted: int
+    ends: tuple[float, ...]
+
+
+def study_so_far(folder: Path) -> SoFar:
+    """What the study in a folder holds; it is only read.
+
+    Raises
+    ------
+    ScenarioError
+        Without Optuna.
+    StoreError
+        When there is no study that can be read.
+    """
+    optuna = _optuna()
+    try:
+        storage = optuna.storages.RDBStorage(f"sqlite:///file:{folder / STUDY}?mode=ro&uri=true")
+        try:
+            study: Study = optuna.load_study(study_name=TUNING, storage=storage)
+            finished, about = _finished(study), study.user_attrs
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
+    except Exception as error:  # Optuna passes on whatever its database raises
+        raise StoreError(f"cannot read the study {folder / STUDY}: {error}") from error
+    what = json.loads(about["definition"])
+    trials = [
+        Trial(i, dict(each.params), tuple(each.user_attrs.get(VALUES, (each.value or 0.0,))))
+        for i, each in enumerate(finished)
+    ]
+    called = labels([trial.arguments for trial in trials], about.get(DEFAULT, {}))
+    sign = 1.0 if what["minimise"] else -1.0
+    tuning = Tuning(
+        what["policy"],
+        what["metric"],
+        what["minimise"],
+        tuple(map(ParameterRange.parse, what["ranges"])),
+        next((t for t, label in zip(trials, called) if label == DEFAULT), None)
+        or next(iter(trials), Trial(-1, about.get(DEFAULT, {}), ())),
+        tuple(sorted(trials, key=lambda trial: (sign * trial.value, trial.number))),
+        tuple(what["seeds"]),
+        (),
+        None,
+    )
+    ends = sorted(each.datetime_complete.timestamp() for each in finished if each.datetime_complete)
+    return SoFar(tuning, tuple(called), about.get(WANTED, len(trials)), tuple(ends))
+
+
+def labels(tried: Sequence[Mapping[str, Any]], default: Mapping[str, Any]) -> list[str]:
+    """What the runs of each trial are labelled: trials that repeat one share its runs.
+
+    >>> labels([{"steps": 1}, {"steps": 5}, {"steps": 1}, {"steps": 5}], {"steps": 1})
+    ['default', 'trial 1: steps = 5', 'default', 'trial 1: steps = 5']
+    """
+    known = {_text(default): DEFAULT}
+    return [
+        known.setdefault(_text(each), f"trial {i}: {said(each)}") for i, each in enumerate(tried)
+    ]
+
+
+def _text(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(dict(arguments), sort_keys=True)
 
 
 def _check(

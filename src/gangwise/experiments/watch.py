@@ -1,21 +1,25 @@
 """A run of another terminal as it goes on: progress, the table so far, the time that is left.
 
 Nothing is asked of the process that plays: a folder of results says what is wanted (its plan), what
-is finished (a file for each run), and who writes into it.
+is finished (a file for each run), and who writes into it. Of a tuning, whose plan grows with its
+trials, the study says the first two.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.json_text import finite
 from gangwise.experiments.results import Results
-from gangwise.experiments.store import PLAN, Store
+from gangwise.experiments.runs import PLAN
+from gangwise.experiments.store import Store
+from gangwise.experiments.tune import STUDY, TUNING, study_so_far
 
 RECENT = 20
 """Finished runs that the time left is told from: what comes next goes as fast as what was last."""
@@ -28,8 +32,9 @@ class Seen:
     Attributes
     ----------
     experiment : str
+    unit : {"runs", "trials"}
+        What is counted: runs, or the trials of a tuning.
     done, of : int
-        Runs.
     seconds_left : float, optional
         As fast as the last ones went; None where too few are finished, or nobody plays.
     writer : mapping, optional
@@ -37,7 +42,8 @@ class Seen:
     objective : str
     table : list of mapping
         As :meth:`~gangwise.experiments.results.Results.table`, of what is finished, with ``ahead``,
-        ``ahead.low``, ``ahead.high`` over the first policy, paired by the seeds that both have.
+        ``ahead.low``, ``ahead.high`` over the first policy, paired by the seeds that both have. Of
+        a tuning: a row for each trial, best first, and better than the first is positive.
     over : str
         That policy.
     percent : bool
@@ -45,6 +51,7 @@ class Seen:
     """
 
     experiment: str
+    unit: Literal["runs", "trials"]
     done: int
     of: int
     seconds_left: float | None
@@ -86,8 +93,8 @@ class Watch:
     name: str = ""
     _whole: dict[str, float] = field(default_factory=dict, init=False)
 
-    def look(self) -> Seen | None:
-        """How far it is now; None where it has not begun yet."""
+    def look(self) -> Seen:
+        """How far it is now; without an experiment's name where none has begun yet."""
         store = Store(self.folder)
         if not self.folder.is_dir():
             raise StoreError(f"{self.folder} is no folder; give the --out of what is to be watched")
@@ -99,7 +106,9 @@ class Watch:
                     f"{self.folder} has no results{f' of {name}' if name else ''}, and nobody "
                     "writes into it; give the --out of what is to be watched"
                 )
-            return None
+            return Seen("", "runs", 0, 0, None, writer, "", [], "", True)
+        if name == TUNING and (self.folder / STUDY).exists():
+            return self._trials(writer)
         plan = store.read_plan(name)
         for key in {str(run["key"]) for run in plan["runs"]} - self._whole.keys():
             if store.finished(key):
@@ -121,9 +130,12 @@ class Watch:
                 found = ahead.get(tuple(row[key] for key in where), {})
                 for theirs, mine in (("mean", ""), ("low", ".low"), ("high", ".high")):
                     row[f"ahead{mine}"] = found.get(theirs)
-        left = self._seconds_left(len(missing)) if writer is not None else None
+        left = None
+        if writer is not None:
+            left = seconds_left(sorted(self._whole.values()), len(missing))
         return Seen(
             name,
+            "runs",
             len(done),
             len(done) + len(missing),
             left,
@@ -138,10 +150,40 @@ class Watch:
         plans = sorted(self.folder.glob(f"*{PLAN}"), key=lambda path: path.stat().st_mtime)
         return plans[-1].name.removesuffix(PLAN) if plans else ""
 
-    def _seconds_left(self, missing: int) -> float | None:
-        """As many times the usual distance between two runs as there are runs missing."""
-        ends = sorted(self._whole.values())[-RECENT:]
-        if len(ends) < 2 or not missing:
-            return None if missing else 0.0
-        each = (ends[-1] - ends[0]) / (len(ends) - 1)
-        return max(each * missing - (time.time() - ends[-1]), 0.0)
+    def _trials(self, writer: dict[str, Any] | None) -> Seen:
+        """How far a tuning is, as its study says."""
+        so_far = study_so_far(self.folder)
+        tuning, table, percent = so_far.tuning, [], True
+        for trial in tuning.trials:
+            row = {"policy": so_far.labels[trial.number], "seeds": len(trial.values)}
+            over = tuning.over_default(trial) or dict.fromkeys(("mean", "low", "high"))
+            for name, of in ((tuning.metric, trial.estimate._asdict()), ("ahead", over)):
+                row |= {name: of["mean"], f"{name}.low": of["low"], f"{name}.high": of["high"]}
+            percent = percent and over.get("percent", True)
+            table.append(row)
+        done = len(tuning.trials)
+        return Seen(
+            TUNING,
+            "trials",
+            done,
+            max(so_far.wanted, done),
+            None if writer is None else seconds_left(so_far.ends, so_far.wanted - done),
+            writer,
+            tuning.metric,
+            table,
+            so_far.labels[tuning.default.number] if tuning.trials else "",
+            percent,
+        )
+
+
+def seconds_left(ends: Sequence[float], missing: int) -> float | None:
+    """As many times the usual distance between two ends as there are things missing.
+
+    >>> seconds_left([1.0], 5) is None, seconds_left([1.0, 2.0], 0)
+    (True, 0.0)
+    """
+    ends = ends[-RECENT:]
+    if len(ends) < 2 or missing <= 0:
+        return None if missing > 0 else 0.0
+    each = (ends[-1] - ends[0]) / (len(ends) - 1)
+    return max(each * missing - (time.time() - ends[-1]), 0.0)

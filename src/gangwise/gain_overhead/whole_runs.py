@@ -15,7 +15,15 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import kernel
-from gangwise.gain_overhead.baselines import DRF, BinPacking, DRFAsPrinted, Fairness, Spreading
+from gangwise.core.simulation import Streams
+from gangwise.gain_overhead.baselines import (
+    DRF,
+    BinPacking,
+    DRFAsPrinted,
+    Fairness,
+    RandomOrder,
+    Spreading,
+)
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.kernels import (
     evaluate,
@@ -33,9 +41,9 @@ COLUMNS = ("reward", "gain", "overhead", "utilisation", "jobs")
 def play_whole(instance: Any, policy: object, slots: int, seed: int) -> Floats | None:
     """A run of a baseline, shape [slots, 5]: :data:`COLUMNS`; None where it has to be stepped.
 
-    It is for Fairness (of those that arrived), DRF, DRF as printed, BinPacking and Spreading
-    themselves, built-in utilities, and no charge for moving. Where a decision is infeasible, None
-    as well: stepping names it.
+    It is for Fairness, DRF, DRF as printed, BinPacking, Spreading and random order themselves,
+    built-in utilities, and no charge for moving. Where a decision is infeasible, None as well:
+    stepping names it.
 
     Examples
     --------
@@ -50,9 +58,9 @@ def play_whole(instance: Any, policy: object, slots: int, seed: int) -> Floats |
     if player is None or not isinstance(instance, GainOverheadInstance):
         return None
     problem = instance.problem
-    if problem.own_index.size or problem.moving > 0 or getattr(policy, "share", "") == "all":
+    if problem.own_index.size or problem.moving > 0:
         return None
-    policy.start(problem, np.random.default_rng(0))  # type: ignore[attr-defined]  # one of those above
+    policy.start(problem, Streams.of(seed).policy)  # type: ignore[attr-defined]  # one of those above
     arrivals = np.ascontiguousarray(instance.arrivals(slots, seed))
     found = np.zeros((slots, len(COLUMNS)))
     settle = (
@@ -78,8 +86,8 @@ def plays_whole(policy: object) -> bool:
 def _fairness(
     policy: Any, p: GainOverheadProblem, arrivals: Ints, settle: Any, out: Floats
 ) -> bool:
-    y = np.empty(p.shape)
-    return bool(_play_fairness(arrivals, p.upper, np.empty(p.L), settle, y, out))
+    every, y = policy.share == "all", np.empty(p.shape)
+    return bool(_play_fairness(arrivals, every, p.upper, np.empty(p.L), settle, y, out))
 
 
 def _drf(policy: Any, p: GainOverheadProblem, arrivals: Ints, settle: Any, out: Floats) -> bool:
@@ -90,21 +98,31 @@ def _drf(policy: Any, p: GainOverheadProblem, arrivals: Ints, settle: Any, out: 
 
 
 def _printed(policy: Any, p: GainOverheadProblem, arrivals: Ints, settle: Any, out: Floats) -> bool:
-    s = policy._servers
-    lists = (p.channels.server, s.of_job_type, s.first)
-    order = np.ascontiguousarray(policy._order, dtype=np.int64)
-    return bool(
-        _play_list(
-            arrivals, order, p.upper, *lists, settle, s._left, np.empty_like(order), s._y, out
-        )
-    )
+    order = np.asarray(policy._order, dtype=np.int64)[None]
+    return _listed(policy, p, arrivals, order, settle, out)
+
+
+def _random(policy: Any, p: GainOverheadProblem, arrivals: Ints, settle: Any, out: Floats) -> bool:
+    orders = np.full(arrivals.shape, -1, dtype=np.int64)
+    for order, x in zip(orders, arrivals):
+        came = np.flatnonzero(x)
+        order[: came.size] = policy._rng.permutation(came)  # drawn as slot by slot
+    return _listed(policy, p, arrivals, orders, settle, out)
+
+
+def _listed(
+    policy: Any, p: GainOverheadProblem, arrivals: Ints, orders: Ints, settle: Any, out: Floats
+) -> bool:
+    s, chosen = policy._servers, np.empty(p.L, dtype=np.int64)
+    lists = (p.upper, p.channels.server, s.of_job_type, s.first)
+    return bool(_play_list(arrivals, orders, *lists, settle, s._left, chosen, s._y, out))
 
 
 def _turns(policy: Any, p: GainOverheadProblem, arrivals: Ints, settle: Any, out: Floats) -> bool:
-    s, chosen = policy._servers, np.empty(p.L, dtype=np.int64)
+    s, order = policy._servers, np.arange(p.L)
     given: tuple[Any, ...] = (s._size, p.channels.server, s.of_job_type, s.first, settle)
-    given += (s._left, s._score, s._taken, chosen, s._y, out)
-    return bool(_play_turns(arrivals, float(policy.sign), p.upper, *given))
+    given += (s._left, s._score, s._taken, np.empty_like(order), s._y, out)
+    return bool(_play_turns(arrivals, order, float(policy.sign), p.upper, *given))
 
 
 _PLAYERS: dict[type, Callable[..., bool]] = {
@@ -113,6 +131,7 @@ _PLAYERS: dict[type, Callable[..., bool]] = {
     DRFAsPrinted: _printed,
     BinPacking: _turns,
     Spreading: _turns,
+    RandomOrder: _random,
 }
 
 
@@ -130,14 +149,29 @@ def _settle(y: Floats, x: Ints, settle: Any, row: Floats) -> bool:
 
 
 @kernel
+def _came(x: Ints, order: Ints, chosen: Ints) -> int:
+    """Job types that arrived, in an order that -1 ends; how many there are."""
+    n = 0
+    for l in order:
+        if l >= 0 and x[l] != 0:
+            chosen[n] = l
+            n += 1
+    return n
+
+
+@kernel
 def _play_fairness(
-    arrivals: Ints, upper: Floats, weight: Floats, settle: Any, y: Floats, out: Floats
+    arrivals: Ints, every: bool, upper: Floats, weight: Floats, settle: Any, y: Floats, out: Floats
 ) -> bool:
     requests, capacity, starts, job_type = settle[3], settle[4], settle[5], settle[6]
     for t in range(arrivals.shape[0]):
         for l in range(weight.size):
-            weight[l] = float(arrivals[t, l])
+            weight[l] = 1.0 if every else float(arrivals[t, l])
         share_proportionally(weight, requests, upper, capacity, starts, job_type, y)
+        if every:
+            for e in range(job_type.size):
+                for k in range(y.shape[1]):
+                    y[e, k] *= arrivals[t, job_type[e]]
         if not _settle(y, arrivals[t], settle, out[t]):
             return False
     return True
@@ -168,7 +202,7 @@ def _play_drf(
 @kernel
 def _play_list(
     arrivals: Ints,
-    order: Ints,
+    orders: Ints,
     upper: Floats,
     server: Ints,
     of_job_type: Ints,
@@ -180,11 +214,7 @@ def _play_list(
     out: Floats,
 ) -> bool:
     for t in range(arrivals.shape[0]):
-        n = 0
-        for i in range(order.size):
-            if arrivals[t, order[i]] != 0:
-                chosen[n] = order[i]
-                n += 1
+        n = _came(arrivals[t], orders[t % orders.shape[0]], chosen)
         left[:] = settle[4]
         y[:] = 0.0
         list_schedule(chosen[:n], upper, server, of_job_type, first, left, y)
@@ -196,6 +226,7 @@ def _play_list(
 @kernel
 def _play_turns(
     arrivals: Ints,
+    order: Ints,
     sign: float,
     upper: Floats,
     size: Floats,
@@ -212,11 +243,7 @@ def _play_turns(
 ) -> bool:
     capacity = settle[4]
     for t in range(arrivals.shape[0]):
-        n = 0
-        for l in range(arrivals.shape[1]):
-            if arrivals[t, l] != 0:
-                chosen[n] = l
-                n += 1
+        n = _came(arrivals[t], order, chosen)
         left[:] = capacity
         score[:] = 0.0
         taken[:] = 0

@@ -82,6 +82,14 @@ class Record:
         self.given = np.zeros((len(self.devices), self.slots))
         self.count, self.total, self.squares, self.true = np.zeros((4, len(self.arms)))
 
+    def give(self, slot: int, got: Floats, asked: Floats, capacity: Floats) -> None:
+        """Devices given [R, K] and asked for [K] in a slot, of what there is [R, K]."""
+        held, total = capacity > 0, np.maximum(capacity.sum(axis=0), 1e-300)
+        share = np.divide(got, capacity, out=np.zeros_like(got), where=held)
+        self.used[:, slot] = share.sum(axis=1) / np.maximum(held.sum(axis=1), 1)
+        self.given[:, slot] = got.sum(axis=0) / total
+        self.asked[:, slot] = asked / total
+
     def learn(self, arms: Ints, values: Floats, true: Floats) -> None:
         """One observation of each of some arms, and its expectation."""
         self.count[arms] += 1
@@ -98,7 +106,6 @@ class GainOverhead:
         self.problem, self.arrivals = problem, instance.arrivals(slots, seed)
         cluster = problem.cluster
         self.record = Record(slots, cluster.servers, cluster.devices)
-        self.total = np.maximum(cluster.capacity.sum(axis=0), 1e-300)
 
     def decided(self, slot: int, decision: Any) -> None:
         """Devices that jobs which came got."""
@@ -106,11 +113,7 @@ class GainOverhead:
         here = self.arrivals[slot]
         got = np.zeros_like(capacity)
         np.add.at(got, channels.server, decision * (here[channels.job_type] > 0)[:, None])
-        held = capacity > 0
-        share = np.divide(got, capacity, out=np.zeros_like(got), where=held)
-        self.record.used[:, slot] = share.sum(axis=1) / np.maximum(held.sum(axis=1), 1)
-        self.record.given[:, slot] = got.sum(axis=0) / self.total
-        self.record.asked[:, slot] = here @ self.problem.requests / self.total
+        self.record.give(slot, got, here @ self.problem.requests, capacity)
 
     def learned(self, feedback: Any) -> None:
         """Arrivals only."""
@@ -162,9 +165,43 @@ class ApproximationJobs:
             self.record.learn(each.machines, each.rates, self.true[each.machines])
 
 
+class Gangs:
+    """Gangs whose gain is known: tasks are on servers, nothing is learned about arms."""
+
+    def __init__(self, instance: Any, slots: int, seed: int):
+        cluster = instance.problem.cluster
+        self.problem, self.arrivals = instance.problem, instance.arrivals(slots, seed)
+        self.record = Record(slots, cluster.servers, cluster.devices)
+
+    def decided(self, slot: int, decision: Any) -> None:
+        """Servers of the tasks of the jobs that came; -1 for none."""
+        came = self.arrivals[slot][self.problem.task_job_type] > 0
+        got = self.problem.handed_out(np.where(came, decision, -1).astype(np.int64))
+        asked = self.problem.task_requests[came].sum(axis=0)
+        self.record.give(slot, got, asked, self.problem.cluster.capacity)
+
+    def learned(self, feedback: Any) -> None:
+        """Arrivals only."""
+
+
+class GangSpeeds(Gangs):
+    """Gangs on servers of unknown speed: what the channels in use bring is learned."""
+
+    def __init__(self, instance: Any, slots: int, seed: int):
+        problem, cluster = instance.problem, instance.problem.cluster
+        self.instance, self.problem = instance, problem
+        self.arrivals = instance.history(slots, seed)[0]
+        names = [problem.name(e) for e in range(problem.E)]
+        self.record = Record(slots, cluster.servers, cluster.devices, names)
+
+    learned = FluctuatingSpeeds.learned
+
+
 WATCHED: dict[str, Any] = {
     "gain_overhead": GainOverhead,
+    "gain_overhead_gang": Gangs,
     "fluctuating_speeds": FluctuatingSpeeds,
+    "fluctuating_speeds_gang": GangSpeeds,
     "approximation_jobs": ApproximationJobs,
 }
 
@@ -213,7 +250,7 @@ def watched(instance: Instance, policy: Policy[Any, Any, Any], slots: int, seed:
 def run_figures(comparison: Comparison) -> list[Drawn]:
     """Figures of the best policy's run under the first seed; none where it cannot be played again.
 
-    That is: for a scenario or a policy of one's own, for one that takes long, in families of gangs.
+    That is: for a scenario or a policy of one's own, or one that takes long.
     """
     numbers = Numbers(comparison.results)
     best, seed = numbers.ranking(numbers.cells[0])[0], comparison.seeds[0]

@@ -171,6 +171,8 @@ def _experiments(folder: Path, names: Sequence[str]) -> str:
     # What gangwise tune concluded; its trials alone would say more than they know.
     found = "" if tuned is None else f"{tuned.sentence[0].upper()}{tuned.sentence[1:]}."
     title = names[0] if len(names) == 1 else folder.resolve().name
+    if tuned is not None:
+        title = f"Tuning {tuned.policy}"
     shown = [_experiment(each, f"e{i}", tuned) for i, each in enumerate(every)]
     return _page(f"{title}: results", title, shown, found)
 
@@ -210,7 +212,7 @@ def _experiment(results: Results, anchor: str, tuned: Tuning | None) -> dict[str
         ),
     }
     if tuned is not None and name == TUNING:
-        says = {"byline": tuning.tuning_byline(tuned, numbers), "lead": ""}
+        says = tuning.tuning_head(tuned, numbers)
         return about | says | {"tuning": tuning.tuning_parts(tuned, numbers)}
     return about | _shown(numbers, anchor, figures(numbers))
 
@@ -335,13 +337,14 @@ def _keys(results: Results) -> list[str]:
 def _reproduction(folder: Path) -> str:
     found = reproduction.read_reproduction(folder)
     papers = list(dict.fromkeys(a.paper for a in found.artefacts))
+    named = [reproduction.PAPERS.get(paper, paper) for paper in papers]
     scale = "quick: fewer slots, seeds and cells than the papers" if found.quick else "full scale"
     timings, unread = reproduction.timings_sheet(folder, found.artefacts)
     shown = [f"{a.stem}.{ending}" for a in found.artefacts for ending in ("parquet", "svg")]
     return render(
         "reproduction.html",
-        title="gangwise reproduce",
-        byline=f"{', '.join(papers)}; {scale}; gangwise {gangwise.__version__}",
+        title="The papers' numbers beside ours",
+        byline="; ".join([", ".join(named), scale, f"gangwise {gangwise.__version__}"]),
         lead=reproduction.lead(found),
         left_out=found.left_out,
         overview=reproduction.overview_sheet(found) if len(found.artefacts) > 1 else None,

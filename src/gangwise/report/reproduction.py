@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from gangwise.core.errors import StoreError
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
+from gangwise.report.figures import BANDS
 from gangwise.report.numbers import Numbers, run_times
-from gangwise.report.rendering import Drawn
+from gangwise.report.plotting import Panel
+from gangwise.report.rendering import Drawn, pictured
 from gangwise.report.tables import Cell, Sheet, count_cell
+from gangwise.report.words import sentence_case
 
 ROW = {"paper", "artefact", "says", "version", "the paper", "ours", "low", "high", "verdict", "why"}
 """What a row of the side-by-side table has."""
@@ -23,17 +28,44 @@ ROW = {"paper", "artefact", "says", "version", "the paper", "ours", "low", "high
 
 @dataclass(frozen=True)
 class Shown:
-    """An artefact: what ``reproduction.json`` says of it."""
+    """An artefact: what ``reproduction.json`` says of it.
+
+    Attributes
+    ----------
+    paper, name, title : str
+    experiments : tuple of str
+    panels : tuple of Panel
+        How its numbers are drawn; empty in folders of earlier versions.
+    """
 
     paper: str
     name: str
     title: str
     experiments: tuple[str, ...] = ()
+    panels: tuple[Panel, ...] = ()
 
     @property
     def stem(self) -> str:
         """What its files are called; also its anchor."""
         return f"{self.paper}-{self.name}"
+
+    @property
+    def called(self) -> str:
+        """As a reader would say it."""
+        return called(self.paper, self.name)
+
+
+def called(paper: str, name: str) -> str:
+    """An artefact as a reader would say it.
+
+    >>> called("ogasched", "figure-2"), called("opm", "figure-1-synthetic")
+    ('OGASched, figure 2', 'OPS and OPM, figure 1, synthetic')
+    """
+    return f"{PAPERS.get(paper, paper)}, {name.replace('-', ' ', 1).replace('-', ', ')}"
+
+
+PAPERS = {"ogasched": "OGASched", "esdp": "ESDP", "opm": "OPS and OPM"}
+"""What papers are called."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +108,13 @@ def read_reproduction(folder: Path) -> Reproduced:
     try:
         quick, left_out = bool(about["quick"]), dict(about["left_out"])
         artefacts = [
-            Shown(a["paper"], a["name"], a["title"], tuple(a["experiments"]))
+            Shown(
+                a["paper"],
+                a["name"],
+                a["title"],
+                tuple(a["experiments"]),
+                tuple(Panel(**panel) for panel in a.get("panels", ())),
+            )
             for a in about["artefacts"]
         ]
         seeds, version = about.get("seeds"), str(about.get("version", ""))
@@ -91,24 +129,39 @@ def read_reproduction(folder: Path) -> Reproduced:
     return Reproduced(quick, left_out, artefacts, rows, own, version)
 
 
-def read_picture(folder: Path, artefact: Shown) -> str:
-    """The picture of an artefact as SVG; empty where there is none.
+def read_picture(folder: Path, artefact: Shown) -> Drawn | None:
+    """The picture of an artefact, drawn from its numbers; None where there is none.
+
+    Where the folder does not say how they are drawn, it is the picture that lies there.
 
     Raises
     ------
     StoreError
-        When it is torn.
+        When numbers or picture are torn.
     """
+    caption = f"The numbers are in {artefact.stem}.csv and {artefact.stem}.parquet."
+    path = folder / f"{artefact.stem}.parquet"
+    if artefact.panels and path.exists():
+        try:
+            numbers = pl.read_parquet(path)
+            if numbers["low"].is_not_null().any():
+                many = numbers["line"].n_unique() > BANDS
+                caption += " Bands and bars are 95 % confidence intervals"
+                caption += "; point at a name for the band of its line." if many else "."
+            title = sentence_case(artefact.title)
+            return pictured(title, numbers, artefact.panels, caption)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise _torn(path, str(error)) from error
     path = folder / f"{artefact.stem}.svg"
     if not path.exists():
-        return ""
+        return None
     try:
         svg = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise _torn(path, str(error)) from error
     if "<svg" not in svg or not svg.rstrip().endswith("</svg>"):
         raise _torn(path, "it is not a whole picture")
-    return svg
+    return Drawn((svg,), artefact.title, caption, titled=True)
 
 
 def _read(path: Path) -> Any:
@@ -160,10 +213,7 @@ def overview_sheet(found: Reproduced) -> Sheet:
         "Artefacts",
         ("what it shows", *verdicts),
         tuple(
-            (
-                f"{a.paper} {a.name}",
-                (Cell(a.title, words=True), *(count(a, verdict) for verdict in verdicts)),
-            )
+            (a.called, (Cell(a.title, words=True), *(count(a, verdict) for verdict in verdicts)))
             for a in found.artefacts
         ),
         (
@@ -183,10 +233,7 @@ def claims_sheet(found: Reproduced) -> dict[str, Any]:
         "Every claim",
         ("where", "the paper", "version", "ours", "verdict"),
         tuple(
-            (
-                row["says"],
-                (Cell(f"{row['paper']} {row['artefact']}", words=True, mark="short"), *_cells(row)),
-            )
+            (row["says"], (Cell(called(row["paper"], row["artefact"]), words=True), *_cells(row)))
             for row in found.rows
         ),
         (
@@ -211,9 +258,9 @@ def artefact_parts(
 ) -> dict[str, Any]:
     """The section of an artefact: its picture, its claims, and why ours differ."""
     rows = [row for row in every if _stem(row) == artefact.stem]
-    title = f"{artefact.paper} {artefact.name}: {artefact.title}"
-    svg = read_picture(folder, artefact)
-    caption = f"The numbers are in {artefact.stem}.csv and {artefact.stem}.parquet."
+    picture = read_picture(folder, artefact)
+    told = picture is not None and not picture.titled  # above the picture, which says it then
+    title = artefact.called if told else f"{artefact.called}: {artefact.title}"
     sheet = Sheet(
         "What the paper says, and what we found",
         ("the paper", "version", "ours", "verdict"),
@@ -229,7 +276,7 @@ def artefact_parts(
         "stem": artefact.stem,
         "title": title,
         "prefix": re.sub(r"\W", "", artefact.stem),
-        "picture": Drawn((svg,), title, caption, titled=True) if svg else None,
+        "picture": picture,
         "sheet": sheet if rows else None,
         "reasons": {reason: list(of) for reason, of in reasons.items()},
     }
@@ -247,7 +294,7 @@ def timings_sheet(folder: Path, artefacts: Sequence[Shown]) -> tuple[Sheet | Non
         if not results.runs:
             continue
         seconds = run_times(Numbers(results))
-        of = ", ".join(a.stem for a in artefacts if name in a.experiments)
+        of = "; ".join(a.called for a in artefacts if name in a.experiments)
         cells = (
             Cell(of, words=True),
             count_cell(len(results.runs)),

@@ -3,69 +3,117 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from gangwise.experiments.statistics import NOTHING, Estimate
-from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, said
+from gangwise.experiments.tune import DEFAULT, ParameterRange, Trial, Tuning, labels, said
+from gangwise.report.dots import Dots, dots
 from gangwise.report.numbers import Numbers
 from gangwise.report.plotting import (
-    COLOURS,
-    HEIGHT,
-    MOST_IN_A_ROW,
     MUTED,
-    WIDTH,
+    PAGE_HEIGHT,
+    PAGE_WIDTH,
+    Style,
     dress,
-    name_lines,
+    plot_text,
     settled,
-    svg_text,
 )
 from gangwise.report.rendering import Drawn
 from gangwise.report.tables import NONE, Cell, Sheet, estimate_cells, time_cell
+from gangwise.report.words import glossary, in_words, sentence_case, title
 
-BEST, AS_IS = COLOURS[1][0], COLOURS[0][0]
+
+def tuning_figure(tuning: Tuning) -> Drawn:
+    """How much better than the default each trial is against each argument, a plot for each."""
+    gains = [_gain(tuning, trial) for trial in tuning.trials]
+    percent = all(unit for _, unit in gains)
+    kinds = {
+        "trial": [*zip(tuning.trials, gains)][1:],
+        "best trial": [(tuning.best, gains[0])],
+        "default": [(tuning.default, (Estimate(0.0, None, None), percent))],
+    }
+    found = []
+    with settled():
+        for arg in tuning.ranges:
+            figure = Figure((PAGE_WIDTH, PAGE_HEIGHT), facecolor="white", layout="constrained")
+            axes = figure.subplots()
+            axes.set_xscale("log" if arg.log else "linear")
+            axes.axhline(0.0, color=MUTED, linewidth=0.8, zorder=1)
+            for i, (kind, trials) in enumerate(kinds.items()):
+                some = [(trial, gain) for trial, (gain, unit) in trials if unit == percent]
+                _dots(axes, arg, some, i, MARKS[kind])
+            title = arg.name if len(tuning.ranges) > 1 else ""
+            dress(axes, arg.name, "% better than the default" if percent else BETTER, title)
+            _ticks(axes, arg)
+            found.append(plot_text(figure, axes, readable=arg.ends is not None))
+    names = ", ".join(arg.name for arg in tuning.ranges)
+    chosen = "A dot is a trial, compared with the default seed by seed"
+    if len(tuning.seeds) > 1:
+        chosen += "; lines are 95 % confidence intervals"
+    if len(tuning.ranges) > 1:
+        chosen += ". Trials differ in the other arguments too"
+    chosen += ". These seeds chose the best trial, which looks better here than it is."
+    title = f"Gain in {in_words(tuning.metric)} over the default, by {names}"
+    return Drawn(tuple(found), title, chosen, {kind: MARKS[kind] for kind in kinds})
 
 
-def tuning_figure(tuning: Tuning, title: str) -> str:
-    """Every trial's metric against each of its arguments; the best and the default stand out."""
-    across = min(len(tuning.ranges), MOST_IN_A_ROW)
-    down = -(-len(tuning.ranges) // across)
-    figure = Figure(
-        figsize=(max(across * WIDTH, 1.6 * WIDTH), down * HEIGHT + 0.9),
-        facecolor="white",
-        layout="constrained",
-    )
-    grid = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
-    for i, (axes, arg) in enumerate(zip(grid, tuning.ranges)):
-        unit = tuning.metric if i % across == 0 else ""
-        dress(axes, arg.name, unit)
-        axes.set_xscale("log" if arg.log else "linear")
-        _dots(axes, arg, tuning.trials, "trial", color=MUTED, s=18, alpha=0.7, linewidths=0)
-        _dots(axes, arg, [tuning.default], "default", color=AS_IS, s=46, marker="D")
-        _dots(axes, arg, [tuning.best], "best", color=BEST, s=110, marker="*")
-        _ticks(axes, arg)
-    for axes in grid[len(tuning.ranges) :]:
-        axes.set_axis_off()
-    name_lines(figure, title, grid[:1])
-    return svg_text(figure)
+BETTER = "better than the default"
+
+MARKS = {
+    "trial": Style(-1, 5.0, (), 2),
+    "best trial": Style(1, 5.0, (), 4),
+    "default": Style(0, 5.0, (), 3),
+}
+"""How trials are drawn."""
+
+
+def _gain(tuning: Tuning, trial: Trial) -> tuple[Estimate, bool]:
+    """How much better a trial is than the default, and whether that is in per cent."""
+    row = tuning.over_default(trial)
+    if row is None:
+        return Estimate(0.0, None, None), (np.asarray(tuning.default.values) > 0).all().item()
+    return Estimate(row["mean"], row["low"], row["high"]), row["percent"]
 
 
 def _dots(
-    axes: Axes, arg: ParameterRange, trials: Sequence[Trial], label: str, **look: Any
+    axes: Axes, arg: ParameterRange, trials: Sequence[tuple[Trial, Estimate]], tag: int, look: Style
 ) -> None:
-    at = [trial.arguments[arg.name] for trial in trials]
+    """Trials of a kind, tagged; their intervals behind them."""
+    at: list[float | None] = [trial.arguments[arg.name] for trial, _ in trials]
     if arg.ends is None:
-        place = {repr(choice): i for i, choice in enumerate(arg.choices)}
+        place = {repr(choice): float(i) for i, choice in enumerate(arg.choices)}
         at = [place.get(repr(value)) for value in at]
     else:
         low, high = arg.ends  # a default outside the range would leave no room for the trials
         at = [x if isinstance(x, int | float) and low <= x <= high else None for x in at]
-    shown = [(x, trial.value) for x, trial in zip(at, trials) if x is not None]
-    axes.scatter([x for x, _ in shown], [y for _, y in shown], label=label, **look)
+    shown = sorted((x, gain) for x, (_, gain) in zip(at, trials) if x is not None)
+    axes.plot(
+        [x for x, _ in shown],
+        [gain.mean for _, gain in shown],
+        linestyle="",
+        marker="o",
+        markersize=look.width,
+        markeredgewidth=0,
+        color=look.colour,
+        zorder=look.order,
+        gid=f"line{tag}",
+    )
+    ends = [(x, gain.low, gain.high) for x, gain in shown if gain.low is not None]
+    axes.vlines(
+        [x for x, _, _ in ends],
+        [low for _, low, _ in ends],
+        [high for _, _, high in ends],
+        color=look.colour,
+        linewidth=1.0,
+        zorder=look.order,
+        gid=f"ends{tag}",
+    )
 
 
 def _ticks(axes: Axes, arg: ParameterRange) -> None:
@@ -94,19 +142,26 @@ PARTS = 3
 """Into how many parts of the same width a range is cut, to compare the trials in them."""
 
 
-def tuning_byline(tuning: Tuning, numbers: Numbers) -> str:
-    """What was tuned, and how much was played."""
+def tuning_head(tuning: Tuning, numbers: Numbers) -> dict[str, Any]:
+    """Title, what was played, and what the words mean."""
     n, k = len(tuning.trials), len(tuning.ranges)
-    return ", ".join(
-        [
-            f"{tuning.policy} on {numbers.scenario()[0]}",
-            "1 trial" if n == 1 else f"{n} trials",
-            "1 argument" if k == 1 else f"{k} arguments",
-            _seeds(tuning),
-            f"{numbers.results.runs[0]['slots']:,} slots",
-            f"gangwise {', '.join(numbers.run_versions)}",
-        ]
-    )
+    scenario, settings = numbers.scenario()
+    played = [
+        scenario,
+        "1 trial" if n == 1 else f"{n} trials",
+        "1 argument" if k == 1 else f"{k} arguments",
+        _seeds(tuning),
+        f"{numbers.results.runs[0]['slots']:,} slots",
+        f"gangwise {', '.join(numbers.run_versions)}",
+    ]
+    by = "argument" if k == 1 else "arguments"
+    found = title(numbers.family, scenario, [tuning.policy], "policies", [])
+    return {
+        "title": f"Which {by} suit{'s' * (k == 1)} {found}",
+        "byline": ", ".join(played),
+        "lead": "",
+        "words": glossary(numbers.family, settings, []),
+    }
 
 
 def tuning_parts(tuning: Tuning, numbers: Numbers) -> dict[str, Any]:
@@ -118,21 +173,33 @@ def tuning_parts(tuning: Tuning, numbers: Numbers) -> dict[str, Any]:
     numbers : Numbers
         Of the experiment of its trials.
     """
-    title = f"{tuning.metric} by argument"
-    caption = (
-        f"A dot is the mean of a trial over {_seeds(tuning)}. Trials differ in the other arguments "
-        "too."
-    )
-    with settled():
-        figure = tuning_figure(tuning, title)
     return {
-        "metric": tuning.metric,
         "edges": edges(tuning),
         "arguments": arguments_sheet(tuning),
-        "figure": Drawn((figure,), title, caption, titled=True),
+        "figure": tuning_figure(tuning),
+        "dots": tuning_dots(tuning),
         "ranges": ranges_sheet(tuning),
         "trials": trials_sheet(tuning, numbers),
     }
+
+
+BEST = 12
+"""Trials of the dot plot."""
+
+
+def tuning_dots(tuning: Tuning) -> Dots | None:
+    """The best trials over the default, paired by seed."""
+    gains: dict[str, Estimate] = {}
+    unit = _gain(tuning, tuning.best)[1]
+    for trial in tuning.trials:
+        gain, percent = _gain(tuning, trial)
+        if percent == unit and tuning.over_default(trial) and len(gains) < BEST:
+            gains.setdefault(said(trial.arguments), gain)
+    head = f"Gain of {'the best' if len(tuning.trials) > BEST else 'each'} over the default"
+    paired = "Paired by seed, on the seeds that chose the best: it looks better here than it is."
+    if len(tuning.seeds) > 1:
+        paired += " A line is the 95 % confidence interval; where it holds 0 the dot is hollow."
+    return dots(f"{head}, {'%' if unit else in_words(tuning.metric)}", gains, paired)
 
 
 def _seeds(tuning: Tuning) -> str:
@@ -197,7 +264,7 @@ def ranges_sheet(tuning: Tuning) -> Sheet:
         for (arg, part), mean, top in zip(parts, means, tops)
     )
     return Sheet(
-        f"{tuning.metric} in each part of each range",
+        f"{sentence_case(in_words(tuning.metric))} in each part of each range",
         ("values tried", "trials", "mean", "best"),
         rows,
         (
@@ -214,10 +281,9 @@ def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
     shown = list(tuning.trials)
     if tuning.default not in shown:
         shown.append(tuning.default)
-    changed = numbers.results.improvements(DEFAULT, tuning.metric)
-    over = {row["policy"]: row for row in changed.iter_rows(named=True)}
-    labels = _labels(tuning, numbers.results.policies)
-    rows = [over.get(labels.get(trial.number, "")) for trial in shown]
+    tried = [dict(t.arguments) for t in sorted(tuning.trials, key=lambda trial: trial.number)]
+    called = [*labels(tried, tuning.default.arguments), DEFAULT]  # the last one is number −1
+    rows = [tuning.over_default(trial) for trial in shown]
     percent = any(row and row["percent"] for row in rows)
     changes = [
         Estimate(row["mean"], row["low"], row["high"])
@@ -225,16 +291,14 @@ def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
         else NONE
         for row in rows
     ]
-    times = [
-        numbers.of("us_per_slot").get(((), labels.get(trial.number, "")), NONE) for trial in shown
-    ]
-    than = "% more than\ndefault" if percent else "more than\ndefault"
+    times = [numbers.of("us_per_slot").get(((), called[trial.number]), NONE) for trial in shown]
+    than = "% better than\ndefault" if percent else "better than\ndefault"
     columns = [
         *(
             (arg.name, [_value(trial.arguments[arg.name]) for trial in shown])
             for arg in tuning.ranges
         ),
-        (tuning.metric, estimate_cells([Estimate(t.value, None, None) for t in shown])),
+        (in_words(tuning.metric), estimate_cells([trial.estimate for trial in shown])),
         (than, estimate_cells(changes, sign=True, least=1)),
         ("µs per\nslot", [time_cell(each) for each in times]),
     ]
@@ -250,23 +314,12 @@ def trials_sheet(tuning: Tuning, numbers: Numbers) -> Sheet:
             for i, trial in enumerate(shown)
         ),
         (
-            "Changes from the default are paired by seed; ± is half their 95 % confidence "
-            "interval. "
+            "± is half a 95 % confidence interval over seeds; differences from the default are "
+            "paired by seed. "
             "The best of many trials looks better here than it is: these seeds chose it.",
         ),
         "trial",
     )
-
-
-def _labels(tuning: Tuning, policies: Sequence[str]) -> Mapping[int, str]:
-    """What the runs of a trial are labelled: trials that repeat one share its runs."""
-    numbered = {label.partition(":")[0]: label for label in policies}
-    first: dict[str, str] = {repr(dict(tuning.default.arguments)): DEFAULT}
-    found = {tuning.default.number: DEFAULT}
-    for trial in sorted(tuning.trials, key=lambda trial: trial.number):
-        own = numbered.get(f"trial {trial.number}", "")
-        found[trial.number] = first.setdefault(repr(dict(trial.arguments)), own)
-    return found
 
 
 def _place(arg: ParameterRange, value: Any) -> float:

@@ -217,6 +217,24 @@ def glossary(
     return found
 
 
+def in_words(metric: str) -> str:
+    """A metric of one number per run as a reader would say it.
+
+    >>> in_words("reward.mean"), in_words("overhead.mean"), in_words("completion.p95")
+    ('reward per slot', 'overhead per slot', '95th percentile of completion')
+    """
+    name, _, of = metric.rpartition(".")
+    if name and of == "mean" and name in (*METRICS, "reward"):
+        return f"{name.replace('_', ' ')} per slot"
+    known = {"mean": "mean {}", "total": "total {}", "p95": "95th percentile of {}"}
+    return known[of].format(name.replace("_", " ")) if name and of in known else metric
+
+
+def sentence_case(text: str) -> str:
+    """As a sentence or title begins."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def about_policy(name: str) -> str:
     """A policy in a sentence, from the catalogue; empty for one that is not in it."""
     known = _known("policy", name)
@@ -258,4 +276,4 @@ def _known(kind: Kind, name: str) -> Entry | None:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    return f"{sentence_case(text)}." if text else ""

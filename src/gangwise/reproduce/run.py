@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import gangwise
@@ -88,13 +88,14 @@ def _about(
         "quick": scale.quick,
         "seeds": None if scale.seeds is None else list(scale.seeds),
         "artefacts": [
-            *(vars(artefact) for artefact in earlier.artefacts),
+            *(asdict(artefact) for artefact in earlier.artefacts),
             *(
                 {
                     "paper": a.paper,
                     "name": a.name,
                     "title": a.title,
                     "experiments": [e.name for e in experiments],
+                    "panels": [asdict(panel) for panel in a.panels],
                 }
                 for a, experiments in chosen.items()
             ),

@@ -46,12 +46,15 @@ for (const drawing of document.querySelectorAll(".plot svg[data-axes]")) {
     drawing.dataset.axes.split(" ").map(Number);
   const between = (low, high, share, log) =>
     log ? low * (high / low) ** share : low + (high - low) * share;
+  const joined = (line) => line.querySelector(":scope > path"); // else it is marks alone
   const points = (line) => {
-    const numbers = (line.querySelector("path").getAttribute("d").match(/-?[\d.]+/g) || []).map(Number);
+    if (!joined(line))
+      return [...line.querySelectorAll("use")].map((mark) => [mark.x.baseVal.value, mark.y.baseVal.value]);
+    const numbers = (joined(line).getAttribute("d").match(/-?[\d.]+/g) || []).map(Number);
     return numbers.flatMap((x, i) => (i % 2 ? [] : [[x, numbers[i + 1]]]));
   };
   const lines = [...drawing.querySelectorAll("[data-line]")]
-    .map((line) => [Number(line.dataset.line), points(line)]);
+    .map((line) => [Number(line.dataset.line), points(line), joined(line)]);
   const figure = drawing.closest("figure");
   const outputs = figure.querySelectorAll(".key output");
   const where = figure.querySelector("h3 output");
@@ -65,7 +68,13 @@ for (const drawing of document.querySelectorAll(".plot svg[data-axes]")) {
     cross.setAttribute("d", `M${x} ${bottom}V${top}`);
     where.value = `at ${precise(between(x0, x1, (x - left) / (right - left), logX))}`;
     for (const output of outputs) output.value = "";
-    for (const [i, path] of lines) {
+    for (const [i, path, drawn] of lines) {
+      if (!drawn) { // the mark that is nearest, if one is near
+        const [near] = [...path].sort((a, b) => Math.abs(a[0] - x) - Math.abs(b[0] - x));
+        if (near && Math.abs(near[0] - x) < 6)
+          outputs[i].value = precise(between(y0, y1, (bottom - near[1]) / (bottom - top), logY));
+        continue;
+      }
       const next = path.findIndex((point) => point[0] >= x);
       if (next < 0 || (next === 0 && path[0][0] > x + 1)) continue;
       const [a, b] = [path[Math.max(next - 1, 0)], path[next]];
