@@ -52,6 +52,8 @@ TYPES = ("train", "tune")
 COUNTS = {"mid": 6, "new": 5, "old": 5}  # by name, the order in which Slurm lists its nodes
 NODES = [f"{g}{i}" for g, count in COUNTS.items() for i in range(count)]
 SCALE = 20.0
+REPORTED = 5.0
+"""Seconds between reports of a rank."""
 OURS = "learned", "label", "best-fit", "oracle"
 
 
@@ -105,6 +107,14 @@ def scaled() -> Constants:
     return c._replace(**{k: getattr(c, k) / SCALE for k in seconds})
 
 
+class Steady(ByRate):
+    """Running jobs are measured again, by the simulation as often as ranks report; none moves."""
+
+    def moves(self, *args: Any) -> bool:
+        """Never."""
+        return False
+
+
 class Oracle(ByRate):
     """Rates are known: shown by the simulation, or live by the world, which drifts."""
 
@@ -136,7 +146,7 @@ def scheduler(who: str, shown: World | None = None) -> Composed:
     elif who == "label":
         choice = ByRate("labels")
     elif who == "learned":
-        choice = ByRate(SharedFactors(scaled()), waits=True)
+        choice = Steady(SharedFactors(scaled()), waits=True, look=math.inf if shown else REPORTED)
     else:
         choice = Oracle(Labels(scaled()) if shown else "oracle", waits=True)
         choice.world = shown
@@ -240,7 +250,8 @@ def submit(c: SlurmCluster, w: World, j: int, who: str, reports: Path, speeds: P
     script = (
         "#!/bin/sh\n"
         f"export GANGWISE_REPORTS={reports} GANGWISE_SPEED_FILE={speeds}/{kind}/{{node}}\n"
-        f"exec srun {sys.executable} -S {rank.__file__} --every 5 --sleep {w.work[j]:.3f}\n"
+        f"exec srun {sys.executable} -S {rank.__file__} --every {REPORTED:g} "
+        f"--sleep {w.work[j]:.3f}\n"
     )
     options = ["-p", "open" if who == "slurm" else "gangwise", "-J", kind, "-o", "/dev/null"]
     options += [f"-N{w.tasks[j]}", "--ntasks-per-node=1", f"--gres=gpu:{w.gpus[j]}"]
@@ -292,7 +303,7 @@ def simulated(world: World, who: str, latency: tuple[float, float, float]) -> np
         )
         rates = world.rates[[TYPES.index(name) for name in jobs.types]]
         conditions = Conditions(rates, None, factors=[world.drift])
-        options = Options(measured_after=5.0 + begin)
+        options = Options(measured_after=REPORTED + begin)
         played = simulate_jobs(jobs, nodes, scheduler(who), conditions, options, engine="plain")
         rate = work / (played.end - played.last_start)
         work = world.work + (begin + end) * rate
