@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import importlib
+
 import numba
+import numpy as np
 import pytest
 from numba.core.caching import IndexDataCacheFile
 
-from gangwise.core.jit import KernelFiles, kernel
+from gangwise.core.jit import PART, KernelFiles, kernel
 
 
 def same(x):
@@ -99,3 +102,50 @@ def test_a_full_disk_is_done_without(two, monkeypatch):
     monkeypatch.setattr("os.replace", full)
     files.save("int", "code for int")
     assert two(KernelFiles).load("int") is None
+
+
+CALLED = """
+from gangwise.core.jit import inlined_kernel, inner_kernel
+
+
+@inlined_kernel
+def twice(values, i):
+    return {factor} * values[i]
+
+
+@inner_kernel
+def total(values):
+    sum = 0.0
+    for i in range(values.size):
+        sum += twice(values, i)
+    return sum
+"""
+CALLING = """
+from gangwise.core.jit import lean_kernel, shared_kernel
+from {called} import total, twice
+
+
+@shared_kernel
+def first_and_all(values):
+    return twice(values, 0) + total(values)
+
+
+@lean_kernel
+def play(values):
+    return first_and_all(values) + total(values)
+"""
+
+
+def test_kernels_that_only_kernels_call_are_compiled_with_their_callers(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    stamps = []
+    for name, factor in (("before", 2), ("after", 2), ("other", 3)):
+        (tmp_path / f"called_{name}.py").write_text(CALLED.format(factor=factor))
+        (tmp_path / f"calling_{name}.py").write_text(CALLING.format(called=f"called_{name}"))
+        calling = importlib.import_module(f"calling_{name}")
+        stamps.append(getattr(calling.total, PART))
+        values = np.array([1.0, 2.0, 4.0])
+        assert calling.play(values) == factor * (1 + 7 + 7)
+        assert calling.first_and_all(values) == factor * (1 + 7)
+    assert stamps[0] == stamps[1] != stamps[2]  # what callers ask whether they are fresh

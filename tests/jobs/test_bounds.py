@@ -131,3 +131,17 @@ def test_bad_input_is_named(field: str, value: object, words: str) -> None:
     BoundedJobs(**good)
     with pytest.raises(ScenarioError, match=words):
         BoundedJobs(**(good | {field: value}))
+
+
+def test_no_step_is_taken_where_a_schedule_reaches_the_bound() -> None:
+    """Jobs that never wait: every job alone is what any schedule does."""
+    jobs = drawn(3, J=6, N=3)
+    apart = replace(jobs, submit=100.0 * np.arange(6))
+    alone = alone_bound(apart)
+    bound = lower_bound(apart, steps=50, above=alone)
+    assert (bound.steps, bound.mean_completion) == (0, alone)
+    assert lower_bound(apart, steps=50, above=0.9 * alone).steps == 0
+    assert (
+        lower_bound(replace(jobs, submit=0 * jobs.submit), steps=50, period=1.0, above=9.0).steps
+        > 0
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gangwise.core.errors import GangwiseError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Tabular(Protocol):
@@ -22,6 +23,8 @@ class Tabular(Protocol):
 
     def to_polars(self) -> pl.DataFrame:
         """The table."""
+        import polars as pl  # late: many have tables, few are asked for them, and it takes 0.15 s
+
         return pl.DataFrame(dict(self.columns()))
 
     def to_pandas(self) -> Any:

@@ -16,21 +16,49 @@ digest; a damaged one counts as absent.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
 from numba.core.caching import IndexDataCacheFile
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
+
+PART = "stamp_of_part"
+"""Attribute of a kernel that is compiled with its callers: a digest of what it depends on."""
 
 
 def _as_bytes(stamp: Any) -> bytes:
     """What numba knows a source file by: a digest, or in older versions its time and size."""
     return stamp if isinstance(stamp, bytes) else repr(stamp).encode()
+
+
+def _stamp(dispatcher: Any, source: bytes) -> bytes:
+    """Digest of a kernel's source, its options, and the same of the kernels that it may call."""
+    called = {source, repr(sorted(dispatcher.targetoptions.items())).encode()}
+    for other in dispatcher.py_func.__globals__.values():
+        if isinstance(other, Dispatcher):
+            files = getattr(vars(other)["_cache"], "_cache_file", None)
+            called.add(
+                getattr(other, PART, source) if files is None else _as_bytes(files._source_stamp)
+            )
+    return hashlib.sha256(b"".join(sorted(called))).digest()
+
+
+@functools.cache
+def _source(path: str) -> bytes:
+    """Digest of a file; of its name alone where it cannot be read, as in an archive."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).digest()
+    except OSError:
+        return path.encode()
 
 
 class KernelFiles(IndexDataCacheFile):
@@ -45,15 +73,7 @@ class KernelFiles(IndexDataCacheFile):
         """Instead of the files that numba gave a kernel."""
         files = cls.__new__(cls)
         vars(files).update(vars(dispatcher._cache._cache_file))
-        called = {
-            _as_bytes(files._source_stamp),
-            repr(sorted(dispatcher.targetoptions.items())).encode(),
-        }
-        for other in dispatcher.py_func.__globals__.values():
-            if isinstance(other, Dispatcher):
-                cache = vars(other)["_cache"]
-                called.add(_as_bytes(getattr(cache, "_cache_file", files)._source_stamp))
-        files._source_stamp = hashlib.sha256(b"".join(sorted(called))).digest()
+        files._source_stamp = _stamp(dispatcher, _as_bytes(files._source_stamp))
         return files
 
     def save(self, key: Any, data: Any) -> None:
@@ -112,7 +132,11 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def kernel(function: F) -> F:
     """Compile a function on first use and cache it on disk."""
-    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return _cached(function, numba.njit(cache=True, nogil=True, error_model="numpy"))
+
+
+def _cached(function: F, njit: Any) -> F:
+    compiled = njit(function)
     compiled._cache._cache_file = KernelFiles.of(compiled)
     return cast(F, compiled)
 
@@ -123,27 +147,107 @@ def is_compiled(function: Callable[..., object]) -> bool:
     return bool(compiled.overloads or compiled._cache._cache_file._load_index())
 
 
+# ----------------------------------------------------------------------------------- large kernels
+
+
+class _Whole(JITCodeLibrary):
+    """Code of a lean kernel and of all that it calls.
+
+    numba optimises twice, the first time to bring counts of references together so that it can
+    prune them. Here there are none, and what this would leave is slow to optimise again.
+    """
+
+    def _optimize_final_module(self) -> None:
+        library: Any = self
+        passes, builder = library._codegen._module_pass_manager()
+        passes.run(library._final_module, builder)
+
+
+class _Part(JITCodeLibrary):
+    """Code of a kernel that only others call: it is optimised and translated with them, once."""
+
+    def _optimize_final_module(self) -> None:
+        """Not here."""
+
+    def _finalize_final_module(self) -> None:
+        """No machine code."""
+        library: Any = self
+        library._finalize_dynamic_globals()
+        library._finalized = True
+
+    @property
+    def codegen(self) -> Any:
+        """Takes in no environment: there is nothing of this that could be run."""
+        return _Nowhere
+
+
+class _Nowhere:
+    @staticmethod
+    def set_env(name: str, environment: Any) -> None:
+        """Nothing."""
+
+
+class _WholeCompiler(Compiler):
+    """numba's compiler with another way to optimise."""
+
+    library: Any = _Whole
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile a function."""
+        state: Any = self.state
+        state.library = self.library(state.targetctx.codegen(), func.__qualname__)
+        state.library.enable_object_caching()
+        numbas: Any = super()
+        return numbas.compile_extra(func)
+
+
+class _PartCompiler(_WholeCompiler):
+    """numba's compiler up to the intermediate representation."""
+
+    library = _Part
+
+
 def lean_kernel(function: F) -> F:
     """A kernel that counts no references to arrays: for those that pass many, and make none.
 
     Counting costs a locked instruction for every array at every call; here an array of a caller
     outlives the call, so that there is nothing to count. A lean kernel must not allocate.
     """
-    return _lean(function, inlined=False)
+    return _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True, cache=True))
+
+
+def shared_kernel(function: F) -> F:
+    """A lean kernel that becomes a part of the kernels that call it; Python calls it as well."""
+    return _cached(
+        function, _lean(pipeline_class=_WholeCompiler, nogil=True, cache=True, forceinline=True)
+    )
+
+
+def inner_kernel(function: F) -> F:
+    """A lean kernel that only other kernels call: it has no way in from Python.
+
+    It is compiled with its callers. On its own it would be optimised as often as there are callers
+    above it, and every way in would unpack all the arrays.
+    """
+    return _part(function, forceinline=False)
 
 
 def inlined_kernel(function: F) -> F:
-    """A lean kernel that becomes a part of its callers: for what is called all the time."""
-    return _lean(function, inlined=True)
+    """An inner kernel that becomes a part of its callers: for what is called all the time."""
+    return _part(function, forceinline=True)
 
 
-def _lean(function: F, inlined: bool) -> F:
-    njit: Any = numba.njit  # its types know nothing of _nrt
-    compiled: Any = njit(
-        cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=inlined
-    )(function)
-    compiled._cache._cache_file = KernelFiles.of(compiled)
-    return cast(F, compiled)
+def _part(function: F, forceinline: bool) -> F:
+    part = _lean(pipeline_class=_PartCompiler, no_cpython_wrapper=True, forceinline=forceinline)(
+        function
+    )
+    setattr(part, PART, _stamp(part, _source(function.__code__.co_filename)))
+    return cast(F, part)
+
+
+def _lean(**options: Any) -> Any:
+    njit: Any = numba.njit
+    return njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)
 
 
 def on_compile(tell: Callable[[str], None]) -> None:

@@ -189,7 +189,7 @@ def lower_bound(
         Subgradient steps.
     above : float, optional
         Mean completion time of any schedule, which sets the length of the steps; without it they
-        are guessed.
+        are guessed. No step is taken once the prices prove it but for a millionth.
     prices : ndarray, shape [N, T], optional
         Where to begin; all 0 without.
     progress : callable, optional
@@ -229,6 +229,7 @@ def lower_bound(
     use, summed = np.empty((N, T)), np.zeros((N, T + 1))
     available = jobs.capacity[:, None] * period
     aim, since, direction = 1.0, 0, np.zeros((N, T))
+    enough = np.inf if above is None else (1 - 1e-6) * above
     scratch = np.empty(N), np.empty(N, np.int64)
     for step in range(steps + 1):
         np.cumsum(held * period, axis=1, out=summed[:, 1:])
@@ -263,7 +264,7 @@ def lower_bound(
         # Polyak's step: as far as the gap over the squared length of the subgradient.
         slope = use - available
         slope[(held <= 0) & (slope < 0)] = 0.0
-        if step == steps or not slope.any():
+        if step == steps or not slope.any() or top >= enough:
             break
         # Deflected by the steps before, so that jobs of a kind do not all flee the same period.
         direction = slope + KEPT * direction

@@ -120,21 +120,28 @@ def play_compiled(
     seconds = time.perf_counter() - began
     at = state.at
     cut, pieces = int(at[kernels.LOGGED]), int(at[kernels.LOGGED_PIECES])
-    runs, cuts = state.jobs, state.cuts[:cut]
-    first, attempts = runs["first"], runs["attempts"].astype(np.int64)
-    on_nodes = np.isin(runs["phase"], (RUNNING, FINISHED, KILLED))
-    on_nodes |= (runs["phase"] == CANCELLED) & np.isfinite(runs["end"])
+    # What is told stays where it is; the rest is copied out of the rows, which are given back first
+    # where that is possible: fresh memory costs more than the copies.
+    cuts, start, end, told = state.cuts[:cut], *state.told[:2], state.told
+    start[start == np.inf] = np.nan
+    promises = rules.backfilling != kernels.NO_BACKFILLING
+    piece_from = work.jobs["piece_from"].copy()
+    del work
+    runs, phase = state.jobs, state.jobs["phase"].astype(np.int8)
+    attempts = runs["attempts"].astype(np.int64)
+    on_nodes = np.isin(phase, (RUNNING, FINISHED, KILLED))
+    on_nodes |= (phase == CANCELLED) & np.isfinite(end)
     return Schedule(
         jobs,
         t.nodes,
-        np.where(np.isfinite(first), first, np.nan),
-        runs["end"].copy(),
+        start,
+        end,
         np.where(attempts > 0, runs["begun"], np.nan),
-        runs["phase"].astype(np.int8),
+        phase,
         attempts,
-        runs["lost"].copy(),
-        runs["reserved"].copy(),
-        work.jobs["piece_from"].copy(),
+        told[kernels.LOST],
+        told[kernels.PROMISED] if promises else np.broadcast_to(np.inf, (J,)),
+        piece_from,
         np.where(on_nodes, runs["pieces"], 0).astype(np.int64),
         state.out["node"].astype(np.int64),
         state.out["tasks"].astype(np.int64),
@@ -181,7 +188,6 @@ def _inputs(
         before, later = jobs.after[keep], np.repeat(np.arange(J), np.diff(jobs.after_from))[keep]
         later = later[np.argsort(before, kind="stable")]
         next_from = np.concatenate([[0], np.cumsum(np.bincount(before, minlength=J))])
-    total = np.maximum(nodes.capacity.sum(axis=0), 1).astype(np.float64)
     rows = np.zeros(J, dtype=kernels.WORK)
     pieces = kernels.fill_work(
         rows,
@@ -189,25 +195,21 @@ def _inputs(
             np.ascontiguousarray(jobs.submit),
             np.ascontiguousarray(t.work),
             np.ascontiguousarray(jobs.limit),
-            np.ascontiguousarray(jobs.tasks),
-            jobs.shape,
-            jobs.type,
-            jobs.user,
+            _once(jobs.tasks),
+            _once(jobs.shape),
+            _once(jobs.type),
+            _once(jobs.user),
             t.doomed,
             t.aside,
         ),
-        (
-            t.demand[np.arange(len(t.demand)), t.dominant],
-            np.where(t.fraction > 0, 2**31 - 1, N),
-            total[t.dominant],
-        ),
+        np.where(t.fraction > 0, 2**31 - 1, N),
         by_rank,
-        next_from,
         2**31 - 1,
     )
-    work = kernels.Work(rows, by_rank, later.astype(np.int64))
-    played = np.unique(jobs.shape[~t.aside])
+    work = kernels.Work(rows, by_rank, later.astype(np.int64), next_from)
+    played = _played(t)
     least = t.demand[played].min(axis=0) if played.size else np.zeros(t.demand.shape[1], np.int64)
+    total = np.maximum(nodes.capacity.sum(axis=0), 1).astype(np.float64)
     tasks = np.zeros(len(t.demand), dtype=kernels.TASK)
     for name, values in {
         "fraction": t.fraction,
@@ -215,6 +217,7 @@ def _inputs(
         "per_node": t.per_node,
         "constraint": t.constraint,
         "dominant": t.dominant,
+        "total": total[t.dominant],
     }.items():
         tasks[name] = values
     shapes = kernels.Shapes(tasks, t.demand, least)
@@ -234,6 +237,16 @@ def _inputs(
         t.event_value,
     )
     return work, shapes, world, pieces
+
+
+def _once(column: Ints) -> Ints:
+    """A column for the kernels: one value where one stands for all."""
+    return np.ascontiguousarray(column[:1] if column.strides == (0,) else column)
+
+
+def _played(t: Tables) -> Ints:
+    """Shapes of jobs that are not set aside."""
+    return np.flatnonzero(np.bincount(t.jobs.shape[~t.aside], minlength=len(t.demand)))
 
 
 def _state(t: Tables, rules: kernels.Rules, pieces: int) -> kernels.State:
@@ -259,7 +272,7 @@ def _state(t: Tables, rules: kernels.Rules, pieces: int) -> kernels.State:
         return np.zeros(size, dtype=kernels.DUE)
 
     # No more can run at once than the smallest task fits into the cluster.
-    played = np.unique(jobs.shape[~t.aside])
+    played = _played(t)
     least = t.demand[played].min(axis=0) if played.size else np.ones(len(nodes.devices), np.int64)
     asked = least > 0
     most_running = J
@@ -277,7 +290,10 @@ def _state(t: Tables, rules: kernels.Rules, pieces: int) -> kernels.State:
     users = len(jobs.users) if rules.queue == kernels.FAIR_SHARE else 0
     timers = 2 * J + 64 if learns and (rules.rates != kernels.LABELS or rules.waits) else 0
     runs = np.zeros(J, dtype=kernels.RUN)
-    kernels.fill_runs(runs, np.ascontiguousarray(t.work), t.wants, t.aside)
+    told = np.zeros((kernels.SIZE_TOLD, J))
+    kernels.fill_runs(runs, told, np.ascontiguousarray(t.work), t.aside)
+    if backfills:
+        told[kernels.PROMISED] = np.inf
     looks = np.zeros(J if learns or rules.limits_of_work else 0, dtype=kernels.LOOK)
     looks["seen"], looks["timer"] = 1.0, -1.0
     plans = np.zeros(J if conserves else 0, dtype=kernels.PLAN)
@@ -292,6 +308,8 @@ def _state(t: Tables, rules: kernels.Rules, pieces: int) -> kernels.State:
         up=np.ones(N, dtype=bool),
         log_factor=floats(N),
         jobs=runs,
+        told=told,
+        wants=t.wants.copy() if jobs.after.size else ints(0),
         looks=looks,
         plans=plans,
         out=np.zeros(pieces, dtype=kernels.PIECE),

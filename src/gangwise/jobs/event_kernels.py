@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 from gangwise.jobs.fit_kernels import block_top, vacate
 from gangwise.jobs.kernels import (
     BLOCK,
@@ -24,6 +24,7 @@ from gangwise.jobs.kernels import (
     CONSERVATIVE,
     DIRTY,
     DOWN,
+    END,
     ENDED,
     EPOCH,
     EVENT,
@@ -42,6 +43,7 @@ from gangwise.jobs.kernels import (
     LATER,
     LOGGED,
     LOGGED_PIECES,
+    LOST,
     N_RUNNING,
     N_WAITING,
     NEXT,
@@ -61,6 +63,7 @@ from gangwise.jobs.kernels import (
     State,
     Work,
     World,
+    devices_of,
     insert,
     merge_sort,
     pop,
@@ -99,7 +102,7 @@ def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) 
     x.jobs[last].running_at = x.jobs[j].running_at
     if r.queue == FAIR_SHARE:
         charge(w, r, x, int64(w.jobs[j].user))
-        x.users[w.jobs[j].user].rate -= w.jobs[j].share
+        x.users[w.jobs[j].user].rate -= devices_of(w, s, j) / s.tasks[w.jobs[j].shape].total
     if r.choice == BY_RATE and r.rates != LABELS:
         p = w.jobs[j].piece_from
         d = s.demand[w.jobs[j].shape, s.tasks[w.jobs[j].shape].dominant] / 1000.0
@@ -139,7 +142,7 @@ def finish(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int)
         if own <= now:
             finished(b, w.jobs[j].limit, (now - x.jobs[j].since) * x.looks[j].seen, now)
     leave(w, s, v, r, x, b, j)
-    x.jobs[j].end = now
+    x.told[END, j] = now
     if own > now or w.jobs[j].doomed:
         x.jobs[j].phase = KILLED
         at[KILLS] += 1
@@ -152,14 +155,16 @@ def finish(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int)
 def let_follow(w: Work, x: State, j: int) -> None:
     """Job j has ended: those that come after it and nothing else may wait now."""
     x.at[ENDED] += 1
-    for i in range(w.jobs[j].next_from, w.jobs[j].next_to):
+    if w.next_from.size == 0:
+        return
+    for i in range(w.next_from[j], w.next_from[j + 1]):
         k = w.next[i]
-        x.jobs[k].wants -= 1
-        if x.jobs[k].wants == 0 and x.jobs[k].phase == HELD:
+        x.wants[k] -= 1
+        if x.wants[k] == 0 and x.jobs[k].phase == HELD:
             enter(w, x, k)
 
 
-@lean_kernel
+@inner_kernel
 def cancel(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
     """Job j is withdrawn, whether it was submitted, waits or runs."""
     at = x.at
@@ -170,7 +175,7 @@ def cancel(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int)
         if r.choice == BY_RATE and r.rates != LABELS and x.clock[NOW] > x.jobs[j].since:
             measure(w, v, r, x, b, j, x.clock[NOW] <= x.looks[j].timer)
         leave(w, s, v, r, x, b, j)
-        x.jobs[j].end = x.clock[NOW]
+        x.told[END, j] = x.clock[NOW]
     elif phase == WAITING:
         remove(x.words, x.summary, w.jobs[j].rank)
         at[N_WAITING] -= 1
@@ -183,7 +188,7 @@ def cancel(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int)
     let_follow(w, x, j)
 
 
-@lean_kernel
+@inner_kernel
 def interrupt(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int, why: int
 ) -> None:
@@ -198,9 +203,10 @@ def interrupt(
             kept = 0.0
         elif r.checkpoint > 0.0:
             kept = math.floor(done / r.checkpoint) * r.checkpoint
-        x.jobs[j].lost += (done - kept) * w.jobs[j].size
+        x.told[LOST, j] += (done - kept) * (devices_of(w, s, j) / 1000.0)
         left = w.jobs[j].work - kept
-    x.jobs[j].lost += min(now - x.jobs[j].begun, x.jobs[j].overhead) * w.jobs[j].size
+    cost = min(now - x.jobs[j].begun, x.jobs[j].overhead)
+    x.told[LOST, j] += cost * (devices_of(w, s, j) / 1000.0)
     i = at[LOGGED]
     q = at[LOGGED_PIECES]
     x.cuts[i].job = j
@@ -268,7 +274,7 @@ def next_instant(w: Work, v: World, x: State) -> float:
     return time
 
 
-@lean_kernel
+@inner_kernel
 def node_event(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, n: int, kind: int, value: float
 ) -> None:
@@ -317,7 +323,7 @@ def node_event(
     block_top(x, n // BLOCK)
 
 
-@lean_kernel
+@inner_kernel
 def change_speed(w: Work, v: World, r: Rules, x: State, j: int) -> None:
     """A node of job j runs at another rate from now on."""
     now = x.clock[NOW]
@@ -355,7 +361,7 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
         at[NEXT] += 1
         if x.jobs[j].phase != UNSUBMITTED:
             continue
-        if x.jobs[j].wants > 0:
+        if x.wants.size > 0 and x.wants[j] > 0:
             x.jobs[j].phase = HELD
         else:
             enter(w, x, j)
@@ -378,7 +384,7 @@ def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
 # --------------------------------------------------------------------------------------- rounds
 
 
-@lean_kernel
+@inner_kernel
 def look_around(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
     """Running jobs are measured again; while nobody waits, they move where that saves time."""
     at = x.at

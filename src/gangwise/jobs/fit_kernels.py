@@ -8,7 +8,7 @@ import numpy as np
 from numba.cpython.unsafe import numbers
 
 from gangwise.core.arrays import Ints
-from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs.kernels import (
     BEST_FIT,
     BLOCK,
@@ -119,7 +119,7 @@ def vacate(shapes: Shapes, world: World, x: State, j: int, s: int, p: int) -> No
     x.at[CHANGE] += 1
 
 
-@lean_kernel
+@inner_kernel
 def block_top(x: State, b: int) -> None:
     """Largest free amounts of a block of nodes, anew."""
     for k in range(x.free.shape[1]):
@@ -272,7 +272,7 @@ def place_best(
     return count
 
 
-@lean_kernel
+@inner_kernel
 def fragments(shapes: Shapes, world: World, x: State, free: Ints, device: Ints, n: int) -> int:
     """Σ over tasks seen so far of the free shared devices on node n that they cannot use.
 
@@ -293,7 +293,7 @@ def fragments(shapes: Shapes, world: World, x: State, free: Ints, device: Ints, 
     return int(total)
 
 
-@lean_kernel
+@inner_kernel
 def place_fgd(
     shapes: Shapes,
     world: World,
@@ -373,7 +373,7 @@ def one_mask(shapes: Shapes, world: World, device: Ints, s: int, n: int) -> int:
     return int(mask)
 
 
-@lean_kernel
+@inner_kernel
 def tell_apart(shapes: Shapes, world: World, x: State, device: Ints, s: int, count: int) -> int:
     """Give each piece its devices: fractions the fullest that fits, wholes the first unused.
 

@@ -38,7 +38,7 @@ import numpy.typing as npt
 from numba.cpython.unsafe import numbers
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
 
 Bools = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.void]
@@ -88,6 +88,14 @@ DOWN, UP, FACTOR, DRAIN, CANCEL = range(5)
     VOID,  # the plan no longer holds
     SIZE_AT,
 ) = range(30)
+# Rows of `State.told`.
+(
+    FIRST,  # start of the first attempt, inf for none
+    END,  # NaN for none
+    LOST,  # device-seconds
+    PROMISED,  # earliest promise made while first in line, inf for none
+    SIZE_TOLD,
+) = range(5)
 # Places in `State.clock`.
 NOW, RESERVED, PLANNED, SIZE_CLOCK = range(4)
 
@@ -109,8 +117,6 @@ WORK = record(
     submit=np.float64,
     work=np.float64,
     limit=np.float64,
-    size=np.float64,  # devices of the dominant type, all tasks together
-    share=np.float64,  # the same as a share of the cluster
     piece_from=np.int64,
     tasks=np.int32,
     shape=np.int32,
@@ -118,8 +124,6 @@ WORK = record(
     user=np.int32,
     rank=np.int32,  # place in a queue whose order does not change
     doomed=np.int32,  # will be killed for its work (limits of work)
-    next_from=np.int32,
-    next_to=np.int32,
 )
 TASK = record(
     fraction=np.int64,  # thousandths of one shared device, or 0
@@ -127,6 +131,7 @@ TASK = record(
     per_node=np.int64,  # most tasks on one node
     constraint=np.int64,  # row of `World.allowed`
     dominant=np.int64,  # device type of the largest share
+    total=np.float64,  # of it in the cluster, thousandths
 )
 RUN = record(
     left=np.float64,  # work to do at `since`
@@ -136,12 +141,7 @@ RUN = record(
     finish=np.float64,
     expect=np.float64,
     overhead=np.float64,
-    first=np.float64,
-    end=np.float64,
-    lost=np.float64,  # device-seconds
-    reserved=np.float64,  # earliest promise made while first in line, inf for none
     phase=np.int32,
-    wants=np.int32,
     attempts=np.int32,
     pieces=np.int32,
     running_at=np.int32,
@@ -176,7 +176,8 @@ class Work(NamedTuple):
 
     jobs: Rows  # WORK [J]
     by_rank: Ints
-    next: Ints  # jobs that come after others
+    next: Ints  # jobs that come after others: those after job j from next_from[j] on
+    next_from: Ints  # [J + 1] or [0]
 
 
 class Shapes(NamedTuple):
@@ -236,6 +237,8 @@ class State(NamedTuple):
     log_factor: Floats
     # jobs
     jobs: Rows  # RUN [J]
+    told: Floats  # [SIZE_TOLD, J] what there is to say of each job in the end
+    wants: Ints  # [J] or [0]: how many jobs it still comes after
     looks: Rows  # LOOK [J] where rates are learned or limits are of work
     plans: Rows  # PLAN [J] where every job holds a reservation
     out: Rows  # PIECE, those of job j from Work.piece_from on
@@ -285,54 +288,53 @@ class State(NamedTuple):
 def fill_work(
     rows: Rows,
     columns: tuple[Floats, Floats, Floats, Ints, Ints, Ints, Ints, Bools, Bools],
-    of_shape: tuple[Ints, Ints, Floats],
+    pieces: Ints,
     by_rank: Ints,
-    next_from: Ints,
     most: int,
 ) -> int:
     """Fill rows in one pass over them, which costs less than a pass for each field.
 
-    ``columns``: submit, work, limit, tasks, shape, type, user, doomed, aside; ``of_shape``: devices
-    of its dominant type that a task asks for, how many pieces a job may have, free in all. Gives
+    ``columns``: submit, work, limit, tasks, shape, type, user, doomed, aside; of tasks, shape, type
+    and user one value may stand for all. ``pieces``: how many a job of each shape may have. Gives
     the number of pieces of all jobs.
     """
     submit, work, limit, tasks, shape, types, user, doomed, aside = columns
-    amount, pieces, total = of_shape
     at = int64(0)
     for j in range(rows.size):
-        c = shape[j]
+        c = shape[j if shape.size > 1 else 0]
+        count = tasks[j if tasks.size > 1 else 0]
         rows[j].submit = submit[j]
         rows[j].work = work[j]
         rows[j].limit = limit[j]
-        rows[j].size = tasks[j] * amount[c] / 1000.0
-        rows[j].share = tasks[j] * amount[c] / total[c]
         rows[j].piece_from = at
-        rows[j].tasks = min(tasks[j], most)
+        rows[j].tasks = min(count, most)
         rows[j].shape = c
-        rows[j].type = types[j]
-        rows[j].user = user[j]
+        rows[j].type = types[j if types.size > 1 else 0]
+        rows[j].user = user[j if user.size > 1 else 0]
         rows[j].doomed = doomed[j]
         if not aside[j]:
-            at += min(tasks[j], pieces[c])
-        if next_from.size > 0:
-            rows[j].next_from = next_from[j]
-            rows[j].next_to = next_from[j + 1]
+            at += min(count, pieces[c])
     for i in range(by_rank.size):
         rows[by_rank[i]].rank = i
     return int(at)
 
 
 @lean_kernel
-def fill_runs(rows: Rows, work: Floats, wants: Ints, aside: Bools) -> None:
+def fill_runs(rows: Rows, told: Floats, work: Floats, aside: Bools) -> None:
     """Jobs before anything has happened, in one pass."""
     for j in range(rows.size):
         rows[j].phase = SET_ASIDE if aside[j] else UNSUBMITTED
-        rows[j].wants = wants[j]
         rows[j].left = work[j]
         rows[j].speed = 1.0
-        rows[j].first = LATER
-        rows[j].end = np.nan
-        rows[j].reserved = LATER
+        told[FIRST, j] = LATER
+        told[END, j] = np.nan
+
+
+@inlined_kernel
+def devices_of(w: Work, s: Shapes, j: int) -> int:
+    """Thousandths of devices of its dominant type that all tasks of job j ask for."""
+    c = int64(w.jobs[j].shape)
+    return int(w.jobs[j].tasks * s.demand[c, s.tasks[c].dominant])
 
 
 # ---------------------------------------------------------------------------------------- sets
@@ -438,7 +440,7 @@ def pop(heap: Rows, size: int) -> int:
     return size
 
 
-@lean_kernel
+@inner_kernel
 def merge(rows: Rows, spare: Rows, low: int, middle: int, high: int) -> None:
     """Merge two sorted runs of rows, each by (time, item)."""
     if low == middle or middle == high:
@@ -464,7 +466,7 @@ def merge(rows: Rows, spare: Rows, low: int, middle: int, high: int) -> None:
         i += 1
 
 
-@lean_kernel
+@inner_kernel
 def merge_sort(rows: Rows, spare: Rows, low: int, high: int) -> None:
     """Sort rows[low:high] by (time, item)."""
     for start in range(low, high, 16):

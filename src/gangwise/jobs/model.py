@@ -339,19 +339,15 @@ class Jobs(Tabular):
         >>> jobs.id, jobs.shapes
         (array([1, 0]), (Shape(demand=(500,), ...), Shape(demand=(1000,), ...)))
         """
-        submit = np.asarray(submit, dtype=np.float64)
+        submit = np.array(submit, dtype=np.float64)
         J = submit.size
-
-        def column(values: npt.ArrayLike, dtype: Any = np.float64) -> npt.NDArray[Any]:
-            return np.broadcast_to(np.asarray(values, dtype=dtype), (J,))
-
-        run, limit_given = column(run), column(limit)
-        many, most = column(tasks), column(per_node)
-        started, ended = column(recorded_start), column(recorded_end)
+        run, limit_given = _column(run, J), _column(limit, J)
+        many, most = _column(tasks, J, whole=True), _column(per_node, J)
+        started, ended = _column(recorded_start, J), _column(recorded_end, J)
         demand = {"cpu": 1.0} if demand is None else demand
         devices = tuple(demand)
-        asked = np.stack([column(demand[k]) for k in devices], axis=1)
-        ids = np.arange(J) if id is None else np.asarray(id)
+        asked = [_once(_column(demand[k], J)) for k in devices]
+        ids = np.arange(J) if id is None else np.array(id)
         if ids.shape != (J,):
             raise ScenarioError(f"{J} jobs have {ids.size} ids")
 
@@ -367,68 +363,83 @@ class Jobs(Tabular):
         with np.errstate(invalid="ignore"):
             reject(~np.isfinite(submit), "without a submission time")
             reject(submit < 0, "submitted at a negative time")
-            reject(ended < started, "that ended before they started")
+            reject(_once(ended) < _once(started), "that ended before they started")
             reject(~np.isfinite(run), "without a run time")
             reject(run < 0, "with a negative run time")
             reject(~np.isfinite(many) | (many < 1), "with no task")
-            reject(many != np.floor(many), "with a part of a task")
-            reject(
-                ~np.isfinite(asked).all(axis=1) | (asked < 0).any(axis=1),
-                "with a missing or negative number of devices",
-            )
-            thousandths = np.where(np.isfinite(asked), np.rint(asked * 1000), 0).astype(np.int64)
-            reject(thousandths.sum(axis=1) == 0, "that ask for no device")
+            if many.dtype.kind == "f":
+                reject(many != np.floor(many), "with a part of a task")
+            odd, thousandths = np.zeros(1, dtype=bool), []
+            for amount in asked:
+                told = np.isfinite(amount)
+                odd = odd | ~told | (amount < 0)
+                thousandths.append(np.where(told, np.rint(amount * 1000), 0).astype(np.int64))
+            reject(odd, "with a missing or negative number of devices")
+            reject(sum(thousandths, np.zeros(1, dtype=np.int64)) == 0, "that ask for no device")
         if id is not None:
             rising = ids.dtype.kind in "iu" and bool((ids[1:] > ids[:-1]).all())
-            twice = np.zeros(J, dtype=bool)
+            twice = np.zeros(1, dtype=bool)
             if not rising:
-                twice[:] = True
+                twice = np.ones(J, dtype=bool)
                 twice[np.unique(ids, return_index=True)[1]] = False
             reject(twice, "whose id came before")
 
         noted: dict[str, int] = {}
         after_from, after_rows = _dependencies(ids, after or {}, good, reject, noted)
         order = np.flatnonzero(good)
-        order = order[np.argsort(submit[order], kind="stable")]
-        place = np.full(J, -1)
-        place[order] = np.arange(order.size)
+        in_order = order.size == J and bool((submit[1:] >= submit[:-1]).all())
+        if not in_order:
+            order = order[np.argsort(submit[order], kind="stable")]
+        kept = order.size
 
-        limits = limit_given[order].copy()
-        missing = ~(limits > 0)
-        limits[missing] = run[order][missing]
+        def chosen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            """Those that are played, in their order; one value that stands for all stays one."""
+            if values.strides == (0,):
+                return np.broadcast_to(values[:1], (kept,)) if kept else values[:0].copy()
+            return values if in_order else values[order]
+
+        run = chosen(run)
+        missing = ~(chosen(limit_given) > 0)
+        limits = np.where(missing, run, chosen(limit_given))
         if missing.any():
             noted["without a requested limit: the run time is taken for it"] = int(missing.sum())
-        longer = int((run[order] > limits).sum())
+        longer = int((run > limits).sum())
         if longer:
             noted["ran longer than they requested"] = longer
 
-        shape, shapes = _shapes(thousandths[order], most[order], constraint, order)
+        shape, shapes = _shapes(
+            [values if values.size == 1 else chosen(values) for values in thousandths],
+            _once(chosen(most)),
+            constraint,
+            order,
+        )
         types, names = _names(type, J, order, "job")
         users, user_names = _names(user, J, order, "user")
-        lengths = np.diff(after_from)[order]
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        flat = (
-            np.concatenate([after_rows[after_from[i] : after_from[i + 1]] for i in order])
-            if after_rows.size
-            else after_rows
-        )
+        starts, flat = np.broadcast_to(np.int64(0), (kept + 1,)), after_rows
+        if after_rows.size:
+            place = np.full(J, -1)
+            place[order] = np.arange(kept)
+            starts = np.concatenate([[0], np.cumsum(np.diff(after_from)[order])])
+            flat = place[
+                np.concatenate([after_rows[after_from[i] : after_from[i + 1]] for i in order])
+            ]
         return cls(
-            ids[order],
+            chosen(ids),
             order,
-            submit[order],
-            run[order],
+            chosen(submit),
+            np.array(run) if run.strides == (0,) else run,
             limits,
-            many[order].astype(np.int64),
+            np.array(chosen(many), dtype=np.int64, copy=None),
             shape,
             types,
             users,
-            column(deadline)[order],
-            column(budget)[order],
-            column(priority)[order],
+            chosen(_column(deadline, J)),
+            chosen(_column(budget, J)),
+            chosen(_column(priority, J)),
             starts,
-            place[flat],
-            started[order],
-            ended[order],
+            flat,
+            chosen(started),
+            chosen(ended),
             devices,
             shapes,
             names,
@@ -476,6 +487,21 @@ class Jobs(Tabular):
             float(self.budget[j]),
             float(self.priority[j]),
         )
+
+
+def _column(values: npt.ArrayLike, J: int, whole: bool = False) -> npt.NDArray[Any]:
+    """A column of its own [J]; of a scalar a view of one value, which takes no room.
+
+    With ``whole``, whole numbers stay so.
+    """
+    given = np.asarray(values)
+    given = np.array(given, np.int64 if whole and given.dtype.kind in "iu" else np.float64)
+    return given if given.shape == (J,) else np.broadcast_to(given, (J,))
+
+
+def _once(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The one value of a column that a scalar stands for [1]; any other column as it is."""
+    return column[:1] if column.strides == (0,) else column
 
 
 def _dependencies(
@@ -537,44 +563,42 @@ def _on_cycles(before: list[list[int]]) -> list[int]:
 
 
 def _shapes(
-    demand: Ints,
+    demand: list[Ints],
     per_node: npt.NDArray[Any],
     constraint: Sequence[Mapping[str, str]] | None,
     order: Ints,
 ) -> tuple[Ints, tuple[Shape, ...]]:
-    """Number the distinct rows of (demand, tasks per node, constraint)."""
-    columns = [demand[:, k] for k in range(demand.shape[1])]
-    columns.append(np.maximum(np.nan_to_num(per_node), 0).astype(np.int64))
+    """Number the distinct rows of (demand, tasks per node, constraint); columns are [J] or [1]."""
+    J, K = order.size, len(demand)
+    columns = [*demand, np.maximum(np.nan_to_num(per_node), 0).astype(np.int64)]
     named: list[tuple[tuple[str, str], ...]] = [()]
     if constraint is not None:
         asked = [tuple(sorted(constraint[i].items())) for i in order]
         named = list(dict.fromkeys(asked)) or [()]
         number = {c: i for i, c in enumerate(named)}
         columns.append(np.array([number[c] for c in asked], dtype=np.int64))
-    code = np.zeros(order.size, dtype=np.int64)
+    code = np.broadcast_to(np.int64(0), (J,))
+    first = np.zeros(min(J, 1), dtype=np.int64)
     for values in columns:
-        if values.size and (values == values[0]).all():
+        if values.size < J or (values == values[:1]).all():
             continue
         different, inverse = np.unique(values, return_inverse=True)
-        _, code = np.unique(code * different.size + inverse, return_inverse=True)
-    _, first, code = np.unique(code, return_index=True, return_inverse=True)
-    K = demand.shape[1]
-    shapes = tuple(
-        Shape(
-            tuple(int(d) for d in demand[i]),
-            int(columns[K][i]),
-            named[int(columns[K + 1][i])] if constraint is not None else (),
+        _, first, code = np.unique(
+            code * different.size + inverse, return_index=True, return_inverse=True
         )
-        for i in first
+    of = [np.broadcast_to(values, (J,))[first].tolist() for values in columns]
+    shapes = tuple(
+        Shape(tuple(row[:K]), row[K], named[row[K + 1]] if constraint is not None else ())
+        for row in zip(*of)
     )
-    return code.astype(np.int64), shapes
+    return code, shapes
 
 
 def _names(
     values: npt.ArrayLike | None, J: int, order: Ints, default: str
 ) -> tuple[Ints, tuple[str, ...]]:
     if values is None:
-        return np.zeros(order.size, dtype=np.int64), (default,)
+        return np.broadcast_to(np.int64(0), (order.size,)), (default,)
     column = np.broadcast_to(np.asarray(values), (J,))[order]
     names, codes = np.unique(column, return_inverse=True)
     return codes.astype(np.int64), tuple(str(name) for name in names) or (default,)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.arrays import Ints
-from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs.fit_kernels import fits, take
 from gangwise.jobs.kernels import (
     HOLES,
@@ -15,6 +15,7 @@ from gangwise.jobs.kernels import (
     N_RUNNING,
     NOW,
     PLANNED,
+    PROMISED,
     TAKEN,
     TESTS,
     VOID,
@@ -116,7 +117,7 @@ def room(w: Work, s: Shapes, v: World, x: State, free: Ints, device: Ints, j: in
     return bool(have >= w.jobs[j].tasks)
 
 
-@lean_kernel
+@inner_kernel
 def copy_to(of: Ints, to: Ints) -> None:
     """Copy a table."""
     for n in range(of.shape[0]):
@@ -140,7 +141,7 @@ def truly_free(s: Shapes, v: World, x: State, c: int, pieces: int) -> bool:
     return able
 
 
-@lean_kernel
+@inner_kernel
 def earliest(
     w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int, size: int, before: float
 ) -> int:
@@ -222,7 +223,7 @@ def same_pieces(w: Work, x: State, j: int, pieces: int) -> bool:
     return True
 
 
-@lean_kernel
+@inner_kernel
 def lay_out(w: Work, s: Shapes, v: World, x: State, count: int) -> int:
     """All changes of what is free that are planned for, in order; their number."""
     at = x.at
@@ -257,7 +258,7 @@ def lay_out(w: Work, s: Shapes, v: World, x: State, count: int) -> int:
     return size
 
 
-@lean_kernel
+@inner_kernel
 def conservative(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, count: int) -> None:
     """Every waiting job holds a reservation, and keeps it unless it can start earlier.
 
@@ -310,7 +311,7 @@ def conservative(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, c
             size = enter_change(x, size, x.jobs[j].expect, j)
         else:
             x.plans[j].slot = time
-            x.jobs[j].reserved = min(x.jobs[j].reserved, time)
+            x.told[PROMISED, j] = min(x.told[PROMISED, j], time)
             x.jobs[j].pieces = pieces
             p = w.jobs[j].piece_from
             for m in range(pieces):

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel, shared_kernel
 
 LABELS, MEANS, SHARED = range(3)
 """What is believed: declared rates, a mean per (job type, node), shared factors."""
@@ -192,7 +192,7 @@ def no_beliefs(
 # --------------------------------------------------------------------------------------- beliefs
 
 
-@inlined_kernel
+@shared_kernel
 def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
     """Put mean and sd of the log rate of job type l on every node in ``mean``, ``sd`` [N].
 
@@ -224,7 +224,7 @@ def bring_up_to_date(b: Beliefs, l: int) -> None:
             break
 
 
-@lean_kernel
+@inner_kernel
 def refresh(b: Beliefs, l: int) -> None:
     """Bring row l of the posterior up to date, where generations were observed since."""
     c = b.constants
@@ -248,7 +248,7 @@ def refresh(b: Beliefs, l: int) -> None:
         b.level[l, b.generation[n]] += b.mean[l, n]
 
 
-@inlined_kernel
+@shared_kernel
 def observe(
     b: Beliefs, l: int, nodes: Ints, log_rates: Floats, count: int, first: bool, now: float
 ) -> None:
@@ -278,7 +278,7 @@ def observe(
             left -= k
 
 
-@lean_kernel
+@inner_kernel
 def take_in(
     b: Beliefs, l: int, nodes: Ints, log_rates: Floats, at: int, k: int, first: bool, now: float
 ) -> None:
@@ -446,7 +446,7 @@ def take_in(
             b.e_count[l, nodes[at + i]] += 1.0
 
 
-@inlined_kernel
+@shared_kernel
 def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
     """Learn how much of its limit a job needs; ``work`` as measured: seconds × the rate seen."""
     B = b.ratio.size
@@ -457,7 +457,7 @@ def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
         b.seen[2] += i + 0.5
 
 
-@inlined_kernel
+@shared_kernel
 def remaining(b: Beliefs, limit: float, done: float) -> float:
     """E[work - done | work > done] from the ratios of work to limit of finished jobs."""
     B = b.ratio.size
@@ -484,14 +484,14 @@ def remaining(b: Beliefs, limit: float, done: float) -> float:
     return float(max((total / weight / B - x) * limit, 1.0))
 
 
-@inlined_kernel
+@shared_kernel
 def released(b: Beliefs, node: int, devices: float, now: float) -> None:
     """Devices of the dominant type that became free on a node."""
     age(b, now)
     b.release[b.generation[node]] += devices / b.constants.memory
 
 
-@inlined_kernel
+@shared_kernel
 def age(b: Beliefs, now: float) -> None:
     """Let the averages of releases fade up to now."""
     gone = now - b.release_time[0]
@@ -551,7 +551,7 @@ def submitted(
         b.backlog[best] += takes * size / b.devices[best]
 
 
-@lean_kernel
+@inner_kernel
 def set_prices(b: Beliefs, free: Floats) -> None:
     """Seconds of others' time that a device-second costs, less where devices are idle."""
     for g in range(b.price.size):
@@ -569,7 +569,7 @@ def set_prices(b: Beliefs, free: Floats) -> None:
 # ------------------------------------------------------------------------------------- decisions
 
 
-@inlined_kernel
+@shared_kernel
 def score(
     b: Beliefs, limit: float, size: float, mean: Floats, sd: Floats, free: Floats, out: Floats
 ) -> None:
@@ -593,7 +593,7 @@ def score(
         out[n] -= b.charge[b.generation[n]]
 
 
-@inlined_kernel
+@shared_kernel
 def wait(
     b: Beliefs,
     l: int,

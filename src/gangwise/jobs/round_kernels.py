@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs.fit_kernels import fits, take
 from gangwise.jobs.kernels import (
     BY_RATE,
@@ -27,6 +27,7 @@ from gangwise.jobs.kernels import (
     N_WAITING,
     NO_BACKFILLING,
     NOW,
+    PROMISED,
     RESERVED,
     SORTED,
     STILL,
@@ -36,6 +37,7 @@ from gangwise.jobs.kernels import (
     State,
     Work,
     World,
+    devices_of,
     following,
     merge_sort,
     smallest,
@@ -55,7 +57,7 @@ from gangwise.jobs.start_kernels import (
 int64: Any = np.int64
 
 
-@lean_kernel
+@inner_kernel
 def expected_ends(w: Work, r: Rules, x: State, b: Beliefs) -> None:
     """With limits of work: when running jobs are expected to end, anew."""
     now = x.clock[NOW]
@@ -157,8 +159,8 @@ def give_up(s: Shapes, v: World, x: State, c: int, count: int) -> None:
         take(s, v, x.shadow, x.shadow_device, c, n, x.tried[i].tasks, x.tried[i].mask, 1)
 
 
-@lean_kernel
-def keys(w: Work, r: Rules, x: State) -> int:
+@inner_kernel
+def keys(w: Work, s: Shapes, r: Rules, x: State) -> int:
     """Those waiting in `x.sequence`, in the order of the queue; their number."""
     now = x.clock[NOW]
     count = 0
@@ -173,7 +175,8 @@ def keys(w: Work, r: Rules, x: State) -> int:
             x.sequence[count].time = x.users[w.jobs[j].user].use
         elif r.queue > FAIR_SHARE:  # WFP3: − (wait / limit)³ · size
             stretch = (now - w.jobs[j].submit) / max(w.jobs[j].limit, 1.0)
-            x.sequence[count].time = -(stretch * stretch * stretch) * w.jobs[j].size
+            size = devices_of(w, s, j) / 1000.0
+            x.sequence[count].time = -(stretch * stretch * stretch) * size
         count += 1
         rank = following(x.words, x.summary, x.at, rank + 1)
     if r.queue >= FAIR_SHARE:
@@ -242,10 +245,10 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
         if r.backfilling == CONSERVATIVE:
             if r.limits_of_work:
                 expected_ends(w, r, x, b)
-            conservative(w, s, v, r, x, b, keys(w, r, x))
+            conservative(w, s, v, r, x, b, keys(w, s, r, x))
             return
         if changing:
-            count = keys(w, r, x)
+            count = keys(w, s, r, x)
         else:
             rank = smallest(x.words, x.summary, at)
     tested = 0
@@ -301,7 +304,7 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
             if r.limits_of_work:
                 expected_ends(w, r, x, b)
             reserve(w, s, v, x, j)
-            x.jobs[j].reserved = min(x.jobs[j].reserved, x.clock[RESERVED])
+            x.told[PROMISED, j] = min(x.told[PROMISED, j], x.clock[RESERVED])
             continue
         past = False
         if head >= 0:

@@ -189,8 +189,10 @@ class Tables:
         keep = ~aside[jobs.after]
         if not keep.all():
             noted["dependencies on jobs that were set aside: dropped"] = int((~keep).sum())
-        wants = np.zeros(J, dtype=np.int64)
-        np.add.at(wants, np.repeat(np.arange(J), np.diff(jobs.after_from)), keep)
+        wants = np.broadcast_to(np.int64(0), (J,))
+        if keep.size:
+            behind = np.repeat(np.arange(J), np.diff(jobs.after_from))
+            wants = np.bincount(behind[keep], minlength=J)
 
         work, doomed = jobs.run, np.zeros(J, dtype=bool)
         if options.enforced and options.limits == "work":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.arrays import Ints
-from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs.fit_kernels import gather, occupy, place_best, place_fgd, place_first, tell_apart
 from gangwise.jobs.kernels import (
     BY_RATE,
@@ -17,6 +17,7 @@ from gangwise.jobs.kernels import (
     FAIR_SHARE,
     FGD,
     FINISHES,
+    FIRST,
     FIRST_FIT,
     LABELS,
     LATER,
@@ -35,6 +36,7 @@ from gangwise.jobs.kernels import (
     State,
     Work,
     World,
+    devices_of,
     merge,
     merge_sort,
     push,
@@ -94,7 +96,7 @@ def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) 
     x.jobs[j].attempts += 1
     x.jobs[j].begun = now
     x.jobs[j].since = now + x.jobs[j].overhead
-    x.jobs[j].first = min(x.jobs[j].first, now)
+    x.told[FIRST, j] = min(x.told[FIRST, j], now)
     x.jobs[j].speed = speed_of(w, v, x, j)
     schedule_end(w, r, x, j)
     x.jobs[j].expect = now + w.jobs[j].limit
@@ -115,10 +117,10 @@ def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) 
             x.looks[j].timer = now + r.measured_after
     if r.queue == FAIR_SHARE:
         charge(w, r, x, int64(w.jobs[j].user))
-        x.users[w.jobs[j].user].rate += w.jobs[j].share
+        x.users[w.jobs[j].user].rate += devices_of(w, s, j) / s.tasks[w.jobs[j].shape].total
 
 
-@lean_kernel
+@inner_kernel
 def set_timer(x: State, j: int, time: float) -> None:
     """Let job j be looked at then: to be measured if it runs, to be decided on if it waits."""
     at = x.at
@@ -161,7 +163,7 @@ def charge(w: Work, r: Rules, x: State, u: int) -> None:
     x.users[u].at = now
 
 
-@lean_kernel
+@inner_kernel
 def drop_ended(x: State) -> None:
     """Drop what is noted in `x.order` of jobs that no longer run."""
     at = x.at
@@ -311,7 +313,7 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
     return True
 
 
-@lean_kernel
+@inner_kernel
 def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
     """Tell the learner what job j, which has just been submitted, asks for."""
     c = int64(w.jobs[j].shape)
@@ -323,7 +325,7 @@ def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -
     )
 
 
-@lean_kernel
+@inner_kernel
 def arrange_on(
     w: Work,
     s: Shapes,
