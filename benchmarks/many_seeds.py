@@ -29,7 +29,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--slots", type=int, default=2000)
     parser.add_argument("--scenario", default="ogasched-default-v1:servers=16")
-    parser.add_argument("--policies", default="fairness,drf,drf-as-printed,binpacking,spreading,random")
+    parser.add_argument(
+        "--policies", default="fairness,drf,drf-as-printed,binpacking,spreading,random"
+    )
     parser.add_argument("--threads", type=int, default=2)
     given = parser.parse_args()
     scenario, slots = create_scenario(given.scenario), given.slots

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gangwise.cli.options import WIDE, Json, say
+from gangwise.cli.options import Json, say, screen
 from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def watch_command(
 
     It ends when the run does. With --json it looks once.
     """
-    from rich.console import Console
     from rich.live import Live
 
     from gangwise.experiments.watch import Watch
@@ -47,9 +46,7 @@ def watch_command(
     if as_json:
         print(json_text(seen.as_dict()))
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=WIDE)
+    console = screen()
     if once or not seen.going_on:
         console.print(_shown(folder, seen))
         return
