@@ -1,7 +1,8 @@
 """Bindings a second through a real API server, by the engine, for gangs of several sizes.
 
-``GANGWISE_KUBE`` names the folder with ``kube-apiserver``. Beside it, in the same run, stands what
-the API server takes when the same Bindings are sent without an engine, by as many threads.
+``GANGWISE_KUBE`` names the folder with ``kube-apiserver``. Gangs are placed by several threads, as
+the service does. Beside it, in the same run, stands what the API server takes when the same
+Bindings are sent without an engine, by as many threads.
 
     python -m benchmarks.kubernetes_binds --pods 1024
 """
@@ -85,9 +86,8 @@ def main() -> None:
                 until(lambda n=len(gangs): len(ready_gangs()) == n, "told of", 60)  # noqa: B008 - bound here
                 jobs = ready_gangs()
                 began, before = time.perf_counter(), worked(plane)
-                for job in jobs:
-                    spread = [Placed(f"n{i}", 1) for i in range(size)]
-                    engine.place(job, 1, spread)
+                spread = [Placed(f"n{i}", 1) for i in range(size)]
+                list(pool.map(lambda job, on=spread: engine.place(job, 1, on), jobs))
                 rate = args.pods / (time.perf_counter() - began)
                 ours, theirs = np.subtract(worked(plane), before) / args.pods * 1000
                 print(

@@ -1,13 +1,12 @@
 """Live against simulation, and against the real kube-scheduler: the same gangs, submitted again.
 
-    GANGWISE_KUBE=FOLDER python -m benchmarks.live_kubernetes --seeds 1 --jobs 60 --mean 12
+    GANGWISE_KUBE=FOLDER python -m benchmarks.live_kubernetes --seeds 1 --jobs 100 --mean 20
 
 The world of :mod:`benchmarks.live_slurm` on a private kube-apiserver with 16 nodes that stand in.
 Each seed's submissions are played live by
 
 - kube: kube-scheduler, pods preferring the faster generations as an administrator would have it,
-- label: gangwise, EASY, nodes by their labels,
-- learned: gangwise, EASY, learned rates,
+- best-fit, label, learned and oracle: gangwise, as there,
 
 and each gangwise scheduler once more by the simulation with the true rates.
 
@@ -19,21 +18,19 @@ is told.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tests.engines.kubernetes_cluster import ControlPlane, StandInNodes, until
 
-from benchmarks.live_slurm import GENERATIONS, NODES, TYPES, World, scheduler, simulated
+from benchmarks.live_slurm import GENERATIONS, NODES, TYPES, World, compare, measured, scheduler
+from gangwise.engines import rank as wrapper
 from gangwise.engines.kubernetes import Kubernetes
 from gangwise.service.loop import Service
 
@@ -46,9 +43,8 @@ gang, tasks, work, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys
 turn = os.environ.get("TURN", "0")
 (folder / f"{gang}.{turn}.{os.environ['GANGWISE_RANK']}").touch()
 while len(list(folder.glob(f"{gang}.{turn}.*"))) < tasks:
-    time.sleep(0.1)
-os.execv(sys.executable, [sys.executable, "-S", "-m", "gangwise.engines.rank", "--every", "5",
-                          "--sleep", work])
+    time.sleep(0.2)
+os.execv(sys.executable, [sys.executable, "-S", sys.argv[5], "--every", "5", "--sleep", work])
 """
 
 
@@ -63,7 +59,9 @@ class Users:
         world.write(self.speeds, {})
         self.at: dict[int, float] = {}
         self.turn: dict[int, int] = {}
+        self.begun: dict[int, float] = {}
         self.broken = self.refused = 0
+        self.oracle: Any = None
 
     def submit(self, j: int) -> None:
         w, turn = self.world, self.turn.setdefault(j, 0)
@@ -77,7 +75,7 @@ class Users:
             given |= {"GANGWISE_SPEED_FILE": f"{self.speeds}/{kind}/{{node}}", "GANG": f"g{j}"}
             variables += [{"name": n, "value": str(v)} for n, v in given.items()]
             command = [sys.executable, "-S", "-c", RANK, f"g{j}", str(w.tasks[j])]
-            command += [f"{w.work[j]:.3f}", str(self.barrier)]
+            command += [f"{w.work[j]:.3f}", str(self.barrier), wrapper.__file__]
             asked = {"cpu": "1", "nvidia.com/gpu": str(w.gpus[j])}
             container = {"name": "c", "image": "none", "command": command, "env": variables}
             container["resources"] = {"limits": asked, "requests": asked}
@@ -116,6 +114,8 @@ class Users:
                 time.sleep(max(start + self.world.drift[0] - time.time(), 0.0))
                 self.world.write(self.speeds, {self.world.drift[1]: self.world.drift[2]})
                 drifted = True
+                if self.oracle is not None:
+                    self.oracle.drifted = True
             time.sleep(max(start + offset - time.time(), 0.0))
             self.at[j] = time.time()
             self.submit(j)
@@ -125,10 +125,13 @@ class Users:
         pods = self.pods()
         gang = {p["metadata"]["uid"]: int(p["metadata"]["labels"]["gang"][1:]) for p in pods}
         times: dict[int, list[float]] = {}
+        begun: dict[int, list[float]] = {}
         for path in self.reports.glob("[0-9a-f]*.json"):
             report = json.loads(path.read_text())
             if report["exit"] == 0 and report["job"] in gang:
                 times.setdefault(gang[report["job"]], []).append(report["time"])
+                begun.setdefault(gang[report["job"]], []).append(report["time"] - report["seconds"])
+        self.begun = {j: max(t) for j, t in begun.items()}
         return {j: max(t) for j, t in times.items() if len(t) == self.world.tasks[j]}
 
     def pods(self) -> list[Any]:
@@ -193,7 +196,9 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
         else:
             engine = Kubernetes(plane.kubeconfig_restricted, reports=users.reports)
             declared = {f"model={g}": r for g, r in GENERATIONS.items()}
-            service = Service(engine, folder / "state", scheduler(who), act=True, rates=declared)
+            by = scheduler(who, world)
+            service = Service(engine, folder / "state", by, act=True, rates=declared)
+            users.oracle = service.ledger.scheduler.choice if who == "oracle" else None
         start = time.time() + 1.0
         thread = threading.Thread(target=users.come, args=(start,))
         thread.start()
@@ -214,13 +219,14 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
                 users.make_failed_again()
             if time.time() - start > world.submit[-1] + 900:
                 raise SystemExit(f"{who}: only {len(ended)} jobs have ended")
-        completion = np.array([ended[j] - users.at[j] for j in range(len(world.submit))])
-        found: dict[str, Any] = {"completion": completion, "knots": users.broken}
-        found["refused"] = users.refused
+        jobs = range(len(world.submit))
+        names = {j: f"g{j}" for j in jobs}
         if service is not None:
-            found["slow"] = [s._asdict() for s in service.ledger.slow_nodes()]
-            found["counts"] = service.health()["counts"]
-        return found
+            rows = service.store.rows("SELECT DISTINCT job FROM intents")
+            names |= {int(r["job"].split("/g")[1].split("~")[0]): r["job"] for r in rows}
+        times = ({names[j]: t[j] for j in jobs} for t in (users.at, users.begun, ended))
+        found = measured(service, [names[j] for j in jobs], *times, start)
+        return found | {"knots": users.broken, "refused": users.refused}
     finally:
         if service is not None:
             service.close()
@@ -229,27 +235,5 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
         plane.stop()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=200)
-    parser.add_argument("--load", type=float, default=0.7)
-    parser.add_argument("--mean", type=float, default=30.0, help="seconds of work of a job")
-    parser.add_argument("--who", nargs="*", default=["kube", "label", "learned"])
-    args = parser.parse_args()
-    for seed in range(args.first, args.first + args.seeds):
-        world = World.drawn(seed, args.jobs, args.load, args.mean)
-        for who in args.who:
-            with tempfile.TemporaryDirectory() as name:
-                os.environ["XDG_CONFIG_HOME"] = str(Path(name) / "config")
-                found = live(world, who, Path(name))
-            row = {"seed": seed, "jobs": args.jobs, "span": round(float(world.submit[-1]))}
-            row |= {"who": who, "live": round(float(found.pop("completion").mean()), 2)}
-            if who != "kube":
-                row["predicted"] = round(float(simulated(world, who, (0.0, 0.0, 0.0)).mean()), 2)
-            print(json.dumps(row | found), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    compare(live, "kube", __doc__)

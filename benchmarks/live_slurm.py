@@ -27,9 +27,11 @@ import argparse
 import json
 import math
 import os
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +52,7 @@ TYPES = ("train", "tune")
 COUNTS = {"mid": 6, "new": 5, "old": 5}  # by name, the order in which Slurm lists its nodes
 NODES = [f"{g}{i}" for g, count in COUNTS.items() for i in range(count)]
 SCALE = 20.0
-EVERYBODY = "slurm", "best-fit", "label", "learned", "oracle"
+OURS = "learned", "label", "best-fit", "oracle"
 
 
 @dataclass
@@ -149,6 +151,7 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
     cluster = SlurmCluster(
         folder / "slurm",
         {n: (8, 4, (n[:3],)) for n in NODES},
+        timeout=120,  # a busy machine is no dead node
         weights={n: {"new": 1, "mid": 2, "old": 3}[n[:3]] for n in NODES},
     )
     service = None
@@ -195,26 +198,41 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
             if time.time() - start > world.submit[-1] + 1200:
                 raise SystemExit(f"{who}: only {len(ended)} jobs have ended")
             ended |= ends(reports, {job: j for j, job in enumerate(ids)}, world, ended)
-        completion = np.array([ended[job] - t for job, t in zip(ids, at)])
-        found: dict[str, Any] = {"completion": completion, "submitted": np.array(at) - start}
-        if service is not None:
-            rows = service.store.rows("SELECT job, decided FROM intents WHERE kind = 'place'")
-            decided = {row["job"]: row["decided"] for row in rows}
-            told = {r["job"]: r["ended"] for r in service.store.rows("SELECT * FROM history")}
-            begun = {job: begin(reports, job) for job in ids}
-            shown = np.array([decided[job] - t for job, t in zip(ids, at)])
-            found["latency"] = (
-                float(np.median(shown[shown < 1.0])),  # of jobs that did not wait
-                float(np.median([begun[j] - decided[j] for j in ids])),
-                float(np.median([told[j] - ended[j] for j in ids if j in told])),
-            )
-            found["placements"] = len(rows)
-            found["slow"] = [s._asdict() for s in service.ledger.slow_nodes()]
-            found["health"] = service.health()["counts"]
-            service.close()
-        return found
+        begun = {job: begin(reports, job) for job in ids}
+        return measured(service, ids, dict(zip(ids, at)), begun, ended, start)
     finally:
+        if service is not None:
+            service.close()
         cluster.stop()
+
+
+def measured(
+    service: Service | None,
+    ids: list[str],
+    at: dict[str, float],
+    begun: dict[str, float],
+    ended: dict[str, float],
+    start: float,
+) -> dict[str, Any]:
+    """Completion times, and what the cluster needed to show, start and end a job."""
+    found: dict[str, Any] = {
+        "completion": np.array([ended[job] - at[job] for job in ids]),
+        "submitted": np.array([at[job] - start for job in ids]),
+    }
+    if service is not None:
+        rows = service.store.rows("SELECT job, decided FROM intents WHERE kind = 'place'")
+        decided = {row["job"]: row["decided"] for row in rows}
+        told = {r["job"]: r["ended"] for r in service.store.rows("SELECT * FROM history")}
+        shown = np.array([decided[job] - at[job] for job in ids])
+        found["latency"] = (
+            float(np.median(shown[shown < 1.0])),  # of jobs that did not wait
+            float(np.median([begun[j] - decided[j] for j in ids])),
+            float(np.median([told[j] - ended[j] for j in ids if j in told])),
+        )
+        found["placements"] = len(rows)
+        found["slow"] = [s._asdict() for s in service.ledger.slow_nodes()]
+        found["health"] = service.health()["counts"]
+    return found
 
 
 def submit(c: SlurmCluster, w: World, j: int, who: str, reports: Path, speeds: Path) -> str:
@@ -222,7 +240,7 @@ def submit(c: SlurmCluster, w: World, j: int, who: str, reports: Path, speeds: P
     script = (
         "#!/bin/sh\n"
         f"export GANGWISE_REPORTS={reports} GANGWISE_SPEED_FILE={speeds}/{kind}/{{node}}\n"
-        f"exec srun python3 -S {rank.__file__} --every 5 --sleep {w.work[j]:.3f}\n"
+        f"exec srun {sys.executable} -S {rank.__file__} --every 5 --sleep {w.work[j]:.3f}\n"
     )
     options = ["-p", "open" if who == "slurm" else "gangwise", "-J", kind, "-o", "/dev/null"]
     options += [f"-N{w.tasks[j]}", "--ntasks-per-node=1", f"--gres=gpu:{w.gpus[j]}"]
@@ -281,14 +299,15 @@ def simulated(world: World, who: str, latency: tuple[float, float, float]) -> np
     return played.end - end - world.submit
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def compare(live: Callable[..., dict[str, Any]], own: str, about: str | None) -> None:
+    """Play seeds live by each contender, the cluster's ``own`` among them, and predict the rest."""
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=200)
-    parser.add_argument("--load", type=float, default=0.85)
+    parser.add_argument("--load", type=float, default=0.6)
     parser.add_argument("--mean", type=float, default=30.0, help="seconds of work of a job")
-    parser.add_argument("--who", nargs="*", default=list(EVERYBODY))
+    parser.add_argument("--who", nargs="*", default=[own, *OURS])
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     rows = []
@@ -301,14 +320,11 @@ def main() -> None:
                 found = live(world, who, Path(name) / "run")
             row[who] = {"live": float(found["completion"].mean())}
             row[who] |= {k: found[k].round(3).tolist() for k in ("completion", "submitted")}
-            if who != "slurm":
+            if who != own:
                 mean = float(simulated(world, who, (0.0, 0.0, 0.0)).mean())
                 late = float(simulated(world, who, found["latency"]).mean())
-                row[who] |= {
-                    "predicted": mean,
-                    "with latency": late,
-                    **{k: found[k] for k in ("latency", "placements", "slow", "health")},
-                }
+                row[who] |= {"predicted": mean, "with latency": late}
+            row[who] |= {k: v for k, v in found.items() if not isinstance(v, np.ndarray)}
             brief = {k: v for k, v in row[who].items() if k not in ("completion", "submitted")}
             print(json.dumps({"seed": seed, who: brief}), flush=True)
             if args.out:
@@ -317,4 +333,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    compare(live, "slurm", __doc__)

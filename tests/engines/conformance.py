@@ -164,7 +164,7 @@ class Conformance:
         assert {node: where.count(node) for node in where} == there, "the table told another split"
 
     def test_no_device_is_shared(self, watch: Watch) -> None:
-        jobs = [watch.lab.submit(3, tasks=2, gpus=1) for _ in range(2)]
+        jobs = [watch.lab.submit(300, tasks=2, gpus=1) for _ in range(2)]
         for job in jobs:
             watch.phase(job, "pending")
             watch.engine.place(job, 1, [Placed("a1", 2)])
@@ -179,6 +179,8 @@ class Conformance:
         with pytest.raises(Rejected, match="a1"):
             watch.engine.place(third, 1, [Placed("a1", 1)])
         assert watch.status(third).phase == "pending"
+        for job in (*jobs, third):
+            watch.engine.cancel(job)
 
     @pytest.mark.parametrize(
         ("placed", "says"),
@@ -204,7 +206,7 @@ class Conformance:
             watch.engine.place("99999", 1, [Placed("a1", 1)])
 
     def test_placing_an_attempt_again_starts_nothing_twice(self, watch: Watch) -> None:
-        job = watch.lab.submit(2, tasks=2, gpus=1)
+        job = watch.lab.submit(300, tasks=2, gpus=1)
         watch.phase(job, "pending")
         for _ in range(2):
             watch.engine.place(job, 1, [Placed("a1", 1), Placed("a2", 1)])
@@ -212,7 +214,9 @@ class Conformance:
         watch.engine.place(job, 1, [Placed("a1", 1), Placed("a2", 1)])
         with pytest.raises(Rejected):
             watch.engine.place(job, 2, [Placed("b1", 1), Placed("b2", 1)])
-        watch.told("finished", job)
+        watch.until(lambda: len(watch.lab.ran(job)) == 2, "its ranks did not run")
+        watch.engine.cancel(job)
+        watch.told("cancelled", job)
         assert len(watch.lab.ran(job)) == 2
 
     def test_failure_is_told(self, watch: Watch) -> None:

@@ -171,8 +171,8 @@ class Recorded(SlurmEngine):
         self.job_type, self.watch, self.poll = "name", more.get("watch", False), 0.0
         self._values = {"a100": "model"}
         self._told, self._was_up, self._runs, self._where = {}, {}, {}, {}
-        self._reports, self._nodes = {}, []
-        self._looked = self._nodes_looked = -math.inf
+        self._reports, self._nodes, self._table = {}, [], {}
+        self._looked = self._seen = self._nodes_looked = -math.inf
 
     def _run(self, *command: str) -> str:
         if command[0] in self.answers:

@@ -18,6 +18,8 @@ from gangwise.gain_overhead import (
     GainOverheadFamily,
     GainOverheadInstance,
     Observation,
+    ascent,
+    baselines,
     best_fixed,
     diameter,
     gradient_bound,
@@ -106,6 +108,39 @@ def test_react_without_memory_forgets_every_slot():
     np.testing.assert_array_equal(with_memory.decide(Observation(0, everyone)), first)
     np.testing.assert_array_equal(without.decide(Observation(1, everyone)), first)
     assert (with_memory.decide(Observation(1, everyone)) != first).any()
+
+
+@pytest.mark.parametrize("moving", [0.0, 0.3])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ogasched-react",
+        "ogasched-react:rule=adagrad-norm",
+        "ogasched-react:memory=false,smoothing=0",
+        "ogasched-reserve:leftover=true",
+        "greedy",
+    ],
+)
+def test_leaving_out_the_channels_of_absent_job_types_changes_no_bit(name, moving, monkeypatch):
+    played = []
+    for channels_of in (
+        lambda problem, active: np.flatnonzero(active[problem.channels.job_type]),
+        lambda problem, active: None,
+    ):
+        for module in (ascent, baselines):
+            monkeypatch.setattr(module, "channels_of", channels_of)
+        for seed in range(6):
+            rng = np.random.default_rng(seed)
+            problem = replace(GainOverheadFamily().fuzz(rng).problem, moving=moving)
+            policy = create_policy(name)
+            policy.start(problem, rng)
+            for t in range(8):
+                x = rng.integers(0, 2, problem.L)
+                played.append(policy.decide(Observation(t, x)).tobytes())
+                policy.learn([Feedback(t, x)])
+    half = len(played) // 2
+    assert played[:half] == played[half:]
+    assert len(set(played)) > half / 2
 
 
 def staying(moving, seed=1):

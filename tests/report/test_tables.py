@@ -1,10 +1,13 @@
 import io
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from gangwise.experiments.compare import Comparison
+from gangwise.experiments.compare import Comparison, compare
+from gangwise.fluctuating_speeds.baselines import LCF
 from gangwise.report.numbers import Numbers
 from gangwise.report.pages import comparison_page
 from gangwise.report.sheets import told_sheets
@@ -133,3 +136,30 @@ def test_cells_of_a_page_can_be_sorted_by_their_full_numbers() -> None:
     html = comparison_page(comparison)
     assert 'data-value="13.0"' in html
     assert html.count('<button type="button">') == html.count('<th scope="col"')
+
+
+@dataclass
+class ThreeOfFour(LCF):
+    """Counts four searches, of which the one of slot 2 proves nothing."""
+
+    def start(self, problem: Any, rng: np.random.Generator) -> None:
+        super().start(problem, rng)
+        self.programmes = self.proved = 0
+
+    def decide(self, observation: Any) -> Any:
+        self.programmes += 1
+        self.proved += observation.slot != 2
+        return super().decide(observation)
+
+
+def test_the_share_of_choices_that_are_proved_is_told_of_who_counts_it() -> None:
+    comparison = compare(
+        "esdp-default-v1:servers=6", {"counts": ThreeOfFour(), "lcf": LCF()}, slots=4, seeds=[1, 2]
+    )
+    assert comparison.results.per_seed("proved").rows() == [
+        ("counts", 1, 0.75),
+        ("counts", 2, 0.75),
+    ]
+    captions = [caption for sheet in sheets(comparison) for caption in sheet.captions]
+    assert "Searches that proved their choice best: counts 75 %." in captions
+    assert all("proved their choice" not in c for s in sheets(made(TWO)) for c in s.captions)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
 import io
 import os
+import sys
 import tarfile
+import zlib
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,6 +22,21 @@ from gangwise.traces.io.json_records import read_records
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import first_lines
+
+
+@pytest.fixture(autouse=True, params=["isal.isal_zlib", "zlib"])
+def library(request, monkeypatch):
+    """Files are unpacked alike by isal, and by zlib where there is no isal."""
+    monkeypatch.setattr(blocks_module, "inflate", pytest.importorskip(request.param))
+
+
+def test_without_isal_files_are_unpacked_by_zlib(monkeypatch):
+    for name in ("isal", "isal.isal_zlib"):
+        monkeypatch.setitem(sys.modules, name, None)
+    spec = importlib.util.spec_from_file_location("blocks_again", blocks_module.__file__)
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    assert again.inflate is zlib
 
 
 def test_the_first_line_is_there_whatever_many_blank_ones_follow(tmp_path):

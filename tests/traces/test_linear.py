@@ -92,14 +92,10 @@ def test_users_are_not_regrouped_for_every_batch(monkeypatch):
 
 def work_of(name, rows, folder):
     """Calls of functions, and rows of the frames that they give back, while rows are read."""
-    tables, others, _ = FORMATS[name]
+    case = FORMATS[name]
     folder.mkdir()
-    for file, rows_of in tables.items():
-        (folder / file).parent.mkdir(exist_ok=True)
-        (folder / file).write_text("".join(f"{row}\n" for row in rows_of(rows)))
-    for file, text in others.items():
-        (folder / file).write_text(text)
-    reader = open_reader(folder / "mapping.toml" if name == "csv" else folder, trace=name)
+    case.write(folder, rows)
+    reader = open_reader(folder / case.opened, trace=case.trace or name)
     work = 0
 
     def called(frame, event, argument):

@@ -70,6 +70,8 @@ class Capabilities(NamedTuple):
     exact_split : bool
         A node gets exactly the tasks that it was given. Otherwise the nodes are as placed, the
         cluster divides tasks among them as it likes, and the table tells what it did.
+    at_once : int
+        So many calls of ``place`` may be under way, each from a thread of its own.
     """
 
     gang_native: bool
@@ -79,6 +81,7 @@ class Capabilities(NamedTuple):
     held_queue: bool
     start_latency: float
     exact_split: bool = True
+    at_once: int = 1
 
 
 @dataclass(frozen=True)
@@ -293,7 +296,7 @@ def check_placement(
     status : Status
         Of the job.
     table : iterable of Status
-        All jobs; those placed or running hold devices.
+        All jobs, or those on the nodes in question; those placed or running hold devices.
 
     Raises
     ------
@@ -318,16 +321,15 @@ def check_placement(
     total = sum(p.tasks for p in placed)
     if not (job.minimum or job.tasks) <= total <= job.tasks:
         raise Rejected(f"job {job.id} has {job.tasks} tasks, {total} are placed; all or none")
-    known = {node.name: node for node in nodes}
+    asked = {p.node for p in placed}
+    known = {node.name: node for node in nodes if node.name in asked}
     free = {name: dict(node.devices) for name, node in known.items()}
-    used: dict[str, set[int]] = {}
     for other in table:
         if other.phase not in ("placed", "running") or other.job.id == job.id:
             continue
         for p in other.placed:
-            used.setdefault(p.node, set()).update(p.devices)
-            for device, amount in other.job.demand.items():
-                if p.node in free:
+            if p.node in free:
+                for device, amount in other.job.demand.items():
                     left = free[p.node].get(device, 0)
                     free[p.node][device] = left - amount * p.tasks
     count: dict[str, int] = {}

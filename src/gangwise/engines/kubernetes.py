@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
+from functools import partial
 from pathlib import Path
 
 from kubernetes.client.exceptions import ApiException
@@ -95,6 +96,7 @@ class Kubernetes:
             device_ids=False,
             held_queue=not watch,
             start_latency=1.0,
+            at_once=threads,
         )
         folder = None if reports is None else Path(reports)
         self._table = table = Table(scheduler, lost_after, folder, names or Names(), watch)
@@ -158,7 +160,7 @@ class Kubernetes:
                 raise Rejected(f"job {job} is being taken off its nodes: {gang.why_off}")
             again = gang.status.phase in ("placed", "running") and gang.attempt == attempt
             if not (again and gang.plan == plan):
-                check_placement(gang.status, placed, self.nodes(), self.jobs())
+                check_placement(gang.status, placed, self.nodes(), table.holding(plan))
             chosen = self._assign(gang, plan)
             gang.attempt, gang.plan = attempt, plan
             gang.going.update((pod.uid, node) for pod, node in chosen)
@@ -168,9 +170,9 @@ class Kubernetes:
             f"{OURS}attempt": str(attempt),
             f"{OURS}placement": json.dumps(plan),
         }
-        answers = list(
-            self._api.pool.map(lambda pair: self._api.bind(pair[0], pair[1], marks), chosen)
-        )
+        bind = partial(self._api.bind, marks=marks)
+        each = self._api.pool.map if len(chosen) > 1 else map
+        answers = list(each(bind, [pod for pod, _ in chosen], [node for _, node in chosen]))
         with table.lock:
             for (pod, node), why in zip(chosen, answers, strict=True):
                 gang.going.pop(pod.uid, None)

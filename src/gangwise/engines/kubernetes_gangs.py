@@ -204,6 +204,7 @@ class Table:
         self.taints: set[Taint] = set()
         self.gangs: dict[str, Gang] = {}
         self.foreign: dict[str, Status] = {}
+        self._on: dict[str, dict[str, Status]] = {}  # who holds devices of a node
         self.opened = False
         self._terms: dict[str, list[Any]] = {}
         self._described: list[EngineNode] | None = None
@@ -310,7 +311,7 @@ class Table:
                     if pod.uid not in present:
                         self.one_pod("DELETED", pod.manifest)
             for uid in self.foreign.keys() - present:
-                del self.foreign[uid]
+                self._note(self.foreign.pop(uid), None)
             for manifest in sorted(found, key=bound_first):
                 self.one_pod("ADDED", manifest, whole=True)
             for gang in self.gangs.values():
@@ -365,7 +366,7 @@ class Table:
     def _other(self, kind: str, pod: Pod) -> None:
         """Another scheduler's: what it holds is taken."""
         if kind == "DELETED" or pod.ended or not pod.node:
-            self.foreign.pop(pod.uid, None)
+            self._note(self.foreign.pop(pod.uid, None), None)
         elif pod.uid not in self.foreign:
             try:
                 needs = demand(pod.manifest, self.names)
@@ -379,9 +380,24 @@ class Table:
                 1,
                 needs,
             )
-            self.foreign[pod.uid] = Status(
-                job, "running", placed=(Placed(pod.node, 1),), foreign=True
-            )
+            row = Status(job, "running", placed=(Placed(pod.node, 1),), foreign=True)
+            self.foreign[pod.uid] = row
+            self._note(None, row)
+
+    def _note(self, before: Status | None, now: Status | None) -> None:
+        """Who holds devices of which node, as a row of the table changes."""
+        if before is not None:
+            for p in before.placed:
+                self._on.get(p.node, {}).pop(before.job.id, None)
+        if now is not None and now.phase in _ON_NODES:
+            for p in now.placed:
+                self._on.setdefault(p.node, {})[now.job.id] = now
+
+    def holding(self, nodes: Iterable[str]) -> list[Status]:
+        """Who holds devices of these nodes."""
+        with self.lock:
+            found = {name: row for n in nodes for name, row in self._on.get(n, {}).items()}
+        return list(found.values())
 
     def _gang_for(self, pod: Pod) -> Gang | None:
         """The gang that a pod not seen before belongs to.
@@ -420,6 +436,7 @@ class Table:
         if now is None:
             return
         gang.status = now
+        self._note(before, now)
         old: Phase | None = None if before is None else before.phase
         if now.phase == old:
             return

@@ -104,7 +104,7 @@ def sleeper(args: argparse.Namespace, meter: Meter, node: str) -> int:
         if file:
             with contextlib.suppress(OSError, ValueError):  # while it is replaced: as before
                 speed = float(Path(file).read_text())
-        pause = min(0.25, (args.sleep - done) / speed)
+        pause = min(1.0, (args.sleep - done) / speed)
         time.sleep(max(pause, 0.001))
         now = time.monotonic()
         done, last = done + (now - last) * speed, now

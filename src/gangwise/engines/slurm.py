@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,8 @@ class SlurmEngine:
         self._runs: dict[str, int] = {}
         self._where: dict[str, tuple[Placed, ...]] = {}
         self._reports: dict[str, tuple[RankReport, ...]] = {}
-        self._looked = self._nodes_looked = -math.inf
+        self._table: dict[str, Status] = {}
+        self._looked = self._seen = self._nodes_looked = -math.inf
         self._nodes: list[EngineNode] = []
         for program in ("squeue", "sinfo", "scontrol", "scancel"):
             if shutil.which(program, path=self._environment.get("PATH")) is None:
@@ -157,8 +159,7 @@ class SlurmEngine:
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         """Name the nodes, then release."""
-        table = self.jobs()
-        row = next((r for r in table if r.job.id == job), None)
+        row = self._recent(job)
         if row is None or row.foreign:
             raise Rejected(f"there is no job {job} in partition {self.partition}")
         wanted = {p.node for p in placed}
@@ -166,7 +167,7 @@ class SlurmEngine:
             if {p.node for p in row.placed} == wanted:
                 return
             raise Rejected(f"attempt {attempt} of job {job} is on other nodes")
-        check_placement(row, placed, self.nodes(), table)
+        check_placement(row, placed, self._nodes, self._table.values())
         if attempt < row.attempt:
             raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
         on = ",".join(f"{p.node}:{p.tasks}" for p in placed)
@@ -180,6 +181,7 @@ class SlurmEngine:
             "starttime=now",
         )
         self._change("release", job)
+        self._table[job] = replace(row, phase="placed", attempt=attempt, placed=tuple(placed))
 
     def preempt(self, job: str) -> None:
         """Requeue it, held."""
@@ -213,12 +215,25 @@ class SlurmEngine:
 
     # ------------------------------------------------------------------------------------ inside
 
+    def _recent(self, job: str) -> Status | None:
+        """A job's row of a table no older than a poll, so that many placements share a look."""
+        if time.monotonic() >= self._seen + self.poll or job not in self._table:
+            self._nodes = self.nodes()
+            self._nodes_looked = time.monotonic()
+            self._read_table()
+        return self._table.get(job)
+
+    def _read_table(self) -> None:
+        self._table = {row.job.id: row for row in self.jobs()}
+        self._seen = time.monotonic()
+
     def _look(self) -> list[EngineEvent]:
         if time.monotonic() >= self._nodes_looked + 4 * self.poll:
             self._nodes = self.nodes()
             self._nodes_looked = time.monotonic()
-        table = {row.job.id: row for row in self.jobs()}
-        self._looked = time.monotonic()
+        self._read_table()
+        self._looked = self._seen
+        table = dict(self._table)
         up = {node.name: node.up for node in self._nodes}
         now = time.time()
         found = differences(self._told, table, self._was_up, up, now, self._ranks)

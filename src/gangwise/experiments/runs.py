@@ -19,6 +19,8 @@ us_per_slot            null                  time that the policy takes to decid
                                              compiled or loaded before the first of them; of a
                                              run that is played whole, of its first slots
 nanoseconds.slot       slot                  the same of each slot, with ``every_slot``
+proved                 null                  share of the searches that proved their choice best,
+                                             of a policy that is :class:`Searching`
 seconds                null                  time of the whole run
 gap                    null                  comparator: its proven gap, summed over its slots
 bound.…                null                  comparator: theoretical bounds on the regret
@@ -121,6 +123,14 @@ class Replay(Protocol):
 
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
         """Play one run. Metrics of one number are those that tables and tuning can rank by."""
+
+
+@runtime_checkable
+class Searching(Protocol):
+    """A policy that searches for its choices, and counts searches and what they proved best."""
+
+    programmes: int
+    proved: int
 
 
 class Source(Protocol):
@@ -476,6 +486,7 @@ def _of_policy(
             simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label, identity)
         run = simulation.run(checkpoint, progress=progress)
         results = getattr(simulation.environment, "results", None)
+        policy = simulation.policy
     rows = Rows()
     columns = {"reward": run.rewards, **run.metrics}
     _series(rows, columns, checkpoint_slots(spec.slots, spec.points))
@@ -488,6 +499,8 @@ def _of_policy(
         some = evenly_spaced(spec.slots, spec.optimum_slots)
         rows.add("reward.slot", run.rewards[some], some)
     rows.add("us_per_slot", run.us_per_slot)
+    if isinstance(policy, Searching) and policy.programmes:
+        rows.add("proved", policy.proved / policy.programmes)
     if results is not None:
         for name, values in results().columns().items():
             rows.add(f"job.{name}", values, np.arange(values.size))

@@ -26,6 +26,8 @@ class Ascent:
     ----------
     y : ndarray of shape [E, K]
         The decision, in devices.
+    channels : ndarray of int64, shape [E]
+        Which channels of the problem these are, in their order; all of them by default.
     total : ndarray of shape [L, K]
         Σ_r y, in devices; what the overhead is paid for.
     gradient : ndarray of shape [E, K]
@@ -36,15 +38,23 @@ class Ascent:
 
     problem: GainOverheadProblem
     y: Floats
+    channels: Ints | None = None
     total: Floats = field(init=False)
     gradient: Floats = field(init=False)
     price: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        problem = self.problem
+        problem, e = self.problem, self.channels
+        self.job_type, self.starts = problem.channels.job_type, problem.channels.starts
+        self.upper, self._terms = problem.upper, problem.slope_terms
+        if e is not None:
+            self.job_type, self.starts = self.job_type[e], np.searchsorted(e, self.starts)
+            self.upper = self.upper[e]
+            self._terms = self._terms.reshape(5, *problem.shape)[:, e].reshape(5, -1)
+            for array in (self.job_type, self.starts):  # as those of all: the same compiled code
+                array.setflags(write=False)
         self.y = np.array(self.y, dtype=np.float64, order="C")
-        self.total = np.zeros_like(problem.requests)
-        np.add.at(self.total, problem.channels.job_type, self.y)
+        self.total = self._totals()
         self.gradient = np.zeros_like(self.y)
         self.price = np.zeros_like(self.total)
         self._one = np.ones_like(problem.cluster.capacity)
@@ -55,8 +65,23 @@ class Ascent:
     def begin(self, y: Floats) -> None:
         """Go to a decision, wherever the ascent was."""
         self.y[:] = y
-        self.total.fill(0.0)
-        np.add.at(self.total, self.problem.channels.job_type, self.y)
+        self.total = self._totals()
+
+    def _totals(self) -> Floats:
+        """Σ_r y of every job type: one pass for each device type."""
+        sums = [np.bincount(self.job_type, of, self.problem.L) for of in self.y.T]
+        return np.ascontiguousarray(np.transpose(sums))
+
+    def among(self, active: Ints) -> Ascent:
+        """The same ascent over the channels of the active job types, where those are few."""
+        e = channels_of(self.problem, active)
+        return self if e is None else Ascent(self.problem, self.y[e], e)
+
+    def accept(self, part: Ascent, active: Ints) -> None:
+        """Take over where an ascent over the channels of the active job types has come to."""
+        if part.channels is not None:
+            self.y[part.channels] = part.y
+            self.total[active != 0] = part.total[active != 0]
 
     def slope(self, weight: Floats, active: Ints, smoothing: float = 0.0) -> float:
         """Gradient ∇q of OGASched (9), k* of OGASched (10), x_l = ``weight``; its squared norm."""
@@ -66,8 +91,8 @@ class Ascent:
             self.y.ravel(),
             weight,
             self.price,
-            p.slope_terms,
-            p.channels.job_type,
+            self._terms,
+            self.job_type,
             p.own_index,
             p.own("slope", self.y),
             self.gradient.ravel(),
@@ -86,16 +111,26 @@ class Ascent:
             step,
             self._one if scale is None else scale,
             active,
-            p.upper,
+            self.upper,
             p.cluster.capacity,
-            p.channels.starts,
-            p.channels.job_type,
+            self.starts,
+            self.job_type,
             self.total,
             self._index,
             self._z,
             self._a,
             self._fixed,
         )
+
+
+def channels_of(problem: GainOverheadProblem, active: Ints) -> Ints | None:
+    """Channels of the active job types; None where leaving the others out saves little.
+
+    A log with many ports has few of them busy in a slot.
+    """
+    e = np.flatnonzero(active[problem.channels.job_type])
+    few = 2 * e.size < len(problem.channels) and not problem.own_index.size
+    return e if few else None
 
 
 def project(problem: GainOverheadProblem, z: Floats) -> Floats:

@@ -23,7 +23,7 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.gain_overhead import kernels
-from gangwise.gain_overhead.ascent import Ascent
+from gangwise.gain_overhead.ascent import Ascent, channels_of
 from gangwise.gain_overhead.environment import Observation
 from gangwise.gain_overhead.problem import GainOverheadProblem
 
@@ -291,12 +291,15 @@ def marginal_greedy(
     -------
     ndarray of shape [E, K]
     """
-    held = np.zeros(problem.shape)
+    e = channels_of(problem, arrivals)
+    some = slice(None) if e is None else e
+    server, job_type = problem.channels.server[some], problem.channels.job_type[some]
+    held = np.zeros((len(server), problem.shape[1]))
     if start is not None:
-        held = start * arrivals[problem.channels.job_type, None]
-    state = Ascent(problem, held)
+        held = start[some] * arrivals[job_type, None]
+    state = Ascent(problem, held, e)
     used = np.zeros_like(problem.cluster.capacity)
-    np.add.at(used, problem.channels.server, state.y)
+    np.add.at(used, server, state.y)
     left = np.maximum(problem.cluster.capacity - used, 0.0)
     # A hair above one part, so that rounding leaves nothing over after the last round.
     quantum = left / rounds * (1 + 1e-12)
@@ -308,15 +311,19 @@ def marginal_greedy(
             state.gradient,
             arrivals,
             quantum,
-            problem.upper,
-            problem.channels.starts,
-            problem.channels.job_type,
+            state.upper,
+            state.starts,
+            state.job_type,
             left,
             state.total,
         )
         if given == 0.0:
             break
-    return state.y
+    if e is None:
+        return state.y
+    y = np.zeros(problem.shape)
+    y[e] = state.y
+    return y
 
 
 @dataclass

@@ -155,26 +155,31 @@ class OGASchedReact(PolicyBase):
             self._ascent.begin(self._first)
         self._stayed += int(x.sum())
         self._came += int((x > self._here).sum())
+        ascent = self._ascent.among(x)
         for i in range(self.steps):
-            squared = self._ascent.slope(weight, x, self.smoothing)
+            squared = ascent.slope(weight, x, self.smoothing)
             if self._charge > 0:
-                self._discourage_moves(x)
+                self._discourage_moves(ascent, x)
             if self._step is None:
-                self._ascent.climb(self.fraction / (1.0 + self.shrink * i), x, self._capacity)
+                ascent.climb(self.fraction / (1.0 + self.shrink * i), x, self._capacity)
             else:
-                self._ascent.climb(self._step.size(observation.slot, squared), x)
+                ascent.climb(self._step.size(observation.slot, squared), x)
+        self._ascent.accept(ascent, x)
         y = np.where(x[self._ascent.problem.channels.job_type, None] != 0, self._ascent.y, 0.0)
         self._last, self._here = y, x
         return y
 
-    def _discourage_moves(self, x: Ints) -> None:
+    def _discourage_moves(self, ascent: Ascent, x: Ints) -> None:
         """Gradient of the reward less the charge, for the jobs that stayed.
 
         More than was held last costs the charge; at what was held neither way may be worth it.
         """
-        ascent = self._ascent
-        e = np.flatnonzero((x * self._here)[ascent.problem.channels.job_type])
-        g, y, held = ascent.gradient[e], ascent.y[e], self._last[e]
+        stayed = (x * self._here)[ascent.problem.channels.job_type]
+        last = self._last
+        if ascent.channels is not None:
+            stayed, last = stayed[ascent.channels], last[ascent.channels]
+        e = np.flatnonzero(stayed)
+        g, y, held = ascent.gradient[e], ascent.y[e], last[e]
         more = g - self._charge * self._came / self._stayed
         at = np.maximum(more, 0.0) + np.minimum(g, 0.0)
         ascent.gradient[e] = np.where(y > held, more, np.where(y < held, g, at))

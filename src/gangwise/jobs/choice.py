@@ -34,7 +34,9 @@ def fill(tasks: int, fits: Ints, order: Iterable[int]) -> Tasks:
     """Tasks on nodes in order, each filled before the next; fewer where there is no more room."""
     chosen: Tasks = []
     for n in order:
-        if tasks > 0 and fits[n] > 0:
+        if tasks <= 0:
+            break
+        if fits[n] > 0:
             chosen.append((int(n), min(int(fits[n]), tasks)))
             tasks -= chosen[-1][1]
     return chosen
@@ -50,8 +52,9 @@ def best_fit(job: Job, books: Books, among: Bools | None = None) -> Tasks | None
         fits = np.where(among, fits, 0)
     if int(fits.sum()) < job.tasks:
         return None
-    free = books.free[:, books.dominant(job.shape)]
-    return fill(job.tasks, fits, np.argsort(free, kind="stable"))
+    room = np.flatnonzero(fits)
+    free = books.free[room, books.dominant(job.shape)]
+    return fill(job.tasks, fits, room[np.argsort(free, kind="stable")])
 
 
 class Worth(ABC):
@@ -66,8 +69,9 @@ class Worth(ABC):
         fits = books.fits(job.shape)
         if int(fits.sum()) < job.tasks:
             return None
-        order = np.argsort(-self.worth(job, books, now), kind="stable")
-        return fill(job.tasks, fits, order)
+        room = np.flatnonzero(fits)
+        order = np.argsort(-self.worth(job, books, now)[room], kind="stable")
+        return fill(job.tasks, fits, room[order])
 
 
 @dataclass

@@ -229,7 +229,8 @@ class Composed:
         trial = books.copy()
         actions: list[Action] = []
         keys = self.queue.keys(queue, books, now)
-        order = [job for _, job in sorted(zip(keys, queue, strict=True), key=_first)]
+        jobs = list(queue)  # by submission and row already: ties stay so
+        order = [jobs[i] for i in np.argsort(keys, kind="stable").tolist()]
         ends = self._expected_ends(trial, now)
         head: Job | None = None
         promised, then = np.inf, None
@@ -443,10 +444,6 @@ class Composed:
             self._asked[job.id] = now + seconds
             actions.append(Ask(job.id, now + seconds))
         return True
-
-
-def _first(pair: tuple[float, Job]) -> tuple[float, int]:
-    return pair[0], pair[1].row
 
 
 def create_scheduler(name: str | Any, **options: Any) -> Any:

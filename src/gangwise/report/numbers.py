@@ -7,6 +7,7 @@ those of any other experiment.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -346,6 +347,23 @@ def interval_text(numbers: Numbers) -> str:
     if len(numbers.seeds) == 1:
         return "One seed: no confidence interval."
     return f"± is half the 95 % confidence interval over {count(len(numbers.seeds), 'seed')}."
+
+
+def proved_text(numbers: Numbers) -> str:
+    """Of which policies how many choices were proved best; empty where none searches for them."""
+    found: dict[str, list[float]] = {}
+    for (_, policy), share in numbers.of("proved").items():
+        found.setdefault(policy, []).append(share.mean)
+    if not found:
+        return ""
+    said = (f"{policy} {_span(shares)} %" for policy, shares in found.items())
+    return f"Searches that proved their choice best: {', '.join(said)}."
+
+
+def _span(shares: Sequence[float]) -> str:
+    """One share or several of different cells, in per cent, rounded down: 100 is all of them."""
+    low, high = (math.floor(100 * share + 1e-9) for share in (min(shares), max(shares)))
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def lead(numbers: Numbers) -> str:

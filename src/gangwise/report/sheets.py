@@ -20,6 +20,7 @@ from gangwise.report.numbers import (
     count,
     interval_text,
     plain,
+    proved_text,
 )
 from gangwise.report.tables import NONE, Cell, Sheet, estimate_cells, rescaled, time_cell
 from gangwise.report.words import METRICS, NO_WAITING
@@ -99,6 +100,8 @@ def result_sheet(numbers: Numbers) -> Sheet:
         columns.append((f"% over\n{base}", _leads(numbers, base, at)))
         met = "the same arrivals and noise" if results.slotwise else "the same jobs and rates"
         captions.append(f"The lead over {base} is paired by seed: {met}.")
+    if proved := proved_text(numbers):
+        captions.append(proved)
     columns.append(_times(numbers, at))
     title = "Reward" if numbers.measured else numbers.ranked_by
     title += f" of every {numbers.deciders[0]} in every cell"

@@ -142,7 +142,11 @@ class NodeShown(Shown):
 
 
 class JobShown(Shown):
-    """A job; why it waits, or where it runs or ran."""
+    """A job; why it waits, or where it runs or ran.
+
+    ``until`` is when the reason is expected to end, ``frees`` whose end would let it start, and
+    ``start`` when it is expected to start if all others take as long as requested.
+    """
 
     job: str
     phase: str
@@ -154,6 +158,8 @@ class JobShown(Shown):
     why: str | None = None
     where: list[str] = []
     until: float | None = None
+    frees: list[str] = []
+    start: float | None = None
 
 
 class Decision(Shown):

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,8 @@ class Service:
         self._states: list[tuple[str, float, str, str, int, str]] = []
         self._history: list[Any] = []
         self._todo: dict[tuple[str, str, int], Intent] = {}
+        at_once = engine.capabilities.at_once
+        self._placers = ThreadPoolExecutor(at_once) if at_once > 1 else None
         self._accepted: dict[tuple[str, int], float] = {}
         self._late: set[tuple[str, int]] = set()
         self._odd: dict[tuple[str, str, int], float] = {}
@@ -203,6 +206,8 @@ class Service:
             if self._accountant is not None:
                 self._accountant.kill()
                 self._accountant.communicate()
+            if self._placers is not None:
+                self._placers.shutdown(cancel_futures=True)
             self.store.close()
             self.engine.close()
             os.close(self._lock)
@@ -263,7 +268,8 @@ class Service:
                 self._take_in_nodes(self.engine.nodes(), now)
             table = {row.job.id: row for row in self.engine.jobs()} if new or compare else {}
             for row in table.values():
-                self._take_in_new(row, now)
+                if not self._is_known(row.job.id):
+                    self._take_in_new(row, now)
             for event in events:
                 self._take_in_event(event, now)
                 if event.kind == "started" and not self.engine.capabilities.exact_split:
@@ -305,7 +311,7 @@ class Service:
         """A job that was not known: it waits, or others placed it, or it came and went."""
         name = row.job.id
         ours = self.ledger.act and not row.foreign
-        if self._is_known(name) or (self.ledger.act and row.foreign and row.phase == "pending"):
+        if self.ledger.act and row.foreign and row.phase == "pending":
             return
         if row.phase in ENDED and (self.ledger.act or math.isnan(row.started)):
             return
@@ -433,28 +439,43 @@ class Service:
 
     def _act(self) -> None:
         """Tell the cluster what is intended, all of which is on the disk."""
+        due = []
         for key, intent in list(self._todo.items()):
             known = self.ledger.jobs.get(intent.job)
             if known is None or known.attempt != intent.attempt or known.phase == "waiting":
                 del self._todo[key]
+            else:
+                due.append(intent)
+        each = map if self._placers is None else self._placers.map
+        for intent, refusal in zip(due, each(self._carry_out, due), strict=True):
+            if isinstance(refusal, Rejected):
+                self.counts["rejected"] += 1
+                self._tell("rejected", self.clock.now(), intent.job, intent.attempt, str(refusal))
+                self._state("rejected", intent.job, intent.attempt, str(refusal), "place")
+            elif refusal is not None:  # stays to be done
+                self._ill("engine", refusal)
+                if self._placers is None:
+                    return
                 continue
-            try:
+            else:
                 if intent.kind == "place":
-                    self.engine.place(intent.job, intent.attempt, intent.placed)
                     self._accepted[intent.job, intent.attempt] = self.clock.now()
                     self.counts["placed"] += 1
-                else:
-                    self.engine.preempt(intent.job)
                 self._state("accepted", intent.job, intent.attempt, kind=intent.kind)
-            except Rejected as error:
-                self.counts["rejected"] += 1
-                self._tell("rejected", self.clock.now(), intent.job, intent.attempt, str(error))
-                self._state("rejected", intent.job, intent.attempt, str(error), "place")
-            except EngineError as error:
-                self._ill("engine", error)
-                return
-            del self._todo[key]
-        self._un_place_late()
+            del self._todo[intent.kind, intent.job, intent.attempt]
+        if "engine" not in self.troubles:
+            self._un_place_late()
+
+    def _carry_out(self, intent: Intent) -> EngineError | None:
+        """Why the cluster refused, or what is wrong with it."""
+        try:
+            if intent.kind == "place":
+                self.engine.place(intent.job, intent.attempt, intent.placed)
+            else:
+                self.engine.preempt(intent.job)
+            return None
+        except EngineError as error:
+            return error
 
     def _un_place_late(self) -> None:
         """Accepted is not started: some never do."""
@@ -642,8 +663,8 @@ class Service:
             about |= {"nodes": where, "since": known.begun, "by": known.by, "rate": rate}
             return about
         if not reasons:
-            last = {"why": "not looked into lately", "where": [], "since": a.submitted}
-            return about | self._reasons.get(job, {**last, "until": math.inf})
+            late = "not looked into lately"
+            return about | self._reasons.get(job, _no_reason(late, a.submitted))
         try:
             said = self.ledger.explain(job)
             why: dict[str, Any] = {
@@ -651,10 +672,12 @@ class Service:
                 "where": list(said.nodes[:20]),
                 "since": said.since,
                 "until": said.until,
+                "frees": list(said.frees[:20]),
+                "start": said.start,
             }
         except UnknownName:
             word = "submitted since the last round" if self.ledger.act else "the cluster decides"
-            why = {"why": word, "where": [], "since": a.submitted, "until": math.inf}
+            why = _no_reason(word, a.submitted)
         self._reasons[job] = why
         return about | why
 
@@ -676,6 +699,12 @@ class Service:
         """Jobs that are placed or run."""
         names = [name for name, known in self.ledger.jobs.items() if known.phase != "waiting"]
         return [self.explanation(name) for name in names[: 10 * SHOWN]]
+
+
+def _no_reason(word: str, since: float) -> dict[str, Any]:
+    """What is said of a waiting job where its scheduler says nothing."""
+    nothing = {"where": [], "since": since, "until": math.inf, "frees": [], "start": math.inf}
+    return {"why": word, **nothing}
 
 
 def _split(of: Status | Known) -> dict[str, int]:

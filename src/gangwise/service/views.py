@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -31,6 +32,18 @@ def devices(amounts: Mapping[str, float]) -> str:
     '4 gpu + 0.5 cpu'
     """
     return " + ".join(f"{amount:g} {kind}" for kind, amount in amounts.items() if amount)
+
+
+def expected_start(row: Mapping[str, Any]) -> float | None:
+    """When a waiting job is expected to start; else when what holds it back is to end.
+
+    >>> expected_start({"start": None, "until": 7.0}), expected_start({"until": float("inf")})
+    (7.0, None)
+    """
+    for when in (row.get("start"), row.get("until")):
+        if when is not None and math.isfinite(when):
+            return float(when)
+    return None
 
 
 def told(views: Mapping[str, Any]) -> Iterator[Any]:
@@ -69,8 +82,7 @@ def told(views: Mapping[str, Any]) -> Iterator[Any]:
         why = row["why"]
         if row.get("would"):
             why = "would start on " + ", ".join(node for node, _ in row["would"])
-        until = row.get("until")
-        expected = lasting(until - now) if until not in (None, float("inf")) else "?"
+        expected = "?" if (start := expected_start(row)) is None else lasting(max(start - now, 0.0))
         waited = lasting(now - row["submitted"])
         table.add_row(row["job"], row["user"], asks, waited, why, expected)
     yield table
@@ -104,9 +116,10 @@ def explained(row: Mapping[str, Any]) -> str:
     ]
     if row["where"]:
         lines.append(f"  room on   {', '.join(row['where'])}")
-    until = row["until"]
-    if until is not None and until != float("inf"):
-        lines.append(f"  expected  in {lasting(max(until - now, 0.0))}")
+    if row.get("frees"):
+        lines.append(f"  frees it  the end of {', '.join(row['frees'][:5])}")
+    if (start := expected_start(row)) is not None:
+        lines.append(f"  expected  in {lasting(max(start - now, 0.0))}")
     if row.get("would"):
         lines.append("  it would start now on " + ", ".join(node for node, _ in row["would"]))
     return "\n".join(lines)

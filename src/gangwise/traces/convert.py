@@ -2,8 +2,7 @@
 
 Published traces are large gzip files that must be read from the start. Converted once, a table is
 read column by column. A conversion may be stopped at any time, even killed: run again, it goes on
-with the first chunk that is not complete, and the result is the same. Unpacking is more than twice
-as fast with the extra ``fast`` (``pip install 'gangwise[fast]'``), which brings isal.
+with the first chunk that is not complete, and the result is the same.
 """
 
 from __future__ import annotations

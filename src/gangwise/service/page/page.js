@@ -75,10 +75,12 @@ function tellQueue(jobs) {
     const why = job.would
       ? `would start now on ${job.would.map(([node]) => node).join(", ")}` : job.why || "";
     const room = job.where && job.where.length && !job.would ? ` (room on ${job.where.slice(0, 4).join(", ")})` : "";
+    const frees = job.frees && job.frees.length && !job.would ? `; the end of ${job.frees.slice(0, 4).join(", ")} frees it` : "";
+    const start = job.start || job.until;
     row.append(make("td", job.job, "id"), make("td", job.user),
       make("td", `${job.tasks} × ${amounts(job.demand)}`), make("td", lasting(now - job.submitted), "nowrap"),
-      make("td", why + room, "why"),
-      make("td", job.until ? lasting(Math.max(job.until - now, 0)) : "not known", "nowrap"));
+      make("td", why + room + frees, "why"),
+      make("td", start ? lasting(Math.max(start - now, 0)) : "not known", "nowrap"));
     return row;
   }));
   const held = jobs.filter((job) => job.phase === "held");

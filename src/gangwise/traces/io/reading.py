@@ -191,10 +191,12 @@ class Rows:
                 quote_char='"' if quoted else None,
                 separator=self.schema.separator,
                 null_values=list(self.schema.missing) or None,
+                row_index_name="row",  # in as many pieces as the columns: no copy aligns them
             )
         except pl.exceptions.PolarsError:
             return None
         return frame.select(
+            "row",
             *(
                 pl.col(place[c.name]).cast(pl.Float64 if c.number else pl.String).alias(c.name)
                 for c in self.columns
@@ -217,7 +219,7 @@ class Rows:
             pl.col(name).cast(pl.Int64, strict=False).alias(_integer(name)) for name in self._whole
         ]
         frame = frame.with_columns(fault, *whole).with_columns(read.values())
-        return _with_integers(frame, self._whole)
+        return _with_integers(frame.with_row_index("row"), self._whole)
 
     def _emptied(self, texts: pl.Expr) -> pl.Expr:
         """Empty texts for those that say so."""

@@ -114,8 +114,9 @@ class Schema:
 class Rules:
     """The rules of some columns of a schema, for frames in which a number is Float64.
 
-    A frame whose lines were taken apart one by one has two columns more: ``broken``, why a line
-    could not be, and ``fault``, the first column that is no number. Both are null for sound lines.
+    A frame has ``row``, counted from 0; one whose lines were taken apart one by one also
+    ``broken``, why a line could not be, and ``fault``, the first column that is no number, both
+    null for sound lines.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ class Rules:
 
     def judge(self, frame: pl.DataFrame, line: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good rows with their line numbers, and why each other row is refused."""
-        row = pl.int_range(line, line + len(frame), eager=True).alias("row")
+        row = pl.col("row").cast(pl.Int64) + line
         if "broken" not in frame.columns and frame.select(self._sound(frame)).item():
             nothing = pl.DataFrame(schema={"row": pl.Int64, "reason": pl.String})
             return frame.with_columns(row), nothing
