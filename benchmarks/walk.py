@@ -96,7 +96,7 @@ def made(folder: Path, seed: int = 5) -> None:
     )
     pods = []
     for j in range(JOBS):
-        now += rng.expovariate(1 / 240)
+        now += rng.expovariate(1 / 700)
         width, run = rng.choice([1, 1, 1, 2, 3]), min(rng.lognormvariate(7, 1.2), 40_000)
         nodes = sorted(range(NODES), key=lambda n: free[n])[:width]
         start = max([now, *(free[n] for n in nodes)])

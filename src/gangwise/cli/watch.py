@@ -46,15 +46,16 @@ def watch_command(
     if as_json:
         print(json_text(seen.as_dict()))
         return
-    console = screen()
-    if once or not seen.going_on:
+    console, going_on = screen(), seen.going_on
+    if once or not going_on:
         console.print(_shown(folder, seen))
         return
     try:
         with Live(_shown(folder, seen), console=console, auto_refresh=False) as live:
-            while seen.going_on:
+            while going_on:
                 time.sleep(every)
                 seen = watch.look()
+                going_on = seen.going_on
                 live.update(_shown(folder, seen), refresh=True)
         if not console.is_terminal:
             console.print()  # which ends the line that Live leaves open
