@@ -19,7 +19,8 @@ from gangwise.core.errors import ScenarioError
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.metrics import Outcome
 from gangwise.report import jobs as report
-from gangwise.report.jobs import JobResults, LearnedRates, job_report, lanes
+from gangwise.report.gantt import lanes
+from gangwise.report.jobs import JobResults, LearnedRates, job_report
 from tests.report.made_sweep import HOSTILE
 from tests.report.pages import Page, faults, loaded, read
 

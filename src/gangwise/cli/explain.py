@@ -96,15 +96,12 @@ def _explain_live(job: str, state: Path, as_json: bool) -> None:
 
 
 def _print(told: Told) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from gangwise.cli.options import WIDE
+    from gangwise.cli.options import screen
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=WIDE)
+    console = screen()
     about = told.about
     who = about.get("policy") or about.get("scheduler")
     where = f"slot {about['slot']}" if "slot" in about else f"job {about['job']}"

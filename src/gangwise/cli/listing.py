@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gangwise.cli import completion
-from gangwise.cli.options import Json
+from gangwise.cli.options import Json, screen
 
 PLURAL = {
     "family": "families",
@@ -56,11 +56,10 @@ def list_command(
         }
         print(json.dumps(mine, indent=2))
         return
-    from rich.console import Console
     from rich.markup import escape
 
     console, indent = (
-        Console(highlight=False),
+        screen(),
         2 + max(len(row["name"]) for rows in found.values() for row in rows),
     )
 

@@ -144,6 +144,15 @@ def say(text: str) -> None:
 WIDE = 120
 """Columns where output is not a terminal's."""
 
+
+def screen() -> Console:
+    """Where tables go: as wide as the terminal, or :data:`WIDE` where there is none."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDE)
+
+
 MINUTE = 60.0
 """Seconds between two lines of a log."""
 

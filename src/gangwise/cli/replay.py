@@ -9,13 +9,13 @@ import typer
 
 from gangwise.cli import completion
 from gangwise.cli.options import (
-    WIDE,
     Isolated,
     Json,
     Settings,
     command_line,
     progress,
     say,
+    screen,
     seed_list,
     settings_of,
 )
@@ -85,8 +85,6 @@ def replay_command(
     as_json: Json = False,
 ) -> None:
     """Replay a log's jobs under schedulers: waiting, completion time, and what is left to gain."""
-    from rich.console import Console
-
     from gangwise.experiments.replay import TWIN, replay, replay_source
     from gangwise.experiments.sensitivity import sensitivity
     from gangwise.report.jobs import job_report, results_of
@@ -115,10 +113,7 @@ def replay_command(
     if as_json:
         print(json_text({**played.as_dict(), "lower_bounds": values}))
     else:
-        console = Console()
-        if not console.is_terminal:
-            console = Console(width=WIDE)
-        console.print(job_report(results_of(played, values, command_line(), again)).terminal())
+        screen().print(job_report(results_of(played, values, command_line(), again)).terminal())
     if out is not None:
         written = write_replay(played, out, bounds, command_line(), again)
         say(f"wrote {', '.join(path.name for path in written)} to {out}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gangwise.cli.options import WIDE, Json, say
+from gangwise.cli.options import Json, say, screen
 from gangwise.core.json_text import json_text
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def watch_command(
 
     It ends when the run does. With --json it looks once.
     """
-    from rich.console import Console
     from rich.live import Live
 
     from gangwise.experiments.watch import Watch
@@ -47,17 +46,16 @@ def watch_command(
     if as_json:
         print(json_text(seen.as_dict()))
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=WIDE)
-    if once or not seen.going_on:
+    console, going_on = screen(), seen.going_on
+    if once or not going_on:
         console.print(_shown(folder, seen))
         return
     try:
         with Live(_shown(folder, seen), console=console, auto_refresh=False) as live:
-            while seen.going_on:
+            while going_on:
                 time.sleep(every)
                 seen = watch.look()
+                going_on = seen.going_on
                 live.update(_shown(folder, seen), refresh=True)
         if not console.is_terminal:
             console.print()  # which ends the line that Live leaves open

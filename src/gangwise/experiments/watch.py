@@ -159,7 +159,7 @@ class Watch:
             over = tuning.over_default(trial) or dict.fromkeys(("mean", "low", "high"))
             for name, of in ((tuning.metric, trial.estimate._asdict()), ("ahead", over)):
                 row |= {name: of["mean"], f"{name}.low": of["low"], f"{name}.high": of["high"]}
-            percent = percent and over.get("percent", True)
+            percent = percent and bool(over.get("percent", True))
             table.append(row)
         done = len(tuning.trials)
         return Seen(

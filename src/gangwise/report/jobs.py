@@ -6,15 +6,12 @@ one HTML page that opens offline, :meth:`JobReport.terminal` as text.
 
 from __future__ import annotations
 
-import base64
-import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from rich.console import Group
 from rich.text import Text
@@ -32,10 +29,10 @@ from gangwise.experiments.statistics import (
     number,
 )
 from gangwise.experiments.store import versions
-from gangwise.jobs import Jobs
 from gangwise.jobs.metrics import Outcome, by_group, size_groups
 from gangwise.jobs.rates import SlowNode
 from gangwise.report.dots import Dots, dots
+from gangwise.report.gantt import chart_of_nodes
 from gangwise.report.plotting import Panel
 from gangwise.report.rendering import Drawn, pictured, render
 from gangwise.report.tables import (
@@ -48,7 +45,7 @@ from gangwise.report.tables import (
     rescaled,
     rich_tables,
 )
-from gangwise.report.words import about_scheduler, numbered
+from gangwise.report.words import about_scheduler, numbered, period
 
 HAPPENED = "as it happened"
 
@@ -69,12 +66,6 @@ BINS = 240
 
 USERS, DRAWN_USERS = 12, 6
 """So many users, those with the most jobs, have a row, and a bar."""
-
-RECTANGLES = 12_000
-"""More than this, and the chart of nodes shows means over bins: a page stays below 1 MB."""
-
-CELLS, ROWS = 240_000, 150
-"""Most bins of a chart of nodes, in all, and most rows: nodes share a row where there are more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +267,10 @@ def job_report(results: JobResults) -> JobReport:
         ],
         _group_sheets(numbers),
         _figures(numbers),
-        _chart(numbers),
+        chart_of_nodes(
+            {name: numbers.rows[name][0] for name in (numbers.best, numbers.base)},
+            _main_device(numbers),
+        ),
         _changes(numbers),
     )
 
@@ -354,19 +348,6 @@ def source_in_words(name: str) -> str:
 
 
 # The answer
-
-
-def period(seconds: float) -> str:
-    """A time with two digits in a unit that fits it.
-
-    >>> period(11_160), period(42), period(0), period(1.2e6)
-    ('3.1 h', '42 s', '0 s', '14 days')
-    """
-    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if abs(seconds) >= 2 * size or (size < 86400 and abs(seconds) >= 1.5 * size):
-            scaled = seconds / size
-            return f"{number(scaled, 1 if abs(scaled) < 9.95 else 0)} {name}"
-    return f"{number(seconds, 0 if abs(seconds) >= 9.95 or seconds == 0 else 1)} s"
 
 
 def _answer(n: _Numbers) -> str:
@@ -810,169 +791,3 @@ def _learned_figures(n: _Numbers, columns: Sequence[str]) -> list[Drawn]:
         )
         figures.append(pictured(title, table, panels, caption))
     return figures
-
-
-# The chart of nodes
-
-
-class Lane(NamedTuple):
-    """A rectangle of a node's row: an interval, and which of its devices, in thousandths."""
-
-    interval: int
-    offset: int
-    height: int
-
-
-def lanes(begin: Floats, end: Floats, amount: Ints, capacity: int) -> list[Lane]:
-    """Give each interval devices of one node, so that no device is drawn twice.
-
-    The first free stretch that is wide enough, or several where none is. Intervals that find no
-    room, which feasible schedules do not have, are drawn over others.
-
-    >>> lanes(np.array([0.0, 1.0]), np.array([3.0, 2.0]), np.array([1000, 2000]), 4000)
-    [Lane(interval=0, offset=0, height=1000), Lane(interval=1, offset=1000, height=2000)]
-    """
-    free: list[tuple[int, int]] = [(0, capacity)]  # offset and height, by offset
-    held: list[tuple[float, int, list[tuple[int, int]]]] = []
-    found = []
-    for i in np.lexsort((np.arange(begin.size), begin)).tolist():
-        while held and held[0][0] <= begin[i]:
-            free = _merged([*free, *heapq.heappop(held)[2]])
-        wanted, mine = int(amount[i]), []
-        for offset, height in [s for s in free if s[1] >= wanted][:1] or free:
-            taken = min(height, wanted)
-            if taken:
-                mine.append((offset, taken))
-                wanted -= taken
-        for offset, height in mine:
-            at = next(s for s in free if s[0] == offset)
-            free[free.index(at)] = (offset + height, at[1] - height)
-        free = [stretch for stretch in free if stretch[1]]
-        if wanted:
-            mine.append((max(capacity - wanted, 0), wanted))
-            heapq.heappush(held, (float(end[i]), i, mine[:-1]))
-        else:
-            heapq.heappush(held, (float(end[i]), i, mine))
-        found += [Lane(i, offset, height) for offset, height in mine]
-    return found
-
-
-def _merged(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for offset, height in sorted(stretches):
-        if joined and sum(joined[-1]) == offset:
-            joined[-1] = (joined[-1][0], joined[-1][1] + height)
-        else:
-            joined.append((offset, height))
-    return joined
-
-
-def _chart(n: _Numbers) -> dict[str, Any]:
-    """Where jobs ran, of the best scheduler and the one it is compared with."""
-    shown = list(dict.fromkeys([n.best, n.base]))
-    device = _main_device(n)
-    begin = min(n.rows[row][0].span[0] for row in shown)
-    end = max(n.rows[row][0].span[1] for row in shown)
-    exact = all(n.rows[row][0].pieces.job.size <= RECTANGLES for row in shown)  # type: ignore[union-attr]  # simulated: it has pieces
-    charts = []
-    if exact:
-        charts = [_rectangles(n.rows[row][0], device, begin) for row in shown]
-        exact = all(chart["count"] <= RECTANGLES for chart in charts)
-    if not exact:
-        charts = [_cells(n.rows[row][0], device, begin, end, CELLS // len(shown)) for row in shown]
-    jobs = n.first.jobs
-    by = "user" if len(jobs.users) > 1 else "job type"
-    names, _ = _coloured(jobs)
-    return {
-        "device": device,
-        "exact": exact,
-        "seconds": end - begin,
-        "schedulers": [{"name": row, **chart} for row, chart in zip(shown, charts)],
-        "users": list(names) if exact and len(names) < 2000 else [],
-        "caption": (
-            f"A rectangle is a job on the {device} that it holds, coloured by {by}; which of a "
-            "node's devices it holds is drawn, not told."
-            if exact
-            else f"The share of {device} held, means over bins of "
-            f"{period((end - begin) / charts[0]['bins'])}: there are too many jobs to draw each."
-        ),
-    }
-
-
-def _coloured(jobs: Jobs) -> tuple[Sequence[str], Ints]:
-    """Names, and of each job which: its user, or its type where there is one user."""
-    return (jobs.users, jobs.user) if len(jobs.users) > 1 else (jobs.types, jobs.type)
-
-
-def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
-    k = outcome.nodes.devices.index(device)
-    of = outcome.pieces
-    assert of is not None
-    amount = np.rint(1000 * of.tasks * outcome.per_task[of.job, k]).astype(np.int64)
-    rows, offset, height, piece = [], [], [], []
-    for node in range(len(outcome.nodes)):
-        capacity = int(outcome.nodes.capacity[node, k])
-        mine = np.flatnonzero((of.node == node) & (amount > 0) & (of.end > of.begin))
-        for lane in lanes(of.begin[mine], of.end[mine], amount[mine], capacity):
-            rows.append(node)
-            offset.append(lane.offset / max(capacity, 1))
-            height.append(lane.height / max(capacity, 1))
-            piece.append(int(mine[lane.interval]))
-    p = np.array(piece, dtype=np.int64)
-    jobs = outcome.jobs
-    return {
-        "rows": list(outcome.nodes.names),
-        "count": len(rows),
-        "row": _packed(rows, "<u2"),
-        "offset": _packed(np.array(offset) * 65535, "<u2"),
-        "height": _packed(np.array(height) * 65535, "<u2"),
-        "begin": _packed(of.begin[p] - begin, "<f4"),
-        "end": _packed(of.end[p] - begin, "<f4"),
-        "job": _packed(jobs.row[of.job[p]], "<u4"),
-        "user": _packed(np.minimum(_coloured(jobs)[1][of.job[p]], 65535), "<u2"),
-    }
-
-
-def _cells(outcome: Outcome, device: str, begin: float, end: float, most: int) -> dict[str, Any]:
-    k = outcome.nodes.devices.index(device)
-    of = outcome.pieces
-    assert of is not None
-    nodes = len(outcome.nodes)
-    per_row = -(-nodes // ROWS)
-    rows = -(-nodes // per_row)
-    bins = int(min(2000, most // rows))
-    edges = np.linspace(begin, end, bins + 1)
-    amount = of.tasks * outcome.per_task[of.job, k]
-    share = np.zeros((rows, bins))
-    for row in range(rows):
-        mine = of.node // per_row == row
-        capacity = outcome.nodes.capacity[row * per_row : (row + 1) * per_row, k].sum() / 1000
-        if capacity > 0:
-            share[row] = _binned(of.begin[mine], of.end[mine], amount[mine], edges) / capacity
-    names = outcome.nodes.names
-    first = [names[row * per_row] for row in range(rows)]
-    last = [names[min((row + 1) * per_row, nodes) - 1] for row in range(rows)]
-    return {
-        "rows": [a if a == b else f"{a} to {b}" for a, b in zip(first, last)],
-        "bins": bins,
-        "share": _packed(np.clip(np.rint(255 * share), 0, 255), "u1"),
-    }
-
-
-def _binned(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> Floats:
-    """Mean amounts held in bins of the same width, [bins]."""
-    width = edges[1] - edges[0]
-    change = np.zeros(edges.size)
-    slope = np.zeros(edges.size + 1)
-    for times, sign in ((begin, 1.0), (end, -1.0)):
-        at = np.clip((times - edges[0]) / width, 0, edges.size - 1)
-        bin_ = np.floor(at).astype(np.int64)
-        # From its bin on an amount is held whole, but for the part of the bin before it.
-        np.add.at(slope, bin_, sign * amount)
-        np.add.at(change, bin_, -sign * amount * (at - bin_))
-    held: Floats = (np.cumsum(slope)[: edges.size] + change)[:-1]
-    return held
-
-
-def _packed(values: npt.ArrayLike, kind: str) -> str:
-    return base64.b64encode(np.asarray(values).astype(kind).tobytes()).decode()

@@ -104,7 +104,11 @@ def _dots(
         zorder=look.order,
         gid=f"line{tag}",
     )
-    ends = [(x, gain.low, gain.high) for x, gain in shown if gain.low is not None]
+    ends = [
+        (x, gain.low, gain.high)
+        for x, gain in shown
+        if gain.low is not None and gain.high is not None
+    ]
     axes.vlines(
         [x for x, _, _ in ends],
         [low for _, low, _ in ends],

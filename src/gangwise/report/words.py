@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, metadata
 from typing import Any, NamedTuple
 
 from gangwise.core.registry import Entry, Kind, entries
+from gangwise.experiments.statistics import number
 from gangwise.jobs.scheduler import parts
 
 
@@ -150,6 +151,19 @@ CHOICES = {
     "oracle-moving": "the truly fastest node, which nobody can know, and jobs move when that pays",
     "labels-moving": "the node with the best declared speed, and jobs move when that pays",
 }
+
+
+def period(seconds: float) -> str:
+    """A time with two digits in a unit that fits it.
+
+    >>> period(11_160), period(42), period(0), period(1.2e6)
+    ('3.1 h', '42 s', '0 s', '14 days')
+    """
+    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if abs(seconds) >= 2 * size or (size < 86400 and abs(seconds) >= 1.5 * size):
+            scaled = seconds / size
+            return f"{number(scaled, 1 if abs(scaled) < 9.95 else 0)} {name}"
+    return f"{number(seconds, 0 if abs(seconds) >= 9.95 or seconds == 0 else 1)} s"
 
 
 def numbered(n: int, one: str, many: str) -> str:

@@ -1,0 +1,197 @@
+"""The chart of nodes: which job ran where and when, for the script ``gantt.js`` of a page.
+
+A rectangle for each job on each node, or, where there are too many, the share of each node that was
+held over time. Numbers are packed as little-endian binary in base 64.
+"""
+
+from __future__ import annotations
+
+import base64
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.jobs import Jobs
+from gangwise.jobs.metrics import Outcome
+from gangwise.report.words import period
+
+RECTANGLES = 12_000
+"""More than this, and the chart of nodes shows means over bins: a page stays below 1 MB."""
+
+CELLS, ROWS = 240_000, 150
+"""Most bins of a chart of nodes, in all, and most rows: nodes share a row where there are more."""
+
+
+class Lane(NamedTuple):
+    """A rectangle of a node's row: an interval, and which of its devices, in thousandths."""
+
+    interval: int
+    offset: int
+    height: int
+
+
+def lanes(begin: Floats, end: Floats, amount: Ints, capacity: int) -> list[Lane]:
+    """Give each interval devices of one node, so that no device is drawn twice.
+
+    The first free stretch that is wide enough, or several where none is. Intervals that find no
+    room, which feasible schedules do not have, are drawn over others.
+
+    >>> lanes(np.array([0.0, 1.0]), np.array([3.0, 2.0]), np.array([1000, 2000]), 4000)
+    [Lane(interval=0, offset=0, height=1000), Lane(interval=1, offset=1000, height=2000)]
+    """
+    free: list[tuple[int, int]] = [(0, capacity)]  # offset and height, by offset
+    held: list[tuple[float, int, list[tuple[int, int]]]] = []
+    found = []
+    for i in np.lexsort((np.arange(begin.size), begin)).tolist():
+        while held and held[0][0] <= begin[i]:
+            free = _merged([*free, *heapq.heappop(held)[2]])
+        wanted, mine = int(amount[i]), []
+        for offset, height in [s for s in free if s[1] >= wanted][:1] or free:
+            taken = min(height, wanted)
+            if taken:
+                mine.append((offset, taken))
+                wanted -= taken
+        for offset, height in mine:
+            at = next(s for s in free if s[0] == offset)
+            free[free.index(at)] = (offset + height, at[1] - height)
+        free = [stretch for stretch in free if stretch[1]]
+        if wanted:
+            mine.append((max(capacity - wanted, 0), wanted))
+            heapq.heappush(held, (float(end[i]), i, mine[:-1]))
+        else:
+            heapq.heappush(held, (float(end[i]), i, mine))
+        found += [Lane(i, offset, height) for offset, height in mine]
+    return found
+
+
+def _merged(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for offset, height in sorted(stretches):
+        if joined and sum(joined[-1]) == offset:
+            joined[-1] = (joined[-1][0], joined[-1][1] + height)
+        else:
+            joined.append((offset, height))
+    return joined
+
+
+def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, Any]:
+    """Where and when jobs ran, for the script of the page.
+
+    Parameters
+    ----------
+    outcomes : mapping of str to Outcome
+        By scheduler, of simulated schedules: they have pieces.
+    device : str
+        The device type that is drawn.
+    """
+    begin = min(outcome.span[0] for outcome in outcomes.values())
+    end = max(outcome.span[1] for outcome in outcomes.values())
+    every = [outcome.pieces for outcome in outcomes.values()]
+    exact = all(pieces is not None and pieces.job.size <= RECTANGLES for pieces in every)
+    charts = []
+    if exact:
+        charts = [_rectangles(outcome, device, begin) for outcome in outcomes.values()]
+        exact = all(chart["count"] <= RECTANGLES for chart in charts)
+    if not exact:
+        most = CELLS // len(outcomes)
+        charts = [_cells(outcome, device, begin, end, most) for outcome in outcomes.values()]
+    jobs = next(iter(outcomes.values())).jobs
+    by = "user" if len(jobs.users) > 1 else "job type"
+    names, _ = _coloured(jobs)
+    return {
+        "device": device,
+        "exact": exact,
+        "seconds": end - begin,
+        "schedulers": [{"name": row, **chart} for row, chart in zip(outcomes, charts)],
+        "users": list(names) if exact and len(names) < 2000 else [],
+        "caption": (
+            f"A rectangle is a job on the {device} that it holds, coloured by {by}; which of a "
+            "node's devices it holds is drawn, not told."
+            if exact
+            else f"The share of {device} held, means over bins of "
+            f"{period((end - begin) / charts[0]['bins'])}: there are too many jobs to draw each."
+        ),
+    }
+
+
+def _coloured(jobs: Jobs) -> tuple[Sequence[str], Ints]:
+    """Names, and of each job which: its user, or its type where there is one user."""
+    return (jobs.users, jobs.user) if len(jobs.users) > 1 else (jobs.types, jobs.type)
+
+
+def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
+    k = outcome.nodes.devices.index(device)
+    of = outcome.pieces
+    assert of is not None
+    amount = np.rint(1000 * of.tasks * outcome.per_task[of.job, k]).astype(np.int64)
+    rows, offset, height, piece = [], [], [], []
+    for node in range(len(outcome.nodes)):
+        capacity = int(outcome.nodes.capacity[node, k])
+        mine = np.flatnonzero((of.node == node) & (amount > 0) & (of.end > of.begin))
+        for lane in lanes(of.begin[mine], of.end[mine], amount[mine], capacity):
+            rows.append(node)
+            offset.append(lane.offset / max(capacity, 1))
+            height.append(lane.height / max(capacity, 1))
+            piece.append(int(mine[lane.interval]))
+    p = np.array(piece, dtype=np.int64)
+    jobs = outcome.jobs
+    return {
+        "rows": list(outcome.nodes.names),
+        "count": len(rows),
+        "row": _packed(rows, "<u2"),
+        "offset": _packed(np.array(offset) * 65535, "<u2"),
+        "height": _packed(np.array(height) * 65535, "<u2"),
+        "begin": _packed(of.begin[p] - begin, "<f4"),
+        "end": _packed(of.end[p] - begin, "<f4"),
+        "job": _packed(jobs.row[of.job[p]], "<u4"),
+        "user": _packed(np.minimum(_coloured(jobs)[1][of.job[p]], 65535), "<u2"),
+    }
+
+
+def _cells(outcome: Outcome, device: str, begin: float, end: float, most: int) -> dict[str, Any]:
+    k = outcome.nodes.devices.index(device)
+    of = outcome.pieces
+    assert of is not None
+    nodes = len(outcome.nodes)
+    per_row = -(-nodes // ROWS)
+    rows = -(-nodes // per_row)
+    bins = int(min(2000, most // rows))
+    edges = np.linspace(begin, end, bins + 1)
+    amount = of.tasks * outcome.per_task[of.job, k]
+    share = np.zeros((rows, bins))
+    for row in range(rows):
+        mine = of.node // per_row == row
+        capacity = outcome.nodes.capacity[row * per_row : (row + 1) * per_row, k].sum() / 1000
+        if capacity > 0:
+            share[row] = _binned(of.begin[mine], of.end[mine], amount[mine], edges) / capacity
+    names = outcome.nodes.names
+    first = [names[row * per_row] for row in range(rows)]
+    last = [names[min((row + 1) * per_row, nodes) - 1] for row in range(rows)]
+    return {
+        "rows": [a if a == b else f"{a} to {b}" for a, b in zip(first, last)],
+        "bins": bins,
+        "share": _packed(np.clip(np.rint(255 * share), 0, 255), "u1"),
+    }
+
+
+def _binned(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> Floats:
+    """Mean amounts held in bins of the same width, [bins]."""
+    width = edges[1] - edges[0]
+    change = np.zeros(edges.size)
+    slope = np.zeros(edges.size + 1)
+    for times, sign in ((begin, 1.0), (end, -1.0)):
+        at = np.clip((times - edges[0]) / width, 0, edges.size - 1)
+        bin_ = np.floor(at).astype(np.int64)
+        # From its bin on an amount is held whole, but for the part of the bin before it.
+        np.add.at(slope, bin_, sign * amount)
+        np.add.at(change, bin_, -sign * amount * (at - bin_))
+    held: Floats = (np.cumsum(slope)[: edges.size] + change)[:-1]
+    return held
+
+
+def _packed(values: npt.ArrayLike, kind: str) -> str:
+    return base64.b64encode(np.asarray(values).astype(kind).tobytes()).decode()
