@@ -11,10 +11,10 @@ Each seed's submissions are played live by
 and each gangwise scheduler once more by the simulation with the true rates.
 
 Ranks of a gang begin to work when all of them run, and end together, as those of training do: a
-pod that is done holds its devices until the slowest is. kube-scheduler knows no gangs: it may bind parts
-of several that then wait for each other for ever. Its rival here is given an operator who sees
-that nothing has moved for ten seconds and sends the youngest such gang back to the queue; how often
-is told.
+pod that is done holds its devices until the slowest is. kube-scheduler knows no gangs: it may bind
+parts of several that then wait for each other for ever. Its rival here is given an operator who
+sees that nothing has moved for ten seconds and sends the youngest such gang back to the queue; how
+often is told.
 """
 
 from __future__ import annotations
