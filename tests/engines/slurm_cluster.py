@@ -254,6 +254,7 @@ class SlurmCluster:
                 self.daemons[name].terminate()
         for name in list(self.daemons):
             try:
-                self.daemons.pop(name).wait(5)
+                self.daemons[name].wait(5)
             except subprocess.TimeoutExpired:
                 self.end(name)
+        self.daemons.clear()
