@@ -14,8 +14,9 @@ are played live by
 - oracle: the same rules, shown the true rates,
 
 and each gangwise scheduler once more by the simulation with the true rates. ``predicted`` leaves
-out what Slurm needs to show, start and end a job; ``with latency`` adds the medians of all three to
-every run. One task of a gang a node, as ``-N tasks --gres=gpu:n`` asks. Limits are whole minutes,
+out what Slurm needs to show, start and end a job; ``with latency`` draws all three for each job
+from what was measured, eight times, for their scatter alone makes other schedules: ``sd`` says how
+other. One task of a gang a node, as ``-N tasks --gres=gpu:n`` asks. Limits are whole minutes,
 as Slurm's. Time is scaled: half a minute stands for ten, and so do the seconds among the learner's
 constants. Ranks sleep, so a cluster takes a tenth of a core: several runs go side by side, ahead of
 whatever else the machine does, under ``nice -n -20``.
@@ -31,7 +32,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,12 @@ from tests.engines.slurm_cluster import SlurmCluster
 
 from gangwise.engines import rank
 from gangwise.engines.slurm import SlurmEngine
-from gangwise.jobs import Composed, Conditions, Jobs, Node, Nodes, Options, simulate_jobs
+from gangwise.jobs import Composed, Conditions, Jobs, Node, Nodes, Options
 from gangwise.jobs.choice import BestFit, ByRate
 from gangwise.jobs.model import Job
 from gangwise.jobs.rates import Constants, Labels, SharedFactors
+from gangwise.jobs.schedule import Tables
+from gangwise.jobs.simulation import PlainSimulation
 from gangwise.service.loop import Service
 
 GENERATIONS = {"new": 2.0, "mid": 1.0, "old": 0.5}
@@ -234,11 +237,9 @@ def measured(
         decided = {row["job"]: row["decided"] for row in rows}
         told = {r["job"]: r["ended"] for r in service.store.rows("SELECT * FROM history")}
         shown = np.array([decided[job] - at[job] for job in ids])
-        found["latency"] = (
-            float(np.median(shown[shown < 1.0])),  # of jobs that did not wait
-            float(np.median([begun[j] - decided[j] for j in ids])),
-            float(np.median([told[j] - ended[j] for j in ids if j in told])),
-        )
+        found["seen"] = shown[shown < 1.0]  # of jobs that did not wait
+        found["begin"] = np.array([begun[j] - decided[j] for j in ids])
+        found["end"] = np.array([told[j] - ended[j] for j in ids if j in told])
         found["placements"] = len(rows)
         found["slow"] = [s._asdict() for s in service.ledger.slow_nodes()]
         found["health"] = service.health()["counts"]
@@ -280,34 +281,32 @@ def begin(reports: Path, job: str) -> float:
     return max(float(r["time"] - r["seconds"]) for r in found)
 
 
-def simulated(world: World, who: str, latency: tuple[float, float, float]) -> np.ndarray:
+def simulated(world: World, who: str, late: Sequence[np.ndarray] = ()) -> np.ndarray:
     """Completion times of the same submissions in the simulation, with the true rates.
 
-    Latencies are seconds of the clock until a submitted job is seen, from its placement until it
-    works, and from the end of its work until its devices are free.
+    Three times in ``late`` are added to every job: seconds of the clock until it is seen, from its
+    placement until it works, and from the end of its work until its devices are free.
     """
-    seen, begin, end = latency
+    seen, begin, end = late or np.zeros((3, len(world.work)))
     nodes = Nodes.of(
         Node(n, {"gpu": 4, "cpu": 8}, {"model": n[:3]}, GENERATIONS[n[:3]]) for n in NODES
     )
-    work = world.work
-    for _ in range(3 if begin + end else 1):  # its seconds are work at the rate it then has
-        jobs = Jobs.of(
-            world.submit + seen,
-            work,
-            world.tasks,
-            {"gpu": world.gpus, "cpu": 1},
-            limit=world.limit,
-            per_node=1,
-            type=[TYPES[l] for l in world.type],
-        )
-        rates = world.rates[[TYPES.index(name) for name in jobs.types]]
-        conditions = Conditions(rates, None, factors=[world.drift])
-        options = Options(measured_after=REPORTED + begin)
-        played = simulate_jobs(jobs, nodes, scheduler(who), conditions, options, engine="plain")
-        rate = work / (played.end - played.last_start)
-        work = world.work + (begin + end) * rate
-    return played.end - end - world.submit
+    order = np.argsort(world.submit + seen, kind="stable")
+    jobs = Jobs.of(
+        (world.submit + seen)[order],
+        world.work[order],
+        world.tasks[order],
+        {"gpu": world.gpus[order], "cpu": 1},
+        limit=world.limit[order],
+        per_node=1,
+        type=[TYPES[l] for l in world.type[order]],
+    )
+    rates = world.rates[[TYPES.index(name) for name in jobs.types]]
+    conditions = Conditions(rates, None, factors=[world.drift])
+    options = Options(measured_after=REPORTED + float(np.median(begin)))
+    playing = PlainSimulation(Tables.of(jobs, nodes, conditions, options), scheduler(who))
+    playing.overhead = (begin + end)[order].tolist()
+    return playing.run().end - end[order] - world.submit[order]
 
 
 def compare(live: Callable[..., dict[str, Any]], own: str, about: str | None) -> None:
@@ -332,9 +331,16 @@ def compare(live: Callable[..., dict[str, Any]], own: str, about: str | None) ->
             row[who] = {"live": float(found["completion"].mean())}
             row[who] |= {k: found[k].round(3).tolist() for k in ("completion", "submitted")}
             if who != own:
-                mean = float(simulated(world, who, (0.0, 0.0, 0.0)).mean())
-                late = float(simulated(world, who, found["latency"]).mean())
-                row[who] |= {"predicted": mean, "with latency": late}
+                rng = np.random.default_rng(seed)
+                late = [found[k] for k in ("seen", "begin", "end")]
+                drawn = [[rng.choice(one, args.jobs) for one in late] for _ in range(8)]
+                means = [float(simulated(world, who, each).mean()) for each in drawn]
+                row[who] |= {
+                    "predicted": float(simulated(world, who).mean()),
+                    "with latency": float(np.mean(means)),
+                    "sd": float(np.std(means, ddof=1)),
+                    "latency": [float(np.median(one)) for one in late],
+                }
             row[who] |= {k: v for k, v in found.items() if not isinstance(v, np.ndarray)}
             brief = {k: v for k, v in row[who].items() if k not in ("completion", "submitted")}
             print(json.dumps({"seed": seed, who: brief}), flush=True)
