@@ -459,12 +459,6 @@ def _times_sheet(n: _Numbers) -> Sheet:
     return columns_sheet(title, list(n.rows), columns, tuple(captions), "scheduler")
 
 
-def _above_bound(n: _Numbers, row: str) -> Estimate:
-    """How much longer than the certified bound the mean completion is, in per cent."""
-    pairs = zip(n.summaries[row], n.results.bounds)
-    return mean_and_interval([100 * (s["completion.mean"] / bound - 1) for s, bound in pairs])
-
-
 def _change_sheets(n: _Numbers) -> list[Sheet]:
     """Changes over as it happened, and over the scheduler that others are compared with."""
     sheets = []
