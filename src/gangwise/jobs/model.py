@@ -429,7 +429,7 @@ class Jobs(Tabular):
             chosen(submit),
             np.array(run) if run.strides == (0,) else run,
             limits,
-            np.array(chosen(many), dtype=np.int64, copy=None),
+            np.asarray(chosen(many), dtype=np.int64),
             shape,
             types,
             users,
