@@ -190,13 +190,14 @@ class _Nowhere:
 class _WholeCompiler(Compiler):
     """numba's compiler with another way to optimise."""
 
-    library: Any = _Whole
+    code: Any = _Whole
 
     def compile_extra(self, func: Any) -> Any:
         """Compile a function."""
         state: Any = self.state
-        state.library = self.library(state.targetctx.codegen(), func.__qualname__)
-        state.library.enable_object_caching()
+        code = self.code(state.targetctx.codegen(), func.__qualname__)
+        code.enable_object_caching()
+        state["library"] = code
         numbas: Any = super()
         return numbas.compile_extra(func)
 
@@ -204,7 +205,7 @@ class _WholeCompiler(Compiler):
 class _PartCompiler(_WholeCompiler):
     """numba's compiler up to the intermediate representation."""
 
-    library = _Part
+    code = _Part
 
 
 def lean_kernel(function: F) -> F:
