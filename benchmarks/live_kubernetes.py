@@ -142,6 +142,22 @@ class Users:
         self.begun = {j: max(t) for j, t in begun.items()}
         return {j: max(t) for j, t in times.items() if len(t) == self.world.tasks[j]}
 
+    def left(self, ended: dict[int, float]) -> list[tuple[Any, ...]]:
+        """What the server and the ranks say of pods whose gang has not ended."""
+        return [
+            (
+                pod["metadata"]["name"],
+                pod["spec"].get("nodeName"),
+                pod["status"],
+                [p.read_text() for p in self.reports.glob(f"{pod['metadata']['uid']}*")],
+                sorted(
+                    p.name for p in self.barrier.glob(f"*.{pod['metadata']['labels']['gang']}.*")
+                ),
+            )
+            for pod in self.pods()
+            if int(pod["metadata"]["labels"]["gang"][1:]) not in ended
+        ]
+
     def pods(self) -> list[Any]:
         return list(self.plane.admin("GET", PODS)[1]["items"])
 
@@ -226,7 +242,7 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
                 users.break_knots(since)
                 users.make_failed_again()
             if time.time() - start > world.submit[-1] + 900:
-                raise SystemExit(f"{who}: only {len(ended)} jobs have ended")
+                raise SystemExit(f"{who}: {len(ended)} gangs have ended; {users.left(ended)}")
         jobs = range(len(world.submit))
         names = {j: f"g{j}" for j in jobs}
         if service is not None:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
 
 import numba
 import numpy as np
@@ -149,3 +152,47 @@ def test_kernels_that_only_kernels_call_are_compiled_with_their_callers(tmp_path
         assert calling.play(values) == factor * (1 + 7 + 7)
         assert calling.first_and_all(values) == factor * (1 + 7)
     assert stamps[0] == stamps[1] != stamps[2]  # what callers ask whether they are fresh
+
+
+LOADING = """
+import sys
+import numpy as np
+from loaded import norm, root
+
+values = np.array([9.0, 16.0])
+assert root(values) == 7.0
+print("numba.np.linalg" in sys.modules)
+assert len(sys.argv) == 1 or norm(values[:1]) == 9.0  # compiled, beside what was loaded
+"""
+LOADED = """
+import numpy as np
+from gangwise.core.jit import kernel
+
+
+@kernel
+def root(values):
+    some = np.sqrt(values)
+    return some[0] + some[1]
+
+
+@kernel
+def norm(values):
+    return np.linalg.norm(values)
+"""
+
+
+def test_code_that_is_there_is_loaded_without_all_that_could_compile_it(tmp_path):
+    (tmp_path / "loaded.py").write_text(LOADED)
+    surroundings = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    surroundings["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *sys.path])
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", LOADING, *more],
+            env=surroundings,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for more in ([], [], ["compile"])
+    ]
+    assert said == ["True\n", "False\n", "False\n"]

@@ -429,17 +429,24 @@ class StandInNodes:
             for kind, amount in container.get("resources", {}).get("requests", {}).items():
                 need[kind] = need.get(kind, 0.0) + _quantity(amount)
         has = {"pods": self.pods_allowed, "memory": "64Gi", **self.nodes[node].get("devices", {})}
+        gpus: list[int] = []
         with self._lock:
             self._seen.add(pod["metadata"]["uid"])
-            for kind, amount in need.items():
-                used = sum(each.get(kind, 0.0) for each in self._used[node].values())
-                if used + amount > _quantity(str(has.get(kind, 0))) + 1e-9:
-                    self._report(pod, "Failed", reason=f"OutOf{kind}")
-                    return
-            self._used[node][pod["metadata"]["uid"]] = need
-            count = int(need.get("nvidia.com/gpu", 0))
-            gpus, self._gpus[node] = self._gpus[node][:count], self._gpus[node][count:]
-        threading.Thread(target=self._run, args=(node, pod, gpus), daemon=True).start()
+            used = list(self._used[node].values())
+            short = [
+                kind
+                for kind, amount in need.items()
+                if sum(each.get(kind, 0.0) for each in used) + amount
+                > _quantity(str(has.get(kind, 0))) + 1e-9
+            ]
+            if not short:
+                self._used[node][pod["metadata"]["uid"]] = need
+                count = int(need.get("nvidia.com/gpu", 0))
+                gpus, self._gpus[node] = self._gpus[node][:count], self._gpus[node][count:]
+        if short:
+            self._report(pod, "Failed", reason=f"OutOf{short[0]}")
+        else:
+            threading.Thread(target=self._run, args=(node, pod, gpus), daemon=True).start()
 
     def _run(self, node: str, pod: Any, gpus: list[int]) -> None:
         meta, uid = pod["metadata"], pod["metadata"]["uid"]
@@ -498,12 +505,12 @@ class StandInNodes:
             ]
         meta = pod["metadata"]
         body = {"metadata": {"uid": meta["uid"]}, "status": status}
-        self.api(
-            "PATCH",
-            f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status",
-            body,
-            "merge",
-        )
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status"
+        while not self._closing:  # as a kubelet: until the server has heard it, or the pod is gone
+            with suppress(OSError, HTTPException):
+                if self.api("PATCH", path, body, "merge")[0] in (200, 404, 409):
+                    return
+            time.sleep(0.2)
 
     def _delete(self, pod: Any) -> None:
         meta = pod["metadata"]

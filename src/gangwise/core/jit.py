@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numba
-from numba.core.caching import IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
+from numba.core.runtime import rtsys
 
 PART = "stamp_of_part"
 """Attribute of a kernel that is compiled with its callers: a digest of what it depends on."""
@@ -116,6 +117,22 @@ class KernelFiles(IndexDataCacheFile):
         return None if data is None else pickle.loads(data)
 
 
+class KernelCache(FunctionCache):
+    """What is on disk of one kernel.
+
+    numba imports all that it could compile (linear algebra, a parser of C, random numbers) before
+    it loads machine code, a third of a second. Code that is there needs none of it; a compilation
+    asks for it by itself.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Code of a signature; None where there is none."""
+        rtsys.initialize(target_context)
+        cache: Any = self
+        with cache._guard_against_spurious_io_errors():
+            return cache._load_overload(sig, target_context)
+
+
 def _whole(path: str) -> bytes | None:
     """The content of a file that ends with its digest; None where it is not what was written."""
     try:
@@ -132,11 +149,12 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def kernel(function: F) -> F:
     """Compile a function on first use and cache it on disk."""
-    return _cached(function, numba.njit(cache=True, nogil=True, error_model="numpy"))
+    return _cached(function, numba.njit(nogil=True, error_model="numpy"))
 
 
 def _cached(function: F, njit: Any) -> F:
     compiled = njit(function)
+    compiled._cache = KernelCache(function)
     compiled._cache._cache_file = KernelFiles.of(compiled)
     return cast(F, compiled)
 
@@ -214,14 +232,12 @@ def lean_kernel(function: F) -> F:
     Counting costs a locked instruction for every array at every call; here an array of a caller
     outlives the call, so that there is nothing to count. A lean kernel must not allocate.
     """
-    return _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True, cache=True))
+    return _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True))
 
 
 def shared_kernel(function: F) -> F:
     """A lean kernel that becomes a part of the kernels that call it; Python calls it as well."""
-    return _cached(
-        function, _lean(pipeline_class=_WholeCompiler, nogil=True, cache=True, forceinline=True)
-    )
+    return _cached(function, _lean(pipeline_class=_WholeCompiler, nogil=True, forceinline=True))
 
 
 def inner_kernel(function: F) -> F:
