@@ -94,7 +94,7 @@ def test_pages_and_bounds(tmp_path: Path) -> None:
     summary = json.loads((out / "summary.json").read_text())
     assert summary["lower_bounds"] == [bounds[0].mean_completion]
     # The prices in the file prove the bound to someone who has nothing else of it.
-    jobs = bounded(found.scenario.draw(3))
+    jobs = bounded(found.scenario.draw(3), found.scenario.options)
     table = pl.read_parquet(out / "prices-3.parquet")
     prices = np.zeros_like(bounds[0].prices)
     period = bounds[0].period

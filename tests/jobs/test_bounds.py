@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError
+from gangwise.experiments.replay import Played, bounded
+from gangwise.jobs import Conditions, Jobs, Nodes, Options, simulate_jobs
 from gangwise.jobs.bounds import BoundedJobs, alone_bound, busy_time_bound, lower_bound
 from tests.reference.bounds import best_mean_completion, dual_value
 
@@ -24,6 +27,7 @@ def drawn(seed: int, J: int = 4, N: int = 2) -> BoundedJobs:
     room = (capacity[None, :] // devices_of_kind[:, None]).astype(np.int64)
     kind = rng.integers(0, C, J)
     tasks = np.minimum(rng.integers(1, 3, J), room.sum(axis=1)[kind])
+    before = [rng.permutation(j)[: rng.integers(0, 2)] if seed % 2 else [] for j in range(J)]
     return BoundedJobs(
         submit=rng.integers(0, 6, J).astype(float),
         work=rng.integers(0, 9, J).astype(float),
@@ -33,6 +37,8 @@ def drawn(seed: int, J: int = 4, N: int = 2) -> BoundedJobs:
         rate=rng.choice([0.5, 1.0, 1.5], (C, N)),
         room=room,
         capacity=capacity,
+        after_from=np.cumsum([0, *map(len, before)]),
+        after=np.concatenate(before).astype(np.int64),
     )
 
 
@@ -93,7 +99,7 @@ def test_busy_time_is_the_optimum_of_the_programme_over_all_sets() -> None:
         for members in range(1, 1 << 5):
             S = np.array([bool(members >> j & 1) for j in range(5)])
             rows.append(-u * S)
-            least.append(-u[S].sum() * (jobs.submit[S].min() + u[S].sum() / (2 * speed)))
+            least.append(-u[S].sum() * (jobs.release()[S].min() + u[S].sum() / (2 * speed)))
         found = linprog(np.ones(5), A_ub=np.array(rows), b_ub=least, bounds=[(None, None)] * 5)
         p = jobs.work / jobs.best_rates()
         assert busy_time_bound(jobs) == pytest.approx(
@@ -102,9 +108,37 @@ def test_busy_time_is_the_optimum_of_the_programme_over_all_sets() -> None:
 
 
 def test_faster_nodes_lower_the_bound_and_more_work_raises_it() -> None:
-    jobs = drawn(3, J=8, N=3)
+    jobs = drawn(4, J=8, N=3)
     assert alone_bound(replace(jobs, rate=2 * jobs.rate)) == pytest.approx(alone_bound(jobs) / 2)
     assert alone_bound(replace(jobs, work=3 * jobs.work)) == pytest.approx(3 * alone_bound(jobs))
+
+
+@pytest.mark.parametrize("limits", ["never", "wall-clock", "work"])
+@pytest.mark.parametrize("seed", range(8))
+def test_no_schedule_beats_the_bound(seed: int, limits: Any) -> None:
+    """Chains of jobs, jobs that are killed, jobs that fit nowhere: none ends before the bound."""
+    rng = np.random.default_rng(seed)
+    run = rng.integers(1, 40, 30).astype(float)
+    after = {j: rng.choice(j, min(j, int(rng.integers(0, 3))), replace=False) for j in range(30)}
+    jobs = Jobs.of(
+        np.sort(rng.integers(0, 60, 30)),
+        run,
+        rng.choice([1, 1, 2, 9], 30),
+        {"gpu": rng.choice([1, 2], 30)},
+        limit=np.ceil(run * rng.uniform(0.4, 2.0, 30)),
+        after={j: list(earlier) for j, earlier in after.items()},
+    )
+    nodes = Nodes.alike(3, {"gpu": 2})
+    hidden = Conditions(rng.choice([0.5, 1.0, 1.5], (1, 3)), rng.uniform(0.9, 1.1, 30))
+    options = Options() if limits == "never" else Options(enforced=True, limits=limits)
+    bound = lower_bound(bounded(Played(jobs, nodes, hidden), options), period=10.0, steps=50)
+    for name in ("fcfs+easy+best-fit", "sjf+easy+oracle", "fcfs+none+worst-fit"):
+        schedule = simulate_jobs(jobs, nodes, name, hidden, options)
+        ended = np.isfinite(schedule.end)
+        assert (schedule.end - jobs.submit)[ended].mean() >= bound.mean_completion
+    chained = alone_bound(bounded(Played(jobs, nodes, hidden), options))
+    free = replace(bounded(Played(jobs, nodes, hidden), options), after_from=None, after=None)
+    assert chained > alone_bound(free)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,13 @@ from itertools import permutations, product
 from typing import Any
 
 
+def comes_after(jobs: Any, j: int) -> list[int]:
+    """Jobs that must have ended before j starts."""
+    if jobs.after is None:
+        return []
+    return [int(i) for i in jobs.after[jobs.after_from[j] : jobs.after_from[j + 1]]]
+
+
 def dual_value(jobs: Any, prices: Any, origin: float, period: float) -> float:
     """L(λ) / J for prices [N, T], by trying every start and gang that could be the least."""
     N, T = prices.shape
@@ -21,14 +28,31 @@ def dual_value(jobs: Any, prices: Any, origin: float, period: float) -> float:
             total += prices[n, t] * max(0.0, min(end, high) - max(begin, low))
         return total
 
+    released: dict[int, float] = {}
+
+    def release(j: int) -> float:
+        """No start before this, for every job before it takes its least time at the least."""
+        if j not in released:
+            ends = [release(i) + float(jobs.work[i]) / max(levels(i)) for i in comes_after(jobs, j)]
+            released[j] = max([float(jobs.submit[j]), *ends])
+        return released[j]
+
+    def levels(j: int) -> set[float]:
+        """Rates of the slowest task of a gang."""
+        c = jobs.kind[j]
+        return {
+            float(level)
+            for n, level in enumerate(jobs.rate[c])
+            if jobs.room[c, n] > 0
+            and sum(jobs.room[c, m] for m in range(N) if jobs.rate[c, m] >= level) >= jobs.tasks[j]
+        }
+
     total = 0.0
     for j in range(len(jobs.submit)):
-        c, r, best = jobs.kind[j], float(jobs.submit[j]), math.inf
+        c, r, best = jobs.kind[j], release(j), math.inf
         open_nodes = [n for n in range(N) if jobs.room[c, n] > 0]
-        for level in {float(jobs.rate[c, n]) for n in open_nodes}:
+        for level in levels(j):
             eligible = [n for n in open_nodes if jobs.rate[c, n] >= level]
-            if sum(jobs.room[c, n] for n in eligible) < jobs.tasks[j]:
-                continue
             span = float(jobs.work[j]) / level
             edges = [origin + t * period for t in range(T + 1)]
             starts = {r, *(s for e in edges for s in (e, e - span) if s > r)}
@@ -37,7 +61,7 @@ def dual_value(jobs: Any, prices: Any, origin: float, period: float) -> float:
                     price(n, s, s + span) for n in eligible for _ in range(jobs.room[c, n])
                 )
                 paid = float(jobs.devices[j]) * sum(places[: jobs.tasks[j]])
-                best = min(best, s + span - r + paid)
+                best = min(best, s + span - float(jobs.submit[j]) + paid)
         total += best
     earned = sum(jobs.capacity[n] * prices[n, t] * period for n in range(N) for t in range(T))
     return float((total - earned) / len(jobs.submit))
@@ -58,28 +82,33 @@ def best_mean_completion(jobs: Any) -> float:
     best = math.inf
     choices = [gangs(j) for j in range(J)]
     for order in permutations(range(J)):
+        if any(order.index(i) > order.index(j) for j in order for i in comes_after(jobs, j)):
+            continue
         for chosen in product(*(choices[j] for j in order)):
             placed: list[tuple[float, float, tuple[float, ...]]] = []
+            ends: dict[int, float] = {}
             total = 0.0
             for j, gang in zip(order, chosen):
                 rate = min(jobs.rate[jobs.kind[j], n] for n in range(N) if gang[n])
                 span = float(jobs.work[j] / rate)
                 need = tuple(float(g * jobs.devices[j]) for g in gang)
-                start = _earliest(float(jobs.submit[j]), span, need, placed, jobs.capacity)
+                ready = max([float(jobs.submit[j]), *(ends[i] for i in comes_after(jobs, j))])
+                start = _earliest(ready, span, need, placed, jobs.capacity)
                 placed.append((start, start + span, need))
+                ends[j] = start + span
                 total += start + span - float(jobs.submit[j])
             best = min(best, total)
     return best / J
 
 
 def _earliest(
-    submit: float,
+    ready: float,
     span: float,
     need: tuple[float, ...],
     placed: list[tuple[float, float, tuple[float, ...]]],
     capacity: Any,
 ) -> float:
-    for start in sorted({submit, *(end for _, end, _ in placed if end > submit)}):
+    for start in sorted({ready, *(end for _, end, _ in placed if end > ready)}):
         moments = [start, *(b for b, _, _ in placed if start < b < start + span)]
         if all(
             sum(h[n] for b, e, h in placed if b <= t < e) + need[n] <= capacity[n] + 1e-9

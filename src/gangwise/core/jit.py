@@ -30,7 +30,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 
 PART = "stamp_of_part"
 """Attribute of a kernel that is compiled with its callers: a digest of what it depends on."""
@@ -154,7 +154,8 @@ def kernel(function: F) -> F:
 
 def _cached(function: F, njit: Any) -> F:
     compiled = njit(function)
-    compiled._cache = KernelCache(function)
+    cache: Any = KernelCache
+    compiled._cache = cache(function)
     compiled._cache._cache_file = KernelFiles.of(compiled)
     return cast(F, compiled)
 

@@ -41,7 +41,7 @@ from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.isolation import IsolatedScheduler
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
 from gangwise.jobs.model import Books, Conditions, Jobs, Nodes
-from gangwise.jobs.schedule import Options
+from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.world import World, rescaled, stretched, world_of
@@ -381,7 +381,7 @@ class ReplayScenario:
     def bound(self, seed: int, above: float | None = None, steps: int = 200) -> LowerBound:
         """Certified lower bound on the mean completion time of a seed."""
         played = self.draw(seed)
-        return lower_bound(bounded(played), steps=steps, above=above)
+        return lower_bound(bounded(played, self.options), steps=steps, above=above)
 
 
 def _learned(rows: Rows, learner: Any, played: Played) -> None:
@@ -501,13 +501,15 @@ def _digest(jobs: Jobs) -> str:
     return made.hexdigest()[:16]
 
 
-def bounded(played: Played) -> BoundedJobs:
+def bounded(played: Played, options: Options) -> BoundedJobs:
     """Jobs as :func:`gangwise.jobs.bounds.lower_bound` takes them.
 
     Rates are the highest that each node ever has, times the noise of the job; what is counted is
-    the device type of which the log asks for the largest share.
+    the device type of which the log asks for the largest share. A job that may be killed at its
+    limit counts with no more work than its slowest node does until then.
     """
     jobs, nodes, hidden = played.jobs, played.nodes, played.conditions
+    tables = Tables.of(jobs, nodes, hidden, options)
     held = held_devices(jobs, nodes)
     total = nodes.capacity.sum(axis=0) / 1000
     spent = (held * jobs.run[:, None]).sum(axis=0) / np.maximum(total, 1e-12)
@@ -534,16 +536,25 @@ def bounded(played: Played) -> BoundedJobs:
     kinds, kind = np.unique(np.stack([jobs.type, jobs.shape]), axis=1, return_inverse=True)
     fits = np.array(room)[kinds[1]]
     fits = np.minimum(fits, int(jobs.tasks.max()))
-    can = fits.sum(axis=1)[kind.ravel()] >= jobs.tasks
+    work = tables.work / noise
+    if options.enforced and options.limits == "wall-clock":
+        slowest = np.where(fits > 0, rates[kinds[0]], np.inf).min(axis=1)
+        work = np.minimum(work, jobs.limit * slowest[kind.ravel()])
+    can = ~tables.aside
+    later = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from))
+    waits = can[later] & can[jobs.after]
+    row = np.cumsum(can) - 1
     return BoundedJobs(
         jobs.submit[can],
-        (jobs.run / noise)[can],
+        work[can],
         jobs.tasks[can],
         (held[:, k] / jobs.tasks)[can],
         kind.ravel()[can],
         rates[kinds[0]],
         fits,
         nodes.capacity[:, k] / 1000,
+        np.concatenate([[0], np.cumsum(np.bincount(row[later[waits]], minlength=can.sum()))]),
+        row[jobs.after[waits]],
     )
 
 

@@ -1,6 +1,8 @@
 """Lower bounds on mean completion time: what no scheduler without migration can beat.
 
-Three bounds, and the largest counts. Completion time is from submission to end, C_j - r_j.
+Three bounds, and the largest counts. Completion time is from submission to end, C_j - r_j. A job
+that comes after others counts as submitted at the end of the longest chain of best run times p*
+before it, and has waited until then.
 
 *Alone*: every job by itself on its best nodes, Σ_j p_j* / J.
 
@@ -61,6 +63,8 @@ class BoundedJobs:
         How many tasks of a kind an empty node holds; 0 where the kind may not run.
     capacity : ndarray of float64, shape [N]
         Devices of each node.
+    after_from, after : ndarray of int64, optional
+        Job j comes after the jobs ``after[after_from[j]:after_from[j+1]]``.
     """
 
     submit: Floats
@@ -71,10 +75,14 @@ class BoundedJobs:
     rate: Floats
     room: Ints
     capacity: Floats
+    after_from: Ints | None = None
+    after: Ints | None = None
 
     def __post_init__(self) -> None:
         J, (C, N) = self.submit.size, self.rate.shape
         sizes = [self.work.size, self.tasks.size, self.devices.size, self.kind.size]
+        if self.after_from is not None:
+            sizes.append(self.after_from.size - 1)
         if set(sizes) != {J} or self.room.shape != (C, N) or self.capacity.shape != (N,):
             raise ScenarioError("bounds: arrays of jobs [J], of kinds [C, N] and nodes [N] differ")
         if J == 0:
@@ -100,6 +108,23 @@ class BoundedJobs:
             mine = self.kind == c
             found[mine] = sorted_rates[c, np.searchsorted(fits[c], self.tasks[mine])]
         return found
+
+    def release(self) -> Floats:
+        """Seconds [J] before which no job can start: r'_j = max(r_j, max_{i before j} r'_i + p_i*).
+
+        The submission, or the end of the longest chain of jobs before it, each on its best nodes.
+        """
+        found = self.submit
+        if self.after is None or self.after_from is None:
+            return found
+        later = np.repeat(np.arange(self.submit.size), np.diff(self.after_from))
+        alone = self.work / self.best_rates()
+        while True:
+            again = found.copy()
+            np.maximum.at(again, later, (found + alone)[self.after])
+            if (again == found).all():
+                return found
+            found = again
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +159,7 @@ class LowerBound:
 
 def alone_bound(jobs: BoundedJobs) -> float:
     """Mean completion time if every job had the cluster for itself."""
-    return float((jobs.work / jobs.best_rates()).mean())
+    return float((jobs.release() - jobs.submit + jobs.work / jobs.best_rates()).mean())
 
 
 def busy_time_bound(jobs: BoundedJobs) -> float:
@@ -143,19 +168,20 @@ def busy_time_bound(jobs: BoundedJobs) -> float:
     fastest = np.where(jobs.room > 0, jobs.rate, 0.0).max(axis=0)
     speed = float(jobs.capacity @ fastest)
     volume = jobs.tasks * jobs.devices * jobs.work
-    order = np.argsort(jobs.submit, kind="stable")
+    release = jobs.release()
+    order = np.argsort(release, kind="stable")
     left = volume.copy()
     moment = np.zeros(volume.size)  # ∫ t over the work done, in work units
     waiting: list[tuple[float, int]] = []
     now, i = 0.0, 0
     while i < order.size or waiting:
         if not waiting:
-            now = max(now, jobs.submit[order[i]])
-        while i < order.size and jobs.submit[order[i]] <= now:
+            now = max(now, release[order[i]])
+        while i < order.size and release[order[i]] <= now:
             heapq.heappush(waiting, (volume[order[i]], int(order[i])))
             i += 1
         j = waiting[0][1]
-        until = jobs.submit[order[i]] if i < order.size else np.inf
+        until = release[order[i]] if i < order.size else np.inf
         end = min(now + left[j] / speed, until)
         if left[j] / speed <= until - now:
             moment[j] += left[j] * (now + 0.5 * left[j] / speed)
@@ -166,8 +192,8 @@ def busy_time_bound(jobs: BoundedJobs) -> float:
             left[j] -= (end - now) * speed
         now = end
     alone = jobs.work / jobs.best_rates()
-    busy = np.where(volume > 0, moment / np.where(volume > 0, volume, 1.0), jobs.submit)
-    return float(np.maximum(busy + 0.5 * alone - jobs.submit, 0.0 * alone).mean())
+    busy = np.where(volume > 0, moment / np.where(volume > 0, volume, 1.0), release)
+    return float((busy + 0.5 * alone - jobs.submit).mean())
 
 
 def lower_bound(
@@ -214,8 +240,10 @@ def lower_bound(
     >>> bound.alone, bound.busy_time, bool(14.5 < bound.mean_completion <= 15)
     (10.0, 15.0, True)
     """
+    release = jobs.release()
+    waited = float((release - jobs.submit).sum())
     origin = float(jobs.submit.min())
-    horizon = jobs.submit.max() + (jobs.work / jobs.best_rates()).max() - origin
+    horizon = release.max() + (jobs.work / jobs.best_rates()).max() - origin
     # Work that is left when nothing more comes in: prices reach as far as that takes.
     backlog = (jobs.tasks * jobs.devices * jobs.work / jobs.best_rates()).sum()
     T = int(np.ceil((horizon + backlog / jobs.capacity.sum()) / period)) + 1
@@ -234,8 +262,8 @@ def lower_bound(
     for step in range(steps + 1):
         np.cumsum(held * period, axis=1, out=summed[:, 1:])
         use[:] = 0.0
-        total = _relaxed(
-            jobs.submit,
+        total = waited + _relaxed(
+            release,
             jobs.work,
             jobs.tasks,
             jobs.devices,
@@ -340,7 +368,7 @@ def _cheapest(
 
 @kernel
 def _relaxed(
-    submit: Floats,
+    release: Floats,
     work: Floats,
     tasks: Ints,
     devices: Floats,
@@ -356,16 +384,16 @@ def _relaxed(
     cost: Floats,
     chosen: Ints,
 ) -> float:
-    """Σ_j min over starts and gangs of completion time plus price; books the minimisers in use.
+    """Σ_j min over starts and gangs of C_j - r_j plus price; books the minimisers in use.
 
     With a gang and its rate fixed, completion time plus price is piecewise linear in the start:
-    the least value is at the submission, or where start or end lies between two periods.
+    the least value is at the release, or where start or end lies between two periods.
     """
     N = room.shape[1]
     total = 0.0
-    for j in range(submit.size):
+    for j in range(release.size):
         c = kind[j]
-        r, m, d = submit[j], tasks[j], devices[j]
+        r, m, d = release[j], tasks[j], devices[j]
         best, best_start, best_end, best_level = np.inf, r, r, -1
         fit = 0
         for q in range(N):
