@@ -13,7 +13,9 @@ are played live by
 - learned: gangwise, EASY, learned rates,
 - oracle: the same rules, shown the true rates,
 
-and each gangwise scheduler once more by the simulation with the true rates. ``predicted`` leaves
+and each gangwise scheduler once more by the simulation with the true rates. ``--who shadow`` is
+``slurm`` once more, with a service of learned rates that watches: what its account says it would
+have made of these jobs is held against what ``learned`` made of them. ``predicted`` leaves
 out what Slurm needs to show, start and end a job; ``with latency`` draws all three for each job
 from what was measured, eight times, for their scatter alone makes other schedules: ``sd`` says how
 other. One task of a gang a node, as ``-N tasks --gres=gpu:n`` asks. Limits are whole minutes,
@@ -48,6 +50,7 @@ from gangwise.jobs.model import Job
 from gangwise.jobs.rates import Constants, Labels, SharedFactors
 from gangwise.jobs.schedule import Tables
 from gangwise.jobs.simulation import PlainSimulation
+from gangwise.service.account import account
 from gangwise.service.loop import Service
 
 GENERATIONS = {"new": 2.0, "mid": 1.0, "old": 0.5}
@@ -170,17 +173,20 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
     service = None
     try:
         if who != "slurm":
+            shadow = who == "shadow"
             engine = SlurmEngine(
+                "open" if shadow else "gangwise",
                 reports=reports,
                 labels={"model": tuple(GENERATIONS)},
+                watch=shadow,
                 poll=0.5,
                 environment=cluster.environment,
             )
             service = Service(
                 engine,
                 folder / "state",
-                scheduler(who, world),
-                act=True,
+                scheduler("learned" if shadow else who, world),
+                act=not shadow,
                 rates={f"model={g}": r for g, r in GENERATIONS.items()},
             )
         ids: list[str] = []
@@ -211,8 +217,12 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
             if time.time() - start > world.submit[-1] + 1200:
                 raise SystemExit(f"{who}: only {len(ended)} jobs have ended")
             ended |= ends(reports, {job: j for j, job in enumerate(ids)}, world, ended)
+        submitted = dict(zip(ids, at))
+        if who == "shadow":
+            watcher, service = service, None
+            return watched(watcher, folder / "state", ids, submitted, ended, start)
         begun = {job: begin(reports, job) for job in ids}
-        return measured(service, ids, dict(zip(ids, at)), begun, ended, start)
+        return measured(service, ids, submitted, begun, ended, start)
     finally:
         if service is not None:
             service.close()
@@ -246,6 +256,24 @@ def measured(
     return found
 
 
+def watched(
+    service: Service,
+    state: Path,
+    ids: list[str],
+    at: dict[str, float],
+    ended: dict[str, float],
+    start: float,
+) -> dict[str, Any]:
+    """Completion times, and the account of a service that watched."""
+    patience = time.time() + 60
+    while len(service.store.rows("SELECT job FROM history")) < len(ids) and time.time() < patience:
+        service.tick(0.25)
+    found = measured(None, ids, at, {}, ended, start)
+    found["slow"] = [s._asdict() for s in service.ledger.slow_nodes()]
+    service.close()
+    return found | {"account": account(state, since=start)}
+
+
 def submit(c: SlurmCluster, w: World, j: int, who: str, reports: Path, speeds: Path) -> str:
     kind = TYPES[w.type[j]]
     script = (
@@ -254,7 +282,14 @@ def submit(c: SlurmCluster, w: World, j: int, who: str, reports: Path, speeds: P
         f"exec srun {sys.executable} -S {rank.__file__} --every {REPORTED:g} "
         f"--sleep {w.work[j]:.3f}\n"
     )
-    options = ["-p", "open" if who == "slurm" else "gangwise", "-J", kind, "-o", "/dev/null"]
+    options = [
+        "-p",
+        "open" if who in ("slurm", "shadow") else "gangwise",
+        "-J",
+        kind,
+        "-o",
+        "/dev/null",
+    ]
     options += [f"-N{w.tasks[j]}", "--ntasks-per-node=1", f"--gres=gpu:{w.gpus[j]}"]
     options += ["-t", str(int(w.limit[j] // 60)), f"--comment=work={w.work[j]:.3f}"]
     return c.call("sbatch", "--parsable", *options, text=script).strip()
@@ -330,7 +365,7 @@ def compare(live: Callable[..., dict[str, Any]], own: str, about: str | None) ->
                 found = live(world, who, Path(name) / "run")
             row[who] = {"live": float(found["completion"].mean())}
             row[who] |= {k: found[k].round(3).tolist() for k in ("completion", "submitted")}
-            if who != own:
+            if who not in (own, "shadow"):
                 rng = np.random.default_rng(seed)
                 late = [found[k] for k in ("seen", "begin", "end")]
                 drawn = [[rng.choice(one, args.jobs) for one in late] for _ in range(8)]
