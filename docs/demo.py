@@ -7,7 +7,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from gangwise.cli.replay import DEFAULT
-from gangwise.experiments.replay import TWIN, replay
+from gangwise.experiments.replay import replay
+from gangwise.experiments.replay_scenario import TWIN
 from gangwise.experiments.statistics import mean_and_interval
 from gangwise.report.plotting import COLOURS, GRID, INK, svg_text
 

@@ -443,7 +443,7 @@ register(
 register(
     "scenario",
     "replay",
-    "gangwise.experiments.replay:ReplayScenario",
+    "gangwise.experiments.replay_scenario:ReplayScenario",
     "the jobs of a log, a twin or a drawn world, under schedulers; source=",
     "jobs",
 )

@@ -37,7 +37,7 @@ from gangwise.approximation_jobs.baselines import CountingPolicy, systematic
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Streams
-from gangwise.experiments.replay import ReplayScenario
+from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.experiments.runs import named_source
 from gangwise.fluctuating_speeds.learners import ListScheduling
 from gangwise.jobs.model import Books, Job, Place, Queue
@@ -309,7 +309,7 @@ class JobsEnv(gymnasium.Env[Any, Any]):
     choice : str
         Of nodes: ``best-fit``, ``learned`` and so on.
     **settings
-        Of a replay, see :class:`gangwise.experiments.replay.Settings`.
+        Of a replay, see :class:`gangwise.experiments.replay_scenario.Settings`.
     """
 
     def __init__(self, jobs: int = 200, window: int = 16, choice: str = "learned", **settings: Any):

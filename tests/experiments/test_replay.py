@@ -11,7 +11,8 @@ import pytest
 
 from gangwise import compare
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
-from gangwise.experiments.replay import Replayed, ReplayScenario, bounded, replay
+from gangwise.experiments.replay import Replayed, replay
+from gangwise.experiments.replay_scenario import ReplayScenario, bounded
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.sweep import sweep
 from gangwise.experiments.tune import tune

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import ScenarioError
-from gangwise.experiments.replay import Played, bounded
+from gangwise.experiments.replay_scenario import Played, bounded
 from gangwise.jobs import Conditions, Jobs, Nodes, Options, simulate_jobs
 from gangwise.jobs.bounds import BoundedJobs, alone_bound, busy_time_bound, lower_bound
 from tests.reference.bounds import best_mean_completion, dual_value

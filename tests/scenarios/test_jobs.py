@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.experiments.replay import Replayed, ReplayScenario, replay
+from gangwise.experiments.replay import Replayed, replay
+from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.scenarios.jobs import Arrivals, Duration, is_cluster_of_jobs, read_cluster_of_jobs
 
 FILE = """

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gangwise import TraceError
 from gangwise.core.errors import UnknownName
-from gangwise.experiments.replay import ReplayScenario
+from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.traces.convert import convert
 from gangwise.traces.formats.slurm import OPEN_XDMOD, SlurmSacct
 from gangwise.traces.formats.slurm_notation import duration, expand_nodes, gib, request, tres

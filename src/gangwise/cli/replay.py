@@ -85,7 +85,8 @@ def replay_command(
     as_json: Json = False,
 ) -> None:
     """Replay a log's jobs under schedulers: waiting, completion time, and what is left to gain."""
-    from gangwise.experiments.replay import TWIN, replay, replay_source
+    from gangwise.experiments.replay import replay, replay_source
+    from gangwise.experiments.replay_scenario import TWIN
     from gangwise.experiments.sensitivity import sensitivity
     from gangwise.report.jobs import job_report, results_of
     from gangwise.report.pages import write_replay

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.experiments.replay import Replayed, ReplayScenario, load_of, replay
+from gangwise.experiments.replay import Replayed, replay
+from gangwise.experiments.replay_scenario import ReplayScenario, load_of
 from gangwise.experiments.sweep import Progress
 from gangwise.jobs.world import DrawnWorld
 
