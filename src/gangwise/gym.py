@@ -40,7 +40,8 @@ from gangwise.core.simulation import Streams
 from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.experiments.runs import named_source
 from gangwise.fluctuating_speeds.learners import ListScheduling
-from gangwise.jobs.model import Books, Job, Place, Queue
+from gangwise.jobs.books import Books, Place, Queue
+from gangwise.jobs.model import Job
 from gangwise.jobs.schedule import Schedule, Tables
 from gangwise.jobs.scheduler import Composed, composed
 from gangwise.jobs.simulation import PlainSimulation

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
+from gangwise.jobs.books import Place
 from gangwise.jobs.malleable import (
     DIVISIBLE,
     ELASTIC,
@@ -22,7 +23,7 @@ from gangwise.jobs.malleable import (
     speedup,
     whole_tasks,
 )
-from gangwise.jobs.model import Conditions, Jobs, Node, Nodes, Place
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.simulation import simulate_jobs
 

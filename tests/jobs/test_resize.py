@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options, simulate_jobs
+from gangwise.jobs.books import Ask, Books, Event, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.check import check_scheduler
 from gangwise.jobs.malleable import (
     ELASTIC,
@@ -20,7 +21,6 @@ from gangwise.jobs.malleable import (
     Terms,
     simulate_malleable,
 )
-from gangwise.jobs.model import Ask, Books, Event, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.scheduler import create_scheduler
 
 

@@ -31,9 +31,10 @@ from gangwise.gain_overhead.ascent import Ascent
 from gangwise.gain_overhead.offline import solve
 from gangwise.gain_overhead.problem import GainOverheadProblem
 from gangwise.gangs.problem import GangPlacementProblem, GangProblem
+from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.kernels import RUNNING
-from gangwise.jobs.model import Ask, Books, Explanation, Job, Place, Preempt
+from gangwise.jobs.model import Job
 from gangwise.jobs.schedule import Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import PlainSimulation

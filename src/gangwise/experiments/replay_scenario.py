@@ -25,9 +25,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import checked
 from gangwise.experiments.runs import Rows
+from gangwise.jobs.books import Books
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
 from gangwise.jobs.metrics import Outcome, Pieces, held_devices
-from gangwise.jobs.model import Books, Conditions, Jobs, Nodes
+from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import simulate_jobs

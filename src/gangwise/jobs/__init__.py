@@ -6,25 +6,9 @@
 array([ 0., 10.,  2.])
 """
 
+from gangwise.jobs.books import Ask, Books, Event, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.check import SchedulerCheckFailed, check_scheduler
-from gangwise.jobs.model import (
-    Account,
-    Ask,
-    Books,
-    Conditions,
-    Event,
-    Explanation,
-    Job,
-    Jobs,
-    Node,
-    Nodes,
-    Place,
-    Preempt,
-    Queue,
-    Rate,
-    Running,
-    Shape,
-)
+from gangwise.jobs.model import Account, Conditions, Job, Jobs, Node, Nodes, Shape
 from gangwise.jobs.schedule import Options, Schedule
 from gangwise.jobs.scheduler import Composed, Scheduler, create_scheduler, parts, register_part
 from gangwise.jobs.simulation import simulate_jobs

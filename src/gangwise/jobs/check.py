@@ -13,8 +13,9 @@ import numpy as np
 from gangwise.core.errors import GangwiseError, InfeasibleDecision
 from gangwise.core.isolation import Isolated, IsolatedError, IsolatedProcess
 from gangwise.core.registry import label_of
+from gangwise.jobs.books import Explanation, Queue, Rate
 from gangwise.jobs.isolation import IsolatedScheduler
-from gangwise.jobs.model import Conditions, Explanation, Jobs, Node, Nodes, Queue, Rate
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import copy_of, create_scheduler
 from gangwise.jobs.simulation import PlainSimulation

@@ -17,7 +17,8 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import rate_kernels
-from gangwise.jobs.model import Books, Job, Nodes, Rate, Shape
+from gangwise.jobs.books import Books, Rate
+from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.rates import Labels
 
 Tasks = list[tuple[int, int]]

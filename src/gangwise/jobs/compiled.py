@@ -12,9 +12,10 @@ import numpy as np
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import event_kernels, kernels, rate_kernels
+from gangwise.jobs.books import Books
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
-from gangwise.jobs.model import Books, Nodes
+from gangwise.jobs.model import Nodes
 from gangwise.jobs.queues import (
     WFP3,
     EarliestDeadline,

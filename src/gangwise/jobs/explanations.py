@@ -10,8 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from gangwise.core.errors import UnknownName
+from gangwise.jobs.books import Books, Explanation
 from gangwise.jobs.choice import BestFit
-from gangwise.jobs.model import Books, Explanation, Job
+from gangwise.jobs.model import Job
 from gangwise.jobs.queues import Plan, reservation
 
 

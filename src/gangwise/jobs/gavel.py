@@ -31,21 +31,10 @@ from scipy.sparse import coo_matrix
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
+from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.choice import best_fit
 from gangwise.jobs.explanations import Waits
-from gangwise.jobs.model import (
-    Ask,
-    Books,
-    Explanation,
-    Job,
-    Nodes,
-    Place,
-    Preempt,
-    Queue,
-    Rate,
-    Running,
-    Shape,
-)
+from gangwise.jobs.model import Job, Nodes, Shape
 
 Objective = Literal["max-min", "total", "fifo"]
 SMALL = 1e-3

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gangwise.core.isolation import Isolated
-from gangwise.jobs.model import Ask, Books, Explanation, Nodes, Place, Preempt, Queue, Rate
+from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate
+from gangwise.jobs.model import Nodes
 
 
 @dataclass

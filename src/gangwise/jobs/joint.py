@@ -16,8 +16,9 @@ from scipy.sparse import coo_array
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.jobs import rate_kernels
+from gangwise.jobs.books import Books
 from gangwise.jobs.choice import ByRate, Tasks
-from gangwise.jobs.model import Books, Job
+from gangwise.jobs.model import Job
 
 
 def place_jointly(

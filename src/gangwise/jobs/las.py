@@ -16,20 +16,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gangwise.core.errors import ScenarioError
+from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.choice import Tasks, best_fit
 from gangwise.jobs.explanations import Waits
-from gangwise.jobs.model import (
-    Ask,
-    Books,
-    Explanation,
-    Job,
-    Nodes,
-    Place,
-    Preempt,
-    Queue,
-    Rate,
-    Running,
-)
+from gangwise.jobs.model import Job, Nodes
 
 
 @dataclass

@@ -33,21 +33,11 @@ from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.gain_overhead.ascent import Ascent
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
+from gangwise.jobs.books import Books, Explanation, Place, Queue, Rate, Running
 from gangwise.jobs.choice import fill
 from gangwise.jobs.explanations import Waits
 from gangwise.jobs.kernels import KILLED, RUNNING, WAITING
-from gangwise.jobs.model import (
-    Books,
-    Conditions,
-    Explanation,
-    Job,
-    Jobs,
-    Nodes,
-    Place,
-    Queue,
-    Rate,
-    Running,
-)
+from gangwise.jobs.model import Conditions, Job, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Schedule, Tables
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import PlainSimulation

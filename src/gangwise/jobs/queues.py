@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from gangwise.jobs.model import Books, Job, Piece, Running
+from gangwise.jobs.books import Books, Piece, Running
+from gangwise.jobs.model import Job
 
 
 class Order(Protocol):

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
+from gangwise.jobs.books import Books
 from gangwise.jobs.choice import ByRate
-from gangwise.jobs.model import Account, Books, Conditions, Jobs, Nodes
+from gangwise.jobs.model import Account, Conditions, Jobs, Nodes
 from gangwise.jobs.scheduler import Composed
 
 NONE = np.zeros(0)

@@ -19,20 +19,10 @@ from gangwise.core.contracts import configuration
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import ANY, create, entries, parse
 from gangwise.jobs import rate_kernels
+from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.explanations import Forecast, no_room
-from gangwise.jobs.model import (
-    Ask,
-    Books,
-    Explanation,
-    Job,
-    Nodes,
-    Place,
-    Preempt,
-    Queue,
-    Rate,
-    Running,
-)
+from gangwise.jobs.model import Job, Nodes
 from gangwise.jobs.queues import (
     WFP3,
     EarliestDeadline,

@@ -20,6 +20,18 @@ import numpy as np
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.core.jit import is_compiled
 from gangwise.jobs import event_kernels, kernels
+from gangwise.jobs.books import (
+    Ask,
+    Books,
+    Event,
+    EventKind,
+    Piece,
+    Place,
+    Preempt,
+    Queue,
+    Rate,
+    Running,
+)
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.compiled import built_in, play_compiled
 from gangwise.jobs.kernels import (
@@ -31,22 +43,7 @@ from gangwise.jobs.kernels import (
     UNSUBMITTED,
     WAITING,
 )
-from gangwise.jobs.model import (
-    Ask,
-    Books,
-    Conditions,
-    Event,
-    EventKind,
-    Job,
-    Jobs,
-    Nodes,
-    Piece,
-    Place,
-    Preempt,
-    Queue,
-    Rate,
-    Running,
-)
+from gangwise.jobs.model import Conditions, Job, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, create_scheduler
 

@@ -16,22 +16,19 @@ from typing import Any, Literal
 
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.engines.engine import ENDED, EngineJob, EngineNode, Placed
-from gangwise.jobs.model import (
+from gangwise.jobs.books import (
     Ask,
     Books,
     Event,
     Explanation,
-    Job,
-    Node,
-    Nodes,
     Piece,
     Place,
     Preempt,
     Queue,
     Rate,
     Running,
-    Shape,
 )
+from gangwise.jobs.model import Job, Node, Nodes, Shape
 from gangwise.jobs.scheduler import Composed, copy_of, create_scheduler
 
 Record = tuple[Any, ...]

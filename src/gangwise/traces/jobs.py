@@ -25,7 +25,8 @@ import polars as pl
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import TraceError, UnknownName
-from gangwise.jobs.model import Books, Jobs, Node, Nodes, Shape
+from gangwise.jobs.books import Books
+from gangwise.jobs.model import Jobs, Node, Nodes, Shape
 from gangwise.traces.formats.swf import write_swf
 from gangwise.traces.io.account import reasons, reasons_plain
 from gangwise.traces.registered import open_tables

@@ -1,0 +1,292 @@
+"""What a scheduler is told, and what it answers: books, events, rates; place, preempt, ask.
+
+Books say what is free and who runs where, in whole thousandths of devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from gangwise.core.arrays import Ints
+from gangwise.jobs.model import Bools, Job, Nodes, Shape
+
+Piece = tuple[int, int, int]
+"""Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""
+
+EventKind = Literal[
+    "submitted",
+    "started",
+    "finished",
+    "killed",
+    "cancelled",
+    "failed",
+    "preempted",
+    "node_down",
+    "node_drained",
+    "node_up",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, told at the next round."""
+
+    kind: EventKind
+    time: float
+    job: Job | None = None
+    node: int = -1
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        """The job is gone for good."""
+        return self.kind in ("finished", "killed", "cancelled")
+
+    @property
+    def released(self) -> bool:
+        """The job gave its devices back, for whatever reason."""
+        if self.kind == "cancelled":
+            return bool(self.pieces)
+        return self.kind in ("finished", "killed", "failed", "preempted")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Rates measured of one gang.
+
+    Attributes
+    ----------
+    nodes, rates : tuple
+        Of each piece: its node and work per second as last measured.
+    begun, time : float
+        Since when it has been working, and now.
+    first : bool
+        Nothing of this attempt was measured before.
+    ended : bool
+        The job has just ended by itself: its work was about (time − begun) × min(rates).
+    """
+
+    job: Job
+    nodes: tuple[int, ...]
+    rates: tuple[float, ...]
+    begun: float
+    time: float
+    first: bool
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A job and where it runs."""
+
+    job: Job
+    pieces: tuple[Piece, ...]
+    begun: float
+    overhead: float
+
+
+class Queue(Sequence[Job]):
+    """Jobs that wait, in the order of (submission, row of the log). Read only."""
+
+    __slots__ = ("_jobs",)
+
+    def __init__(self, jobs: list[Job]):
+        self._jobs = jobs
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._jobs[index]
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._jobs)
+
+
+@dataclass(slots=True)
+class Books:
+    """Accounts of the cluster: what is free, who runs where.
+
+    Attributes
+    ----------
+    capacity, free : ndarray [N, K]
+        Thousandths of devices; a node that is down has nothing free, one that drains less than
+        nothing until what runs there has ended.
+    device : ndarray [N, D]
+        Free of each shared device ([N, 0] where they are not told apart).
+    up : ndarray [N]
+    running : dict
+        Id → :class:`Running`, in the order of their starts.
+    events : list of Event
+        Since the last round.
+    """
+
+    nodes: Nodes
+    capacity: Ints
+    free: Ints
+    device: Ints
+    up: Bools
+    running: dict[str, Running]
+    events: list[Event]
+
+    @classmethod
+    def opened(cls, nodes: Nodes) -> Books:
+        """All free."""
+        device = np.zeros((len(nodes), 0), dtype=np.int64)
+        if nodes.shared is not None:
+            count = nodes.capacity[:, nodes.devices.index(nodes.shared)] // 1000
+            device = np.where(np.arange(count.max(initial=0)) < count[:, None], 1000, 0)
+        up = np.ones(len(nodes), dtype=bool)
+        return cls(nodes, nodes.capacity, nodes.capacity.copy(), device, up, {}, [])
+
+    def copy(self) -> Books:
+        """To try things on."""
+        return Books(
+            self.nodes,
+            self.capacity,
+            self.free.copy(),
+            self.device.copy(),
+            self.up,
+            dict(self.running),
+            [],
+        )
+
+    def dominant(self, shape: Shape) -> int:
+        """Device type of which a task asks for the largest share of the cluster."""
+        total = np.maximum(self.capacity.sum(axis=0), 1)
+        return int(np.argmax(np.array(shape.demand) / total))
+
+    def fits(self, shape: Shape) -> Ints:
+        """How many tasks of a shape each node takes now [N]; none where it is not up."""
+        demand = np.array(shape.demand, dtype=np.int64)
+        asked = demand > 0
+        take: Ints = (self.free[:, asked] // demand[asked]).min(axis=1)
+        if self.nodes.shared is not None:
+            amount = shape.demand[self.nodes.devices.index(self.nodes.shared)]
+            if 0 < amount < 1000:
+                take = np.minimum(take, (self.device // amount).sum(axis=1))
+            elif amount:
+                take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
+        take = np.where(self.up, np.maximum(take, 0), 0)
+        if shape.per_node:
+            take = np.minimum(take, shape.per_node)
+        if shape.constraint:
+            take = np.where(self.allowed(shape), take, 0)
+        return take
+
+    def allowed(self, shape: Shape) -> Bools:
+        """Nodes whose labels are as asked [N]."""
+        return np.array(
+            [all(has.get(k) == v for k, v in shape.constraint) for has in self.nodes.labels]
+        )
+
+    def tell_apart(self, shape: Shape, tasks: Sequence[tuple[int, int]]) -> tuple[Piece, ...]:
+        """Give tasks on nodes their shared devices.
+
+        Fractions take the fullest device that has room, wholes the first that are unused.
+        """
+        amount = 0
+        if self.nodes.shared is not None:
+            amount = shape.demand[self.nodes.devices.index(self.nodes.shared)]
+        if amount == 0:
+            return tuple((int(n), int(c), 0) for n, c in tasks)
+        pieces: list[Piece] = []
+        for n, c in tasks:
+            if amount >= 1000:
+                unused = np.flatnonzero(self.device[n] == 1000)[: c * (amount // 1000)]
+                pieces.append((int(n), int(c), sum(1 << int(g) for g in unused)))
+                continue
+            has = self.device[n].copy()
+            on_node: list[Piece] = []
+            for _ in range(c):
+                g = int(np.argmin(np.where(has >= amount, has, 1001)))
+                has[g] -= amount
+                if on_node and on_node[-1][2] == 1 << g:
+                    on_node[-1] = (int(n), on_node[-1][1] + 1, 1 << g)
+                else:
+                    on_node.append((int(n), 1, 1 << g))
+            pieces.extend(on_node)
+        return tuple(pieces)
+
+    def take(self, shape: Shape, pieces: Iterable[Piece], sign: int = -1) -> None:
+        """Take the devices of pieces, or give them back with ``sign=1``."""
+        demand = np.array(shape.demand, dtype=np.int64)
+        amount = 1000
+        if self.nodes.shared is not None:
+            of_shared = shape.demand[self.nodes.devices.index(self.nodes.shared)]
+            amount = of_shared if of_shared < 1000 else 1000
+        for n, c, mask in pieces:
+            self.free[n] += sign * c * demand
+            for g in range(mask.bit_length()):
+                if mask >> g & 1:
+                    self.device[n, g] += sign * (c * amount if amount < 1000 else 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Start a job now: so many tasks on each node.
+
+    ``tasks`` pairs nodes (their place in the cluster's order) with numbers of tasks; ``pieces``,
+    where given, names the shared devices as well.
+    """
+
+    job: str
+    tasks: tuple[tuple[int, int], ...]
+    pieces: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Take a running job off its nodes; it waits again and a restart costs."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Call ``place`` again at that time at the latest, should the job still wait."""
+
+    job: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a job waits.
+
+    Attributes
+    ----------
+    constraint : str
+        What holds it back.
+    nodes : tuple of str
+        Where it would fit but for that.
+    since : float
+        When this began.
+    until : float
+        When it is expected to end, inf where nothing says.
+    frees : tuple of str
+        Jobs whose end is expected to let it start.
+    start : float
+        When it is expected to start if everyone takes as long as requested and nobody else comes;
+        inf where nothing says.
+    """
+
+    job: str
+    constraint: str
+    nodes: tuple[str, ...]
+    since: float
+    until: float
+    frees: tuple[str, ...] = ()
+    start: float = np.inf
+
+    def __str__(self) -> str:
+        where = f"; {', '.join(self.nodes[:5])} would do" if self.nodes else ""
+        then = f", expected until {self.until:g} s" if np.isfinite(self.until) else ""
+        said = f"job {self.job} waits since {self.since:g} s: {self.constraint}{where}{then}"
+        if self.frees:
+            said += f"; the end of {', '.join(self.frees[:5])} would let it start"
+        return said + (f"; expected start {self.start:g} s" if np.isfinite(self.start) else "")
