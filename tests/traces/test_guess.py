@@ -198,3 +198,33 @@ def test_of_another_reading_all_that_differs_is_said(tmp_path):
         first, *others = guess(file).readings
         (line,) = (r.line(first) for r in others if r.change.startswith("open_end"))
         assert said in line
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("cores start_ts end_ts", {"cpu": "cores", "created": "start_ts", "deleted": "end_ts"}),
+        (
+            "n_gpus date_submitted jobStartDate job_end_utc",
+            {
+                "gpu": "n_gpus",
+                "created": "date_submitted",
+                "started": "jobStartDate",
+                "deleted": "job_end_utc",
+            },
+        ),
+        (
+            "alloc_cpus arrival_ts wall_time_s",
+            {"cpu": "alloc_cpus", "created": "arrival_ts", "duration": "wall_time_s"},
+        ),
+        ("cpu_hours submit elapsed_s", {"cpu": 1, "created": "submit", "duration": "elapsed_s"}),
+        ("gpus queue_time start end", {"gpu": "gpus", "created": "start", "deleted": "end"}),
+    ],
+)
+def test_words_beside_a_name_do_not_hide_it(tmp_path, header, found):
+    """… unless they make something else of it: core-hours are no cores, a queue time no queue."""
+    columns = header.split()
+    whole = "".join(f"{','.join(str(60 * i + n) for n in range(len(columns)))}\n" for i in range(9))
+    (tmp_path / "log.csv").write_text(f"{','.join(columns)}\n{whole}")
+    drafted = guess(tmp_path / "log.csv").mapping["jobs"]["columns"]
+    assert {role: column for role, column in drafted.items() if role != "name"} == found

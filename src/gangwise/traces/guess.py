@@ -38,15 +38,16 @@ ROLES: Mapping[str, Sequence[str]] = {
         "started": "starttime start started startedat begintime begin launchtime scheduledtime",
         "deleted": "endtime end ended endedat finishtime finish finished finishedat deletiontime "
         "completiontime completed stoptime stop",
-        "duration": "duration elapsed elapsedtime runtime run walltime wallclock",
+        "duration": "duration elapsed elapsedtime runtime run walltime wallclock wall execution "
+        "exec",
         "limit": "timelimit limit requestedtime reqtime walltimelimit requestedwalltime",
         "cpu": "cpu cpus cores ncpus cpunum numcpu numcpus reqcpus vcpu vcpus cpurequest cpumilli "
         "plancpu ncores numcores",
         "mem": "mem memory ram memrequest memoryrequest reqmem planmem memperpod",
         "gpu": "gpu gpus gpunum numgpu numgpus ngpus gpurequest gpucount plangpu reqgpus",
-        "tasks": "tasks nodes nnodes nodenum numnodes nodecount workers workernum numworkers "
-        "instances replicas numinst instnum gangsize",
-        "user": "user username userid uid owner organization",
+        "tasks": "tasks ntasks numtasks taskcount nodes nnodes nodenum numnodes nodecount workers "
+        "workernum numworkers instances replicas numinst instnum gangsize",
+        "user": "user username userid uid owner submittedby organization",
         "status": "status state jobstate phase",
         "models": "gputype gpumodel gpuspec",
         "type": "type jobtype application app appname executable group queue partition",
@@ -55,6 +56,20 @@ ROLES: Mapping[str, Sequence[str]] = {
     }.items()
 }
 """Names of columns, without anything but letters and digits, by what they mean."""
+UNITS = "s sec secs second seconds ms us ns min mins minutes h hour hours"
+BESIDE: Mapping[str, frozenset[str]] = {
+    role: frozenset(words.split())
+    for roles, words in {
+        "created started deleted": "ts t time timestamp date datetime dt at on utc epoch unix job "
+        + UNITS,
+        "duration limit": "t time in job task " + UNITS,
+        "cpu mem gpu tasks": "num no n number of count total req requested request alloc allocated "
+        "job milli kb mb gb tb kib mib gib tib bytes",
+        "user status type priority": "job task",
+    }.items()
+    for role in roles.split()
+}
+"""Words that may stand beside the name of a role, as in job_start_ts."""
 NOTHING = ("none", "null", "nan", "nat", "n/a", "na", "unknown", "-")
 """Cells that say that there is nothing."""
 TIMES = (
@@ -305,6 +320,16 @@ def _plain(name: str) -> str:
     return together if any(together in names for names in ROLES.values()) else alone
 
 
+def _without(name: str, words: frozenset[str]) -> str:
+    """The last part of a name without some words.
+
+    >>> _without("jobStart_ts", BESIDE["started"]), _without("ts.submit", BESIDE["created"])
+    ('start', 'submit')
+    """
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name.rpartition(".")[2])
+    return "".join(part.lower() for part in parts if part.lower() not in words)
+
+
 class _Draft:
     """What is found out about each column."""
 
@@ -355,18 +380,13 @@ class _Draft:
         plain = {_plain(name): name for name in reversed(self.sample.columns)}
         for role, names in ROLES.items():
             found = next((plain[n] for n in names if n in plain), None)
-            if found is None:  # a name with a unit after it, as in runtime_ms
-                ends = r"(?:s|sec|seconds|ms|us|ns|min|minutes|h|hours|kb|mb|gb|kib|mib|gib|milli)"
-                found = next(
-                    (
-                        plain[p]
-                        for n in names[:8]
-                        for p in plain
-                        if len(n) > 2 and re.fullmatch(f"{n}{ends}", p)
-                    ),
-                    None,
-                )
             if found is not None and found not in self.role.values():
+                self.role[role] = found
+        for role in ROLES.keys() - self.role.keys() & BESIDE.keys():
+            left = [n for n in self.sample.columns if n not in self.role.values()]
+            bare = {_without(name, BESIDE[role]): name for name in reversed(left)}
+            found = next((bare[n] for n in ROLES[role] if n in bare), None)
+            if found is not None:
                 self.role[role] = found
 
     def _texts(self, role: str) -> list[str]:
