@@ -312,6 +312,7 @@ class StandInNodes:
         self._gpus: dict[str, list[int]] = {}
         self._processes: dict[str, list[subprocess.Popen[bytes]]] = {}
         self._seen: set[str] = set()
+        self._gone: set[str] = set()
         self._closing = False
         for name in nodes:
             self._register(name)
@@ -474,6 +475,9 @@ class StandInNodes:
             processes.append(process)
         with self._lock:
             self._processes[uid] = processes
+            gone = uid in self._gone
+        if gone:  # deleted before it ran
+            self._kill(uid, signal.SIGKILL)
         self._report(pod, "Running", [{"running": {"startedAt": begun}}] * len(processes))
         codes = [process.wait() for process in processes]
         with self._lock:
@@ -519,6 +523,7 @@ class StandInNodes:
 
     def _kill(self, uid: str, how: int) -> None:
         with self._lock:
+            self._gone.add(uid)
             processes = list(self._processes.get(uid, ()))
         for process in processes:
             with suppress(ProcessLookupError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -390,3 +392,21 @@ def answers(watch: Watch) -> bool:
     except EngineError:
         return False
     return True
+
+
+def test_a_pod_that_is_deleted_as_it_starts_leaves_its_devices(
+    lab: KubernetesLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the nodes that stand in: as on a kubelet, nothing of it runs on."""
+    plain = subprocess.Popen
+
+    def slow(*given: Any, **more: Any) -> Any:
+        process = plain(*given, **more)
+        time.sleep(1.0)  # while it is deleted
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", slow)
+    lab.pod("short", ["sleep", "60"], 1, schedulerName="other", nodeName="b1")
+    until(lambda: not lab.nodes.idle, "admitted")
+    lab.api("DELETE", f"{PODS}/short", {"gracePeriodSeconds": 0})
+    until(lambda: lab.nodes.idle, "idle")

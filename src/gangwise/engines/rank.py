@@ -178,10 +178,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 meter.tell(units)
             report(None)
 
-    start = time.monotonic()
+    start, reporter = time.monotonic(), threading.Thread(target=reporting, daemon=True)
     if args.sleep is not None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        threading.Thread(target=reporting, daemon=True).start()
+        reporter.start()
         code = sleeper(args, meter, who.node)
     else:
         try:
@@ -191,12 +191,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 127
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda n, _: child.send_signal(n))
-        threading.Thread(target=reporting, daemon=True).start()
+        reporter.start()
         if child.stdout is not None:
             count_lines(child.stdout, re.compile(args.match), meter)
         code = child.wait()
         code = 128 - code if code < 0 else code
     ended.set()
+    reporter.join()  # one that is late would be written over the last
     if args.file and (units := last_number(args.file)) is not None:
         meter.tell(units)
     report(code)
