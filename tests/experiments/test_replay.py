@@ -108,6 +108,14 @@ def test_pages_and_bounds(tmp_path: Path) -> None:
     assert "fcfs+easy+best-fit" in (out / "report.html").read_text()
 
 
+def test_other_nodes_than_those_of_the_log(swf: Path) -> None:
+    found = replay(str(swf), "fcfs", nodes=2, devices=3)
+    assert found.scenario.assumed()[0] == "2 nodes of 3 cpu, in place of those of the log"
+    (played,) = found.outcomes["fcfs"]
+    assert played.start.tolist() == [0.0, 60.0, 90.0]
+    assert "nodes unknown" not in found.scenario.fidelity()[0]
+
+
 def test_sweeps_take_replays_and_rank_by_completion(tmp_path: Path) -> None:
     experiment = Experiment.of(
         {
@@ -147,7 +155,6 @@ def test_the_world_is_that_of_the_seed() -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
-        ({"nodes": 4}, ScenarioError, "name a world"),
         ({"world": "mars"}, UnknownName, "world"),
         ({"lod": 1}, UnknownName, "did you mean load"),
         ({"load": -1}, ScenarioError, "load"),

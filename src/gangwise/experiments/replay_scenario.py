@@ -34,7 +34,7 @@ from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
-from gangwise.traces.jobs import JobLog, open_jobs
+from gangwise.traces.jobs import NO_NODES, JobLog, open_jobs
 from gangwise.traces.registered import reader_arguments, reader_of, without_reader
 
 TWIN = "twin:alibaba-gpu-v2023"
@@ -59,9 +59,14 @@ class Settings(BaseModel):
         0.0, ge=0, description="only jobs that run for at most so many seconds; 0 for all"
     )
     nodes: int = Field(
-        0, ge=0, le=1_000_000, description="so many nodes in place of the log's; 0: as logged"
+        0,
+        ge=0,
+        le=1_000_000,
+        description="so many nodes in place of the log's, alike without a world; 0: as logged",
     )
-    devices: int = Field(8, ge=1, le=1000, description="devices of each of these nodes")
+    devices: int = Field(
+        8, ge=1, le=1_000_000, description="GPUs, or cores where no job has a GPU, of each of these"
+    )
     world: str = Field(
         "",
         description="hidden rates: unlike, like, drifting nodes, drawn; measured:FILE, "
@@ -132,10 +137,6 @@ class ReplayScenario:
         s = self.settings
         if s.world and not s.nodes:
             self.settings = s = s.model_copy(update={"nodes": 64})
-        if s.nodes and not s.world:
-            raise ScenarioError(
-                f"replay: {s.nodes} nodes of whose rates nothing is said; name a world as well"
-            )
         self.cluster: ClusterOfJobs | None = None
         if log is None and is_cluster_of_jobs(s.source):
             for name in ("world", "nodes", "trace", "job_type"):
@@ -169,7 +170,7 @@ class ReplayScenario:
     def jobs(self) -> Jobs:
         """The jobs of the log that are played, before anything is drawn."""
         s, jobs = self.settings, self.log.jobs
-        if s.world:
+        if s.nodes:
             kind = self._device
             k = jobs.devices.index(kind)
             asks = np.array([shape.demand[k] for shape in jobs.shapes])[jobs.shape]
@@ -190,7 +191,7 @@ class ReplayScenario:
 
     @property
     def _device(self) -> str:
-        """The device that a drawn world's nodes have."""
+        """The device that nodes have which are not the log's."""
         devices = self.log.jobs.devices
         return "gpu" if "gpu" in devices else devices[0]
 
@@ -214,9 +215,11 @@ class ReplayScenario:
             return Played(jobs, _told_apart(nodes, jobs), conditions)
         jobs = self.jobs if keep is None else only_jobs(self.jobs, keep)
         if self.world is None:
+            alike = Nodes.alike(s.nodes, {self._device: s.devices}) if s.nodes else None
+            nodes = self.log.nodes if alike is None else alike
             if s.load:
-                jobs = _loaded(jobs, s.load, self.log.nodes)
-            return Played(jobs, _told_apart(self.log.nodes, jobs), Conditions())
+                jobs = _loaded(jobs, s.load, nodes)
+            return Played(jobs, _told_apart(nodes, jobs), Conditions())
         if s.load:
             jobs = rescaled(jobs, s.load, self.world.capacity(s.nodes, s.devices))
         drawn = self.world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
@@ -267,6 +270,8 @@ class ReplayScenario:
         known, drawn = dict(log.played.assumed), self.drawn
         if drawn:  # limits are drawn, which is told
             known = {what: n for what, n in known.items() if what != NO_LIMITS}
+        if self.settings.nodes:
+            known = {what: n for what, n in known.items() if not what.startswith(NO_NODES)}
         played, some = log.played, len(jobs) < log.played.played
         if some:
 
@@ -296,6 +301,9 @@ class ReplayScenario:
         elif self.world is not None:
             said.append(f"{s.nodes} nodes of {s.devices} {self._device}; {self.world.told()}")
         else:
+            if s.nodes:
+                many = f"{s.nodes:,} node{'s' * (s.nodes > 1)} of {s.devices:,} {self._device}"
+                said.append(f"{many}, in place of those of the log")
             said.append("jobs take as long as the log says, on whichever node they run")
         if s.overestimate:
             said.append(

@@ -369,7 +369,7 @@ class _Draft:
             return Guess(self.path, mapping, (), tuple(self.notes))
         self.notes.append(
             "the file does not say which servers there are: add [servers] with a file of them, or "
-            "set machines and shape"
+            "set machines and shape (compare), nodes and devices (replay)"
         )
         readings = [_read(mapping, "", "")]
         readings += [_read(changed, what, line) for changed, what, line in self._otherwise(mapping)]

@@ -49,6 +49,8 @@ NO_TYPE = {"row", "name", *QUANTITIES, "tasks", "created", "started", "deleted",
 NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part"}
 ONE_A_NODE = ("slurm-sacct", "philly")
 """Formats in which a task is what a job had on one node."""
+NO_NODES = "nodes unknown"
+"""What is assumed of a log that lists none begins so."""
 
 
 class Lost(NamedTuple):
@@ -257,11 +259,13 @@ class _Making:
         self.per_node = int(self.form in ONE_A_NODE)
         self.assumed: dict[str, int] = {}
         self.notes: list[str] = []
+        self.nodes_said = ""
         self.submit, self.start = self._column("created"), self._column("started")
         self.waits = "started" in self.rows.columns
         self.run = work(self.rows)["run"].fill_null(np.nan).to_numpy().copy()
         self.end = np.where(np.isnan(self.start), np.nan, self._column("deleted"))
-        self.never = np.isnan(self.run) & self.waits & ~np.isnan(self.submit)
+        self.never = np.isnan(self.start) & np.isnan(self.run) & self.waits
+        self.never &= ~np.isnan(self.submit)
         many = "tasks" in self.rows.columns
         self.tasks = self._column("tasks") if many else np.ones(len(self.rows))
         asked = {q: self._column(q) * self.scale[q] for q in QUANTITIES}
@@ -334,9 +338,9 @@ class _Making:
                 Node(name, dict(zip(self.demand, most)), self._labels(model.get(name, "")))
                 for name, *most in peak.sort("host").rows()
             ]
-            self.notes.append(
-                f"the log lists no nodes: the {len(nodes)} are those that jobs ran on, each with "
-                "the most devices in use at once, which may be fewer than it has"
+            self.nodes_said = (
+                f"{NO_NODES}: the {len(nodes)} that jobs ran on, each as large as what was in use "
+                "at once"
             )
         else:
             self.per_node = 0
@@ -349,9 +353,8 @@ class _Making:
                     asking
                 )
                 self.rows = self.rows.with_columns(models=pl.lit(""))
-            self.notes.append(
-                "the log says neither which nodes there are nor where jobs ran: they are one pool, "
-                "as large as what was in use at once"
+            self.nodes_said = (
+                f"{NO_NODES}: one pool as large as what was in use at once, so hardly anyone waits"
             )
         if not nodes:
             raise TraceError(f"no job of {self.tables.trace} ran: there is nothing to play")
@@ -499,6 +502,8 @@ class _Making:
             assumed["come after another job, when the log says: think times are not played"] = (
                 behind
             )
+        if self.nodes_said:
+            assumed[self.nodes_said] = len(jobs)
         if open_ := int(self._unfinished()[place].sum()):
             assumed["had not ended when the log did, and end with it"] = open_
         return Played(
