@@ -228,3 +228,15 @@ def test_words_beside_a_name_do_not_hide_it(tmp_path, header, found):
     (tmp_path / "log.csv").write_text(f"{','.join(columns)}\n{whole}")
     drafted = guess(tmp_path / "log.csv").mapping["jobs"]["columns"]
     assert {role: column for role, column in drafted.items() if role != "name"} == found
+
+
+def test_what_is_wrong_with_rows_or_file_is_said_of_the_draft(tmp_path):
+    text = "id,cores,submit,end\na,1,0,60\nb,x,0,9\nc,2,5,3\n"
+    (tmp_path / "log.csv").write_text(text)
+    assert "1 of 3 rows (column cores is not a number (1, first in row 3)" in (
+        guess(tmp_path / "log.csv").toml()
+    )
+    packed = bytearray(gzip.compress(text.encode()))
+    packed[-8] ^= 1  # the checksum
+    (tmp_path / "log.csv.gz").write_bytes(packed)
+    assert "the gzip file is damaged" in guess(tmp_path / "log.csv.gz").readings[0].left_out

@@ -21,6 +21,7 @@ import polars as pl
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import looks_like
 from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, leaves
+from gangwise.traces.io.account import reasons
 from gangwise.traces.io.json_records import key_of_records, read_records, texts_of
 from gangwise.traces.io.quantities import CLOCK, QUANTITY
 from gangwise.traces.io.text import first_lines, split_line, start_of
@@ -112,6 +113,8 @@ class Reading:
         Mean over the time of the file of devices in use: its load, where capacity is known.
     largest : mapping of str to float
         What the largest job asks for.
+    left_out : str
+        Why rows of the file are not among the jobs, and what is wrong with it; else empty.
     problem : str
         Why it cannot be read so; else empty.
     """
@@ -123,6 +126,7 @@ class Reading:
     hours: Mapping[str, float] = field(default_factory=dict)
     in_use: Mapping[str, float] = field(default_factory=dict)
     largest: Mapping[str, float] = field(default_factory=dict)
+    left_out: str = ""
     problem: str = ""
 
     def line(self, draft: Reading | None = None) -> str:
@@ -136,7 +140,8 @@ class Reading:
             for name in self.hours
             if draft is None or not self._alike(draft, name)
         )
-        return f"{said}: {self.jobs:,} of {self.rows:,} rows; {loads or 'the same load'}"
+        out = f" ({self.left_out})" if self.left_out and draft is None else ""
+        return f"{said}: {self.jobs:,} of {self.rows:,} rows{out}; {loads or 'the same load'}"
 
     def _alike(self, draft: Reading, name: str) -> bool:
         """Whether a device is read as in the draft."""
@@ -193,6 +198,7 @@ class Guess:
                     "hours": dict(r.hours),
                     "mean_in_use": dict(r.in_use),
                     "largest_job": dict(r.largest),
+                    "left_out": r.left_out,
                     "problem": r.problem,
                 }
                 for r in self.readings
@@ -598,6 +604,7 @@ def _read(mapping: dict[str, Any], what: str, change: str) -> Reading:
         reading,
         jobs=len(jobs),
         rows=tables.stages[0].read,
+        left_out=reasons(*(stage.dropped for stage in tables.stages)),
         hours=hours,
         in_use={d: hours[d] * 3600 / max(span, 1.0) for d in asked},
         largest={d: float((jobs[d] * tasks).max()) for d in asked},  # type: ignore[arg-type]  # numbers
