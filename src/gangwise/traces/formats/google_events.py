@@ -95,6 +95,10 @@ class Order:
         self.latest = max(self.latest, int(within.max() or 0))  # type: ignore[arg-type]  # polars types max as any Python value; this column is Int64
 
 
+TOGETHER = 8
+"""Summaries that become one: a row is summed up log₈ of the batches often."""
+
+
 @dataclass
 class Lives:
     """Summaries of all keys that occur in events.
@@ -112,21 +116,26 @@ class Lives:
     codes: Codes
     end: int = NEVER - 1
     order: Order = field(default_factory=Order)
-    _stack: list[pl.DataFrame] = field(default_factory=list)
+    _levels: list[list[pl.DataFrame]] = field(default_factory=list)
 
     @property
     def empty(self) -> bool:
         """Whether there was no event at all."""
-        return not self._stack
+        return not self._levels
 
     def add(self, events: pl.DataFrame) -> None:
         """Take in events: ``part row time event``, the keys, and ``cpu mem`` where there are."""
         if events.is_empty():
             return
         self.order.add(events)
-        self._stack.append(_combine(_lift(events, self.keys, self.codes, self.end), self.keys))
-        while len(self._stack) > 1 and len(self._stack[-2]) <= 2 * len(self._stack[-1]):
-            self._merge()
+        piece = _combine(_lift(events, self.keys, self.codes, self.end), self.keys)
+        for level in self._levels:
+            level.append(piece)
+            if len(level) < TOGETHER:
+                return
+            piece = _combine(pl.concat(level), self.keys)
+            level.clear()
+        self._levels.append([piece])
 
     def frame(self) -> pl.DataFrame:
         """One row per key, in microseconds; null where there is no such event.
@@ -136,8 +145,8 @@ class Lives:
         there), ``code`` (of that end), ``cpu mem`` (first given), ``changed`` (given differently
         later).
         """
-        while len(self._stack) > 1:
-            self._merge()
+        whole = pl.concat([piece for level in self._levels for piece in level])
+        self._levels = [[_combine(whole, self.keys)]]
         ended = pl.col("ended") // CODES
         there = (
             ended.is_null()
@@ -146,7 +155,7 @@ class Lives:
             | ((pl.col("submitted") == ended) & (pl.col("balance") > 0))
         ).fill_null(False)
         return (
-            self._stack[0]
+            self._levels[0][0]
             .select(
                 *self.keys,
                 "place",
@@ -161,10 +170,6 @@ class Lives:
             )
             .sort(*self.keys)
         )
-
-    def _merge(self) -> None:
-        last, before = self._stack.pop(), self._stack.pop()
-        self._stack.append(_combine(pl.concat([before, last]), self.keys))
 
 
 @dataclass
