@@ -26,7 +26,7 @@ from gangwise.report.plotting import (
 )
 from gangwise.report.rendering import Drawn
 from gangwise.report.tables import NONE, Cell, Sheet, estimate_cells, time_cell
-from gangwise.report.words import glossary, in_words, sentence_case, title
+from gangwise.report.words import enumerated, glossary, in_words, sentence_case
 
 
 def tuning_figure(tuning: Tuning) -> Drawn:
@@ -158,10 +158,9 @@ def tuning_head(tuning: Tuning, numbers: Numbers) -> dict[str, Any]:
         f"{numbers.results.runs[0]['slots']:,} slots",
         f"gangwise {', '.join(numbers.run_versions)}",
     ]
-    by = "argument" if k == 1 else "arguments"
-    found = title(numbers.family, scenario, [tuning.policy], "policies", [])
+    names = enumerated([arg.name for arg in tuning.ranges])
     return {
-        "title": f"Which {by} suit{'s' * (k == 1)} {found}",
+        "title": f"Which {names} suit{'s' * (k == 1)} {tuning.policy}",
         "byline": ", ".join(played),
         "lead": "",
         "words": glossary(numbers.family, settings, []),
@@ -241,15 +240,15 @@ def arguments_sheet(tuning: Tuning) -> Sheet:
                     Cell(_range(arg), words=True),
                     Cell(_value(tuning.default.arguments[arg.name]).text),
                     Cell(_value(value).text),
-                    Cell(_span(arg, best)),
+                    *([Cell(_span(arg, best))] if len(best) > 1 else []),
                     Cell(edge or NOTHING, words=True),
                 ),
             )
         )
-    of = "trial" if len(best) == 1 else f"{len(best)} trials"
+    several = [f"best {len(best)} trials"] if len(best) > 1 else []
     return Sheet(
         "Arguments of the default and of the best trial",
-        ("range", "default", "best trial", f"best {of}", "the best is"),
+        ("range", "default", "best trial", *several, "the best is"),
         tuple(rows),
         (),
         "argument",
