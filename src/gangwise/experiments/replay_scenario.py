@@ -65,7 +65,10 @@ class Settings(BaseModel):
         description="so many nodes in place of the log's, alike without a world; 0: as logged",
     )
     devices: int = Field(
-        8, ge=1, le=1_000_000, description="GPUs, or cores where no job has a GPU, of each of these"
+        8,
+        ge=1,
+        le=1_000_000,
+        description="GPUs, or cores where fewer than half of the jobs ask for GPUs, of each of these",
     )
     world: str = Field(
         "",
@@ -191,9 +194,9 @@ class ReplayScenario:
 
     @property
     def _device(self) -> str:
-        """The device that nodes have which are not the log's."""
-        devices = self.log.jobs.devices
-        return "gpu" if "gpu" in devices else devices[0]
+        """The device that nodes have which are not the log's: that of its device-hours."""
+        devices, counted = self.log.jobs.devices, self.log.played.device
+        return counted if counted in devices else devices[0]
 
     def draw(self, seed: int, keep: Any = None) -> Played:
         """Jobs, nodes and hidden conditions of a seed; of the jobs that ``keep`` says, if given."""
