@@ -116,6 +116,19 @@ def test_other_nodes_than_those_of_the_log(swf: Path) -> None:
     assert "nodes unknown" not in found.scenario.fidelity()[0]
 
 
+def test_nodes_are_of_what_most_jobs_ask_for(tmp_path: Path) -> None:
+    """One job of four has a GPU: given nodes are of cores, and no job is left out."""
+    rows = "".join(f"j{n},2,{int(n == 0)},{n},{n + 60}\n" for n in range(4))
+    (tmp_path / "jobs.csv").write_text(f"name,cpu,gpu,created,deleted\n{rows}")
+    columns = "".join(f'{c} = "{c}"\n' for c in ("name", "cpu", "gpu", "created", "deleted"))
+    (tmp_path / "m.toml").write_text(
+        f'trace = "csv"\n[jobs]\nfile = "jobs.csv"\n[jobs.columns]\n{columns}'
+    )
+    assert "nodes unknown: one pool" in replay(tmp_path / "m.toml", "fcfs").scenario.fidelity()[0]
+    played = replay(tmp_path / "m.toml", "fcfs", nodes=1, devices=4).outcomes["fcfs"][0]
+    assert played.start.tolist() == [0.0, 1.0, 60.0, 61.0]
+
+
 def test_sweeps_take_replays_and_rank_by_completion(tmp_path: Path) -> None:
     experiment = Experiment.of(
         {
