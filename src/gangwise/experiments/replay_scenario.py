@@ -68,7 +68,7 @@ class Settings(BaseModel):
         8,
         ge=1,
         le=1_000_000,
-        description="GPUs of each of these, or cores where fewer than half of the jobs ask for GPUs",
+        description="GPUs of each of these, or cores if fewer than half of the jobs ask for GPUs",
     )
     world: str = Field(
         "",
