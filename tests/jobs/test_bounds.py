@@ -167,6 +167,14 @@ def test_bad_input_is_named(field: str, value: object, words: str) -> None:
         BoundedJobs(**(good | {field: value}))
 
 
+def test_a_circle_is_named() -> None:
+    jobs = replace(
+        drawn(4, J=2), work=np.ones(2), after_from=np.array([0, 1, 2]), after=np.array([1, 0])
+    )
+    with pytest.raises(ScenarioError, match="in a circle"):
+        alone_bound(jobs)
+
+
 def test_no_step_is_taken_where_a_schedule_reaches_the_bound() -> None:
     """Jobs that never wait: every job alone is what any schedule does."""
     jobs = drawn(3, J=6, N=3)

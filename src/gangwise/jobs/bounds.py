@@ -113,18 +113,24 @@ class BoundedJobs:
         """Seconds [J] before which no job can start: r'_j = max(r_j, max_{i before j} r'_i + p_i*).
 
         The submission, or the end of the longest chain of jobs before it, each on its best nodes.
+
+        Raises
+        ------
+        ScenarioError
+            Where jobs come after one another in a circle.
         """
         found = self.submit
         if self.after is None or self.after_from is None:
             return found
         later = np.repeat(np.arange(self.submit.size), np.diff(self.after_from))
         alone = self.work / self.best_rates()
-        while True:
+        for _ in range(found.size + 1):
             again = found.copy()
             np.maximum.at(again, later, (found + alone)[self.after])
             if (again == found).all():
                 return found
             found = again
+        raise ScenarioError("bounds: jobs come after one another in a circle")
 
 
 @dataclass(frozen=True, eq=False)
