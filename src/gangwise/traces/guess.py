@@ -388,7 +388,7 @@ class _Draft:
             found = next((plain[n] for n in names if n in plain), None)
             if found is not None and found not in self.role.values():
                 self.role[role] = found
-        for role in ROLES.keys() - self.role.keys() & BESIDE.keys():
+        for role in [role for role in ROLES if role in BESIDE and role not in self.role]:
             left = [n for n in self.sample.columns if n not in self.role.values()]
             bare = {_without(name, BESIDE[role]): name for name in reversed(left)}
             found = next((bare[n] for n in ROLES[role] if n in bare), None)
