@@ -60,7 +60,9 @@ from gangwise.core.identity import PATHS, identify, key_of, plain
 from gangwise.core.registry import Entry, comparators, create, entries, parse
 from gangwise.core.simulation import Run, Simulation
 from gangwise.gain_overhead.whole_runs import COLUMNS, play_whole, plays_whole
+from gangwise.scenarios.files import read_scenario
 from gangwise.traces.formats.own_csv import is_mapping
+from gangwise.traces.slots.opening import open_trace
 
 TIMINGS = (
     "us_per_slot",
@@ -273,10 +275,6 @@ def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=16)
 def _scenario(source: NamedSource) -> Scenario:
-    # Both know every family of slots, a second to import that replays of jobs need not spend.
-    from gangwise.scenarios.files import read_scenario
-    from gangwise.traces.slots.opening import open_trace
-
     settings = json.loads(source.settings)
     if source.trace:
         traced: Scenario = open_trace(source.name, **settings)
