@@ -6,8 +6,8 @@ Books say what is free and who runs where, in whole thousandths of devices.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -143,16 +143,14 @@ class Books:
         up = np.ones(len(nodes), dtype=bool)
         return cls(nodes, nodes.capacity, nodes.capacity.copy(), device, up, {}, [])
 
-    def copy(self) -> Books:
+    def copy(self) -> Self:
         """To try things on."""
-        return Books(
-            self.nodes,
-            self.capacity,
-            self.free.copy(),
-            self.device.copy(),
-            self.up,
-            dict(self.running),
-            [],
+        return replace(
+            self,
+            free=self.free.copy(),
+            device=self.device.copy(),
+            running=dict(self.running),
+            events=[],
         )
 
     def dominant(self, shape: Shape) -> int:

@@ -132,19 +132,6 @@ class MalleableBooks(Books):
 
     progress: dict[str, Progress] = field(default_factory=dict)
 
-    def copy(self) -> MalleableBooks:
-        """To try things on."""
-        return MalleableBooks(
-            self.nodes,
-            self.capacity,
-            self.free.copy(),
-            self.device.copy(),
-            self.up,
-            dict(self.running),
-            [],
-            self.progress,
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class MalleableSchedule:
