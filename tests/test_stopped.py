@@ -90,3 +90,29 @@ def test_sigterm_saves_a_run_which_goes_on_to_the_same_bits(tmp_path):
     assert done(*arguments, tmp_path / "whole.parquet") == 0
     both = [pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("rows", "whole")]
     assert both[0].equals(both[1])
+
+
+DROPPED = """
+import ctypes, os, signal
+import gangwise.cli as cli
+from gangwise.traces import jobs
+
+def reads(*arguments, **more):
+    ctypes.PYFUNCTYPE(None)(lambda: os.kill(os.getpid(), signal.{name}))()
+    raise TypeError("compiled code printed and dropped what its callback raised")
+
+jobs.open_jobs = reads
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_stop_that_compiled_code_drops_is_no_internal_error(name, code):
+    found = subprocess.run(
+        [sys.executable, "-c", DROPPED.format(name=name), "jobs", "log.swf"],
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == code, found.stderr
+    assert "gangwise: interrupted" in found.stderr
+    assert "internal error" not in found.stderr

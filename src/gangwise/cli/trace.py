@@ -16,6 +16,7 @@ import typer
 from gangwise.cli import completion
 from gangwise.cli.options import Family, Json, Settings, say, settings_of
 from gangwise.core.errors import StoreError
+from gangwise.core.interrupt import Stopped, exit_code, requests_to_stop
 
 TracePath = Annotated[
     Path,
@@ -100,10 +101,10 @@ def convert_command(
     try:
         with reading_bar("converting") as tell:
             made = convert(path, out, trace=trace, strict=strict, progress=tell)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         say("gangwise: interrupted; what is converted is stored")
         say(f"to go on: {shlex.join(['gangwise', *sys.argv[1:]])}")
-        raise typer.Exit(130) from None
+        raise typer.Exit(exit_code(stop)) from None
     if as_json:
         print(json.dumps(made.to_dict(), indent=2, ensure_ascii=False))
     else:
@@ -178,7 +179,11 @@ PATIENCE = 2.0
 
 @contextmanager
 def reading_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to be called with bytes done and bytes in all; draws on standard error."""
+    """A function to be called with bytes done and bytes in all; draws on standard error.
+
+    Where it is called, Ctrl-C and SIGTERM are heard, and nowhere else: compiled code that reads
+    would drop them.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -203,16 +208,19 @@ def reading_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
     def tell(done: int, of: int) -> None:
         nonlocal shown
+        if stop.is_set():
+            raise Stopped(number=stop.signal)
         bar.update(task, completed=done, total=of)
         if not shown and time.monotonic() - begun > PATIENCE:
             bar.start()
             shown = True
 
-    try:
-        yield tell
-    finally:
-        if shown:
-            bar.stop()
+    with requests_to_stop() as stop:
+        try:
+            yield tell
+        finally:
+            if shown:
+                bar.stop()
 
 
 def workload_command(

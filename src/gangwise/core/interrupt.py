@@ -33,14 +33,28 @@ def exit_code(stop: KeyboardInterrupt) -> int:
     return 128 + int(getattr(stop, "signal", signal.SIGINT))
 
 
+_received: list[Stopped] = []
+
+
 def stop_at_once() -> None:
-    """Let SIGTERM raise Stopped in the main thread, as Ctrl-C raises KeyboardInterrupt."""
+    """Let Ctrl-C and SIGTERM raise Stopped in the main thread."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Stopped(number=number)
+        _received.append(Stopped(number=number))
+        raise _received[-1]
 
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, stop)
+    for number, usual in zip(REQUESTS, (signal.default_int_handler, signal.SIG_DFL)):
+        if signal.getsignal(number) == usual:
+            signal.signal(number, stop)
+
+
+def stopped() -> Stopped | None:
+    """What :func:`stop_at_once` last raised.
+
+    Compiled code that calls Python may drop it and fail for another reason; whoever sees that
+    failure can tell by this why.
+    """
+    return _received[-1] if _received else None
 
 
 class Request(threading.Event):
