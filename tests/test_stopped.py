@@ -95,24 +95,33 @@ def test_sigterm_saves_a_run_which_goes_on_to_the_same_bits(tmp_path):
 DROPPED = """
 import ctypes, os, signal
 import gangwise.cli as cli
-from gangwise.traces import jobs
+import {module} as module
 
-def reads(*arguments, **more):
+def drops(*arguments, **more):
     ctypes.PYFUNCTYPE(None)(lambda: os.kill(os.getpid(), signal.{name}))()
     raise TypeError("compiled code printed and dropped what its callback raised")
 
-jobs.open_jobs = reads
+module.{function} = drops
 cli.main()
 """
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
-def test_a_stop_that_compiled_code_drops_is_no_internal_error(name, code):
+@pytest.mark.parametrize(
+    ("module", "function", "command", "said"),
+    [
+        ("gangwise.traces.jobs", "open_jobs", "jobs log.swf", ""),
+        ("gangwise.experiments.compare", "compare", f"compare {SMALL}", "nothing was saved"),
+    ],
+)
+def test_a_stop_that_compiled_code_drops_is_still_a_stop(
+    name, code, module, function, command, said
+):
+    text = DROPPED.format(name=name, module=module, function=function)
     found = subprocess.run(
-        [sys.executable, "-c", DROPPED.format(name=name), "jobs", "log.swf"],
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", text, *command.split()], capture_output=True, text=True
     )
     assert found.returncode == code, found.stderr
-    assert "gangwise: interrupted" in found.stderr
+    assert found.stderr.count("gangwise: interrupted") == 1
+    assert said in found.stderr
     assert "internal error" not in found.stderr

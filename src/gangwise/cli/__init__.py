@@ -33,7 +33,7 @@ from gangwise.cli.serve import account_command, rank_command, serve_command, top
 from gangwise.cli.trace import trace_app
 from gangwise.cli.watch import watch_command
 from gangwise.core.errors import GangwiseError
-from gangwise.core.interrupt import exit_code, stop_at_once, stopped
+from gangwise.core.interrupt import exit_code, stop_at_once, stops_kept
 from gangwise.core.json_text import json_text
 
 __all__ = ["app", "main"]
@@ -45,19 +45,13 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command; click would end it with "Aborted." and code 1."""
         try:
-            return super().invoke(ctx)
+            with stops_kept():
+                return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             say("gangwise: interrupted")
             raise typer.Exit(exit_code(stop)) from None
-        except typer.Exit:
-            raise
-        except Exception as error:
-            if dropped := stopped():  # by compiled code, which then failed
-                say("gangwise: interrupted")
-                raise typer.Exit(exit_code(dropped)) from error
-            if isinstance(error, EOFError):  # click would say "Aborted."; nobody did
-                raise RuntimeError(f"unexpected end of a file: {error}") from error
-            raise
+        except EOFError as error:  # the same here: not the user's doing
+            raise RuntimeError(f"unexpected end of a file: {error}") from error
 
 
 app = typer.Typer(

@@ -18,6 +18,7 @@ import typer
 
 from gangwise.cli import completion
 from gangwise.core.errors import ScenarioError
+from gangwise.core.interrupt import exit_code, stops_kept
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -182,14 +183,13 @@ def progress(after_stop: str) -> Iterator[Progress]:
     console = Console(stderr=True)
     _tell_of_compiling(console)
     try:
-        if console.is_terminal:
-            with _bar(console) as tell:
-                yield tell
-        else:
-            yield progress_lines(say)
+        with stops_kept():
+            if console.is_terminal:
+                with _bar(console) as tell:
+                    yield tell
+            else:
+                yield progress_lines(say)
     except KeyboardInterrupt as stop:
-        from gangwise.core.interrupt import exit_code
-
         where = f": {stop}" if str(stop) else ""
         say(f"gangwise: interrupted{where}")
         say(after_stop)

@@ -48,13 +48,23 @@ def stop_at_once() -> None:
             signal.signal(number, stop)
 
 
-def stopped() -> Stopped | None:
-    """What :func:`stop_at_once` last raised.
+@contextmanager
+def stops_kept() -> Iterator[None]:
+    """Raise a stop instead of what compiled code makes of it.
 
-    Compiled code that calls Python may drop it and fail for another reason; whoever sees that
-    failure can tell by this why.
+    Where a callback of compiled code is stopped, the exception may be printed and dropped; then
+    the code fails for a reason of its own.
     """
-    return _received[-1] if _received else None
+    try:
+        yield
+    except Exception as error:
+        stop = _received[-1] if _received else None
+        behind: BaseException | None = error
+        while behind is not None and behind is not stop:
+            behind = behind.__context__
+        if stop is not None and behind is None:
+            raise stop from error
+        raise
 
 
 class Request(threading.Event):
