@@ -186,6 +186,7 @@ def live(world: World, who: str, folder: Path) -> dict[str, Any]:
                 engine,
                 folder / "state",
                 scheduler("learned" if shadow else who, world),
+                baseline=scheduler("label"),  # what the weights of the nodes tell Slurm
                 act=not shadow,
                 rates={f"model={g}": r for g, r in GENERATIONS.items()},
             )
