@@ -6,7 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from gangwise import ScenarioError, check_policy, create_policy, simulate
+from gangwise import ScenarioError, check_policy, create_policy, create_scenario, simulate
 from gangwise.approximation_jobs.execution import Outage
 from gangwise.approximation_jobs.plan import (
     NONE,
@@ -14,6 +14,7 @@ from gangwise.approximation_jobs.plan import (
     Demand,
     inverse_slope,
     match_machines,
+    over_lifetime,
     plan_shares,
     tabulated,
     water_filling,
@@ -205,6 +206,55 @@ def test_a_utility_of_ones_own_is_planned_like_a_built_in_one():
         policy.decide(environment.observe(0, "react"))
     with pytest.raises(ScenarioError, match="keep"):
         create_policy("plan:keep=2")
+
+
+@pytest.mark.parametrize("form", [Power, Log, Saturating])
+def test_the_utility_of_a_lifetime_keeps_its_form(form):
+    """L f(X / L), by values."""
+    rng = np.random.default_rng(0)
+    for v, second, life, work in rng.uniform(0.1, 1.0, (20, 4)) * [5, 1, 40, 90]:
+        kind, *_ = form(v, second).code
+        scale, shape = over_lifetime(
+            np.array([kind]), np.array([v]), np.array([second]), np.array([life])
+        )
+        assert form(scale[0], shape[0]).value(work) == pytest.approx(
+            life * form(v, second).value(work / life)
+        )
+
+
+LIVES = [10 * (n % 4 + 1) for n in range(12)]
+
+
+def alive(utilities):
+    """Jobs that all come in slot 0 and live 10 to 40 slots, on six machines."""
+    jobs = [Job(n, 0, life, 40.0, u) for n, (life, u) in enumerate(zip(LIVES, utilities))]
+    return instance(jobs, prices=np.ones(6), rates=[[0.3, 0.5, 0.7, 0.8, 0.9, 1.0]])
+
+
+def test_planning_for_6_is_planning_with_its_utilities():
+    """L √(X / L) = √L √X, written out or asked for; and a form of one's own, from its table."""
+    asked = alive([Power(2.0, 0.5)] * 12)
+    written = alive([Power(2.0 * life**0.5, 0.5) for life in LIVES])
+    own = alive([Custom(Power(2.0, 0.5).value, Power(2.0, 0.5).slope)] * 12)
+    same = simulate(written, create_policy("plan"), 40, 0)
+    found = simulate(asked, create_policy("plan:objective=average"), 40, 0)
+    np.testing.assert_array_equal(found.metrics["busy"], same.metrics["busy"])
+    by_time = found.metrics["average_utility"].sum()
+    assert by_time == pytest.approx(same.rewards.sum())
+    by_table = simulate(own, create_policy("plan:objective=average"), 40, 0)
+    assert by_table.metrics["average_utility"].sum() == pytest.approx(by_time, rel=0.02)
+    with pytest.raises(ScenarioError, match="objective"):
+        create_policy("plan:objective=both")
+
+
+def test_each_objective_is_best_served_by_its_own_plan():
+    made = create_scenario("opm-default-v1:load=3,machines=20,slots=400").instance(0)
+    total, average = (
+        simulate(made, create_policy(p), 400, 0) for p in ("plan", "plan:objective=average")
+    )
+    assert total.rewards.sum() > 1.01 * average.rewards.sum()
+    by_time = [run.metrics["average_utility"].sum() for run in (total, average)]
+    assert by_time[1] > 1.01 * by_time[0]
 
 
 def test_a_job_alone_spends_evenly_what_is_left():

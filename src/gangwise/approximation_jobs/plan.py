@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,8 @@ from gangwise.approximation_jobs.baselines import CountingPolicy, systematic
 from gangwise.approximation_jobs.environment import Observation
 from gangwise.approximation_jobs.execution import Feedback
 from gangwise.approximation_jobs.kernels import slope
-from gangwise.approximation_jobs.problem import CUSTOM, ApproximationProblem, Job
+from gangwise.approximation_jobs.opm import check_choice
+from gangwise.approximation_jobs.problem import CUSTOM, POWER, ApproximationProblem, Job
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
@@ -409,6 +410,20 @@ def tabulated(jobs: Sequence[Job], most: Floats) -> Floats:
     return tables
 
 
+def over_lifetime(kind: Ints, v: Floats, shape: Floats, life: Floats) -> tuple[Floats, Floats]:
+    """Utility of a lifetime L in OPM (6), X ↦ L f(X / L): its scale and shape, in the form of f.
+
+    v L^(1−β) X^β, v L log(1 + X / (s L)) or v L (1 − exp(−X / (s L))); all arrays of shape [n].
+
+    Examples
+    --------
+    >>> over_lifetime(np.array([0, 1]), np.ones(2), np.full(2, 0.5), np.full(2, 9.0))
+    (array([3., 9.]), array([0.5, 4.5]))
+    """
+    power = kind == POWER
+    return v * np.where(power, life ** (1.0 - shape), life), np.where(power, shape, shape * life)
+
+
 @dataclass
 class Plan(CountingPolicy):
     """Receding-horizon water-filling: no step size, whole lifetimes planned anew in every slot.
@@ -422,6 +437,9 @@ class Plan(CountingPolicy):
         A task of a steep job stays on its machine until that is worth so much less, as a share,
         than the last of the machines that such jobs could have. Anything from 0.15 to 0.5 earns the
         same; 0 moves three times as many tasks.
+    objective : {"total", "average"}
+        What is planned for: the overall utility Σ f(X), or OPM (6), Σ (d − a) f(X / (d − a)), which
+        weighs jobs by their time.
     estimator : str or Estimator
         One of :data:`~gangwise.estimators.estimators.ESTIMATORS`, with ``gamma``, ``kappa``,
         ``window``, ``tau`` and ``rate``, or one's own.
@@ -438,6 +456,7 @@ class Plan(CountingPolicy):
     """
 
     keep: float = 0.3
+    objective: Literal["total", "average"] = "total"
     estimator: str | Estimator = "decay"
     gamma: float = 1.0
     kappa: float = 0.5
@@ -448,6 +467,7 @@ class Plan(CountingPolicy):
     def __post_init__(self) -> None:
         if not 0 <= self.keep <= 1:
             raise ScenarioError(f"keep is {self.keep}; it is a share, from 0 to 1")
+        check_choice(self, objective=("total", "average"))
         self._rates = self._estimator()
 
     def _estimator(self) -> Estimator:
@@ -473,13 +493,15 @@ class Plan(CountingPolicy):
         worth = rates / np.maximum(self._problem.prices, 1e-12)
         order = self._ranked(worth, there)
         self._tabulate(observation)
-        kind = jobs.kind[rows]
-        shape = jobs.shape[rows]
+        kind, v, shape = jobs.kind[rows], jobs.v[rows], jobs.shape[rows]
+        if self.objective == "average":
+            life = (jobs.deadline - jobs.arrival)[rows].astype(np.float64)
+            v, shape = over_lifetime(kind, v, shape, life)
         if self._tables.size:
             shape = np.where(kind == CUSTOM, self._table_of[rows], shape)
         demand = Demand(
             kind,
-            jobs.v[rows],
+            v,
             shape,
             self._tables,
             jobs.work[rows],
@@ -521,7 +543,10 @@ class Plan(CountingPolicy):
             self._tables = np.concatenate((self._tables, more))
         listed = [job for job in (jobs.jobs[row] for row in new) if job is not None]
         life = np.array([job.lifetime for job in listed], dtype=np.float64)
-        self._tables[new] = tabulated(listed, life * self._problem.M)
+        unit = life if self.objective == "average" else np.ones(life.size)
+        tables = tabulated(listed, life * self._problem.M / unit)
+        tables[:, 0] *= unit[:, np.newaxis]  # the slope of L f(X / L) is f' at X / L
+        self._tables[new] = tables
 
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
         """Take in the rates of the machines that ran a task."""

@@ -36,7 +36,7 @@ SLACK = 1e-9
 
 
 class Utility(Protocol):
-    """JobUtilities of work: increasing, concave, 0 at 0."""
+    """Utility of work: increasing, concave, 0 at 0."""
 
     @property
     def code(self) -> tuple[int, float, float]:
@@ -79,7 +79,7 @@ class Power:
         return POWER, self.v, self.beta
 
     def value(self, work: float) -> float:
-        """JobUtilities v X^β."""
+        """Utility v X^β."""
         return self.v * math.pow(work, self.beta)
 
     def slope(self, work: float) -> float:
@@ -111,7 +111,7 @@ class Log:
         return LOG, self.v, self.s
 
     def value(self, work: float) -> float:
-        """JobUtilities v log(1 + X / s)."""
+        """Utility v log(1 + X / s)."""
         return self.v * math.log1p(work / self.s)
 
     def slope(self, work: float) -> float:
@@ -141,7 +141,7 @@ class Saturating:
         return SATURATING, self.v, self.s
 
     def value(self, work: float) -> float:
-        """JobUtilities v (1 − exp(−X / s))."""
+        """Utility v (1 − exp(−X / s))."""
         return -self.v * math.expm1(-work / self.s)
 
     def slope(self, work: float) -> float:
