@@ -1,7 +1,8 @@
 """What would have been saved: the real arrivals, played through the simulation.
 
 The jobs that ended since Monday are submitted again as they were, onto the nodes as they are, with
-the rates that are now believed for true ones. The scheduler starts with nothing learned and learns
+the rates that are now believed for true ones, but for nodes whose jobs show that they had another
+speed before (:mod:`gangwise.service.changes`). The scheduler starts with nothing learned and learns
 as it goes; work is what was measured, or run time × believed rate where nothing was. Rates are
 drawn anew from what is believed of them for each of several rounds, which gives the interval. Jobs
 that still wait or run are played, for they are in the way, with the share of their limit that
@@ -27,6 +28,7 @@ from gangwise.core.errors import ScenarioError
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import simulate_jobs
+from gangwise.service.changes import Change, changes
 from gangwise.service.ledger import NO_LIMIT, Ledger
 from gangwise.service.loop import CHECKPOINT, FILE
 from gangwise.service.store import Store
@@ -98,9 +100,10 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     left_out = len(present)
     found: dict[str, list[tuple[float, float]]] = {"scheduler": [], "baseline": []}
     rng = np.random.default_rng(0)
-    played = 0
+    played, other_before = 0, set[int]()
     for _ in range(rounds):
         jobs, conditions = drawn(ledger, [*rows, *present], rng)
+        other_before = {n for _, n, _ in conditions.factors}
         for who, decides in (("scheduler", ledger.scheduler), ("baseline", ledger.baseline)):
             s = simulate_jobs(jobs, ledger.books.nodes, fresh(decides), conditions)
             there = np.append(counted, np.zeros(len(present), bool))[jobs.row] & np.isfinite(s.end)
@@ -122,6 +125,7 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
         "baseline": _summary(baseline),
         "error": error,
         "slow_nodes": [s.node for s in slow],
+        "changed_nodes": [ledger.books.nodes.names[n] for n in sorted(other_before)],
         "first": float(submitted[counted].min()),
     }
     result["told"] = told(result, ledger.act)
@@ -146,10 +150,11 @@ def told(result: dict[str, Any], act: bool) -> str:
     rest = (
         f", {result['left_out']} still wait or run and are left out" if result["left_out"] else ""
     )
-    slow = len(result["slow_nodes"])
+    slow, other = len(result["slow_nodes"]), len(result["changed_nodes"])
+    before = f", {other} had another speed before" if other else ""
     return (
         f"{begin} {_day(result['since'])} ({result['jobs']} jobs{rest}): {what}; "
-        f"{slow} slow node{'s' * (slow != 1)}. The simulation of {who} is off by "
+        f"{slow} slow node{'s' * (slow != 1)}{before}. The simulation of {who} is off by "
         f"{100 * result['error']:+.0f} % of the completion time that happened"
     )
 
@@ -172,25 +177,29 @@ def drawn(
     nodes: Nodes = ledger.books.nodes
     types = [r["job_type"] if r["job_type"] in ledger.types else "other" for r in rows]
     names = sorted(set(types))
-    rates = np.log(nodes.declared(names))
+    mean = np.log(nodes.declared(names))
+    rates = mean.copy()
     learner: Any = getattr(getattr(ledger.scheduler, "choice", None), "rates", None)
-    if hasattr(learner, "estimate"):
+    learns = hasattr(learner, "estimate")
+    if learns:
         for l, name in enumerate(names):
             if name in learner.types:
-                mean, sd = learner.estimate(name, ledger.now)
+                mean[l], sd = learner.estimate(name, ledger.now)
                 noise = 0.0 if rng is None else rng.standard_normal(len(nodes))
-                rates[l] = mean + sd * noise
+                rates[l] = mean[l] + sd * noise
     place = {name: n for n, name in enumerate(nodes.names)}
+    kinds = [names.index(name) for name in types]
+    then = changed(rows, kinds, place, mean) if learns else []
     work: list[float] = []
     shares = [] if any(r["body"]["limit"] < NO_LIMIT for r in rows if "ended" in r) else [1.0]
-    for row, name in zip(rows, types, strict=True):
+    for row, l in zip(rows, kinds, strict=True):
         limit = float(row["body"]["limit"])
         if "ended" not in row:
             work.append(float(np.median(shares)) * (limit if limit < NO_LIMIT else NO_LIMIT))
             continue
         run = row["ended"] - row["body"]["held"]
         on = [place[p[0]] for p in row["body"]["placed"] if p[0] in place]
-        believed = math.exp(min(rates[names.index(name)][on])) if on else 1.0
+        believed = math.exp(min(rates[l][on])) if on else 1.0
         work.append(run * (row["rate"] or believed))
         if limit < NO_LIMIT:
             shares.append(work[-1] / limit)
@@ -210,7 +219,35 @@ def drawn(
         priority=[b["priority"] for b in bodies],
     )
     order = [names.index(name) for name in jobs.types]
-    return jobs, Conditions(np.exp(rates[order]))
+    factors = [(0.0, c.node, c.factor) for c in then] + [(c.time, c.node, 1.0) for c in then]
+    return jobs, Conditions(np.exp(rates[order]), factors=factors)
+
+
+def changed(
+    rows: list[dict[str, Any]], kinds: list[int], place: dict[str, int], mean: Floats
+) -> list[Change]:
+    """Nodes that had another speed before, from the jobs whose rate was measured.
+
+    Parameters
+    ----------
+    rows : list of dict
+        Of the history; those without an end are passed over.
+    kinds : list of int
+        The type of each, a row of ``mean`` [L, N], the log rates that are believed now.
+    """
+    measured = [
+        (row, mean[l][on], on)
+        for row, l in zip(rows, kinds, strict=True)
+        if row.get("rate")
+        and (on := [place[p[0]] for p in row["body"]["placed"] if p[0] in place])
+        and len(on) == len(row["body"]["placed"])
+    ]
+    return changes(
+        np.log([row["rate"] for row, _, _ in measured]),
+        np.array([(row["started"] + row["ended"]) / 2 for row, _, _ in measured]),
+        [on for _, _, on in measured],
+        [believed for _, believed, _ in measured],
+    )
 
 
 def _day(time: float) -> str:
