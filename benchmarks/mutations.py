@@ -55,8 +55,8 @@ FAULTS = (
     Fault(
         "react ignores smoothing",
         f"{GAIN}/ogasched.py",
-        "self._ascent.slope(weight, x, self.smoothing)",
-        "self._ascent.slope(weight, x)",
+        "ascent.slope(weight, x, self.smoothing)",
+        "ascent.slope(weight, x)",
         f"{GAIN}/test_ogasched.py",
         "smoothed",
     ),
