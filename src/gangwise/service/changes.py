@@ -7,10 +7,12 @@ middle of its run,
 
     ŷ_j = min_m (b_jm + δ_m [t_j < τ_m]).
 
-τ and δ of a node minimise Σ_j min((y_j − ŷ_j)², (3σ)²) over its jobs, σ being the median deviation
-of all. The node that this helps most comes first, the next one is looked for with that change in
-place, and so on as long as it helps by more than (3 ln n + 2 ln N) σ², n jobs on N nodes: the price
-of two parameters (BIC) and of having looked everywhere.
+A belief may be off by itself, in the same way all the time, which is no change. So jobs of a node
+cost Σ_j min((y_j − ŷ_j)², (3σ)²) with one δ for all of them, or with one before τ and another one
+afterwards; σ is the median deviation of all jobs. The node for which two cost less by most comes
+first, the next one is looked for with that change in place, and so on as long as it is by more than
+(3 ln n + 2 ln N) σ², n jobs on N nodes: the price of two parameters (BIC) and of having looked
+everywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ import numpy as np
 from gangwise.core.arrays import Floats, Ints
 
 FEWEST = 3
-"""Jobs of a node before its change; one afterwards at least."""
+"""Jobs of a node before its change, and afterwards."""
+SMALLEST = math.log(1.1)
+"""A change by less is none: rates differ by as much from job to job."""
 FACTORS = np.log(np.geomspace(1 / 8, 8, 121))
 """Changes that are tried."""
 SURE = 0.03
@@ -92,20 +96,21 @@ def _best(
 ) -> tuple[float, Change | None]:
     """The change of a node that explains its jobs best, and what it saves in units of σ²."""
     m = jobs.size
-    if m <= FEWEST:
+    if m < 2 * FEWEST:
         return 0.0, None
     mine = on[jobs] == n
     others = np.where(mine, np.inf, b[jobs]).min(axis=1)
     own = np.where(mine, b[jobs], np.inf).min(axis=1)
-    changed = np.minimum(others, own + FACTORS[:, np.newaxis])  # ŷ [δ, j]
-    cost, now = (
-        np.minimum(((rates[jobs] - y) / sigma) ** 2, 9.0)
-        for y in (changed, np.minimum(others, own))
-    )
-    # With k jobs before τ: what those cost with the change, and the others without.
-    k = np.arange(FEWEST, m)
-    saved = np.cumsum(now)[k - 1] - np.cumsum(cost, axis=1)[:, k - 1]
-    step, at = np.unravel_index(int(saved.argmax()), saved.shape)
+    explained = np.minimum(others, own + FACTORS[:, np.newaxis])  # ŷ [δ, j]
+    cost = np.cumsum(np.minimum(((rates[jobs] - explained) / sigma) ** 2, 9.0), axis=1)
+    k = np.arange(FEWEST, m - FEWEST + 1)  # jobs before τ
+    before, after = cost[:, k - 1], cost[:, -1:] - cost[:, k - 1]
+    at = int((before.min(axis=0) + after.min(axis=0)).argmin())
+    early, late = before[:, at].argmin(), after[:, at].argmin()
+    delta = float(FACTORS[early] - FACTORS[late])
+    if abs(delta) < SMALLEST:
+        return 0.0, None
+    saved = float(cost[:, -1].min() - before[early, at] - after[late, at])
     last = int(k[at])
     time = 0.5 * float(middles[jobs[last - 1]] + middles[jobs[last]])
-    return float(saved[step, at]), Change(n, time, float(np.exp(FACTORS[step])))
+    return saved, Change(n, time, math.exp(delta))
