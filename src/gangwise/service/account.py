@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -100,10 +101,9 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     left_out = len(present)
     found: dict[str, list[tuple[float, float]]] = {"scheduler": [], "baseline": []}
     rng = np.random.default_rng(0)
-    played, other_before = 0, set[int]()
+    before, played = changed(ledger, rows), 0
     for _ in range(rounds):
-        jobs, conditions = drawn(ledger, [*rows, *present], rng)
-        other_before = {n for _, n, _ in conditions.factors}
+        jobs, conditions = drawn(ledger, [*rows, *present], before, rng)
         for who, decides in (("scheduler", ledger.scheduler), ("baseline", ledger.baseline)):
             s = simulate_jobs(jobs, ledger.books.nodes, fresh(decides), conditions)
             there = np.append(counted, np.zeros(len(present), bool))[jobs.row] & np.isfinite(s.end)
@@ -125,7 +125,7 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
         "baseline": _summary(baseline),
         "error": error,
         "slow_nodes": [s.node for s in slow],
-        "changed_nodes": [ledger.books.nodes.names[n] for n in sorted(other_before)],
+        "changed_nodes": [ledger.books.nodes.names[change.node] for change in before],
         "first": float(submitted[counted].min()),
     }
     result["told"] = told(result, ledger.act)
@@ -169,38 +169,76 @@ def _summary(means: Floats) -> dict[str, float]:
     }
 
 
-def drawn(
-    ledger: Ledger, rows: list[dict[str, Any]], rng: np.random.Generator | None
-) -> tuple[Jobs, Conditions]:
-    """Jobs of the history, and a draw of the rates that are believed, or their means."""
+def believed(ledger: Ledger, names: Sequence[str]) -> tuple[Floats, Floats]:
+    """Log rates that are believed now, and how sure that is: mean and sd, both [L, N].
+
+    Declared rates where nothing is learned.
+    """
     assert ledger.books is not None
-    nodes: Nodes = ledger.books.nodes
-    types = [r["job_type"] if r["job_type"] in ledger.types else "other" for r in rows]
-    names = sorted(set(types))
-    mean = np.log(nodes.declared(names))
-    rates = mean.copy()
+    mean = np.log(ledger.books.nodes.declared(names))
+    sd = np.zeros(mean.shape)
     learner: Any = getattr(getattr(ledger.scheduler, "choice", None), "rates", None)
-    learns = hasattr(learner, "estimate")
-    if learns:
+    if hasattr(learner, "estimate"):
         for l, name in enumerate(names):
             if name in learner.types:
-                mean[l], sd = learner.estimate(name, ledger.now)
-                noise = 0.0 if rng is None else rng.standard_normal(len(nodes))
-                rates[l] = mean[l] + sd * noise
-    place = {name: n for n, name in enumerate(nodes.names)}
-    kinds = [names.index(name) for name in types]
-    then = changed(rows, kinds, place, mean) if learns else []
+                mean[l], sd[l] = learner.estimate(name, ledger.now)
+    return mean, sd
+
+
+def changed(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[Change]:
+    """Nodes that had another speed before, from jobs whose rate was measured on nodes still there.
+
+    A rate that is only declared says nothing of before and after: then there are none.
+    """
+    types = _types(ledger, rows)
+    names = sorted(set(types))
+    mean, sd = believed(ledger, names)
+    measured = [
+        (row, on, mean[names.index(name)][on])
+        for row, name in zip(rows, types, strict=True)
+        if row.get("rate")
+        and len(on := _nodes(ledger, row)) == len(row["body"]["placed"])
+        and sd[names.index(name)].any()
+    ]
+    return changes(
+        np.log([row["rate"] for row, _, _ in measured]),
+        np.array([(row["started"] + row["ended"]) / 2 for row, _, _ in measured]),
+        [on for _, on, _ in measured],
+        [logs for _, _, logs in measured],
+    )
+
+
+def drawn(
+    ledger: Ledger,
+    rows: Sequence[dict[str, Any]],
+    before: Sequence[Change],
+    rng: np.random.Generator | None,
+) -> tuple[Jobs, Conditions]:
+    """Jobs of the history, and a draw of the rates that are believed, or their means.
+
+    Parameters
+    ----------
+    before : sequence of Change
+        What :func:`changed` found.
+    """
+    assert ledger.books is not None
+    nodes: Nodes = ledger.books.nodes
+    types = _types(ledger, rows)
+    names = sorted(set(types))
+    rates, sd = believed(ledger, names)
+    if rng is not None:
+        rates = rates + sd * rng.standard_normal(sd.shape)
     work: list[float] = []
     shares = [] if any(r["body"]["limit"] < NO_LIMIT for r in rows if "ended" in r) else [1.0]
-    for row, l in zip(rows, kinds, strict=True):
+    for row, name in zip(rows, types, strict=True):
         limit = float(row["body"]["limit"])
         if "ended" not in row:
             work.append(float(np.median(shares)) * (limit if limit < NO_LIMIT else NO_LIMIT))
             continue
         run = row["ended"] - row["body"]["held"]
-        on = [place[p[0]] for p in row["body"]["placed"] if p[0] in place]
-        believed = math.exp(min(rates[l][on])) if on else 1.0
-        work.append(run * (row["rate"] or believed))
+        on = _nodes(ledger, row)
+        slowest = math.exp(min(rates[names.index(name)][on])) if on else 1.0
+        work.append(run * (row["rate"] or slowest))
         if limit < NO_LIMIT:
             shares.append(work[-1] / limit)
     bodies = [row["body"] for row in rows]
@@ -219,35 +257,18 @@ def drawn(
         priority=[b["priority"] for b in bodies],
     )
     order = [names.index(name) for name in jobs.types]
-    factors = [(0.0, c.node, c.factor) for c in then] + [(c.time, c.node, 1.0) for c in then]
+    factors = [(0.0, c.node, c.factor) for c in before] + [(c.time, c.node, 1.0) for c in before]
     return jobs, Conditions(np.exp(rates[order]), factors=factors)
 
 
-def changed(
-    rows: list[dict[str, Any]], kinds: list[int], place: dict[str, int], mean: Floats
-) -> list[Change]:
-    """Nodes that had another speed before, from the jobs whose rate was measured.
+def _types(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Types of the jobs as the scheduler knows them."""
+    return [row["job_type"] if row["job_type"] in ledger.types else "other" for row in rows]
 
-    Parameters
-    ----------
-    rows : list of dict
-        Of the history; those without an end are passed over.
-    kinds : list of int
-        The type of each, a row of ``mean`` [L, N], the log rates that are believed now.
-    """
-    measured = [
-        (row, mean[l][on], on)
-        for row, l in zip(rows, kinds, strict=True)
-        if row.get("rate")
-        and (on := [place[p[0]] for p in row["body"]["placed"] if p[0] in place])
-        and len(on) == len(row["body"]["placed"])
-    ]
-    return changes(
-        np.log([row["rate"] for row, _, _ in measured]),
-        np.array([(row["started"] + row["ended"]) / 2 for row, _, _ in measured]),
-        [on for _, _, on in measured],
-        [believed for _, believed, _ in measured],
-    )
+
+def _nodes(ledger: Ledger, row: dict[str, Any]) -> list[int]:
+    """Nodes that a job had, of those that are there."""
+    return [ledger.places[p[0]] for p in row["body"]["placed"] if p[0] in ledger.places]
 
 
 def _day(time: float) -> str:

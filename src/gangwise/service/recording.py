@@ -17,7 +17,7 @@ import numpy as np
 from gangwise.core.errors import StoreError
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.service.account import drawn
+from gangwise.service.account import changed, drawn
 from gangwise.service.ledger import Ledger
 from gangwise.service.loop import FILE
 from gangwise.service.store import Store
@@ -73,7 +73,7 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
         row: dict[str, Any] = {"same": ledger.rounds - ledger.diverged}
         drawing = drawing or ledger
         if history and drawing.books is not None:
-            jobs, conditions = drawn(drawing, history, None)
+            jobs, conditions = drawn(drawing, history, changed(drawing, history), None)
             played = simulate_jobs(jobs, drawing.books.nodes, name, conditions)
             row["wait"] = float(np.nanmean(played.start - jobs.submit))
             row["completion"] = float(np.nanmean(played.end - jobs.submit))
