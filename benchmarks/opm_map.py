@@ -27,7 +27,17 @@ from gangwise.approximation_jobs.offline import offline_optimum
 from gangwise.experiments.statistics import mean_and_interval
 
 SLOTS = (300, 1000, 5000)
-POLICIES = ("plan", "opm", "opm-as-printed", "utility-per-price", "deadline-aware", "fair")
+AVERAGE = ("plan:objective=average", "opm:objective=average")
+"""Those that plan for (6)."""
+POLICIES = (
+    "plan",
+    *AVERAGE,
+    "opm",
+    "opm-as-printed",
+    "utility-per-price",
+    "deadline-aware",
+    "fair",
+)
 
 
 def cell(folder, slots, keep, beta, seed):
