@@ -260,13 +260,10 @@ class ControlPlane:
         until(lambda: self.restricted("GET", "/api/v1/nodes?limit=1")[0] == 200, "rights in force")
 
     def stop(self) -> None:
+        """End all, at once: an API server that is asked to end waits for whoever watches it."""
         for process in reversed(self._running):
-            process.terminate()
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
         self._running.clear()
 
     def freeze(self, on: bool = True) -> None:
