@@ -27,11 +27,10 @@ from gangwise.approximation_jobs.offline import offline_optimum
 from gangwise.experiments.statistics import mean_and_interval
 
 SLOTS = (300, 1000, 5000)
-AVERAGE = ("plan:objective=average", "opm:objective=average")
-"""Those that plan for (6)."""
 POLICIES = (
     "plan",
-    *AVERAGE,
+    "plan:objective=average",  # for (6)
+    "opm:objective=average",
     "opm",
     "opm-as-printed",
     "utility-per-price",

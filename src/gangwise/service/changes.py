@@ -73,7 +73,7 @@ def changes(
         on[j, : len(places)], b[j, : len(places)] = places, logs
     by_time = np.argsort(middles, kind="stable")
     rates, middles, on, b = rates[by_time], middles[by_time], on[by_time], b[by_time]
-    jobs_of = {int(n): np.flatnonzero((on == n).any(axis=1)) for n in np.unique(on[on >= 0])}
+    jobs_of = _jobs_of(on)
     found: list[Change] = []
     sigma = max(1.4826 * float(np.median(np.abs(rates - b.min(axis=1)))), SURE) if J else SURE
     best = {n: _best(n, jobs, rates, middles, on, b, sigma) for n, jobs in jobs_of.items()}
@@ -89,6 +89,14 @@ def changes(
         for other in set(on[early].ravel().tolist()) & best.keys():
             best[other] = _best(other, jobs_of[other], rates, middles, on, b, sigma)
     return found
+
+
+def _jobs_of(on: Ints) -> dict[int, Ints]:
+    """Which jobs ran on each node, in order."""
+    jobs, slots = np.nonzero(on >= 0)
+    pairs = np.unique(np.column_stack((on[jobs, slots], jobs)), axis=0)
+    nodes, first = np.unique(pairs[:, 0], return_index=True)
+    return dict(zip(nodes.tolist(), np.split(pairs[:, 1], first[1:])))
 
 
 def _best(
