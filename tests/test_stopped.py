@@ -50,7 +50,7 @@ def until(there, child):
 def experiment(tmp_path):
     file = tmp_path / "long.toml"
     file.write_text(
-        f'name = "long"\nscenario = "{SMALL}"\nslots = 1500\nseeds = 8\n'
+        f'name = "long"\nscenario = "{SMALL}"\nslots = 6000\nseeds = 8\n'
         'policies = ["drf", "fairness"]\n'
     )
     return file
@@ -73,6 +73,7 @@ def test_a_sweep_with_workers_ends_quietly(number, code, finished, experiment, t
 
 
 def test_sigterm_saves_a_run_which_goes_on_to_the_same_bits(tmp_path):
+    assert done("run", SMALL, "ogasched-react", "--slots", "2") == 0  # its kernels are compiled
     arguments = ["run", SMALL, "ogasched-react", "--slots", "15000", "--out"]
     child = begin(*arguments, tmp_path / "rows.parquet")
     until(lambda: list(tmp_path.glob(".gangwise/locks/*.json")), child)
