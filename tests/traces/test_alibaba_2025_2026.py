@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangwise import TraceError
-from gangwise.traces.formats.alibaba_gpu_v2025 import AlibabaGpuV2025
-from gangwise.traces.formats.alibaba_spot_2026 import AlibabaSpot2026
+from gangwise.traces.formats.tabular import reader
 from gangwise.traces.jobs import open_jobs
 from gangwise.traces.registered import reader_of
 
@@ -31,8 +30,8 @@ NODES = "gpu_model,gpu_capacity_num,cpu_num,node_name\nA10,1,128,2\nA100-SXM4-80
 def test_instances_there_before_hold_devices_from_the_start(tmp_path):
     file = tmp_path / "disaggregated_DLRM_trace.csv"
     file.write_text(INSTANCES)
-    assert reader_of(tmp_path) is AlibabaGpuV2025
-    tables = AlibabaGpuV2025(file).scan()
+    assert reader_of(tmp_path) is reader("alibaba-gpu-v2025")
+    tables = reader("alibaba-gpu-v2025")(file).scan()
     times = tables.jobs.select("name", "created", "started", "deleted", "unfinished").rows()
     assert times == [
         ("instance_7185", 0, 0, 1435760, True),
@@ -40,10 +39,10 @@ def test_instances_there_before_hold_devices_from_the_start(tmp_path):
         ("instance_1", 1435700, None, 1435760, True),
     ]
     assert dict(tables.stages[0].dropped) == {"scheduled_time is before creation_time": (1, 5)}
-    dropped = AlibabaGpuV2025(file, present="drop").scan()
+    dropped = reader("alibaba-gpu-v2025")(file, present="drop").scan()
     assert dropped.jobs["name"].to_list() == ["instance_13574", "instance_1"]
-    with pytest.raises(TraceError, match="choose start or drop"):
-        AlibabaGpuV2025(file, present="keep")
+    with pytest.raises(TraceError, match="start, drop"):
+        reader("alibaba-gpu-v2025")(file, present="keep")
     log = open_jobs(file)
     assert log.jobs.types == ("app_0", "app_130")
     assert log.played.lost["without a start"].jobs == 1
@@ -52,14 +51,16 @@ def test_instances_there_before_hold_devices_from_the_start(tmp_path):
 def test_workers_are_tasks_and_waits_are_not_known(tmp_path):
     (tmp_path / "job_info_df.csv").write_text(JOBS)
     (tmp_path / "node_info_df.csv").write_text(NODES)
-    assert reader_of(tmp_path) is AlibabaSpot2026
+    assert reader_of(tmp_path) is reader("alibaba-spot-2026")
     log = open_jobs(tmp_path)
     assert log.rows.select("name", "tasks", "gpu", "run").rows() == [("239255", 1, 1, 2764799)]
     assert log.played.lost["larger than the cluster"].jobs == 1  # 94 workers, on these two nodes
     assert log.played.lost["because the job has no worker"].jobs == 1
     assert "waits are not known" in log.played.line
     assert log.played.hours == pytest.approx((2764799 + 94 * 71718) / 3600)
-    alone = AlibabaSpot2026(tmp_path / "job_info_df.csv").scan()
+    alone = reader("alibaba-spot-2026")(tmp_path / "job_info_df.csv").scan()
     assert len(alone.servers) == 2  # beside it
     (tmp_path / "node_info_df.csv").unlink()
-    assert "node_info_df.csv is not here" in "\n".join(AlibabaSpot2026(tmp_path).scan().notes)
+    assert "node_info_df.csv is not here" in "\n".join(
+        reader("alibaba-spot-2026")(tmp_path).scan().notes
+    )

@@ -15,8 +15,8 @@ from gangwise import TraceError
 from gangwise.traces.dag import Dag
 from gangwise.traces.format import recognise
 from gangwise.traces.formats import alibaba_v2018
-from gangwise.traces.formats.alibaba_v2017 import AlibabaV2017
 from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
+from gangwise.traces.formats.tabular import reader
 from gangwise.traces.slots.opening import open_trace
 
 MACHINES = """m_1,0,1,a,96,100,USING
@@ -229,7 +229,7 @@ def test_containers_are_another_workload(tmp_path):
     both = AlibabaV2018(tmp_path, workload="both").scan()
     assert both.jobs["name"].to_list() == ["M1", "c_1", "c_2", "c_4"]
     Dag.of_jobs(both.jobs)
-    with pytest.raises(TraceError, match="it must be one of batch, containers, both"):
+    with pytest.raises(TraceError, match="batch, containers, both"):
         AlibabaV2018(tmp_path, workload="all")
 
 
@@ -278,7 +278,7 @@ ROWS = {
 def test_every_table_is_told_by_its_rows(tmp_path, table):
     file = tmp_path / "x.csv"
     file.write_text(ROWS[table])
-    found = recognise(file, [AlibabaV2018.FORMAT, AlibabaV2017.FORMAT])
+    found = recognise(file, [AlibabaV2018.FORMAT, reader("alibaba-v2017").FORMAT])
     assert [(form.name, kind.name) for form, kind in found] == [("alibaba-v2018", table)]
 
 
@@ -292,13 +292,13 @@ def test_v2017_is_told_apart_and_read(tmp_path):
     )
     with pytest.raises(TraceError, match=r"this is Alibaba cluster-trace-v2017 .* not v2018"):
         AlibabaV2018(tmp_path).scan()
-    tables = AlibabaV2017(tmp_path).scan()
+    tables = reader("alibaba-v2017")(tmp_path).scan()
     assert tables.jobs.select("job", "name", "tasks", "cpu", "created", "deleted").rows() == [
         ("1", "1", 2, 1, 100, 160)
     ]
     assert tables.servers.select("name", "cpu", "mem").rows() == [("1", 64, 0.69), ("2", 64, 0.69)]
     assert tables.events.rows() == [(500, "2", False)]
-    assert dropped(AlibabaV2017(tmp_path)) == {
+    assert dropped(reader("alibaba-v2017")(tmp_path)) == {
         "never added with its size": (1, 4),
         "end_time is before create_time": (1, 3),
         "status is Waiting": (1, 2),
@@ -307,7 +307,7 @@ def test_v2017_is_told_apart_and_read(tmp_path):
     assert named.fidelity().trace == "alibaba-v2017"
     (tmp_path / "batch_task.csv").write_text("100,160,1,1,2,Failed,1,0.01\n")
     with pytest.raises(TraceError, match=r"no batch task can be used: status is Failed \(1, first"):
-        AlibabaV2017(tmp_path).scan()
+        reader("alibaba-v2017")(tmp_path).scan()
 
 
 TOKEN = st.one_of(st.sampled_from(["", "1", "2", "3", "10", "x", "9" * 30]), st.text(max_size=3))

@@ -148,9 +148,8 @@ def test_damage_gives_the_lines_before_it(tmp_path, pack):
     broken = bytearray(stored)
     broken[len(stored) // 2] ^= 255
     file.write_bytes(broken)
-    blocks = Blocks(file, 1000)
-    list(blocks)
-    assert "damaged" in blocks.damage
+    with pytest.raises(TraceError, match="damaged"):
+        list(Blocks(file, 1000))
 
 
 def test_a_file_that_changed_is_noticed(tmp_path):
@@ -163,33 +162,28 @@ def test_a_file_that_changed_is_noticed(tmp_path):
         list(Blocks(file, known=(blocks.stored, blocks.digest())))
 
 
-@pytest.mark.parametrize("size", [1, 100, 30_000, 200_000])
-def test_a_wrong_check_sum_loses_no_row(tmp_path, size):
+@pytest.mark.parametrize("size", [1, 100, 30_000])
+def test_a_wrong_check_sum_gives_no_row(tmp_path, size):
     rows = b"".join(b"%d,%d\n" % (n, n * n) for n in range(size))
-    packed = bytearray(gzip.compress(rows))
-    packed[-8] ^= 1
+    packed = gzip.compress(rows)
     file = tmp_path / "x.csv.gz"
-    file.write_bytes(packed)
-    blocks = Blocks(file)
-    assert b"".join(block.data for block in blocks) == rows
-    assert "damaged" in blocks.damage
-    assert blocks.doubtful
-    assert Blocks(file).start(4) == rows[:4]
-    table = read_table(file, Schema("x", (Column("n"), Column("square")), header=False))
-    assert (table.read, len(table.frame)) == (size, size)
-    ((why, (none, _)),) = table.dropped.items()
-    assert "no row is missing, but any may be other than was written" in why
-    assert none == 0
-    file.write_bytes(bytes(packed) + gzip.compress(rows))  # what follows the wrong sum is lost
-    blocks = Blocks(file)
-    assert rows.startswith(b"".join(block.data for block in blocks))
-    assert "damaged" in blocks.damage
-    assert not blocks.doubtful
-    again = gzip.compress(rows)
-    file.write_bytes(again + b"\0" * 9 + again)
+    schema = Schema("x", (Column("n"), Column("square")), header=False)
+    for place in (-8, -1):
+        wrong = bytearray(packed)
+        wrong[place] ^= 1
+        for after in (b"", packed):
+            file.write_bytes(bytes(wrong) + after)
+            with pytest.raises(TraceError, match="damaged"):
+                read_table(file, schema)
+    file.write_bytes(packed + b"\0" * 9 + packed)
     whole = Blocks(file)
     assert b"".join(block.data for block in whole) == rows * 2
     assert not whole.damage
+    file.write_bytes(packed + b"no gzip")  # its check sum was right before
+    table = read_table(file, schema)
+    assert len(table.frame) == size
+    ((why, _),) = table.dropped.items()
+    assert "bytes behind its check sum" in why
 
 
 @pytest.mark.parametrize("change", ["grows", "shrinks", "is written to"])

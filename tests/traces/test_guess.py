@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from gangwise import TraceError
 from gangwise.cli import app
-from gangwise.traces.formats.helios_acme import Helios
 from gangwise.traces.formats.own_csv import OwnCsv
 from gangwise.traces.formats.slurm import OPEN_XDMOD
+from gangwise.traces.formats.tabular import reader
 from gangwise.traces.guess import guess
 from gangwise.traces.inspect import inspect
 from gangwise.traces.registered import open_tables
@@ -52,7 +52,7 @@ def test_layouts_and_times(tmp_path, separator, times):
     columns = ["name", "cpu", "created", "started", "deleted"]
     assert tables.jobs.select(columns).rows() == JOBS
     assert found.readings[0].hours["cpu"] == pytest.approx((4 * 60 + 2 * 60 + 8 * 5) / 3600)
-    assert found.readings[0].in_use["cpu"] == pytest.approx((4 * 60 + 2 * 60 + 8 * 5) / 90)
+    assert found.readings[0].mean_in_use["cpu"] == pytest.approx((4 * 60 + 2 * 60 + 8 * 5) / 90)
 
 
 def test_totals_memory_and_open_ends_are_read_every_way(tmp_path):
@@ -64,9 +64,9 @@ def test_totals_memory_and_open_ends_are_read_every_way(tmp_path):
     assert tables.jobs.select("gpu", "tasks", "mem").rows() == [(8, 2, 31.25), (0, 1, 15.625)]
     said = {reading.change: reading for reading in found.readings}
     assert said[""].jobs == 2
-    assert said['per = "task"'].largest["gpu"] == 32
+    assert said['per = "task"'].largest_job["gpu"] == 32
     assert said['open_end = "last"'].jobs == 3
-    assert said['mem = { column = "memory", unit = "GiB" }'].largest["mem"] == 64000
+    assert said['mem = { column = "memory", unit = "GiB" }'].largest_job["mem"] == 64000
     assert "memory is read as MiB, by its size" in found.notes
     assert "empty cells of gpus count as 0" in found.notes
 
@@ -115,7 +115,7 @@ def test_json(tmp_path, form):
 def test_the_draft_of_a_known_log_counts_the_same_hours(tmp_path):
     file = tmp_path / "cluster_log.csv"
     file.write_text("\n".join([HELIOS, *ROWS]) + "\n")
-    known = float(device_hours(Helios(file).scan().jobs, "gpu").sum())
+    known = float(device_hours(reader("helios")(file).scan().jobs, "gpu").sum())
     said = {reading.change: reading for reading in guess(file).readings}
     running = 8 * 36848 / 3600
     assert said['open_end = "last"'].hours["gpu"] == pytest.approx(known)
@@ -239,4 +239,5 @@ def test_what_is_wrong_with_rows_or_file_is_said_of_the_draft(tmp_path):
     packed = bytearray(gzip.compress(text.encode()))
     packed[-8] ^= 1  # the checksum
     (tmp_path / "log.csv.gz").write_bytes(packed)
-    assert "the gzip file is damaged" in guess(tmp_path / "log.csv.gz").readings[0].left_out
+    with pytest.raises(TraceError, match="the gzip file is damaged"):
+        guess(tmp_path / "log.csv.gz")

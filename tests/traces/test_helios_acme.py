@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangwise import TraceError
-from gangwise.traces.formats.helios_acme import Acme, Helios
+from gangwise.traces.formats.tabular import reader
 from gangwise.traces.jobs import open_jobs
 from gangwise.traces.registered import reader_of
 
@@ -39,8 +39,8 @@ def test_totals_over_nodes_become_tasks(tmp_path):
     (tmp_path / "cluster_gpu_number.csv").write_text(
         "date,vcJkd,vcA,total\n2020-06-09,8,12,20\n2020-06-10,8,9,17\n"
     )
-    assert reader_of(tmp_path) is Helios
-    tables = Helios(tmp_path, cores=48).scan()
+    assert reader_of(tmp_path) is reader("helios")
+    tables = reader("helios")(tmp_path, cores=48).scan()
     assert tables.jobs.select("name", "gpu", "cpu", "tasks", "started", "deleted").rows() == [
         ("1425511", 1, 1, 1, 0, 36848),
         ("2", 8, 32, 2, 3600, 7200),
@@ -57,7 +57,7 @@ def test_totals_over_nodes_become_tasks(tmp_path):
     log = open_jobs(tmp_path, cores=48)
     assert log.played.hours == pytest.approx((36848 + 16 * 3600 + 9 * 600 + 8 * 36848) / 3600)
     assert log.played.lost["without a start"].jobs == 1
-    without = Helios(tmp_path).scan()
+    without = reader("helios")(tmp_path).scan()
     assert without.jobs["cpu"].sum() == without.servers["cpu"].sum() == 0
     assert "cores are not counted" in "\n".join(without.notes)
 
@@ -70,9 +70,9 @@ def test_acme_has_zones_and_its_duration_is_not_believed(tmp_path):
         "2023-05-17 11:00:58+00:00,2023-05-17 11:01:08+00:00,2023-05-17 11:01:16+00:00,"
         "2023-05-17 11:01:16+00:00,,18,10.0,1152.0\n"
     )
-    assert reader_of(kalos) is Acme
+    assert reader_of(kalos) is reader("acme")
     [row] = (
-        Acme(kalos, cores=128)
+        reader("acme")(kalos, cores=128)
         .scan()
         .jobs.select("gpu", "cpu", "mem", "tasks", "started", "deleted")
         .rows()
@@ -86,7 +86,7 @@ def test_acme_has_zones_and_its_duration_is_not_believed(tmp_path):
         f"{SEREN}\n1,u1,1,8,128,Other,FAILED,{first},117,32,936.0\n"
         f"2,u1,1,8,128,Other,FAILED,{later},117,31,936.0\n"
     )
-    assert Acme(seren).scan().jobs["created"].to_list() == [0, 1]
+    assert reader("acme")(seren).scan().jobs["created"].to_list() == [0, 1]
 
 
 def test_rows_that_cannot_be_right(tmp_path):
@@ -94,7 +94,7 @@ def test_rows_that_cannot_be_right(tmp_path):
     bad = "7,u,v,1,1,1,FAILED,2020-06-09 18:41:01,2020-06-09 18:40:01,2020-06-09 18:41:01,1,1"
     file.write_text(f"{HELIOS}\n{bad}\n")
     with pytest.raises(TraceError, match="start_time is before submit_time"):
-        Helios(file).scan()
+        reader("helios")(file).scan()
     file.write_text(f"{HELIOS}\n{bad.replace('18:40:01', 'noon')}\n")
     with pytest.raises(TraceError, match="start_time does not look like one"):
-        Helios(file).scan()
+        reader("helios")(file).scan()

@@ -20,9 +20,10 @@ from gangwise import TraceError, UnknownName
 from gangwise.cli import app
 from gangwise.core.errors import GangwiseError
 from gangwise.jobs.model import Nodes
-from gangwise.traces.formats.slurm import OPEN_XDMOD, declared
+from gangwise.traces.formats.slurm import OPEN_XDMOD, listing_schema
 from gangwise.traces.jobs import _peaks, jobs_of, open_jobs
-from gangwise.traces.jobs_summary import _used, report, summary
+from gangwise.traces.jobs_summary import report, summary
+from gangwise.traces.registered import open_tables
 
 from .csvs import pod, write
 from .made import tables
@@ -54,17 +55,18 @@ def test_work_is_from_start_to_end_and_waiting_is_apart():
     assert log.played.lost == {"without a start": (1, 0.0, 3)}
     assert log.played.line.startswith("made: 66.7 % of 3 jobs and 100 % of 0.05 core-hours are")
     assert "limits unknown: run times used: 1" in log.played.line
-    found = summary(log)
+    found = summary(log, made)
     assert found["wait"]["mean"] == 20
     assert found["waiting_share"] == pytest.approx(40 / 130)
 
 
 def test_without_starts_the_line_says_that_waiting_is_counted_as_work():
-    log = jobs_of(tables([job("a", 2, 5, 105)], [SERVER]))
+    made = tables([job("a", 2, 5, 105)], [SERVER])
+    log = jobs_of(made)
     assert log.jobs.run.tolist() == [100]
     assert np.isnan(log.jobs.recorded_start).all()
     assert "waits are not known: all the time from submission to end is work" in log.played.line
-    assert summary(log)["wait"] is None
+    assert summary(log, made)["wait"] is None
 
 
 BAD = {
@@ -133,7 +135,7 @@ def test_every_job_is_played_or_accounted_for(rows):
         log = jobs_of(made)
     except TraceError:  # nothing is left, or nothing is asked for
         assert not any(
-            (row[0] or 0) > 0 and row[1] == row[2] == 0 <= (row[3] or 0) and row[4] == 1
+            0 < (row[0] or 0) <= 8 and row[1] == row[2] == 0 <= (row[3] or 0) and row[4] == 1
             for row in rows
             if row[3] is not None
         )
@@ -149,8 +151,8 @@ def test_every_job_is_played_or_accounted_for(rows):
     assert sorted(set(log.rows["row"]) | {n for _, _, n in lost.values()}) == sorted(
         {*log.rows["row"], *(n for _, _, n in lost.values())}
     )
-    json.dumps([log.played.to_dict(), summary(log)], allow_nan=False)
-    assert report(log).startswith(log.played.line)
+    json.dumps([log.played.to_dict(), summary(log, made)], allow_nan=False)
+    assert report(log, made).startswith(log.played.line)
 
 
 SPANS = st.lists(
@@ -176,18 +178,34 @@ def test_the_most_in_use_at_once_against_every_second(spans):
     assert dict(_peaks(held, ["cpu"], "host").rows()) == most
 
 
-@given(spans=SPANS, edges=st.lists(st.integers(0, 32), min_size=2, max_size=6, unique=True))
-def test_use_over_time_against_every_second(spans, edges):
-    edges = sorted(edges)
-    a, n, size, _ = (np.array(column) for column in zip(*spans))
-    found = _used(
-        np.array(edges, float), a.astype(float), (a + n).astype(float), size.astype(float)
-    )
-    plain = [
-        np.mean([sum(s for b, m, s, _ in spans if b <= t < b + m) for t in range(first, last)])
-        for first, last in pairwise(edges)
-    ]
-    assert found == pytest.approx(plain, abs=1e-9)
+@given(spans=SPANS, bins=st.integers(1, 6))
+def test_the_load_against_every_part_of_a_second(spans, bins):
+    made = tables([job(f"j{i}", s, a, a + n) for i, (a, n, s, _) in enumerate(spans)], [SERVER])
+    found = summary(jobs_of(made), made, bins)
+    edges = found["load_edges_s"]
+    first, last = min(a for a, *_ in spans), max(a + n for a, n, *_ in spans)
+    assert (edges[0], edges[-1]) == (first, last)
+    times = first + (last - first) * (np.arange(60 * bins) + 0.5) / (60 * bins)
+    plain = [sum(s for a, n, s, _ in spans if a <= t < a + n) / 8 for t in times]
+    by_bin = np.reshape(plain, (bins, 60)).mean(axis=1)
+    near = len(spans) * 4 / 8 / 60  # a part that holds an end of a job
+    assert found["load"] == pytest.approx(by_bin, abs=near)
+    assert found["implied_load"] == pytest.approx(np.mean(found["load"]))
+
+
+def test_jobs_and_inspect_say_one_load(tmp_path):
+    """Also where jobs last longer than they come, wait, and cannot all be played."""
+    lines = ["; MaxProcs: 8", "1 0 50 600 4 -1 -1 4 900 -1 1 3 1 2 -1 -1 -1 -1"]
+    lines += ["2 10 -1 30 9 -1 -1 16 60 -1 1 3 1 2 -1 -1 -1 -1"]
+    (tmp_path / "log.swf").write_text("\n".join(lines))
+    inspected = json.loads(command("trace", "inspect", tmp_path / "log.swf", "--json").stdout)
+    told = inspected["traces"][0]["fidelity"]["load"]["cpu"]
+    assert told == pytest.approx((600 * 4 + 30 * 16) / 8 / 650)
+    found = json.loads(command("jobs", tmp_path / "log.swf", "--json").stdout)
+    assert found["implied_load"] == told
+    shown = f"{100 * told:.3g} %"
+    assert f"load: {shown} of cpu" in command("jobs", tmp_path / "log.swf").stdout
+    assert f" {shown}" in command("trace", "inspect", tmp_path / "log.swf").stdout
 
 
 def test_what_a_job_type_is():
@@ -309,7 +327,7 @@ def test_declared_columns(tmp_path):
     log = open_jobs(file, trace="slurm-sacct", columns=columns)
     assert (log.jobs.run.tolist(), log.jobs.recorded_end.tolist()) == ([60], [70])
     with pytest.raises(TraceError, match="the list of columns of sacct has no ReqTRES"):
-        declared("JobID|Submit|Start|End")
+        listing_schema("JobID|Submit|Start|End")
     with pytest.raises(TraceError, match="sacct"):
         open_jobs(file, trace="slurm-sacct")
 
@@ -335,10 +353,11 @@ def test_a_real_slurm_log_by_plain_reading(traces):
         submit, start, end = (datetime.fromisoformat(row[n]) for n in ("Submit", "Start", "End"))
         hours += int(row["NCPUS"]) * (end - start).total_seconds() / 3600
         waits.append((start - submit).total_seconds())
-    log = open_jobs(traces / "slurm-open-xdmod")
+    read = open_tables(traces / "slurm-open-xdmod")
+    log = jobs_of(read)
     assert (log.played.read, log.played.played) == (len(rows), len(ran)) == (4285, 4046)
     assert log.played.played_hours == pytest.approx(hours)
-    found = summary(log)
+    found = summary(log, read)
     assert found["wait"]["mean"] == pytest.approx(np.mean(waits))
     assert found["recorded_nodes"] == len(ran)
 
@@ -364,9 +383,10 @@ def test_real_pods_by_plain_reading(traces):
 
 @pytest.mark.parametrize("name", ["google-2011", "alibaba-gpu-v2020", "alibaba-v2018"])
 def test_twins_are_jobs_too(name):
-    log = open_jobs(f"twin:{name}", days=0.1)
+    made = open_tables(f"twin:{name}", days=0.1)
+    log = jobs_of(made)
     assert log.played.played > 0.9 * log.played.read > 0
-    assert report(log)
+    assert report(log, made)
 
 
 def command(*arguments):

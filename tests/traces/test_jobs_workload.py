@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangwise import ScenarioError, TraceError, create_policy, create_scenario, simulate
-from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.execution import Outage
+from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
 from gangwise.approximation_jobs.problem import ApproximationProblem
 from gangwise.approximation_jobs.rates import IidRates
 from gangwise.approximation_jobs.workloads import PoissonJobs

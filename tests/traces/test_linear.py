@@ -112,6 +112,7 @@ def work_of(name, rows, folder):
     return work
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_work_of_every_reader_is_linear(name, tmp_path, monkeypatch):
     """Counted, not timed: four times the rows are at most 4^1.1 times the work.

@@ -117,7 +117,8 @@ def test_tables_are_saved_whole(tmp_path):
         load_tables(tmp_path)
 
 
-def test_the_command_prints_and_writes(tmp_path):
+def test_the_command_prints_and_writes(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")  # so that names of job types are not folded
     path, out = write(tmp_path, PODS), tmp_path / "out"
     done = invoke("trace", "workload", path, "--set", "slot=1m", "--set", "skip=0")
     assert done.exit_code == 0

@@ -12,11 +12,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
+from gangwise.traces.format import Format, TableFile
 from gangwise.traces.io import reading as parsing
 from gangwise.traces.io.blocks import Blocks
 from gangwise.traces.io.reading import Reading, read_table
-from gangwise.traces.io.schema import Check, Column, Schema, value
+from gangwise.traces.io.schema import Check, Column, Schema
 from gangwise.traces.io.text import split_line
+from gangwise.traces.source import Source
 from tests.reference import traces as reference
 
 COLUMNS = (
@@ -25,9 +27,7 @@ COLUMNS = (
     Column("share", least=-1.0, most=1e6, empty=True),
     Column("note", number=False, empty=True),
 )
-CHECK = Check(
-    "share is more than count", ("share", "count"), lambda: value("share") > value("count")
-)
+CHECK = Check("share is more than count", "share > count", ("share", "count"))
 
 
 def check(values):
@@ -263,11 +263,16 @@ def test_a_mark_of_the_byte_order_is_taken_off_once(tmp_path):
 
 
 def test_chosen_columns_are_kept_and_all_are_checked(tmp_path):
-    file = tmp_path / "x"
-    file.write_text("a,1,0.5,x\nb,1,lots,y\n")
-    table = read_table(file, Schema("list", COLUMNS, header=False), columns=["note"])
-    assert table.frame.to_dict(as_series=False) == {"row": [1], "note": ["x"]}
-    assert table.dropped == {"share is not a number": (1, 2)}
+    file = tmp_path / "x.csv"
+    file.write_text("a,1,0.5,x\nb,1,lots,y\nc,1,0.5,z\n")
+    table = TableFile("rows", Schema("list", COLUMNS, header=False))
+    read = Source(file, Format("f", "", "", "", (table,))).read("rows", ["note"])
+    assert read.frame.to_dict(as_series=False) == {
+        "row": [1, 3],
+        "note": ["x", "z"],
+        "part": [0, 0],
+    }
+    assert read.stages[0].dropped == {"share is not a number": (1, 2)}
 
 
 def test_members_of_an_archive_must_agree(tmp_path):

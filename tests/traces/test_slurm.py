@@ -17,8 +17,9 @@ from gangwise.core.errors import UnknownName
 from gangwise.experiments.replay_scenario import ReplayScenario
 from gangwise.traces.convert import convert
 from gangwise.traces.formats.slurm import OPEN_XDMOD, SlurmSacct
-from gangwise.traces.formats.slurm_notation import duration, expand_nodes, gib, request, tres
+from gangwise.traces.formats.slurm_notation import expand_nodes, gib, request, tres
 from gangwise.traces.inspect import inspect
+from gangwise.traces.io.quantities import clock
 from gangwise.traces.slots.opening import open_trace
 
 HEADER = "JobID|User|State|Submit|Start|End|ReqTRES|AllocTRES|NNodes|NodeList"
@@ -386,9 +387,9 @@ def test_node_lists_that_make_no_sense(text):
 @given(st.integers(0, 10**8))
 def test_a_duration_reads_back(total):
     days, rest = divmod(total, 86400)
-    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-    text = f"{days}-{clock}" if days else clock
-    assert pl.DataFrame({"t": [text]}).select(duration("t")).item() == total
+    written = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    text = f"{days}-{written}" if days else written
+    assert pl.DataFrame({"t": [text]}).select(clock(pl.col("t"))).item() == total
 
 
 AMOUNTS = st.integers(0, 10**6)
@@ -499,7 +500,7 @@ def test_declared_columns_play_wherever_a_log_is_named(tmp_path):
     write(tmp_path, [ROWS[0], ROWS[3]], header=None)
     told = {"trace": "slurm-sacct", "columns": HEADER}
     scenario = ReplayScenario(source=str(tmp_path), **told)
-    assert scenario.log.rows["name"].to_list() == ["100", "101_7"]
+    assert scenario.log.jobs.id.tolist() == ["100", "101_7"]
     assert scenario.describe()["columns"] == HEADER
     again = ReplayScenario(**scenario.given)
     assert again.describe() == scenario.describe()

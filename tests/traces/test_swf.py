@@ -167,7 +167,8 @@ def test_processors_of_a_log_without_a_header_are_those_in_use_at_once(tmp_path)
     )
     log = open_jobs(file)
     assert log.nodes.capacity.tolist() == [[7000]]
-    assert "; nodes unknown: one pool as large as what was in use at once" in log.played.line
+    assert "one pool" in log.played.nodes_assumed
+    assert log.played.nodes_assumed in log.played.line
 
 
 def test_what_is_written_is_read_again(tmp_path):

@@ -10,12 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangwise import TraceError
-from gangwise.traces.formats.alibaba_gpu_v2023 import NODES, PODS, UNTIMED, AlibabaGpuV2023
+from gangwise.traces.formats.alibaba_gpu_v2023 import FORMAT, AlibabaGpuV2023
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.slots.gain_overhead import TraceScenario
 
 from .csvs import NODE_HEADER, POD_HEADER, pod, write
+
+NODES, PODS, UNTIMED = (
+    FORMAT.table(name).schema for name in ("nodes", "pods", "pods_without_times")
+)
 
 GOOD = [pod("a"), pod("b", gpus=1, milli=500)]
 

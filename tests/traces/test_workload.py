@@ -215,7 +215,7 @@ def test_settings_that_make_no_sense_are_named(tmp_path):
         ({"slot": "soon"}, "'soon' is not a duration"),
         ({"slot": 0}, "not a duration"),
         ({"skip": 1}, "skip"),
-        ({"alpha": (0, 1)}, "alpha: .*must be positive"),
+        ({"alpha": (0, 1)}, "alpha: .*0 < low"),
         ({"beta": (2, 1)}, "beta: .*low ≤ high"),
         ({"units": "bits"}, "units"),
     ):

@@ -11,6 +11,7 @@ import hashlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from gangwise.traces.format import MANIFEST, Chunk, Format, Manifest, SourceFile
 from gangwise.traces.io import blocks as cut
 from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
 from gangwise.traces.io.blocks import Blocks
-from gangwise.traces.io.reading import Dropped
+from gangwise.traces.io.reading import Dropped, Reading
 from gangwise.traces.registered import WITHOUT_SCHEMA, reader_of, without_reader
 from gangwise.traces.source import Source, stages_of
 
@@ -56,7 +57,6 @@ class Conversion:
     copied: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
         tables = {
             table: [
                 {**stage._asdict(), "dropped": reasons_plain(stage.dropped)} for stage in stages
@@ -156,7 +156,9 @@ def convert(
     for table, found in files.items():
         for number, record in enumerate(manifest.tables[table]):
             if not record.sha256:
-                report = None if progress is None else _from(progress, done, total)
+                report = None
+                if progress is not None:
+                    report = partial(_report_progress, progress, done, total)
                 _convert_file(source, table, found[number], record, manifest, out, report)
             done += record.size
     try:
@@ -192,41 +194,6 @@ def _convert_file(
             name = out / table / chunk.name
             reading.seen.update(pl.read_parquet(name, columns=[unique])[unique].to_list())
     batches: list[pl.DataFrame] = []
-    first = sum(len(file.chunks) for file in manifest.tables[table])
-
-    def finish() -> None:
-        nonlocal first, last
-        name = f"part-{first:05d}.parquet"
-        last = Chunk(
-            name,
-            sum(map(len, batches)),
-            reading.line,
-            blocks.count,
-            blocks.unpacked,
-            blocks.stored,
-            blocks.digest(),
-        )
-        frame = pl.concat(batches, how="vertical_relaxed")
-        batches.clear()
-        write_whole(
-            out / table / name,
-            lambda file: frame.write_parquet(
-                file,
-                compression="zstd",
-                compression_level=1,
-                row_group_size=ROW_GROUP,
-                statistics=False,  # chunks are read whole
-            ),
-        )
-        record.chunks.append(last)
-        first += 1
-        account()
-
-    def account() -> None:
-        record.read = reading.read
-        record.dropped = {why: list(count) for why, count in reading.dropped.items()}
-        manifest.save(out)
-
     for batch in reading:
         if len(batch):
             batches.append(batch)
@@ -234,17 +201,57 @@ def _convert_file(
             report(blocks.stored)
         large = blocks.unpacked - last.unpacked >= CHUNK_BYTES
         if batches and (large or sum(map(len, batches)) >= manifest.rows):
-            finish()
+            last = _write_chunk(batches, reading, table, record, manifest, out)
+            _account(reading, record, manifest, out)
     if batches:
-        finish()
+        _write_chunk(batches, reading, table, record, manifest, out)
     reading.check_used(record.kept)
     record.sha256 = blocks.digest()
-    account()
+    _account(reading, record, manifest, out)
+
+
+def _write_chunk(
+    batches: list[pl.DataFrame],
+    reading: Reading,
+    table: str,
+    record: SourceFile,
+    manifest: Manifest,
+    out: Path,
+) -> Chunk:
+    """Write the batches, which are taken out of the list, and add the chunk to the record."""
+    number, blocks = sum(len(file.chunks) for file in manifest.tables[table]), reading.blocks
+    chunk = Chunk(
+        f"part-{number:05d}.parquet",
+        sum(map(len, batches)),
+        reading.line,
+        blocks.count,
+        blocks.unpacked,
+        blocks.stored,
+        blocks.digest(),
+    )
+    frame = pl.concat(batches, how="vertical_relaxed")
+    batches.clear()
+    how: Any = {"compression": "zstd", "compression_level": 1, "row_group_size": ROW_GROUP}
+    # Chunks are read whole, so that statistics of their parts are of no use.
+    write_whole(
+        out / table / chunk.name, lambda file: frame.write_parquet(file, statistics=False, **how)
+    )
+    record.chunks.append(chunk)
+    return chunk
+
+
+def _account(reading: Reading, record: SourceFile, manifest: Manifest, out: Path) -> None:
+    record.read = reading.read
+    record.dropped = {why: list(count) for why, count in reading.dropped.items()}
+    manifest.save(out)
 
 
 def _begun(out: Path, form: Format, files: dict[str, list[Path]], rows: int) -> Manifest:
-    """The manifest to go on with, of the same files."""
-    now = {t: [_stat(file) for file in found] for t, found in files.items()}
+    """The manifest of an unfinished conversion of the same files."""
+    now = {
+        table: [SourceFile(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in found]
+        for table, found in files.items()
+    }
     try:
         for table in now:
             (out / table).mkdir(parents=True, exist_ok=True)
@@ -278,7 +285,8 @@ def _begun(out: Path, form: Format, files: dict[str, list[Path]], rows: int) -> 
         for before, path, after in zip(found, files[table], now[table]):
             changed = before.size != after.size
             if not changed and before.sha256 and before.modified != after.modified:
-                changed = _digest(path) != before.sha256
+                with path.open("rb") as stored:
+                    changed = hashlib.file_digest(stored, "sha256").hexdigest() != before.sha256
             if changed:
                 raise StoreError(f"{path} has changed since {out} was begun{again}")
             missing = [c.name for c in before.chunks if not (out / table / c.name).is_file()]
@@ -287,18 +295,8 @@ def _begun(out: Path, form: Format, files: dict[str, list[Path]], rows: int) -> 
     return manifest
 
 
-def _stat(file: Path) -> SourceFile:
-    found = file.stat()
-    return SourceFile(file.name, found.st_size, found.st_mtime_ns)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _from(progress: Progress, done: int, total: int) -> Callable[[int], None]:
-    return lambda stored: progress(done + stored, total)
+def _report_progress(progress: Progress, done: int, total: int, stored: int) -> None:
+    progress(done + stored, total)
 
 
 def _format(path: Path, trace: str) -> Format:

@@ -12,8 +12,6 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import TraceError
@@ -22,17 +20,8 @@ from gangwise.core.errors import TraceError
 class Dag:
     """Edges between tasks.
 
-    Parameters
-    ----------
-    tasks : int
-        How many; they are numbered from 0.
-    child, parent : array of int, shape [edges]
-        The child waits for the parent. An edge given twice counts once.
-
-    Raises
-    ------
-    ValueError
-        For an edge between tasks that do not exist.
+    ``tasks`` are numbered from 0; ``child`` waits for ``parent`` [edges]. An edge given twice
+    counts once, and one between tasks that do not exist raises ValueError.
 
     Examples
     --------
@@ -55,10 +44,7 @@ class Dag:
     def of_jobs(cls, jobs: pl.DataFrame) -> Dag:
         """The graph of :attr:`~gangwise.traces.tables.Tables.jobs`; task i is its row i.
 
-        Raises
-        ------
-        TraceError
-            When a task waits for one that its job does not have; names job and row.
+        Raises TraceError when a task waits for one that its job does not have; names job and row.
         """
         tasks = jobs.select("row", "job", "name", "after").with_row_index("child")
         waits = tasks.filter(pl.col("after") != "").with_columns(pl.col("after").str.split("|"))
@@ -102,6 +88,9 @@ class Dag:
 
         Circles that share a task have one number.
         """
+        from scipy.sparse import coo_array  # here: few logs have circles
+        from scipy.sparse.csgraph import connected_components
+
         stuck = np.flatnonzero(self.level < 0)
         place = np.full(self.tasks, -1, np.int64)
         place[stuck] = np.arange(stuck.size)
@@ -119,10 +108,7 @@ class Dag:
     def order(self) -> Ints:
         """All tasks, parents first; of those that could come next, level by level, then ascending.
 
-        Raises
-        ------
-        TraceError
-            When tasks wait for each other in a circle.
+        Raises TraceError when tasks wait for each other in a circle.
         """
         self._refuse_circles()
         return np.lexsort((np.arange(self.tasks), self.level))
@@ -130,16 +116,8 @@ class Dag:
     def finish(self, duration: Floats) -> Floats:
         """When each task ends at the earliest, every one starting as soon as its parents end.
 
-        The largest over the tasks of a job is the length of its critical path.
-
-        Parameters
-        ----------
-        duration : array of shape [tasks]
-
-        Raises
-        ------
-        TraceError
-            When tasks wait for each other in a circle.
+        The largest over the tasks of a job is the length of its critical path. ``duration`` is of
+        shape [tasks]. Raises TraceError when tasks wait for each other in a circle.
         """
         self._refuse_circles()
         done = np.array(duration, dtype=np.float64)

@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
 
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.core.files import write_whole
 from gangwise.traces.io.json_records import texts_of
-from gangwise.traces.io.schema import Column, Schema
+from gangwise.traces.io.schema import Check, Column, Schema
 from gangwise.traces.io.text import first_lines, split_line
 
 MANIFEST = "gangwise-trace.json"
@@ -30,21 +34,11 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows that follow one another in a file.
+    """Rows that follow one another in a file, under ``name`` in the folder of the table.
 
-    Attributes
-    ----------
-    name : str
-        File name in the folder of the table.
-    rows : int
-    line : int
-        The last line of the file that was looked at for it.
-    blocks, unpacked : int
-        Blocks of the file up to its end, and their bytes.
-    stored : int
-        Bytes of the file, as it is stored, that were read by then.
-    sha256 : str
-        Of those bytes.
+    ``line`` is the last line of the file that was looked at for it, ``blocks`` and ``unpacked``
+    count the blocks of the file up to its end and their bytes; ``stored`` bytes of the file, as it
+    is stored, were read by then, of which ``sha256`` is the digest.
     """
 
     name: str
@@ -58,20 +52,10 @@ class Chunk:
 
 @dataclass
 class SourceFile:
-    """A file of the trace as published, and how far it is converted.
+    """A file of the trace as published (``modified`` in nanoseconds), and how far it is converted.
 
-    Attributes
-    ----------
-    name : str
-    size, modified : int
-        Bytes, and time of last change in nanoseconds.
-    sha256 : str
-        Of the file as it is stored; empty until all of it is converted.
-    read : int
-        Rows looked at.
-    dropped : dict
-        Reason to [how many, the first row].
-    chunks : list of Chunk
+    ``sha256`` is of the file as it is stored, and empty until all of it is converted. ``read`` rows
+    were looked at; ``dropped`` maps a reason to [how many, the first row].
     """
 
     name: str
@@ -90,17 +74,9 @@ class SourceFile:
 
 @dataclass
 class Manifest:
-    """The manifest of a converted trace.
+    """The manifest of a converted trace: its format and the files of each table, in order.
 
-    Attributes
-    ----------
-    format : str
-        Registered name of the trace's format.
-    tables : dict
-        The files of each table, in order.
-    block, rows : int
-        Bytes of a block and rows of a chunk, about.
-    complete : bool
+    A block has about ``block`` bytes, and a chunk ``rows`` rows.
     """
 
     format: str
@@ -126,37 +102,27 @@ class Manifest:
         file = folder / MANIFEST
         try:
             plain = json.loads(file.read_text())
-            version = plain.pop("gangwise_trace")
-            tables = plain.pop("tables")
-            if version != VERSION:
-                raise TraceError(
-                    "another version of gangwise converted this trace; convert it "
-                    "again into an empty folder",
-                    file,
-                )
-            return cls(
-                tables={name: [_file(f) for f in files] for name, files in tables.items()}, **plain
-            )
+            if plain.pop("gangwise_trace") == VERSION:
+                return TypeAdapter(cls).validate_python(plain)
         except OSError as error:
             raise TraceError(f"the manifest cannot be read ({error.strerror})", file) from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            if isinstance(error, TraceError):
-                raise
+            why = str(error).split("\n")[0]
             raise TraceError(
-                f"this is not the manifest of a converted trace ({error!r}); convert the trace "
-                "again into an empty folder",
+                f"this is not the manifest of a converted trace ({why}); convert the trace again "
+                "into an empty folder",
                 file,
             ) from error
+        raise TraceError(
+            "another version of gangwise converted this trace; convert it again into an empty "
+            "folder",
+            file,
+        )
 
 
 def manifest_of(path: Path) -> Manifest | None:
     """The manifest of a converted trace, if a folder is one."""
     return Manifest.load(path) if (path / MANIFEST).is_file() else None
-
-
-def _file(plain: dict[str, object]) -> SourceFile:
-    chunks = plain.pop("chunks")
-    return SourceFile(chunks=[Chunk(**chunk) for chunk in chunks], **plain)  # type: ignore[arg-type, attr-defined]  # JSON: a wrong type is a TypeError, which load reports
 
 
 ENDINGS = (".csv", ".csv.gz", ".tar.gz", ".json", ".json.gz", ".jsonl", ".txt", ".gz")
@@ -219,6 +185,8 @@ class Format:
         Digests that the publisher gives, by file name.
     checksums : str
         Where the publisher gives them, or others.
+    mapping : mapping
+        What else its TOML file says: how its rows become jobs and servers.
     """
 
     name: str
@@ -230,6 +198,7 @@ class Format:
     size: str = ""
     sha256: Mapping[str, str] = field(default_factory=dict)
     checksums: str = ""
+    mapping: Mapping[str, Any] = field(default_factory=dict)
 
     def table(self, name: str) -> TableFile:
         """The table of this name.
@@ -244,6 +213,59 @@ class Format:
                 return table
         known = [table.name for table in self.tables]
         raise UnknownName(f"table of {self.name}", name, known)
+
+
+FORMATS = Path(__file__).parent / "formats"
+
+
+@cache
+def declared(name: str) -> Format:
+    """The format that ``formats/NAME.toml``, or another file ``….toml``, describes.
+
+    A column there is a type (``text``, ``number``, ``whole``, or one of ``[types]``), with ``?``
+    where it may be empty, or a table with ``type`` and what else a :class:`Column` takes;
+    ``"0..9"`` stands for ten columns. ``refuse`` gives a reason for each condition, in SQL, under
+    which a row is bad. Other entries of a table are those of :class:`TableFile` and
+    :class:`Schema`; of the latter ``title`` is the name.
+    """
+    file = Path(name) if name.endswith(".toml") else FORMATS / f"{name}.toml"
+    content = tomllib.loads(file.read_text(encoding="utf-8"))
+    types: dict[str, Any] = {"text": {"number": False}, "number": {}, "whole": {"whole": True}}
+    for kind, entry in content.pop("types", {}).items():
+        types[kind] = _of_column(entry, types)
+    tables = [_table(key, entry, types) for key, entry in content.pop("tables", {}).items()]
+    own = {key: content.pop(key) for key in _OF_FORMAT if key in content}
+    return Format(file.stem, tables=tuple(tables), mapping=content, **own)
+
+
+_OF_FORMAT = ("title", "published", "licence", "span", "size", "checksums", "sha256")
+_OF_TABLE = ("parts", "several", "needed", "gives")
+
+
+def _of_column(given: str | Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    """What a :class:`Column` takes, of an entry of a TOML file."""
+    entry = {"type": given} if isinstance(given, str) else dict(given)
+    kind = entry.pop("type")
+    return {**types[kind.removesuffix("?")], "empty": kind.endswith("?"), **_tuples(entry)}
+
+
+def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as tuples, which do not change."""
+    return {key: tuple(held) if isinstance(held, list) else held for key, held in entry.items()}
+
+
+def _table(name: str, entry: dict[str, Any], types: Mapping[str, Any]) -> TableFile:
+    columns: list[Column] = []
+    for column, given in entry.pop("columns").items():
+        first, dots, last = column.partition("..")
+        names = map(str, range(int(first), int(last) + 1)) if dots else [column]
+        columns += [Column(each, **_of_column(given, types)) for each in names]
+    among = tuple(column.name for column in columns)
+    checks = tuple(Check(why, sql, among) for why, sql in entry.pop("refuse", {}).items())
+    title, usual = entry.pop("title"), entry.pop("file", "")
+    own = {key: entry.pop(key) for key in _OF_TABLE if key in entry}
+    schema = Schema(title, tuple(columns), checks=checks, **_tuples(entry))
+    return TableFile(name, schema, usual, **own)
 
 
 def files_of(path: Path) -> list[Path]:
@@ -303,35 +325,26 @@ def reads_as(schema: Schema, lines: list[str]) -> bool:
     With a header, it must have every needed column. Without one, more than half of the rows must
     hold what the columns ask for.
     """
+    columns, names = schema.columns, [column.name for column in schema.columns]
+    rows: list[list[str] | None]
     if schema.json:
-        return _reads_as_json(schema, lines)
-    rows = [split_line(line, schema.separator) for line in lines]
-    first = [field.strip() for field in rows[0] or []]
-    if schema.header:
-        return schema.matches(first)
-    if schema.matches(first):
-        rows = rows[1:]
+        rows = []
+        for line in lines:
+            texts, why = texts_of(line, [*names, *schema.absent])
+            rows.append(None if why or any(texts[len(names) :]) else texts[: len(names)])
+    else:
+        rows = [split_line(line, schema.separator) for line in lines]
+        first = [field.strip() for field in rows[0] or []]
+        if schema.header:
+            return schema.matches(first)
+        rows = rows[1:] if schema.matches(first) else rows
     good = [
         row is not None
-        and len(row) == len(schema.columns)
-        and all(holds(column, field.strip()) for column, field in zip(schema.columns, row))
+        and len(row) == len(columns)
+        and all(holds(column, field.strip()) for column, field in zip(columns, row))
         for row in rows
     ]
     return 2 * sum(good) > len(good)
-
-
-def _reads_as_json(schema: Schema, lines: list[str]) -> bool:
-    """Whether more than half of the lines are objects with what the columns ask for."""
-    good = 0
-    for line in lines:
-        names = [column.name for column in schema.columns]
-        texts, why = texts_of(line, [*names, *schema.absent])
-        good += (
-            why is None
-            and not any(texts[len(names) :])
-            and all(holds(column, text.strip()) for column, text in zip(schema.columns, texts))
-        )
-    return 2 * good > len(lines)
 
 
 def holds(column: Column, field: str) -> bool:
@@ -392,32 +405,26 @@ def likeness(schema: Schema, lines: Sequence[str]) -> Likeness:
     """
     if not lines:
         return Likeness(0.0, "there is no text")
+    needed = [column.name for column in schema.columns if column.needed]
     if schema.json:
-        return _of_json(schema, lines[0])
-    first = [field.strip() for field in split_line(lines[0], schema.separator) or []]
-    if schema.header:
-        return _of_header(schema, first)
-    rows = [split_line(line, schema.separator) or [] for line in lines]
-    return _of_rows(schema, [[field.strip() for field in row] for row in rows])
-
-
-def _of_json(schema: Schema, line: str) -> Likeness:
-    needed = [column.name for column in schema.columns if column.needed]
-    texts, why = texts_of(line, needed)
-    if why is not None:
-        return Likeness(0.0, "its lines are JSON objects, these are not")
-    missing = [name for name, text in zip(needed, texts) if not text]
-    return Likeness(1 - len(missing) / len(needed), _columns(missing))
-
-
-def _of_header(schema: Schema, first: Sequence[str]) -> Likeness:
-    needed = [column.name for column in schema.columns if column.needed]
-    there = schema.place(first)
-    missing = [name for name in needed if name not in there]
-    if missing:
-        return Likeness(1 - len(missing) / len(needed), _columns(missing))
-    spare = [name for name in schema.absent if name in first]
+        texts, why = texts_of(lines[0], needed)
+        if why is not None:
+            return Likeness(0.0, "its lines are JSON objects, these are not")
+        return _lacking([name for name, text in zip(needed, texts) if not text], needed)
+    rows = [[field.strip() for field in split_line(line, schema.separator) or []] for line in lines]
+    if not schema.header:
+        return _of_rows(schema, rows)
+    there = schema.place(rows[0])
+    if missing := [name for name in needed if name not in there]:
+        return _lacking(missing, needed)
+    spare = [name for name in schema.absent if name in rows[0]]
     return Likeness(1.0, f"it has no column {', '.join(spare)}, and these have" if spare else "")
+
+
+def _lacking(missing: Sequence[str], needed: Sequence[str]) -> Likeness:
+    some = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+    why = f"no column {some}" if len(missing) == 1 else f"no columns {some}"
+    return Likeness(1 - len(missing) / len(needed), why)
 
 
 def _of_rows(schema: Schema, rows: Sequence[Sequence[str]]) -> Likeness:
@@ -428,30 +435,19 @@ def _of_rows(schema: Schema, rows: Sequence[Sequence[str]]) -> Likeness:
         for place, column in enumerate(columns)
         if 2 * sum(place < len(row) and holds(column, row[place]) for row in rows) <= len(rows)
     ]
-    share = (len(columns) - len(wrong)) / max(len(columns), width)
-    said = []
+    reasons = []
     if width != len(columns):
-        said.append(f"its rows have {len(columns)} fields, these have {width}")
-    shown = [(place, column) for place, column in wrong if place < width]
-    if shown:
-        place, column = shown[0]
-        said.append(
+        reasons.append(f"its rows have {len(columns)} fields, these have {width}")
+    for place, column in [(place, column) for place, column in wrong if place < width][:1]:
+        kind = "a whole number" if column.whole else "a number"
+        wanted = f"{kind} from {column.least:g} to {column.most:g}"
+        if not column.number:
+            wanted = f"like {column.pattern}" if column.pattern else "there"
+        reasons.append(
             f"field {place + 1}, {column.name}, is {rows[0][place]!r:.40} here and should be "
-            f"{_wanted(column)}"
+            f"{wanted}"
         )
-    return Likeness(share, "; ".join(said))
-
-
-def _wanted(column: Column) -> str:
-    if not column.number:
-        return f"like {column.pattern}" if column.pattern else "there"
-    kind = "a whole number" if column.whole else "a number"
-    return f"{kind} from {column.least:g} to {column.most:g}"
-
-
-def _columns(missing: Sequence[str]) -> str:
-    some = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
-    return f"no column {some}" if len(missing) == 1 else f"no columns {some}"
+    return Likeness((len(columns) - len(wrong)) / max(len(columns), width), "; ".join(reasons))
 
 
 FOR_PEOPLE = (

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,101 +23,44 @@ from gangwise.core.errors import TraceError
 from gangwise.traces.format import looks_like
 from gangwise.traces.formats.own_csv import NAME, WHITESPACE, OwnCsv, leaves
 from gangwise.traces.io.account import reasons
+from gangwise.traces.io.blocks import Blocks
 from gangwise.traces.io.json_records import key_of_records, read_records, texts_of
 from gangwise.traces.io.quantities import CLOCK, QUANTITY
 from gangwise.traces.io.text import first_lines, split_line, start_of
+from gangwise.traces.tables import period_of
 from gangwise.traces.work import amount_text, device_hours
 
 SAMPLE = 1000
 """Rows that are looked at for units; loads are of the whole file."""
-ROLES: Mapping[str, Sequence[str]] = {
-    role: names.split()
-    for role, names in {
-        "name": "jobid id jobname job name instancesn podname taskid",
-        "created": "submittime submit submittedtime submittedat submitted submission "
-        "submissiontime created createdat creationtime createtime arrival arrivaltime queuedat "
-        "qtime timesubmit ctime timestamp time",
-        "started": "starttime start started startedat begintime begin launchtime scheduledtime",
-        "deleted": "endtime end ended endedat finishtime finish finished finishedat deletiontime "
-        "completiontime completed stoptime stop",
-        "duration": "duration elapsed elapsedtime runtime run walltime wallclock wall execution "
-        "exec",
-        "limit": "timelimit limit requestedtime reqtime walltimelimit requestedwalltime",
-        "cpu": "cpu cpus cores ncpus cpunum numcpu numcpus reqcpus vcpu vcpus cpurequest cpumilli "
-        "plancpu ncores numcores",
-        "mem": "mem memory ram memrequest memoryrequest reqmem planmem memperpod",
-        "gpu": "gpu gpus gpunum numgpu numgpus ngpus gpurequest gpucount plangpu reqgpus",
-        "tasks": "tasks ntasks numtasks taskcount nodes nnodes nodenum numnodes nodecount workers "
-        "workernum numworkers instances replicas numinst instnum gangsize",
-        "user": "user username userid uid owner submittedby organization",
-        "status": "status state jobstate phase",
-        "models": "gputype gpumodel gpuspec",
-        "type": "type jobtype application app appname executable group queue partition",
-        "hosts": "nodelist hosts hostlist machines",
-        "priority": "priority",
-    }.items()
-}
-"""Names of columns, without anything but letters and digits, by what they mean."""
-UNITS = "s sec secs second seconds ms us ns min mins minutes h hour hours"
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+ROLES: Mapping[str, Sequence[str]] = {role: n.split() for role, n in WORDS["roles"].items()}
 BESIDE: Mapping[str, frozenset[str]] = {
     role: frozenset(words.split())
-    for roles, words in {
-        "created started deleted": "ts t time timestamp date datetime dt at on utc epoch unix job "
-        + UNITS,
-        "duration limit": "t time in job task " + UNITS,
-        "cpu mem gpu tasks": "num no n number of count total req requested request alloc allocated "
-        "job milli kb mb gb tb kib mib gib tib bytes",
-        "user status type priority": "job task",
-    }.items()
+    for roles, words in WORDS["beside"].items()
     for role in roles.split()
 }
-"""Words that may stand beside the name of a role, as in job_start_ts."""
-NOTHING = ("none", "null", "nan", "nat", "n/a", "na", "unknown", "-")
-"""Cells that say that there is nothing."""
-TIMES = (
-    "%Y-%m-%dT%H:%M:%SZ",
-    "%Y-%m-%dT%H:%M:%S%.fZ",
-    "%Y-%m-%dT%H:%M:%S%z",
-    "%Y-%m-%d %H:%M:%S%z",
-    "%Y-%m-%dT%H:%M:%S%.f%z",
-    "%Y-%m-%d %H:%M:%S%.f%z",
-    "%Y-%m-%dT%H:%M:%S",
-    "%Y-%m-%d %H:%M:%S",
-    "%Y-%m-%dT%H:%M:%S%.f",
-    "%Y-%m-%d %H:%M:%S%.f",
-    "%Y-%m-%d %H:%M",
-    "%Y/%m/%d %H:%M:%S",
-    "%d.%m.%Y %H:%M:%S",
-    "%d/%m/%Y %H:%M:%S",
-    "%m/%d/%Y %H:%M:%S",
-)
+NOTHING, TIMES = WORDS["cells"]["nothing"], WORDS["cells"]["times"]
 DEVICES = ("cpu", "mem", "gpu")
+UNITS_OF_TIME = ("ns", "us", "ms", "min", "minutes", "hours")
 TEXTS = ("name", "user", "status", "models", "type", "hosts")
 """Roles of columns that are no numbers."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What comes out when the file is read so.
+    """What comes out when the file is read in one way.
 
     Attributes
     ----------
-    what : str
-        What is different from the draft; empty for the draft itself.
-    change : str
-        The line of the mapping that makes the difference.
+    what, change : str
+        What is different from the draft, and the line of the mapping that makes the difference.
+        Both are empty for the draft itself.
     jobs, rows : int
         Usable, of all.
-    hours : mapping of str to float
-        Device-hours by device.
-    in_use : mapping of str to float
-        Mean over the time of the file of devices in use: its load, where capacity is known.
-    largest : mapping of str to float
-        What the largest job asks for.
-    left_out : str
-        Why rows of the file are not among the jobs, and what is wrong with it; else empty.
-    problem : str
-        Why it cannot be read so; else empty.
+    hours, mean_in_use, largest_job : mapping of str to float
+        By device: device-hours, the mean over the time of the file, what the largest job asks for.
+    left_out, problem : str
+        Why rows are not among the jobs, and why the file cannot be read in this way; else empty.
     """
 
     what: str
@@ -124,47 +68,31 @@ class Reading:
     jobs: int = 0
     rows: int = 0
     hours: Mapping[str, float] = field(default_factory=dict)
-    in_use: Mapping[str, float] = field(default_factory=dict)
-    largest: Mapping[str, float] = field(default_factory=dict)
+    mean_in_use: Mapping[str, float] = field(default_factory=dict)
+    largest_job: Mapping[str, float] = field(default_factory=dict)
     left_out: str = ""
     problem: str = ""
 
     def line(self, draft: Reading | None = None) -> str:
-        """A line of a report; of devices that are read as in the draft nothing is said."""
-        said = f"{self.what or 'as drafted'}" + f" ({self.change})" * bool(self.change)
+        """A line of a report, without the devices that are read as in the draft."""
+        head = f"{self.what or 'as drafted'}" + f" ({self.change})" * bool(self.change)
         if self.problem:
-            return f"{said}: cannot be read: {self.problem}"
+            return f"{head}: cannot be read: {self.problem}"
         loads = "; ".join(
-            f"{name}: {amount_text(self.hours[name])} hours, {self.in_use[name]:.4g} in use in the "
-            f"mean, largest job {self.largest[name]:.4g}"
+            f"{name}: {amount_text(self.hours[name])} hours, {self.mean_in_use[name]:.4g} in use "
+            f"in the mean, largest job {self.largest_job[name]:.4g}"
             for name in self.hours
-            if draft is None or not self._alike(draft, name)
+            if draft is None
+            or (draft.hours.get(name), draft.largest_job.get(name))
+            != (self.hours[name], self.largest_job[name])
         )
         out = f" ({self.left_out})" if self.left_out and draft is None else ""
-        return f"{said}: {self.jobs:,} of {self.rows:,} rows{out}; {loads or 'the same load'}"
-
-    def _alike(self, draft: Reading, name: str) -> bool:
-        """Whether a device is read as in the draft."""
-        return (draft.hours.get(name), draft.largest.get(name)) == (
-            self.hours[name],
-            self.largest[name],
-        )
+        return f"{head}: {self.jobs:,} of {self.rows:,} rows{out}; {loads or 'the same load'}"
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A drafted mapping.
-
-    Attributes
-    ----------
-    path : Path
-    mapping : dict
-        As TOML would be read.
-    readings : tuple of Reading
-        The draft first, then every other way.
-    notes : tuple of str
-        What was assumed, and what was not found.
-    """
+    """A drafted mapping (as TOML would be read), the draft's reading and all others, and notes."""
 
     path: Path
     mapping: dict[str, Any]
@@ -184,25 +112,12 @@ class Guess:
         return "\n".join([*lines, *_toml(mapping)]) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
+        readings = [{**asdict(r), "what": r.what or "as drafted"} for r in self.readings]
         return {
             "file": str(self.path),
             "mapping": self.mapping,
             "notes": list(self.notes),
-            "readings": [
-                {
-                    "what": r.what or "as drafted",
-                    "change": r.change,
-                    "jobs": r.jobs,
-                    "rows": r.rows,
-                    "hours": dict(r.hours),
-                    "mean_in_use": dict(r.in_use),
-                    "largest_job": dict(r.largest),
-                    "left_out": r.left_out,
-                    "problem": r.problem,
-                }
-                for r in self.readings
-            ],
+            "readings": readings,
         }
 
 
@@ -251,6 +166,7 @@ def _sample(path: Path) -> _Sample:
     if start.startswith(("{", "[")):
         return _of_json(path, start, lines)
     if not lines or (what := looks_like(lines)):
+        next(iter(Blocks(path)), None)  # raises what is wrong with the packing
         raise TraceError(f"this is {what if lines else 'an empty file'}: no rows of fields", path)
     mark = next((m for m in ("#", ";", "%") if lines[0].lstrip().startswith(m)), "")
     notes = [f"lines that begin with {mark} are comments"] if mark else []
@@ -396,12 +312,12 @@ class _Draft:
                 self.role[role] = found
 
     def _texts(self, role: str) -> list[str]:
-        """What the column says, where it says anything."""
+        """Values of the column that are not empty."""
         every = self.sample.columns[self.role[role]]
         return [text for text in every if text and text.lower() not in NOTHING]
 
     def _nothing(self) -> list[str]:
-        """What is written where there is no number or time."""
+        """The text that stands where there is no number or time."""
         roles = [role for role in self.entry if role not in TEXTS and role in self.role]
         cells = {text for role in roles for text in self.sample.columns[self.role[role]]}
         return sorted(text for text in cells if text.lower() in NOTHING)
@@ -428,15 +344,15 @@ class _Draft:
         self.entry[role] = entry
 
     def _unit_of_time(self, role: str, texts: Sequence[str]) -> dict[str, Any]:
-        """Seconds, or what the name or the size of numbers tells."""
-        named = _named_unit(self.role[role], ("ns", "us", "ms", "min", "minutes", "hours"))
+        """Seconds, or the unit that the name or the size of numbers tells."""
+        if unit := _named_unit(self.role[role], UNITS_OF_TIME):
+            return {"unit": unit}
         middle = float(np.median([abs(float(t)) for t in texts if _is_number(t)]))
-        unit = named or next(
-            (u for u, least in (("ns", 1e17), ("us", 1e14), ("ms", 1e11)) if middle > least), ""
-        )
-        if unit and not named:
-            self.notes.append(f"{self.role[role]} is read as {unit} since 1970, by its size")
-        return {"unit": unit} if unit else {}
+        for unit, least in (("ns", 1e17), ("us", 1e14), ("ms", 1e11)):
+            if middle > least:
+                self.notes.append(f"{self.role[role]} is read as {unit} since 1970, by its size")
+                return {"unit": unit}
+        return {}
 
     def _span(self, role: str) -> None:
         if role not in self.role or not (texts := self._texts(role)):
@@ -446,7 +362,7 @@ class _Draft:
             if sum(re.fullmatch(CLOCK, t) is not None for t in texts) <= len(texts) / 2:
                 return
             entry["unit"] = "clock"
-        elif unit := _named_unit(self.role[role], ("ns", "us", "ms", "min", "minutes", "hours")):
+        elif unit := _named_unit(self.role[role], UNITS_OF_TIME):
             entry["unit"] = unit
         self.entry[role] = entry
 
@@ -525,45 +441,28 @@ class _Draft:
 
     def _otherwise(self, mapping: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
         """Other readings that the file does not rule out: the mapping, what differs, and how."""
-        jobs = mapping["jobs"]
-        if "per" in jobs:
+        if "per" in mapping["jobs"]:
             some = " and ".join(d for d in DEVICES if d in self.entry)
             yield _with(mapping, per="task"), f"{some} of each task", 'per = "task"'
         for role in ("deleted", "duration"):
-            if role in self.entry and len(self._texts(role)) < len(
-                self.sample.columns[self.role[role]]
-            ):
-                yield (
-                    _with(mapping, open_end="last"),
-                    "jobs without an end last until the last time in the file",
-                    'open_end = "last"',
-                )
-        if "mem" in self.entry and self.entry["mem"].get("unit") != "quantity":
-            now = self.entry["mem"].get("unit", "GiB")
-            for unit in ("MiB", "GiB"):
-                if unit != now:
-                    entry = {**self.entry["mem"], "unit": unit}
-                    yield (
-                        _column(mapping, "mem", entry),
-                        f"memory in {unit}",
-                        f"mem = {_inline(entry)}",
-                    )
-        for role, unit in (("duration", "ms"), ("duration", "minutes")):
-            if role in self.entry and "unit" not in self.entry[role]:
-                entry = {**self.entry[role], "unit": unit}
-                yield (
-                    _column(mapping, role, entry),
-                    f"{role} in {unit}",
-                    f"{role} = {_inline(entry)}",
-                )
+            cells = self.sample.columns.get(self.role.get(role, ""), ())
+            if role in self.entry and len(self._texts(role)) < len(cells):
+                what = "jobs without an end last until the last time in the file"
+                yield _with(mapping, open_end="last"), what, 'open_end = "last"'
+        others = [("mem", "memory", unit) for unit in ("MiB", "GiB")]
+        others += [("duration", "duration", unit) for unit in ("ms", "minutes")]
+        for role, called, unit in others:
+            entry = self.entry.get(role, {"unit": "quantity"})
+            now = entry.get("unit", "GiB" if role == "mem" else "")
+            if now not in (unit, "quantity") and (role == "mem" or not now):
+                entry = {**entry, "unit": unit}
+                columns = {**mapping["jobs"]["columns"], role: entry}
+                changed = _with(mapping, columns=columns)
+                yield changed, f"{called} in {unit}", f"{role} = {_inline(entry)}"
 
 
 def _with(mapping: dict[str, Any], **changed: Any) -> dict[str, Any]:
     return {**mapping, "jobs": {**mapping["jobs"], **changed}}
-
-
-def _column(mapping: dict[str, Any], role: str, entry: dict[str, Any]) -> dict[str, Any]:
-    return _with(mapping, columns={**mapping["jobs"]["columns"], role: entry})
 
 
 def _named_unit(name: str, units: Sequence[str]) -> str:
@@ -576,7 +475,7 @@ def _named_unit(name: str, units: Sequence[str]) -> str:
 
 
 def _reads(texts: Sequence[str], form: str) -> bool:
-    """Whether nine in ten of the texts are such times."""
+    """Whether nine in ten of the texts parse as such times."""
     series = pl.Series(texts[:200], dtype=pl.String)
     try:
         read = series.str.to_datetime(form, strict=False, time_unit="us")
@@ -586,7 +485,7 @@ def _reads(texts: Sequence[str], form: str) -> bool:
 
 
 def _read(mapping: dict[str, Any], what: str, change: str) -> Reading:
-    """Read the whole file so."""
+    """Read the whole file with these settings."""
     reading = Reading(what, change)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "mapping.toml")
@@ -596,7 +495,7 @@ def _read(mapping: dict[str, Any], what: str, change: str) -> Reading:
         except TraceError as error:
             return replace(reading, problem=str(error).replace(f"{file}: ", ""))
     jobs = tables.jobs
-    span = float(jobs["deleted"].max() or 0.0)  # type: ignore[arg-type]  # a column of numbers
+    first, last = period_of(jobs)
     tasks = jobs["tasks"] if "tasks" in jobs.columns else pl.Series([1] * len(jobs))
     asked = [d for d in DEVICES if (jobs[d] > 0).any()]
     hours = {d: float(device_hours(jobs, d).sum()) for d in asked}
@@ -606,8 +505,8 @@ def _read(mapping: dict[str, Any], what: str, change: str) -> Reading:
         rows=tables.stages[0].read,
         left_out=reasons(*(stage.dropped for stage in tables.stages)),
         hours=hours,
-        in_use={d: hours[d] * 3600 / max(span, 1.0) for d in asked},
-        largest={d: float((jobs[d] * tasks).max()) for d in asked},  # type: ignore[arg-type]  # numbers
+        mean_in_use={d: hours[d] * 3600 / max(last - first, 1.0) for d in asked},
+        largest_job={d: float((jobs[d] * tasks).max()) for d in asked},  # type: ignore[arg-type]  # numbers
     )
 
 

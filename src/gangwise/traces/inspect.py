@@ -75,13 +75,13 @@ class FoundFile:
     problem: str = ""
 
     def lines(self) -> list[str]:
-        """What a report says of it."""
-        said = f"  {self.name}: {self.table}, {_size(self.stored)}"
+        """Lines of a report."""
+        text = f"  {self.name}: {self.table}, {_size(self.stored)}"
         if self.share < 1:
-            said += f", of which {_percent(self.share)} was read"
+            text += f", of which {100 * self.share:.2g} % was read"
         if self.read is not None:
-            said += f"; {self.read:,} rows read, {self.kept:,} kept"
-        found = [said, *reason_lines(self.dropped)]
+            text += f"; {self.read:,} rows read, {self.kept:,} kept"
+        found = [text, *reason_lines(self.dropped)]
         found += [f"    not {other}" for other in self.unlike]
         if self.as_published is not None:
             found.append(
@@ -201,7 +201,6 @@ class Inspection:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
         plain = asdict(self)
         plain["path"] = str(self.path)
         for trace, found in zip(plain["traces"], self.traces):
@@ -211,7 +210,12 @@ class Inspection:
         return plain
 
     def __str__(self) -> str:
-        parts = [f"{self.path}: " + (self.kind or _what(self))]
+        files = sum(len(trace.files) for trace in self.traces)
+        names = ", ".join(trace.name for trace in self.traces)
+        what = f"{files} {'file' if files == 1 else 'files'} recognised" + f" ({names})" * bool(
+            names
+        )
+        parts = [f"{self.path}: {self.kind or what}"]
         if not self.everything:
             parts.append("this is much to read: the start of each large file was; --all reads all")
         parts += [str(trace) for trace in self.traces]
@@ -220,22 +224,11 @@ class Inspection:
         return "\n\n".join(parts)
 
 
-def _what(found: Inspection) -> str:
-    files = sum(len(trace.files) for trace in found.traces)
-    said = f"{files} {'file' if files == 1 else 'files'} recognised"
-    names = ", ".join(trace.name for trace in found.traces)
-    return f"{said} ({names})" if names else said
-
-
 def _size(stored: int) -> str:
     for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if stored >= size:
             return f"{stored / size:.3g} {unit}"
     return f"{stored} bytes"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
 
 
 LARGE = 128 << 20
@@ -316,7 +309,8 @@ def inspect(
             raise TraceError(
                 f"a converted trace of {manifest.format}, which is not known here", folder
             )
-        found = _converted(folder, manifest, trace, strict, everything, knobs)
+        report = _Report(path, strict, everything, 0, progress, knobs)
+        found = _converted(folder, manifest, trace, report)
         return Inspection(path, "a converted trace", True, (found,), ())
     files = all_files(path)
     if not files:
@@ -336,40 +330,25 @@ def inspect(
     return Inspection(path, "", everything, tuple(traces), tuple(unknown))
 
 
+@dataclass
 class _Report:
-    """Reads the files of traces, and reports."""
+    """Reads the files of traces, and reports; ``done`` counts the bytes read before."""
 
-    def __init__(
-        self,
-        path: Path,
-        strict: bool,
-        everything: bool,
-        total: int,
-        progress: Progress | None,
-        knobs: dict[str, Any],
-    ):
-        self.path, self.strict, self.everything, self.knobs = path, strict, everything, knobs
-        self.total, self.progress, self.done = total, progress, 0
+    path: Path
+    strict: bool
+    everything: bool
+    total: int
+    progress: Progress | None
+    knobs: dict[str, Any]
+    done: int = 0
 
     def trace(self, trace: RegisteredTrace, found: Sequence[_Found]) -> FoundTrace:
         files = [self._file(trace, item) for item in found]
-        here = {item.name for item in found}
-        form = trace.form
-        missing = [
-            MissingTable(table.name, table.needed, table.gives)
-            for table in (form.tables if form else ())
-            if table.name not in here
-        ]
-        missing += [
-            MissingTable(table.name, table.needed, table.gives)
-            for table in WITHOUT_SCHEMA
-            if table.trace == trace.name and table.name not in {*here, *(m.name for m in missing)}
-        ]
         fidelity, problem = None, "only a sample was read, which says nothing of servers and load"
         if self.everything:
             alone = found[0].file if trace.form is None else self.path
             fidelity, problem = _fidelity(trace, alone, self.strict, self.knobs)
-        return _found(trace, files, missing, fidelity, problem)
+        return _found(trace, files, {item.name for item in found}, fidelity, problem)
 
     def _file(self, trace: RegisteredTrace, item: _Found) -> FoundFile:
         stored = item.file.stat().st_size
@@ -396,7 +375,6 @@ class _Report:
             problem = str(error).removeprefix(f"{item.file}: ")
         self.done += stored
         digest = blocks.digest() if whole else ""
-        wanted = trace.form.sha256.get(item.file.name)
         return FoundFile(
             name,
             item.name,
@@ -406,10 +384,15 @@ class _Report:
             kept,
             dict(reading.dropped),
             digest,
-            None if not digest or wanted is None else wanted == digest,
+            _as_published(trace.form, item.file.name, digest),
             tuple(_unlike(item, trace.form)),
             problem,
         )
+
+
+def _as_published(form: Format, file: str, digest: str) -> bool | None:
+    """Whether a digest is the published one; None when there is none of either."""
+    return form.sha256[file] == digest if digest and file in form.sha256 else None
 
 
 def _tables_of(
@@ -449,13 +432,13 @@ def _unknown(file: Path, path: Path, known: Sequence[RegisteredTrace]) -> Unknow
     if what and what != "JSON":
         return UnknownFile(name, what, "")
     near = nearest(lines, [trace.form for trace in known if trace.form is not None])
-    said = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
+    text = "" if near is None else f"nearest to {near[0].name} {near[1].name}: {near[2].why}"
     if lines[0].startswith("{") and "batch size" in "\n".join(lines)[:2000]:
-        said = "throughputs as Gavel publishes them, no trace: read by the scenario esdp-gavel-v1"
+        text = "throughputs as Gavel publishes them, no trace: read by the scenario esdp-gavel-v1"
     hint = ""
-    if _has_fields(lines) and "Gavel" not in said:
+    if _has_fields(lines) and "Gavel" not in text:
         hint = f"if it is a log of your own: gangwise trace guess {file} drafts a mapping"
-    return UnknownFile(name, f"starts {lines[0]!r:.100}", said, hint)
+    return UnknownFile(name, f"starts {lines[0]!r:.100}", text, hint)
 
 
 def _has_fields(lines: Sequence[str]) -> bool:
@@ -482,77 +465,64 @@ def _fidelity(
 
 
 def _converted(
-    folder: Path,
-    manifest: Manifest,
-    trace: RegisteredTrace,
-    strict: bool,
-    everything: bool,
-    knobs: dict[str, Any],
+    folder: Path, manifest: Manifest, trace: RegisteredTrace, report: _Report
 ) -> FoundTrace:
     form, files = trace.form, []
     assert form is not None  # it was converted
     for table, found in manifest.tables.items():
         for file, stage in zip(found, stages_of(found)):
+            stored = file.chunks[-1].stored / file.size if file.chunks else 0.0
             files.append(
                 FoundFile(
                     f"{table}/{file.name}",
                     table,
                     file.size,
-                    1.0
-                    if file.sha256
-                    else (file.chunks[-1].stored / file.size if file.chunks else 0.0),
+                    1.0 if file.sha256 else stored,
                     stage.read,
                     stage.kept,
                     dict(stage.dropped),
                     file.sha256,
-                    file.sha256 == form.sha256[file.name]
-                    if file.sha256 and file.name in form.sha256
-                    else None,
+                    _as_published(form, file.name, file.sha256),
                 )
             )
-    missing = [
-        MissingTable(t.name, t.needed, t.gives)
-        for t in form.tables
-        if t.name not in manifest.tables
-    ]
     rows = sum(file.kept or 0 for file in files)
-    fidelity, problem = (
-        None,
-        (
-            f"{rows:,} rows are many to read; the account above is complete, --all adds servers "
-            f"and "
-            "load"
-        ),
-    )
+    fidelity: Fidelity | None = None
+    problem = f"{rows:,} rows are many to read; --all reads them and adds servers and load"
     if not manifest.complete:
         problem = (
             "the conversion is not complete; run gangwise trace convert again, it goes on "
             "from where it stopped"
         )
-    elif everything or rows <= MANY:
-        if strict:
+    elif report.everything or rows <= MANY:
+        if report.strict:
             for table in manifest.tables:
-                Converted(folder, manifest, form).account(table, strict)
-        fidelity, problem = _fidelity(trace, folder, strict, knobs)
-    return _found(trace, files, missing, fidelity, problem)
+                Converted(folder, manifest, form).account(table, strict=True)
+        fidelity, problem = _fidelity(trace, folder, report.strict, report.knobs)
+    return _found(trace, files, {*manifest.tables}, fidelity, problem, whole=True)
 
 
 def _found(
     trace: RegisteredTrace,
     files: Sequence[FoundFile],
-    missing: Sequence[MissingTable],
+    here: set[str],
     fidelity: Fidelity | None,
     problem: str,
+    whole: bool = False,
 ) -> FoundTrace:
+    """A trace and the tables that are missing: those of rows alone where it was converted."""
     form = trace.form
-    title = form.title if form else trace.summary
+    wanted = {t.name: MissingTable(t.name, t.needed, t.gives) for t in form.tables} if form else {}
+    for other in () if whole else WITHOUT_SCHEMA:
+        if other.trace == trace.name:
+            missing = MissingTable(other.name, other.needed, other.gives)
+            wanted.setdefault(other.name, missing)
     return FoundTrace(
         trace.name,
-        title,
+        form.title if form else trace.summary,
         form.published if form else "nowhere: your own files",
         form.licence if form else "your own",
         tuple(files),
-        tuple(missing),
+        tuple(table for name, table in wanted.items() if name not in here),
         fidelity,
         problem,
     )

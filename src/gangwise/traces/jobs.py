@@ -15,23 +15,26 @@ What a job's type is, by which rates are learned, is a column of the log: ``job_
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.jobs.books import Books
+from gangwise.jobs.metrics import held_devices
 from gangwise.jobs.model import Jobs, Node, Nodes, Shape
 from gangwise.traces.formats.swf import write_swf
 from gangwise.traces.io.account import reasons, reasons_plain
 from gangwise.traces.registered import open_tables
-from gangwise.traces.tables import UNITS, Tables
-from gangwise.traces.work import NO_JOBS, OF_EVENTS, amount_text, counted, percent_text, work
+from gangwise.traces.tables import UNITS, Tables, left_out
+from gangwise.traces.work import amount_text, counted, percent_text, period, work
 
 QUANTITIES = tuple(UNITS)
 TYPES: Mapping[str, Sequence[str]] = {
@@ -47,60 +50,112 @@ REQUEST = "request"
 """Type of jobs that ask for the same GPUs, or cores where they ask for none."""
 NO_TYPE = {"row", "name", *QUANTITIES, "tasks", "created", "started", "deleted", "elapsed", "limit"}
 NO_TYPE |= {"unfinished", "hosts", "after", "preceding", "priority", "part"}
+GROUPS = ("partition", "queue")
+"""Of which a replay says how many there are, since it does not model them."""
+
+LATER = {"row", "name", "job", "user", "status", "models", "hosts", "after", "preceding"}
+LATER |= {"limit", "priority", "unfinished"}
+"""Columns that are still needed when times, demand and type are known."""
+NAMED = (*GROUPS, "account")
+"""Such columns of few names."""
 ONE_A_NODE = ("slurm-sacct", "philly")
 """Formats in which a task is what a job had on one node."""
-NO_NODES = "nodes unknown"
-"""What is assumed of a log that lists none begins so."""
+NOTED = {
+    "without a requested limit: the run time is taken for it": "limits unknown: run times used",
+    "ran longer than they requested": "ran longer than they requested, and are not cut off",
+}
+"""What the account of jobs notes, in the words of the first line."""
 
 
 class Lost(NamedTuple):
     """Jobs that are not played for one reason.
 
-    ``hours`` are device-hours that the log says they ran; ``row`` is the first of them in the log.
+    ``hours`` are device-hours that the log says they ran, None where their rows could not be read;
+    ``row`` is the first of them in the log.
     """
 
     jobs: int
-    hours: float
+    hours: float | None
     row: int
 
 
 @dataclass(frozen=True)
-class Played:
-    """How much of a log is played, and what had to be assumed.
+class Overused:
+    """More devices in use at once, as recorded, than the nodes have."""
 
-    Attributes
-    ----------
-    trace : str
-        Registered name of the format.
-    read, played : int
-        Jobs.
-    device, unit : str
-        What hours are counted of: GPUs where half of the jobs ask for any, or cores.
-    hours, played_hours : float
-        Device-hours that the log says jobs ran.
-    lost : mapping of str to Lost
-        Why jobs are not played.
-    assumed : mapping of str to int
-        What was assumed, and of how many jobs.
-    unread : mapping of str to (int, int)
-        Rows that are not of jobs alone (events, nodes) and were left out: how many, the first.
-    notes : tuple of str
-    digests : mapping of str to str
-        SHA-256 of each file.
-    """
-
-    trace: str
-    read: int
-    played: int
     device: str
+    most: float  # share of the devices in use at the worst instant: more than 1
+    at: float  # that instant, in seconds since the first submission
+    seconds: float  # how long more than all were in use, and which share of the time that was
+    share: float
+
+    @property
+    def text(self) -> str:
+        return (
+            f"the log has more {self.device} in use than the nodes have, for "
+            f"{period(round(self.seconds, 1))} ({100 * self.share:.2g} % of the time); most, "
+            f"{100 * self.most:.4g} %, {period(round(self.at, 1))} after the first submission"
+        )
+
+
+def overused(jobs: Jobs, nodes: Nodes) -> tuple[Overused, ...]:
+    """Device types of which the recorded jobs held more than all nodes have.
+
+    What ends at an instant is free at it. Jobs without a recorded start and end are left out.
+
+    Examples
+    --------
+    >>> jobs = Jobs.of([0, 0], [10, 10], [3, 2], recorded_start=[0, 6], recorded_end=[10, 16])
+    >>> overused(jobs, Nodes.pool(4))
+    (Overused(device='cpu', most=1.25, at=6.0, seconds=4.0, share=0.25),)
+    """
+    on = np.isfinite(jobs.recorded_start) & np.isfinite(jobs.recorded_end)
+    begin, end = jobs.recorded_start[on], jobs.recorded_end[on]
+    if not begin.size:
+        return ()
+    times = np.concatenate([end, begin])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    lengths = np.diff(times, append=times[-1])
+    held_by, capacity, found = held_devices(jobs, nodes)[on], nodes.capacity.sum(axis=0) / 1000, []
+    for k, device in enumerate(nodes.devices):
+        held = np.cumsum(np.concatenate([-held_by[:, k], held_by[:, k]])[order])
+        over = (held > capacity[k] * (1 + 1e-9)) & (lengths > 0)
+        if capacity[k] > 0 and over.any():
+            worst = int(np.argmax(np.where(over, held, 0.0)))
+            seconds = float(lengths[over].sum())
+            most, at = float(held[worst] / capacity[k]), float(times[worst] - jobs.submit.min())
+            share = seconds / float(times[-1] - times[0])
+            found.append(Overused(device, most, at, seconds, share))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Played:
+    """How much of a log is played, and what had to be assumed."""
+
+    trace: str  # registered name of the format
+    read: int  # jobs of the log, and those that are played
+    played: int
+    device: str  # what hours are counted of: GPUs where half of the jobs ask for any, or cores
     unit: str
-    hours: float
+    hours: float  # device-hours that the log says jobs ran
     played_hours: float
-    lost: Mapping[str, Lost]
-    assumed: Mapping[str, int]
+    lost: Mapping[str, Lost]  # why jobs are not played
+    assumed: Mapping[str, int]  # what was assumed, and of how many jobs
+    # Rows that are not of jobs alone (events, nodes) and were left out: how many, the first.
     unread: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    digests: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file
+    overused: tuple[Overused, ...] = ()  # where the log has more devices in use than there are
+    not_modelled: tuple[str, ...] = ()  # what the log has and a replay does not model
+    # The one of ``assumed`` that is of nodes; empty where the log lists them, or they were given.
+    nodes_assumed: str = ""
+
+    @property
+    def unknown(self) -> int:
+        """Jobs whose rows could not be read: nobody knows their device-hours."""
+        return sum(lost.jobs for lost in self.lost.values() if lost.hours is None)
 
     @property
     def line(self) -> str:
@@ -110,29 +165,42 @@ class Played:
         ...     "swf", 4, 3, "cpu", "core", 10.0, 9.0, {"with no task": Lost(1, 1.0, 7)}, {}
         ... ).line
         'swf: 75 % of 4 jobs and 90 % of 10 core-hours are played; left out: 1 with no task (row 7)'
+        >>> Played(
+        ...     "swf", 4, 3, "cpu", "core", 9.0, 9.0, {"because x": Lost(1, None, 7)}, {}
+        ... ).line.partition(" and ")[2]
+        '100 % of the 9 core-hours that are known are played; left out: 1 because x (row 7), of \
+unknown hours'
         """
         lost = "; ".join(
-            f"{n:,} {why} ({'from ' * (n > 1)}row {row})" for why, (n, _, row) in self.lost.items()
+            f"{n:,} {why} ({'from ' * (n > 1)}row {row}){', of unknown hours' * (hours is None)}"
+            for why, (n, hours, row) in self.lost.items()
         )
+        known = "the " if self.unknown else "", " that are known" if self.unknown else ""
         assumed = "; ".join(
             what if n == self.played else f"{what}: {n:,}" for what, n in self.assumed.items()
         )
         return (
             f"{self.trace}: {percent_text(self.played, self.read)} of {self.read:,} jobs and "
-            f"{percent_text(self.played_hours, self.hours)} of {amount_text(self.hours)} "
-            f"{self.unit}-hours are played"
+            f"{percent_text(self.played_hours, self.hours)} of {known[0]}{amount_text(self.hours)} "
+            f"{self.unit}-hours{known[1]} are played"
             + f"; left out: {lost}" * bool(lost)
             + f"; rows left out: {reasons(self.unread)}" * bool(self.unread)
             + f"; assumed: {assumed}" * bool(assumed)
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
         return {
             "trace": self.trace,
             "line": self.line,
             "jobs": {"read": self.read, "played": self.played},
-            "device_hours": {"unit": self.unit, "read": self.hours, "played": self.played_hours},
+            "device_hours": {
+                "unit": self.unit,
+                "read": self.hours,
+                "played": self.played_hours,
+                "unknown_of_jobs": self.unknown,
+            },
+            "overused": [vars(each) for each in self.overused],
+            "not_modelled": list(self.not_modelled),
             "lost": {
                 why: {"jobs": n, "device_hours": hours, "first_row": row}
                 for why, (n, hours, row) in self.lost.items()
@@ -146,33 +214,21 @@ class Played:
 
 @dataclass(frozen=True, eq=False)
 class JobLog:
-    """The jobs of a log and the nodes they ran on.
-
-    Attributes
-    ----------
-    jobs : Jobs
-    nodes : Nodes
-    rows : polars.DataFrame
-        A row per job, in the order of ``jobs``: ``row`` of the log, ``name``, ``type``, ``user``,
-        ``tasks``, devices per task, ``submit``, ``start`` and ``end`` as it happened (seconds,
-        null where the log does not say), ``run``, ``limit`` (null where none was asked for),
-        ``status``, and ``hours``, those of the device that is counted.
-    host_from, host : ndarray
-        As it happened: job j ran on the nodes ``host[host_from[j]:host_from[j + 1]]``.
-    job_type : str
-        The column that tells the type of a job.
-    scale : mapping of str to float
-        Devices of ``nodes`` and ``jobs`` in a unit of the log: 1000 where the publisher gives
-        shares of the largest machine, which thousandths would be too coarse for.
-    played : Played
-    """
+    """The jobs of a log and the nodes they ran on."""
 
     jobs: Jobs
     nodes: Nodes
+    # A row per job, in the order of ``jobs``: ``row`` of the log, ``name``, ``type``, ``user``,
+    # ``tasks``, devices per task, ``submit``, ``start`` and ``end`` as it happened (seconds, null
+    # where the log does not say), ``run``, ``limit`` (null where none was asked for), ``status``,
+    # and ``hours``, those of the device that is counted.
     rows: pl.DataFrame
+    # As it happened: job j ran on the nodes ``host[host_from[j]:host_from[j + 1]]``.
     host_from: Ints
     host: Ints
-    job_type: str
+    job_type: str  # the column that tells the type of a job
+    # Devices of ``nodes`` and ``jobs`` in a unit of the log: 1000 where the publisher gives shares
+    # of the largest machine, which thousandths would be too coarse for.
     scale: Mapping[str, float]
     played: Played
 
@@ -188,6 +244,7 @@ def open_jobs(
     trace: str = "",
     job_type: str = "",
     nodes: Nodes | None = None,
+    rows: bool = True,
     **knobs: Any,
 ) -> JobLog:
     r"""Jobs of the files of a trace, of a log (``.swf``, a listing of sacct), or of ``twin:NAME``.
@@ -196,7 +253,7 @@ def open_jobs(
     ----------
     path, trace, **knobs
         As of :func:`~gangwise.traces.registered.open_tables`.
-    job_type, nodes
+    job_type, nodes, rows
         As of :func:`jobs_of`.
 
     Raises
@@ -222,10 +279,13 @@ def open_jobs(
     >>> print(log.played.line)
     swf: 50 % of 2 jobs and 33.3 % of 0.2 core-hours are played; left out: 1 larger than the ...
     """
-    return jobs_of(open_tables(path, trace=trace, **knobs), job_type=job_type, nodes=nodes)
+    made = _Making(open_tables(path, trace=trace, **knobs), job_type)
+    return made.log(nodes, rows)
 
 
-def jobs_of(tables: Tables, *, job_type: str = "", nodes: Nodes | None = None) -> JobLog:
+def jobs_of(
+    tables: Tables, *, job_type: str = "", nodes: Nodes | None = None, rows: bool = True
+) -> JobLog:
     """Jobs of the tables of a trace.
 
     Parameters
@@ -236,6 +296,8 @@ def jobs_of(tables: Tables, *, job_type: str = "", nodes: Nodes | None = None) -
         that suits the format (:data:`TYPES`).
     nodes : Nodes, optional
         Instead of those of the trace.
+    rows : bool
+        Whether the log keeps its table ``rows``, which a replay has no use for.
 
     Raises
     ------
@@ -244,7 +306,7 @@ def jobs_of(tables: Tables, *, job_type: str = "", nodes: Nodes | None = None) -
     UnknownName
         For a column that does not exist.
     """
-    return _Making(tables, job_type).log(nodes)
+    return _Making(tables, job_type).log(nodes, rows)
 
 
 class _Making:
@@ -253,21 +315,22 @@ class _Making:
     def __init__(self, tables: Tables, job_type: str):
         if tables.jobs.is_empty():
             raise TraceError(f"there are no jobs in the files of {tables.trace} here")
-        self.tables, self.rows = tables, tables.jobs
+        self.rows = tables.jobs
+        self.tables = replace(tables, jobs=self.rows.clear())
         self.form = tables.trace.removeprefix("twin-")
         self.scale = {q: 1.0 if tables.units[q] == UNITS[q] else 1000.0 for q in QUANTITIES}
         self.per_node = int(self.form in ONE_A_NODE)
         self.assumed: dict[str, int] = {}
         self.notes: list[str] = []
-        self.nodes_said = ""
         self.submit, self.start = self._column("created"), self._column("started")
         self.waits = "started" in self.rows.columns
-        self.run = work(self.rows)["run"].fill_null(np.nan).to_numpy().copy()
+        self.run = work(self.rows)["run"].fill_null(np.nan).to_numpy()
         self.end = np.where(np.isnan(self.start), np.nan, self._column("deleted"))
         self.never = np.isnan(self.start) & np.isnan(self.run) & self.waits
         self.never &= ~np.isnan(self.submit)
-        many = "tasks" in self.rows.columns
-        self.tasks = self._column("tasks") if many else np.ones(len(self.rows))
+        self.tasks = (
+            self._column("tasks") if "tasks" in self.rows.columns else np.ones(len(self.rows))
+        )
         asked = {q: self._column(q) * self.scale[q] for q in QUANTITIES}
         self.demand = {q: a for q, a in asked.items() if np.nan_to_num(a).any()}
         if not self.demand:
@@ -283,20 +346,23 @@ class _Making:
                 what = "of jobs that ask for several kinds of tasks, each a job of its own"
                 self.assumed[what] = int(several["len"].sum())
         self.type_name, self.types = self._types(job_type)
-        self.ids = _unique(self.rows, self.form)
+        self.ids = _unique(self.rows)
+        # The others are not looked at again, and take more room than the jobs.
+        kept = [c for c in self.rows.columns if c in (*LATER, *NAMED)]
+        small = (pl.col(c).cast(pl.Categorical) if c in NAMED else c for c in kept)
+        self.rows = self.rows.select(*small)
 
     def _column(self, name: str) -> Floats:
         """A column of numbers, NaN where it is null or absent."""
         if name not in self.rows.columns:
             return np.full(len(self.rows), np.nan)
-        return self.rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
+        return self.rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
 
     def _types(self, wanted: str) -> tuple[str, pl.Series]:
         text = [c for c in self.rows.columns if c not in NO_TYPE]
         if wanted and wanted not in (*text, REQUEST):
             raise UnknownName("column of job types", wanted, [*text, REQUEST])
-        likely = [wanted] if wanted else [*TYPES.get(self.form, ()), "user"]
-        for name in likely:
+        for name in [wanted] if wanted else [*TYPES.get(self.form, ()), "user"]:
             if name in text and (wanted or self.rows[name].n_unique() > 1):
                 values = self.rows[name].cast(pl.String).fill_null("")
                 return name, values.replace("", "unknown")
@@ -308,83 +374,83 @@ class _Making:
 
     # ------------------------------------------------------------------------------------ nodes
 
-    def _nodes(self) -> Nodes:
-        """Those of the trace, or as many devices as were in use at once."""
-        servers = self.tables.servers
-        begun = np.where(np.isnan(self.start), self.submit, self.start)
-        held = pl.DataFrame(
-            {"from": begun, "to": begun + self.run, "tasks": self.tasks, **self.demand}
-        )
-        sound = pl.all_horizontal(pl.col(held.columns).is_finite())
-        sound &= pl.col("to") > pl.col("from")
-        if not servers.is_empty():
-            devices = [q for q in QUANTITIES if float(servers[q].sum() or 0) > 0]
-            dropped = [q for q in self.demand if q not in devices and q != "gpu"]
-            found = servers.fill_null(0.0)
-            rows = found.select("name", "model", *devices).rows()
-            nodes = [
-                Node(str(name), dict(zip(devices, self._scaled(devices, has))), self._labels(model))
-                for name, model, *has in rows
-            ]
-            for q in dropped:
-                self.notes.append(f"no node says how much {q} it has: {q} is not counted")
-                del self.demand[q]
+    def _nodes(self) -> tuple[Nodes, str]:
+        """Those of the trace, or as many devices as were in use at once; and what is assumed."""
+        assumed = ""
+        if not self.tables.servers.is_empty():
+            nodes = self._nodes_of_servers()
         elif "hosts" in self.rows.columns and (self.rows["hosts"] != "").any():
-            hosts = self.rows["hosts"].fill_null("").str.split("|")
-            each = held.with_columns(host=hosts).filter(sound).explode("host")
-            peak = _peaks(each.filter(pl.col("host") != ""), list(self.demand), "host")
-            model = self._models_seen(hosts)
-            nodes = [
-                Node(name, dict(zip(self.demand, most)), self._labels(model.get(name, "")))
-                for name, *most in peak.sort("host").rows()
-            ]
-            self.nodes_said = (
-                f"{NO_NODES}: the {len(nodes)} that jobs ran on, each as large as what was in use "
-                "at once"
+            nodes = self._nodes_of_hosts()
+            assumed = (
+                f"the log lists no nodes: taken to be the {len(nodes)} that jobs ran on, each as "
+                "large as the most that jobs held on it at once"
             )
         else:
-            self.per_node = 0
-            whole = held.filter(sound).with_columns(host=pl.lit("pool"))
-            whole = whole.with_columns(pl.col(q) * pl.col("tasks") for q in self.demand)
-            peak = _peaks(whole, list(self.demand), "host")
-            nodes = [Node(name, dict(zip(self.demand, most))) for name, *most in peak.rows()]
-            if asking := int((self.rows["models"].fill_null("") != "").sum()):
-                self.assumed["ask for a GPU model, and take any: no node says which it has"] = (
-                    asking
-                )
-                self.rows = self.rows.with_columns(models=pl.lit(""))
-            self.nodes_said = (
-                f"{NO_NODES}: one pool as large as what was in use at once, so hardly anyone waits"
+            nodes = self._pool()
+            assumed = (
+                "the log lists no nodes: taken to be one pool, as large as the most that jobs held "
+                "at once, so hardly any job waits"
             )
         if not nodes:
             raise TraceError(f"no job of {self.tables.trace} ran: there is nothing to play")
-        gpu = self.demand.get("gpu", np.zeros(1))
-        parts = bool((np.nan_to_num(gpu) % 1 != 0).any())
+        # Parts of GPUs are parts of one GPU where nodes have whole ones, few enough to tell apart.
+        parts = bool((np.nan_to_num(self.demand.get("gpu", np.zeros(1))) % 1 != 0).any())
         had = [node.devices.get("gpu", 0.5) for node in nodes]
         apart = all(gpus % 1 == 0 and gpus < 64 for gpus in had)
         made = Nodes.of(nodes, "gpu" if parts and apart else None)
         absent = [q for q in self.demand if q not in made.devices]
         if absent:  # no node has any: jobs that ask for it fit nowhere
             zero = np.zeros((len(made), len(absent)), dtype=np.int64)
-            made = replace(
-                made,
-                devices=(*made.devices, *absent),
-                capacity=np.concatenate([made.capacity, zero], axis=1),
-            )
-        return made
+            capacity = np.concatenate([made.capacity, zero], axis=1)
+            made = replace(made, devices=(*made.devices, *absent), capacity=capacity)
+        return made, assumed
 
-    def _scaled(self, devices: Sequence[str], held: Sequence[float]) -> list[float]:
-        return [self.scale[q] * amount for q, amount in zip(devices, held)]
+    def _nodes_of_servers(self) -> list[Node]:
+        servers = self.tables.servers
+        devices = [q for q in QUANTITIES if float(servers[q].sum() or 0) > 0]
+        for q in [q for q in self.demand if q not in devices and q != "gpu"]:
+            self.notes.append(f"no node says how much {q} it has: {q} is not counted")
+            del self.demand[q]
+        return [
+            Node(str(name), {q: self.scale[q] * n for q, n in zip(devices, has)}, self._labels(m))
+            for name, m, *has in servers.fill_null(0.0).select("name", "model", *devices).rows()
+        ]
 
-    def _models_seen(self, hosts: pl.Series) -> dict[str, str]:
-        """The model that each node has, where all jobs that asked it for one asked for the same."""
+    def _nodes_of_hosts(self) -> list[Node]:
+        hosts = self.rows["hosts"].fill_null("").str.split("|")
+        each = self._held(hosts).explode("host")
+        peak = _peaks(each.filter(pl.col("host") != ""), list(self.demand), "host")
+        # The model of a node is known where all jobs that asked it for one asked for the same.
         asked = pl.DataFrame({"host": hosts, "model": self.rows["models"].fill_null("")})
-        one = asked.filter(
-            (pl.col("model") != "") & ~pl.col("model").str.contains("|", literal=True)
+        model = pl.col("model")
+        one = asked.filter((model != "") & ~model.str.contains("|", literal=True))
+        seen = one.explode("host").group_by("host").agg(model.unique())
+        single = seen.filter(model.list.len() == 1).with_columns(model.list.first())
+        models: dict[str, str] = dict(single.rows())
+        return [
+            Node(name, dict(zip(self.demand, most)), self._labels(models.get(name, "")))
+            for name, *most in peak.sort("host").rows()
+        ]
+
+    def _pool(self) -> list[Node]:
+        self.per_node = 0
+        whole = self._held(pl.lit("pool"))
+        whole = whole.with_columns(pl.col(q) * pl.col("tasks") for q in self.demand)
+        if asking := int((self.rows["models"].fill_null("") != "").sum()):
+            what = "ask for a GPU model, and take any: no node says which it has"
+            self.assumed[what] = asking
+            self.rows = self.rows.with_columns(models=pl.lit(""))
+        peak = _peaks(whole, list(self.demand), "host")
+        return [Node(name, dict(zip(self.demand, most))) for name, *most in peak.rows()]
+
+    def _held(self, hosts: pl.Series | pl.Expr) -> pl.DataFrame:
+        """From when to when what was held, and where; of rows that say all of it."""
+        begun = np.where(np.isnan(self.start), self.submit, self.start)
+        held = pl.DataFrame(
+            {"from": begun, "to": begun + self.run, "tasks": self.tasks, **self.demand}
         )
-        each = one.explode("host").group_by("host").agg(pl.col("model").unique())
-        single = each.filter(pl.col("model").list.len() == 1)
-        return dict(single.with_columns(pl.col("model").list.first()).rows())
+        sound = pl.all_horizontal(pl.col(held.columns).is_finite())
+        return held.with_columns(host=hosts).filter(sound & (pl.col("to") > pl.col("from")))
 
     def _labels(self, model: str) -> dict[str, str]:
         """A model, and every choice of models that it is in."""
@@ -396,11 +462,15 @@ class _Making:
     # ------------------------------------------------------------------------------------- jobs
 
     def _jobs(self, keep: Ints, devices: Sequence[str]) -> Jobs:
-        """Of the rows that are kept."""
-        rows = self.rows[keep]
-        models = rows["models"].fill_null("").to_list()
-        constraint = None
-        if any(models):
+        """The jobs of the rows that are kept."""
+        every = keep.size == len(self.rows)
+
+        def of(column: pl.Series) -> pl.Series:
+            return column if every else column[keep]
+
+        columns, constraint = self.rows.columns, None
+        models = of(self.rows["models"].fill_null(""))
+        if (models != "").any():
             constraint = [{m: "yes"} if "|" in m else {"model": m} if m else {} for m in models]
         zero = np.zeros(len(self.rows))
         return Jobs.of(
@@ -408,17 +478,28 @@ class _Making:
             self.run[keep],
             self.tasks[keep],
             {q: self.demand.get(q, zero)[keep] for q in devices},
-            id=np.array(self.ids[keep].to_list(), dtype=object),
+            id=of(self.ids).to_numpy(),
             limit=self._column("limit")[keep],
             per_node=self.per_node,
             constraint=constraint,
-            type=self.types[keep].to_numpy(),
-            user=rows["user"].fill_null("").to_numpy() if "user" in rows.columns else None,
-            priority=np.nan_to_num(self._column("priority")[keep]),
+            type=_few(of(self.types)),
+            user=_few(of(self.rows["user"])) if "user" in columns else None,
+            priority=np.nan_to_num(self._column("priority")[keep])
+            if "priority" in columns
+            else 0.0,
             after=self._after(keep),
             recorded_start=self.start[keep],
             recorded_end=np.where(self._unfinished(), np.nan, self.end)[keep],
+            charged=_few(of(self.rows["account"])) if "account" in columns else None,
+            pool=_few(of(self.rows[self._group])) if self._group else None,
         )
+
+    @property
+    def _group(self) -> str:
+        """The column that names pools: the first of several names; nothing where there is none."""
+        given = [c for c in GROUPS if c in self.rows.columns]
+        several = (c for c in given if self.rows[c].drop_nulls().n_unique() > 1)
+        return next(several, given[0] if given else "")
 
     def _unfinished(self) -> Bools:
         if "unfinished" not in self.rows.columns:
@@ -426,37 +507,36 @@ class _Making:
         return self.rows["unfinished"].fill_null(False).to_numpy()
 
     def _after(self, keep: Ints) -> dict[str, list[str]] | None:
-        """Ids that the rows come after, by id."""
-        columns, rows = self.rows.columns, self.rows.with_columns(id=self.ids)[keep]
-        if "after" in columns:
-            job = "job" if "job" in columns else "name"
-            names = rows.select(job, after="name", other="id")
-            waits = rows.select(job, "id", "after").filter(pl.col("after") != "")
-            on = [job, "after"]
-        elif "preceding" in columns:
-            names = rows.select(after="name", other="id")
-            waits = rows.select("id", after="preceding").filter(pl.col("after") != "")
-            on = ["after"]
-        else:
+        """Ids that the rows come after, by id.
+
+        A column ``after`` has names of rows of the same job, and ``preceding`` of any.
+        """
+        columns = self.rows.columns
+        within = "after" in columns
+        if not within and ("preceding" not in columns or not (self.rows["preceding"] != "").any()):
             return None
+        job = pl.col("job" if "job" in columns else "name") if within else pl.lit("")
+        waited = pl.col("after" if within else "preceding")
+        rows = self.rows.select(job.alias("of"), "name", waited.alias("after"), id=self.ids)
+        rows = rows if keep.size == len(rows) else rows[keep]
+        names = rows.select("of", after="name", other="id")
+        waits = rows.select("of", "id", "after").filter(pl.col("after") != "")
         each = waits.with_columns(pl.col("after").str.split("|")).explode("after")
-        found = each.join(names, on=on, how="left").with_columns(pl.coalesce("other", "after"))
-        grouped = found.group_by("id", maintain_order=True).agg("other")
-        return dict(grouped.rows())
+        found = each.join(names, on=["of", "after"], how="left")
+        found = found.with_columns(pl.coalesce("other", "after"))
+        return dict(found.group_by("id", maintain_order=True).agg("other").rows())
 
     # -------------------------------------------------------------------------------------- log
 
-    def log(self, given: Nodes | None) -> JobLog:
+    def log(self, given: Nodes | None, rows_kept: bool) -> JobLog:
         with np.errstate(invalid="ignore"):
             early = self.start < self.submit
         if early.any():
-            self.assumed["started before they were submitted, as if they had not waited"] = int(
-                early.sum()
-            )
+            what = "started before they were submitted, as if they had not waited"
+            self.assumed[what] = int(early.sum())
             self.start = np.where(early, self.submit, self.start)
-        nodes = given or self._nodes()
-        rows = np.arange(len(self.rows))
-        lost: dict[str, Ints] = {}
+        nodes, nodes_assumed = (given, "") if given else self._nodes()
+        rows, lost = np.arange(len(self.rows)), {}
         if self.never.any():
             lost["without a start"] = rows[self.never]
         keep = rows[~self.never]
@@ -465,33 +545,35 @@ class _Making:
         for why, places in jobs.account.set_aside.items():
             lost[why] = keep[places]
         if beyond.any():
-            out = keep[jobs.row[beyond]]
-            lost["larger than the cluster"] = np.sort(out)
+            out = np.sort(keep[jobs.row[beyond]])
+            lost["larger than the cluster"] = out
             keep = np.setdiff1d(keep, out)
             jobs = self._jobs(keep, nodes.devices)
         place = keep[jobs.row]
-        played = self._played(jobs, place, lost)
+        played = self._played(jobs, nodes, place, lost, nodes_assumed)
         if not len(jobs):
             raise TraceError(f"no job can be played: {played.line}")
-        host_from, host = self._hosts(place, nodes)
         return JobLog(
             jobs,
             nodes,
-            self._rows(jobs, place),
-            host_from,
-            host,
+            self._rows(jobs, place) if rows_kept else self.rows.clear(),
+            *self._hosts(place, nodes),
             self.type_name,
             {q: self.scale.get(q, 1.0) for q in nodes.devices},
             played,
         )
 
-    def _played(self, jobs: Jobs, place: Ints, lost: Mapping[str, Ints]) -> Played:
+    def _played(
+        self, jobs: Jobs, nodes: Nodes, place: Ints, lost: Mapping[str, Ints], nodes_assumed: str
+    ) -> Played:
         row = self.rows["row"].to_numpy()
-        of_jobs, unread = self._before()
-        every = dict(of_jobs)
+        of_jobs, unread = left_out(self.tables)
+        every = {f"because {why}": Lost(n, None, first) for why, (n, first) in of_jobs.items()}
+        read = len(self.rows) + sum(n for n, _ in of_jobs.values())
         for why, places in lost.items():
             every[why] = Lost(places.size, float(self.hours[places].sum()), int(row[places].min()))
-        assumed = {**{_said(what): n for what, n in jobs.account.noted.items()}, **self.assumed}
+        noted = jobs.account.noted.items()
+        assumed = {NOTED.get(what, what): n for what, n in noted} | self.assumed
         if not self.waits:
             assumed["waits are not known: all the time from submission to end is work"] = len(jobs)
         elif unsaid := int(np.isnan(jobs.recorded_start).sum()):
@@ -499,16 +581,15 @@ class _Making:
         elif len(jobs) and bool((jobs.recorded_start == jobs.submit).all()):
             assumed["waits are not known: jobs are submitted when they started"] = len(jobs)
         if self.form == "swf" and (behind := int((np.diff(jobs.after_from) > 0).sum())):
-            assumed["come after another job, when the log says: think times are not played"] = (
-                behind
-            )
-        if self.nodes_said:
-            assumed[self.nodes_said] = len(jobs)
+            what = "come after another job, when the log says: think times are not played"
+            assumed[what] = behind
+        if nodes_assumed:
+            assumed[nodes_assumed] = len(jobs)
         if open_ := int(self._unfinished()[place].sum()):
             assumed["had not ended when the log did, and end with it"] = open_
         return Played(
             self.tables.trace,
-            len(self.rows) + sum(n for n, _, _ in of_jobs.values()),
+            read,
             len(jobs),
             self.device,
             self.unit,
@@ -519,32 +600,34 @@ class _Making:
             unread,
             (*self.tables.notes, *self.notes),
             self.tables.digests,
+            overused(jobs, nodes),
+            self._not_modelled(place),
+            nodes_assumed,
         )
 
-    def _before(self) -> tuple[dict[str, Lost], dict[str, tuple[int, int]]]:
-        """What the reader left out: rows that are jobs, and others."""
-        of_jobs: dict[str, Lost] = {}
-        others: dict[str, tuple[int, int]] = {}
-        for stage in self.tables.stages:
-            for why, (count, row) in stage.dropped.items():
-                if why.startswith(NO_JOBS):
-                    continue
-                if self.form in OF_EVENTS or stage.name == "machines":
-                    before = others.get(why, (0, row))
-                    others[why] = (before[0] + count, min(before[1], row))
-                else:
-                    was = of_jobs.get(f"because {why}", Lost(0, 0.0, row))
-                    of_jobs[f"because {why}"] = Lost(was.jobs + count, 0.0, min(was.row, row))
-        return of_jobs, others
+    def _not_modelled(self, place: Ints) -> tuple[str, ...]:
+        """Partitions, or else queues, of the jobs that are played, where there are several."""
+        for column in GROUPS:
+            if column in self.rows.columns:
+                named = self.rows[column][place].drop_nulls().unique()
+                many = int((named.cast(pl.String) != "").sum())
+                if many > 1:
+                    ignored = f"its {many} {column}s are not modelled: every job may run anywhere"
+                    return (f"{ignored} (--site models them)",)
+        return ()
 
     def _rows(self, jobs: Jobs, place: Ints) -> pl.DataFrame:
-        rows = self.rows[place]
+        rows, ids, types = self.rows, self.ids, self.types
+        if place.size < len(rows) or bool((place[:-1] >= place[1:]).any()):  # else no copy
+            rows = rows.select(c for c in ("row", "user", "status") if c in rows.columns)[place]
+            ids, types = ids[place], types[place]
+        blank = [""] * len(rows)
         return pl.DataFrame(
             {
                 "row": rows["row"],
-                "name": self.ids[place],
-                "type": self.types[place],
-                "user": rows["user"] if "user" in rows.columns else [""] * len(rows),
+                "name": ids,
+                "type": types,
+                "user": rows["user"] if "user" in rows.columns else blank,
                 "tasks": jobs.tasks,
                 **{q: self.demand[q][place] / self.scale[q] for q in self.demand},
                 "submit": jobs.submit,
@@ -552,7 +635,7 @@ class _Making:
                 "end": pl.Series(jobs.recorded_end).fill_nan(None),
                 "run": jobs.run,
                 "limit": pl.Series(self._column("limit")[place]).fill_nan(None),
-                "status": rows["status"] if "status" in rows.columns else [""] * len(rows),
+                "status": rows["status"] if "status" in rows.columns else blank,
                 "hours": self.hours[place],
             }
         )
@@ -573,36 +656,40 @@ class _Making:
         return np.concatenate([[0], np.cumsum(count)]).astype(np.int64), each["node"].to_numpy()
 
 
-def _said(what: str) -> str:
-    """What the account of jobs notes, in the words of the first line."""
-    return {
-        "without a requested limit: the run time is taken for it": "limits unknown: run times used",
-        "ran longer than they requested": "ran longer than they requested, and are not cut off",
-    }.get(what, what)
-
-
 def _room(nodes: Nodes, shapes: Sequence[Shape]) -> Ints:
     """Tasks of each shape that all nodes together hold when nothing runs."""
-    kinds: dict[Any, tuple[Node, int]] = {}
+    first: dict[Any, Node] = {}
+    number = Counter[Any]()
     for node, capacity in zip(nodes, nodes.capacity.tolist()):
         kind = (*capacity, *sorted(node.labels.items()))
-        kinds[kind] = kinds.get(kind, (node, 0))[0], kinds.get(kind, (node, 0))[1] + 1
-    some = Nodes.of((node for node, _ in kinds.values()), nodes.shared)
-    number = np.array([count for _, count in kinds.values()])
-    empty = Books.opened(replace(some, devices=nodes.devices))
-    return np.array([empty.fits(shape) @ number for shape in shapes], dtype=np.int64)
+        first.setdefault(kind, node)
+        number[kind] += 1
+    some = Nodes.of(first.values(), nodes.shared)
+    empty, many = Books.opened(replace(some, devices=nodes.devices)), [number[k] for k in first]
+    return np.array([empty.fits(shape) @ np.array(many) for shape in shapes], dtype=np.int64)
 
 
-def _unique(rows: pl.DataFrame, form: str) -> pl.Series:
+def _unique(rows: pl.DataFrame) -> pl.Series:
     """Names that are all different: with the job, and a number where that is not enough."""
     name = pl.col("name").cast(pl.String)
     if "job" in rows.columns:
         job = pl.col("job").cast(pl.String)
         name = pl.when(job != name).then(pl.concat_str(job, pl.lit("/"), name)).otherwise(name)
     ids = rows.select(id=name.fill_null(""))
+    if ids["id"].n_unique() == len(ids):
+        return ids["id"]
     again = pl.int_range(pl.len()).over("id")
     several = pl.when(again > 0).then(pl.format("{}#{}", "id", again + 1)).otherwise("id")
     return ids.select(several.alias("id")).to_series()
+
+
+def _few(names: pl.Series) -> npt.NDArray[Any]:
+    """A column of few names, each once in memory; nothing where there is none."""
+    names = names.cast(pl.String).fill_null("")
+    different = names.unique()
+    codes = names.cast(pl.Enum(different)).to_physical().to_numpy()
+    found: npt.NDArray[Any] = different.to_numpy()[codes]
+    return found
 
 
 def _peaks(held: pl.DataFrame, devices: Sequence[str], by: str) -> pl.DataFrame:

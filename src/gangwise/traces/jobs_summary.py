@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,32 +11,38 @@ import polars as pl
 
 from gangwise.core.arrays import Floats
 from gangwise.traces.jobs import JobLog
+from gangwise.traces.tables import Tables, implied_load, period_of
 from gangwise.traces.work import period
 
 
-def summary(log: JobLog, bins: int = 12) -> dict[str, Any]:
+def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
     """What is in a log, ready for JSON: load over time, sizes, waits, run times, users.
 
-    Times are in seconds; ``None`` where the log does not say. ``load`` is the mean share of the
-    devices in use in each of ``bins`` equal periods, as it happened where the log says when jobs
-    started, and from submission on otherwise.
+    Times are in seconds; ``None`` where the log does not say. ``implied_load`` is that of the whole
+    log (:func:`~gangwise.traces.tables.implied_load`), as ``gangwise trace inspect`` has it, and
+    ``load`` that of each of ``bins`` equal periods; they count jobs that cannot be played, too.
+
+    Parameters
+    ----------
+    log : JobLog
+    tables : Tables
+        Of which it was made.
     """
     rows, nodes = log.rows, log.nodes
     wait = (rows["start"] - rows["submit"]).drop_nulls()
     device = log.played.device
     capacity = log.total(device)
-    begun = rows["start"].fill_null(rows["submit"]).to_numpy()
-    submit = rows["submit"].to_numpy()
-    first, last = float(submit.min()), float((begun + rows["run"].to_numpy()).max())
-    amount = rows["hours"].to_numpy() * 3600 / np.maximum(rows["run"].to_numpy(), 1e-9)
+    first, last = period_of(tables.jobs)
     edges = np.linspace(first, max(last, first + 1.0), bins + 1)
-    used = _used(edges, begun, begun + rows["run"].to_numpy(), amount)
+
+    def load(start: float, end: float) -> float | None:
+        return implied_load(tables, start, end, {device: capacity})[device] if capacity else None
+
     size = rows["tasks"].to_numpy() * rows[device].to_numpy()
-    span = max(float(submit.max()) - first, 1.0)
     asked = rows["limit"] / rows["run"].replace(0.0, None)
     total = float(rows["hours"].sum())
     by_user = (
-        rows.group_by("user")
+        rows.group_by("user", maintain_order=True)
         .agg(
             jobs=pl.len(),
             hours=pl.col("hours").sum(),
@@ -51,8 +58,8 @@ def summary(log: JobLog, bins: int = 12) -> dict[str, Any]:
         "job_type": {"column": log.job_type, "types": len(log.jobs.types)},
         "from_s": first,
         "to_s": last,
-        "offered_load": float(rows["hours"].sum()) * 3600 / (capacity * span) if capacity else None,
-        "load": [None if not capacity else float(u / capacity) for u in used],
+        "implied_load": load(first, last),
+        "load": [load(*between) for between in pairwise(edges.tolist())],
         "load_edges_s": edges.tolist(),
         "sizes": _sizes(size),
         "run": _spread(rows["run"]),
@@ -71,23 +78,6 @@ def summary(log: JobLog, bins: int = 12) -> dict[str, Any]:
 
 def _share(part: float, rest: float) -> float:
     return part / (part + rest) if part else 0.0
-
-
-def _used(edges: Floats, begun: Floats, ended: Floats, amount: Floats) -> Floats:
-    """Mean of what is in use between edges.
-
-    >>> _used(np.array([0.0, 10, 20]), np.array([5.0]), np.array([12.0]), np.array([2.0]))
-    array([1. , 0.4])
-    """
-
-    def until(times: Floats) -> Floats:  # what is used before each edge by jobs from these times on
-        order = np.argsort(times)
-        at = np.searchsorted(times[order], edges)
-        weight = np.concatenate([[0.0], np.cumsum(amount[order])])
-        moment = np.concatenate([[0.0], np.cumsum((amount * times)[order])])
-        return np.asarray(weight[at] * edges - moment[at])
-
-    return np.asarray(np.diff(until(begun) - until(ended)) / np.diff(edges))
 
 
 def _spread(values: pl.Series) -> dict[str, float] | None:
@@ -113,22 +103,23 @@ def _sizes(size: Floats) -> list[dict[str, float]]:
     ]
 
 
-def report(log: JobLog) -> str:
+def report(log: JobLog, tables: Tables) -> str:
     """What is in a log, for a terminal; the first line is how much of it is played."""
-    found = summary(log)
+    found = summary(log, tables)
     first, last = found["from_s"], found["to_s"]
     devices = ", ".join(f"{total:g} {q}" for q, total in found["devices"].items())
     lines = [
         log.played.line,
+        *(f"warning: {found.text}" for found in log.played.overused),
         "",
         f"{found['jobs']:,} jobs in {period(last - first)} on {found['nodes']:,} "
         f"{'node' if found['nodes'] == 1 else 'nodes'} ({devices}); "
         f"{found['job_type']['types']:,} job types, by {log.job_type}",
     ]
-    if found["offered_load"] is not None:
+    if found["implied_load"] is not None:
         lines.append(
-            f"load: {100 * found['offered_load']:.3g} % of {found['device']} offered; in use over "
-            "time:"
+            f"load: {100 * found['implied_load']:.3g} % of {found['device']} in use in the mean of "
+            "the whole log; over time:"
         )
         lines += _bars([load or 0.0 for load in found["load"]], np.array(found["load_edges_s"]))
     lines.append(f"sizes ({found['device']} per job):")

@@ -185,8 +185,8 @@ def described() -> list[dict[str, Any]]:
     found = []
     for name, summary, _, known in registered_traces():
         form = known or Format(name, summary, "nowhere: your own files", "your own", ())
-        tables = [
-            {
+        tables = {
+            t.name: {
                 "name": t.name,
                 "gives": t.gives,
                 "needed": t.needed,
@@ -194,23 +194,20 @@ def described() -> list[dict[str, Any]]:
                 "columns": [column.name for column in t.schema.columns],
             }
             for t in form.tables
-        ] + [
-            {"name": t.name, "gives": t.gives, "needed": t.needed, "parts": False, "columns": []}
-            for t in WITHOUT_SCHEMA
-            if t.trace == name and t.name not in [table.name for table in form.tables]
-        ]
+        }
+        for _, table, _, gives, needed in (t for t in WITHOUT_SCHEMA if t.trace == name):
+            other = {"name": table, "gives": gives, "needed": needed, "parts": False, "columns": []}
+            tables.setdefault(table, other)
+        about = {key: getattr(form, key) for key in ("title", "published", "licence", "span")}
         found.append(
             {
                 "name": name,
-                "title": form.title,
                 "summary": summary,
-                "published": form.published,
-                "licence": form.licence,
-                "span": form.span,
+                **about,
                 "size": form.size,
                 "sha256": dict(form.sha256),
                 "checksums": form.checksums,
-                "tables": tables,
+                "tables": [*tables.values()],
             }
         )
     return found

@@ -33,20 +33,9 @@ from gangwise.traces.io.text import first_lines
 
 
 class Converted:
-    """The tables of a converted trace.
+    """The tables of a converted trace, or of the one published file of it that is called ``only``.
 
-    Parameters
-    ----------
-    folder : Path
-    manifest : Manifest
-    form : Format
-    only : str
-        The one published file whose rows are wanted; empty for all.
-
-    Raises
-    ------
-    TraceError
-        When the conversion is not complete, or of another format.
+    Raises TraceError when the conversion is not complete, or of another format.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, form: Format, only: str = ""):
@@ -66,13 +55,7 @@ class Converted:
         return [self.folder / table / file.name for file in self._of(table)]
 
     def account(self, table: str, strict: bool) -> tuple[list[Stage], dict[str, str]]:
-        """The account and the digest of each file.
-
-        Raises
-        ------
-        TraceError
-            With ``strict``, when a row was left out: names the first.
-        """
+        """The account and the digest of each file; ``strict`` raises when a row was left out."""
         stages = stages_of(self._of(table))
         for path, stage in zip(self.files(table), stages):
             for why, (_, row) in stage.dropped.items():
@@ -111,7 +94,7 @@ class Converted:
             raise TraceError("this chunk of the converted trace is missing; convert it again", path)
         numbers = [c.name for c in self.form.table(table).schema.columns if c.number]
         return pl.scan_parquet(path).with_columns(
-            pl.col("^(" + "|".join(map(_escaped, numbers)) + ")$").cast(pl.Float64),
+            pl.col("^(" + "|".join(map(re.escape, numbers)) + ")$").cast(pl.Float64),
             pl.lit(number, pl.Int64).alias("part"),
         )
 
@@ -143,27 +126,16 @@ def stages_of(files: list[SourceFile]) -> list[Stage]:
     ]
 
 
-def _escaped(name: str) -> str:
-
-    return re.escape(name)
-
-
 PART = re.compile(r"part-(\d+)-of-(\d+)\.")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Read:
     """What was read of a table.
 
-    Attributes
-    ----------
-    frame : polars.DataFrame
-        ``part`` (number of the file, from 0), ``row`` (line of that file) and the columns of the
-        schema: numbers as Float64, null where missing; text without surrounding blanks.
-    stages : tuple of Stage
-        Rows read, kept and dropped, file by file.
-    digests : dict
-        SHA-256 of each file.
+    ``frame`` has ``part`` (number of the file, from 0), ``row`` (line of that file) and the columns
+    of the schema: numbers as Float64, null where missing; text without surrounding blanks.
+    ``stages`` count rows read, kept and dropped, ``digests`` are SHA-256, both file by file.
     """
 
     frame: pl.DataFrame
@@ -175,16 +147,8 @@ class Read:
 class Batches:
     """Rows of a table, batch after batch, in constant memory; iterate once.
 
-    Attributes
-    ----------
-    frames : iterator of polars.DataFrame
-        As :attr:`Read.frame`.
-    stages : list of Stage
-        Rows read, kept and dropped, of the files that were read to their end.
-    digests : dict
-        SHA-256 of each of them.
-    unpacked : int
-        Bytes of text so far; 0 of a converted trace.
+    ``stages`` and ``digests`` are of the files that were read to their end, ``unpacked`` counts the
+    bytes of text so far (0 of a converted trace).
     """
 
     frames: Iterator[pl.DataFrame]
@@ -204,6 +168,8 @@ class Source:
     path : path
         A directory with the files, or one of them; or the folder of a converted trace.
     form : Format
+    named : mapping of str to Path
+        Files by table, which are read whatever is in them.
     strict : bool
         Raise at the first bad row rather than leave it out and report it.
     most_rows, most_bytes : int
@@ -226,6 +192,7 @@ class Source:
         path: Path | str,
         form: Format,
         *,
+        named: Mapping[str, Path] | None = None,
         strict: bool = False,
         most_rows: int = 20_000_000,
         most_bytes: int = 4 << 30,
@@ -233,20 +200,25 @@ class Source:
         self.path, self.form, self.strict = Path(path), form, strict
         self.most_rows, self.most_bytes = most_rows, most_bytes
         self.converted: Converted | None = converted(self.path, form)
+        self.named = dict(named or {})
         if self.converted is None and not self.path.exists():
             raise TraceError("there is no such file or directory", self.path)
+        if self.named and self.converted is not None:
+            raise TraceError(
+                "this trace is converted, with the files it was made of; name no others "
+                f"({', '.join(f.name for f in self.named.values())}), or read the published files",
+                self.path,
+            )
 
     def files(self, table: str) -> list[Path]:
         """Files of a table, in order of their parts; empty when there are none.
 
         Of a converted trace, the name of each published file in the folder of the table: there is
-        no such file, but a source of it reads what came of it.
-
-        Raises
-        ------
-        TraceError
-            When a part is missing or here twice, or several files could be the table.
+        no such file, but a source of it reads what came of it. Raises TraceError when a part is
+        missing or here twice, or several files could be the table.
         """
+        if table in self.named:
+            return [self.named[table]]
         if self.converted is not None:
             return self.converted.files(table)
         wanted = self.form.table(table)
@@ -271,19 +243,10 @@ class Source:
         return bool(self.files(table))
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> Read:
-        """Read a table.
+        """Read a table and keep ``columns``; the others are checked all the same.
 
-        Parameters
-        ----------
-        table : str
-        columns : sequence of str, optional
-            The columns to keep, of those that are there; the others are checked all the same.
-
-        Raises
-        ------
-        TraceError
-            When there is no file of it, or it cannot be read; with ``strict``, at the first bad
-            row.
+        Raises TraceError when there is no file of it, or it cannot be read; with ``strict``, at the
+        first bad row.
         """
         rows, frames = 0, []
         batches = self.batches(table, columns)
@@ -297,13 +260,7 @@ class Source:
         return Read(pl.concat(frames, how="diagonal"), tuple(batches.stages), batches.digests)
 
     def batches(self, table: str, columns: Sequence[str] | None = None) -> Batches:
-        """Rows of a table, batch after batch, for readers that need not keep them.
-
-        Raises
-        ------
-        TraceError
-            Also while iterating, as :meth:`read`.
-        """
+        """As :meth:`read`, batch after batch, for readers that need not keep the rows."""
         files = self.files(table)
         if not files:
             here = ", ".join(f.name for f in files_of(self.path)[:12]) or "nothing that can be read"
@@ -374,39 +331,3 @@ def _in_parts(files: list[Path]) -> list[Path]:
                 numbered[after].parent,
             )
     return [numbered[n] for n in order]
-
-
-class NamedFiles(Source):
-    """A source in which the file of a table may be named, and is then read whatever is in it.
-
-    Parameters
-    ----------
-    path : path
-        Where the other tables are looked for.
-    form : Format
-    named : mapping of str to Path
-        Files by table.
-    strict : bool
-        Raise at the first bad row rather than leave it out and report it.
-
-    Raises
-    ------
-    TraceError
-        When there is no such path, or files are named beside a converted trace, which has its own.
-    """
-
-    def __init__(
-        self, path: Path | str, form: Format, *, named: Mapping[str, Path], strict: bool = False
-    ):
-        super().__init__(path, form, strict=strict)
-        self.named = dict(named)
-        if self.named and self.converted is not None:
-            raise TraceError(
-                "this trace is converted, with the files it was made of; name no others "
-                f"({', '.join(f.name for f in self.named.values())}), or read the published files",
-                self.path,
-            )
-
-    def files(self, table: str) -> list[Path]:
-        """The file that was named; otherwise those that hold the table."""
-        return [self.named[table]] if table in self.named else super().files(table)

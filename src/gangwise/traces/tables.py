@@ -19,11 +19,21 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import polars as pl
 
+from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import Format, files_of, recognise
 from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
 from gangwise.traces.source import Source
-from gangwise.traces.work import Kept, period, waits_of, work
+from gangwise.traces.work import (
+    NO_JOBS,
+    OF_EVENTS,
+    Kept,
+    counted,
+    device_hours,
+    period,
+    waits_of,
+    work,
+)
 
 UNITS = {"cpu": "cores", "mem": "GiB", "gpu": "GPUs"}
 
@@ -72,7 +82,7 @@ class Fidelity:
       pods.csv: 3 read, 2 kept
                1  cpu is negative (first in row 4)
       device type         capacity  unit     implied load
-      cpu                        8  cores          25.0 %
+      cpu                        8  cores            25 %
     """
 
     trace: str
@@ -94,7 +104,6 @@ class Fidelity:
         return [] if self.kept is None else self.kept.lines
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
         plain = asdict(self)
         plain["stages"] = [
             {**stage._asdict(), "dropped": reasons_plain(stage.dropped)} for stage in self.stages
@@ -120,7 +129,7 @@ class Fidelity:
             )
         for device, total in self.capacity.items():
             unit = self.units[device.split(":")[0]]
-            load = f"{100 * self.load[device]:.1f} %" if device in self.load else "-"
+            load = f"{100 * self.load[device]:.3g} %" if device in self.load else "-"
             lines.append(f"  {device:<16s}{total:12.10g}  {unit:<8s}{load:>13s}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
@@ -142,27 +151,28 @@ def device_totals(tables: Tables) -> dict[str, float]:
     return totals
 
 
-def implied_load(tables: Tables, first: float, last: float) -> dict[str, float]:
-    """Mean over a period of devices held, as a share of those there.
+def period_of(jobs: pl.DataFrame) -> tuple[float, float]:
+    """From the first creation of a job to the last deletion; both 0 where no job has both times."""
+    if jobs.is_empty() or (timed := jobs.filter(_timed())).is_empty():
+        return 0.0, 0.0
+    return float(timed["created"].to_numpy().min()), float(timed["deleted"].to_numpy().max())
+
+
+def implied_load(
+    tables: Tables, first: float, last: float, totals: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """The load of a log: the mean over a period of devices held, as a share of those there.
 
     A job holds its devices while it runs (:func:`~gangwise.traces.work.work`), not while it waits;
     one of which that is not known holds nothing, and neither does a request that is not known. A
     job that may use several GPU models is spread over them in proportion to their GPUs; what it
     requests of models that no server has is in ``gpu`` alone, the total over all models.
 
-    Parameters
-    ----------
-    tables : Tables
-    first, last : float
-        The period, in seconds since the start of the trace.
-
-    Returns
-    -------
-    dict
-        Load by device type; device types that the cluster has none of are absent. Empty when there
-        are no servers or no jobs.
+    The period is in seconds since the start of the trace; of a whole log, :func:`period_of`.
+    ``totals`` are devices there, where the tables do not say. Loads are by device type, without
+    those that the cluster has none of; empty when there are no servers or no jobs.
     """
-    totals = device_totals(tables)
+    totals = device_totals(tables) if totals is None else totals
     if not totals or tables.jobs.is_empty():
         return {}
     held_for = work(tables.jobs)
@@ -171,7 +181,7 @@ def implied_load(tables: Tables, first: float, last: float) -> dict[str, float]:
     begin = held_for["begin"].to_numpy()
     end = begin + held_for["run"].to_numpy()
     share = np.clip(np.minimum(end, last) - np.maximum(begin, first), 0.0, None)
-    share = share / max(last - first, 1.0)
+    share = share / (last - first if last > first else 1.0)
     if "tasks" in jobs.columns:
         share *= jobs["tasks"].fill_null(1).to_numpy()
     asked = {name: jobs[name].fill_null(0).to_numpy() for name in UNITS}
@@ -192,7 +202,7 @@ def of_tables(tables: Tables) -> Fidelity:
 
     Servers or jobs may be absent altogether, and times or requests of jobs null: the notes say so.
     """
-    first, last, notes = 0.0, 0.0, []
+    (first, last), notes = period_of(tables.jobs), []
     if tables.servers.is_empty():
         notes.append("the files here do not say which servers there are: no capacity, no load")
     if tables.jobs.is_empty():
@@ -200,8 +210,6 @@ def of_tables(tables: Tables) -> Fidelity:
     else:
         timed = tables.jobs.filter(_timed())
         if len(timed):
-            first = float(timed["created"].to_numpy().min())
-            last = float(timed["deleted"].to_numpy().max())
             until_end = int((timed["deleted"] == last).sum())
             notes.append(
                 f"{until_end} jobs are deleted at the very end of the trace, at {last:.0f} s: "
@@ -246,6 +254,60 @@ def of_tables(tables: Tables) -> Fidelity:
         (*tables.notes, *notes),
         tables.digests,
         tables.units,
+    )
+
+
+def left_out(tables: Tables) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
+    """Why the reader left rows out: rows that are jobs, and others (events, nodes).
+
+    Both are, by reason, how many rows, and the first of them.
+    """
+    of_jobs: dict[str, tuple[int, int]] = {}
+    others: dict[str, tuple[int, int]] = {}
+    events = tables.trace.removeprefix("twin-") in OF_EVENTS
+    for stage in tables.stages:
+        for why, (count, row) in stage.dropped.items():
+            if not why.startswith(NO_JOBS):
+                found = others if events or stage.name == "machines" else of_jobs
+                before = found.get(why, (0, row))
+                found[why] = (before[0] + count, min(before[1], row))
+    return of_jobs, others
+
+
+def kept_of(
+    tables: Tables,
+    played: float,
+    hours: float,
+    by_slot: Floats,
+    *,
+    given: float | None = None,
+    read: int | None = None,
+    terms: tuple[str, ...] = (),
+) -> Kept:
+    """The account of a workload that is made of the jobs of a log.
+
+    ``read`` jobs of it were read; by default every row is one. ``hours`` are those of the jobs that
+    are played; the others are as of :class:`~gangwise.traces.work.Kept`.
+    """
+    jobs = tables.jobs
+    device, unit = counted(jobs, tables.units)
+    waited = waits_of(jobs)
+    ran = float(work(jobs)["run"].fill_null(0.0).clip(lower_bound=0.0).sum())
+    waiting = float(waited.sum())
+    unread = sum(count for count, _ in left_out(tables)[0].values())
+    return Kept(
+        tables.trace,
+        unit,
+        float((len(jobs) if read is None else read) + unread),
+        played,
+        float(device_hours(jobs, device).sum()),
+        hours,
+        given,
+        wait=float(waited.mean()) if waited.size else None,
+        waiting=waiting / max(waiting + ran, 1e-9) if waited.size else None,
+        terms=terms,
+        by_slot=by_slot,
+        unread=unread,
     )
 
 
@@ -306,15 +368,8 @@ class Tables:
 
 def server_table(rows: Iterable[tuple[Any, ...]] = ()) -> pl.DataFrame:
     """:attr:`Tables.servers` from tuples in the order of its columns; of no servers by default."""
-    text, number = pl.String, pl.Float64
-    columns = {
-        "row": pl.Int64,
-        "name": text,
-        "model": text,
-        "cpu": number,
-        "mem": number,
-        "gpu": number,
-    }
+    columns = {"row": pl.Int64, "name": pl.String, "model": pl.String}
+    columns |= dict.fromkeys(UNITS, pl.Float64)
     return pl.DataFrame(list(rows), schema=columns, orient="row")
 
 
@@ -326,7 +381,7 @@ class Trace(Protocol):
         """Whether a file, or a file of a directory, has this format, by its first bytes."""
 
     def scan(self) -> Tables:
-        """Read the files."""
+        """Read servers and jobs, once."""
 
     def fidelity(self) -> Fidelity:
         """What was read, what was left out, and what the trace asks of its cluster."""
@@ -367,7 +422,7 @@ class Reader(ABC):
         return self._read()
 
     def scan(self) -> Tables:
-        """Servers and jobs, read once."""
+        """Read servers and jobs, once."""
         return self.tables
 
     def fidelity(self) -> Fidelity:
@@ -416,15 +471,7 @@ def save_tables(tables: Tables, folder: Path) -> list[Path]:
         "units": dict(tables.units),
         "files": dict(tables.digests),
         "tables": [path.name for path in written],
-        "stages": [
-            [
-                stage.name,
-                stage.read,
-                stage.kept,
-                {why: list(lost) for why, lost in stage.dropped.items()},
-            ]
-            for stage in tables.stages
-        ],
+        "stages": [[*stage[:3], dict(stage.dropped)] for stage in tables.stages],
         "notes": list(tables.notes),
     }
     written.append(folder / SAVED)

@@ -132,47 +132,30 @@ def period(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Kept:
-    """How much of a log a workload of slots keeps, and on what terms.
+    """How much of a log a workload of slots keeps, and on what terms."""
 
-    Attributes
-    ----------
-    trace : str
-        Registered name of the format.
-    unit : str
-        What hours are counted of: GPU, core.
-    read, played : float
-        Jobs of the log, those that could not be read included; and those that are played, in the
-        mean where arrivals are thinned.
-    hours, played_hours : float
-        Device-hours that the log says jobs ran, and those of the jobs that are played; 0 where
-        what they requested is not known.
-    given : float or None
-        Device-hours that the played jobs hold if each gets what it requests, in the time that it
-        has in slots; None where requests are not used.
-    wait : float or None
-        Mean wait of the jobs of the log, in seconds; None where it is not known.
-    waiting : float or None
-        Share of waiting in the time that jobs were there.
-    terms : tuple of str
-        What must be known of how jobs are taken: elastic, drawn utilities.
-    warnings : tuple of str
-        Besides those that follow from the shares.
-    by_slot : ndarray of shape [slots, 3], optional
-        ``played``, ``played_hours`` and ``given`` of the jobs that come in each slot of the window.
-    """
-
-    trace: str
-    unit: str
+    trace: str  # registered name of the format
+    unit: str  # what hours are counted of: GPU, core
+    # Jobs of the log, those that could not be read included; and those that are played, in the mean
+    # where arrivals are thinned.
     read: float
     played: float
+    # Device-hours that the log says jobs ran, and those of the jobs that are played; 0 where what
+    # they requested is not known.
     hours: float
     played_hours: float
+    # Device-hours that the played jobs hold if each gets what it requests, in the time that it has
+    # in slots; None where requests are not used.
     given: float | None
-    wait: float | None
-    waiting: float | None
+    wait: float | None  # mean wait of the jobs of the log, in seconds; None where it is not known
+    waiting: float | None  # share of waiting in the time that jobs were there
+    # What must be known of how jobs are taken: elastic, drawn utilities.
     terms: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # besides those that follow from the shares
+    # ``played``, ``played_hours`` and ``given`` of the jobs that come in each slot of the window,
+    # shape [slots, 3].
     by_slot: Floats | None = field(default=None, compare=False, repr=False)
+    unread: int = 0  # jobs whose rows could not be read: nobody knows their device-hours
 
     def in_first(self, slots: int) -> Kept:
         """What is played in so many slots: the beginning of the window, or all of it and more.
@@ -208,10 +191,12 @@ are not known; the first 1 of 2 slots'
         't: 75 % of 100 jobs and 75 % of 40 GPU-hours are played; given ÷ requested 0.5; mean wait \
 1.5 min, 25 % of the time in the system; values are drawn'
         """
-        hours = f" and {percent_text(self.played_hours, self.hours)} of {amount_text(self.hours)} "
+        the, known = ("the ", " that are known") if self.unread else ("", "")
+        hours = f" and {percent_text(self.played_hours, self.hours)} of {the}"
+        hours += f"{amount_text(self.hours)} {self.unit}-hours{known}"
         parts = [
             f"{self.trace}: {percent_text(self.played, self.read)} of {self.read:,.0f} jobs"
-            + f"{hours}{self.unit}-hours" * bool(self.hours)
+            + hours * bool(self.hours)
             + " are played"
         ]
         if self.given is not None and self.played_hours > 0:
@@ -240,7 +225,6 @@ are not known; the first 1 of 2 slots'
         return [self.line, *little, *(f"warning: {text}" for text in self.warnings)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
         return {
             "trace": self.trace,
             "line": self.line,
@@ -256,42 +240,3 @@ are not known; the first 1 of 2 slots'
             "waiting_share": self.waiting,
             "terms": list(self.terms),
         }
-
-
-def kept_of(
-    trace: str,
-    jobs: pl.DataFrame,
-    units: Mapping[str, str],
-    unread: int = 0,
-    read: int | None = None,
-    **of_workload: Any,
-) -> Kept:
-    """The account of a workload that is made of the jobs of a log.
-
-    Parameters
-    ----------
-    trace : str
-    jobs : polars.DataFrame
-        As in :class:`~gangwise.traces.tables.Tables`: all of the log.
-    units : mapping of str to str
-    unread : int
-        Jobs that the reader left out.
-    read : int, optional
-        Jobs that it did not; by default every row is one.
-    **of_workload
-        ``played``, ``played_hours``, ``given``, ``terms``, ``warnings``, ``by_slot``.
-    """
-    device, unit = counted(jobs, units)
-    waited = waits_of(jobs)
-    ran = float(work(jobs)["run"].fill_null(0.0).clip(lower_bound=0.0).sum())
-    waiting = float(waited.sum())
-    many = len(jobs) if read is None else read
-    return Kept(
-        trace,
-        unit,
-        float(many + unread),
-        hours=float(device_hours(jobs, device).sum()),
-        wait=float(waited.mean()) if waited.size else None,
-        waiting=waiting / max(waiting + ran, 1e-9) if waited.size else None,
-        **of_workload,
-    )

@@ -1,26 +1,9 @@
-"""Alibaba cluster-trace-v2018: batch jobs whose tasks form graphs, beside long-running containers.
+"""Alibaba cluster-trace-v2018 (``alibaba-v2018.toml``): precedence of tasks, containers, usage.
 
-Published by Alibaba; see https://github.com/alibaba/clusterdata, folder ``cluster-trace-v2018``.
-
-=====================  ====================================================================
-table                  meaning here
-=====================  ====================================================================
-``machine_meta``       an event log; a machine is what its last row with status USING says
-``batch_task``         a request of ``instance_num`` equal tasks, ``plan_cpu`` / 100 cores and
-                       ``plan_mem`` each, from ``start_time`` to ``end_time``
-``container_meta``     a request of one task, from its first row to its end
-``machine_usage``,     measured load: :meth:`AlibabaV2018.usage`
-``container_usage``
-``batch_instance``     recognised; not used
-=====================  ====================================================================
-
-Memory is in the publisher's units: 100 is the largest machine. A time is seconds since the trace
-began; a 0 stands for one before or after the trace.
-
-None of the tables has a header. The precedence of batch tasks is in their names: ``M1`` waits for
-nothing, ``J3_1_2`` for tasks 1 and 2 of its job; letters mean nothing, and a parent may have the
-higher number. ``task_...`` is independent. Names are cut at 50 characters: the last number of a cut
-name may be a part of a longer one, and parents after it are lost.
+The precedence of batch tasks is in their names: ``M1`` waits for nothing, ``J3_1_2`` for tasks 1
+and 2 of its job; letters mean nothing, and a parent may have the higher number. ``task_...`` is
+independent. Names are cut at 50 characters: the last number of a cut name may be a part of a longer
+one, and parents after it are lost.
 """
 
 from __future__ import annotations
@@ -35,15 +18,13 @@ import polars as pl
 from gangwise.core.arrays import Ints
 from gangwise.core.errors import TraceError
 from gangwise.traces.dag import Dag
-from gangwise.traces.format import Format, TableFile
-from gangwise.traces.formats.alibaba_v2017 import AlibabaV2017, unusable
+from gangwise.traces.format import declared, files_of, recognise
+from gangwise.traces.formats.tabular import Section, Tabular
 from gangwise.traces.io.account import Stage, leave_out, reasons
-from gangwise.traces.io.schema import Check, Column, Schema, value
-from gangwise.traces.io.text import named
 from gangwise.traces.source import Read
-from gangwise.traces.tables import Reader, Tables, server_table
+from gangwise.traces.tables import UNITS, Tables
 
-NAME = "alibaba-v2018"
+FORMAT = declared("alibaba-v2018")
 PERCENTAGES = (
     "cpu_util_percent",
     "mem_util_percent",
@@ -54,159 +35,6 @@ PERCENTAGES = (
 )
 """Measurements from 0 to 100; what is outside is invalid (the publisher writes -1 or 101)."""
 
-_MACHINE = Column("machine_id", number=False, pattern=r"m_\d+")
-_CONTAINER = Column("container_id", number=False, pattern=r"c_\d+")
-_JOB = Column("job_name", number=False, pattern=r"j_\d+")
-_STATUS = Column("status", number=False, pattern="[A-Za-z_]+")
-_TIME = Column("time_stamp")
-_TASK = (
-    Column("task_type", number=False, empty=True),
-    _STATUS,
-    Column("start_time", empty=True),
-    Column("end_time", empty=True),
-)
-
-
-def _measured(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, least=-1e12, empty=True) for name in names)
-
-
-MACHINE_META = Schema(
-    f"{NAME} machine_meta",
-    (
-        _MACHINE,
-        _TIME,
-        Column("failure_domain_1", number=False, empty=True),
-        Column("failure_domain_2", number=False, empty=True),
-        Column("cpu_num", whole=True, least=1, most=1e6),
-        Column("mem_size", most=100),
-        _STATUS,
-    ),
-    header=False,
-)
-MACHINE_USAGE = Schema(
-    f"{NAME} machine_usage",
-    (
-        _MACHINE,
-        _TIME,
-        *_measured(
-            "cpu_util_percent",
-            "mem_util_percent",
-            "mem_gps",
-            "mkpi",
-            "net_in",
-            "net_out",
-            "disk_io_percent",
-        ),
-    ),
-    header=False,
-)
-CONTAINER_META = Schema(
-    f"{NAME} container_meta",
-    (
-        _CONTAINER,
-        _MACHINE,
-        _TIME,
-        Column("app_du", number=False),
-        _STATUS,
-        Column("cpu_request"),
-        Column("cpu_limit", empty=True),
-        Column("mem_size", most=100),
-    ),
-    header=False,
-)
-CONTAINER_USAGE = Schema(
-    f"{NAME} container_usage",
-    (
-        _CONTAINER,
-        _MACHINE,
-        _TIME,
-        *_measured(
-            "cpu_util_percent",
-            "mem_util_percent",
-            "cpi",
-            "mem_gps",
-            "mpki",
-            "net_in",
-            "net_out",
-            "disk_io_percent",
-        ),
-    ),
-    header=False,
-)
-BATCH_TASK = Schema(
-    f"{NAME} batch_task",
-    (
-        Column("task_name", number=False),
-        Column("instance_num", whole=True, empty=True),
-        _JOB,
-        *_TASK,
-        Column("plan_cpu", empty=True),
-        Column("plan_mem", empty=True, most=100),
-    ),
-    header=False,
-    checks=(
-        Check(
-            "end_time is before start_time",
-            ("start_time", "end_time"),
-            lambda: (value("end_time") > 0) & (value("end_time") < value("start_time")),
-        ),
-    ),
-)
-BATCH_INSTANCE = Schema(
-    f"{NAME} batch_instance",
-    (
-        Column("instance_name", number=False),
-        Column("task_name", number=False),
-        _JOB,
-        *_TASK,
-        Column("machine_id", number=False, pattern=r"m_\d+", empty=True),
-        Column("seq_no", empty=True),
-        Column("total_seq_no", empty=True),
-        *_measured("cpu_avg", "cpu_max", "mem_avg", "mem_max"),
-    ),
-    header=False,
-)
-FORMAT = Format(
-    NAME,
-    "Alibaba cluster trace 2018",
-    "https://github.com/alibaba/clusterdata (folder cluster-trace-v2018)",
-    "for research and study, on the publisher's terms",
-    (
-        TableFile("machine_meta", MACHINE_META, "machine_meta", gives="servers"),
-        TableFile(
-            "machine_usage", MACHINE_USAGE, "machine_usage", gives="measured load of servers"
-        ),
-        TableFile("container_meta", CONTAINER_META, "container_meta", gives="containers"),
-        TableFile(
-            "container_usage",
-            CONTAINER_USAGE,
-            "container_usage",
-            gives="measured load of containers",
-        ),
-        TableFile("batch_task", BATCH_TASK, "batch_task", needed=True, gives="batch jobs"),
-        TableFile(
-            "batch_instance",
-            BATCH_INSTANCE,
-            "batch_instance",
-            gives="single instances, which nothing uses yet",
-        ),
-    ),
-    span="8 days",
-    size="48 GB packed, 280 GB unpacked",
-    sha256={
-        "batch_instance.tar.gz": "e73e5a9326669aa079ba20048ddd759383cabe1fe3e58620aa75bd034e2450c6",
-        "batch_task.tar.gz": "7c4b32361bd1ec2083647a8f52a6854a03bc125ca5c202652316c499fbf978c6",
-        "container_meta.tar.gz": "febd75e693d1f208a8941395e7faa7e466e50d21c256eff12a815b7e2fa2053f",
-        "container_usage.tar.gz": (
-            "b4bd3b1b82f5407c1b0dd47fe736ff5152c4b016a9c30cb26f988e2d1c5e5031"
-        ),
-        "machine_meta.tar.gz": "b5b1b786b22cd413a3674b8f2ebfb2f02fac991c95df537f363ef2797c8f6d55",
-        "machine_usage.tar.gz": "3e6ee87fd204bb85b9e234c5c75a5096580fdabc8f085b224033080090753a7a",
-    },
-    checksums="README.md of the folder cluster-trace-v2018",
-)
-
 
 LONGEST = 50
 TASK_NAME = r"^[A-Za-z]+(\d{1,18})(?:_\d{1,18})*_?$"
@@ -215,25 +43,15 @@ TASK_NAME = r"^[A-Za-z]+(\d{1,18})(?:_\d{1,18})*_?$"
 def edges_of(tasks: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int]]:
     """Edges that names tell, and how many names or parents something is the matter with.
 
-    Parameters
-    ----------
-    tasks : polars.DataFrame
-        ``job``, ``name``, and ``used``: whether the task is used, or can only be missed as a
-        parent.
+    ``tasks`` have ``job``, ``name``, and ``used``: the others can only be missed as a parent. An
+    edge is ``child parent``: used tasks, numbered from 0 in their order; a task that waits for a
+    number which two tasks of its job have waits for both.
 
-    Returns
-    -------
-    edges : polars.DataFrame
-        ``child`` and ``parent``: used tasks, numbered from 0 in their order. A task that waits for
-        a number which two tasks of its job have waits for both.
-    counts : mapping of str to int
-        Of used tasks. ``dag``: names that tell precedence; ``other``: names of neither kind, taken
-        as independent; ``cut``: names that may be incomplete; ``doubtful``: last parents of those,
-        left out; ``lost``: parents that the job does not have; ``unused``: parents that are not
-        used; ``shared``: tasks whose number another task of the job has too.
+    Of used tasks are counted: ``dag``, names that tell precedence; ``other``, names of neither
+    kind, taken as independent; ``cut``, names that may be incomplete; ``doubtful``, last parents of
+    those, left out; ``lost``, parents that the job does not have; ``unused``, parents that are not
+    used; ``shared``, tasks whose number another task of the job has too.
 
-    Examples
-    --------
     >>> import polars as pl
     >>> names = ["J1_3_2", "M2", "M3_2", "task_Nzg3"]
     >>> edges, counts = edges_of(pl.DataFrame({"job": "j_1", "name": names, "used": True}))
@@ -323,7 +141,7 @@ def after(names: pl.Series, dag: Dag) -> pl.Series:
 
 
 def batch_jobs(
-    read: Read, statuses: Sequence[str], file: Path, strict: bool
+    read: Read, section: Section, file: Path, strict: bool
 ) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """Jobs as :class:`~gangwise.traces.tables.Tables` has them, what was left out, and notes.
 
@@ -333,10 +151,7 @@ def batch_jobs(
         When no row can be used; with ``strict``, when a task waits for itself.
     """
     frame = read.frame.with_row_index("at")
-    rules = unusable(
-        frame, statuses, "instance_num", ("plan_cpu", "plan_mem"), ("start_time", "end_time")
-    )
-    kept, stage = leave_out("batch tasks", frame, rules)
+    kept, stage = leave_out("batch tasks", frame, section.rules(frame))
     stages, notes = [stage], []
     kept, stage = leave_out(
         "task names", kept, [("its job has a task of this name already", pl.lit(_again(kept)))]
@@ -356,20 +171,7 @@ def batch_jobs(
     if kept.is_empty():
         why = reasons(*(stage.dropped for stage in stages))
         raise TraceError(f"no batch task can be used: {why}", file)
-    jobs = kept.select(
-        "row",
-        name="task_name",
-        cpu=pl.col("plan_cpu") / 100,
-        mem="plan_mem",
-        gpu=pl.lit(0.0),
-        tasks="instance_num",
-        models=pl.lit(""),
-        created="start_time",
-        deleted="end_time",
-        job="job_name",
-        after=after(kept["task_name"], dag),
-        status="status",
-    )
+    jobs = section.select(kept.with_columns(after=after(kept["task_name"], dag)))
     return jobs, stages, notes + _notes(jobs, dag, counts)
 
 
@@ -423,7 +225,6 @@ WORKLOADS = {
     "containers": ("container_meta",),
     "both": ("batch_task", "container_meta"),
 }
-UNITS = {"cpu": "cores", "mem": "% of max", "gpu": "GPUs"}
 
 
 class Usage(NamedTuple):
@@ -439,8 +240,8 @@ class Usage(NamedTuple):
     stages: tuple[Stage, ...]
 
 
-class AlibabaV2018(Reader):
-    r"""Reader of cluster-trace-v2018.
+class AlibabaV2018(Tabular):
+    """Reader of cluster-trace-v2018.
 
     Parameters
     ----------
@@ -453,27 +254,6 @@ class AlibabaV2018(Reader):
         ``|``.
     strict : bool
         Raise at the first bad row rather than leave it out and report it.
-
-    Raises
-    ------
-    TraceError
-        For an unknown workload, or files that cannot be used, such as those of cluster-trace-v2017.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> size = Path(folder.name, "batch_task.csv").write_text(
-    ...     "M1,2,j_1,1,Terminated,100,160,50,0.4\n"
-    ...     "R2_1,1,j_1,1,Terminated,120,200,100,0.2\n"
-    ...     "M3,1,j_1,1,Failed,120,200,100,0.2\n"
-    ... )
-    >>> reader = AlibabaV2018(folder.name)
-    >>> reader.scan().jobs.select("job", "name", "tasks", "cpu", "created", "after").rows()
-    [('j_1', 'M1', 2.0, 0.5, 100.0, ''), ('j_1', 'R2_1', 1.0, 1.0, 120.0, 'M1')]
-    >>> reader.scan().stages[1].dropped
-    {'status is Failed': (1, 3)}
-    >>> folder.cleanup()
     """
 
     FORMAT = FORMAT
@@ -486,11 +266,8 @@ class AlibabaV2018(Reader):
         statuses: Sequence[str] | str = ("Terminated",),
         strict: bool = False,
     ):
-        super().__init__(path, strict=strict)
-        if workload not in WORKLOADS:
-            raise TraceError(f"workload is {workload!r}; it must be one of {', '.join(WORKLOADS)}")
+        super().__init__(path, strict=strict, workload=workload, statuses=statuses)
         self.workload = workload
-        self.statuses = named(statuses)
 
     def usage(self, table: str = "machine_usage") -> Usage:
         """Measured load of ``machine_usage`` or ``container_usage``, over time."""
@@ -510,28 +287,23 @@ class AlibabaV2018(Reader):
 
     def _read(self) -> Tables:
         self._refuse_v2017()
-        servers, events = server_table(), None
+        servers, events, of_servers, some, _ = self._servers()
+        stages, digests = [*of_servers], {**some}
         jobs: list[pl.DataFrame] = []
-        stages: list[Stage] = []
         notes: list[str] = []
-        digests: dict[str, str] = {}
-        if self.source.has("machine_meta"):
-            read = self.source.read("machine_meta")
-            servers, events, stage = _machines(read)
-            stages += [*read.stages, stage]
-            digests |= read.digests
         for table in WORKLOADS[self.workload]:
             read = self.source.read(table)
             if table == "batch_task":
-                file = self.source.files(table)[0]
-                made, more, said = batch_jobs(read, self.statuses, file, self.source.strict)
+                file, section = self.source.files(table)[0], self.section("batch")
+                made, more, about = batch_jobs(read, section, file, self.source.strict)
             else:
-                made, more, said = _containers(read)
+                made, more, about = _containers(read, self.section("containers"))
             jobs.append(made)
             stages += [*read.stages, *more]
-            notes += said
+            notes += about
             digests |= read.digests
         notes.append("memory is in the publisher's units: 100 is that of the largest machine")
+        units = {**UNITS, **FORMAT.mapping["units"]}
         return Tables(
             FORMAT.name,
             servers,
@@ -539,74 +311,37 @@ class AlibabaV2018(Reader):
             tuple(stages),
             digests,
             tuple(notes),
-            UNITS,
+            units,
             events,
         )
 
     def _refuse_v2017(self) -> None:
-        wanted = WORKLOADS[self.workload][0]
-        if not self.source.has(wanted) and AlibabaV2017.recognise(self.source.path):
+        wanted, other = WORKLOADS[self.workload][0], declared("alibaba-v2017")
+        path = self.source.path
+        if not self.source.has(wanted) and any(recognise(f, [other]) for f in files_of(path)):
             raise TraceError(
                 "this is Alibaba cluster-trace-v2017 (batch_task of 8 columns, integer ids), not "
                 "v2018 (9 columns, jobs j_1, j_2, ...); read it as the trace alibaba-v2017, or "
                 "give the folder of v2018",
-                self.source.path,
+                path,
             )
 
 
-def _machines(read: Read) -> tuple[pl.DataFrame, pl.DataFrame, Stage]:
-    """Servers, and when they come and go, from a log of states."""
-    up = pl.col("status") == "USING"
-    log = read.frame.sort("time_stamp", "part", "row").with_columns(up=up)
-    last = log.filter("up").group_by("machine_id", maintain_order=True).last().sort("row")
-    servers = last.select(
-        "row", name="machine_id", model=pl.lit(""), cpu="cpu_num", mem="mem_size", gpu=pl.lit(0.0)
-    )
-    before = pl.col("up").shift(1).over("machine_id", order_by=pl.int_range(pl.len()))
-    known = pl.coalesce(before, pl.when(pl.col("time_stamp") > 0).then(pl.lit(False)), "up")
-    events = log.filter(up != known).select(time="time_stamp", server="machine_id", up="up")
-    machines = log.group_by("machine_id").agg(pl.col("row").min(), pl.col("up").any())
-    _, stage = leave_out("machines", machines, [("never USING", ~pl.col("up"))])
-    return servers, events, stage
-
-
-def _containers(read: Read) -> tuple[pl.DataFrame, list[Stage], list[str]]:
+def _containers(read: Read, section: Section) -> tuple[pl.DataFrame, list[Stage], list[str]]:
     """A job per container, from its first row to the row that says ``stopped``, if its last."""
     log = read.frame.sort("time_stamp", "part", "row")
-    end = pl.lit(float(log["time_stamp"].to_numpy().max()))
     asked = pl.struct("cpu_request", "mem_size")
     jobs = (
         log.group_by("container_id", maintain_order=True)
         .agg(
             pl.col("row", "app_du", "cpu_request", "mem_size").first(),
             created=pl.col("time_stamp").first(),
-            last=pl.col("time_stamp").last(),
+            final=pl.col("time_stamp").last(),
             status=pl.col("status").last(),
             changed=asked.n_unique() > 1,
         )
         .sort("row")
+        .with_columns(latest=pl.lit(float(log["time_stamp"].to_numpy().max())))
     )
-    nothing = pl.col("cpu_request") + pl.col("mem_size") == 0
-    used, stage = leave_out("containers", jobs, [("it requests nothing at all", nothing)])
-    stopped = pl.col("status") == "stopped"
-    made = used.select(
-        "row",
-        name="container_id",
-        cpu=pl.col("cpu_request") / 100,
-        mem="mem_size",
-        gpu=pl.lit(0.0),
-        tasks=pl.lit(1.0),
-        models=pl.lit(""),
-        created="created",
-        deleted=pl.when(stopped).then("last").otherwise(end),
-        job="container_id",
-        after=pl.lit(""),
-        status="status",
-    )
-    notes = [
-        f"{int((used['created'] == 0).sum())} of {len(used)} containers are there from time 0 on; "
-        f"{int((used['status'] != 'stopped').sum())} do not end as stopped and are taken to stay "
-        "until the table's last row",
-        f"{int(used['changed'].sum())} containers change their request; the first one is used",
-    ]
-    return made, [stage], notes
+    used, stage = leave_out("containers", jobs, section.rules(jobs))
+    return section.select(used), [stage], section.notes(used)

@@ -1,151 +1,24 @@
-"""Google ClusterData 2019 (version 3): machines, collections and instances of a cell.
+"""Google ClusterData 2019, version 3 (``google-2019.toml``): collections, instances and machines.
 
-Published by Google under CC-BY-4.0; see
-https://github.com/google/cluster-data/blob/master/ClusterData2019.md. Each table is exported as
-lines of JSON, ``collection_events-000000000000.json.gz`` and so on:
-
-==========================  ================================================================
-field                       meaning here
-==========================  ================================================================
-``time``                    microseconds; the window begins at 600 s. 0: before it; 2^63 - 1: after
-``type``                    0 SUBMIT, 1 QUEUE, 2 ENABLE, 3 SCHEDULE, 4 EVICT, 5 FAIL, 6 FINISH,
-                            7 KILL, 8 LOST, 9 and 10 UPDATE
-``type`` of machines        1 ADD, 2 REMOVE, 3 UPDATE (0: not known)
-``collection_type``         0 job, 1 alloc set: a reservation that jobs run in, and no job
-``resource_request``        shares of the largest machine's, per instance
-``start_after_...``         collections that must end before this one starts
-==========================  ================================================================
-
-The codes are **not those of 2011**, and nothing in a file of numbers would tell: what tells is that
-the files of 2011 are CSV without names and those of 2019 are JSON with names.
+The event codes are **not those of 2011**, and nothing in a file of numbers would tell: what tells
+is that the files of 2011 are CSV without names and those of 2019 are JSON with names.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import Format, TableFile
+from gangwise.traces.format import declared
 from gangwise.traces.formats.google_events import Codes, GoogleReader, Machines, Order, machines_of
 from gangwise.traces.io.account import Stage
-from gangwise.traces.io.schema import Check, Column, Schema, value
 
 NAME = "google-2019"
-ID = 2.0**53
-"""Larger numbers are not exact as Float64; those of the trace are far below."""
 FIRST = "start_after_collection_ids"
-
-
-def _maybe(name: str, most: float = ID, least: float = 0.0) -> Column:
-    """A number that a record may lack."""
-    return Column(name, whole=True, least=least, most=most, empty=True, needed=False)
-
-
-def _text(name: str) -> Column:
-    return Column(name, number=False, empty=True, needed=False)
-
-
-_TIME = Column("time", whole=True, most=2.0**63)
-_ALL = (
-    _TIME,
-    Column("type", whole=True),
-    Column("collection_id", whole=True, most=ID),
-    _maybe("scheduling_class", 3),
-    _maybe("missing_type"),
-    _maybe("collection_type", 1),
-    _maybe("priority"),
-    _maybe("alloc_collection_id"),
-)
-_KNOWN = Check("type is not a code from 0 to 10", ("type",), lambda: value("type") > 10)
-
-COLLECTION_EVENTS = Schema(
-    f"{NAME} collection events",
-    (
-        *_ALL,
-        Column("user", number=False, empty=True),
-        _text("collection_name"),
-        _text("collection_logical_name"),
-        _maybe("parent_collection_id"),
-        _text("start_after_collection_ids"),
-        _maybe("max_per_machine"),
-        _maybe("max_per_switch"),
-        _maybe("vertical_scaling"),
-        _maybe("scheduler"),
-    ),
-    json=True,
-    absent=("instance_index",),
-    checks=(_KNOWN,),
-)
-INSTANCE_EVENTS = Schema(
-    f"{NAME} instance events",
-    (
-        *_ALL,
-        Column("instance_index", whole=True),
-        _maybe("machine_id", least=-1),
-        _maybe("alloc_instance_index", least=-1),
-        Column("resource_request.cpus", empty=True, needed=False),
-        Column("resource_request.memory", empty=True, needed=False),
-        _text("constraint"),
-    ),
-    json=True,
-    checks=(_KNOWN,),
-)
-MACHINE_EVENTS = Schema(
-    f"{NAME} machine events",
-    (
-        _TIME,
-        Column("machine_id", whole=True, most=ID),
-        Column("type", whole=True),
-        _text("switch_id"),
-        Column("capacity.cpus", empty=True, needed=False),
-        Column("capacity.memory", empty=True, needed=False),
-        _text("platform_id"),
-        _text("missing_data_reason"),
-    ),
-    json=True,
-    absent=("collection_id",),
-    checks=(
-        Check("type is not a code from 0 to 3", ("type",), lambda: value("type") > 3),
-        Check("type is 0, UNKNOWN", ("type",), lambda: value("type") == 0),
-    ),
-)
-
-FORMAT = Format(
-    NAME,
-    "Google ClusterData 2019, version 3",
-    "https://github.com/google/cluster-data/blob/master/ClusterData2019.md",
-    "CC-BY-4.0",
-    (
-        TableFile(
-            "instance_events",
-            INSTANCE_EVENTS,
-            r"instance_events(-\d+)?",
-            parts=True,
-            needed=True,
-            gives="what jobs request, and of how many tasks they are",
-        ),
-        TableFile(
-            "collection_events",
-            COLLECTION_EVENTS,
-            r"collection_events(-\d+)?",
-            parts=True,
-            gives="when jobs begin and end, without requests, and which wait for which",
-        ),
-        TableFile(
-            "machine_events", MACHINE_EVENTS, r"machine_events(-\d+)?", parts=True, gives="servers"
-        ),
-    ),
-    span="May 2019, 8 cells",
-)
-
-
 ENDS = {4: "EVICT", 5: "FAIL", 6: "FINISH", 7: "KILL", 8: "LOST"}
 ALLOC_SET = 1
 
@@ -159,21 +32,12 @@ class Google2019(GoogleReader):
     :class:`~gangwise.traces.formats.google_events.GoogleReader`.
     """
 
-    FORMAT = FORMAT
+    FORMAT = declared(NAME)
     OTHER = "google-2011"
     CODES = Codes(submit=0, schedule=3, ends=ENDS)
     TASKS, JOBS = "instance_events", "collection_events"
 
-    def __init__(
-        self,
-        path: Path | str,
-        *,
-        hours: float | None = None,
-        begin: float = 0.0,
-        present: str = "drop",
-        strict: bool = False,
-    ):
-        super().__init__(path, hours=hours, begin=begin, present=present, strict=strict)
+    def _begin(self) -> None:
         self._after: dict[int, set[int]] = {}
         self._bound: set[int] = set()
         self._inside: set[int] = set()
@@ -213,7 +77,7 @@ class Google2019(GoogleReader):
     def _without(
         self, table: str, frame: pl.DataFrame, reason: str, broken: pl.Expr
     ) -> pl.DataFrame:
-        """Leave out rows, to be told with the others of the table."""
+        """Leave out rows, and count them with those of the table."""
         lost = frame.filter(broken)
         if len(lost):
             part, row = lost.select("part", "row").row(0)
@@ -302,6 +166,9 @@ class Google2019(GoogleReader):
 
 def _together(names: list[str], after: dict[str, list[str]]) -> dict[str, str]:
     """For each name the first of those that it is linked to, directly or not."""
+    from scipy.sparse import coo_array  # here: whoever recognises a trace imports every format
+    from scipy.sparse.csgraph import connected_components
+
     place = {name: n for n, name in enumerate(names)}
     links = [(place[job], place[first]) for job in after for first in after[job]]
     a, b = np.array(links, dtype=np.int64).reshape(-1, 2).T

@@ -44,14 +44,7 @@ ROWS = 2**40
 
 @dataclass(frozen=True)
 class Codes:
-    """Numbers of the events.
-
-    Attributes
-    ----------
-    submit, schedule : int
-    ends : mapping of int to str
-        Events after which a task is no longer there, by name. All others are signs of life.
-    """
+    """Numbers of the events: of ``ends``, a task is no longer there; others are signs of life."""
 
     submit: int
     schedule: int
@@ -101,15 +94,9 @@ TOGETHER = 8
 
 @dataclass
 class Lives:
-    """Summaries of all keys that occur in events.
+    """Summaries of all keys (columns that name a job or task) that occur in events.
 
-    Parameters
-    ----------
-    keys : sequence of str
-        Columns that name a job or task.
-    codes : Codes
-    end : int
-        Microseconds: later events tell nothing but that there is such a key.
+    Events after ``end``, in microseconds, tell nothing but that there is such a key.
     """
 
     keys: Sequence[str]
@@ -204,7 +191,7 @@ def _time() -> pl.Expr:
 
 
 def _lift(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int) -> pl.DataFrame:
-    """Every event as the summary of itself alone."""
+    """Each event as a summary of itself."""
     time, event = pl.col("time"), pl.col("event")
     inside, submit = time <= end, event == codes.submit
     stop = event.is_in(list(codes.ends))
@@ -267,24 +254,9 @@ def usable(
 ) -> tuple[pl.DataFrame, Stage, list[str]]:
     """Keep the lives of which a workload can be made.
 
-    Parameters
-    ----------
-    lives : polars.DataFrame
-        As of :meth:`gangwise.traces.formats.google_events.Lives.frame`.
-    window : Window
-    what : str
-        ``tasks``, which need a request; or ``jobs``, which have none.
-    files : sequence of str
-        Names of the parts.
-
-    Returns
-    -------
-    DataFrame
-        Those kept.
-    Stage
-        The account of it.
-    list of str
-        What a reader of a result must know.
+    ``lives`` are as of :meth:`Lives.frame`; ``what`` is ``tasks``, which need a request, or
+    ``jobs``, which have none; ``files`` are names of the parts. Returns those kept, the account of
+    them, and what a reader of a result must know.
     """
     created, begin = pl.col("created"), window.begin
     late = begin > OFFSET
@@ -380,7 +352,7 @@ class Machines(NamedTuple):
 
 
 def no_machines() -> Machines:
-    """Of a trace whose machine events are not here."""
+    """Servers of a trace without machine events."""
     return Machines(server_table(), None, (), ("machine_events is not here",))
 
 
@@ -393,16 +365,8 @@ def machines_of(
     result, which is at 0 for servers that are up when the window begins. An addition and a removal
     at the same microsecond change nothing.
 
-    Parameters
-    ----------
-    events : polars.DataFrame
-        ``part row machine time event cpu mem platform``, times in microseconds.
-    add, remove : int
-        Codes of the events; others are updates of capacity.
-    begin, end : int
-        The window, in microseconds.
-    files : sequence of str
-        Names of the parts.
+    ``events`` have ``part row machine time event cpu mem platform``. ``add`` and ``remove`` are
+    codes of events; others are updates of capacity. The window is in microseconds.
     """
     cpu, mem, event = pl.col("cpu"), pl.col("mem"), pl.col("event")
     given = cpu.is_not_null() & mem.is_not_null()
@@ -494,20 +458,6 @@ class GoogleReader(Reader):
         arrival is not in it, or let arrive at its start.
     strict : bool
         Raise at the first bad row rather than leave it out and report it.
-
-    Attributes
-    ----------
-    files : list of Path
-        Those that were read so far.
-    stages : list of Stage
-    digests : dict
-        SHA-256, by name of the file.
-    notes : list of str
-
-    Raises
-    ------
-    TraceError
-        For a window or ``present`` that cannot be.
     """
 
     OTHER: ClassVar[str]
@@ -540,6 +490,10 @@ class GoogleReader(Reader):
         self.digests: dict[str, str] = {}
         self.notes: list[str] = []
         self.users = Users()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set up what only one of the traces keeps while it is read."""
 
     @property
     def first(self) -> int:
@@ -554,7 +508,7 @@ class GoogleReader(Reader):
         """``part row time event job (task cpu mem) user filled`` of jobs; filled: by Google."""
 
     def _beside(self, end: int, tasks: bool) -> None:
-        """Read what another table tells of the jobs of tasks."""
+        """Read what another table says about the jobs of tasks."""
 
     def _extra(self, jobs: pl.DataFrame) -> pl.DataFrame:
         """Add columns that only one of the traces has."""
@@ -590,12 +544,6 @@ class GoogleReader(Reader):
         """Tasks or jobs of which a workload can be made, out of the events of a table.
 
         What is read and left out is added to ``stages``, ``digests`` and ``notes``: read once.
-
-        Returns
-        -------
-        DataFrame
-            As of :meth:`gangwise.traces.formats.google_events.Lives.frame`.
-        Window
         """
         tasks = table == self.TASKS
         what = "tasks" if tasks else "jobs"

@@ -1,26 +1,4 @@
-"""Kubernetes: what ``kubectl get pods -A -o json`` prints, and ``kubectl get nodes -o json``.
-
-::
-
-    kubectl get pods -A -o json > pods.json
-    kubectl get nodes -o json > nodes.json
-
-One file with both (``kubectl get pods,nodes -A -o json``) will do. Fields are those of the API
-(https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/): what a pod asks
-for is the sum of the requests of its containers, or the largest of its init containers where that
-is more; a limit stands for a request that is not given. Quantities are ``500m``, ``16Gi``. GPUs are
-every extended resource whose name ends in ``/gpu``; their model is the node's label
-``nvidia.com/gpu.product``, or that of the cloud, and a pod asks for one by selecting it.
-
-A pod is created (``creationTimestamp``), starts (``status.startTime``), and ends when its last
-container does (``terminated.finishedAt``); one that is running lasts until the dump, the last time
-in the file. Pods of one gang start together: those of one pod group (a label or an annotation of
-Volcano, of the coscheduling plugin or of Kueue), or of one owner whose pods do (training operators,
-JobSet, Ray, a Volcano job). Equal pods of a gang are tasks of one row. Pods of a DaemonSet, and
-static ones, are on every node whatever is decided: they are left out.
-
-A dump holds the pods that are still there: what was deleted before is in no line of it.
-"""
+"""Kubernetes (``kubernetes.toml``): pods and nodes as kubectl prints them."""
 
 from __future__ import annotations
 
@@ -34,20 +12,13 @@ from typing import Any
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import Format, all_files
+from gangwise.traces.format import all_files, declared
 from gangwise.traces.io.account import Account, Stage, reasons
 from gangwise.traces.io.json_records import beginning, read_records
 from gangwise.traces.io.quantities import QUANTITY, SUFFIXES
 from gangwise.traces.tables import Reader, Tables, server_table
 
 NAME = "kubernetes"
-FORMAT = Format(
-    NAME,
-    "Kubernetes: pods and nodes as kubectl prints them",
-    "https://kubernetes.io/docs/reference/kubectl/",
-    "your own",
-    (),
-)
 GROUPS = (
     "scheduling.k8s.io/group-name",
     "scheduling.x-k8s.io/pod-group",
@@ -83,7 +54,7 @@ GIB = 2.0**30
 
 
 class _BadError(ValueError):
-    """A record that is not as the API has it."""
+    """A record that does not follow the API."""
 
 
 def amount(text: Any) -> float:
@@ -185,17 +156,17 @@ def pod_of(row: int, record: Mapping[str, Any], gangs: bool) -> Pod:
 def requests_of(spec: Mapping[str, Any]) -> tuple[float, float, float]:
     """What the containers of a pod ask for together, or the largest init container alone."""
     together = [_asked(container) for container in spec.get("containers") or ()]
-    first = [
-        _asked(c) for c in spec.get("initContainers") or () if c.get("restartPolicy") != "Always"
-    ]
-    beside = [
-        _asked(c) for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"
-    ]
+    alone: list[tuple[float, float, float]] = []
+    for container in spec.get("initContainers") or ():
+        # One that is restarted always goes on beside the others; the rest run one by one before.
+        (together if container.get("restartPolicy") == "Always" else alone).append(
+            _asked(container)
+        )
     extra = resources(spec.get("overhead") or {})
     found = [
-        max(sum(column), *alone) + more
-        for column, alone, more in zip(
-            zip((0.0, 0.0, 0.0), *together, *beside), zip((0.0, 0.0, 0.0), *first), extra
+        max(sum(column), *largest) + more
+        for column, largest, more in zip(
+            zip((0.0, 0.0, 0.0), *together), zip((0.0, 0.0, 0.0), *alone), extra
         )
     ]
     return found[0], found[1], found[2]
@@ -239,16 +210,17 @@ def _models(spec: Mapping[str, Any]) -> str:
 
 
 def _ends(status: Mapping[str, Any]) -> Iterator[float]:
-    for state in status.get("containerStatuses") or ():
-        for held in (state.get("state") or {}, state.get("lastState") or {}):
-            end = seconds((held.get("terminated") or {}).get("finishedAt"))
-            if end is not None:
-                yield end
-    for condition in status.get("conditions") or ():
-        if condition.get("reason") in ("PodCompleted", "PodFailed"):
-            end = seconds(condition.get("lastTransitionTime"))
-            if end is not None:
-                yield end
+    texts = [
+        (held.get("terminated") or {}).get("finishedAt")
+        for state in status.get("containerStatuses") or ()
+        for held in (state.get("state") or {}, state.get("lastState") or {})
+    ]
+    texts += [
+        condition.get("lastTransitionTime")
+        for condition in status.get("conditions") or ()
+        if condition.get("reason") in ("PodCompleted", "PodFailed")
+    ]
+    yield from (end for end in map(seconds, texts) if end is not None)
 
 
 def is_dump(file: Path) -> bool:
@@ -259,24 +231,12 @@ def is_dump(file: Path) -> bool:
 
 
 class Kubernetes(Reader):
-    """Reader of dumps of pods and nodes.
+    """Reader of a dump of pods, or of a folder with dumps of pods and nodes.
 
-    Parameters
-    ----------
-    path : path
-        A folder with the dumps, or the dump of pods.
-    gangs : bool
-        Whether pods of a group, or of an owner whose pods start together, are one job.
-    strict : bool
-        Raise at the first bad record rather than leave it out and report it.
-
-    Raises
-    ------
-    TraceError
-        When there are no pods, or they cannot be read.
+    ``gangs`` makes one job of the pods of a group, or of an owner whose pods start together.
     """
 
-    FORMAT = FORMAT
+    FORMAT = declared(NAME)
 
     def __init__(self, path: Path | str, *, gangs: bool = True, strict: bool = False):
         super().__init__(path, strict=strict)

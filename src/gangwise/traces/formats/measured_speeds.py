@@ -32,9 +32,8 @@ import numpy as np
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import TraceError, UnknownName
-from gangwise.traces.format import TableFile
+from gangwise.traces.format import declared
 from gangwise.traces.io.reading import Table, read_table
-from gangwise.traces.io.schema import Check, Column, Schema, value
 from gangwise.traces.io.text import read_text
 
 MODELS = ("k80", "p100", "v100")
@@ -49,7 +48,7 @@ class Job(NamedTuple):
 
 
 class GavelThroughputs:
-    r"""The table of a file.
+    """The table of a file.
 
     Parameters
     ----------
@@ -72,31 +71,6 @@ class GavelThroughputs:
         Measured as 0: they do not run.
     slower_on_newer : tuple of Job
         Jobs for which a newer model is slower than some older one.
-
-    Raises
-    ------
-    TraceError
-        Names the file, the GPU model and the key.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "simulation_throughputs.json")
-    ...     size = file.write_text(
-    ...         json.dumps(
-    ...             {
-    ...                 "k80": {"('LM', 1)": {"null": 2.0}, "('LM', 2)": {"null": 0.0}},
-    ...                 "p100": {"('LM', 1)": {"null": 5.0}, "('LM', 2)": {"null": 8.0}},
-    ...                 "v100": {"('LM', 1)": {"null": 4.0}, "('LM', 2)": {"null": 9.0}},
-    ...             }
-    ...         )
-    ...     )
-    ...     table = GavelThroughputs(folder)
-    >>> table.throughput["v100", Job("LM", 2)], table.zeros
-    (9.0, (('k80', Job(name='LM', gpus=2)),))
-    >>> table.slower_on_newer
-    (Job(name='LM', gpus=1),)
     """
 
     def __init__(self, file: Path | str, unconsolidated: bool = False):
@@ -173,51 +147,11 @@ def _load(file: Path) -> tuple[dict[str, dict[str, Any]], str]:
     return tables, digest
 
 
-SCHEMA = Schema(
-    "mini-batch-time job",
-    (
-        Column("worker", whole=True),
-        Column("gpu"),
-        Column("time", whole=True),
-        Column("batch_time_norm", most=1000),
-    ),
-    checks=(
-        Check("batch_time_norm is 0", ("batch_time_norm",), lambda: value("batch_time_norm") == 0),
-        Check("gpu is 0", ("gpu",), lambda: value("gpu") == 0),
-    ),
-)
-TABLE = TableFile(
-    "mini_batch_times",
-    SCHEMA,
-    usual=r"job_\d+_norm",
-    parts=True,
-    gives="how fast real workers were",
-)
-VARIATION = TableFile(
-    "mini_batch_variation",
-    Schema(
-        "mini-batch-time coefficient of variation",
-        (
-            Column("job", number=False, also=("",)),
-            *(Column(str(iteration), empty=True) for iteration in range(2000)),
-        ),
-    ),
-    usual="coefficient_variation",
-    gives="how unlike workers were, which nothing uses yet",
-)
-
-
 @dataclass(frozen=True, eq=False)
 class Worker:
-    """One worker of a job.
+    """One worker of a job, the GPUs that it requested, and its speed of shape [n].
 
-    Attributes
-    ----------
-    job, name : str
-    gpus : float
-        GPUs that it requested.
-    speed : ndarray of shape [n]
-        Iterations per time, 1 at the fastest iteration of the whole job, in order of iteration.
+    Speeds are iterations per time, 1 at the fastest iteration of the whole job, in their order.
     """
 
     job: str
@@ -227,7 +161,7 @@ class Worker:
 
 
 class MiniBatchTime:
-    r"""The jobs of a folder.
+    """The jobs of a folder.
 
     Parameters
     ----------
@@ -243,22 +177,6 @@ class MiniBatchTime:
         What was read, and how many rows were left out for what reason.
     digests : mapping of str to str
         SHA-256 of each file.
-
-    Raises
-    ------
-    TraceError
-        Names the file and the row.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     size = Path(folder, "job_1_norm.csv").write_text(
-    ...         ",worker,gpu,time,batch_time_norm\n0,0,25,1,500\n1,1,25,1,1000\n2,0,25,11,250\n"
-    ...     )
-    ...     trace = MiniBatchTime(folder)
-    >>> [(w.name, w.gpus, w.speed.tolist()) for w in trace.workers]
-    [('job-1/worker-0', 0.25, [0.5, 1.0]), ('job-1/worker-1', 0.25, [0.25])]
     """
 
     def __init__(self, folder: Path | str, strict: bool = False):
@@ -277,8 +195,9 @@ class MiniBatchTime:
             if number == next_number:
                 raise TraceError("this job is here twice, plain and gzipped; keep one", path)
         self.folder = folder
+        schema = declared("alibaba-gpu-v2020").table("mini_batch_times").schema
         self.tables: dict[str, Table] = {
-            f"job-{number}": read_table(path, SCHEMA, strict=strict) for number, path in files
+            f"job-{number}": read_table(path, schema, strict=strict) for number, path in files
         }
         self.digests = {table.file.name: table.digest for table in self.tables.values()}
         self.workers = tuple(

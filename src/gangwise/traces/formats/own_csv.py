@@ -39,13 +39,14 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from gangwise.core.errors import TraceError
+from gangwise.traces.formats.tabular import sorted_models
 from gangwise.traces.io.account import Stage, leave_out, reasons, refuse
 from gangwise.traces.io.blocks import Blocks, Commented
 from gangwise.traces.io.json_records import RecordLines
@@ -53,13 +54,17 @@ from gangwise.traces.io.quantities import CLOCK, QUANTITY, UNITS, clock, quantit
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import first_lines, split_line
-from gangwise.traces.tables import Fidelity, Tables, of_tables, server_table
+from gangwise.traces.tables import Reader, Tables, server_table
 
 NAME = "csv"
+DEVICES = ("cpu", "mem", "gpu")
 TIMES = ("created", "deleted", "started")
 NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "limit", "priority", *TIMES)
 """Fields that are numbers, unless a time is written out."""
-EMPTY = ("models", "model", "started", "status", "user", "limit", "priority", "hosts", "type")
+EMPTY = (
+    *("models", "model", "started", "status", "user", "limit", "priority", "hosts", "type"),
+    *("partition", "account"),
+)
 """Fields that may be empty."""
 OTHERS = ("tasks", "job", "elapsed", "unfinished", *EMPTY[2:])
 """Columns of jobs, where the mapping has them."""
@@ -102,7 +107,7 @@ class Mapped(_Strict):
         return {"value": given} if isinstance(given, int | float) else given
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> Mapped:
+    def _one_of_them(self) -> Self:
         if bool(self.column) == (self.value is not None):
             raise ValueError('give a column ("cores") or a value ({ value = 4 }), one of the two')
         if self.time and self.scale != 1.0:
@@ -125,21 +130,30 @@ class Mapped(_Strict):
 
 
 class _Columns(_Strict):
-    """Columns of a table: a field each."""
+    """Columns of a table, one field each."""
+
+    cpu: Mapped | None = None
+    mem: Mapped | None = None
+    gpu: Mapped | None = None
 
     def given(self) -> dict[str, Mapped]:
-        """Those that are in the mapping."""
+        """The columns that the mapping names."""
         return {name: held for name, held in self if held is not None}
 
-    def _of_their_kind(self) -> None:
+    @model_validator(mode="after")
+    def _of_their_kind(self) -> Self:
         given = self.given()
+        if isinstance(self, JobColumns) and ("deleted" in given) == ("duration" in given):
+            raise ValueError("give deleted or duration, one of the two")
+        if not {*DEVICES} & {*given}:
+            raise ValueError("give at least one of cpu, mem and gpu")
         for name, held in given.items():
             value = 0.0 if held.value is None or name not in NUMBERS else held.value
             if isinstance(value, str) or not (isfinite(value) and value >= 0):
                 raise ValueError(f"{name} is {value!r}; it must be a number, zero or larger")
             if held.time and name not in TIMES:
                 raise ValueError(f"{name} is no point in time, so time = means nothing there")
-            if held.per and name not in ("cpu", "mem", "gpu"):
+            if held.per and name not in DEVICES:
                 raise ValueError(f"{name} is no device, so per = means nothing there")
             if name in NUMBERS and isinstance(held.empty, str):
                 raise ValueError(f"empty is {held.empty!r}; {name} is a number")
@@ -152,18 +166,16 @@ class _Columns(_Strict):
                 f"{written[0]} is written out (time =) and {plain[0]} is a number of "
                 "seconds: write both in the same way"
             )
+        return self
 
 
 class JobColumns(_Columns):
-    """What a job has."""
+    """Columns of jobs."""
 
     name: Mapped
     created: Mapped
     deleted: Mapped | None = None
     duration: Mapped | None = None
-    cpu: Mapped | None = None
-    mem: Mapped | None = None
-    gpu: Mapped | None = None
     tasks: Mapped | None = None
     models: Mapped | None = None
     started: Mapped | None = None
@@ -173,36 +185,16 @@ class JobColumns(_Columns):
     limit: Mapped | None = None
     priority: Mapped | None = None
     hosts: Mapped | None = None
+    partition: Mapped | None = None
+    account: Mapped | None = None
     type: Mapped | None = None
-
-    @model_validator(mode="after")
-    def _enough(self) -> JobColumns:
-        if (self.deleted is None) == (self.duration is None):
-            raise ValueError("give deleted or duration, one of the two")
-        _some_device(self.cpu, self.mem, self.gpu)
-        self._of_their_kind()
-        return self
 
 
 class ServerColumns(_Columns):
-    """What a server has."""
+    """Columns of servers."""
 
     name: Mapped
-    cpu: Mapped | None = None
-    mem: Mapped | None = None
-    gpu: Mapped | None = None
     model: Mapped | None = None
-
-    @model_validator(mode="after")
-    def _enough(self) -> ServerColumns:
-        _some_device(self.cpu, self.mem, self.gpu)
-        self._of_their_kind()
-        return self
-
-
-def _some_device(*devices: Mapped | None) -> None:
-    if not any(devices):
-        raise ValueError("give at least one of cpu, mem and gpu")
 
 
 class _File(_Strict):
@@ -222,7 +214,7 @@ class _File(_Strict):
         return text
 
     @model_validator(mode="after")
-    def _of_its_format(self) -> _File:
+    def _of_its_format(self) -> Self:
         if self.header is not None and (self.format != "csv" or not self.header):
             raise ValueError("header lists the columns of a CSV file that does not name them")
         if self.header and len(set(self.header)) < len(self.header):
@@ -232,7 +224,6 @@ class _File(_Strict):
         return self
 
     def blocks(self, file: Path) -> Blocks:
-        """The lines of the file that are rows."""
         if self.format == "json":
             return RecordLines(file, self.records)
         if self.comment or self.separator == WHITESPACE:
@@ -241,21 +232,17 @@ class _File(_Strict):
 
 
 class JobFile(_File):
-    """The file of jobs."""
-
     per: Literal["task", "job"] = "task"
     open_end: Literal["drop", "last"] = "drop"
     columns: JobColumns
 
 
 class ServerFile(_File):
-    """The file of servers."""
-
     columns: ServerColumns
 
 
 class MappingFile(_Strict):
-    """A mapping as a whole."""
+    """A whole mapping."""
 
     trace: str
     jobs: JobFile
@@ -305,54 +292,20 @@ def read_mapping(path: Path) -> MappingFile:
         raise TraceError(f"{'.'.join(where)}: {message}", path) from error
 
 
-class OwnCsv:
-    r"""Reader of CSV files that a mapping describes.
+class OwnCsv(Reader):
+    """Reader of the files that a mapping, a TOML file, describes.
 
-    Parameters
-    ----------
-    path : path
-        The mapping, a TOML file.
-    strict : bool
-        Raise at the first bad row rather than leave it out and report it.
-
-    Raises
-    ------
-    TraceError
-        Names the entry of the mapping, or the file and the row, at fault.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     size = Path(folder, "jobs.csv").write_text("id,cores,submit,run_s\na,4,100,60\n")
-    ...     mapping = Path(folder, "mapping.toml")
-    ...     size = mapping.write_text(
-    ...         'trace = "csv"\n[jobs]\nfile = "jobs.csv"\n[jobs.columns]\n'
-    ...         'name = "id"\ncpu = "cores"\ncreated = "submit"\nduration = "run_s"\n'
-    ...     )
-    ...     OwnCsv(mapping).scan().jobs.select("name", "cpu", "created", "deleted").rows()
-    [('a', 4.0, 0.0, 60.0)]
+    TraceError names the entry of the mapping, or the file and the row, at fault.
     """
 
     def __init__(self, path: Path | str, *, strict: bool = False):
         self.path, self.strict = Path(path), strict
         self.mapping = read_mapping(self.path)
-        self._tables: Tables | None = None
 
     @staticmethod
     def recognise(path: Path | str) -> bool:
         """Whether a file is a mapping: a TOML file that has ``trace`` and ``[jobs]``."""
         return is_mapping(Path(path))
-
-    def scan(self) -> Tables:
-        """Read the files, once."""
-        if self._tables is None:
-            self._tables = self._read()
-        return self._tables
-
-    def fidelity(self) -> Fidelity:
-        """What was read and what was left out."""
-        return of_tables(self.scan())
 
     def _read(self) -> Tables:
         mapping, notes = self.mapping, []
@@ -364,7 +317,7 @@ class OwnCsv:
             servers = _server_table(found)
             stages, digests = (*more, *stages), {**digest, **digests}
         for what, table in (("jobs", mapping.jobs), ("servers", mapping.servers)):
-            absent = [d for d in ("cpu", "mem", "gpu") if table and d not in table.columns.given()]
+            absent = [d for d in DEVICES if table and d not in table.columns.given()]
             if absent:
                 notes.append(f"{what} have no {' and no '.join(absent)} in the mapping; it is 0")
         made = _job_table(jobs, mapping.jobs)
@@ -410,8 +363,7 @@ class OwnCsv:
         kept, checked = leave_out(what, frame, bad)
         if kept.is_empty():
             raise TraceError(f"none of the rows can be used: {reasons(checked.dropped)}", file)
-        dropped = {why: (n, row) for why, (n, row) in table.dropped.items()}
-        stage = Stage(table.file.name, table.read, len(table.frame), dropped)
+        stage = Stage(table.file.name, table.read, len(table.frame), dict(table.dropped))
         stages = (stage, checked) if checked.dropped else (stage,)
         return kept, stages, {table.file.name: table.digest}
 
@@ -434,22 +386,16 @@ class OwnCsv:
 
 def _header(file: Path, spec: _File) -> list[str]:
     """Names of the columns; none where a JSON document is one long line."""
-    if spec.header is not None:
-        return list(spec.header)
-    lines = [
-        line
-        for line in first_lines(file)
-        if line.strip() and not (spec.comment and line.lstrip().startswith(spec.comment))
-    ]
+    if spec.header is not None or spec.format == "json":
+        return list(spec.header or ())
+    comment = spec.comment or "\n"  # no line begins so
+    rows = [line for line in first_lines(file) if line.strip()]
+    first = next((line for line in rows if not line.lstrip().startswith(comment)), "")
     if spec.format == "json-lines":
-        return leaves(lines[0]) if lines else []
-    if spec.format == "json":
-        return []
-    if not lines:
-        return []
+        return leaves(first)
     if spec.separator == WHITESPACE:
-        return lines[0].split()
-    return [field.strip() for field in split_line(lines[0], spec.separator) or []]
+        return first.split()
+    return [field.strip() for field in split_line(first, spec.separator) or [] if first]
 
 
 def leaves(line: str) -> list[str]:
@@ -583,23 +529,17 @@ def _job_table(frame: pl.DataFrame, spec: JobFile) -> pl.DataFrame:
         )
     if "tasks" in frame.columns:  # totals, to each task its part
         given = spec.columns.given()
-        whole = [q for q in ("cpu", "mem", "gpu") if q in given and _of_job(given[q], spec)]
+        whole = [q for q in DEVICES if q in given and (given[q].per or spec.per) == "job"]
         frame = frame.with_columns(pl.col(q) / pl.col("tasks") for q in whole)
     frame = _with_devices(frame)
-    if "models" in frame.columns:  # any order, once each
-        models = pl.col("models").str.split("|").list.eval(pl.element().str.strip_chars())
-        frame = frame.with_columns(models=models.list.unique().list.sort().list.join("|"))
-    else:
+    if "models" not in frame.columns:
         frame = frame.with_columns(models=pl.lit(""))
+    frame = frame.with_columns(sorted_models())
     frame = frame.with_columns(pl.col(times) - pl.col("created").min())
     first = ["row", "name", "cpu", "mem", "gpu", "models", "created", "deleted"]
     others = [name for name in OTHERS if name in frame.columns]
     frame = frame.select(*first, *others)
     return frame.with_columns(pl.col("tasks").cast(pl.Int64)) if "tasks" in others else frame
-
-
-def _of_job(held: Mapped, spec: JobFile) -> bool:
-    return (held.per or spec.per) == "job"
 
 
 def _server_table(frame: pl.DataFrame) -> pl.DataFrame:
@@ -610,5 +550,5 @@ def _server_table(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_devices(frame: pl.DataFrame) -> pl.DataFrame:
-    absent = [name for name in ("cpu", "mem", "gpu") if name not in frame.columns]
+    absent = [name for name in DEVICES if name not in frame.columns]
     return frame.with_columns(pl.lit(0.0).alias(name) for name in absent)

@@ -1,20 +1,4 @@
-"""Microsoft Philly: deep learning jobs on a cluster of servers with 2 and with 8 GPUs, 2017.
-
-Published with "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads"
-(USENIX ATC 2019) at https://github.com/msr-fiddle/philly-traces, whose README describes the
-fields. Files have no ending:
-
-========================  ==================================================================
-``cluster_job_log``       one JSON list of jobs
-``jobid``, ``user``       text
-``status``                ``Pass``, ``Killed`` or ``Failed``
-``submitted_time``        ``2017-10-07 01:11:39``, no time zone
-``attempts``              what was scheduled, in order; may be empty
-``start_time``            of an attempt; may be None
-``end_time``              of an attempt; None on the last: it was still running
-``detail``                servers of an attempt: ``ip`` and the list ``gpus``
-``cluster_machine_list``  CSV: ``machineId``, ``number of GPUs``, ``single GPU mem``
-========================  ==================================================================
+"""Microsoft Philly, 2017 (``philly.toml``): deep learning jobs, servers with 2 and with 8 GPUs.
 
 A task is what a job holds on one server in its first attempt, as the publisher's notebook counts
 GPUs. The files give neither cores nor memory, of servers or of jobs: both are 0, and not a device
@@ -33,17 +17,19 @@ from typing import Any
 import polars as pl
 
 from gangwise.core.errors import TraceError
-from gangwise.traces.format import Format, TableFile, all_files
+from gangwise.traces.format import all_files, declared
+from gangwise.traces.formats.tabular import Section
 from gangwise.traces.io.account import Account
 from gangwise.traces.io.json_records import beginning, read_records
-from gangwise.traces.io.schema import Check, Column, Schema, value
 from gangwise.traces.io.text import header_of
 from gangwise.traces.source import Read, Source
 from gangwise.traces.tables import Reader, Tables, server_table
 
+NAME = "philly"
 TIME = "%Y-%m-%d %H:%M:%S"
 STATUSES = ("Pass", "Killed", "Failed")
 EPOCH = datetime(1970, 1, 1)
+FORMAT = declared(NAME)
 
 
 @dataclass
@@ -85,7 +71,7 @@ class Jobs:
             self.rows += [{"row": row, **job, "gpu": float(n), "tasks": k} for n, k in parts]
 
     def notes(self) -> list[str]:
-        """What a reader of the table must know."""
+        """Notes for readers of the table."""
         found = []
         if self.uneven:
             found.append(
@@ -106,32 +92,11 @@ class Jobs:
         numbers = dict.fromkeys(["gpu", *times], pl.Float64)
         kinds = {"row": pl.Int64, "tasks": pl.Int64, **texts, **numbers}
         jobs = pl.DataFrame(self.rows, schema=kinds)
-        last = pl.max_horizontal(pl.col(times).max())
-        jobs = jobs.with_columns(
-            pl.col("deleted").fill_null(last), unfinished=pl.col("deleted").is_null()
-        )
-        return jobs.with_columns(pl.col(times) - pl.col("created").min()).select(
-            "row",
-            "name",
-            cpu=pl.lit(0.0),
-            mem=pl.lit(0.0),
-            gpu="gpu",
-            tasks="tasks",
-            models=pl.lit(""),
-            created="created",
-            deleted="deleted",
-            job="name",
-            started="started",
-            status="status",
-            user="user",
-            unfinished="unfinished",
-            hosts="hosts",
-            partition="partition",
-        )
+        return Section(FORMAT.mapping["jobs"]).select(jobs)
 
 
 class _BadError(Exception):
-    """A record that is not as published."""
+    """A record that does not follow the published form."""
 
     def __init__(self, reason: str, held: object = ""):
         self.reason, self.held = reason, held
@@ -192,33 +157,8 @@ def _detail(attempt: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield ip, [str(gpu) for gpu in gpus]
 
 
-NAME = "philly"
-
-MACHINES = Schema(
-    f"{NAME} machine list",
-    (
-        Column("machineId", number=False),
-        Column("number of GPUs", whole=True),
-        Column("single GPU mem", number=False, empty=True),
-    ),
-    unique="machineId",
-    checks=(
-        Check("the machine has no GPUs", ("number of GPUs",), lambda: value("number of GPUs") == 0),
-    ),
-)
-FORMAT = Format(
-    NAME,
-    "Microsoft Philly 2017",
-    "https://github.com/msr-fiddle/philly-traces",
-    "see the repository",
-    (TableFile("machines", MACHINES, usual="cluster_machine_list", gives="servers"),),
-    span="2017-08-07 to 2017-12-22",
-    size="6.6 GB, most of it utilisation that is not read",
-)
-
-
 class Philly(Reader):
-    r"""Reader of the job log and the machine list.
+    """Reader of the job log and the machine list.
 
     Parameters
     ----------
@@ -230,26 +170,6 @@ class Philly(Reader):
     strict : bool
         Raise at the first bad record rather than leave it out and report it.
 
-    Raises
-    ------
-    TraceError
-        When there is no job log, or it cannot be read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> size = Path(folder.name, "cluster_machine_list").write_text(
-    ...     "machineId, number of GPUs, single GPU mem\nm1,2, 12GB\n"
-    ... )
-    >>> size = Path(folder.name, "cluster_job_log").write_text('''[{"jobid": "a", "user": "u",
-    ...     "status": "Pass", "vc": "v", "submitted_time": "2017-10-07 01:00:00", "attempts": [
-    ...     {"start_time": "2017-10-07 01:00:30", "end_time": "2017-10-07 01:02:00",
-    ...      "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}]}]}]''')
-    >>> jobs = Philly(folder.name).scan().jobs
-    >>> jobs.select("name", "gpu", "tasks", "created", "started", "deleted").rows()
-    [('a', 2.0, 1, 0.0, 30.0, 120.0)]
-    >>> folder.cleanup()
     """
 
     FORMAT = FORMAT
@@ -337,7 +257,7 @@ def is_job_log(file: Path) -> bool:
 
 
 def _is_machine_list(file: Path) -> bool:
-    return MACHINES.matches(header_of(file))
+    return FORMAT.table("machines").schema.matches(header_of(file))
 
 
 def _only(path: Path, fits: Callable[[Path], bool], what: str) -> Path:

@@ -1,26 +1,8 @@
-"""Slurm accounting: what ``sacct`` prints, as text or as JSON, and the nodes of ``scontrol``.
-
-::
-
-    columns=JobID,User,State,Submit,Start,End,ReqTRES,AllocTRES,NNodes,NodeList
-    sacct -a -X -P -S 2024-01-01 -E now --format=$columns > jobs.txt
-    scontrol show node -o > nodes.txt
-
-Fields are described at https://slurm.schedmd.com/sacct.html. Text has ``|`` between the fields
-(``-P``, or ``-p`` with one more at the end) and any choice of columns that has the needed ones.
-``sacct --json`` (Slurm 21.08 and later) is one object whose ``jobs`` have ``job_id``, ``array``,
-``het``, ``state.current`` (a text, later a list), ``time.submission``, ``.start`` and ``.end`` in
-seconds since 1970, ``tres.requested`` and ``.allocated`` (``type``, ``name``, ``count``; memory in
-MiB), ``allocation_nodes``, ``nodes`` and ``steps``; later versions write some numbers as
-``{"set": true, "infinite": false, "number": 7}``.
+"""Slurm accounting (``slurm-sacct.toml``): what ``sacct`` prints, as text or as JSON.
 
 A record of an allocation is a job; steps (``123.batch``) are counted and left out. A task is a
 node of the job, and asks for an equal part of the total, since accounting does not say how uneven
 the parts were.
-
-Structures of the JSON differ by version (21.08 to 24.11 and the data parsers in between); described
-at https://slurm.schedmd.com/rest_api.html under the job of the accounting database. What is needed
-of a job is the same in all: ids, times, TRES lists. A record without it is bad.
 """
 
 from __future__ import annotations
@@ -36,21 +18,22 @@ from gangwise.core.errors import TraceError
 from gangwise.traces.format import (
     FOR_PEOPLE,
     Format,
-    TableFile,
+    declared,
     is_for_people,
     manifest_of,
     reads_as,
 )
 from gangwise.traces.formats.slurm_notation import (
     Request,
-    duration,
     expand_nodes,
     is_node_list,
     read_nodes,
     request,
 )
+from gangwise.traces.formats.tabular import Section
 from gangwise.traces.io.account import Account, Stage, leave_out, reasons, refuse
 from gangwise.traces.io.json_records import beginning, read_records
+from gangwise.traces.io.quantities import clock
 from gangwise.traces.io.reading import read_table
 from gangwise.traces.io.schema import Column, Schema
 from gangwise.traces.io.text import first_lines, split_line
@@ -61,43 +44,11 @@ NAME = "slurm-sacct"
 COMMAND = (
     "sacct -a -X -P --format=JobID,User,State,Submit,Start,End,ReqTRES,AllocTRES,NNodes,NodeList"
 )
-TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|\d{1,10}"
-NEVER = "Unknown|None|N/A"
-TRES = r"[^=,|]+=\d+(?:\.\d+)?[KMGTP]?(?:,[^=,|]+=\d+(?:\.\d+)?[KMGTP]?)*,?"
 TYPES = {"Partition": "partition", "QOS": "qos", "Account": "account", "JobName": "application"}
 """Columns that may tell the type of a job."""
 
 
-def _text(name: str, pattern: str = "", *also: str, needed: bool = False) -> Column:
-    return Column(name, number=False, empty=True, pattern=pattern, needed=needed, also=also)
-
-
-SACCT = Schema(
-    "sacct listing",
-    (
-        Column(
-            "JobID",
-            number=False,
-            pattern=r"\d+(?:_(?:\d+|\[.*\]?))?(?:\+\d+)?(?:\..+)?",
-            also=("JobIDRaw",),
-        ),
-        Column("Submit", number=False, pattern=TIME),
-        _text("Start", f"{TIME}|{NEVER}", needed=True),
-        _text("End", f"{TIME}|{NEVER}"),
-        _text("Elapsed", r"(?:(?:\d+-)?\d+:)?\d+:\d+(?:\.\d+)?"),
-        _text("State"),
-        _text("User"),
-        _text("ReqTRES", TRES),
-        _text("AllocTRES", TRES),
-        _text("ReqMem", r"\d+(?:\.\d+)?[KMGTP]?[nc]?"),
-        Column("NNodes", whole=True, empty=True, needed=False, also=("AllocNodes", "ReqNodes")),
-        _text("NodeList"),
-        _text("Timelimit"),
-        *(_text(name) for name in TYPES),
-    ),
-    separator="|",
-    unique="JobID",
-)
+SACCT = declared(NAME).table("jobs").schema
 OPEN_XDMOD = (
     "JobID|JobIDRaw|Cluster|Partition|QOS|Account|Group|GID|User|UID|Submit|Eligible|Start|End|"
     "Elapsed|ExitCode|State|NNodes|NCPUS|ReqCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|NodeList|JobName"
@@ -105,7 +56,7 @@ OPEN_XDMOD = (
 """What Open XDMoD asks sacct for, which it stores without a header."""
 
 
-def declared(columns: str) -> Schema:
+def listing_schema(columns: str) -> Schema:
     """The schema of a listing without a header, from the names of its columns in their order.
 
     Raises
@@ -118,7 +69,10 @@ def declared(columns: str) -> Schema:
     at = {place: name for name, place in SACCT.place(names).items()}
     of = {column.name: column for column in SACCT.columns}
     every = (
-        of[at[i]] if i in at else _text(f"column {i + 1}, {name}") for i, name in enumerate(names)
+        of[at[i]]
+        if i in at
+        else Column(f"column {i + 1}, {name}", number=False, empty=True, needed=False)
+        for i, name in enumerate(names)
     )
     return replace(SACCT, columns=tuple(every), header=False)
 
@@ -126,7 +80,7 @@ def declared(columns: str) -> Schema:
 def is_listing(file: Path, columns: str = OPEN_XDMOD) -> bool:
     """Whether the first line names columns of sacct, with bars between them; or has these."""
     first = beginning(file).split("\n", 1)[0]
-    return _names_columns(first) or reads_as(declared(columns), [first])
+    return _names_columns(first) or reads_as(listing_schema(columns), [first])
 
 
 def _names_columns(first: str) -> bool:
@@ -142,7 +96,7 @@ def read_listing(
     stages: tuple[Stage, ...]
     source, first = Source(file, FORMAT, strict=strict), beginning(file).split("\n", 1)[0]
     if source.converted is None and not _names_columns(first):
-        table = read_table(file, declared(columns), strict=strict)
+        table = read_table(file, listing_schema(columns), strict=strict)
         stage = Stage(file.name, table.read, len(table.frame), dict(table.dropped))
         frame, stages, digests = table.frame, (stage,), {file.name: table.digest}
     else:
@@ -168,7 +122,7 @@ def read_listing(
             )
         ],
     )
-    ran = pl.when(pl.col("Elapsed") != "").then(duration("Elapsed"))
+    ran = pl.when(pl.col("Elapsed") != "").then(clock(pl.col("Elapsed")))
     end = pl.coalesce(_seconds("End"), _seconds("Start") + pl.when(pl.col("End") == "").then(ran))
     nodes = pl.col("NNodes").cast(pl.Int64)
     frame = frame.select(
@@ -185,7 +139,7 @@ def read_listing(
         nodes=pl.when(nodes > 0).then(nodes),
         hosts="NodeList",
         elapsed=ran,
-        limit=duration("Timelimit"),
+        limit=clock(pl.col("Timelimit")),
         **{name: pl.col(column) for column, name in TYPES.items()},
     )
     return frame, (*stages, steps), digests
@@ -207,22 +161,14 @@ def _require(names: Sequence[str], where: str, file: Path | None = None) -> None
         )
 
 
-FORMAT = Format(
-    NAME,
-    "Slurm accounting",
-    "https://slurm.schedmd.com/sacct.html",
-    "your own",
-    (
-        TableFile(
-            "jobs",
-            SACCT,
-            needed=True,
-            gives="jobs, as a listing or as JSON",
-            also=(declared(OPEN_XDMOD),),
-            several=True,
-        ),
-    ),
-)
+def _format() -> Format:
+    """The format, which a listing without a header may have, too."""
+    form = declared(NAME)
+    [table] = form.tables
+    return replace(form, tables=(replace(table, also=(listing_schema(OPEN_XDMOD),)),))
+
+
+FORMAT = _format()
 
 
 def _seconds(column: str) -> pl.Expr:
@@ -271,7 +217,7 @@ def read_sacct_json(
 
 
 class _MissingError(ValueError):
-    """A value that a job must have."""
+    """A required value is missing."""
 
 
 def _at_fault(error: Exception) -> str:
@@ -350,7 +296,7 @@ def _tres(items: Any) -> str:
 
 
 class SlurmSacct(Reader):
-    r"""Reader of ``sacct`` output, with the nodes of ``scontrol show node`` where they are given.
+    """Reader of ``sacct`` output, with the nodes of ``scontrol show node`` where they are given.
 
     Parameters
     ----------
@@ -369,26 +315,6 @@ class SlurmSacct(Reader):
         XDMoD stores.
     strict : bool
         Raise at the first bad row rather than leave it out and report it.
-
-    Raises
-    ------
-    TraceError
-        When there is no such file, or columns are missing; says what to ask sacct for.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "jobs.txt")
-    ...     size = file.write_text(
-    ...         "JobID|Submit|Start|End|State|ReqTRES\n"
-    ...         "7|2024-01-01T00:00:00|2024-01-01T00:00:30|2024-01-01T00:02:00|COMPLETED|"
-    ...         "cpu=8,gres/gpu=2,mem=16G,node=2\n"
-    ...         "7.batch|2024-01-01T00:00:30|2024-01-01T00:00:30|2024-01-01T00:02:00|COMPLETED|\n"
-    ...     )
-    ...     jobs = SlurmSacct(file).scan().jobs
-    >>> jobs.select("name", "cpu", "mem", "gpu", "tasks", "started", "deleted").rows()
-    [('7', 4.0, 8.0, 1.0, 2, 30.0, 120.0)]
     """
 
     FORMAT = FORMAT
@@ -407,7 +333,7 @@ class SlurmSacct(Reader):
         super().__init__(path, strict=strict)
         self.nodes, self.tres = None if nodes is None else Path(nodes), tres
         self.columns = columns
-        declared(columns)
+        listing_schema(columns)
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
@@ -427,7 +353,7 @@ class SlurmSacct(Reader):
                 if is_sacct_json(file) or is_listing(file, self.columns)
             ]
         if not files:
-            self._none("sacct output")
+            self._none()
         strict = self.source.strict
         raw, stages, digests, notes = self._together(files)
         file = files[0] if len(files) == 1 else self.source.path
@@ -435,7 +361,8 @@ class SlurmSacct(Reader):
         raw, unclear = _named_hosts(raw, file, strict)
         jobs, asked, more = self._requests(raw, file)
         servers, node_stages, node_digests, about = self._nodes(jobs)
-        jobs, timing = _relative(jobs)
+        timing = _timing(jobs)
+        jobs = Section(FORMAT.mapping["jobs"]).select(jobs)
         return Tables(
             NAME,
             servers,
@@ -542,7 +469,13 @@ class SlurmSacct(Reader):
         if file is None:
             folder = self.source.path if self.source.path.is_dir() else self.source.path.parent
             found = [f for f in _files(folder) if is_node_list(f)]
-            file = self._only(found, "node list", "nodes=") if found else None
+            if len(found) > 1:
+                names = ", ".join(f.name for f in found)
+                raise TraceError(
+                    f"{len(found)} files could be the node list: {names}; choose one with nodes=",
+                    self.source.path,
+                )
+            file = found[0] if found else None
         if file is None:
             note = (
                 "no servers: sacct does not list nodes; give the output of scontrol show node "
@@ -555,23 +488,15 @@ class SlurmSacct(Reader):
         notes = [f"{absent} nodes of {NAMES['hosts']} are not in the node list"] if absent else []
         return servers, (stage,), {file.name: digest}, notes
 
-    def _only(self, found: list[Path], what: str, argument: str = "") -> Path:
-        if len(found) == 1:
-            return found[0]
-        names = ", ".join(f.name for f in found)
-        hint = f"choose one with {argument}" if argument else "keep one, or name the file"
-        raise TraceError(
-            f"{len(found)} files could be the {what}: {names}; {hint}", self.source.path
-        )
-
-    def _none(self, what: str) -> NoReturn:
+    def _none(self) -> NoReturn:
         here = _files(self.source.path)
         for file in here:
             if is_for_people(first_lines(file, 2)):
                 raise TraceError(FOR_PEOPLE, file)
         names = ", ".join(f.name for f in here[:12]) or "nothing"
         raise TraceError(
-            f"no {what} here; make it with {COMMAND} > jobs.txt; found {names}", self.source.path
+            f"no sacct output here; make it with {COMMAND} > jobs.txt; found {names}",
+            self.source.path,
         )
 
 
@@ -589,7 +514,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, Stage]:
-    """Jobs whose times can be right."""
+    """Jobs whose times make sense."""
     bad = [
         ("Submit is not a date that exists", pl.col("submit").is_null()),
         ("End is before Start", pl.col("end") < pl.col("start")),
@@ -609,37 +534,13 @@ def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, 
     return kept, stage
 
 
-def _relative(jobs: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-    """Jobs in seconds since the first submission; those that have not ended last until the end."""
-    times = ["submit", "start", "end"]
-    notes = []
-    open_ended, waiting = jobs["end"].null_count(), jobs["start"].null_count()
-    if open_ended:
-        notes.append(f"{open_ended} jobs have not ended; they last until the last time in the file")
-    if waiting:
-        notes.append(f"{waiting} jobs never started")
-    last = pl.max_horizontal(pl.col(times).max())
-    jobs = jobs.with_columns(pl.col("end").fill_null(last), unfinished=pl.col("end").is_null())
-    jobs = jobs.with_columns(pl.col(times) - pl.col("submit").min())
-    return jobs.select(
-        "row",
-        "name",
-        "cpu",
-        "mem",
-        "gpu",
-        "tasks",
-        "models",
-        created="submit",
-        deleted="end",
-        started="start",
-        status="status",
-        user="user",
-        unfinished="unfinished",
-        elapsed="elapsed",
-        limit="limit",
-        hosts="hosts",
-        **{name: pl.col(name) for name in TYPES.values()},
-    ), notes
+def _timing(jobs: pl.DataFrame) -> list[str]:
+    texts = {
+        "end": "jobs have not ended; they last until the last time in the file",
+        "start": "jobs never started",
+    }
+    counts = {name: jobs[name].null_count() for name in texts}
+    return [f"{count} {texts[name]}" for name, count in counts.items() if count]
 
 
 def _request(text: str, nodes: int | None, memory: str) -> tuple[object, ...]:

@@ -1,14 +1,10 @@
-"""What Slurm writes: node lists, trackable resources (TRES), memory, durations, and its nodes.
+"""What Slurm writes: node lists, trackable resources (TRES), memory, and its nodes.
 
 Node lists as in https://slurm.schedmd.com/scontrol.html (``show hostnames``), the rest as in
 https://slurm.schedmd.com/sacct.html; memory of old versions (before 21.08) ends in ``n``, per
 node, or ``c``, per core: https://manpages.ubuntu.com/manpages/focal/man1/sacct.1.html.
-
-``scontrol show node``, with ``-o`` or without, prints ``Key=Value`` pairs, described at
-https://slurm.schedmd.com/scontrol.html: ``NodeName``, ``CPUTot`` (cores, or hardware threads where
-Slurm counts those), ``RealMemory`` in MiB, and ``Gres`` such as ``gpu:a100:4(S:0-1)``, ``gpu:2``,
-whose model is then called ``gpu``, or ``(null)``. It is what the cluster has when the command is
-run.
+``scontrol show node`` prints ``Key=Value`` pairs: ``CPUTot`` (cores, or hardware threads where
+Slurm counts those), ``RealMemory`` in MiB, ``Gres`` such as ``gpu:a100:4(S:0-1)`` or ``(null)``.
 """
 
 from __future__ import annotations
@@ -29,19 +25,13 @@ GIB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P"
 """GiB in a unit; without one, memory is in MiB."""
 PER_CORE = 2.0**31 / 1024
 """GiB: old versions add 2^31 MiB to an amount that is per core, and may print the sum."""
-DURATION = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 
 
 def expand_nodes(text: str) -> list[str]:
     """Names in a node list; none for ``None assigned`` and the like.
 
-    Raises
-    ------
-    ValueError
-        When brackets or ranges make no sense, or there are more than 65,536 names.
+    ValueError: When brackets or ranges make no sense, or there are more than 65,536 names.
 
-    Examples
-    --------
     >>> expand_nodes("gpu[08-10,12],login")
     ['gpu08', 'gpu09', 'gpu10', 'gpu12', 'login']
     >>> expand_nodes("r[1-2]n[1,3]")
@@ -87,13 +77,8 @@ def _ranges(inside: str) -> list[str]:
 def gib(text: str) -> float:
     """GiB of an amount of memory such as ``16G``, ``515538M`` or ``4000``, which is MiB.
 
-    Raises
-    ------
-    ValueError
-        When it is no amount.
+    ValueError: When it is no amount.
 
-    Examples
-    --------
     >>> gib("16G"), gib("512M"), gib("2048"), gib("1.5T")
     (16.0, 0.5, 2.0, 1536.0)
     """
@@ -106,13 +91,8 @@ def gib(text: str) -> float:
 def tres(text: str) -> dict[str, str]:
     """Names and amounts of a TRES list, as they are written.
 
-    Raises
-    ------
-    ValueError
-        When a piece is not ``name=amount``, or a name is there twice.
+    ValueError: When a piece is not ``name=amount``, or a name is there twice.
 
-    Examples
-    --------
     >>> tres("cpu=4,gres/gpu:a100=2,mem=16G")
     {'cpu': '4', 'gres/gpu:a100': '2', 'mem': '16G'}
     """
@@ -123,21 +103,6 @@ def tres(text: str) -> dict[str, str]:
             raise ValueError(f"{piece!r} is no TRES such as cpu=4")
         found[name] = amount
     return found
-
-
-def duration(column: str) -> pl.Expr:
-    """Seconds of a column of ``[[days-]hours:]minutes:seconds``; null for ``UNLIMITED`` and such.
-
-    Examples
-    --------
-    >>> limits = pl.DataFrame({"limit": ["1-02:03:04", "05:30", "UNLIMITED"]})
-    >>> limits.select(duration("limit"))["limit"].to_list()
-    [93784.0, 330.0, None]
-    """
-    parts = pl.col(column).str.extract_groups(f"^(?:{DURATION.pattern})$").struct
-    days, hours, minutes, rest = (parts.field(str(n)).cast(pl.Float64) for n in range(1, 5))
-    whole = 86400 * days.fill_null(0) + 3600 * hours.fill_null(0) + 60 * minutes + rest
-    return whole.alias(column)
 
 
 class Request(NamedTuple):
@@ -162,13 +127,8 @@ def request(text: str, nodes: int | None = None, memory: str = "") -> Request:
     memory : str
         ReqMem, for a TRES list without ``mem=``; ``n`` at its end is per node, ``c`` per core.
 
-    Raises
-    ------
-    ValueError
-        When there are no cores, no nodes, or an amount is none.
+    ValueError: When there are no cores, no nodes, or an amount is none.
 
-    Examples
-    --------
     >>> request("billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2")
     Request(cpu=4.0, mem=32.0, gpu=2.0, models='a100', tasks=2)
     >>> request("cpu=8,node=2", memory="4000Mc").mem
@@ -251,13 +211,8 @@ def read_nodes(file: Path, strict: bool) -> tuple[pl.DataFrame, Stage, str]:
 def gpus(gres: str) -> dict[str, int]:
     """GPUs by model in a list of generic resources; the model is empty where none is named.
 
-    Raises
-    ------
-    ValueError
-        When a count is none.
+    ValueError: When a count is none.
 
-    Examples
-    --------
     >>> gpus("gpu:a100:4(S:0-1),lscratch:3200"), gpus("gpu:2"), gpus("(null)")
     ({'a100': 4}, {'': 2}, {})
     """

@@ -44,38 +44,23 @@ def reasons_plain(dropped: Mapping[str, tuple[int, int]]) -> dict[str, dict[str,
     return {why: {"count": count, "first_row": row} for why, (count, row) in dropped.items()}
 
 
-def first_reason(rules: Sequence[tuple[str, pl.Expr]]) -> pl.Expr:
-    """The reason of the first rule that a row breaks; null where it breaks none.
+Rule = tuple[str | pl.Expr, pl.Expr]
+"""A reason, or what makes one of a row, and what is true of the rows that it is a reason for."""
 
-    Parameters
-    ----------
-    rules : sequence of (str, polars.Expr)
-        A reason, and what is true of the rows it is a reason for.
-    """
-    given = (pl.when(broken).then(pl.lit(reason)) for reason, broken in rules)
+
+def first_reason(rules: Sequence[Rule]) -> pl.Expr:
+    """The reason of the first rule that a row breaks; null where it breaks none."""
+    given = (
+        pl.when(broken).then(pl.lit(reason) if isinstance(reason, str) else reason)
+        for reason, broken in rules
+    )
     return pl.coalesce(*given, pl.lit(None, pl.String))
 
 
-def leave_out(
-    name: str, frame: pl.DataFrame, rules: Sequence[tuple[str, pl.Expr]]
-) -> tuple[pl.DataFrame, Stage]:
+def leave_out(name: str, frame: pl.DataFrame, rules: Sequence[Rule]) -> tuple[pl.DataFrame, Stage]:
     """Leave out the rows that break a rule, each for the first that it breaks.
 
-    Parameters
-    ----------
-    name : str
-        Of the stage.
-    frame : polars.DataFrame
-        With a column ``row``.
-    rules : sequence of (str, polars.Expr)
-        As of :func:`first_reason`.
-
-    Returns
-    -------
-    DataFrame
-        The rows kept.
-    Stage
-        The account of it.
+    ``frame`` has a column ``row``, ``name`` is that of the stage.
 
     Examples
     --------
@@ -85,25 +70,26 @@ def leave_out(
     >>> kept["row"].to_list(), dict(stage.dropped)
     ([1, 3], {'asks for nothing': (1, 2)})
     """
-    reason = frame.with_columns(reason=first_reason(rules))["reason"]
-    kept = frame.filter(reason.is_null())
-    lost = frame.select("row", reason=reason).filter(reason.is_not_null())
+    # Most rows break no rule, so that reasons, which are texts, are made for the others alone.
+    numbers = [pl.when(broken).then(pl.lit(n, pl.Int32)) for n, (_, broken) in enumerate(rules)]
+    broke = frame.with_columns(pl.coalesce(*numbers, pl.lit(None, pl.Int32)).alias(BROKE))
+    kept = broke[BROKE].is_null()
+    if kept.all():  # as a rule, and no copy
+        return frame, Stage(name, len(frame), len(frame), {})
+    chosen = [(reason, pl.col(BROKE) == n) for n, (reason, _) in enumerate(rules)]
+    lost = broke.filter(~kept).rechunk()  # polars 2.1 fails on texts in several chunks here
+    lost = lost.select("row", reason=first_reason(chosen))
     counted = lost.group_by("reason").agg(pl.len(), pl.col("row").min()).sort("row", "reason")
     dropped = {text: (count, row) for text, count, row in counted.rows()}
-    return kept, Stage(name, len(frame), len(kept), dropped)
+    used = frame.filter(kept)
+    return used, Stage(name, len(frame), len(used), dropped)
 
 
-def refuse(file: Path, frame: pl.DataFrame, rules: Sequence[tuple[str, pl.Expr]]) -> None:
-    """Raise for the first row that breaks a rule, where rules are strict.
+BROKE = "number of the rule"
 
-    Parameters
-    ----------
-    file : Path
-    frame : polars.DataFrame
-        With the columns ``row`` and ``name``.
-    rules : sequence of (str, polars.Expr)
-        As of :func:`first_reason`.
-    """
+
+def refuse(file: Path, frame: pl.DataFrame, rules: Sequence[Rule]) -> None:
+    """Raise for the first row (``row``, ``name``) that breaks a rule, where rules are strict."""
     bad = frame.select("row", "name", reason=first_reason(rules)).drop_nulls("reason").sort("row")
     if len(bad):
         row, name, reason = bad.row(0)
@@ -117,16 +103,7 @@ def refuse(file: Path, frame: pl.DataFrame, rules: Sequence[tuple[str, pl.Expr]]
 
 @dataclass
 class Account:
-    """What became of each record or row.
-
-    Parameters
-    ----------
-    file : Path
-    strict : bool
-        Raise at the first bad one.
-    dropped : dict
-        Reason to (how many, the first row).
-    """
+    """What became of each record or row: a reason to (how many, the first); ``strict`` raises."""
 
     file: Path
     strict: bool = False

@@ -4,14 +4,14 @@ A file may be plain, gzip (of one member or several), or a tar archive, gzipped 
 members are read one after another as if they were one file. Every block ends with a line end,
 ``\n`` whatever the file uses, and holds the same bytes however the file is packed; so block
 number and line number mean the same in every run. The digest of the stored bytes is made on the
-way. A gzip file that is cut short or damaged gives the lines before that place, and says so.
+way. A gzip file that is cut short gives the lines before that place, and says so; one that is
+damaged elsewhere is an error, for what was unpacked before the damage shows may be wrong already.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 import tarfile
 import zlib
@@ -36,10 +36,7 @@ BLOCK = 4 << 20
 STORED = 1 << 16
 """Bytes read from the file at a time."""
 LONGEST_LINE = 64 << 20
-TRAILER = 8
-"""Bytes at the end of a gzip member: check sum and length."""
-WRONG_SUM = re.compile(r"incorrect (data|length) check|checksum", re.IGNORECASE)
-"""What zlib and isal say of the check sum at the end of a member, or of its length."""
+BEHIND = "the gzip file has bytes behind its check sum that cannot be unpacked"
 GZIP = b"\x1f\x8b"
 NOT_TEXT = (
     (b"PK\x03\x04", "a zip archive (or a spreadsheet)"),
@@ -55,15 +52,8 @@ NOT_TEXT = (
 class Block(NamedTuple):
     r"""Whole lines, each with its ``\n``.
 
-    Attributes
-    ----------
-    data : bytes
-    rows : int
-        How many lines.
-    line : int
-        Number of the first, from 1.
-    opens : bool
-        It begins the file, or a member of the archive: the first line may be a header.
+    ``rows`` of them, from number ``line`` on (counted from 1). ``opens``: they begin the file, or a
+    member of the archive, so that the first may be a header.
     """
 
     data: bytes
@@ -79,35 +69,18 @@ class _Bytes(Protocol):
 class Blocks:
     r"""The blocks of a file; iterate once.
 
-    Parameters
-    ----------
-    path : Path
-    size : int, optional
-        Bytes of a block, about; by default ``BLOCK``.
-    known : (int, str), optional
-        A number of bytes, and the digest that the first of so many had before.
+    ``size`` is that of a block, about. ``known`` is a number of bytes, and the digest that the
+    first of so many had before. While iterating, TraceError tells of a file that is not there,
+    cannot be read, is no text, is written to while it is read, or is not the one that is known.
 
     Attributes
     ----------
-    count : int
-        Blocks so far.
-    stored : int
-        Bytes of the file read so far.
-    unpacked : int
-        Bytes of the blocks so far.
+    count, stored, unpacked : int
+        Blocks, bytes of the file, and bytes of the blocks so far.
     damage : str
         What is wrong with the packing, once that place is reached; else empty.
-    doubtful : bool
-        The damage is a wrong check sum at the very end: no text is missing, and any may be other
-        than what was packed.
     torn : int
         Number of the line that was cut by the damage, which is in no block; 0 for none.
-
-    Raises
-    ------
-    TraceError
-        While iterating: no such file, it cannot be read, it is not text, it is written to while it
-        is read, or it is not the file that is ``known``.
 
     Examples
     --------
@@ -122,7 +95,7 @@ class Blocks:
     def __init__(self, path: Path, size: int | None = None, known: tuple[int, str] | None = None):
         self.path, self.size, self._known = path, size or BLOCK, known
         self.count = self.stored = self.unpacked = self.torn = 0
-        self.damage, self.doubtful = "", False
+        self.damage = ""
         self._line = 1
         self._digest = hashlib.sha256()
 
@@ -231,37 +204,32 @@ class Blocks:
                 yield data
                 data = self._stored(file, STORED)
             return
-        member = inflate.decompressobj(31)
+        member, begun = inflate.decompressobj(31), True
         while data:
-            # The check sum is in the last bytes of a member: where it is wrong, what came before
-            # them is not lost.
-            for part, ends in ((data[:-TRAILER], False), (data[-TRAILER:], True)):
-                if member.eof:
-                    after = part
-                    continue
-                try:
-                    piece = member.decompress(part)
-                except (zlib.error, inflate.error) as error:
-                    self.damage = f"the gzip file is damaged ({error})"
-                    self.doubtful = (
-                        ends
-                        and WRONG_SUM.search(str(error)) is not None
-                        and not self._stored(file, 1)
-                    )
-                    return
-                after = b""
-                if piece:
-                    yield piece
+            try:
+                piece = member.decompress(data)
+            except (zlib.error, inflate.error) as error:
+                if begun:
+                    raise TraceError(
+                        f"the gzip file is damaged ({error}); lines before that place may be other "
+                        "than those packed, so none are given; download it again",
+                        self.path,
+                    ) from error
+                self.damage = BEHIND
+                return
+            if piece:
+                begun = True
+                yield piece
             data = b""
             if member.eof:
-                data = (member.unused_data + after).lstrip(b"\0")
+                data = member.unused_data.lstrip(b"\0")
                 while not data and (more := self._stored(file, STORED)):
                     data = more.lstrip(b"\0")
                 if not data:
                     return
-                member = inflate.decompressobj(31)
+                member, begun = inflate.decompressobj(31), False
             data = data or self._stored(file, STORED)
-        self.damage = "the gzip file is cut short"
+        self.damage = "the gzip file is cut short" if begun else BEHIND
 
     def _cut(self, text: _Bytes) -> Iterator[Block]:
         """Blocks of one text; blank lines at its end are left out."""
@@ -281,8 +249,7 @@ class Blocks:
                 if data.endswith(b"\r") and not last:
                     data, held = data[:-1], b"\r"
                 data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            whole_text = self.doubtful or not self.damage
-            if last and whole_text and data and not data.endswith(b"\n"):
+            if last and not self.damage and data and not data.endswith(b"\n"):
                 data += b"\n"
             whole = data.rfind(b"\n") + 1
             end = whole
@@ -311,12 +278,12 @@ class Blocks:
                     self.path,
                     self._line,
                 )
-        if not whole_text and carried.strip():
+        if self.damage and carried.strip():
             self.torn = self._line + b"".join(blank).count(b"\n") + carried.rstrip().count(b"\n")
 
 
 class _Pieces:
-    """A file of pieces."""
+    """A file whose content comes in pieces."""
 
     def __init__(self, pieces: Iterator[bytes]):
         self._pieces = pieces
@@ -346,20 +313,9 @@ class _Pieces:
 
 
 class Commented(Blocks):
-    """The blocks of a file without its comments and blank lines.
+    """The blocks of a file without its comments (lines that begin with ``mark``) and blank lines.
 
-    Parameters
-    ----------
-    path : Path
-    mark : bytes
-        How a comment begins; empty for none.
-    squeeze : bool
-        Put one blank between fields, however many there are.
-
-    Attributes
-    ----------
-    comments : list of str
-        Those so far.
+    ``squeeze`` puts one blank between fields, however many there are; ``comments`` are those met.
     """
 
     def __init__(self, path: Path, mark: bytes, *, squeeze: bool = False):
@@ -370,6 +326,12 @@ class Commented(Blocks):
         opens = True
         for block in super().__iter__():
             line = block.line
+            if self.squeeze and self.mark and self.mark not in block.data:
+                data = squeezed(block.data)
+                if not data.startswith(b"\n") and b"\n\n" not in data:  # every line is a row
+                    yield Block(data, block.rows, line, opens)
+                    opens = False
+                    continue
             lines = block.data[:-1].split(b"\n")
             for said, run in groupby(lines, self._is_row):
                 some = list(run)
@@ -385,3 +347,28 @@ class Commented(Blocks):
     def _is_row(self, text: bytes) -> bool:
         text = text.lstrip()
         return bool(text) and not (self.mark and text.startswith(self.mark))
+
+
+def squeezed(data: bytes) -> bytes:
+    r"""Lines with one blank between fields, and none around them.
+
+    >>> squeezed(b"  1\t  2 \n3 4\n \n")
+    b'1 2\n3 4\n\n'
+    """
+    text = np.frombuffer(data, np.uint8)
+    blank = _BLANK[text]
+    before = np.empty(text.size, dtype=bool)  # a blank or a line end stands before
+    before[:1] = True
+    np.equal(text[:-1], ord("\n"), out=before[1:])
+    before[1:] |= blank[:-1]
+    kept = text[~(blank & before)]
+    kept = np.where(_BLANK[kept], np.uint8(ord(" ")), kept) if _other_blanks(data) else kept
+    return kept.tobytes().replace(b" \n", b"\n")
+
+
+def _other_blanks(data: bytes) -> bool:
+    return any(blank in data for blank in (b"\t", b"\v", b"\f"))
+
+
+_BLANK = np.zeros(256, dtype=bool)
+_BLANK[list(b" \t\v\f")] = True

@@ -36,17 +36,9 @@ def beginning(path: Path) -> str:
 def read_records(path: Path, key: str = "") -> Records:
     r"""The records of a JSON file, plain or gzipped.
 
-    Parameters
-    ----------
-    path : path
-    key : str
-        The list is the value of this key of one object, ``a.b`` of key ``b`` of the object under
-        ``a``; empty: the list is the whole document.
-
-    Raises
-    ------
-    TraceError
-        When the file cannot be read, is cut short, or holds no such list; names the line.
+    The list is under ``key`` (``a.b`` is key ``b`` of the object under ``a``), or the whole
+    document. Raises TraceError, with the line, when the file cannot be read, is cut short, or holds
+    no such list.
 
     Examples
     --------
@@ -72,13 +64,7 @@ def read_records(path: Path, key: str = "") -> Records:
 
 
 def key_of_records(path: Path) -> str:
-    """Where the longest list of objects of a document is, as ``key`` of :func:`read_records`.
-
-    Raises
-    ------
-    TraceError
-        As :func:`read_records`; when there is none.
-    """
+    """Where the longest list of objects of a document is, as ``key`` of :func:`read_records`."""
     found, _ = _document(path)
     lists: dict[str, int] = {}
     inside = [("", found)]
@@ -114,14 +100,7 @@ def _document(path: Path) -> tuple[Any, str]:
 
 
 class RecordLines(Blocks):
-    """The records of a document as lines, an object a line; its row is its place in the list.
-
-    Parameters
-    ----------
-    path : Path
-    key : str
-        As of :func:`read_records`.
-    """
+    """The records of a document as lines, an object a line; its row is its place in the list."""
 
     def __init__(self, path: Path, key: str = ""):
         super().__init__(path)

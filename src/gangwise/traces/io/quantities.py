@@ -46,7 +46,7 @@ UNITS = {
 }
 """In GiB, seconds, and ones."""
 QUANTITY = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+|[KMGTPE]i|[numkKMGTPE])?"
-CLOCK = r"(?:(?:\d+-)?\d+:)?\d+:\d+(?:\.\d+)?"
+CLOCK = r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)"
 
 
 def quantity(text: pl.Expr) -> pl.Expr:
@@ -67,15 +67,9 @@ def clock(text: pl.Expr) -> pl.Expr:
     """Seconds of ``[[D-]H:]MM:SS``; null of what is none.
 
     >>> frame = pl.DataFrame({"t": ["1-02:03:04", "02:03:04", "03:04", "90"]})
-    >>> frame.select(clock(pl.col("t")))["t"].to_list()
+    >>> frame.select(clock(pl.col("t"))).to_series().to_list()
     [93784.0, 7384.0, 184.0, None]
     """
-    fits = text.str.contains(f"^(?:{CLOCK})$")
-    parts = text.str.split(":").list.reverse()
-
-    def part(place: int) -> pl.Expr:
-        last = parts.list.get(place, null_on_oob=True).str.extract(r"([\d.]+)$", 1)
-        return last.cast(pl.Float64, strict=False).fill_null(0.0)
-
-    days = text.str.extract(r"^(\d+)-", 1).cast(pl.Float64, strict=False).fill_null(0.0)
-    return pl.when(fits).then(part(0) + 60 * part(1) + 3600 * part(2) + 86400 * days)
+    parts = text.str.extract_groups(f"^(?:{CLOCK})$").struct
+    days, hours, minutes, rest = (parts.field(str(n)).cast(pl.Float64) for n in range(1, 5))
+    return 86400 * days.fill_null(0) + 3600 * hours.fill_null(0) + 60 * minutes + rest

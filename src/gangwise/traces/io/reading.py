@@ -87,15 +87,7 @@ class Quotes:
 
 
 class Rows:
-    """Reads blocks of one file.
-
-    Parameters
-    ----------
-    schema : Schema
-    layout : Layout
-    exact : bool
-        Give whole columns as Int64 wherever a block allows, rather than as Float64.
-    """
+    """Reads blocks of one file; ``exact`` gives whole columns as Int64 where a block allows."""
 
     def __init__(self, schema: Schema, layout: Layout, *, exact: bool = False):
         self.schema, self.layout, self.exact = schema, layout, exact
@@ -300,19 +292,10 @@ class Dropped(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """What was read of a file.
+    """What was read of a file: rows (``read`` of them without the header), and what was left out.
 
-    Attributes
-    ----------
-    file : Path
-    digest : str
-        SHA-256 of the file as it is stored.
-    frame : polars.DataFrame
-        ``row`` and the schema's columns: numbers as Float64, text without surrounding blanks.
-    read : int
-        Rows of the file, without the header.
-    dropped : mapping of str to Dropped
-        Rows left out, by reason.
+    ``frame`` has ``row`` and the schema's columns: numbers as Float64, text without surrounding
+    blanks; ``digest`` is the SHA-256 of the file as it is stored.
     """
 
     file: Path
@@ -323,12 +306,11 @@ class Table:
 
 
 class Reading:
-    """The reading of one file, batch by batch.
+    """The reading of one file, batch by batch; raises as :func:`read_table` while iterating.
 
     Parameters
     ----------
-    path : path
-    schema : Schema
+    path, schema
     others : sequence of Schema
         What the file might be instead, so that a message can say so.
     strict : bool
@@ -343,21 +325,11 @@ class Reading:
 
     Attributes
     ----------
-    read : int
-        Rows so far, without headers.
-    line : int
-        The last line of the file that was looked at.
+    read, line : int
+        Rows without headers and the last line of the file, so far.
     dropped : mapping of str to Dropped
-        Rows left out so far, by reason.
-    blocks : Blocks
-        With the position in the file, and its digest.
     seen : set
         Values so far of the column that must be unique: about 100 bytes of memory for each.
-
-    Raises
-    ------
-    TraceError
-        While iterating, as :func:`read_table`.
     """
 
     def __init__(
@@ -474,32 +446,18 @@ class Reading:
         self._lost[why] = Dropped(before.rows + rows, min(before.first, first))
 
     def _cut_short(self, damage: str) -> None:
-        """Account for the end that is missing, or for the doubt about all of it."""
-        if self.blocks.doubtful:
-            if self.strict:
-                raise TraceError(
-                    f"{damage}: any row may be other than was written; download it again, or read "
-                    "without strict to use them",
-                    self.path,
-                )
-            why = f"{damage}: no row is missing, but any may be other than was written"
-            self._drop(f"{why}; download it again", 0, self.line)
-            return
-        torn = self.blocks.torn
+        """Account for the end that is missing."""
+        torn = bool(self.blocks.torn)
         if self.strict:
             raise TraceError(
-                f"{damage}, after row {self.line}; what follows is missing: download it again, "
-                "or read without strict to use the rows before",
+                f"{damage}, after row {self.line}; what follows is missing: download it again, or "
+                "read without strict to use the rows before",
                 self.path,
                 self.line + 1,
             )
-        self.read += bool(torn)
-        self._drop(
-            f"CUT SHORT after row {self.line}: {damage}; all later rows are missing, download "
-            "it again",
-            int(bool(torn)),
-            self.line + 1,
-        )
+        self.read += torn
+        why = f"CUT SHORT after row {self.line}: {damage}; all later rows are missing, "
+        self._drop(f"{why}download it again", int(torn), self.line + 1)
 
     def _refuse(self, row: int, reason: str, fields: list[str] | None) -> NoReturn:
         """Raise for one bad row, showing what it holds."""
@@ -524,23 +482,11 @@ def read_table(
     *,
     others: Sequence[Schema] = (),
     strict: bool = False,
-    columns: Sequence[str] | None = None,
     blocks: Blocks | None = None,
 ) -> Table:
     r"""Read a file: plain, gzipped, or a tar archive.
 
-    Parameters
-    ----------
-    path : path
-    schema : Schema
-    others : sequence of Schema
-        What the file might be instead, so that a message can say so.
-    strict : bool
-        Raise at the first bad row rather than leave it out.
-    columns : sequence of str, optional
-        The columns to keep; the others are checked all the same.
-    blocks : Blocks, optional
-        Those of the file, where they are not to be cut as usual.
+    Other arguments are those of :class:`Reading`.
 
     Raises
     ------
@@ -566,10 +512,7 @@ def read_table(
     1 row such as 5 sn was used before
     """
     reading = Reading(path, schema, others=others, strict=strict, blocks=blocks)
-    frames = []
-    for batch in reading:
-        chosen = batch.columns if columns is None else ["row", *columns]
-        frames.append(batch.select(name for name in chosen if name in batch.columns))
+    frames = list(reading)
     frame = pl.concat(frames) if frames else pl.DataFrame()
     reading.check_used(len(frame))
     return Table(reading.path, reading.blocks.digest(), frame, reading.read, reading.dropped)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import polars as pl
 
 from gangwise.traces.io.account import first_reason
-
-
-def value(column: str) -> pl.Expr:
-    """The value of a column, for the rule of a :class:`Check`."""
-    return pl.col(column)
 
 
 @dataclass(frozen=True)
@@ -38,6 +33,8 @@ class Column:
         Whether a file without the column is refused.
     also : tuple of str
         Other spellings of the name that are in use.
+    times : tuple of str
+        The text is a time, written in one of these ways, as in ``strptime``.
     """
 
     name: str
@@ -49,14 +46,29 @@ class Column:
     pattern: str = ""
     needed: bool = True
     also: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
 
 
 class Check(NamedTuple):
-    """A rule over columns that are needed: rows for which ``broken()`` is true break it."""
+    """A rule over columns that are needed: rows for which ``sql`` is true break it.
+
+    ``among`` are the columns that it may be about, in their order.
+    """
 
     reason: str
-    columns: tuple[str, ...]
-    broken: Callable[[], pl.Expr]
+    sql: str
+    among: tuple[str, ...]
+
+    @property
+    def broken(self) -> pl.Expr:
+        """What is true of rows that break the rule."""
+        return pl.sql_expr(self.sql)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the rule is about, for a message."""
+        used = self.broken.meta.root_names()
+        return [name for name in self.among if name in used]
 
 
 @dataclass(frozen=True)
@@ -117,11 +129,6 @@ class Rules:
     A frame has ``row``, counted from 0; one whose lines were taken apart one by one also
     ``broken``, why a line could not be, and ``fault``, the first column that is no number, both
     null for sound lines.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-    checks : sequence of Check
     """
 
     def __init__(self, columns: Sequence[Column], checks: Sequence[Check]):
@@ -158,7 +165,7 @@ class Rules:
         return (
             rules
             + _number_rules(self.columns)
-            + [(check.reason, check.broken()) for check in self.checks]
+            + [(check.reason, check.broken) for check in self.checks]
         )
 
     def _sound(self, frame: pl.DataFrame) -> pl.Expr:
@@ -178,7 +185,7 @@ class Rules:
                     sound.append(((texts == "") | fits if c.empty else fits).all())
                 if not c.empty:
                     sound.append((value != "").all())
-        sound += [~check.broken().fill_null(False).any() for check in self.checks]
+        sound += [~check.broken.fill_null(False).any() for check in self.checks]
         return pl.all_horizontal(*sound) if sound else pl.lit(True)
 
 

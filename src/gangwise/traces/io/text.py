@@ -23,12 +23,7 @@ ENOUGH_FOR_A_HEADER = 1 << 16
 def read_text(path: Path) -> tuple[str, str]:
     """Text of a small file, plain or gzipped, and the SHA-256 of the file as it is stored.
 
-    Bytes that are not UTF-8 become U+FFFD.
-
-    Raises
-    ------
-    TraceError
-        When there is no such file, or it is damaged, cut short, or not text at all.
+    Bytes that are not UTF-8 become U+FFFD; TraceError tells of a file that is damaged or no text.
     """
     blocks = Blocks(path)
     data = blocks.whole()

@@ -13,16 +13,17 @@ leaves out or changes is in the fidelity report:
 6. channels: a job type fits on every server that can hold one of its jobs whole;
 7. arrivals: creations per job type and slot, as an indicator or capped, thinned by ``keep``.
 
-A job lasts one slot in both families that are built of this; run times are told, and enter the
-implied load of the report. A slot is near their median, so that what a job is given is near what it
+A job lasts one slot in both families that are built of this; its run time enters the implied load
+of the report only. A slot is near the median run time, so that what a job is given is near what it
 had. Jobs that never started are left out: they held nothing.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -40,58 +41,44 @@ from gangwise.traces.slots.grouping import (
     stated_servers,
 )
 from gangwise.traces.slots.settings import Steps, seconds
-from gangwise.traces.tables import Fidelity, Tables, device_totals, implied_load, of_tables
-from gangwise.traces.work import (
-    NO_JOBS,
-    OF_EVENTS,
-    Kept,
-    counted,
-    device_hours,
+from gangwise.traces.tables import (
+    Fidelity,
+    Tables,
+    device_totals,
+    fingerprint,
+    implied_load,
     kept_of,
-    period,
-    work,
+    of_tables,
 )
+from gangwise.traces.work import counted, device_hours, period, work
+
+MOST_SLOTS = 1_000_000
+WINDOW = 5_000
+"""Slots of a window at most, where the length of a slot is chosen for it."""
+LENGTHS = (1, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+"""Seconds of a slot that is chosen."""
+CHANNELS = 100_000
+"""Channels at most, where it is chosen how many jobs of a type may come in a slot."""
 
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """Job types of a trace, the servers that they fit on, and their arrivals.
+    """Job types of a trace, the servers that they fit on, and their arrivals."""
 
-    Attributes
-    ----------
-    servers : polars.DataFrame
-        As in :class:`~gangwise.traces.tables.Tables`, by name.
-    grouping : Grouping
-        Job types, and the job type of every job that is played.
-    fits : ndarray of bool, shape [L, R]
-        Whether a server can hold a job of the type whole.
-    names : tuple of str
-        Of the job types.
-    counts : ndarray of int64, shape [slots, L]
-        Jobs of each job type created in each slot, before ``keep``; no slots where the files have
-        no jobs, so that each job type arrives in a slot with probability ``keep``.
-    slot : float
-        Length of a slot, in seconds.
-    lifetime : ndarray of shape [L]
-        Median run time, in seconds; nan when not known.
-    units : mapping of str to str
-        Of ``cpu``, ``mem`` and ``gpu``.
-    fidelity : Fidelity
-        What was read, left out and changed up to here.
-    """
-
-    servers: pl.DataFrame
-    grouping: Grouping
-    names: tuple[str, ...]
-    fits: Bools
+    servers: pl.DataFrame  # as in :class:`~gangwise.traces.tables.Tables`, by name
+    grouping: Grouping  # job types, and the job type of every job that is played
+    names: tuple[str, ...]  # of the job types
+    fits: Bools  # whether a server can hold a job of the type whole, shape [L, R]
+    # Jobs of each job type created in each slot, before ``keep``; no slots where the files have no
+    # jobs, so that each job type arrives in a slot with probability ``keep``, shape [slots, L].
     counts: Ints
-    slot: float
-    lifetime: Floats
-    units: Mapping[str, str]
-    fidelity: Fidelity
+    slot: float  # length of a slot, in seconds
+    lifetime: Floats  # median run time, in seconds; nan when not known, shape [L]
+    units: Mapping[str, str]  # of ``cpu``, ``mem`` and ``gpu``
+    fidelity: Fidelity  # what was read, left out and changed up to here
 
     def rows(self, keep: float) -> list[dict[str, Any]]:
-        """A row per job type, for tables: requests, servers that fit, arrivals, lifetimes."""
+        """A row per job type, for tables: requests, servers that fit, arrivals, run times."""
         rate = self.counts.mean(axis=0) if len(self.counts) else np.ones(len(self.names))
         return [
             {
@@ -106,377 +93,306 @@ class Demand:
         ]
 
 
-def job_filter(tables: Tables) -> tuple[pl.DataFrame, list[Stage], list[str]]:
+class OfTrace(ABC):
+    """What the scenarios of a trace have in common: settings, report and description."""
+
+    family: ClassVar[str]
+    name: str
+    settings: Any
+    _fidelity: Fidelity
+
+    @abstractmethod
+    def _made(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """Arrays that tell one workload from another."""
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and what they were applied to: the files, and what was made of them."""
+        return {
+            "trace": self._fidelity.trace,
+            "files": dict(self._fidelity.digests),
+            "workload": fingerprint(*self._made()),
+            **self.settings.model_dump(mode="json"),
+        }
+
+    def fidelity(self) -> Fidelity:
+        """What was read, what was left out at each step, and what the trace asks of the cluster."""
+        return self._fidelity
+
+
+def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
+    """Take the steps.
+
+    At most ``most`` jobs of one type may arrive in a slot, others are left out; None: as many as
+    come, but no more than makes :data:`CHANNELS`.
+
+    Raises TraceError when there are no servers, or none of the jobs can be played; says why.
+    """
+    base, account = of_tables(tables), _Account()
+    here = _servers(tables, settings, account)
+    capacity = here.servers.select(QUANTITIES).to_numpy()
+    model = here.servers["model"].to_list()
+    how = settings.tasks or ("whole" if len(capacity) == 1 else "each")
+    jobs = _jobs(here, how, account)
+    start, length, slots = _window(jobs, settings, account)
+    jobs = account.keep(
+        "window", jobs, f"created before the window, {start:.0f} s", jobs["created"] >= start
+    )
+    able = fits_somewhere(
+        jobs.select(QUANTITIES).to_numpy(), jobs["models"].to_list(), capacity, model
+    )
+    if not able.any():
+        raise TraceError(f"no job of the trace can be played: {account.why(jobs, capacity)}")
+    jobs = account.keep("fit", jobs, "fits on no server", able)
+    grouping = group_jobs(
+        jobs.select(QUANTITIES).to_numpy(),
+        jobs["models"].to_list(),
+        capacity.max(axis=0),
+        settings.job_types,
+        jobs["weight"].to_numpy(),
+    )
+    why = "no job type for its choice of GPU models; raise job_types"
+    jobs = account.keep("job types", jobs, why, grouping.job_type >= 0)
+    grouping = grouping.of_typed()
+    account.notes.append(_grouping_note(jobs, grouping))
+    fit = fits(grouping.requests, grouping.models, capacity, model)
+    slot = ((jobs["created"].to_numpy() - start) // length).astype(np.int64)
+    asked = np.zeros((slots, len(grouping.requests)), dtype=np.int64)
+    np.add.at(asked, (slot, grouping.job_type), jobs["weight"].to_numpy())
+    limit = enough(asked, fit.sum(axis=1)) if most is None else most
+    counts = np.minimum(asked, limit)
+    over = jobs["row"].to_numpy()[(asked > limit)[slot, grouping.job_type]]
+    _arrivals(asked, counts, limit, over, settings, account)
+    end = start + slots * length
+    # Of each row, the share of its jobs that are played.
+    share = (counts / np.maximum(asked, 1))[slot, grouping.job_type]
+    if how == "one":
+        share = share / jobs["tasks"].to_numpy()
+    hours = jobs["hours"].to_numpy()
+    device, _ = counted(tables.jobs, tables.units)
+    given = counts @ grouping.requests[:, QUANTITIES.index(device)] * length / 3600
+    by_slot = settings.keep * np.column_stack(
+        [np.bincount(slot, share, slots), np.bincount(slot, hours * share, slots), given]
+    )
+    played, played_hours, given_hours = map(float, by_slot.sum(axis=0))
+    fidelity = replace(
+        base,
+        stages=(*base.stages, *account.stages),
+        first=start,
+        last=end,
+        servers=len(capacity),
+        jobs=int(counts.sum()),
+        capacity=device_totals(here),
+        load=implied_load(replace(tables, servers=here.servers), start, end),
+        notes=(*base.notes, *account.notes),
+        kept=kept_of(tables, played, played_hours, by_slot, given=given_hours),
+    )
+    run = jobs["run"].to_numpy()
+    return Demand(
+        here.servers,
+        grouping,
+        grouping.names,
+        fit,
+        counts,
+        length,
+        np.array([_median(run[grouping.job_type == l]) for l in range(len(fit))]),
+        tables.units,
+        fidelity,
+    )
+
+
+@dataclass
+class _Account:
+    """What the steps left out, and what a reader of a result must know."""
+
+    stages: list[Stage] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def keep(
+        self, step: str, jobs: pl.DataFrame, why: str, keep: Bools | pl.Series
+    ) -> pl.DataFrame:
+        """The rows that a step keeps."""
+        kept, lost = jobs.filter(keep), jobs.filter(~keep)
+        dropped = {why: (int(lost["weight"].sum()), _first(lost))} if len(lost) else {}
+        read = int(jobs["weight"].sum())
+        self.stages.append(Stage(step, read, int(kept["weight"].sum()), dropped))
+        return kept
+
+    def why(self, jobs: pl.DataFrame, capacity: Floats) -> str:
+        """Why no job is left, where none fits."""
+        fit = {"fits on no server": (int(jobs["weight"].sum()), _first(jobs))}
+        why = [reasons(dropped) for *_, dropped in self.stages if dropped] + [reasons(fit)]
+        none = [
+            q
+            for k, q in enumerate(QUANTITIES)
+            if not capacity[:, k].any() and jobs[q].to_numpy().any()
+        ]
+        if none:
+            why.append(f"the servers have no {' and no '.join(none)}, which jobs request")
+        return "; ".join(why)
+
+
+def _first(jobs: pl.DataFrame) -> int:
+    return int(jobs["row"].to_numpy().min())
+
+
+def _servers(tables: Tables, s: Steps, account: _Account) -> Tables:
+    """The servers: all of the trace, a sample of them, or those that are stated."""
+    number = len(tables.servers)
+    if s.machines is not None or not number:
+        tables = stated_servers(tables, s.machines, s.shape, s.model)
+        account.notes.append(
+            f"{s.machines} equal servers are stated (machines, shape)"
+            + (f"; the {number} of the trace are not used" if number else "")
+        )
+        number = len(tables.servers)
+    unknown = sum(tables.servers[name].null_count() for name in QUANTITIES)
+    if unknown:
+        account.notes.append(f"{unknown} capacities are not known and count as none")
+    tables = replace(tables, servers=tables.servers.sort("name").fill_null(0.0))
+    if s.servers is not None:
+        tables = sample_servers(tables, s.servers)
+        account.notes.append(
+            f"{s.servers} of {number} servers, each kind in proportion; arrivals are "
+            "those of all, so they meet less of everything than in the trace"
+        )
+    if tables.events is not None and len(tables.events):
+        account.notes.append(
+            f"the trace tells {len(tables.events)} times that a server comes or goes; in this "
+            "family servers are always there"
+        )
+    return tables
+
+
+def _jobs(tables: Tables, how: str, account: _Account) -> pl.DataFrame:
     """Rows of which it is known when they came and what they ask for.
 
-    Returns
-    -------
-    DataFrame
-        The rows kept.
-    list of Stage
-        The account of it, when something is left out.
-    list of str
-        What a reader of a result must know.
+    Columns are ``row``, ``created``, ``cpu``, ``mem``, ``gpu``, ``models``, ``tasks``; ``hours``,
+    device-hours that all tasks of the row ran; ``run``, seconds, nan where it is not known; and
+    ``weight``, how many jobs the row counts as: one, or with ``how = each`` its tasks.
 
     Raises
     ------
     TraceError
         When no row is left.
     """
-    unknown = [
-        (f"its request of {name} is not known", pl.col(name).is_null()) for name in QUANTITIES
-    ]
-    never: list[tuple[str, pl.Expr]] = []
-    if "started" in tables.jobs.columns:
-        ran = work(tables.jobs)["run"].is_not_null()
-        never = [("it never started", ~pl.lit(ran))]
-    kept, stage = leave_out(
+    rows = tables.jobs
+    device, _ = counted(rows, tables.units)
+    tasks = pl.col("tasks").fill_null(1) if "tasks" in rows.columns else pl.lit(1)
+    ran = work(rows)["run"]
+    several_of = {name for name in ("job", "after") if name in rows.columns}
+    jobs = rows.select(
+        *("row", "created", *QUANTITIES, "models", *several_of),
+        tasks=tasks.cast(pl.Int64).clip(lower_bound=1),
+        hours=pl.Series(device_hours(rows, device)),
+        run=ran.fill_null(np.nan),
+        never=ran.is_null() if "started" in rows.columns else pl.lit(False),
+    )
+    unknown = [(f"its request of {q} is not known", pl.col(q).is_null()) for q in QUANTITIES]
+    jobs, stage = leave_out(
         "requests",
-        tables.jobs,
+        jobs,
         [
             ("it is not known when it was created", pl.col("created").is_null()),
             *unknown,
             ("it requests nothing", pl.sum_horizontal(QUANTITIES) == 0),
-            *never,
+            ("it never started", pl.col("never")),
         ],
     )
-    if kept.is_empty():
+    if jobs.is_empty():
         why = reasons(stage.dropped) or "there are none"
         raise TraceError(f"no job of the trace can be played: {why}")
-    notes = []
-    if "job" in kept.columns and (jobs := kept["job"].n_unique()) < len(kept):
-        waits = " and waits for no other" if "after" in kept.columns else ""
-        notes.append(
-            f"{len(kept)} requests are of {jobs} jobs; in this family each of them is a job of its "
-            f"own{waits}"
+    if stage.dropped:
+        account.stages.append(stage)
+    if "job" in several_of and (number := jobs["job"].n_unique()) < len(jobs):
+        waits = " and waits for no other" if "after" in several_of else ""
+        account.notes.append(
+            f"{len(jobs)} requests are of {number} jobs; in this family each of them is a job of "
+            f"its own{waits}"
         )
-    return kept, [stage] if stage.dropped else [], notes
+    return _weighted(jobs, how, account)
 
 
-def jobs_per_row(
-    jobs: pl.DataFrame, tasks: str
-) -> tuple[pl.DataFrame, Ints, list[Stage], list[str]]:
-    """How many jobs each row counts as: one, or as many as it asks for equal tasks.
+def _weighted(jobs: pl.DataFrame, how: str, account: _Account) -> pl.DataFrame:
+    """How many jobs each row counts as (``weight``), and what each of those requests."""
+    several, total = jobs.filter(pl.col("tasks") > 1), int(jobs["tasks"].sum())
+    alone = jobs.with_columns(weight=pl.lit(1, pl.Int64))
+    if several.is_empty():
+        return alone
+    if how == "one":
+        why = "of a row with several tasks, which counts as one job (tasks = one)"
+        lost = {why: (total - len(jobs), _first(several))}
+        account.stages.append(Stage("tasks", total, len(jobs), lost))
+        return alone
+    so_many = f"{len(several)} of {len(jobs)} rows ask for several equal tasks"
+    if how == "each":
+        account.notes.append(f"{so_many}; each task is a job, {total} in all (tasks = each)")
+        return jobs.with_columns(weight="tasks")
+    account.notes.append(
+        f"{so_many}; such a row is one job, which requests what they do together (tasks = whole)"
+    )
+    return alone.with_columns(pl.col(q) * pl.col("tasks") for q in QUANTITIES)
 
-    Parameters
-    ----------
-    jobs : polars.DataFrame
-        As in :class:`~gangwise.traces.tables.Tables`.
-    tasks : {"each", "whole", "one"}
 
-    Returns
-    -------
-    DataFrame
-        The rows, with what each of those jobs requests.
-    ndarray of int64, shape [rows]
-    list of Stage, list of str
-        As of :func:`job_filter`.
-    """
-    one = np.ones(len(jobs), dtype=np.int64)
-    if "tasks" not in jobs.columns:
-        return jobs, one, [], []
-    asked: Ints = np.maximum(jobs["tasks"].fill_null(1).to_numpy().astype(np.int64), 1)
-    several, total = asked > 1, int(asked.sum())
-    if not several.any():
-        return jobs, one, [], []
-    if tasks == "whole":
-        note = (
-            f"{int(several.sum())} of {asked.size} rows ask for several equal tasks; such a row is "
-            "one job, which requests what they do together (tasks = whole)"
+def _window(jobs: pl.DataFrame, s: Steps, account: _Account) -> tuple[float, float, int]:
+    """Start of the window and length of a slot, in seconds, and how many slots there are."""
+    created, run = jobs["created"].to_numpy(), jobs["run"].to_numpy()
+    at, last = float(np.sort(created)[int(s.skip * len(created))]), created.max()
+    known = _median(np.where(run > 0, run, np.nan))
+    median = 3600.0 if np.isnan(known) else known
+    length = slot_near(median, last - at) if s.slot is None else seconds(s.slot)
+    start = np.floor(at / length) * length
+    slots = np.floor((last - start) / length) + 1
+    if slots > MOST_SLOTS:
+        raise TraceError(
+            f"the jobs from {start:.0f} s to {last:.0f} s take {slots:.0f} slots of "
+            f"{period(length)}; at most {MOST_SLOTS} are played: choose a longer slot, or "
+            "correct the times"
         )
-        together = [pl.col(name) * pl.Series(asked) for name in QUANTITIES]
-        return jobs.with_columns(together), one, [], [note]
-    if tasks == "each":
-        note = (
-            f"{int(several.sum())} of {asked.size} rows ask for several equal tasks; each task is "
-            f"a job, {total} in all (tasks = each)"
-        )
-        return jobs, asked, [], [note]
-    first = int(jobs["row"].to_numpy()[several].min())
-    why = "of a row with several tasks, which counts as one job (tasks = one)"
-    lost = {why: (total - asked.size, first)}
-    return jobs, one, [Stage("tasks", total, asked.size, lost)], []
+    account.notes.append(
+        f"the window of {slots:.0f} slots of {period(length)} starts at {start:.0f} s "
+        f"({period(start)}), where {100 * s.skip:g} % of the jobs have been created (skip)"
+        + (f"; the median run time is {period(round(median, 1))}" if known == median else "")
+    )
+    return float(start), length, int(slots)
 
 
-MOST_SLOTS = 1_000_000
-WINDOW = 5_000
-"""Slots of a window at most, where the length of a slot is chosen for it."""
-LENGTHS = (1, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
-"""Seconds of a slot that is chosen."""
-CHANNELS = 100_000
-"""Channels at most, where it is chosen how many jobs of a type may come in a slot."""
+def _arrivals(
+    asked: Ints, counts: Ints, most: int, over: Ints, s: Steps, account: _Account
+) -> None:
+    """Account for the arrivals that are played, and for the rows ``over`` the most in a slot."""
+    how = getattr(s, "arrivals", "indicator")
+    why = f"more than {most} of its job type in the slot (arrivals = {how})"
+    total, played = int(asked.sum()), int(counts.sum())
+    lost = {why: (total - played, int(over.min()))} if total > played else {}
+    account.stages.append(Stage("arrivals", total, played, lost))
+    busy = float((counts > 0).any(axis=1).mean())
+    account.notes += [
+        f"{played / len(counts):.3g} jobs arrive per slot, in {100 * busy:.3g} % of the "
+        f"slots at least one; keep = {s.keep:g} of them are played"
+        + (", and the trace begins again after its last slot (repeat)" if s.repeat else ""),
+        "a job lasts one slot; its run time enters the implied load only",
+    ]
 
 
-def demand_of(tables: Tables, settings: Steps, most: int | None = 1) -> Demand:
-    """Take the steps.
-
-    Parameters
-    ----------
-    tables : Tables
-    settings : Steps
-    most : int, optional
-        Jobs of one type that may arrive in a slot; others are left out. None: as many as come, but
-        no more than makes :data:`CHANNELS`.
-
-    Raises
-    ------
-    TraceError
-        When there are no servers, or none of the jobs can be played; says why.
-    """
-    return _Steps(settings).take(tables, most)
-
-
-class _Steps:
-    """What was left out so far."""
-
-    def __init__(self, settings: Steps):
-        self.settings = settings
-        self.stages: list[Stage] = []
-        self.notes: list[str] = []
-        self.length = 0.0
-
-    def take(self, tables: Tables, most: int | None) -> Demand:
-        base, everything = of_tables(tables), tables
-        tables = self._servers(tables)
-        tables = replace(tables, jobs=tables.jobs.with_row_index("at"))
-        jobs, stages, notes = job_filter(tables)
-        whole = "whole" if len(tables.servers) == 1 else "each"
-        how = self.settings.tasks or whole
-        jobs, weight, more, said = jobs_per_row(jobs, how)
-        self.stages += [*stages, *more]
-        self.notes += [*notes, *said]
-        capacity = tables.servers.select(QUANTITIES).to_numpy()
-        model = tables.servers["model"].to_list()
-        created = jobs["created"].to_numpy()
-        requests = jobs.select(QUANTITIES).to_numpy()
-        models, rows = jobs["models"].to_list(), jobs["row"].to_numpy()
-
-        run = work(jobs)["run"].fill_null(np.nan).to_numpy()
-        start, slots = self._window(created, run)
-        chosen = self._leave_out(
-            "window", created >= start, f"created before the window, {start:.0f} s", rows, weight
-        )
-        chosen &= self._leave_out(
-            "fit",
-            fits_somewhere(requests, models, capacity, model),
-            "fits on no server",
-            rows,
-            weight,
-            chosen,
-        )
-        if not chosen.any():
-            self._refuse(requests, capacity)
-        index = np.flatnonzero(chosen)
-        grouping = group_jobs(
-            requests[index],
-            [models[i] for i in index],
-            capacity.max(axis=0),
-            self.settings.job_types,
-            weight[index],
-        )
-        typed = np.zeros_like(chosen)
-        typed[index] = grouping.job_type >= 0
-        chosen &= self._leave_out(
-            "job types",
-            typed,
-            "no job type for its choice of GPU models; raise job_types",
-            rows,
-            weight,
-            chosen,
-        )
-        grouping = grouping.of_typed()
-        self._tell_grouping(requests[chosen], grouping, weight[chosen])
-        fit = fits(grouping.requests, grouping.models, capacity, model)
-        since = created[chosen] - start
-        counts, share = self._arrivals(
-            since, grouping, slots, rows[chosen], weight[chosen], most, fit.sum(axis=1)
-        )
-        end = start + len(counts) * self.length
-        load = implied_load(replace(everything, servers=tables.servers), start, end)
-        fidelity = replace(
-            base,
-            stages=(*base.stages, *self.stages),
-            first=start,
-            last=end,
-            servers=len(capacity),
-            jobs=int(counts.sum()),
-            capacity=device_totals(tables),
-            load=load,
-            notes=(*base.notes, *self.notes),
-            kept=self._kept(everything, jobs.filter(chosen), since, counts, share, how, grouping),
-        )
-        return Demand(
-            tables.servers,
-            grouping,
-            grouping.names,
-            fit,
-            counts,
-            self.length,
-            _medians(run[chosen], grouping),
-            tables.units,
-            fidelity,
-        )
-
-    def _kept(
-        self,
-        log: Tables,
-        jobs: pl.DataFrame,
-        since: Floats,
-        counts: Ints,
-        share: Floats,
-        how: str,
-        grouping: Grouping,
-    ) -> Kept:
-        """How much of the log is played: a ``share`` of each of the rows in the window."""
-        device, _ = counted(log.jobs, log.units)
-        hours = device_hours(log.jobs, device)[jobs["at"].to_numpy()]
-        if how == "one" and "tasks" in jobs.columns:
-            share = share / np.maximum(jobs["tasks"].fill_null(1).to_numpy(), 1)
-        slot, requests = (since // self.length).astype(np.int64), grouping.requests
-        given = counts @ requests[:, QUANTITIES.index(device)] * self.length / 3600
-        by_slot = self.settings.keep * np.column_stack(
-            [
-                np.bincount(slot, share, len(counts)),
-                np.bincount(slot, hours * share, len(counts)),
-                given,
-            ]
-        )
-        played, played_hours, given_hours = map(float, by_slot.sum(axis=0))
-        return kept_of(
-            log.trace,
-            log.jobs,
-            log.units,
-            unread=unread_of(log),
-            played=played,
-            played_hours=played_hours,
-            given=given_hours,
-            by_slot=by_slot,
-        )
-
-    def _servers(self, tables: Tables) -> Tables:
-        s, number = self.settings, len(tables.servers)
-        if s.machines is not None or tables.servers.is_empty():
-            tables = stated_servers(tables, s.machines, s.shape, s.model)
-            self.notes.append(
-                f"{s.machines} equal servers are stated (machines, shape)"
-                + (f"; the {number} of the trace are not used" if number else "")
-            )
-            number = len(tables.servers)
-        unknown = sum(tables.servers[name].null_count() for name in QUANTITIES)
-        if unknown:
-            self.notes.append(f"{unknown} capacities are not known and count as none")
-        servers = tables.servers.sort("name").fill_null(0.0)
-        tables = replace(tables, servers=servers)
-        if s.servers is not None:
-            tables = sample_servers(tables, s.servers)
-            self.notes.append(
-                f"{s.servers} of {number} servers, each kind in proportion; arrivals are "
-                "those of all, so they meet less of everything than in the trace"
-            )
-        if tables.events is not None and len(tables.events):
-            self.notes.append(
-                f"the trace tells {len(tables.events)} times that a server comes or goes; in this "
-                "family servers are always there"
-            )
-        return tables
-
-    def _leave_out(
-        self, step: str, keep: Bools, why: str, rows: Ints, weight: Ints, among: Bools | None = None
-    ) -> Bools:
-        """Account for the jobs that a step leaves out."""
-        among = np.ones_like(keep) if among is None else among
-        lost = among & ~keep
-        dropped = {why: (int(weight[lost].sum()), int(rows[lost].min()))} if lost.any() else {}
-        read, kept = int(weight[among].sum()), int(weight[among & keep].sum())
-        self.stages.append(Stage(step, read, kept, dropped))
-        return keep
-
-    def _refuse(self, requests: Floats, capacity: Floats) -> None:
-        why = [reasons(stage.dropped) for stage in self.stages if stage.dropped]
-        none = [
-            name
-            for k, name in enumerate(QUANTITIES)
-            if not capacity[:, k].any() and requests[:, k].any()
-        ]
-        if none:
-            why.append(f"the servers have no {' and no '.join(none)}, which jobs request")
-        raise TraceError(f"no job of the trace can be played: {'; '.join(why)}")
-
-    def _window(self, created: Floats, run: Floats) -> tuple[float, int]:
-        """Start of the window, in seconds, and how many slots it has."""
-        s = self.settings
-        at = float(np.sort(created)[int(s.skip * len(created))])
-        known = run[np.isfinite(run) & (run > 0)]
-        median = float(np.median(known)) if known.size else 3600.0
-        self.length = length = (
-            slot_near(median, created.max() - at) if s.slot is None else seconds(s.slot)
-        )
-        start = np.floor(at / length) * length
-        slots = np.floor((created.max() - start) / length) + 1
-        if slots > MOST_SLOTS:
-            raise TraceError(
-                f"the jobs from {start:.0f} s to {created.max():.0f} s take {slots:.0f} slots of "
-                f"{period(length)}; at most {MOST_SLOTS} are played: choose a longer slot, or "
-                "correct the times"
-            )
-        self.notes.append(
-            f"the window of {slots:.0f} slots of {period(length)} starts at {start:.0f} s "
-            f"({period(start)}), where {100 * s.skip:g} % of the jobs have been created (skip)"
-            + f"; the median run time is {period(round(median, 1))}"
-            * bool(known.size)
-        )
-        return float(start), int(slots)
-
-    def _arrivals(
-        self,
-        since: Floats,
-        grouping: Grouping,
-        slots: int,
-        rows: Ints,
-        weight: Ints,
-        most: int | None,
-        fit: Ints,
-    ) -> tuple[Ints, Floats]:
-        """Jobs per slot and job type, shape [slots, L], and the share of each row in them."""
-        s, job_type = self.settings, grouping.job_type
-        slot = (since // self.length).astype(np.int64)
-        counts = np.zeros((slots, len(grouping.requests)), dtype=np.int64)
-        np.add.at(counts, (slot, job_type), weight)
-        most = enough(counts, fit) if most is None else most
-        played = np.minimum(counts, most)
-        over = (counts > most)[slot, job_type]
-        lost = int((counts - played).sum())
-        how = getattr(s, "arrivals", "indicator")
-        why = f"more than {most} of its job type in the slot (arrivals = {how})"
-        dropped = {why: (lost, int(rows[over].min()))} if lost else {}
-        self.stages.append(Stage("arrivals", int(counts.sum()), int(played.sum()), dropped))
-        busy = float((played > 0).any(axis=1).mean())
-        self.notes.append(
-            f"{played.sum() / len(played):.3g} jobs arrive per slot, in {100 * busy:.3g} % of the "
-            f"slots at least one; keep = {s.keep:g} of them are played"
-            + (", and the trace begins again after its last slot (repeat)" if s.repeat else "")
-        )
-        self.notes.append("a job lasts one slot; its run time enters the implied load only")
-        return played, (played / np.maximum(counts, 1))[slot, job_type]
-
-    def _tell_grouping(self, requests: Floats, grouping: Grouping, weight: Ints) -> None:
-        factor = grouping.factor
-        exact = 100 * float((factor == 1) @ weight / weight.sum())
-        asked, given = weight @ requests, weight @ grouping.requests[grouping.job_type]
-        totals = ", ".join(
-            f"{100 * g / a:.3g} % of the {name}"
-            for name, g, a in zip(QUANTITIES, given, asked)
-            if a > 0
-        )
-        order = np.argsort(factor)
-        reached = np.cumsum(weight[order]) >= 0.95 * weight.sum()
-        far = factor[order][np.flatnonzero(reached)[0]]
-        self.notes.append(
-            f"{len(grouping.requests)} job types stand for "
-            f"{len(np.unique(requests, axis=0))} different requests: {exact:.3g} % of the jobs "
-            f"request exactly what their job type does, 95 % within a factor of {far:.3g}, the "
-            f"farthest {factor.max():.3g}; job types request {totals} that the jobs do"
-        )
+def _grouping_note(jobs: pl.DataFrame, grouping: Grouping) -> str:
+    requests, weight = jobs.select(QUANTITIES).to_numpy(), jobs["weight"].to_numpy()
+    factor = grouping.factor
+    exact = 100 * float((factor == 1) @ weight / weight.sum())
+    asked, given = weight @ requests, weight @ grouping.requests[grouping.job_type]
+    totals = ", ".join(
+        f"{100 * g / a:.3g} % of the {name}"
+        for name, g, a in zip(QUANTITIES, given, asked)
+        if a > 0
+    )
+    order = np.argsort(factor)
+    reached = np.cumsum(weight[order]) >= 0.95 * weight.sum()
+    far = factor[order][np.flatnonzero(reached)[0]]
+    return (
+        f"{len(grouping.requests)} job types stand for "
+        f"{len(np.unique(requests, axis=0))} different requests: {exact:.3g} % of the jobs "
+        f"request exactly what their job type does, 95 % within a factor of {far:.3g}, the "
+        f"farthest {factor.max():.3g}; job types request {totals} that the jobs do"
+    )
 
 
 def slot_near(median: float, span: float) -> float:
@@ -494,11 +410,7 @@ def slot_near(median: float, span: float) -> float:
 def enough(counts: Ints, fit: Ints) -> int:
     """The most jobs of a type in a slot that keep a problem within :data:`CHANNELS`.
 
-    Parameters
-    ----------
-    counts : ndarray of int64, shape [slots, L]
-    fit : ndarray of int64, shape [L]
-        Channels of each type.
+    ``counts`` are jobs [slots, L], ``fit`` the channels of each type [L].
 
     Examples
     --------
@@ -514,23 +426,7 @@ def enough(counts: Ints, fit: Ints) -> int:
     return most
 
 
-def unread_of(tables: Tables) -> int:
-    """Rows that are jobs, and that the reader left out; those of events are not."""
-    if tables.trace.removeprefix("twin-") in OF_EVENTS:
-        return 0
-    return sum(
-        count
-        for stage in tables.stages
-        for why, (count, _) in stage.dropped.items()
-        if stage.name != "machines" and not why.startswith(NO_JOBS)
-    )
-
-
-def _medians(lasted: Floats, grouping: Grouping) -> Floats:
-    """Median of what is known, for each job type."""
-    result = np.full(len(grouping.requests), np.nan)
-    for l in range(len(result)):
-        known = lasted[(grouping.job_type == l) & np.isfinite(lasted)]
-        if known.size:
-            result[l] = np.median(known)
-    return result
+def _median(values: Floats) -> float:
+    """Median of the known values; NaN if there are none."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if known.size else float("nan")

@@ -41,10 +41,10 @@ from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds, RecordedSpeeds, ReplayedSpeeds, Speeds
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, Job, MiniBatchTime
-from gangwise.traces.slots.demand import Demand, demand_of
+from gangwise.traces.slots.demand import Demand, OfTrace, demand_of
 from gangwise.traces.slots.grouping import QUANTITIES, Grouping, fits, in_units, sample_servers
 from gangwise.traces.slots.settings import SpeedsSettings, Steps
-from gangwise.traces.tables import Fidelity, Tables, Trace, fingerprint, name_of, of_tables
+from gangwise.traces.tables import Tables, Trace, name_of, of_tables
 
 Measured = GavelThroughputs | MiniBatchTime
 
@@ -52,11 +52,8 @@ Measured = GavelThroughputs | MiniBatchTime
 def measured(trace: Trace | Tables, where: str) -> Measured | None:
     """Measured speeds at a place; those that the trace holds, if none is given.
 
-    Parameters
-    ----------
-    trace : Trace or Tables
-    where : str
-        A file of throughputs, a folder of recorded iteration times, ``drawn`` for none, or empty.
+    ``where`` is a file of throughputs, a folder of recorded iteration times, ``drawn`` for none, or
+    empty.
 
     Raises
     ------
@@ -66,7 +63,11 @@ def measured(trace: Trace | Tables, where: str) -> Measured | None:
     if where == "drawn":
         return None
     if where:
-        return _at(Path(where))
+        path = Path(where)
+        if not path.exists():
+            raise TraceError("there is no such file or folder of measured speeds", path)
+        recorded = path.is_dir() and any(path.glob("job_*_norm.csv*"))
+        return MiniBatchTime(path) if recorded else GavelThroughputs(path)
     source = getattr(trace, "source", None)
     tables = () if source is None else [table.name for table in source.form.tables]
     if source is None or "mini_batch_times" not in tables or not source.has("mini_batch_times"):
@@ -81,40 +82,17 @@ def measured(trace: Trace | Tables, where: str) -> Measured | None:
     return MiniBatchTime(folder)
 
 
-def _at(path: Path) -> Measured:
-    if path.is_dir() and any(path.glob("job_*_norm.csv*")):
-        return MiniBatchTime(path)
-    if path.exists():
-        return GavelThroughputs(path)
-    raise TraceError("there is no such file or folder of measured speeds", path)
-
-
-def digests_of(found: Measured | None) -> dict[str, str]:
-    """SHA-256 of the files."""
-    if isinstance(found, GavelThroughputs):
-        return {found.file.name: found.digest}
-    return {} if found is None else dict(found.digests)
-
-
 def relative_throughput(table: GavelThroughputs, jobs: Sequence[Job]) -> Floats:
-    """Throughput of jobs on each model of the table, 1 on their best; 0 where they do not run.
+    """Throughput of jobs on each model of the table, 1 on their best, shape [jobs, models].
 
-    Returns
-    -------
-    ndarray of shape [jobs, models]
+    It is 0 where a job does not run.
     """
     speed = np.array([[table.throughput.get((m, job), 0.0) for m in table.models] for job in jobs])
     return np.asarray(speed / speed.max(axis=1, keepdims=True))
 
 
 def some_of(able: Bools, density: float, rng: np.random.Generator) -> Bools:
-    """Each possible channel with a probability; a job type without any gets one, uniform.
-
-    Parameters
-    ----------
-    able : ndarray of bool, shape [L, R]
-        Where a job type can run; somewhere at least.
-    """
+    """Each possible channel [L, R] with a probability; a job type without any gets one, uniform."""
     mask = (rng.random(able.shape) < density) & able
     for l in np.flatnonzero(~mask.any(axis=1)):
         mask[l, rng.choice(np.flatnonzero(able[l]))] = True
@@ -132,23 +110,16 @@ def pooled_instance(
     channels: Channels,
     job_types: tuple[str, ...],
     speeds: Speeds,
-    mean: float,
-    cost_share: float,
+    mean_cost: float,
     workload: Workload,
     delivery: Delivery | None = None,
 ) -> FluctuatingSpeedsInstance:
-    """An instance in which supply costs the same per device.
+    """An instance in which supply costs the same per device; requests are of shape [E, K].
 
-    Parameters
-    ----------
-    requests : ndarray of shape [E, K]
-    mean : float
-        Mean utility of the channels, before cost.
-    cost_share : float
-        The mean cost of a channel, as a share of it.
+    ``mean_cost`` is the mean over channels.
     """
     cost = linear_cost(requests, np.ones(requests.shape[1]))
-    cost *= cost_share * mean / cost.mean()
+    cost *= mean_cost / cost.mean()
     problem = FluctuatingSpeedsProblem(pool, requests, channels, cost, job_types)
     scale = Scale.of("clip", speeds, cost)
     return FluctuatingSpeedsInstance(problem, workload, speeds, scale, delivery or Delivery())
@@ -168,13 +139,7 @@ def tables_of(trace: Trace | Tables, recorded: bool) -> Tables:
 
 
 def recorded_demand(tables: Tables, record: MiniBatchTime, s: Steps) -> Demand:
-    """Recorded jobs as job types, on the servers that have GPUs.
-
-    Raises
-    ------
-    TraceError
-        When none has.
-    """
+    """Recorded jobs as job types, on the servers that have GPUs, or a TraceError if none."""
     there = tables.servers.filter(pl.col("gpu") > 0)
     if there.is_empty():
         raise TraceError("no server here has GPUs, which the recorded workers requested")
@@ -212,28 +177,21 @@ RECORD = 1000
 """Values in the record of a drawn speed, where others have a record of measured ones."""
 
 
-class SpeedsTraceScenario:
+def digests_of(found: Measured | None) -> dict[str, str]:
+    """SHA-256 of the files."""
+    if isinstance(found, GavelThroughputs):
+        return {found.file.name: found.digest}
+    return {} if found is None else dict(found.digests)
+
+
+class SpeedsTraceScenario(OfTrace):
     """A trace, played with speeds that must be learned; the seed draws what it does not tell.
 
-    Parameters
-    ----------
-    trace : Trace or Tables
-        A reader, or what one has read.
-    name : str, optional
-    **settings
-        Fields of :class:`~gangwise.traces.slots.settings.SpeedsSettings`.
+    It takes a reader, or what one has read, and fields of
+    :class:`~gangwise.traces.slots.settings.SpeedsSettings`.
 
-    Attributes
-    ----------
-    tables : Tables
-    demand : Demand
-
-    Raises
-    ------
-    TraceError
-        When the trace cannot be read or no job of it can be played.
-    ScenarioError
-        Names the setting at fault.
+    Raises TraceError when the trace cannot be read or no job of it can be played, and ScenarioError
+    for a setting, which it names.
     """
 
     family = "fluctuating_speeds"
@@ -261,7 +219,7 @@ class SpeedsTraceScenario:
         fidelity = self.demand.fidelity
         self._fidelity = replace(
             fidelity,
-            notes=(*fidelity.notes, *self._tell()),
+            notes=(*fidelity.notes, *self._notes()),
             kept=None if fidelity.kept is None else replace(fidelity.kept, terms=self._terms()),
             digests={**fidelity.digests, **digests_of(self.measured)},
         )
@@ -279,22 +237,15 @@ class SpeedsTraceScenario:
         """Slots in the window; 2000 where the files have no jobs."""
         return len(self.demand.counts) or 2000
 
+    def _made(self) -> tuple[np.ndarray[Any, Any], ...]:
+        return self._cluster.capacity, self._requests, self.demand.fits, self.demand.counts
+
     def describe(self) -> dict[str, Any]:
-        """The settings, and what they were applied to: the files, and what was made of them."""
-        demand = self.demand
+        """The settings, and what they were applied to: files, workload, and which speeds."""
         return {
-            "trace": self._fidelity.trace,
-            "files": dict(self._fidelity.digests),
-            "workload": fingerprint(
-                self._cluster.capacity, self._requests, demand.fits, demand.counts
-            ),
-            **self.settings.model_dump(mode="json", exclude={"speeds"}),
+            **super().describe(),
             "speeds": type(self.measured).__name__ if self.measured else "drawn",
         }
-
-    def fidelity(self) -> Fidelity:
-        """What was read, what was left out at each step, and what is measured and what drawn."""
-        return self._fidelity
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """Draw the instance of a seed."""
@@ -308,7 +259,7 @@ class SpeedsTraceScenario:
                 f"scenario {self.name!r}: job type {demand.names[l]!r} has no server on which its "
                 "speed is measured as more than 0; use more servers, or unmeasured=draw"
             )
-        drawn = rng.uniform(*s.mean, known.shape)
+        drawn = rng.uniform(s.mean[0], s.mean[1], known.shape)
         mean = np.where(np.isnan(known), drawn, known)
         channels = Channels.of_mask(some_of(able, s.density, rng))
         there = self._cluster.capacity[channels.server]
@@ -324,10 +275,9 @@ class SpeedsTraceScenario:
             channels,
             demand.names,
             speeds,
-            _mean(speeds),
-            s.cost_share,
+            s.cost_share * _mean(speeds),
             self._workload(),
-            Delivery(s.delay, s.delay_kind, s.loss),
+            s.delivery,
         )
 
     @property
@@ -395,7 +345,7 @@ class SpeedsTraceScenario:
             drawn + share,
         )
 
-    def _tell(self) -> list[str]:
+    def _notes(self) -> list[str]:
         """Where speeds come from, and what is drawn."""
         s, demand = self.settings, self.demand
         fit = int(demand.fits.sum())

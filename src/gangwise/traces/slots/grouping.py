@@ -30,31 +30,23 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.cluster import Cluster
 from gangwise.core.errors import ScenarioError, TraceError
 from gangwise.traces.tables import UNITS, Tables
-from gangwise.traces.twins.drawing import NAMES as TWINS
+from gangwise.traces.twins.calibration import NAMES as TWINS
 
 FLOOR = 0.01
+QUANTITIES = ("cpu", "mem", "gpu")
 
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Job types, and the job type of every job.
+    """Job types, and the job type of every job."""
 
-    Attributes
-    ----------
-    requests : ndarray of shape [L, 3]
-        Cores, GiB and GPUs of each job type, the most frequently requested first.
-    models : tuple of str
-        GPU models each may use, joined by ``|``; empty for any.
-    job_type : ndarray of int64, shape [N]
-        Job type of each job; -1 where its class has none.
-    factor : ndarray of shape [N]
-        How far a job is from its job type: the largest ratio between what the two request of
-        anything, each plus 0.01 of the largest server; 1 when equal, nan without a job type.
-    """
-
+    # Cores, GiB and GPUs of each job type, the most frequently requested first, shape [L, 3].
     requests: Floats
-    models: tuple[str, ...]
-    job_type: Ints
+    models: tuple[str, ...]  # GPU models each may use, joined by ``|``; empty for any
+    job_type: Ints  # job type of each job; -1 where its class has none, shape [N]
+    # How far a job is from its job type: the largest ratio between what the two request of
+    # anything, each plus 0.01 of the largest server; 1 when equal, nan without a job type, shape
+    # [N].
     factor: Floats
 
     @property
@@ -81,19 +73,11 @@ def group_jobs(
     job_types: int,
     weight: Ints | None = None,
 ) -> Grouping:
-    """Group jobs into at most ``job_types`` job types, as the module says.
+    """Group N jobs into at most ``job_types`` job types, as the module says.
 
-    Parameters
-    ----------
-    requests : ndarray of shape [N, 3]
-        Cores, GiB and GPUs of each job.
-    models : sequence of str, length N
-        GPU models each job may use, sorted and joined by ``|``; empty for any.
-    largest : ndarray of shape [3]
-        The most cores, GiB and GPUs that any server has.
-    job_types : int
-    weight : ndarray of int64, shape [N], optional
-        How many jobs each of them stands for; 1 by default.
+    ``requests`` are cores, GiB and GPUs [N, 3]; ``models`` the GPU models each may use, sorted and
+    joined by ``|``, empty for any; ``largest`` the most of each that a server has [3]; ``weight``
+    how many jobs each stands for [N].
 
     Examples
     --------
@@ -136,21 +120,10 @@ def group_jobs(
 
 
 def fits(requests: Floats, allowed: Sequence[str], capacity: Floats, model: Sequence[str]) -> Bools:
-    """Whether a server has all that is requested, its GPUs of an allowed model.
+    """Whether a server has all that is requested, its GPUs of an allowed model, shape [N, R].
 
-    Parameters
-    ----------
-    requests : ndarray of shape [N, 3]
-        Cores, GiB and GPUs.
-    allowed : sequence of str, length N
-        GPU models that may be used, joined by ``|``; empty for any.
-    capacity : ndarray of shape [R, 3]
-    model : sequence of str, length R
-        GPU model of each server; empty when it has no GPUs.
-
-    Returns
-    -------
-    ndarray of bool, shape [N, R]
+    ``requests`` [N, 3] and ``capacity`` [R, 3] are cores, GiB and GPUs; ``allowed`` GPU models are
+    joined by ``|``, empty for any; a server without GPUs has an empty ``model``.
 
     Examples
     --------
@@ -168,8 +141,7 @@ def fits(requests: Floats, allowed: Sequence[str], capacity: Floats, model: Sequ
     may = np.array([[not s or m in s.split("|") for m in kinds] for s in sets], dtype=bool)
     room = (requests[:, None, :] <= capacity[None, :, :] * (1 + 1e-12)).all(axis=2)
     reachable = may[which.reshape(-1)][:, kind.reshape(-1)] | (requests[:, 2] == 0)[:, None]
-    result: Bools = room & reachable
-    return result
+    return np.asarray(room & reachable)
 
 
 def fits_somewhere(
@@ -199,7 +171,7 @@ def sample_servers(tables: Tables, servers: int) -> Tables:
     total = len(tables.servers)
     if servers > total:
         raise ScenarioError(f"a sample of {servers} servers was asked for; the trace has {total}")
-    kind = ["model", "cpu", "mem", "gpu"]
+    kind = ["model", *QUANTITIES]
     kinds = tables.servers.group_by(kind).len("number").sort(kind)
     exact = kinds["number"].to_numpy() * servers / total
     places = np.floor(exact).astype(np.int64)
@@ -225,8 +197,8 @@ def stated_servers(
         When one of the two numbers is not stated; says what to set.
     """
     if machines is None or shape is None:
-        units = ", ".join(tables.units[name] for name in ("cpu", "mem", "gpu"))
-        largest = tables.jobs.select("cpu", "mem", "gpu").max().fill_null(0.0).row(0)
+        units = ", ".join(tables.units[name] for name in QUANTITIES)
+        largest = tables.jobs.select(QUANTITIES).max().fill_null(0.0).row(0)
         most = ", ".join(f"{size:.3g}" for size in largest)
         why = (
             "the files here do not say which servers there are"
@@ -246,13 +218,10 @@ def stated_servers(
             "row": range(1, machines + 1),
             "name": [f"machine-{r:0{width}d}" for r in range(machines)],
             "model": [(model or "gpu") if shape[2] > 0 else ""] * machines,
-            **{name: [float(size)] * machines for name, size in zip(("cpu", "mem", "gpu"), shape)},
+            **{name: [float(size)] * machines for name, size in zip(QUANTITIES, shape)},
         }
     )
     return replace(tables, servers=servers, events=None)
-
-
-QUANTITIES = ("cpu", "mem", "gpu")
 
 
 def in_units(
@@ -260,22 +229,9 @@ def in_units(
 ) -> tuple[Cluster, Floats]:
     """The cluster, and the requests of its job types, in one unit per device type.
 
-    Parameters
-    ----------
-    servers : polars.DataFrame
-        As in :class:`~gangwise.traces.tables.Tables`.
-    grouping : Grouping
-    scale : float or None
-        What the largest server has of each device type; None: quantities as they are.
-    units : mapping of str to str
-        Of ``cpu``, ``mem`` and ``gpu`` in the trace.
-
-    Returns
-    -------
-    cluster : Cluster
-        Device types ``cpu``, ``mem`` and ``gpu:MODEL``, sorted by model; none that no server has.
-    requests : ndarray of shape [L, K]
-        A job type requests its GPUs of every model it may use; a server has one model at most.
+    The largest server has ``scale`` of each device type; None: quantities as they are. Device types
+    are ``cpu``, ``mem`` and ``gpu:MODEL``, sorted by model, none that no server has; a job type
+    requests its GPUs of every model that it may use, since a server has one model at most.
     """
     capacity = servers.select(QUANTITIES).to_numpy()
     model = np.array(servers["model"].to_list(), dtype=np.str_)
@@ -303,19 +259,8 @@ def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> di
 
     The further below 1, the more jobs get all that they request, and the less policies can differ.
 
-    Parameters
-    ----------
-    cluster : Cluster
-    requests : ndarray of shape [L, K]
-    mask : ndarray of bool, shape [L, R]
-        Channels.
-    rate : ndarray of shape [L]
-        Jobs of each type per slot.
-
-    Returns
-    -------
-    dict
-        By device type, the mean over the servers that have any.
+    ``requests`` are [L, K], ``mask`` the channels [L, R], ``rate`` jobs of each type per slot [L].
+    By device type, the mean over the servers that have any.
 
     Examples
     --------
@@ -333,13 +278,7 @@ def rivalry(cluster: Cluster, requests: Floats, mask: Bools, rate: Floats) -> di
 def contested(cluster: Cluster, requests: Floats, mask: Bools, counts: Ints) -> float:
     """Share of the slots with arrivals in which jobs ask for more of some server than it has.
 
-    Parameters
-    ----------
-    cluster : Cluster
-    requests : ndarray of shape [L, K]
-    mask : ndarray of bool, shape [L, R]
-        Channels.
-    counts : ndarray of int64, shape [slots, L]
+    ``requests`` are [L, K], ``mask`` the channels [L, R], ``counts`` jobs [slots, L].
 
     Examples
     --------

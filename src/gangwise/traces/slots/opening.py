@@ -17,11 +17,7 @@ from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.traces.formats.google_2011 import Google2011
 from gangwise.traces.registered import reader_of, ready_tables, without_reader
-from gangwise.traces.slots.approximation_jobs import (
-    GoogleScenario,
-    JobsTraceScenario,
-    ReplayedLifetimes,
-)
+from gangwise.traces.slots.approximation_jobs import GoogleScenario, JobsTraceScenario
 from gangwise.traces.slots.fluctuating_speeds import SpeedsTraceScenario
 from gangwise.traces.slots.gain_overhead import TraceScenario
 from gangwise.traces.tables import Tables, Trace, save_tables
@@ -108,30 +104,18 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
 
 @dataclass(frozen=True)
 class Outline:
-    """A scenario in tables.
-
-    Attributes
-    ----------
-    scenario, family : str
-    numbers : mapping of str to number
-        Slots, servers, arrivals per slot and so on.
-    job_types : list of dict
-        A row per job type; none in the family without job types.
-    frames : mapping of str to polars.DataFrame
-        ``job_types``, ``channels`` and ``arrivals``; or ``lifetimes`` and ``outages``. Channels are
-        those that fit, or those of seed 0 where the seed draws some.
-    fidelity : dict
-    """
+    """A scenario in tables."""
 
     scenario: str
     family: str
-    numbers: dict[str, float]
-    job_types: list[dict[str, Any]]
+    numbers: dict[str, float]  # slots, servers, arrivals per slot and so on
+    job_types: list[dict[str, Any]]  # A row per job type; none in the family without job types
+    # ``job_types``, ``channels`` and ``arrivals``; or ``lifetimes`` and ``outages``. Channels are
+    # those that fit, or those of seed 0 where the seed draws some.
     frames: dict[str, pl.DataFrame]
     fidelity: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the frames, ready for JSON."""
         return {
             "scenario": self.scenario,
             "family": self.family,
@@ -150,13 +134,19 @@ def outline(scenario: Scenario) -> Outline:
         For a scenario that is not of a trace.
     """
     if isinstance(scenario, TraceScenario | SpeedsTraceScenario):
-        return _with_types(scenario)
-    if isinstance(scenario, JobsTraceScenario | GoogleScenario):
-        return _with_lifetimes(scenario)
-    raise ScenarioError(f"scenario {scenario.name!r} has no outline: it is not made of a trace")
+        numbers, types, frames = _with_types(scenario)
+    elif isinstance(scenario, JobsTraceScenario):
+        numbers, types, frames = _with_lifetimes(scenario)
+    else:
+        raise ScenarioError(f"scenario {scenario.name!r} has no outline: it is not made of a trace")
+    fidelity = scenario.fidelity().to_dict()
+    return Outline(scenario.name, scenario.family, numbers, types, frames, fidelity)
 
 
-def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Outline:
+Parts = tuple[dict[str, float], list[dict[str, Any]], dict[str, pl.DataFrame]]
+
+
+def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Parts:
     demand, s, problem = scenario.demand, scenario.settings, scenario.instance(0)
     base = problem.base if isinstance(scenario, TraceScenario) else problem.problem  # type: ignore[union-attr]  # each family has its own instance
     channels = base.channels
@@ -165,15 +155,9 @@ def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Outline:
     types = [{**row, "channels": int(n)} for row, n in zip(rows, of_type)]
     slot, job_type = np.nonzero(demand.counts)
     names, servers = np.array(demand.names), np.array(base.cluster.servers)
-    frames = {
-        "job_types": pl.DataFrame(types),
-        "channels": pl.DataFrame(
-            {"job_type": names[channels.job_type], "server": servers[channels.server]}
-        ),
-        "arrivals": pl.DataFrame(
-            {"slot": slot, "job_type": names[job_type], "jobs": demand.counts[slot, job_type]}
-        ),
-    }
+    connected = {"job_type": names[channels.job_type], "server": servers[channels.server]}
+    come = {"slot": slot, "job_type": names[job_type], "jobs": demand.counts[slot, job_type]}
+    frames = {"job_types": types, "channels": connected, "arrivals": come}
     numbers = {
         "slots": scenario.slots,
         "servers": len(servers),
@@ -182,24 +166,18 @@ def _with_types(scenario: TraceScenario | SpeedsTraceScenario) -> Outline:
         "arrivals_per_slot": float(sum(row["arrivals_per_slot"] for row in rows)),
         **{f"load_{device}": load for device, load in scenario.fidelity().load.items()},
     }
-    return Outline(
-        scenario.name, scenario.family, numbers, types, frames, scenario.fidelity().to_dict()
-    )
+    return numbers, types, {name: pl.DataFrame(rows) for name, rows in frames.items()}
 
 
-def _with_lifetimes(scenario: JobsTraceScenario | GoogleScenario) -> Outline:
-    workload: ReplayedLifetimes = scenario.workload
+def _with_lifetimes(scenario: JobsTraceScenario) -> Parts:
+    workload, away = scenario.workload, scenario.outages
     a, d = workload.span
-    away = scenario.outages if isinstance(scenario, JobsTraceScenario) else ()
+    spans = {"job": [str(name) for name in workload.names], "arrival": a, "deadline": d}
+    schema = dict.fromkeys(("machine", "first", "back"), pl.Int64)
+    gone = [(o.machine, o.first, o.back) for o in away]
     frames = {
-        "lifetimes": pl.DataFrame(
-            {"job": [str(name) for name in workload.names], "arrival": a, "deadline": d}
-        ),
-        "outages": pl.DataFrame(
-            [(o.machine, o.first, o.back) for o in away],
-            orient="row",
-            schema={"machine": pl.Int64, "first": pl.Int64, "back": pl.Int64},
-        ),
+        "lifetimes": pl.DataFrame(spans),
+        "outages": pl.DataFrame(gone, orient="row", schema=schema),
     }
     numbers = {
         "slots": scenario.slots,
@@ -208,15 +186,13 @@ def _with_lifetimes(scenario: JobsTraceScenario | GoogleScenario) -> Outline:
         "outages": len(away),
         **workload.summary(),
     }
-    return Outline(
-        scenario.name, scenario.family, numbers, [], frames, scenario.fidelity().to_dict()
-    )
+    return numbers, [], frames
 
 
 def write_outline(
     scenario: Scenario, found: Outline, path: Path, settings: dict[str, Any], out: Path
 ) -> list[Path]:
-    """Write the tables, and ``scenario.toml``, which plays them again.
+    """Write the tables, and ``scenario.toml``, which plays them again; returns what was written.
 
     A scenario that is built of tables has them saved beside it and needs the trace no more; one
     that is not (of job events of Google, and recorded speeds) names the files.
@@ -232,11 +208,6 @@ def write_outline(
         Arguments that the trace was opened with.
     out : path
         The folder; made if it is not there.
-
-    Returns
-    -------
-    list of path
-        What was written.
     """
     out.mkdir(parents=True, exist_ok=True)
     written = []

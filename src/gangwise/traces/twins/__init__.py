@@ -6,11 +6,10 @@ long they last, when they arrive. Each says what it reproduces and what it leave
 it may be from the real files, which tests check where the files are present.
 """
 
+from gangwise.traces.twins.calibration import NAMES, calibration
 from gangwise.traces.twins.drawing import (
-    NAMES,
     Distance,
     arguments,
-    calibration,
     completed,
     completed_from,
     distance,

@@ -1,17 +1,25 @@
-"""What a synthetic twin is made of: distributions in a few numbers, kinds of machines, arrivals."""
+"""What a synthetic twin is made of: distributions in a few numbers, kinds of machines, arrivals.
+
+The numbers of each twin are data, in ``NAME.toml`` beside this module, with their sources.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import UnknownName
 
 HOUR, DAY = 3600.0, 86400.0
+NAMES = ("alibaba-gpu-v2020", "alibaba-gpu-v2023", "alibaba-v2018", "google-2011")
 
 
 class Cdf(NamedTuple):
@@ -24,6 +32,11 @@ class Cdf(NamedTuple):
 
     values: tuple[float, ...]
     shares: tuple[float, ...]
+
+    @classmethod
+    def of(cls, points: Sequence[tuple[float, float]]) -> Cdf:
+        """From points (value, share)."""
+        return cls(*zip(*points))
 
     def draw(self, rng: np.random.Generator, size: int, *, whole: bool = False) -> Floats:
         """Draw, shape [size]; ``whole`` numbers keep their shares at the points exactly.
@@ -50,15 +63,6 @@ class Kind(NamedTuple):
     gpu: float = 0.0
 
 
-class Shape(NamedTuple):
-    """A request and how often it was counted."""
-
-    cpu: float
-    mem: float
-    gpu: float
-    number: int
-
-
 class Arrivals(NamedTuple):
     """When jobs arrive: gaps drawn one by one, stretched by the hour, the weekday and the day.
 
@@ -69,8 +73,8 @@ class Arrivals(NamedTuple):
     """
 
     gaps: Cdf | None = None
-    hours: tuple[float, ...] = ()
-    weekdays: tuple[float, ...] = ()
+    hours: Sequence[float] = ()
+    weekdays: Sequence[float] = ()
     spread: float = 0.0
 
     def draw(self, rng: np.random.Generator, per_day: float, days: float) -> Floats:
@@ -84,6 +88,8 @@ class Arrivals(NamedTuple):
         rate = _relative(self.hours, at) * _relative(self.weekdays, at // 24)
         factor = np.exp(self.spread * rng.standard_normal(int(np.ceil(days))))
         rate *= (factor / np.exp(self.spread**2 / 2))[at // 24] * per_day / 24
+        # A process of rate 1 is drawn, and its times are mapped to those at which so many jobs are
+        # expected to have come.
         edges = np.append(at.astype(np.float64), days * 24) * HOUR
         passed = np.concatenate([[0.0], np.cumsum(rate * np.diff(edges) / HOUR)])
         mean = self.gaps.draw(np.random.default_rng(0), 100_000).mean() if self.gaps else 1.0
@@ -98,56 +104,48 @@ class Arrivals(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """How the twin of a trace is drawn, and what it is good for.
+    """The numbers that the twin of a trace is drawn from, and what it is good for."""
 
-    Attributes
-    ----------
-    name : str
-        Registered name of the trace.
-    units : mapping of str to str
-        Of ``cpu``, ``mem`` and ``gpu``.
-    machines : tuple of Kind
-        All of them, as published.
-    arrivals : Arrivals
-    jobs_per_day : float
-        With all of the machines.
-    servers : int or None
-        So many by default; None for all of the machines.
-    days : float
-        Length by default.
-    requests : callable
-        ``requests(rng, created, **options)`` gives the rows of ``jobs`` for jobs that arrive at the
-        times ``created``: ``at`` (number of the job, from 0), ``created``, ``lifetime`` (from
-        creation on), ``cpu``, ``mem``, ``gpu``, ``models``, and where the format has them
-        ``tasks``, ``wait``, ``name`` and ``after``.
-    whole : bool
-        Times are whole seconds.
-    options : mapping of str to str
-        Settings of its own: the name of each, and what it is.
-    reproduces, leaves_out : str
-    within : mapping of str to float
-        The distance to the real trace that tests allow, by quantity; empty when there is nothing to
-        test against.
-    """
-
-    name: str
-    units: Mapping[str, str]
-    machines: tuple[Kind, ...]
+    name: str  # registered name of the trace
+    units: Mapping[str, str]  # of ``cpu``, ``mem`` and ``gpu``
+    machines: tuple[Kind, ...]  # all of them, as published
     arrivals: Arrivals
-    jobs_per_day: float
-    requests: Callable[..., pl.DataFrame]
+    jobs_per_day: float  # with all of the machines
+    tables: Mapping[str, Any]  # numbers of its requests, see :mod:`gangwise.traces.twins.requests`
     reproduces: str
     leaves_out: str
-    days: float
-    servers: int | None = None
-    whole: bool = True
+    days: float  # length by default
+    servers: int | None = None  # so many by default; None for all of the machines
+    whole: bool = True  # times are whole seconds
+    # Settings of its own: the name of each, and what it is.
     options: Mapping[str, str] = field(default_factory=dict)
+    # The distance to the real trace that tests allow, by quantity; empty when there is nothing to
+    # test against.
     within: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
         """How many machines there are in all."""
         return sum(kind.number for kind in self.machines)
+
+
+@cache
+def calibration(name: str) -> Calibration:
+    """What the twin of a trace is drawn from.
+
+    Raises
+    ------
+    UnknownName
+        For a trace without a twin.
+    """
+    if name not in NAMES:
+        raise UnknownName("twin", name, list(NAMES))
+    known = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+    machines = tuple(Kind(*kind) for kind in known.pop("machines"))
+    arrivals = known.pop("arrivals", {})
+    if "gaps" in arrivals:
+        arrivals["gaps"] = Cdf.of(arrivals["gaps"])
+    return Calibration(name, machines=machines, arrivals=Arrivals(**arrivals), **known)
 
 
 def servers_of(machines: Sequence[Kind], servers: int) -> pl.DataFrame:
@@ -169,18 +167,18 @@ def servers_of(machines: Sequence[Kind], servers: int) -> pl.DataFrame:
     return pl.DataFrame(data)
 
 
-def choose(rng: np.random.Generator, weights: Sequence[float], size: int) -> Ints:
+def choose(rng: np.random.Generator, weights: Sequence[float] | Floats, size: int) -> Ints:
     """Indices, each with a probability in proportion to its weight, shape [size]."""
     p = np.asarray(weights, dtype=np.float64)
     drawn: Ints = rng.choice(len(p), size, p=p / p.sum())
     return drawn
 
 
-def typical(rng: np.random.Generator, shapes: Sequence[Shape], size: int) -> Floats:
-    """Requests among those that are counted, shape [size, 3]."""
-    asked = np.array([shape[:3] for shape in shapes], dtype=np.float64)
-    chosen: Floats = asked[choose(rng, [shape.number for shape in shapes], size)]
-    return chosen
+def counted(rng: np.random.Generator, rows: Sequence[Sequence[float]], size: int) -> Floats:
+    """Rows drawn by their last number, how often each was counted; the others, [size, columns]."""
+    table = np.array(rows, dtype=np.float64)
+    drawn: Floats = table[choose(rng, table[:, -1], size), :-1]
+    return drawn
 
 
 def _relative(rates: Sequence[float], at: Ints) -> Floats:

@@ -10,7 +10,6 @@ import hashlib
 import inspect
 import math
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,39 +20,12 @@ from gangwise.core.errors import ScenarioError, TraceError, UnknownName
 from gangwise.core.simulation import Streams
 from gangwise.traces.io.account import Stage
 from gangwise.traces.tables import Tables, name_of
-from gangwise.traces.twins.calibration import DAY, HOUR, Calibration, servers_of
+from gangwise.traces.twins.calibration import DAY, HOUR, Calibration, calibration, servers_of
+from gangwise.traces.twins.requests import draw_requests
 
-NAMES = ("alibaba-gpu-v2020", "alibaba-gpu-v2023", "alibaba-v2018", "google-2011")
 MOST_JOBS = 20_000_000
-COLUMNS = (
-    "row",
-    "name",
-    "job",
-    "cpu",
-    "mem",
-    "gpu",
-    "tasks",
-    "models",
-    "created",
-    "deleted",
-    "started",
-    "after",
-)
-
-
-def calibration(name: str) -> Calibration:
-    """What the twin of a trace is drawn from.
-
-    Raises
-    ------
-    UnknownName
-        For a trace without a twin.
-    """
-    if name not in NAMES:
-        raise UnknownName("twin", name, list(NAMES))
-    module = import_module(f"gangwise.traces.twins.{name.replace('-', '_')}")
-    found: Calibration = module.CALIBRATION
-    return found
+COLUMNS: tuple[str, ...] = ("row", "name", "job", "cpu", "mem", "gpu", "tasks", "models")
+COLUMNS += ("created", "deleted", "started", "after")
 
 
 def twin(
@@ -107,7 +79,7 @@ def twin(
     days = made.days if days is None else days
     if jobs_per_day is None:
         jobs_per_day = made.jobs_per_day * servers / made.size
-    _sensible(name, seed, servers, days, jobs_per_day)
+    _check(name, seed, servers, days, jobs_per_day)
     rng = Streams.of(seed).workload
     created = made.arrivals.draw(rng, jobs_per_day, days)
     if not len(created):
@@ -115,7 +87,7 @@ def twin(
             f"the twin of {name} has no job in {days:g} days at {jobs_per_day:g} "
             "jobs per day: make it longer or the rate higher"
         )
-    jobs = _finish(made.requests(rng, created, **options), days * DAY, made.whole)
+    jobs = _finish(draw_requests(made, rng, created, options), days * DAY, made.whole)
     label = f"twin of {name}, seed {seed}"
     notes = (
         f"a synthetic twin, no real trace: {made.reproduces}; it leaves out {made.leaves_out}",
@@ -133,19 +105,16 @@ def twin(
     return replace(tables, digests={label: digest(tables)})
 
 
-def _sensible(name: str, seed: int, servers: int, days: float, jobs_per_day: float) -> None:
+def _check(name: str, seed: int, servers: int, days: float, jobs_per_day: float) -> None:
+    numbers = int | float
     for what, value, sense in (
         ("seed", seed, isinstance(seed, int) and seed >= 0),
         ("servers", servers, isinstance(servers, int) and 1 <= servers <= 1_000_000),
-        ("days", days, isinstance(days, int | float) and 0 < days <= 3660),
-        (
-            "jobs_per_day",
-            jobs_per_day,
-            isinstance(jobs_per_day, int | float) and 0 < jobs_per_day < math.inf,
-        ),
+        ("days", days, isinstance(days, numbers) and 0 < days <= 3660),
+        ("jobs_per_day", jobs_per_day, isinstance(jobs_per_day, numbers) and jobs_per_day > 0),
     ):
-        if not sense:
-            raise ScenarioError(f"the twin of {name}: {what} is {value!r}, which makes no sense")
+        if not sense or value == math.inf:
+            raise ScenarioError(f"the twin of {name}: {what} is {value!r}, which is out of range")
     if days * jobs_per_day > MOST_JOBS:
         raise ScenarioError(
             f"the twin of {name} would have about {days * jobs_per_day:.0f} jobs, and at most "
@@ -200,15 +169,7 @@ def completed(
 ) -> Tables:
     """Real tables with the servers or the jobs of the twin, where the files have none.
 
-    Parameters
-    ----------
-    tables : Tables
-        Of a trace that has a twin.
-    servers, jobs : bool
-        What to take from the twin.
-    seed : int
-    **knobs
-        Of :func:`twin`.
+    ``servers`` and ``jobs`` say what to take; ``knobs`` are those of :func:`twin`.
 
     Raises
     ------
@@ -242,28 +203,22 @@ def completed(
     )
     about = "; ".join(made.notes) if jobs else "the mix of machines is the published one"
     note = f"the {taken} are those of a synthetic twin, not of the files; {about}"
-    stage = (Stage(label, len(own.jobs), len(own.jobs), {}),) if jobs else ()
-    return replace(
-        tables,
-        servers=own.servers if servers else tables.servers,
-        jobs=own.jobs if jobs else tables.jobs,
-        stages=(*tables.stages, *stage),
-        digests={**tables.digests, label: digest(own)},
-        notes=(*tables.notes, note),
-        units=made.units if jobs else tables.units,
+    found = replace(
+        tables, digests={**tables.digests, label: digest(own)}, notes=(*tables.notes, note)
     )
+    if servers:
+        found = replace(found, servers=own.servers)
+    if jobs:
+        stages = (*tables.stages, Stage(label, len(own.jobs), len(own.jobs), {}))
+        found = replace(found, jobs=own.jobs, stages=stages, units=made.units)
+    return found
 
 
 def completed_from(reader: Any, what: str, knobs: dict[str, Any]) -> Tables:
     """Tables of a reader whose folder lacks servers or jobs, with those of the twin.
 
-    Parameters
-    ----------
-    reader : Trace
-    what : str
-        ``servers`` or ``jobs``.
-    knobs : dict
-        Those of the twin, such as ``twin_seed``, are taken out of it.
+    ``what`` is ``servers`` or ``jobs``; arguments of the twin, such as ``twin_seed``, are taken out
+    of ``knobs``.
     """
     if what not in ("servers", "jobs"):
         raise ScenarioError(f"complete is {what!r}; choose servers or jobs")
@@ -272,13 +227,13 @@ def completed_from(reader: Any, what: str, knobs: dict[str, Any]) -> Tables:
     calibration(name)  # whether there is a twin
     if what == "servers":
         return completed(reader.scan(), servers=True, seed=seed)
-    said = reader.fidelity()  # it does not need jobs
-    if said.jobs:
+    report = reader.fidelity()  # it does not need jobs
+    if report.jobs:
         return completed(reader.scan(), jobs=True, seed=seed)
     made = twin(name, seed, days=1.0)
     servers = reader.servers() if hasattr(reader, "servers") else made.servers.clear()
     real = Tables(
-        name, servers, made.jobs.clear(), said.stages, said.digests, said.notes, said.units
+        name, servers, made.jobs.clear(), report.stages, report.digests, report.notes, report.units
     )
     return completed(real, jobs=True, servers=servers.is_empty(), seed=seed, **own)
 
@@ -362,20 +317,9 @@ def distance(first: Tables, second: Tables, *, skip: float = 0.01) -> Distance:
     >>> distance(one, other).apart["machines"]
     Apart(kind='TV', value=0.0, means=nan, medians=nan)
     """
-    numbers = [_numbers(tables, skip) for tables in (first, second)]
-    names = [_categories(tables, skip) for tables in (first, second)]
-    apart = {
-        name: _of_numbers(numbers[0][name], numbers[1][name])
-        for name in numbers[0]
-        if name in numbers[1]
-    }
-    apart |= {
-        name: Apart("TV", total_variation(names[0][name], names[1][name]))
-        for name in names[0]
-        if name in names[1]
-    }
-    either = [*numbers[0], *numbers[1], *names[0], *names[1]]
-    return Distance(apart, tuple(dict.fromkeys(name for name in either if name not in apart)))
+    one, other = (_numbers(each, skip) | _categories(each, skip) for each in (first, second))
+    apart = {name: _apart(one[name], other[name]) for name in one if name in other}
+    return Distance(apart, tuple(name for name in one | other if name not in apart))
 
 
 def kolmogorov_smirnov(first: Floats, second: Floats) -> float:
@@ -401,16 +345,24 @@ def total_variation(first: dict[str, float], second: dict[str, float]) -> float:
     totals = sum(first.values()), sum(second.values())
     return 0.5 * sum(
         abs(first.get(name, 0) / totals[0] - second.get(name, 0) / totals[1])
-        for name in first.keys() | second.keys()
+        for name in sorted(first.keys() | second.keys())  # one order, one sum
     )
 
 
-def _of_numbers(first: Floats, second: Floats) -> Apart:
+Quantity = Floats | dict[str, float]
+"""Numbers, or how many there are of each category."""
+
+
+def _apart(first: Quantity, second: Quantity) -> Apart:
+    if isinstance(first, dict):
+        assert isinstance(second, dict)  # both of one name
+        return Apart("TV", total_variation(first, second))
+    one, other = np.asarray(first), np.asarray(second)
     ratios = [
-        float(one / other) if other else float("nan")
-        for one, other in ((np.mean(first), np.mean(second)), (np.median(first), np.median(second)))
+        float(mean / by) if by else float("nan")
+        for mean, by in ((np.mean(one), np.mean(other)), (np.median(one), np.median(other)))
     ]
-    return Apart("KS", kolmogorov_smirnov(first, second), *ratios)
+    return Apart("KS", kolmogorov_smirnov(one, other), *ratios)
 
 
 def _arrivals(tables: Tables, skip: float) -> Floats:
@@ -422,7 +374,7 @@ def _arrivals(tables: Tables, skip: float) -> Floats:
     return times[int(skip * len(times)) :]
 
 
-def _numbers(tables: Tables, skip: float) -> dict[str, Floats]:
+def _numbers(tables: Tables, skip: float) -> dict[str, Quantity]:
     jobs = tables.jobs
     if jobs.is_empty():
         return {}
@@ -439,7 +391,7 @@ def _numbers(tables: Tables, skip: float) -> dict[str, Floats]:
     if "after" in jobs.columns:
         names = pl.col("after").str.count_matches("|", literal=True) + 1
         asked["parents"] = pl.when(pl.col("after") == "").then(0).otherwise(names)
-    found = {
+    found: dict[str, Quantity] = {
         name: jobs.select(what.cast(pl.Float64).round(DIGITS).alias("value"))["value"]
         .drop_nulls()
         .to_numpy()
@@ -457,8 +409,8 @@ def _numbers(tables: Tables, skip: float) -> dict[str, Floats]:
     return {name: values for name, values in found.items() if len(values)}
 
 
-def _categories(tables: Tables, skip: float) -> dict[str, dict[str, float]]:
-    found = {}
+def _categories(tables: Tables, skip: float) -> dict[str, Quantity]:
+    found: dict[str, Quantity] = {}
     if not tables.jobs.is_empty():
         times = _arrivals(tables, skip)
         found["models"] = _counts(tables.jobs["models"])
