@@ -18,6 +18,7 @@ NAMES = ["+".join(names) for names in itertools.product(QUEUES, BACKFILLING, ["b
 NAMES += [f"fcfs+easy+{choice}" for choice in ("first-fit", "worst-fit", "label")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_built_in_schedulers_pass(name):
     check_scheduler(name, cases=2)

@@ -9,14 +9,14 @@ import pytest
 
 from gangwise.core.errors import UnknownName
 from gangwise.jobs import Conditions, Explanation, Jobs, Node, Nodes, Options, create_scheduler
-from gangwise.jobs.simulation import PlainSimulation, Tables
+from gangwise.jobs.simulation import JobSimulation, Tables
 
 
 def told(scheduler: Any, jobs: Jobs, nodes: Nodes, until: float, **happens: Any) -> Any:
     """The scheduler after the rounds up to an instant."""
     scheduler = create_scheduler(scheduler)
     tables = Tables.of(jobs, nodes, Conditions(**happens), Options())
-    simulation = PlainSimulation(tables, scheduler)
+    simulation = JobSimulation(tables, scheduler)
     while simulation.now < until and simulation.step():
         pass
     return scheduler

@@ -11,12 +11,16 @@ import pytest
 
 from gangwise.core.errors import GangwiseError
 from gangwise.jobs import rate_kernels
+from gangwise.jobs.choice import ByRate
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
+from gangwise.jobs.rate_kernels import Asked
 from gangwise.jobs.rates import Constants, Labels, MeanRates, SharedFactors
 from gangwise.jobs.schedule import Options
+from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import simulate_jobs
 
 PLAIN = Constants(e=0.0, surprise=1e9)  # the linear model alone
+BLIND = Constants(wall=0.0, loss=0.0)  # sees no wall
 
 
 def cluster(N: int, G: int) -> Nodes:
@@ -230,7 +234,7 @@ def test_esdp_index_is_the_formula():
             rates.observe("t", [f"n{n}"], [v])
     mean, sd = rates.estimate("t")
     out = np.empty(3)
-    rate_kernels.score(state, 100.0, 1.0, mean, sd, np.zeros(3), out)
+    rate_kernels.score(state, Asked(0, 1.0, 100.0), mean, sd, np.zeros(3), out)
     t = 3  # gangs so far, so this is slot t + 1 with g = ln(t + 2)
     for n, values in seen.items():
         index = np.mean(values) + math.sqrt(math.log(t + 2) / (2 * len(values)))
@@ -306,7 +310,7 @@ def test_prices_are_the_dual_of_the_fluid_problem():
         l, now = k % 2, 10.0 * k
         rate_kernels.finished(state, 100.0, 50.0, now)  # half of their limit, as jobs show
         before = state.backlog - 10.0
-        rate_kernels.submitted(state, l, 1, size, 100.0, mean[l], now)
+        rate_kernels.submitted(state, Asked(l, size, 100.0), mean[l], now)
         if k >= 3000:
             routed[l, np.argmax(state.backlog - before)] += 1
             prices.append(state.backlog / 3000.0)
@@ -320,16 +324,16 @@ def test_prices_are_the_dual_of_the_fluid_problem():
 def test_a_backlog_is_work_less_capacity():
     _, state, mean = priced(toll=1000.0)
     expected = rate_kernels.remaining(state, 100.0, 0.0)
-    rate_kernels.submitted(state, 1, 2, 1.0, 100.0, mean[1], 5.0)
+    rate_kernels.submitted(state, Asked(1, 2.0, 100.0), mean[1], 5.0)
     assert state.backlog.tolist() == [2 * expected / 4, 0.0]
     free = np.array([1.0, 4.0])
     out = np.empty(2)
-    rate_kernels.score(state, 1e5, 2.0, mean[1], np.zeros(2), free, out)
+    rate_kernels.score(state, Asked(1, 2.0, 1e5), mean[1], np.zeros(2), free, out)
     price = (1 - 2 * 1 / 4) * (2 * expected / 4) / 1000
     assert state.price.tolist() == pytest.approx([price, 0.0])
     pack = state.constants.pack
     assert out.tolist() == pytest.approx([-pack - math.log(1 + 2 * price), mean[1, 1] - 4 * pack])
-    rate_kernels.submitted(state, 1, 2, 1.0, 100.0, mean[1], 5.0 + expected)
+    rate_kernels.submitted(state, Asked(1, 2.0, 100.0), mean[1], 5.0 + expected)
     assert state.backlog[0] == pytest.approx(2 * expected / 4)  # drained, and as much again
 
 
@@ -339,11 +343,82 @@ def test_who_gains_little_leaves_fast_nodes_to_others():
     out = np.empty(2)
     best = []
     for l in (0, 1):
-        rate_kernels.score(state, 1e5, 1.0, mean[l], np.zeros(2), np.array([0.1, 0.1]), out)
+        asked, free = Asked(l, 1.0, 1e5), np.array([0.1, 0.1])
+        rate_kernels.score(state, asked, mean[l], np.zeros(2), free, out)
         best.append(int(np.argmax(out)))
     assert best == [1, 0]
-    rate_kernels.score(state, 1e5, 1.0, mean[0], np.zeros(2), np.array([3.0, 0.0]), out)
+    rate_kernels.score(state, Asked(0, 1.0, 1e5), mean[0], np.zeros(2), np.array([3.0, 0.0]), out)
     assert np.argmax(out) == 0  # idle devices cost nothing
+
+
+def test_what_killed_jobs_needed_is_shared_out_as_kaplan_and_meier_have_it() -> None:
+    """Efron 1967: sharing one censored job out to the right gives the product-limit estimate."""
+    rng = np.random.default_rng(4)
+    B = rate_kernels.BINS
+    learner = SharedFactors(Constants(wall=1.0))
+    state = learner.beliefs(cluster(B, 1), ["a", "b"])._replace(walled=True)
+    died, censored = np.full(B, rate_kernels.PRIOR_JOBS / B), np.zeros(B)
+    seen = [(int(i), bool(k)) for i, k in zip(rng.integers(0, B, 300), rng.random(300) < 0.4)]
+    # From the right, where what is shared out is shared out once and for all.
+    for i, killed in sorted(seen, key=lambda each: (-each[0], each[1])):
+        rate_kernels.needed(state, 1, 200.0, 200.0 * (i + 0.5) / B, killed)
+        (censored if killed else died)[i] += 1
+    # Those killed in a bin leave before the others of that bin.
+    left, survives = died.sum() + censored.sum(), 1.0
+    mean, none, out = np.log(np.maximum(np.arange(B), 1e-9) / B), np.zeros(B), np.empty(B)
+    # wall · probability is taken off
+    rate_kernels.score(state, Asked(1, 1.0, 1e5), mean, none, none, out)
+    for i in range(B):
+        assert mean[i] - out[i] == pytest.approx(survives, abs=1e-9)
+        left -= censored[i]
+        survives *= 1 - died[i] / left
+        left -= died[i]
+    assert state.needs[0].tolist() == [rate_kernels.PRIOR_JOBS / B] * B  # another type
+    rate_kernels.score(state, Asked(1, 1.0, 1e5), none, none, none, out)
+    assert (out == 0.0).all()  # at rate 1 nobody is killed
+
+
+def test_nodes_where_jobs_are_killed_come_last_where_limits_are_enforced() -> None:
+    nodes = cluster(4, 1)
+    mean, sd, free = np.log([0.3, 0.5, 0.9, 0.7]), np.zeros(4), np.array([0.1, 9.0, 8.0, 0.1])
+    orders = []
+    for walled in (False, True):
+        learner = SharedFactors(Constants(pack=0.2))  # so that rates alone do not decide
+        state = learner.beliefs(nodes, ["a"])._replace(walled=walled)
+        for _ in range(200):
+            rate_kernels.needed(state, 0, 100.0, 55.0, False)  # all need .55 of their limit
+        out = np.zeros(4)
+        rate_kernels.score(state, Asked(0, 1.0, 1e5), mean, sd, free, out)
+        orders.append(np.argsort(-out).tolist())
+    assert orders == [[3, 0, 2, 1], [3, 2, 0, 1]]  # 0 and 1 are too slow
+
+
+def test_jobs_wait_for_a_node_that_saves_them_where_limits_are_enforced_and_only_there() -> None:
+    """The slow node takes 6,000 s for what has a limit of 4,500 s: only the fast one saves."""
+    J = 150
+    nodes = Nodes.of([Node("fast", {"gpu": 8}), Node("slow", {"gpu": 8}, rate=0.5)])
+    tasks = np.random.default_rng(1).choice([1, 2, 4], J)
+    submit = np.arange(J) * 1000.0
+    jobs = Jobs.of(submit=submit, run=3000.0, limit=4500.0, tasks=tasks, demand={"gpu": 1})
+    conditions = Conditions(rates=np.array([[1.0, 0.5]]))
+    played = {
+        (enforced, wall): simulate_jobs(
+            jobs,
+            nodes,
+            Composed(
+                backfilling="easy",
+                choice=ByRate(SharedFactors(Constants() if wall else BLIND), waits=True),
+            ),
+            conditions,
+            Options(enforced),
+        )
+        for enforced in (False, True)
+        for wall in (False, True)
+    }
+    assert 0 < played[True, True].counts["kills"] < played[True, False].counts["kills"] / 2
+    for column in ("start", "end"):
+        one, other = (getattr(played[False, wall], column) for wall in (False, True))
+        assert (one == other).all()
 
 
 @pytest.mark.parametrize("name", ["labels", "ucb", "learned", "learned-moving", "oracle-moving"])
@@ -367,7 +442,8 @@ def test_compiled_and_plain_learn_and_decide_alike(name, seed):
         noise=np.exp(rng.normal(0, 0.1, J)),
         factors=[(0.0, 1, 0.5), (5000.0, 1, 1.0), (7000.0, 2, 0.5)],
     )
-    options = Options(limits="work", restart=30.0)
+    killed = bool(seed % 2)  # at limits of the clock
+    options = Options(killed, "wall-clock" if killed else "work", restart=30.0)
     schedules = [
         simulate_jobs(jobs, nodes, f"fcfs+easy+{name}", conditions, options, engine=engine)
         for engine in ("compiled", "plain")
@@ -378,5 +454,6 @@ def test_compiled_and_plain_learn_and_decide_alike(name, seed):
     assert all(one.placed(j) == other.placed(j) for j in range(J))
     assert (one.start > jobs.submit).any()
     assert one.counts["preemptions"] == other.counts["preemptions"]
+    assert (one.counts["kills"] > 0) == killed
     if name.endswith("moving"):
         assert one.counts["preemptions"] > 0

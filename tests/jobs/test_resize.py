@@ -132,6 +132,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_told_of_those_there_or_shown_flags_it_decides_the_same(name: str) -> None:
     for seed in range(6):
@@ -176,6 +177,7 @@ def test_tasks_that_change_on_nodes_that_change(scheduler: Any) -> None:
     assert found.schedule.counts["cancellations"] > 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["las:pause=20", "gavel", "gavel:objective=fifo,seconds=90"])
 def test_whole_schedulers_keep_to_the_contract(name: str) -> None:
     check_scheduler(name, cases=3)

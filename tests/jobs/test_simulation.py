@@ -1,4 +1,4 @@
-"""Plain, compiled and second by second: one schedule."""
+"""Decided in Python, in compiled code, and second by second: one schedule."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ import itertools
 import numpy as np
 import pytest
 
+from gangwise.core.errors import InfeasibleDecision
+from gangwise.jobs import Conditions, Jobs, Nodes, Options
+from gangwise.jobs.books import Books, Event
 from gangwise.jobs.gavel import Gavel
 from gangwise.jobs.las import LeastAttained
-from gangwise.jobs.schedule import Schedule
-from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.simulation import simulate_jobs
+from gangwise.jobs.queues import FairShare
+from gangwise.jobs.schedule import Schedule, Tables
+from gangwise.jobs.scheduler import Composed, create_scheduler
+from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from tests.jobs.invariants import check_schedule
 from tests.jobs.made import BACKFILLING, CHOICES, QUEUES, Case
+from tests.jobs.middle import MiddleCase, SiteCase
 from tests.reference.jobs import SlowSimulation
+from tests.reference.witness import witness as witnessed
 
 COMBINATIONS = list(itertools.product(QUEUES, BACKFILLING, CHOICES))
 
@@ -63,9 +69,38 @@ def told(schedule: Schedule, case: Case) -> list:
     return rows
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("part", range(8))
-def test_compiled_and_plain_equal_a_simulator_that_walks_every_second(part):
-    for seed in range(part, 3000, 8):
+def test_cases_of_hundreds_of_jobs_are_played_as_the_witness_says(part):
+    """Shortcuts go wrong where queues are long: benchmarks/jobs_cases.py plays more of these."""
+    for seed in range(part, 2000, 8):
+        case = MiddleCase(seed)
+        said = case.differences(case.played())
+        assert not said, (seed, case.names, said)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(4))
+def test_cases_of_sites_are_played_as_the_witness_says(part):
+    """Under pools, caps, windows and latency, decided in compiled code and in Python."""
+    for seed in range(part, 1000, 4):
+        case = SiteCase(seed)
+        for engine in ("auto", "plain") if seed % 5 == 0 else ("auto",):
+            said = case.differences(case.played(engine=engine))
+            assert not said, (seed, case.names, engine, case.rules, said)
+
+
+def test_some_cases_of_sites_are_played_as_the_witness_says():
+    for seed in range(36):
+        case = SiteCase(7 * seed)
+        for engine in ("auto", "plain") if case.size < 60 else ("auto",):
+            said = case.differences(case.played(engine=engine))
+            assert not said, (7 * seed, case.names, engine, case.rules, said)
+
+
+def test_the_witness_equals_a_simulator_that_walks_every_second():
+    """And so do a built-in scheduler and its parts in Python."""
+    for seed in range(0, 3000, 8):
         names = COMBINATIONS[seed // 8 % len(COMBINATIONS)]
         case = Case(seed, binary=names[0] == "fair-share", shared=names[2] == "fgd")
         witness = slow(case, names)
@@ -76,6 +111,9 @@ def test_compiled_and_plain_equal_a_simulator_that_walks_every_second(part):
         for engine in ("compiled", "plain"):
             schedule = played(case, names, engine)
             assert told(schedule, case) == expected, (seed, names, engine)
+        w = witnessed(case.jobs, case.nodes, names, case.conditions, case.options, case.depth)
+        for name, theirs in (("start", schedule.start), ("end", schedule.end)):
+            assert np.array_equal(w.jobs[name], theirs, equal_nan=True), (seed, names, name)
 
 
 def test_jobs_beyond_the_depth_are_tried_at_the_next_instant():
@@ -86,6 +124,7 @@ def test_jobs_beyond_the_depth_are_tried_at_the_next_instant():
     assert starts[0][7][0] == 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("backfilling", ["easy", "conservative"])
 @pytest.mark.parametrize("choice", CHOICES)
 def test_nobody_starts_later_than_was_ever_promised(backfilling, choice):
@@ -133,3 +172,41 @@ def preemptive(shares: bool) -> list:
     """Schedulers that take running jobs off their nodes, often; shares take a programme a round."""
     least = LeastAttained((2.0, 6.0), pause=1.0)
     return [least, Gavel("total", seconds=3.0)] if shares else [least]
+
+
+def test_rounds_of_compiled_code_are_decided_again(monkeypatch):
+    """Ten jobs one after another on one device: rounds 1, 4, … are compared."""
+    jobs = Jobs.of(submit=np.zeros(10), run=5, tasks=1, limit=5)
+    found = simulate_jobs(jobs, Nodes.pool(1), "fcfs+easy+first-fit")
+    assert found.counts["decided_again"] == 2
+    assert "decided in compiled code" in found.told
+    monkeypatch.setattr(Composed, "place", lambda *_: [])
+    with pytest.raises(InfeasibleDecision, match=r"at 0 s: job 0 gets .* and None"):
+        simulate_jobs(jobs, Nodes.pool(1), "fcfs+easy+first-fit")
+
+
+def test_a_job_that_moves_is_charged_for_once():
+    nodes = Nodes.pool(4)
+    job = Jobs.of([0], [9], 1).job(0)
+    order, books = FairShare(half_life=np.inf), Books.opened(nodes)
+    order.started(job, books, 0.0)
+    order.started(job, books, 10.0)  # it moves: preempted and started
+    books.events += [Event("preempted", 10.0, job), Event("started", 10.0, job)]
+    order.take_in(books)
+    assert order.keys([job], books, 20.0) == [20 / 4]
+    books.events[:] = [Event("finished", 20.0, job)]
+    order.take_in(books)
+    assert order.keys([job], books, 30.0) == [20 / 4]
+
+
+def test_ends_that_move_there_and_back_have_room():
+    """A job that is killed at its limit whatever its node's rate, which changes 65 times."""
+    jobs = Jobs.of(submit=[0, 500], run=[1e6, 10], limit=[1000, 100], demand={"gpu": 1})
+    factors = [(float(t), 0, 1.0 - 0.5 * (t % 2)) for t in range(1, 66)]
+    tables = Tables.of(
+        jobs, Nodes.alike(2, {"gpu": 1}), Conditions(factors=factors), Options(enforced=True)
+    )
+    playing = JobSimulation(tables, create_scheduler("fcfs+none+first-fit"))
+    while playing.step():
+        assert playing.state.at.ends <= playing.state.ends.size
+    assert playing.schedule().end.tolist() == [1000, 510]

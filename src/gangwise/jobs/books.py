@@ -11,8 +11,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from gangwise.core.arrays import Ints
-from gangwise.jobs.model import Bools, Job, Nodes, Shape
+from gangwise.core.arrays import Bools, Ints
+from gangwise.jobs.caps import Cap, Tally, allowed_on
+from gangwise.jobs.model import Job, Nodes, Shape
 
 Piece = tuple[int, int, int]
 """Node, tasks on it, and a mask of the shared devices they use (0 if not told apart)."""
@@ -43,12 +44,12 @@ class Event:
 
     @property
     def over(self) -> bool:
-        """The job is gone for good."""
+        """Whether the job is gone for good."""
         return self.kind in ("finished", "killed", "cancelled")
 
     @property
     def released(self) -> bool:
-        """The job gave its devices back, for whatever reason."""
+        """Whether the job gave its devices back, for whatever reason."""
         if self.kind == "cancelled":
             return bool(self.pieces)
         return self.kind in ("finished", "killed", "failed", "preempted")
@@ -123,6 +124,8 @@ class Books:
         Id → :class:`Running`, in the order of their starts.
     events : list of Event
         Since the last round.
+    caps : tuple of Cap
+        What may be in use at once; a start beyond one is refused.
     """
 
     nodes: Nodes
@@ -132,10 +135,11 @@ class Books:
     up: Bools
     running: dict[str, Running]
     events: list[Event]
+    caps: tuple[Cap, ...] = ()
 
     @classmethod
     def opened(cls, nodes: Nodes) -> Books:
-        """All free."""
+        """Books of an empty cluster."""
         device = np.zeros((len(nodes), 0), dtype=np.int64)
         if nodes.shared is not None:
             count = nodes.capacity[:, nodes.devices.index(nodes.shared)] // 1000
@@ -144,7 +148,7 @@ class Books:
         return cls(nodes, nodes.capacity, nodes.capacity.copy(), device, up, {}, [])
 
     def copy(self) -> Self:
-        """To try things on."""
+        """A copy on which placements can be tried."""
         return replace(
             self,
             free=self.free.copy(),
@@ -166,21 +170,27 @@ class Books:
         if self.nodes.shared is not None:
             amount = shape.demand[self.nodes.devices.index(self.nodes.shared)]
             if 0 < amount < 1000:
-                take = np.minimum(take, (self.device // amount).sum(axis=1))
+                take = np.minimum(take, (np.maximum(self.device, 0) // amount).sum(axis=1))
             elif amount:
                 take = np.minimum(take, (self.device == 1000).sum(axis=1) // (amount // 1000))
         take = np.where(self.up, np.maximum(take, 0), 0)
         if shape.per_node:
             take = np.minimum(take, shape.per_node)
-        if shape.constraint:
+        if shape.constraint or shape.pool:
             take = np.where(self.allowed(shape), take, 0)
         return take
 
     def allowed(self, shape: Shape) -> Bools:
-        """Nodes whose labels are as asked [N]."""
-        return np.array(
-            [all(has.get(k) == v for k, v in shape.constraint) for has in self.nodes.labels]
-        )
+        """Nodes of its pool whose labels are as asked [N]."""
+        return allowed_on(self.nodes, shape)
+
+    def held(self, job: Job) -> Cap | None:
+        """The cap that keeps a job from starting now, None for none; counted anew."""
+        return self.tally().holds(job)
+
+    def tally(self) -> Tally:
+        """What running jobs take of the caps."""
+        return Tally(self.caps, self.nodes, (r.job for r in self.running.values()))
 
     def tell_apart(self, shape: Shape, tasks: Sequence[tuple[int, int]]) -> tuple[Piece, ...]:
         """Give tasks on nodes their shared devices.

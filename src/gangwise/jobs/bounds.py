@@ -28,18 +28,25 @@ fail: where a schedule has any of these, the bound is of the best schedule witho
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.core.jit import kernel
+from gangwise.core.jit import inlined_kernel, lean_kernel
+from gangwise.jobs.kernels import DUE, Rows, pop, push
+
+int64: Any = np.int64
 
 KEPT = 0.7
-"""How much of the last direction the next one keeps."""
+"""Share of the last direction that the next one keeps."""
+
+MOST_PRICED = 200_000
+"""Jobs up to which prices are searched where nobody asks for it: a step costs 0.4 µs a job."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,17 +105,20 @@ class BoundedJobs:
                 "set them aside"
             )
 
+    @cached_property
     def best_rates(self) -> Floats:
         """Rate of every job alone on its best nodes, shape [J]."""
         order = np.argsort(-self.rate, axis=1, kind="stable")
         fits = np.cumsum(np.take_along_axis(self.room, order, axis=1), axis=1)
         sorted_rates = np.take_along_axis(self.rate, order, axis=1)
-        found = np.empty(self.submit.size)
-        for c in np.unique(self.kind):
-            mine = self.kind == c
-            found[mine] = sorted_rates[c, np.searchsorted(fits[c], self.tasks[mine])]
-        return found
+        # All kinds are searched at once: those of each lie above those of the kinds before.
+        C, N = fits.shape
+        apart = int(fits.max()) + int(self.tasks.max()) + 1
+        above = apart * np.arange(C)
+        at = np.searchsorted((fits + above[:, None]).ravel(), self.tasks + above[self.kind])
+        return np.asarray(sorted_rates[self.kind, at - N * self.kind])
 
+    @cached_property
     def release(self) -> Floats:
         """Seconds [J] before which no job can start: r'_j = max(r_j, max_{i before j} r'_i + p_i*).
 
@@ -120,10 +130,10 @@ class BoundedJobs:
             Where jobs come after one another in a circle.
         """
         found = self.submit
-        if self.after is None or self.after_from is None:
+        if self.after is None or self.after_from is None or self.after.size == 0:
             return found
         later = np.repeat(np.arange(self.submit.size), np.diff(self.after_from))
-        alone = self.work / self.best_rates()
+        alone = self.work / self.best_rates
         for _ in range(found.size + 1):
             again = found.copy()
             np.maximum.at(again, later, (found + alone)[self.after])
@@ -142,7 +152,8 @@ class LowerBound:
     alone, busy_time, dual : float
         The three bounds.
     prices : ndarray of float64, shape [N, T]
-        Prices of a device-second that prove ``dual``; anyone can evaluate them.
+        Prices of a device-second that prove ``dual``; anyone can evaluate them. T = 0 where none
+        were searched: all are 0.
     origin, period : float
         Prices are of [origin + t · period, origin + (t + 1) · period).
     steps : int
@@ -158,14 +169,19 @@ class LowerBound:
     steps: int
 
     @property
+    def searched(self) -> bool:
+        """Whether prices were searched."""
+        return bool(self.prices.shape[1] > 0)
+
+    @property
     def mean_completion(self) -> float:
-        """The largest of the three."""
+        """The largest of the three bounds, in seconds."""
         return max(self.alone, self.busy_time, self.dual)
 
 
 def alone_bound(jobs: BoundedJobs) -> float:
     """Mean completion time if every job had the cluster for itself."""
-    return float((jobs.release() - jobs.submit + jobs.work / jobs.best_rates()).mean())
+    return float((jobs.release - jobs.submit + jobs.work / jobs.best_rates).mean())
 
 
 def busy_time_bound(jobs: BoundedJobs) -> float:
@@ -174,32 +190,43 @@ def busy_time_bound(jobs: BoundedJobs) -> float:
     fastest = np.where(jobs.room > 0, jobs.rate, 0.0).max(axis=0)
     speed = float(jobs.capacity @ fastest)
     volume = jobs.tasks * jobs.devices * jobs.work
-    release = jobs.release()
-    order = np.argsort(release, kind="stable")
-    left = volume.copy()
+    release = jobs.release
     moment = np.zeros(volume.size)  # ∫ t over the work done, in work units
-    waiting: list[tuple[float, int]] = []
+    order, heap = np.argsort(release, kind="stable"), np.zeros(volume.size, dtype=DUE)
+    _serve(release, order, volume.copy(), speed, heap, moment)
+    alone = jobs.work / jobs.best_rates
+    busy = np.where(volume > 0, moment / np.where(volume > 0, volume, 1.0), release)
+    return float((busy + 0.5 * alone - jobs.submit).mean())
+
+
+@lean_kernel
+def _serve(
+    release: Floats, order: Ints, left: Floats, speed: float, heap: Rows, moment: Floats
+) -> None:
+    """Serve the jobs, in ``order`` of release: the smallest first, of equal ones the first.
+
+    A job that comes interrupts a larger one. ``left`` [J] is worked off; ``moment`` [J] becomes
+    ∫ t over the work done.
+    """
+    waiting = int64(0)
     now, i = 0.0, 0
-    while i < order.size or waiting:
-        if not waiting:
+    while i < order.size or waiting > 0:
+        if waiting == 0:
             now = max(now, release[order[i]])
         while i < order.size and release[order[i]] <= now:
-            heapq.heappush(waiting, (volume[order[i]], int(order[i])))
+            waiting = push(heap, waiting, left[order[i]], order[i])
             i += 1
-        j = waiting[0][1]
+        j = heap[0].item
         until = release[order[i]] if i < order.size else np.inf
         end = min(now + left[j] / speed, until)
         if left[j] / speed <= until - now:
             moment[j] += left[j] * (now + 0.5 * left[j] / speed)
             left[j] = 0.0
-            heapq.heappop(waiting)
+            waiting = pop(heap, waiting)
         else:
             moment[j] += (end - now) * speed * 0.5 * (now + end)
             left[j] -= (end - now) * speed
         now = end
-    alone = jobs.work / jobs.best_rates()
-    busy = np.where(volume > 0, moment / np.where(volume > 0, volume, 1.0), release)
-    return float((busy + 0.5 * alone - jobs.submit).mean())
 
 
 def lower_bound(
@@ -218,7 +245,8 @@ def lower_bound(
     period : float
         Seconds that share a price.
     steps : int
-        Subgradient steps.
+        Subgradient steps. With none, and no prices, prices are not searched: the dual bound is
+        then the first one.
     above : float, optional
         Mean completion time of any schedule, which sets the length of the steps; without it they
         are guessed. No step is taken once the prices prove it but for a millionth.
@@ -246,45 +274,49 @@ def lower_bound(
     >>> bound.alone, bound.busy_time, bool(14.5 < bound.mean_completion <= 15)
     (10.0, 15.0, True)
     """
-    release = jobs.release()
-    waited = float((release - jobs.submit).sum())
     origin = float(jobs.submit.min())
-    horizon = release.max() + (jobs.work / jobs.best_rates()).max() - origin
-    # Work that is left when nothing more comes in: prices reach as far as that takes.
-    backlog = (jobs.tasks * jobs.devices * jobs.work / jobs.best_rates()).sum()
-    T = int(np.ceil((horizon + backlog / jobs.capacity.sum()) / period)) + 1
-    N, J = jobs.capacity.size, jobs.submit.size
-    held = np.zeros((N, T)) if prices is None else np.array(prices, dtype=np.float64)
+    if steps == 0 and prices is None:
+        alone, none = alone_bound(jobs), np.zeros((jobs.capacity.size, 0))
+        return LowerBound(alone, busy_time_bound(jobs), alone, none, origin, period, 0)
+    release = jobs.release
+    N = jobs.capacity.size
+    if prices is None:
+        # Prices reach as far as the last job may run, and the work left then takes.
+        horizon = release.max() + (jobs.work / jobs.best_rates).max() - origin
+        backlog = (jobs.tasks * jobs.devices * jobs.work / jobs.best_rates).sum()
+        prices = np.zeros((N, int(np.ceil((horizon + backlog / jobs.capacity.sum()) / period)) + 1))
+    held = np.array(prices, dtype=np.float64)
     if held.shape[0] != N or (held < 0).any() or not np.isfinite(held).all():
         raise ScenarioError("bounds: prices are numbers ≥ 0 of shape [N, T]")
     T = held.shape[1]
     order = np.argsort(-np.where(jobs.room > 0, jobs.rate, -1.0), axis=1, kind="stable")
-    top, best = -np.inf, held.copy()
-    use, summed = np.empty((N, T)), np.zeros((N, T + 1))
-    available = jobs.capacity[:, None] * period
-    aim, since, direction = 1.0, 0, np.zeros((N, T))
+    priced = _Priced(
+        release, jobs.work, jobs.tasks, jobs.devices, jobs.kind, jobs.rate, jobs.room, order,
+        held, np.zeros((N, T + 1)), origin, period,
+        np.empty((N, T)), np.empty(N), np.empty(N, np.int64),
+    )  # fmt: skip
+    top, steps = _search(priced, jobs, steps, above, progress)
+    return LowerBound(alone_bound(jobs), busy_time_bound(jobs), top, held, origin, period, steps)
+
+
+def _search(
+    x: _Priced,
+    jobs: BoundedJobs,
+    steps: int,
+    above: float | None,
+    progress: Callable[[int], None] | None,
+) -> tuple[float, int]:
+    """Subgradient method: the largest L(λ) ÷ J and the steps taken; leaves its λ in ``x.held``."""
+    held, J = x.held, jobs.submit.size
+    waited = float((x.release - jobs.submit).sum())
+    available = jobs.capacity[:, None] * x.period
     enough = np.inf if above is None else (1 - 1e-6) * above
-    scratch = np.empty(N), np.empty(N, np.int64)
+    top, best = -np.inf, held.copy()
+    aim, since, direction = 1.0, 0, np.zeros_like(held)
     for step in range(steps + 1):
-        np.cumsum(held * period, axis=1, out=summed[:, 1:])
-        use[:] = 0.0
-        total = waited + _relaxed(
-            release,
-            jobs.work,
-            jobs.tasks,
-            jobs.devices,
-            jobs.kind,
-            jobs.rate,
-            jobs.room,
-            order,
-            held,
-            summed,
-            origin,
-            period,
-            use,
-            *scratch,
-        )
-        value = (total - float((jobs.capacity * summed[:, -1]).sum())) / J
+        np.cumsum(held * x.period, axis=1, out=x.summed[:, 1:])
+        x.use[:] = 0.0
+        value = (waited + _relaxed(x) - float((jobs.capacity * x.summed[:, -1]).sum())) / J
         if value > top:
             since = 0 if value > top + 1e-4 * abs(top) else since + 1
             top = value
@@ -295,186 +327,152 @@ def lower_bound(
             aim, since = 0.5 * aim, 0
             held[:] = best
             direction[:] = 0.0
-        # Polyak's step: as far as the gap over the squared length of the subgradient.
-        slope = use - available
+        slope = x.use - available
         slope[(held <= 0) & (slope < 0)] = 0.0
         if step == steps or not slope.any() or top >= enough:
             break
         # Deflected by the steps before, so that jobs of a kind do not all flee the same period.
         direction = slope + KEPT * direction
+        # Polyak's step: as far as the gap over the squared length of the subgradient.
         length = float((direction * direction).sum())
         gap = (above - value if above is not None else 0.2 * abs(value) + 1e-9) * J
         held += aim * max(gap, 1e-3 * abs(value) * J) / length * direction
         np.maximum(held, 0.0, out=held)
         if progress is not None:
             progress(step + 1)
-    slack = 1e-9 * (abs(top) + 1.0)  # sums of floating-point numbers
-    return LowerBound(
-        alone_bound(jobs), busy_time_bound(jobs), top - slack, best, origin, period, step
-    )
+    held[:] = best
+    return top - 1e-9 * (abs(top) + 1.0), step  # less what sums of floating-point numbers may lose
 
 
-@kernel
-def _paid(
-    held: Floats, summed: Floats, n: int, begin: float, end: float, origin: float, period: float
-) -> float:
+class _Priced(NamedTuple):
+    """Jobs, nodes and prices as the kernels want them."""
+
+    release: Floats  # [J], as the next four
+    work: Floats
+    tasks: Ints
+    devices: Floats
+    kind: Ints
+    rate: Floats  # [C, N]
+    room: Ints  # [C, N]
+    order: Ints  # [C, N] nodes by falling rate, those without room last
+    held: Floats  # [N, T] λ
+    summed: Floats  # [N, T + 1] ∫ λ from the origin
+    origin: float
+    period: float
+    use: Floats  # [N, T] device-seconds booked
+    cost: Floats  # [N] and the next: what _cheapest finds
+    chosen: Ints
+
+
+@inlined_kernel
+def _paid(x: _Priced, n: int, begin: float, end: float) -> float:
     """∫ λ[n, t] dt from ``begin`` to ``end``."""
-    T = held.shape[1]
-    b, e = (begin - origin) / period, (end - origin) / period
+    T = x.held.shape[1]
+    b, e = (begin - x.origin) / x.period, (end - x.origin) / x.period
     i, k = min(int(b), T), min(int(e), T)
-    low = summed[n, i] + ((b - i) * period * held[n, i] if i < T else 0.0)
-    high = summed[n, k] + ((e - k) * period * held[n, k] if k < T else 0.0)
+    low = x.summed[n, i] + ((b - i) * x.period * x.held[n, i] if i < T else 0.0)
+    high = x.summed[n, k] + ((e - k) * x.period * x.held[n, k] if k < T else 0.0)
     return float(high - low)
 
 
-@kernel
-def _book(
-    use: Floats, n: int, begin: float, end: float, devices: float, origin: float, period: float
-) -> None:
+@inlined_kernel
+def _book(x: _Priced, n: int, begin: float, end: float, devices: float) -> None:
     """Add ``devices`` from ``begin`` to ``end`` to the device-seconds used in each period."""
-    T = use.shape[1]
-    b, e = (begin - origin) / period, (end - origin) / period
+    T = x.use.shape[1]
+    b, e = (begin - x.origin) / x.period, (end - x.origin) / x.period
     for t in range(min(int(b), T), min(int(e) + 1, T)):
-        use[n, t] += devices * period * max(min(e, t + 1.0) - max(b, float(t)), 0.0)
+        x.use[n, t] += devices * x.period * max(min(e, t + 1.0) - max(b, float(t)), 0.0)
 
 
-@kernel
-def _cheapest(
-    tasks: int,
-    devices: float,
-    room: Ints,
-    order: Ints,
-    eligible: int,
-    begin: float,
-    end: float,
-    held: Floats,
-    summed: Floats,
-    origin: float,
-    period: float,
-    cost: Floats,
-    chosen: Ints,
-) -> float:
-    """Price of the cheapest nodes for a gang among its ``eligible`` fastest; fills ``chosen``."""
+@inlined_kernel
+def _cheapest(x: _Priced, j: int, eligible: int, begin: float, end: float) -> float:
+    """Price of the cheapest nodes for gang j among its ``eligible`` fastest; fills ``chosen``."""
+    room, order = x.room[x.kind[j]], x.order[x.kind[j]]
     for q in range(eligible):
-        cost[q] = _paid(held, summed, order[q], begin, end, origin, period)
-        chosen[q] = 0
-    total, left = 0.0, tasks
+        x.cost[q] = _paid(x, order[q], begin, end)
+        x.chosen[q] = 0
+    total, left = 0.0, x.tasks[j]
     while left > 0:
         least = -1
         for q in range(eligible):
-            if chosen[q] == 0 and room[order[q]] > 0 and (least < 0 or cost[q] < cost[least]):
+            free = x.chosen[q] == 0 and room[order[q]] > 0
+            if free and (least < 0 or x.cost[q] < x.cost[least]):
                 least = q
         if least < 0:
             return np.inf
-        chosen[least] = min(left, room[order[least]])
-        total += chosen[least] * devices * cost[least]
-        left -= chosen[least]
+        x.chosen[least] = min(left, room[order[least]])
+        total += x.chosen[least] * x.devices[j] * x.cost[least]
+        left -= x.chosen[least]
     return total
 
 
-@kernel
-def _relaxed(
-    release: Floats,
-    work: Floats,
-    tasks: Ints,
-    devices: Floats,
-    kind: Ints,
-    rate: Floats,
-    room: Ints,
-    order: Ints,
-    held: Floats,
-    summed: Floats,
-    origin: float,
-    period: float,
-    use: Floats,
-    cost: Floats,
-    chosen: Ints,
-) -> float:
-    """Σ_j min over starts and gangs of C_j - r_j plus price; books the minimisers in use.
+@inlined_kernel
+def _price(x: _Priced, j: int, level: int, begin: float, end: float) -> float:
+    """Price of gang j on nodes among its ``level`` + 1 fastest; of one task on the slowest."""
+    if x.tasks[j] == 1:
+        return float(x.devices[j] * _paid(x, x.order[x.kind[j], level], begin, end))
+    return float(_cheapest(x, j, level + 1, begin, end))
+
+
+@inlined_kernel
+def _best_start(x: _Priced, j: int) -> tuple[float, float, float, int]:
+    """Least of C_j - r_j plus price over starts and gangs; its start, end and level.
 
     With a gang and its rate fixed, completion time plus price is piecewise linear in the start:
     the least value is at the release, or where start or end lies between two periods.
     """
-    N = room.shape[1]
+    N, c, r, m = x.room.shape[1], x.kind[j], x.release[j], x.tasks[j]
+    best, best_start, best_end, best_level = np.inf, r, r, -1
+    fit = 0
+    for q in range(N):
+        n = x.order[c, q]
+        if x.room[c, n] == 0:
+            break
+        fit += x.room[c, n]
+        after = x.order[c, min(q + 1, N - 1)]
+        tied = q + 1 < N and x.room[c, after] > 0 and x.rate[c, after] == x.rate[c, n]
+        # A gang at this level: the slowest node is the q-th fastest, so all up to the last of
+        # the same rate are open to it.
+        if fit < m or (m > 1 and tied):
+            continue
+        span = x.work[j] / x.rate[c, n]
+        if span >= best:
+            break  # slower levels only take longer
+        first = int(np.ceil((r - x.origin) / x.period))
+        ended = int(np.ceil((r + span - x.origin) / x.period))
+        for which in range(3):
+            k = 0
+            while True:
+                if which == 0:
+                    s = r
+                elif which == 1:
+                    s = x.origin + (first + k) * x.period
+                else:
+                    s = x.origin + (ended + k) * x.period - span
+                s = max(s, r)
+                if s - r + span >= best or (which == 0 and k > 0):
+                    break
+                price = _price(x, j, q, s, s + span)
+                if s - r + span + price < best:
+                    best = s - r + span + price
+                    best_start, best_end, best_level = s, s + span, q
+                k += 1
+    return best, best_start, best_end, best_level
+
+
+@lean_kernel
+def _relaxed(x: _Priced) -> float:
+    """Σ_j min over starts and gangs of C_j - r_j plus price; books the minimisers in use."""
     total = 0.0
-    for j in range(release.size):
-        c = kind[j]
-        r, m, d = release[j], tasks[j], devices[j]
-        best, best_start, best_end, best_level = np.inf, r, r, -1
-        fit = 0
-        for q in range(N):
-            n = order[c, q]
-            if room[c, n] == 0:
-                break
-            fit += room[c, n]
-            # A gang at this level: the slowest node is the q-th fastest, so all up to the last of
-            # the same rate are open to it.
-            if fit < m or (
-                m > 1
-                and q + 1 < N
-                and room[c, order[c, q + 1]] > 0
-                and rate[c, order[c, q + 1]] == rate[c, n]
-            ):
-                continue
-            span = work[j] / rate[c, n]
-            if span >= best:
-                break  # slower levels only take longer
-            first = int(np.ceil((r - origin) / period))
-            ended = int(np.ceil((r + span - origin) / period))
-            for which in range(3):
-                k = 0
-                while True:
-                    if which == 0:
-                        s = r
-                    elif which == 1:
-                        s = origin + (first + k) * period
-                    else:
-                        s = origin + (ended + k) * period - span
-                    s = max(s, r)
-                    if s - r + span >= best or (which == 0 and k > 0):
-                        break
-                    if m == 1:
-                        price = d * _paid(held, summed, n, s, s + span, origin, period)
-                    else:
-                        price = _cheapest(
-                            m,
-                            d,
-                            room[c],
-                            order[c],
-                            q + 1,
-                            s,
-                            s + span,
-                            held,
-                            summed,
-                            origin,
-                            period,
-                            cost,
-                            chosen,
-                        )
-                    if s - r + span + price < best:
-                        best = s - r + span + price
-                        best_start, best_end, best_level = s, s + span, q
-                    k += 1
+    for j in range(x.release.size):
+        best, start, end, level = _best_start(x, j)
         total += best
-        if m == 1:
-            _book(use, order[c, best_level], best_start, best_end, d, origin, period)
+        order = x.order[x.kind[j]]
+        if x.tasks[j] == 1:
+            _book(x, order[level], start, end, x.devices[j])
         else:
-            _cheapest(
-                m,
-                d,
-                room[c],
-                order[c],
-                best_level + 1,
-                best_start,
-                best_end,
-                held,
-                summed,
-                origin,
-                period,
-                cost,
-                chosen,
-            )
-            for q in range(best_level + 1):
-                if chosen[q] > 0:
-                    _book(use, order[c, q], best_start, best_end, chosen[q] * d, origin, period)
+            _cheapest(x, j, level + 1, start, end)
+            for q in range(level + 1):
+                if x.chosen[q] > 0:
+                    _book(x, order[q], start, end, x.chosen[q] * x.devices[j])
     return total

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,50 @@ import numpy as np
 from gangwise.core.errors import GangwiseError, InfeasibleDecision
 from gangwise.core.isolation import Isolated, IsolatedError, IsolatedProcess
 from gangwise.core.registry import label_of
-from gangwise.jobs.books import Explanation, Queue, Rate
-from gangwise.jobs.isolation import IsolatedScheduler
+from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import copy_of, create_scheduler
-from gangwise.jobs.simulation import PlainSimulation
+from gangwise.jobs.simulation import JobSimulation
+
+
+@dataclass
+class IsolatedScheduler(Isolated):
+    """A scheduler in a process of its own; see :mod:`gangwise.core.isolation`.
+
+    Examples
+    --------
+    >>> from gangwise.jobs import Jobs, Nodes, simulate_jobs
+    >>> jobs = Jobs.of(submit=[0, 1, 2], run=[10, 10, 5], tasks=[3, 2, 1])
+    >>> simulate_jobs(jobs, Nodes.pool(4), IsolatedScheduler("fcfs+none+first-fit")).start
+    array([ 0., 10., 10.])
+    """
+
+    kind = "scheduler"
+    types = (Place, Preempt, Ask, Explanation)
+
+    @property
+    def learns(self) -> bool:
+        return bool(self._asked("learns"))
+
+    @property
+    def look(self) -> float:
+        return float(self._asked("look"))
+
+    def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
+        self.call("resize", nodes, tuple(job_types))
+
+    def place(self, queue: Queue, books: Books, now: float) -> Any:
+        return self.call("place", queue, books, now)
+
+    def migrations(self, books: Books, now: float) -> Any:
+        return self.call("migrations", books, now)
+
+    def observe(self, rate: Rate) -> None:
+        self.call("observe", rate)
+
+    def explain(self, job: str) -> Any:
+        return self.call("explain", job)
 
 
 class SchedulerCheckFailed(GangwiseError, AssertionError):  # noqa: N818 - the name says what it is
@@ -58,10 +97,11 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0, isolated: bo
         original = (
             IsolatedScheduler.of(scheduler, watch=True) if isolated else create_scheduler(scheduler)
         )
-        missing = _missing(original)
+        has = original.about["methods"] if isinstance(original, Isolated) else dir(original)
+        missing = [m for m in ("resize", "place", "observe", "explain") if m not in has]
         if missing:
             raise SchedulerCheckFailed(
-                f"{name} has no {missing}; a scheduler has resize, place, observe, explain"
+                f"{name} has no {missing[0]}; a scheduler has resize, place, observe, explain"
             )
         copy_of(original)
     except IsolatedError as error:
@@ -73,14 +113,14 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0, isolated: bo
         where = f"{name} on case {case} (seed {seed})"
         world = _World(np.random.default_rng([seed, case]))
         first = _played(_Watched, world, original, where)
-        if process is not None:
-            _check_alone(process, [seed, case], world, original, first, where)
         for kind, what in (
-            (_Watched, "it is not deterministic: a second run differs"),
+            (_Watched, f"a second run differs: {CHANCE}"),
             (_Pickled, "it does not survive pickling: a run resumed from its pickle differs"),
         ):
             if _played(kind, world, original, where).log != first.log:
                 raise SchedulerCheckFailed(f"{where}: {what}")
+        if process is not None:
+            _check_alone(process, [seed, case], world, original, first, where)
         if _played(_Watched, world.renamed(), original, where).log != first.log:
             raise SchedulerCheckFailed(
                 f"{where}: decisions depend on what jobs, nodes, users or job types are called"
@@ -90,6 +130,10 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0, isolated: bo
             _played(kind, world, original, f"{where}, {kind.__doc__}")
 
 
+CHANCE = (
+    "it is not deterministic; draw from a generator of its own with a fixed seed, not from random, "
+    "numpy.random or a clock, and keep nothing outside of the scheduler"
+)
 READS = "it reads what it is not shown, such as the work of jobs on the stack"
 
 
@@ -108,9 +152,9 @@ def _check_alone(
     except IsolatedError as error:
         raise SchedulerCheckFailed(f"{error}; alone it does not: {READS}") from error
     if beside != tuple(map(_digest, logs)):
-        raise SchedulerCheckFailed(
-            f"{where}: it decides otherwise where its world is within reach: {READS}"
-        )
+        by_chance = process.apply(_beside, drawn_by, where) != beside
+        reads = f"its decisions change when it runs in one process with its world: {READS}"
+        raise SchedulerCheckFailed(f"{where}: {CHANCE if by_chance else reads}")
 
 
 def _beside(scheduler: Any, drawn_by: list[int], where: str) -> list[str]:
@@ -123,12 +167,6 @@ def _beside(scheduler: Any, drawn_by: list[int], where: str) -> list[str]:
 
 def _digest(log: list[Any]) -> str:
     return hashlib.sha256(repr(log).encode()).hexdigest()
-
-
-def _missing(scheduler: Any) -> str:
-    """The first method that a scheduler lacks."""
-    has = scheduler.about["methods"] if isinstance(scheduler, Isolated) else dir(scheduler)
-    return next((m for m in ("resize", "place", "observe", "explain") if m not in has), "")
 
 
 class _World:
@@ -165,15 +203,13 @@ class _World:
 
     def renamed(self) -> _World:
         """The same under other names, whose order is another."""
-        other = object.__new__(_World)
-        vars(other).update(vars(self))
+        other = copy(self)
         other.names = (lambda j: f"{97 - j}-x", lambda n: f"{50 - n}-y", lambda u: f"{9 - u}-z")
         return other
 
     def hidden(self) -> _World:
         """The same with another hidden truth: twice the work, other rates, nothing happens."""
-        other = object.__new__(_World)
-        vars(other).update(vars(self))
+        other = copy(self)
         other.columns = {**self.columns, "run": self.columns["run"] * 2 + 1}
         other.rates = self.rates[:, ::-1] * 0.7
         other.fails, other.drains, other.cancels = [], [], []
@@ -198,51 +234,48 @@ class _World:
         return Tables.of(jobs, nodes, happens, Options(restart=5))
 
 
-class _Watched(PlainSimulation):
+class _Watched(JobSimulation):
     """rates told at once"""
 
     def __init__(self, tables: Tables, scheduler: Any):
         super().__init__(tables, scheduler)
         self.log: list[tuple[float, tuple[Any, ...]]] = []
         self.where = ""
-        self.told = np.inf  # when a rate was first told
+        self.first_rate = np.inf  # when the scheduler first heard a rate
 
-    def _tell(self, rate: Rate) -> None:
-        self.told = min(self.told, rate.time)
-        super()._tell(rate)
+    def _observe(self, rate: Rate) -> None:
+        self.first_rate = min(self.first_rate, rate.time)
+        super()._observe(rate)
 
     def _decisions(self, now: float) -> list[Any]:
-        shown = pickle.dumps((self.books.free, self.books.device, self.books.up, self.waiting))
+        b = self.books
+        before = pickle.dumps((b.free, b.device, b.up, self.waiting))
         actions = super()._decisions(now)
-        if pickle.dumps((self.books.free, self.books.device, self.books.up, self.waiting)) != shown:
+        if pickle.dumps((b.free, b.device, b.up, self.waiting)) != before:
             raise SchedulerCheckFailed(f"{self.where}: at {now:g} s place() changed the books")
         rows = [
-            (
-                type(a).__name__,
-                self.rows.get(getattr(a, "job", ""), -1),
-                getattr(a, "tasks", getattr(a, "at", None)),
-            )
-            for a in actions
-        ]
-        self.log.append((now, tuple(rows)))
+            self.rows.get(getattr(a, "job", ""), -1) for a in actions
+        ]  # whatever jobs are called
+        given = [getattr(a, "tasks", getattr(a, "at", None)) for a in actions]
+        self.log.append((now, tuple(zip((type(a).__name__ for a in actions), rows, given))))
         return actions
 
     def step(self) -> bool:
         """One instant, and an explanation of every job that waits after it."""
-        rounds = self.counts["rounds"]
+        rounds = int(self.state.at.rounds)
         more = super().step()
-        if more and self.counts["rounds"] > rounds:
+        if more and self.state.at.rounds > rounds:
             for job in Queue(self.waiting):
-                said = self.scheduler.explain(job.id)
+                answer = self.scheduler.explain(job.id)
                 if not (
-                    isinstance(said, Explanation)
-                    and said.job == job.id
-                    and said.constraint
-                    and said.since <= self.now <= min(said.until, said.start)
+                    isinstance(answer, Explanation)
+                    and answer.job == job.id
+                    and answer.constraint
+                    and answer.since <= self.now <= min(answer.until, answer.start)
                 ):
                     raise SchedulerCheckFailed(
                         f"{self.where}: at {self.now:g} s job {job.id} waits and explain() says "
-                        f"{said!r}; it must name the constraint, since when, and until when, and "
+                        f"{answer!r}; it must name the constraint, since when, and until when, and "
                         "expect no start in the past"
                     )
         return more
@@ -259,27 +292,27 @@ class _Pickled(_Watched):
 class _Doubled(_Watched):
     """rates told twice"""
 
-    def _tell(self, rate: Rate) -> None:
-        super()._tell(rate)
-        super()._tell(rate)
+    def _observe(self, rate: Rate) -> None:
+        super()._observe(rate)
+        super()._observe(rate)
 
 
 class _Late(_Watched):
     """rates told late and out of order"""
 
-    def _tell(self, rate: Rate) -> None:
+    def _observe(self, rate: Rate) -> None:
         held = vars(self).setdefault("held", [])
         held.append(replace(rate))
         if len(held) == 3:
             for late in reversed(held):
-                super()._tell(late)
+                super()._observe(late)
             held.clear()
 
 
 class _Unheard(_Watched):
     """rates never told"""
 
-    def _tell(self, rate: Rate) -> None:
+    def _observe(self, rate: Rate) -> None:
         return
 
 
@@ -306,9 +339,9 @@ def _played(kind: type[_Watched], world: _World, original: Any, where: str) -> _
 def _check_peeking(world: _World, original: Any, first: _Watched, where: str) -> None:
     """Decisions are the same under another truth until the two can be told apart."""
     other = _played(_Watched, world.hidden(), original, where)
-    shows = min(np.nanmin(s.end) for s in (first, other))
+    shows = min(float(np.nanmin(s.state.end)) for s in (first, other))
     happens = [*world.fails, *world.drains, *world.cancels]
-    shows = min([shows, *(t for t, _ in happens), first.told, other.told])
+    shows = min([shows, *(t for t, _ in happens), first.first_rate, other.first_rate])
     for one, two in zip(first.log, other.log):
         if min(one[0], two[0]) >= shows:
             return

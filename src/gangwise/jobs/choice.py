@@ -1,14 +1,14 @@
-"""Which nodes: first-fit, best-fit, worst-fit, and by believed rates.
+"""Which nodes: first-fit, best-fit, worst-fit, fgd, and by believed rates.
 
 Tasks of a gang are placed one after another, each by the rule on what is then free; all or none.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -17,7 +17,8 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import rate_kernels
-from gangwise.jobs.books import Books, Rate
+from gangwise.jobs.books import Books, Piece, Rate
+from gangwise.jobs.kernels import FRAGMENT_STEP
 from gangwise.jobs.model import Job, Nodes, Shape
 from gangwise.jobs.rates import Labels
 
@@ -25,10 +26,16 @@ Tasks = list[tuple[int, int]]
 
 
 class Choice(Protocol):
-    """A choice of nodes."""
-
     def place(self, job: Job, books: Books, now: float) -> Tasks | None:
         """Nodes and tasks on them for the whole gang, in the order of choosing; None if no room."""
+
+
+def pieces_of(choice: Any, job: Job, chosen: Tasks, books: Books) -> tuple[Piece, ...]:
+    """Tasks on nodes with their shared devices: by the choice's own rule, if it has one."""
+    own: Any = getattr(choice, "tell_apart", None)
+    if own is None:
+        return books.tell_apart(job.shape, chosen)
+    return tuple(own(job.shape, chosen, books))
 
 
 def fill(tasks: int, fits: Ints, order: Iterable[int]) -> Tasks:
@@ -43,10 +50,35 @@ def fill(tasks: int, fits: Ints, order: Iterable[int]) -> Tasks:
     return chosen
 
 
-def best_fit(job: Job, books: Books, among: Bools | None = None) -> Tasks | None:
-    """The fullest nodes (of those among) that hold the whole gang, None if none do.
+def left_over(shape: Shape, books: Books, sign: int, tasks: int = 0) -> Floats:
+    """Score of each node in best-fit (sign −1) and worst-fit (+1) after so many tasks [N].
 
-    Fullest is least free of the job's dominant device type; ties go to the first.
+    ::
+
+        sign × Σₖ free[n, k] ÷ C[k]  −  K × Σ over k of which the task asks nothing of
+                                            ((node n has some) + (some of it is free))
+
+    over the K device types; C[k] is the largest node's amount. Nodes with GPUs are so kept from
+    tasks without, first of all where GPUs are free. Terms are added in the order of device types,
+    as :func:`gangwise.jobs.fit_kernels.left_over` does, for ties.
+    """
+    K = len(shape.demand)
+    largest = np.maximum(books.capacity.max(axis=0), 1)
+    score = np.zeros(len(books.free))
+    for k, d in enumerate(shape.demand):
+        free = books.free[:, k] - tasks * d
+        score += sign * (free / largest[k])
+        if d == 0:
+            score -= K * ((books.capacity[:, k] > 0).astype(np.int64) + (free > 0))
+    return score
+
+
+def best_nodes(
+    job: Job, books: Books, worth: Callable[[], Floats], among: Bools | None = None
+) -> Tasks | None:
+    """Nodes (of those among) by falling worth [N], each filled before the next; None for no room.
+
+    Ties go to the first node.
     """
     fits = books.fits(job.shape)
     if among is not None:
@@ -54,8 +86,12 @@ def best_fit(job: Job, books: Books, among: Bools | None = None) -> Tasks | None
     if int(fits.sum()) < job.tasks:
         return None
     room = np.flatnonzero(fits)
-    free = books.free[room, books.dominant(job.shape)]
-    return fill(job.tasks, fits, room[np.argsort(free, kind="stable")])
+    return fill(job.tasks, fits, room[np.argsort(-worth()[room], kind="stable")])
+
+
+def best_fit(job: Job, books: Books, among: Bools | None = None) -> Tasks | None:
+    """The nodes (of those among) with least left over, as :func:`left_over` has it."""
+    return best_nodes(job, books, lambda: left_over(job.shape, books, -1), among)
 
 
 class Worth(ABC):
@@ -63,62 +99,51 @@ class Worth(ABC):
 
     @abstractmethod
     def worth(self, job: Job, books: Books, now: float) -> Floats:
-        """Worth of each node for a task [N], larger is better; ties go to the first."""
+        """See :func:`gangwise.jobs.rate_kernels.score`."""
 
     def place(self, job: Job, books: Books, now: float) -> Tasks | None:
         """Best nodes first, each filled before the next."""
-        fits = books.fits(job.shape)
-        if int(fits.sum()) < job.tasks:
-            return None
-        room = np.flatnonzero(fits)
-        order = np.argsort(-self.worth(job, books, now)[room], kind="stable")
-        return fill(job.tasks, fits, room[order])
+        return best_nodes(job, books, lambda: self.worth(job, books, now))
 
 
 @dataclass
 class FirstFit(Worth):
-    """Nodes in their order."""
+    """First-fit: nodes in their order."""
 
     name: ClassVar[str] = "first-fit"
 
     def worth(self, job: Job, books: Books, now: float) -> Floats:
-        """The earlier the better."""
         return -np.arange(len(books.free), dtype=np.float64)
 
 
 @dataclass
-class BestFit:
-    """The node with least free of the job's dominant device type."""
+class BestFit(Worth):
+    """The node with least left over, of all device types (:func:`left_over`)."""
 
     name: ClassVar[str] = "best-fit"
 
-    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
-        """The fuller the better."""
-        return best_fit(job, books)
+    def worth(self, job: Job, books: Books, now: float) -> Floats:
+        return left_over(job.shape, books, -1)
 
 
 @dataclass
 class WorstFit:
-    """The node with most free of the job's dominant device type, for each task anew."""
+    """The node with most left over, of all device types (:func:`left_over`), for each task anew."""
 
     name: ClassVar[str] = "worst-fit"
 
     def place(self, job: Job, books: Books, now: float) -> Tasks | None:
-        """Task by task."""
         fits: Ints = books.fits(job.shape)
         if int(fits.sum()) < job.tasks:
             return None
-        kind = books.dominant(job.shape)
-        heap = [(-int(books.free[n, kind]), int(n)) for n in np.flatnonzero(fits)]
-        heapq.heapify(heap)
-        count: dict[int, int] = {}
+        least = min(job.tasks, int(fits.max()))
+        after = np.stack([left_over(job.shape, books, 1, done) for done in range(least)])
+        score = np.where(fits > 0, after[0], -np.inf)
+        count: Counter[int] = Counter()
         for _ in range(job.tasks):
-            free, n = heap[0]
-            count[n] = count.get(n, 0) + 1
-            if count[n] == fits[n]:
-                heapq.heappop(heap)
-            else:
-                heapq.heapreplace(heap, (free + job.shape.demand[kind], n))
+            n = int(np.argmax(score))
+            count[n] += 1
+            score[n] = after[count[n], n] if count[n] < min(fits[n], least) else -np.inf
         return list(count.items())
 
 
@@ -126,17 +151,31 @@ class WorstFit:
 class FGD:
     """Fragmentation gradient descent (Weng et al., *Beware of Fragmentation*, ATC 2023).
 
-    A shared device's free part is a fragment for a task that does not fit on its node, or asks
-    for more of one device than is free of it. Each task goes to the node where fragments, over
-    the tasks seen so far, grow least.
+    F_n = Σ_m w_m × what is free of node n's shared devices that a task of class m cannot use: all
+    of it where the task cannot run there or asks for no such device, otherwise what is free of
+    devices with less than it asks of one. Each task goes to the node, and on it to the device,
+    where F_n grows least. As in the authors' scheduler, whose scores are whole percents, growths
+    are told apart in steps: of 1/25 of a device for the mean task, rounded up. Ties go to the
+    fullest device and the first node. Without steps the rule packs worse: docs/jobs/filling.md.
+
+    Parameters
+    ----------
+    classes : sequence of (Shape, tasks), optional
+        The workload: classes of tasks and how many there are. By default the tasks submitted so
+        far, which is all that a live scheduler knows.
     """
 
+    classes: tuple[tuple[Shape, int], ...] = ()
     name: ClassVar[str] = "fgd"
     _seen: dict[Shape, int] = field(default_factory=dict, init=False, repr=False)
     _jobs: set[str] = field(default_factory=set, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        self._seen = dict(self.classes)
+
     def take_in(self, books: Books) -> None:
-        """Count what is asked for."""
+        if self.classes:
+            return
         for event in books.events:
             if event.kind == "submitted" and event.job and event.job.id not in self._jobs:
                 self._jobs.add(event.job.id)
@@ -149,37 +188,73 @@ class FGD:
         count: dict[int, int] = {}
         one = job.shape._replace(per_node=0)
         for _ in range(job.tasks):
-            best, least = -1, 0
-            fits = trial.fits(one)
-            before = self._fragments(trial)
-            after = trial.copy()
-            for n in np.flatnonzero(fits > 0):
-                if job.shape.per_node and count.get(int(n), 0) >= job.shape.per_node:
-                    continue
-                after.take(one, trial.tell_apart(one, [(int(n), 1)]))
-            after_all = self._fragments(after)
-            for n in np.flatnonzero(fits > 0):
-                if job.shape.per_node and count.get(int(n), 0) >= job.shape.per_node:
-                    continue
-                grows = int(after_all[n] - before[n])
-                if best < 0 or grows < least:
-                    best, least = int(n), grows
-            if best < 0:
+            able = trial.fits(one) > 0
+            if job.shape.per_node:
+                able[[n for n, c in count.items() if c >= job.shape.per_node]] = False
+            if not able.any():
                 return None
-            trial.take(one, trial.tell_apart(one, [(best, 1)]))
-            count[best] = count.get(best, 0) + 1
+            level, mask = self._growth(one, trial)
+            n = int(np.argmin(np.where(able, level, np.iinfo(np.int64).max)))
+            trial.take(one, [(n, 1, int(mask[n]))])
+            count[n] = count.get(n, 0) + 1
         return list(count.items())
 
-    def _fragments(self, books: Books) -> Ints:
-        """Of each node [N]; one task on each was tried at once, for they do not interact."""
+    def tell_apart(self, shape: Shape, tasks: Tasks, books: Books) -> tuple[Piece, ...]:
+        """Shared devices of tasks placed on nodes: nodes do not interact, so each by itself."""
+        k = books.nodes.devices.index(str(books.nodes.shared))
+        if not 0 < shape.demand[k] < 1000:
+            return books.tell_apart(shape, tasks)
+        trial = books.copy()
+        pieces: list[Piece] = []
+        for n, c in tasks:
+            for i in range(c):
+                mask = int(self._growth(shape, trial)[1][n])
+                trial.take(shape, [(n, 1, mask)])
+                if i and pieces[-1][2] == mask:
+                    pieces[-1] = (n, pieces[-1][1] + 1, mask)
+                else:
+                    pieces.append((n, 1, mask))
+        return tuple(pieces)
+
+    def _growth(self, shape: Shape, books: Books) -> tuple[Ints, Ints]:
+        """Steps by which F grows with one more task on each node, and its devices [N]."""
         if books.nodes.shared is None:
             raise ScenarioError("fgd looks at single devices: build Nodes with shared='gpu'")
         k = books.nodes.devices.index(books.nodes.shared)
+        amount, (N, D) = shape.demand[k], books.device.shape
+        was, step = self._fragments(books), max(FRAGMENT_STEP * sum(self._seen.values()), 1)
+        level, mask = np.full(N, np.iinfo(np.int64).max), np.zeros(N, dtype=np.int64)
+        had = np.full(N, 1001)
+        for g in range(D if 0 < amount < 1000 else 1):
+            after = books.copy()
+            after.free -= np.array(shape.demand, dtype=np.int64)
+            if 0 < amount < 1000:
+                has, one = books.device[:, g], np.full(N, 1 << g)
+                room = has >= amount
+                after.device[:, g] -= amount
+            else:
+                unused = books.device == 1000
+                taken = unused & (unused.cumsum(axis=1) <= amount // 1000)
+                after.device[taken] = 0
+                has, one = np.zeros(N, dtype=np.int64), (taken << np.arange(D)).sum(axis=1)
+                room = np.ones(N, dtype=bool)
+            steps = -((was - self._fragments(after)) // step)
+            better = room & ((steps < level) | ((steps == level) & (has < had)))
+            level[better], mask[better], had[better] = steps[better], one[better], has[better]
+        return level, mask
+
+    def _fragments(self, books: Books) -> Ints:
+        """F of each node [N]; one task on each may be tried at once, for they do not interact."""
+        k = books.nodes.devices.index(str(books.nodes.shared))
+        idle = books.device.sum(axis=1)
         total = np.zeros(len(books.free), dtype=np.int64)
         for shape, tasks in self._seen.items():
-            able = books.fits(shape._replace(constraint=())) > 0
+            if shape.demand[k] == 0:
+                total += tasks * idle
+                continue
+            able = books.fits(shape) > 0
             lost = np.where(books.device < min(shape.demand[k], 1000), books.device, 0)
-            total += tasks * np.where(able, lost.sum(axis=1), books.device.sum(axis=1))
+            total += tasks * np.where(able, lost.sum(axis=1), idle)
         return total
 
 
@@ -202,6 +277,7 @@ class ByRate(Worth):
     waits: bool = False
     look: float = math.inf
     name: ClassVar[str] = "label"
+    walled: bool = field(default=False, init=False, repr=False)
     state: Any = field(default=None, init=False, repr=False)
     _types: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _labels: Floats | None = field(default=None, init=False, repr=False)
@@ -209,11 +285,12 @@ class ByRate(Worth):
     _factor: Any = field(default=None, init=False, repr=False)
 
     def resize(self, nodes: Nodes, job_types: tuple[str, ...]) -> None:
-        """Bind to nodes and job types."""
         self._types = {name: l for l, name in enumerate(job_types)}
         self._labels = np.log(nodes.declared(job_types))
         learner = Labels() if isinstance(self.rates, str) else self.rates
-        self.state = learner.beliefs(nodes, job_types)
+        # Labels tell nothing of how much of its limit a job needs; slower nodes come last anyway.
+        walled = self.walled and self.rates != "labels"
+        self.state = learner.beliefs(nodes, job_types)._replace(walled=walled)
 
     def reveal(self, log_rates: Floats, log_factor: Floats) -> None:
         """The oracle alone is shown the true rates: by the simulation, nowhere else."""
@@ -232,13 +309,13 @@ class ByRate(Worth):
         return mean, sd
 
     def worth(self, job: Job, books: Books, now: float) -> Floats:
-        """As :func:`gangwise.jobs.rate_kernels.score` has it."""
+        """See :func:`gangwise.jobs.rate_kernels.score`."""
         mean, sd = self.believed(job, now)
-        kind = books.dominant(job.shape)
-        free = books.free[:, kind] / 1000.0
+        kind, l = books.dominant(job.shape), self._types[job.job_type]
+        free, out = books.free[:, kind] / 1000.0, np.empty_like(mean)
         size = job.tasks * job.shape.demand[kind] / 1000.0
-        out = np.empty_like(mean)
-        rate_kernels.score(self.state, job.limit, size, mean, sd, free, out)
+        asked = rate_kernels.Asked(l, size, job.limit)
+        rate_kernels.score(self.state, asked, mean, sd, free, out)
         return out
 
     def holds_off(self, job: Job, chosen: Tasks, books: Books, waiting: int, now: float) -> float:
@@ -247,21 +324,14 @@ class ByRate(Worth):
             return 0.0
         mean, _ = self.believed(job, now)
         slowest = min((n for n, _ in chosen), key=lambda n: mean[n])
-        devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
+        asked = self._asked(job, _devices(job, books))
+        allowed, waited = books.allowed(job.shape), now - job.submitted
         return float(
-            rate_kernels.wait(
-                self.state,
-                self._types[job.job_type],
-                job.tasks,
-                devices,
-                job.limit,
-                slowest,
-                mean,
-                waiting,
-                now - job.submitted,
-                now,
-            )
+            rate_kernels.wait(self.state, asked, slowest, mean, allowed, waiting, waited, now)
         )
+
+    def _asked(self, job: Job, devices: float) -> rate_kernels.Asked:
+        return rate_kernels.Asked(self._types[job.job_type], job.tasks * devices, job.limit)
 
     def moves(
         self,
@@ -279,17 +349,8 @@ class ByRate(Worth):
         here = min(float(mean[n]) for n, _, _ in pieces)
         there = min(float(mean[n] - caution * sd[n]) for n, _ in chosen)
         other = math.log(seen) + there - here
-        return bool(
-            rate_kernels.migrate(
-                self.state,
-                self._types[job.job_type],
-                job.limit,
-                done,
-                math.log(seen),
-                other,
-                restart,
-            )
-        )
+        log_seen = math.log(seen)
+        return bool(rate_kernels.migrate(self.state, job.limit, done, log_seen, other, restart))
 
     def rate(self, job: Job, chosen: Tasks, now: float) -> float:
         """Believed rate of a gang on nodes."""
@@ -300,35 +361,33 @@ class ByRate(Worth):
         """Learn from a measurement."""
         if self.rates == "labels":
             return
-        nodes = np.array(rate.nodes, dtype=np.int64)
+        l, nodes = self._types[rate.job.job_type], np.array(rate.nodes, dtype=np.int64)
         logs = np.array([math.log(r) for r in rate.rates])
-        rate_kernels.observe(
-            self.state,
-            self._types[rate.job.job_type],
-            nodes,
-            logs,
-            len(nodes),
-            rate.first,
-            rate.time,
-        )
+        rate_kernels.observe(self.state, l, nodes, logs, len(nodes), rate.first, rate.time)
+        work = (rate.time - rate.begun) * min(rate.rates)
         if rate.ended:
-            work = (rate.time - rate.begun) * min(rate.rates)
             rate_kernels.finished(self.state, rate.job.limit, work, rate.time)
+        # A restart keeps a job from doing a whole limit's work: what it needs is not known.
+        if self.walled and (rate.ended or rate.time >= rate.begun + rate.job.limit):
+            rate_kernels.needed(self.state, l, rate.job.limit, work, not rate.ended)
 
     def take_in(self, books: Books) -> None:
-        """Hear what was given back, and submitted, since the last round."""
+        """Read what was given back, and submitted, since the last round."""
         if self.rates == "labels":
             return
         for event in books.events:
-            job = event.job
-            if self.waits and job and event.kind == "submitted" and event.time == job.submitted:
-                devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
-                mean, _ = self.believed(job, event.time)
-                l = self._types[job.job_type]
-                rate_kernels.submitted(
-                    self.state, l, job.tasks, devices, job.limit, mean, event.time
-                )
-            if event.released and event.job:
-                devices = event.job.shape.demand[books.dominant(event.job.shape)] / 1000.0
+            job, now = event.job, event.time
+            if job is None:
+                continue
+            devices = _devices(job, books)
+            if self.waits and event.kind == "submitted" and now == job.submitted:
+                mean, _ = self.believed(job, now)
+                rate_kernels.submitted(self.state, self._asked(job, devices), mean, now)
+            if event.released:
                 for n, tasks, _ in event.pieces:
-                    rate_kernels.released(self.state, n, tasks * devices, event.time)
+                    rate_kernels.released(self.state, n, tasks * devices, now)
+
+
+def _devices(job: Job, books: Books) -> float:
+    """Devices of its dominant type that a task asks for."""
+    return job.shape.demand[books.dominant(job.shape)] / 1000.0

@@ -1,33 +1,43 @@
-"""The way into the compiled simulation: arrays in, a schedule out."""
+"""The way into the compiled simulation: its state from tables, and a schedule from its state."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import ScenarioError
-from gangwise.jobs import event_kernels, kernels, rate_kernels
-from gangwise.jobs.books import Books
+from gangwise.core.errors import InfeasibleDecision, ScenarioError
+from gangwise.jobs import kernels, rate_kernels, round_kernels, run_times
+from gangwise.jobs.books import Books, Piece, Queue, Running
 from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
 from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING
 from gangwise.jobs.model import Nodes
 from gangwise.jobs.queues import (
+    F1,
+    F2,
+    F3,
+    F4,
     WFP3,
+    Aged,
     EarliestDeadline,
     FairShare,
     FirstCome,
+    PredictedArea,
     Priority,
     ShortestFirst,
+    SmallestArea,
+    Unicep,
 )
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
-from gangwise.jobs.scheduler import Composed
+from gangwise.jobs.scheduler import Composed, fresh
 
 NO_INTS = np.zeros(0, dtype=np.int64)
+COUNTED = "instants", "rounds", "tests", "kills", "requeues", "preemptions", "cancellations"
 
 _QUEUES = {
     FirstCome: kernels.FCFS,
@@ -36,6 +46,14 @@ _QUEUES = {
     Priority: kernels.PRIORITY,
     FairShare: kernels.FAIR_SHARE,
     WFP3: kernels.WFP3,
+    SmallestArea: kernels.SAF,
+    F1: kernels.F1,
+    F2: kernels.F2,
+    F3: kernels.F3,
+    F4: kernels.F4,
+    Unicep: kernels.UNICEP,
+    Aged: kernels.AGED,
+    PredictedArea: kernels.SAF,
 }
 _BACKFILLING = {
     "none": kernels.NO_BACKFILLING,
@@ -52,7 +70,7 @@ _CHOICES = {
 
 
 def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.Rules | None:
-    """Rules for the compiled engine, None for what only plain Python can play."""
+    """Rules for the compiled engine, None for what only Python can decide."""
     if type(scheduler) is not Composed:
         return None
     queue = _QUEUES.get(type(scheduler.queue))
@@ -60,28 +78,43 @@ def built_in(scheduler: Any, nodes: Nodes, options: Options) -> kernels.Rules | 
     backfilling = _BACKFILLING.get(scheduler.backfilling)
     if queue is None or choice is None or backfilling is None:
         return None
+    if getattr(scheduler.choice, "classes", ()):  # kernels count what was submitted
+        return None
     if choice == kernels.FGD and nodes.shared is None:
         raise ScenarioError("fgd looks at single devices: build Nodes with shared='gpu'")
     rates = getattr(scheduler.choice, "rates", "labels")
-    kind = {"labels": kernels.LABELS, "oracle": kernels.ORACLE}.get(
+    rates = {"labels": kernels.LABELS, "oracle": kernels.ORACLE}.get(
         rates if isinstance(rates, str) else "", kernels.LEARNED
     )
+    waits = bool(getattr(scheduler.choice, "waits", False))
+    if choice == kernels.BY_RATE and len(nodes) == 1 and options.limits == "wall-clock":
+        choice, rates, waits = kernels.BEST_FIT, kernels.LABELS, False  # nothing to choose from
+    half_life = float(getattr(scheduler.queue, "half_life", math.inf))
+    depth, look = int(scheduler.depth), float(getattr(scheduler, "look", math.inf))
+    ends, passing = scheduler.expects
+    shortest = passing == "shortest" and backfilling == kernels.EASY
+    keyed = queue >= kernels.FAIR_SHARE or (queue == kernels.SJF and ends != "requested")
+    weight, slack = float(getattr(scheduler.queue, "weight", 0.0)), float(scheduler.slack)
+    slack = slack if backfilling == kernels.EASY and ends != "requested" else math.inf
+    order = queue, weight, keyed, shortest, slack, backfilling
     return kernels.Rules(
-        queue,
-        backfilling,
-        choice,
-        kind,
-        bool(getattr(scheduler.choice, "waits", False)),
-        int(scheduler.depth),
-        options.enforced,
-        options.limits == "work",
-        float(options.checkpoint),
-        float(options.restart),
-        float(options.measured_after),
-        float(getattr(scheduler.queue, "half_life", math.inf)),
-        float(getattr(scheduler, "look", math.inf)),
-        np.zeros(0),
+        *order, choice, rates, waits, depth, half_life, look, **_of_options(options)
     )
+
+
+def outside(options: Options, learns: bool, look: float) -> kernels.Rules:
+    """Rules of a simulation whose scheduler decides in Python."""
+    rates = kernels.LEARNED if learns else kernels.LABELS
+    order = kernels.FCFS, 0.0, False, False, math.inf, kernels.NO_BACKFILLING
+    parts = *order, kernels.BY_RATE, rates
+    return kernels.Rules(*parts, True, 1, math.inf, look, **_of_options(options))
+
+
+def _of_options(options: Options) -> dict[str, Any]:
+    """Fields of :class:`kernels.Rules` that are no scheduler's."""
+    named = "checkpoint", "restart", "measured_after", "latency"
+    seconds = {name: float(getattr(options, name)) for name in named}
+    return {"enforced": options.enforced, "limits_of_work": options.limits == "work", **seconds}
 
 
 def play_compiled(
@@ -90,154 +123,264 @@ def play_compiled(
     rules: kernels.Rules,
     progress: Callable[[int, int], None] | None,
 ) -> Schedule:
-    """Play in compiled code from the first event to the last."""
-    jobs = t.jobs
-    J = len(jobs)
-    work, shapes, world, pieces_in_all = _inputs(t, rules)
-    state = _state(t, rules, pieces_in_all)
+    """Play in compiled code from the first event to the last.
+
+    Before every round whose number is a power of 4, play returns; what the same scheduler decides
+    in plain Python there is compared with what starts, see :func:`again_in_python`.
+    """
+    given, pieces = inputs(t, rules)
+    state = initial_state(t, rules, pieces)._replace(times=scheduler.run_times(t))
     if rules.choice == kernels.BY_RATE:
-        scheduler.resize(t.nodes, jobs.types)
+        scheduler.resize(t.nodes, t.jobs.types)
         beliefs = scheduler.choice.state
-        world = world._replace(labels=np.log(t.nodes.declared(jobs.types)))
+        given = given._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
     else:
-        beliefs = rate_kernels.no_beliefs(
-            rate_kernels.LABELS,
-            np.zeros((1, 1)),
-            np.zeros(1, dtype=np.int64),
-            1,
-            rate_kernels.Constants(),
-            np.zeros(1),
-        )._replace(ratio=np.zeros(0))
-    event_kernels.play(work, shapes, world, rules, state, beliefs, 0)  # compiles, or loads
+        beliefs = _nothing_believed()
+    plans = state.plans if rules.backfilling == kernels.CONSERVATIVE else None
+    round_kernels.play(given, state, beliefs, plans, 0)  # compiles, or loads
+    state.at.pause = 1 if decides_alike(scheduler, rules) else 0
+    again = 0
     began = time.perf_counter()
     while True:
-        status = event_kernels.play(work, shapes, world, rules, state, beliefs, 200_000)
+        status = round_kernels.play(given, state, beliefs, plans, 200_000)
+        if status == round_kernels.DUE:
+            again += again_in_python(t, scheduler, given, state, beliefs)
+            state.at.pause *= 4
+            continue
         if progress is not None:
-            progress(int(state.at[kernels.ENDED]), J)
-        if status == event_kernels.DONE:
+            progress(int(state.at.ended), len(t.jobs))
+        if status == round_kernels.DONE:
             break
-        if status == event_kernels.MORE_ROOM:
-            state = _more_room(state)
+        if status == round_kernels.MORE_ROOM:
+            state = more_room(state)
     seconds = time.perf_counter() - began
-    at = state.at
-    cut, pieces = int(at[kernels.LOGGED]), int(at[kernels.LOGGED_PIECES])
-    # What is told stays where it is; the rest is copied out of the rows, which are given back first
-    # where that is possible: fresh memory costs more than the copies.
-    cuts, start, end, told = state.cuts[:cut], *state.told[:2], state.told
-    start[start == np.inf] = np.nan
-    promises = rules.backfilling != kernels.NO_BACKFILLING
-    piece_from = work.jobs["piece_from"].copy()
-    del work
-    runs, phase = state.jobs, state.jobs["phase"].astype(np.int8)
+    told = t.told(name_of(scheduler), "decided in compiled code")
+    piece_from = given.jobs["piece_from"].copy()
+    del given  # given back first: fresh memory costs more than the copies of what is told
+    return outcome(t, piece_from, state, told, seconds, again)
+
+
+def _nothing_believed() -> rate_kernels.Beliefs:
+    """Beliefs of a scheduler that asks for no rates."""
+    none = np.zeros(1)
+    generation = np.zeros(1, dtype=np.int64)
+    constants = rate_kernels.Constants()
+    beliefs = rate_kernels.no_beliefs(
+        rate_kernels.LABELS, np.zeros((1, 1)), generation, 1, constants, none
+    )
+    return beliefs._replace(ratio=np.zeros(0))
+
+
+FEW = 64
+"""Most jobs that wait where a round is decided again; 16 times as many nodes or running jobs."""
+
+
+def decides_alike(scheduler: Composed, rules: kernels.Rules) -> bool:
+    """Whether a round can be decided again from what is on the books alone.
+
+    Not where rates are learned or known, use or submissions are counted, or jobs hold reservations.
+    """
+    return (
+        rules.queue != kernels.FAIR_SHARE
+        and rules.backfilling != kernels.CONSERVATIVE
+        and rules.choice != kernels.FGD
+        and (rules.choice != kernels.BY_RATE or scheduler.choice.rates == "labels")
+        and not rules.limits_of_work
+        and not rules.waits
+        and rules.look == math.inf
+    )
+
+
+def again_in_python(
+    t: Tables,
+    scheduler: Composed,
+    given: kernels.Given,
+    x: kernels.State,
+    beliefs: rate_kernels.Beliefs,
+) -> int:
+    """Play one round, and have `Composed.place` decide it on a copy of the books; 1 if it could.
+
+    Raises
+    ------
+    InfeasibleDecision
+        Where the two differ; names the instant and a job.
+    """
+    now = float(x.at.now)
+    submitted = x.jobs["phase"][: x.at.next_job]  # none behind these waits
+    waiting = np.flatnonzero(submitted == kernels.WAITING)
+    running = x.running[: x.at.running]
+    small = waiting.size <= FEW and max(len(t.nodes), running.size) <= 16 * FEW
+    if small:
+        books = Books.opened(t.nodes)
+        free, device = x.room.free.copy(), x.room.device.copy()
+        books = replace(books, free=free, device=device, up=x.up.copy(), caps=t.options.caps)
+        for j in running[np.argsort(x.jobs["begun"][running], kind="stable")].tolist():
+            job, began = t.job(j), float(x.jobs["begun"][j])
+            books.running[job.id] = Running(job, pieces_of(given, x, j), began, 0.0)
+        asked = [t.job(j) for j in waiting.tolist()]
+        decider = fresh(scheduler)
+        decider.limits = scheduler.limits
+        decider.remember(x, {t.job(j).id: j for j in [*waiting.tolist(), *running.tolist()]})
+        if given.rules.choice != kernels.BY_RATE and isinstance(decider.choice, ByRate):
+            (decider.ends, decider.passing), decider.choice = scheduler.expects, BestFit()
+        decider.resize(t.nodes, t.jobs.types)
+        actions = decider.place(Queue(asked), books, now)
+        wanted = {action.job: placed(action.pieces) for action in actions}
+    round_kernels.play(given, x, beliefs, None, 1)
+    if small:
+        for job in asked:
+            runs = x.jobs["phase"][job.row] == RUNNING
+            does = placed(pieces_of(given, x, job.row)) if runs else None
+            if does != wanted.get(job.id):
+                raise InfeasibleDecision(
+                    f"at {now:g} s: job {job.id} gets {does} in compiled code and "
+                    f"{wanted.get(job.id)} in plain Python (node, devices: tasks); this is a "
+                    "defect of gangwise: please report it with the command"
+                )
+    return int(small)
+
+
+def placed(pieces: Iterable[Piece]) -> dict[tuple[int, int], int]:
+    """Tasks by node and devices."""
+    tasks: dict[tuple[int, int], int] = {}
+    for n, c, mask in pieces:
+        tasks[n, mask] = tasks.get((n, mask), 0) + c
+    return tasks
+
+
+def pieces_of(given: kernels.Given, x: kernels.State, j: int) -> tuple[Piece, ...]:
+    """Pieces of a job that runs."""
+    p = int(given.jobs["piece_from"][j])
+    rows = x.out[p : p + int(x.jobs["pieces"][j])]
+    return tuple(zip(*(rows[name].tolist() for name in ("node", "tasks", "mask"))))
+
+
+def outcome(
+    t: Tables, piece_from: Ints, x: kernels.State, told: str, seconds: float, decided_again: int
+) -> Schedule:
+    """What has happened; ``x.start`` and its like become those of the schedule."""
+    at, runs = x.at, x.jobs
+    # Expected ends are no promise; what is kept if requests are true is one.
+    promises = x.promised.size and not x.times.expected.size
+    promised = x.promised if promises else np.broadcast_to(np.inf, (len(t.jobs),))
+    if x.kept.size and t.meets.sum() == len(t.meets):  # where no pools share nodes
+        promised = x.kept
+    cuts, cut_pieces = x.cuts[: at.cuts], x.cut_pieces[: at.cut_pieces]
+    # What was kept by itself stays where it is; the rest is copied out of the rows.
+    x.start[x.start == np.inf] = np.nan
+    phase = runs["phase"].astype(np.int8)
     attempts = runs["attempts"].astype(np.int64)
+    begun = np.where(attempts > 0, runs["begun"], np.nan)
+    if late := t.options.latency:  # what is kept are decisions; a job may be gone before it starts
+        begun = np.fmin(begun + late, np.where(attempts > 0, x.end, np.nan))
+        x.start[:] = np.where(attempts == 1, begun, x.start + late)
     on_nodes = np.isin(phase, (RUNNING, FINISHED, KILLED))
-    on_nodes |= (phase == CANCELLED) & np.isfinite(end)
+    on_nodes |= (phase == CANCELLED) & np.isfinite(x.end)
     return Schedule(
-        jobs,
+        t.jobs,
         t.nodes,
-        start,
-        end,
-        np.where(attempts > 0, runs["begun"], np.nan),
+        x.start,
+        x.end,
+        begun,
         phase,
         attempts,
-        told[kernels.LOST],
-        told[kernels.PROMISED] if promises else np.broadcast_to(np.inf, (J,)),
+        x.lost,
+        promised,
         piece_from,
         np.where(on_nodes, runs["pieces"], 0).astype(np.int64),
-        state.out["node"].astype(np.int64),
-        state.out["tasks"].astype(np.int64),
-        {
-            "job": cuts["job"].copy(),
-            "begun": cuts["begun"].copy(),
-            "end": cuts["end"].copy(),
-            "why": cuts["why"].copy(),
-            "from": state.cuts["first"][: cut + 1].copy(),
-            "node": state.cut_pieces["node"][:pieces].astype(np.int64),
-            "tasks": state.cut_pieces["tasks"][:pieces].astype(np.int64),
-        },
-        {
-            "instants": int(at[kernels.INSTANTS]),
-            "rounds": int(at[kernels.ROUNDS]),
-            "tests": int(at[kernels.TESTS]),
-            "kills": int(at[kernels.KILLS]),
-            "requeues": int(at[kernels.REQUEUES]),
-            "preemptions": int(at[kernels.PREEMPTIONS]),
-            "cancellations": int(at[kernels.CANCELLATIONS]),
-        },
+        x.out["node"].astype(np.int64),
+        x.out["tasks"].astype(np.int64),
+        {name: cuts[name].copy() for name in ("job", "end", "why")}
+        | {"begun": np.minimum(cuts["begun"] + late, cuts["end"])}
+        | {"from": x.cuts["first"][: at.cuts + 1].copy()}
+        | {name: cut_pieces[name].astype(np.int64) for name in ("node", "tasks")},
+        {name: int(at[name]) for name in COUNTED} | {"decided_again": decided_again},
         seconds,
         t.account,
-        t.told(name_of(scheduler), "compiled"),
+        told,
     )
 
 
-def _inputs(
-    t: Tables, rules: kernels.Rules
-) -> tuple[kernels.Work, kernels.Shapes, kernels.World, int]:
-    jobs, nodes = t.jobs, t.nodes
-    J, N = len(jobs), len(nodes)
-    if rules.queue == kernels.SJF:
-        by_rank = np.argsort(jobs.limit, kind="stable")
-    elif rules.queue == kernels.EDF:
-        by_rank = np.argsort(jobs.deadline, kind="stable")
-    elif rules.queue == kernels.PRIORITY:
-        by_rank = np.argsort(-jobs.priority, kind="stable")
-    else:
-        by_rank = np.arange(J)
-    later, next_from = NO_INTS, NO_INTS
-    if jobs.after.size:
-        keep = ~t.aside[jobs.after]
-        before, later = jobs.after[keep], np.repeat(np.arange(J), np.diff(jobs.after_from))[keep]
-        later = later[np.argsort(before, kind="stable")]
-        next_from = np.concatenate([[0], np.cumsum(np.bincount(before, minlength=J))])
+def inputs(
+    t: Tables, rules: kernels.Rules, most: Ints | None = None, drag: Floats | None = None
+) -> tuple[kernels.Given, int]:
+    """What the kernels read, and the number of pieces that all jobs may have.
+
+    ``most`` and ``drag``: tasks that each job may have while it runs, and what each costs the
+    others, where tasks change.
+    """
+    jobs, J, N = t.jobs, len(t.jobs), len(t.nodes)
+    by_rank = np.arange(J)
+    if rules.queue in (kernels.SJF, kernels.EDF, kernels.PRIORITY):
+        key = {kernels.SJF: jobs.limit, kernels.EDF: jobs.deadline}.get(rules.queue)
+        by_rank = np.argsort(-jobs.priority if key is None else key, kind="stable")
     rows = np.zeros(J, dtype=kernels.WORK)
-    pieces = kernels.fill_work(
-        rows,
-        (
-            np.ascontiguousarray(jobs.submit),
-            np.ascontiguousarray(t.work),
-            np.ascontiguousarray(jobs.limit),
-            _once(jobs.tasks),
-            _once(jobs.shape),
-            _once(jobs.type),
-            _once(jobs.user),
-            t.doomed,
-            t.aside,
-        ),
-        np.where(t.fraction > 0, 2**31 - 1, N),
-        by_rank,
-        2**31 - 1,
+    columns = (
+        np.ascontiguousarray(jobs.submit),
+        np.ascontiguousarray(t.work),
+        np.ascontiguousarray(jobs.limit),
+        _once(jobs.tasks),
+        _once(jobs.shape),
+        _once(jobs.type),
+        _once(jobs.user),
+        t.doomed,
+        t.aside,
     )
-    work = kernels.Work(rows, by_rank, later.astype(np.int64), next_from)
-    played = _played(t)
-    least = t.demand[played].min(axis=0) if played.size else np.zeros(t.demand.shape[1], np.int64)
-    total = np.maximum(nodes.capacity.sum(axis=0), 1).astype(np.float64)
-    tasks = np.zeros(len(t.demand), dtype=kernels.TASK)
-    for name, values in {
-        "fraction": t.fraction,
-        "whole": t.whole,
-        "per_node": t.per_node,
-        "constraint": t.constraint,
-        "dominant": t.dominant,
-        "total": total[t.dominant],
-    }.items():
-        tasks[name] = values
-    shapes = kernels.Shapes(tasks, t.demand, least)
-    shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
-    devices = nodes.capacity[:, shared] // 1000 if shared >= 0 else np.zeros(N, dtype=np.int64)
-    world = kernels.World(
-        nodes.capacity,
-        shared,
-        devices,
-        t.allowed,
+    rows["claim"] = t.claims.of_job
+    bounded = np.where(t.fraction > 0, 2**31 - 1, N)
+    pieces = kernels.fill_work(rows, columns, bounded, by_rank, 2**31 - 1)
+    if most is not None:
+        room = np.minimum(most, np.where(t.fraction > 0, most.max(initial=1), N)[jobs.shape])
+        ends = np.cumsum(np.where(t.aside, 0, room))
+        rows["piece_from"], pieces = ends - np.where(t.aside, 0, room), int(ends[-1])
+    given = kernels.Given(
+        rules,
+        cluster_of(t),
+        kernels.Caps(t.claims.starts, t.claims.counter, t.claims.amount, t.claims.most),
+        rows,
+        by_rank,
+        *_dependents(t),
+        drag,
+        t.events,
         np.zeros((0, 0)),
         t.log_rates,
         t.log_noise,
-        t.event_time,
-        t.event_node,
-        t.event_kind,
-        t.event_value,
     )
-    return work, shapes, world, pieces
+    return given, pieces
+
+
+def _dependents(t: Tables) -> tuple[Ints, Ints]:
+    """Jobs that come after each job, one job's behind another's, and where each one's begin."""
+    jobs, J = t.jobs, len(t.jobs)
+    if not jobs.after.size:
+        return NO_INTS, NO_INTS
+    keep = ~t.aside[jobs.after]
+    before, later = jobs.after[keep], np.repeat(np.arange(J), np.diff(jobs.after_from))[keep]
+    later = later[np.argsort(before, kind="stable")].astype(np.int64)
+    return later, np.concatenate([[0], np.cumsum(np.bincount(before, minlength=J))])
+
+
+def cluster_of(t: Tables) -> kernels.Cluster:
+    """The nodes and the shapes of jobs, as kernels read them."""
+    nodes, N = t.nodes, len(t.nodes)
+    least = _least(t)
+    total = np.maximum(nodes.capacity.sum(axis=0), 1).astype(np.float64)
+    shapes = np.zeros(len(t.demand), dtype=kernels.SHAPE)
+    for name in ("fraction", "whole", "per_node", "constraint", "dominant", "pool"):
+        shapes[name] = getattr(t, name)
+    shapes["total"] = total[t.dominant]
+    shared = -1 if nodes.shared is None else nodes.devices.index(nodes.shared)
+    return kernels.Cluster(
+        shapes,
+        t.demand,
+        np.zeros(len(nodes.devices), np.int64) if least is None else least,
+        nodes.capacity,
+        np.maximum(nodes.capacity.max(axis=0), 1),
+        shared,
+        nodes.capacity[:, shared] // 1000 if shared >= 0 else np.zeros(N, dtype=np.int64),
+        t.allowed,
+        t.meets,
+    )
 
 
 def _once(column: Ints) -> Ints:
@@ -245,117 +388,140 @@ def _once(column: Ints) -> Ints:
     return np.ascontiguousarray(column[:1] if column.strides == (0,) else column)
 
 
-def _played(t: Tables) -> Ints:
-    """Shapes of jobs that are not set aside."""
-    return np.flatnonzero(np.bincount(t.jobs.shape[~t.aside], minlength=len(t.demand)))
+def _least(t: Tables) -> Ints | None:
+    """What the smallest task of all that are played asks [K]; None where none is played."""
+    played = np.flatnonzero(np.bincount(t.jobs.shape[~t.aside], minlength=len(t.demand)))
+    return t.demand[played].min(axis=0) if played.size else None
 
 
-def _state(t: Tables, rules: kernels.Rules, pieces: int) -> kernels.State:
-    jobs, nodes = t.jobs, t.nodes
-    J, N, S = len(jobs), len(nodes), len(jobs.shapes)
-    books = Books.opened(nodes)
-    blocks = -(-N // kernels.BLOCK)
-    top = np.zeros((blocks, len(nodes.devices)), dtype=np.int64)
-    for b in range(blocks):
-        top[b] = books.free[b * kernels.BLOCK : (b + 1) * kernels.BLOCK].max(axis=0)
-    at = np.zeros(kernels.SIZE_AT, dtype=np.int64)
-    at[kernels.HEAD] = -1
-    at[kernels.EPOCH] = at[kernels.CHANGE] = 1
-    at[kernels.ENDED] = int(t.aside.sum())
-
-    def ints(size: int) -> Ints:
-        return np.zeros(size, dtype=np.int64)
-
-    def floats(size: int, value: float = 0.0) -> Floats:
-        return np.full(size, value)
-
-    def rows(size: int) -> kernels.Rows:
-        return np.zeros(size, dtype=kernels.DUE)
-
-    # No more can run at once than the smallest task fits into the cluster.
-    played = _played(t)
-    least = t.demand[played].min(axis=0) if played.size else np.ones(len(nodes.devices), np.int64)
+def _most_running(t: Tables) -> int:
+    """No more jobs can run at once than the smallest task fits into the cluster."""
+    least = _least(t)
+    if least is None:
+        least = np.ones(len(t.nodes.devices), np.int64)
     asked = least > 0
-    most_running = J
-    if asked.any():
-        at_once = nodes.capacity.sum(axis=0)[asked] // least[asked]
-        most_running = min(J, int(at_once.min()))
-    words = -(-J // 64) + 1
-    gang = int(jobs.tasks[~t.aside].max(initial=1))
-    most = max(gang if (t.fraction > 0).any() else min(gang, N), N) + 1
-    backfills = rules.backfilling != kernels.NO_BACKFILLING
+    if not asked.any():
+        return len(t.jobs)
+    return min(len(t.jobs), int((t.nodes.capacity.sum(axis=0)[asked] // least[asked]).min()))
+
+
+def initial_state(
+    t: Tables, rules: kernels.Rules, pieces: int, most: Ints | None = None, feeds: bool = False
+) -> kernels.State:
+    """Before anything has happened; with a feed where a scheduler outside decides."""
+    J, N = len(t.jobs), len(t.nodes)
+    books = Books.opened(t.nodes)
+    blocks = range(0, N, kernels.BLOCK)
+    top = np.array([books.free[b : b + kernels.BLOCK].max(axis=0) for b in blocks])
+    counters: Any = np.zeros(1, dtype=kernels.COUNTERS).view(np.recarray)[0]
+    counters.now = counters.promised = counters.planned = counters.first = -1
+    counters.epoch = counters.change = 1
+    counters.outlived = counters.kept = counters.origin = math.inf
+    counters.ended = t.aside.sum()
     conserves = rules.backfilling == kernels.CONSERVATIVE
-    learns = rules.choice == kernels.BY_RATE
-    changing = rules.queue >= kernels.FAIR_SHARE
-    sorts = changing or conserves or t.event_time.size > 0 or rules.look < math.inf
-    users = len(jobs.users) if rules.queue == kernels.FAIR_SHARE else 0
-    timers = 2 * J + 64 if learns and (rules.rates != kernels.LABELS or rules.waits) else 0
+    backfills = rules.backfilling != kernels.NO_BACKFILLING
     runs = np.zeros(J, dtype=kernels.RUN)
-    told = np.zeros((kernels.SIZE_TOLD, J))
-    kernels.fill_runs(runs, told, np.ascontiguousarray(t.work), t.aside)
-    if backfills:
-        told[kernels.PROMISED] = np.inf
-    looks = np.zeros(J if learns or rules.limits_of_work else 0, dtype=kernels.LOOK)
+    kernels.fill_runs(runs, np.ascontiguousarray(t.work), t.aside)
+    looked_at = rules.choice == kernels.BY_RATE or rules.limits_of_work
+    looks = np.zeros(J if looked_at else 0, dtype=kernels.LOOK)
     looks["seen"], looks["timer"] = 1.0, -1.0
-    plans = np.zeros(J if conserves else 0, dtype=kernels.PLAN)
-    plans["slot"], plans["planned"] = np.inf, -1
+    plans = np.zeros(J if conserves else 0, dtype=kernels.RESERVATION)
+    plans["start"], plans["planned"] = np.inf, -1
+    # An instant reports of a job no more than that it is measured twice, leaves and comes back
+    # twice.
+    reports = 6 * J + t.events.size + 8
     return kernels.State(
-        at=at,
-        clock=floats(kernels.SIZE_CLOCK, -1.0),
-        free=books.free,
+        at=counters,
+        room=kernels.Room(books.free, books.device, top),
         total=books.free.sum(axis=0),
-        top=top,
-        device=books.device,
         up=np.ones(N, dtype=bool),
-        log_factor=floats(N),
+        log_factor=np.zeros(N),
         jobs=runs,
-        told=told,
-        wants=t.wants.copy() if jobs.after.size else ints(0),
+        start=np.full(J, np.inf),
+        end=np.full(J, np.nan),
+        lost=np.zeros(J),
+        promised=np.full(J if backfills else 0, np.inf),
+        kept=np.full(J if rules.slack < math.inf else 0, np.inf),
+        times=run_times.nothing(),
+        wants=t.wants.copy() if t.jobs.after.size else NO_INTS,
+        stop=np.full(J if most is not None else 0, np.inf) if feeds else None,
         looks=looks,
         plans=plans,
         out=np.zeros(pieces, dtype=kernels.PIECE),
-        words=ints(words),
-        summary=ints(-(-words // 64) + 1),
-        finishes=rows(most_running + 64),
-        timers=rows(timers),
-        running=ints(most_running + 1),
-        order=rows(2 * most_running + 64 if backfills else 0),
-        fresh=ints(64),
-        sequence=rows(J if sorts else 0),
-        spare_rows=rows(max(2 * J + 8 if conserves else J if sorts else 0, 2 * most_running + 64)),
-        users=np.zeros(users, dtype=kernels.USER),
-        tried=np.zeros(most, dtype=kernels.PIECE),
-        cands=np.zeros(most, dtype=kernels.CANDIDATE),
-        heap=ints(N),
-        memo=np.zeros(S, dtype=kernels.MEMO),
-        delays=np.zeros(kernels.DELAYS, dtype=kernels.DELAY),
-        mean=floats(N),
-        sd=floats(N),
-        spare=floats(N),
-        worth=floats(N),
-        shadow=np.zeros_like(books.free),
-        shadow_device=np.zeros_like(books.device),
-        shadow_top=np.full_like(top, 2**62),
-        now_free=np.zeros_like(books.free),
-        now_device=np.zeros_like(books.device),
-        ahead=np.zeros_like(books.free),
-        ahead_device=np.zeros_like(books.device),
-        trial=np.zeros_like(books.free),
-        trial_device=np.zeros_like(books.device),
-        changes=rows(2 * J + 8 if conserves else 0),
-        profile=np.zeros((2 * J + 9 if conserves else 0, len(nodes.devices)), dtype=np.int64),
-        rated=ints(most),
-        log_rates=floats(most),
+        **_order(t, rules),
+        **_space(t, most, books, np.full_like(top, 2**62)),
+        profile=np.zeros((2 * J + 9 if conserves else 0, len(t.nodes.devices)), dtype=np.int64),
         cuts=np.zeros(65, dtype=kernels.CUT),
         cut_pieces=np.zeros(64, dtype=kernels.PIECE),
+        feed=np.zeros(reports, dtype=kernels.FEED) if feeds else None,
+        fed_rates=np.zeros(2 * pieces + 64) if feeds else None,
     )
 
 
-def _more_room(x: kernels.State) -> kernels.State:
+def _order(t: Tables, rules: kernels.Rules) -> dict[str, Any]:
+    """The fields of :class:`kernels.State` that keep jobs in order."""
+    J, running = len(t.jobs), _most_running(t)
+    words = -(-J // 64) + 1
+    backfills = rules.backfilling != kernels.NO_BACKFILLING
+    conserves = rules.backfilling == kernels.CONSERVATIVE
+    timed = rules.choice == kernels.BY_RATE and (rules.rates != kernels.LABELS or rules.waits)
+    kept = rules.slack < math.inf
+    sorts = rules.keyed or rules.shortest or conserves or t.events.size > 0 or rules.look < math.inf
+    users = len(t.jobs.users) if rules.queue == kernels.FAIR_SHARE else 0
+    due = {
+        "ends": running + 64,
+        "timers": 2 * J + 64 if timed else 0,
+        "order": 3 * running + 64 if backfills else 0,
+        "changes": 2 * J + 8 if conserves else running + 1 if kept else 0,
+        "sequence": J if sorts else 0,
+        "spare_rows": max(2 * J + 8 if conserves else J if sorts else 0, 3 * running + 64),
+    }
+    ints = {"words": words, "summary": -(-words // 64) + 1, "running": running + 1, "fresh": 64}
+    return {
+        **{name: np.zeros(size, dtype=kernels.DUE) for name, size in due.items()},
+        **{name: np.zeros(size, dtype=np.int64) for name, size in ints.items()},
+        "users": np.zeros(users, dtype=kernels.USER),
+        "heads": np.zeros(len(t.meets), dtype=kernels.HEAD),
+        "used": np.zeros(t.claims.counters, dtype=np.int64),
+    }
+
+
+def _space(t: Tables, most: Ints | None, books: Books, above: Ints) -> dict[str, Any]:
+    """The fields of :class:`kernels.State` on which things are tried.
+
+    ``above``: more than any node has, so that no block of nodes is passed over.
+    """
+    N = len(t.nodes)
+    gang = int((t.jobs.tasks if most is None else most)[~t.aside].max(initial=1))
+    tried = max(gang if (t.fraction > 0).any() else min(gang, N), N) + 1
+    free, device = books.free, books.device
+    P = len(t.meets)
+
+    def room(*pools: int) -> kernels.Room:
+        return kernels.Room(
+            np.zeros((*pools, *free.shape), dtype=np.int64),
+            np.zeros((*pools, *device.shape), dtype=np.int64),
+            above,
+        )
+
+    return {
+        "tried": np.zeros(tried, dtype=kernels.PIECE),
+        "cands": np.zeros(tried, dtype=kernels.CANDIDATE),
+        "heap": np.zeros(N, dtype=np.int64),
+        "memo": np.zeros(len(t.jobs.shapes), dtype=kernels.MEMO),
+        "delays": np.zeros(kernels.DELAYS, dtype=kernels.DELAY),
+        **{name: np.zeros(N) for name in ("mean", "sd", "spare", "worth")},
+        **{name: room(P) for name in ("shadow", "then")},
+        **{name: room() for name in ("ahead", "trial")},
+        "rated": np.zeros(tried, dtype=np.int64),
+        "log_rates": np.zeros(tried),
+    }
+
+
+def more_room(x: kernels.State) -> kernels.State:
     """Twice the room for attempts cut short, or what running jobs may need."""
-    cuts = np.zeros(2 * x.cuts.size + int(x.at[kernels.N_RUNNING]), dtype=kernels.CUT)
+    cuts = np.zeros(2 * x.cuts.size + int(x.at.running), dtype=kernels.CUT)
     cuts[: x.cuts.size] = x.cuts
-    size = 2 * x.cut_pieces.size + int(x.at[kernels.PIECES_OUT])
-    pieces = np.zeros(size, dtype=kernels.PIECE)
+    pieces = np.zeros(2 * x.cut_pieces.size + int(x.at.pieces), dtype=kernels.PIECE)
     pieces[: x.cut_pieces.size] = x.cut_pieces
     return x._replace(cuts=cuts, cut_pieces=pieces)

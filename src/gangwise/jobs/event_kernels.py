@@ -1,8 +1,10 @@
-"""The simulation, compiled: events of an instant first, then one round of decisions.
+"""The simulation, compiled: the events of an instant, and what they do to jobs and nodes.
 
-``play`` runs every combination of built-in parts; :mod:`gangwise.jobs.simulation` states the same
-rules in plain Python. A compiled call copies every array of its arguments, so what happens all the
-time is part of ``play`` (``inlined_kernel``), and only what is rare is called (``lean_kernel``).
+``advance`` takes in all events of the next instant; :mod:`gangwise.jobs.round_kernels` decides in
+compiled code, and ``outside`` is one step for a scheduler that decides in Python: it has no beliefs
+(None), and what learns is not compiled for it. A compiled call copies every array of its arguments,
+so what happens all the time is part of its callers (``inlined_kernel``), and only what is rare is
+called.
 """
 
 from __future__ import annotations
@@ -13,453 +15,520 @@ from typing import Any
 import numpy as np
 
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
-from gangwise.jobs.fit_kernels import block_top, vacate
+from gangwise.jobs.fit_kernels import block_top, occupy, vacate
 from gangwise.jobs.kernels import (
+    ADVANCE,
+    ASK,
     BLOCK,
-    BY_RATE,
     CANCEL,
-    CANCELLATIONS,
     CANCELLED,
-    CHANGE,
     CONSERVATIVE,
-    DIRTY,
     DOWN,
-    END,
-    ENDED,
-    EPOCH,
-    EVENT,
+    ENTERED_QUEUE,
+    EXPIRE,
     FACTOR,
     FAIR_SHARE,
     FINISHED,
-    FINISHES,
-    FRESH,
-    HEAD,
+    GIVEN_UP,
+    HAS_FAILED,
+    HAS_FINISHED,
     HELD,
-    HOLES,
-    INSTANTS,
     KILLED,
-    KILLS,
     LABELS,
     LATER,
-    LOGGED,
-    LOGGED_PIECES,
-    LOST,
-    N_RUNNING,
-    N_WAITING,
-    NEXT,
-    NOW,
-    PIECES_OUT,
-    PREEMPTIONS,
-    REQUEUES,
-    ROUNDS,
+    LOOK_AROUND,
+    MEASURED,
+    NODE_CAME,
+    NODE_DRAINS,
+    NODE_WENT,
+    PLACE,
+    PREEMPT,
+    RESIZE,
     RUNNING,
-    TIMERS,
     UNSUBMITTED,
     UP,
-    VOID,
     WAITING,
-    Rules,
-    Shapes,
+    WAS_CANCELLED,
+    WAS_KILLED,
+    WAS_PREEMPTED,
+    Given,
+    Rows,
     State,
-    Work,
-    World,
+    count_caps,
     devices_of,
     insert,
+    int64,
     merge_sort,
     pop,
+    put,
+    put_piece,
     remove,
+    report,
 )
-from gangwise.jobs.rate_kernels import Beliefs, finished, migrate, observe, released, remaining
-from gangwise.jobs.round_kernels import decide
+from gangwise.jobs.rate_kernels import Beliefs, finished, needed, observe, released
+from gangwise.jobs.run_times import ended, expect
 from gangwise.jobs.start_kernels import (
-    arrange_on,
-    charge,
+    change_use,
+    changes,
     hear,
+    log_rate,
     schedule_end,
+    set_timer,
+    share_of,
     speed_of,
     start,
-    work_done,
+    timer_holds,
 )
 
-int64: Any = np.int64
 boolean: Any = np.bool_
-"""Casts where a kernel would otherwise be compiled once more, for a shorter or a literal number."""
+"""A cast where a kernel would otherwise be compiled once more, for a literal."""
 
-DONE, PAUSED, MORE_ROOM = range(3)
+DONE, PAUSED, MORE_ROOM, DUE = range(4)
 WHY_FAILED, WHY_PREEMPTED = range(2)
 
 
 @inlined_kernel
-def leave(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
+def leave(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     """Job j gives its devices back, for whatever reason."""
     at = x.at
-    vacate(s, v, x, j, w.jobs[j].shape, w.jobs[j].piece_from)
-    if x.jobs[j].expect > x.clock[NOW]:
-        at[HOLES] += 1
-    at[N_RUNNING] -= 1
-    last = x.running[at[N_RUNNING]]
+    vacate(g, x, j)
+    count_caps(g, x, j, GIVEN_UP)
+    if x.jobs[j].expect > x.at.now:
+        at.holes += 1
+    at.running -= 1
+    last = x.running[at.running]
     x.running[x.jobs[j].running_at] = last
     x.jobs[last].running_at = x.jobs[j].running_at
-    if r.queue == FAIR_SHARE:
-        charge(w, r, x, int64(w.jobs[j].user))
-        x.users[w.jobs[j].user].rate -= devices_of(w, s, j) / s.tasks[w.jobs[j].shape].total
-    if r.choice == BY_RATE and r.rates != LABELS:
-        p = w.jobs[j].piece_from
-        d = s.demand[w.jobs[j].shape, s.tasks[w.jobs[j].shape].dominant] / 1000.0
-        for i in range(p, p + x.jobs[j].pieces):
-            released(b, x.out[i].node, x.out[i].tasks * d, x.clock[NOW])
-    at[DIRTY] = 1
+    if g.rules.queue == FAIR_SHARE:
+        change_use(g, x, j, -1.0)
+    if b is not None:  # noqa: SIM102 - alone, so that what learns is not compiled without it
+        if g.rules.rates != LABELS:
+            p = g.jobs[j].piece_from
+            s = g.jobs[j].shape
+            d = g.cluster.demand[s, g.cluster.shapes[s].dominant] / 1000.0
+            for i in range(p, p + x.jobs[j].pieces):
+                released(b, x.out[i].node, x.out[i].tasks * d, x.at.now)
+    at.again = 1
 
 
 @inlined_kernel
-def measure(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int, first: bool) -> None:
-    """The rates of job j's pieces become known."""
-    p = w.jobs[j].piece_from
+def measure(g: Given, x: State, b: Beliefs | None, j: int, first: bool, ended: bool) -> None:
+    """The rates of job j's pieces become known: to the learner, or outside."""
+    p = g.jobs[j].piece_from
     count = x.jobs[j].pieces
-    slowest = LATER
-    l = int64(w.jobs[j].type)
-    for i in range(count):
-        n = x.out[p + i].node
-        rate = 1.0
-        if v.log_rates.size > 0:
-            rate = math.exp(v.log_rates[l, n] + x.log_factor[n] + v.log_noise[j])
-        x.rated[i] = n
-        x.log_rates[i] = math.log(rate)
-        slowest = min(slowest, rate)
-    x.looks[j].seen = slowest
-    observe(b, l, x.rated, x.log_rates, count, first, x.clock[NOW])
-    x.at[DIRTY] = 1
+    x.at.again = 1
+    if b is None:
+        report_rates(g, x, x.feed, j, first, ended)
+    else:
+        slowest = LATER
+        for i in range(count):
+            rate = math.exp(log_rate(g, x, j, x.out[p + i].node))
+            x.rated[i] = x.out[p + i].node
+            x.log_rates[i] = math.log(rate)
+            slowest = min(slowest, rate)
+        x.looks[j].seen = slowest
+        observe(b, int64(g.jobs[j].type), x.rated, x.log_rates, count, first, x.at.now)
 
 
 @inlined_kernel
-def finish(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
+def report_rates(g: Given, x: State, feed: Rows | None, j: int, first: bool, ended: bool) -> None:
+    """Enter into the feed the rates of job j's tasks, piece by piece."""
+    if feed is not None:
+        feed[x.at.fed].first = first
+        feed[x.at.fed].ended = ended
+        report(feed, x.at, MEASURED, j)
+        share = share_of(g, x, g.drag, j)
+        p = g.jobs[j].piece_from
+        for i in range(p, p + x.jobs[j].pieces):
+            x.fed_rates[x.at.fed_rates] = share * math.exp(log_rate(g, x, j, x.out[i].node))
+            x.at.fed_rates += 1
+
+
+@inlined_kernel
+def finish(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     """Job j ends: by itself, or killed at its limit."""
     at = x.at
-    now = x.clock[NOW]
+    now = x.at.now
+    if changes(g.drag, j):
+        work_off(x, j)
+        if x.jobs[j].left <= 1e-9 * g.jobs[j].work:
+            x.jobs[j].left = 0.0
     own = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
-    if r.choice == BY_RATE and r.rates != LABELS and now > x.jobs[j].since:
-        measure(w, v, r, x, b, j, now <= x.looks[j].timer)
-        if own <= now:
-            finished(b, w.jobs[j].limit, (now - x.jobs[j].since) * x.looks[j].seen, now)
-    leave(w, s, v, r, x, b, j)
-    x.told[END, j] = now
-    if own > now or w.jobs[j].doomed:
+    if g.rules.rates != LABELS and now > x.jobs[j].since:
+        measure(g, x, b, j, now <= x.jobs[j].begun + g.rules.measured_after, own <= now)
+        if b is not None:
+            done = (now - x.jobs[j].since) * x.looks[j].seen
+            if own <= now:
+                finished(b, g.jobs[j].limit, done, now)
+            # A restart keeps a job from doing a whole limit's work: what it needs is not known.
+            if b.walled and (own <= now or now >= x.jobs[j].since + g.jobs[j].limit):
+                needed(b, int64(g.jobs[j].type), g.jobs[j].limit, done, own > now)
+    leave(g, x, b, j)
+    x.end[j] = now
+    learn_end(g, x, b, j, own <= now and g.jobs[j].doomed == 0)
+    if own > now or g.jobs[j].doomed:
         x.jobs[j].phase = KILLED
-        at[KILLS] += 1
+        at.kills += 1
+        report(x.feed, x.at, WAS_KILLED, j)
     else:
         x.jobs[j].phase = FINISHED
-    let_follow(w, x, j)
+        report(x.feed, x.at, HAS_FINISHED, j)
+    let_follow(g, x, j)
 
 
 @inlined_kernel
-def let_follow(w: Work, x: State, j: int) -> None:
+def learn_end(g: Given, x: State, b: Beliefs | None, j: int, whole: bool) -> None:
+    """Learn how long job j ran, which has just ended: by itself (whole), killed or withdrawn."""
+    if b is not None:  # noqa: SIM102
+        if x.times.expected.size > 0:
+            ended(x.times, j, x.at.now - x.jobs[j].begun, whole, x.at.now)
+
+
+@inlined_kernel
+def work_off(x: State, j: int) -> None:
+    """What is left of running job j, as of now."""
+    now = x.at.now
+    if now > x.jobs[j].since:
+        x.jobs[j].left = max(x.jobs[j].left - (now - x.jobs[j].since) * x.jobs[j].speed, 0.0)
+        x.jobs[j].since = now
+
+
+@inlined_kernel
+def let_follow(g: Given, x: State, j: int) -> None:
     """Job j has ended: those that come after it and nothing else may wait now."""
-    x.at[ENDED] += 1
-    if w.next_from.size == 0:
-        return
-    for i in range(w.next_from[j], w.next_from[j + 1]):
-        k = w.next[i]
-        x.wants[k] -= 1
-        if x.wants[k] == 0 and x.jobs[k].phase == HELD:
-            enter(w, x, k)
+    x.at.ended += 1
+    if g.next_from.size > 0:
+        release_next(g, x, j)
 
 
 @inner_kernel
-def cancel(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
+def release_next(g: Given, x: State, j: int) -> None:
+    """Those that come after job j wait for it no longer."""
+    for i in range(g.next_from[j], g.next_from[j + 1]):
+        k = g.next[i]
+        x.wants[k] -= 1
+        if x.wants[k] == 0 and x.jobs[k].phase == HELD:
+            enter(g, x, k)
+
+
+@inner_kernel
+def cancel(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     """Job j is withdrawn, whether it was submitted, waits or runs."""
     at = x.at
     phase = x.jobs[j].phase
     if phase > RUNNING:
         return
     if phase == RUNNING:
-        if r.choice == BY_RATE and r.rates != LABELS and x.clock[NOW] > x.jobs[j].since:
-            measure(w, v, r, x, b, j, x.clock[NOW] <= x.looks[j].timer)
-        leave(w, s, v, r, x, b, j)
-        x.told[END, j] = x.clock[NOW]
+        if g.rules.rates != LABELS and x.at.now > x.jobs[j].since:
+            first = x.at.now <= x.jobs[j].begun + g.rules.measured_after
+            measure(g, x, b, j, first, boolean(False))
+        leave(g, x, b, j)
+        x.end[j] = x.at.now
+        learn_end(g, x, b, j, boolean(False))
     elif phase == WAITING:
-        remove(x.words, x.summary, w.jobs[j].rank)
-        at[N_WAITING] -= 1
-        if r.backfilling == CONSERVATIVE:
-            at[HOLES] += x.plans[j].slot < LATER
-            x.plans[j].slot = LATER
-    at[DIRTY] = 1
-    at[CANCELLATIONS] += 1
+        leave_queue(g, x, j)
+    if phase >= WAITING:
+        report(x.feed, x.at, WAS_CANCELLED, j)
+    at.again = 1
+    at.cancellations += 1
     x.jobs[j].phase = CANCELLED
-    let_follow(w, x, j)
+    let_follow(g, x, j)
+
+
+@inlined_kernel
+def leave_queue(g: Given, x: State, j: int) -> None:
+    """Job j waits no longer, without having been started."""
+    remove(x.words, x.summary, g.jobs[j].rank)
+    x.at.waiting -= 1
+    if g.rules.backfilling == CONSERVATIVE:
+        x.at.holes += x.plans[j].start < LATER
+        x.plans[j].start = LATER
 
 
 @inner_kernel
-def interrupt(
-    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int, why: int
-) -> None:
+def expire(g: Given, x: State, j: int) -> None:
+    """A job whose tasks may change leaves at its deadline; one that runs, at its `stop`."""
+    if x.jobs[j].phase == WAITING:
+        leave_queue(g, x, j)
+        x.jobs[j].phase = KILLED
+        x.jobs[j].pieces = 0
+        x.end[j] = x.at.now
+        x.at.again = 1
+        report(x.feed, x.at, WAS_CANCELLED, j)
+        let_follow(g, x, j)
+
+
+@inner_kernel
+def interrupt(g: Given, x: State, b: Beliefs | None, j: int, why: int) -> None:
     """Job j loses its nodes and waits again; what a failure costs, a preemption does not."""
     at = x.at
-    now = x.clock[NOW]
+    now = x.at.now
     left = max(x.jobs[j].left - max(now - x.jobs[j].since, 0.0) * x.jobs[j].speed, 0.0)
     if why == WHY_FAILED:
-        done = w.jobs[j].work - left
+        done = g.jobs[j].work - left
         kept = done
-        if r.checkpoint == LATER:
+        if g.rules.checkpoint == LATER:
             kept = 0.0
-        elif r.checkpoint > 0.0:
-            kept = math.floor(done / r.checkpoint) * r.checkpoint
-        x.told[LOST, j] += (done - kept) * (devices_of(w, s, j) / 1000.0)
-        left = w.jobs[j].work - kept
-    cost = min(now - x.jobs[j].begun, x.jobs[j].overhead)
-    x.told[LOST, j] += cost * (devices_of(w, s, j) / 1000.0)
-    i = at[LOGGED]
-    q = at[LOGGED_PIECES]
+        elif g.rules.checkpoint > 0.0:
+            kept = math.floor(done / g.rules.checkpoint) * g.rules.checkpoint
+        x.lost[j] += (done - kept) * (devices_of(g, j) / 1000.0)
+        left = g.jobs[j].work - kept
+    cost = min(max(now - x.jobs[j].begun - g.rules.latency, 0.0), x.jobs[j].overhead)
+    x.lost[j] += cost * (devices_of(g, j) / 1000.0)
+    i = at.cuts
+    q = at.cut_pieces
     x.cuts[i].job = j
     x.cuts[i].begun = x.jobs[j].begun
     x.cuts[i].end = now
     x.cuts[i].why = why
-    p = w.jobs[j].piece_from
+    p = g.jobs[j].piece_from
     for m in range(x.jobs[j].pieces):
-        x.cut_pieces[q + m].node = x.out[p + m].node
-        x.cut_pieces[q + m].tasks = x.out[p + m].tasks
-    at[LOGGED] = i + 1
-    at[LOGGED_PIECES] = q + x.jobs[j].pieces
-    x.cuts[i + 1].first = at[LOGGED_PIECES]
-    leave(w, s, v, r, x, b, j)
+        n, tasks = int64(x.out[p + m].node), int64(x.out[p + m].tasks)
+        put_piece(x.cut_pieces, q + m, n, tasks, int64(0))
+    at.cuts = i + 1
+    at.cut_pieces = q + x.jobs[j].pieces
+    x.cuts[i + 1].first = at.cut_pieces
+    leave(g, x, b, j)
     x.jobs[j].left = left
-    x.jobs[j].overhead = r.restart
-    if r.backfilling == CONSERVATIVE:
-        x.plans[j].slot = LATER
+    x.jobs[j].overhead = g.rules.restart
+    if g.rules.backfilling == CONSERVATIVE:
+        x.plans[j].start = LATER
         x.plans[j].planned = -1
-    at[REQUEUES if why == WHY_FAILED else PREEMPTIONS] += 1
-    enter(w, x, j)
+    if x.looks.size > 0:
+        x.looks[j].timer = -1.0
+    at.requeues += why == WHY_FAILED
+    at.preemptions += why == WHY_PREEMPTED
+    report(x.feed, x.at, HAS_FAILED if why == WHY_FAILED else WAS_PREEMPTED, j)
+    enter(g, x, j)
 
 
 @inlined_kernel
-def enter(w: Work, x: State, j: int) -> None:
+def enter(g: Given, x: State, j: int) -> None:
     """Job j joins those waiting."""
     at = x.at
     x.jobs[j].phase = WAITING
+    at.origin = min(at.origin, g.jobs[j].submit)
     if x.jobs[j].attempts == 0:
-        x.memo[w.jobs[j].shape].seen += w.jobs[j].tasks
-    insert(x.words, x.summary, at, w.jobs[j].rank)
-    at[N_WAITING] += 1
-    if at[FRESH] < x.fresh.size:
-        x.fresh[at[FRESH]] = w.jobs[j].rank
-    at[FRESH] += 1
+        x.memo[g.jobs[j].shape].seen += g.jobs[j].tasks
+        if x.times.expected.size > 0:
+            x.times.expected[j] = expect(x.times, j, at.now)
+    insert(x.words, x.summary, at, g.jobs[j].rank)
+    at.waiting += 1
+    if at.fresh < x.fresh.size:
+        x.fresh[at.fresh] = g.jobs[j].rank
+    at.fresh += 1
+    report(x.feed, x.at, ENTERED_QUEUE, j)
 
 
 # --------------------------------------------------------------------------------------- events
 
 
 @inlined_kernel
-def next_instant(w: Work, v: World, x: State) -> float:
+def next_instant(g: Given, x: State) -> float:
     """Time of the next event, inf for none."""
     at = x.at
     time = LATER
-    while at[FINISHES] > 0:
-        j = x.finishes[0].item
-        if x.jobs[j].phase == RUNNING and x.jobs[j].finish == x.finishes[0].time:
-            time = x.finishes[0].time
+    while at.ends > 0:
+        j = x.ends[0].item
+        if x.jobs[j].phase == RUNNING and x.jobs[j].finish == x.ends[0].time:
+            time = x.ends[0].time
             break
-        at[FINISHES] = pop(x.finishes, at[FINISHES])
-    while at[TIMERS] > 0:
-        j = x.timers[0].item
-        holds = x.jobs[j].phase == RUNNING or x.jobs[j].phase == WAITING
-        if holds and x.looks[j].timer == x.timers[0].time:
+        at.ends = pop(x.ends, at.ends)
+    while at.timers > 0:
+        if timer_holds(x, int64(0)):
             time = min(time, x.timers[0].time)
             break
-        at[TIMERS] = pop(x.timers, at[TIMERS])
-    while at[NEXT] < w.jobs.size and x.jobs[at[NEXT]].phase != UNSUBMITTED:
-        at[NEXT] += 1
-    if at[NEXT] < w.jobs.size:
-        time = min(time, w.jobs[at[NEXT]].submit)
-    if at[EVENT] < v.event_time.size:
-        time = min(time, v.event_time[at[EVENT]])
+        at.timers = pop(x.timers, at.timers)
+    while at.next_job < g.jobs.size and x.jobs[at.next_job].phase != UNSUBMITTED:
+        at.next_job += 1
+    if at.next_job < g.jobs.size:
+        time = min(time, g.jobs[at.next_job].submit)
+    while at.next_event < g.events.size:
+        e = at.next_event
+        if g.events[e].kind != EXPIRE or x.jobs[g.events[e].item].phase <= RUNNING:
+            time = min(time, g.events[e].time)
+            break
+        at.next_event += 1
     return time
 
 
 @inner_kernel
-def node_event(
-    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, n: int, kind: int, value: float
-) -> None:
+def node_event(g: Given, x: State, b: Beliefs | None, n: int, kind: int, value: float) -> None:
     """A node fails, drains, comes back, or changes its rate by a factor (value: its logarithm).
 
     What is free on a node that drains is what is free less all it has: as jobs there end, nothing.
     """
     at = x.at
-    at[DIRTY] = 1
+    at.again = 1
     if kind in (DOWN, FACTOR):
         if kind == FACTOR:
             x.log_factor[n] = value
-        there = 0
-        for m in range(at[N_RUNNING]):
+        count = 0
+        for m in range(at.running):
             j = x.running[m]
-            p = w.jobs[j].piece_from
+            p = g.jobs[j].piece_from
             for i in range(p, p + x.jobs[j].pieces):
                 if x.out[i].node == n:
-                    x.sequence[there].time = 0.0
-                    x.sequence[there].item = j
-                    there += 1
+                    put(x.sequence, count, 0.0, j)
+                    count += 1
                     break
-        merge_sort(x.sequence, x.spare_rows, 0, there)
-        for m in range(there):
+        merge_sort(x.sequence, x.spare_rows, 0, count)
+        for m in range(count):
             if kind == DOWN:
-                interrupt(w, s, v, r, x, b, x.sequence[m].item, int64(WHY_FAILED))
+                interrupt(g, x, b, x.sequence[m].item, int64(WHY_FAILED))
             else:
-                change_speed(w, v, r, x, x.sequence[m].item)
+                change_speed(g, x, x.sequence[m].item)
         if kind == FACTOR:
             return
     sign = 1 if kind == UP else -1
     if x.up[n] == (kind == UP):
         return
     x.up[n] = kind == UP
-    at[EPOCH] += 1
-    at[CHANGE] += 1
-    at[VOID] = 1
-    for k in range(x.free.shape[1]):
-        x.free[n, k] += sign * v.capacity[n, k]
+    report(x.feed, x.at, NODE_CAME if kind == UP else NODE_WENT if kind == DOWN else NODE_DRAINS, n)
+    at.epoch += 1
+    at.change += 1
+    at.void = 1
+    room = x.room
+    for k in range(room.free.shape[1]):
+        room.free[n, k] += sign * g.cluster.capacity[n, k]
         x.total[k] = 0
-        for m in range(x.free.shape[0]):
-            x.total[k] += max(x.free[m, k], 0)
-    if v.shared >= 0:
-        for g in range(v.devices[n]):
-            x.device[n, g] += sign * 1000
-    block_top(x, n // BLOCK)
+        for m in range(room.free.shape[0]):
+            x.total[k] += max(room.free[m, k], 0)
+    if g.cluster.shared >= 0:
+        for i in range(g.cluster.devices[n]):
+            room.device[n, i] += sign * 1000
+    block_top(room, n // BLOCK)
 
 
 @inner_kernel
-def change_speed(w: Work, v: World, r: Rules, x: State, j: int) -> None:
+def change_speed(g: Given, x: State, j: int) -> None:
     """A node of job j runs at another rate from now on."""
-    now = x.clock[NOW]
-    speed = speed_of(w, v, x, j)
+    speed = speed_of(g, x, j)
     if speed == x.jobs[j].speed:
         return
-    if now > x.jobs[j].since:
-        x.jobs[j].left = max(x.jobs[j].left - (now - x.jobs[j].since) * x.jobs[j].speed, 0.0)
-        x.jobs[j].since = now
+    work_off(x, j)
     x.jobs[j].speed = speed
-    schedule_end(w, r, x, j)
+    schedule_end(g, x, j)
 
 
 @inlined_kernel
-def events(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
+def events(g: Given, x: State, b: Beliefs | None) -> None:
     """Take in all that happens now: ends, then nodes, then submissions, then measurements."""
     at = x.at
-    now = x.clock[NOW]
-    while at[FINISHES] > 0 and x.finishes[0].time <= now:
-        j = x.finishes[0].item
-        time = x.finishes[0].time
-        at[FINISHES] = pop(x.finishes, at[FINISHES])
+    now = x.at.now
+    while at.ends > 0 and x.ends[0].time <= now:
+        j = x.ends[0].item
+        time = x.ends[0].time
+        at.ends = pop(x.ends, at.ends)
         if x.jobs[j].phase == RUNNING and x.jobs[j].finish == time:
-            finish(w, s, v, r, x, b, j)
-    while at[EVENT] < v.event_time.size and v.event_time[at[EVENT]] <= now:
-        e = at[EVENT]
-        at[EVENT] += 1
-        if v.event_kind[e] == CANCEL:
-            cancel(w, s, v, r, x, b, v.event_node[e])
+            finish(g, x, b, j)
+    while at.next_event < g.events.size and g.events[at.next_event].time <= now:
+        e = at.next_event
+        at.next_event += 1
+        if g.events[e].kind == CANCEL:
+            cancel(g, x, b, g.events[e].item)
+        elif g.events[e].kind == EXPIRE:
+            expire(g, x, g.events[e].item)
         else:
-            node_event(w, s, v, r, x, b, v.event_node[e], v.event_kind[e], v.event_value[e])
-    fresh = at[NEXT]
-    while at[NEXT] < w.jobs.size and w.jobs[at[NEXT]].submit <= now:
-        j = at[NEXT]
-        at[NEXT] += 1
+            node_event(g, x, b, g.events[e].item, g.events[e].kind, g.events[e].value)
+    fresh = at.next_job
+    while at.next_job < g.jobs.size and g.jobs[at.next_job].submit <= now:
+        j = at.next_job
+        at.next_job += 1
         if x.jobs[j].phase != UNSUBMITTED:
             continue
         if x.wants.size > 0 and x.wants[j] > 0:
             x.jobs[j].phase = HELD
         else:
-            enter(w, x, j)
-    while at[TIMERS] > 0 and x.timers[0].time <= now:
+            enter(g, x, j)
+    while at.timers > 0 and x.timers[0].time <= now:
         j = x.timers[0].item
         time = x.timers[0].time
-        at[TIMERS] = pop(x.timers, at[TIMERS])
+        at.timers = pop(x.timers, at.timers)
         if x.looks[j].timer != time:
             continue
         if x.jobs[j].phase == RUNNING:
-            measure(w, v, r, x, b, j, boolean(True))
+            measure(g, x, b, j, boolean(True), boolean(False))
         elif x.jobs[j].phase == WAITING:
-            at[DIRTY] = 1
-    if r.waits and r.rates != LABELS:
-        for j in range(fresh, at[NEXT]):
-            if x.jobs[j].phase == WAITING:
-                hear(w, s, v, r, x, b, j)
+            at.again = 1
+    if b is not None:  # noqa: SIM102
+        if g.rules.waits and g.rules.rates != LABELS:
+            for j in range(fresh, at.next_job):
+                if x.jobs[j].phase == WAITING:
+                    hear(g, x, b, j)
 
 
-# --------------------------------------------------------------------------------------- rounds
+@inlined_kernel
+def advance(g: Given, x: State, b: Beliefs | None) -> int:
+    """Take in all that happens at the next instant.
 
-
-@inner_kernel
-def look_around(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
-    """Running jobs are measured again; while nobody waits, they move where that saves time."""
+    Gives DONE where nothing is left to happen, MORE_ROOM where attempts may be cut short for which
+    there is none, else PAUSED. `looks` says whether running jobs are looked at in this instant.
+    """
     at = x.at
-    now = x.clock[NOW]
+    time = next_instant(g, x)
+    if time == LATER or at.ended == g.jobs.size:
+        return DONE
+    if at.cuts + at.running > x.cuts.size - 1 or at.cut_pieces + at.pieces > x.cut_pieces.size:
+        return MORE_ROOM
+    at.looks = 0
+    if g.rules.look < LATER and at.running > 0:
+        due = (math.floor(x.at.now / g.rules.look) + 1) * g.rules.look
+        if due <= time:
+            time = due
+            at.looks = 1
+    x.at.now = time
+    at.instants += 1
+    events(g, x, b)
+    return PAUSED
+
+
+@inlined_kernel
+def measure_again(g: Given, x: State, b: Beliefs | None) -> int:
+    """Running jobs that were measured are measured again; they are in `x.sequence`, so many."""
+    now = x.at.now
     count = 0
-    for m in range(at[N_RUNNING]):
+    for m in range(x.at.running):
         j = x.running[m]
         begun = x.jobs[j].begun
-        if begun + r.measured_after <= now and begun + x.jobs[j].overhead < now:
-            x.sequence[count].time = 0.0
-            x.sequence[count].item = j
+        works = begun + g.rules.latency + x.jobs[j].overhead
+        if begun + g.rules.measured_after <= now and works < now:
+            put(x.sequence, count, 0.0, j)
             count += 1
     merge_sort(x.sequence, x.spare_rows, 0, count)
     for m in range(count):
-        measure(w, v, r, x, b, x.sequence[m].item, boolean(False))
-    if at[N_WAITING] > 0:
-        return
-    for m in range(count):
-        j = x.sequence[m].item
-        seen = x.looks[j].seen
-        done = work_done(x, j)
-        if remaining(b, w.jobs[j].limit, done) <= seen * r.restart:
-            continue
-        pieces = arrange_on(w, s, v, r, x, b, x.free, x.device, x.top, j)
-        if pieces == 0:
-            continue
-        here = LATER
-        p = w.jobs[j].piece_from
-        for i in range(p, p + x.jobs[j].pieces):
-            here = min(here, x.mean[x.out[i].node])
-        there = LATER
-        for i in range(pieces):
-            n = x.tried[i].node
-            there = min(there, x.mean[n] - b.constants.caution * x.sd[n])
-        log_rate = math.log(seen)
-        other = log_rate + there - here
-        if migrate(b, int64(w.jobs[j].type), w.jobs[j].limit, done, log_rate, other, r.restart):
-            interrupt(w, s, v, r, x, b, j, int64(WHY_PREEMPTED))
-            x.looks[j].before = done
-            start(w, s, v, r, x, j, pieces)
-    at[FRESH] = 0
+        measure(g, x, b, x.sequence[m].item, boolean(False), boolean(False))
+    return count
+
+
+# -------------------------------------------------------------------------- Python code decides
 
 
 @lean_kernel
-def play(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, instants: int) -> int:
-    """Run up to ``instants`` instants. Gives DONE, PAUSED, or MORE_ROOM for cut attempts."""
-    at = x.at
-    cuts = r.look < LATER
-    for e in range(v.event_kind.size):
-        cuts = cuts or v.event_kind[e] == DOWN
-    for _ in range(instants):
-        time = next_instant(w, v, x)
-        if time == LATER or at[ENDED] == w.jobs.size:
-            return DONE
-        if cuts and (
-            at[LOGGED] + at[N_RUNNING] > x.cuts.size - 1
-            or at[LOGGED_PIECES] + at[PIECES_OUT] > x.cut_pieces.size
-        ):
-            return MORE_ROOM
-        looks = False
-        if r.look < LATER and at[N_RUNNING] > 0:
-            due = (math.floor(x.clock[NOW] / r.look) + 1) * r.look
-            if due <= time:
-                time = due
-                looks = True
-        x.clock[NOW] = time
-        at[INSTANTS] += 1
-        events(w, s, v, r, x, b)
-        if at[N_WAITING] > 0:
-            at[ROUNDS] += 1
-            decide(w, s, v, r, x, b)
-        else:
-            at[FRESH] = 0
-            at[HEAD] = -1
-            at[DIRTY] = 0
-        if looks:
-            look_around(w, s, v, r, x, b)
+def outside(g: Given, x: State, what: int, j: int, count: int, time: float) -> int:
+    """One step of a simulation in which a scheduler outside decides; what happened is in the feed.
+
+    ADVANCE to the next instant, see :func:`advance`; PLACE job j on the ``count`` pieces tried, or
+    RESIZE it while it runs; PREEMPT it; ASK for a round by ``time``; LOOK_AROUND at all that run.
+    What is asked for has been found possible.
+    """
+    x.at.fed = x.at.fed_rates = 0
+    if what == ADVANCE:
+        return advance(g, x, None)
+    if what == PLACE:
+        start(g, x, j, count)
+    elif what == PREEMPT:
+        interrupt(g, x, None, j, int64(WHY_PREEMPTED))
+    elif what == ASK:
+        set_timer(x, j, time)
+    elif what == LOOK_AROUND:
+        measure_again(g, x, None)
+    elif what == RESIZE:
+        vacate(g, x, j)
+        occupy(g, x, j, count)
+        work_off(x, j)
+        x.jobs[j].since = x.at.now + g.rules.restart
+        x.lost[j] += g.rules.restart * time
+        x.jobs[j].speed = speed_of(g, x, j)
+        schedule_end(g, x, j)
     return PAUSED

@@ -19,12 +19,12 @@ from gangwise.jobs.queues import Plan, reservation
 class Forecast:
     """When waiting jobs are expected to start, if all take as long as requested and nobody comes.
 
-    Each in its order gets the earliest start that it can have behind those before it, as in a
-    conservative plan made anew; worked out as far as it is asked for.
+    Each job in its order gets the earliest start that those before it leave, as in a conservative
+    plan made anew. The plan goes only as far as somebody asks.
     """
 
     DEPTH: ClassVar[int] = 200
-    """Jobs that are planned for; of those behind, nothing is said."""
+    """Jobs that are planned for; those behind them get no expected start."""
 
     def __init__(self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float):
         self._order = list(order[: self.DEPTH])
@@ -35,7 +35,7 @@ class Forecast:
         self._starts: dict[str, tuple[float, tuple[str, ...]]] = {}
 
     def start(self, job: str) -> tuple[float, tuple[str, ...]]:
-        """When, and the jobs that end then; inf and nobody where nothing says."""
+        """When a job starts, and the jobs that end then; inf and none where that is not known."""
         while job not in self._starts and self._order:
             next_job = self._order.pop(0)
             time, _, pieces = Plan().earliest(
@@ -52,10 +52,11 @@ class Forecast:
 
 
 def no_room(job: Job, books: Books, ends: dict[str, float], now: float) -> tuple[str, float] | None:
-    """What is lacking for a job on what is free, and until when; None where nothing is."""
+    """What a job lacks to start on what is free, and until when; None where it lacks nothing."""
     if int(books.fits(job.shape).sum()) >= job.tasks:
         return None
     labels = ", ".join(f"{k}={v}" for k, v in job.shape.constraint)
+    pool = f" in pool {job.shape.pool}" if job.shape.pool else ""
     if labels and not (books.allowed(job.shape) & books.up).any():
         return f"no node that is up has {labels}", math.inf
     devices = " + ".join(
@@ -63,7 +64,53 @@ def no_room(job: Job, books: Books, ends: dict[str, float], now: float) -> tuple
     )
     of = f"{job.tasks} tasks of {devices}" if job.tasks > 1 else devices
     until, _ = reservation(job, books, ends, now)
-    return f"{of} do not fit on what is free", until
+    return f"{of} do not fit on what is free{pool}", until
+
+
+@dataclass
+class Round:
+    """What a round left: its books, when running jobs are expected to end, and its queue."""
+
+    books: Books
+    now: float
+    ends: dict[str, float]
+    order: list[Job]
+    _waiting: dict[str, Job] | None = field(default=None, init=False, repr=False)
+    _forecast: Forecast | None = field(default=None, init=False, repr=False)
+
+    def waiting(self, name: str) -> Job:
+        """A job that still waits after the round; raises UnknownName for any other."""
+        if self._waiting is None:
+            self._waiting = {j.id: j for j in self.order if j.id not in self.books.running}
+        if name not in self._waiting:
+            raise UnknownName("waiting job", name, list(self._waiting))
+        return self._waiting[name]
+
+    def capped(self, job: Job) -> tuple[str, float] | None:
+        """The cap at which a job is, what ends first, and when; None for none."""
+        tally = self.books.tally()
+        if (cap := tally.holds(job)) is None:
+            return None
+        i, name = self.books.caps.index(cap), str(cap.name(job))
+        used = tally.used.get((i, name), 0) / 1000
+        said, until = f"{cap.told(name)}, {used:g} in use", math.inf
+        mine = [r.job for r in self.books.running.values() if cap.name(r.job) == name]
+        for n, other in enumerate(sorted(mine, key=lambda other: self.ends[other.id]), 1):
+            tally.take(other, -1)
+            if tally.used[i, name] + tally.amount(cap, job) <= round(1000 * cap.most):
+                until = max(self.ends[other.id], self.now)
+                said += f"; {n} of the jobs in it end{'s' * (n == 1)} first"
+                break
+        return said, until
+
+    def explanation(self, job: Job, constraint: str, since: float, until: float) -> Explanation:
+        """Why a waiting job waits, with the nodes that have room and its expected start."""
+        if self._forecast is None:
+            still = [j for j in self.order if j.id not in self.books.running]
+            self._forecast = Forecast(still, self.books, self.ends, self.now)
+        start, frees = self._forecast.start(job.id)
+        nodes = [self.books.nodes.names[n] for n in np.flatnonzero(self.books.fits(job.shape))]
+        return Explanation(job.id, constraint, tuple(nodes), since, until, frees, start)
 
 
 @dataclass
@@ -71,11 +118,8 @@ class Waits:
     """Who waits after a round, and why: for schedulers that look at all jobs at once."""
 
     since: dict[str, tuple[str, float]] = field(default_factory=dict)
-    _jobs: dict[str, Job] = field(default_factory=dict, init=False)
-    _books: Books | None = field(default=None, init=False)
+    _last: Round | None = field(default=None, init=False)
     _otherwise: tuple[str, float] = field(default=("", math.inf), init=False)
-    _now: float = field(default=0.0, init=False)
-    _forecast: Forecast | None = field(default=None, init=False)
 
     def look(
         self, jobs: Iterable[Job], books: Books, now: float, otherwise: str, until: float
@@ -85,29 +129,20 @@ class Waits:
         ``otherwise`` is why one waits that would have room, and ``until`` when that ends.
         """
         order = sorted(jobs, key=lambda job: job.row)
-        self._jobs = {job.id: job for job in order}
-        self.since = {name: told for name, told in self.since.items() if name in self._jobs}
-        self._books, self._now, self._forecast = books, now, None
-        self._otherwise = otherwise, until
+        names = {job.id for job in order}
+        self.since = {name: known for name, known in self.since.items() if name in names}
+        ends = {r.job.id: r.begun + r.job.limit for r in books.running.values()}
+        self._last, self._otherwise = Round(books, now, ends, order), (otherwise, until)
 
     def explain(self, name: str) -> Explanation:
-        """Why a job waits.
-
-        Raises
-        ------
-        UnknownName
-            For a job that did not wait after the last round.
-        """
-        if name not in self._jobs or self._books is None:
-            raise UnknownName("waiting job", name, list(self._jobs))
-        job, books, now = self._jobs[name], self._books, self._now
-        ends = {r.job.id: r.begun + r.job.limit for r in books.running.values()}
-        constraint, until = no_room(job, books, ends, now) or self._otherwise
+        """Why a job waits; raises UnknownName for one that did not after the last round."""
+        last = self._last
+        if last is None:
+            raise UnknownName("waiting job", name, [])
+        job, now = last.waiting(name), last.now
+        constraint, until = (
+            last.capped(job) or no_room(job, last.books, last.ends, now) or self._otherwise
+        )
         if self.since.get(name, ("", 0.0))[0] != constraint:
             self.since[name] = constraint, now
-        if self._forecast is None:
-            self._forecast = Forecast(list(self._jobs.values()), books, ends, now)
-        start, frees = self._forecast.start(name)
-        nodes = [books.nodes.names[n] for n in np.flatnonzero(books.fits(job.shape))]
-        since = self.since[name][1]
-        return Explanation(name, constraint, tuple(nodes), since, max(until, now), frees, start)
+        return last.explanation(job, constraint, self.since[name][1], max(until, now))

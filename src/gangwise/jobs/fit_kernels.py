@@ -2,169 +2,212 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from numba.cpython.unsafe import numbers
-
 from gangwise.core.arrays import Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs.kernels import (
     BEST_FIT,
     BLOCK,
-    CHANGE,
-    EPOCH,
-    PIECES_OUT,
+    BY_RATE,
+    FGD,
+    FIRST_FIT,
+    FRAGMENT_STEP,
+    GIVE_BACK,
+    TAKE,
     WORST_FIT,
-    Shapes,
+    Cluster,
+    Given,
+    Room,
+    Rows,
     State,
-    World,
+    int64,
+    put_piece,
+    trailing_zeros,
 )
-
-# numba knows them; their own types would say too little, or what compiled code has no use for.
-int64: Any = np.int64
-trailing_zeros: Any = numbers.trailing_zeros
-
 
 # --------------------------------------------------------------------------------- free devices
 
 
 @inlined_kernel
-def fits(shapes: Shapes, world: World, free: Ints, device: Ints, s: int, n: int) -> int:
+def fits(cluster: Cluster, room: Room, s: int, n: int) -> int:
     """How many tasks of shape s node n takes with what is free there."""
-    f = shapes.tasks[s].per_node
-    for k in range(free.shape[1]):
-        d = shapes.demand[s, k]
+    f = cluster.shapes[s].per_node
+    for k in range(room.free.shape[1]):
+        d = cluster.demand[s, k]
         if d > 0:
-            c = free[n, k]
+            c = room.free[n, k]
             if c < d:
                 return 0
             if c < f * d:
                 f = c // d
-    if world.shared >= 0:
-        d = shapes.tasks[s].fraction
+    if cluster.shared >= 0:
+        d = cluster.shapes[s].fraction
         if d > 0:
             c = 0
-            for g in range(world.devices[n]):
-                c += device[n, g] // d
+            for i in range(cluster.devices[n]):
+                if room.device[n, i] >= d:  # less than nothing where a plan promised it twice
+                    c += room.device[n, i] // d
             f = min(f, c)
-        elif shapes.tasks[s].whole > 0:
+        elif cluster.shapes[s].whole > 0:
             c = 0
-            for g in range(world.devices[n]):
-                if device[n, g] == 1000:
+            for i in range(cluster.devices[n]):
+                if room.device[n, i] == 1000:
                     c += 1
-            f = min(f, c // shapes.tasks[s].whole)
+            f = min(f, c // cluster.shapes[s].whole)
     return int(f)
 
 
 @inlined_kernel
-def take(
-    shapes: Shapes,
-    world: World,
-    free: Ints,
-    device: Ints,
-    s: int,
-    n: int,
-    tasks: int,
-    mask: int,
-    sign: int,
-) -> None:
-    """Take the devices of a piece (sign −1) or give them back (+1)."""
-    for k in range(free.shape[1]):
-        free[n, k] += sign * tasks * shapes.demand[s, k]
+def take(cluster: Cluster, room: Room, s: int, n: int, tasks: int, mask: int, sign: int) -> None:
+    """Take the devices of tasks of shape s on node n, or give them back."""
+    for k in range(room.free.shape[1]):
+        room.free[n, k] += sign * tasks * cluster.demand[s, k]
     if mask != 0:
-        amount = shapes.tasks[s].fraction * tasks if shapes.tasks[s].fraction > 0 else 1000
+        fraction = cluster.shapes[s].fraction
+        amount = fraction * tasks if fraction > 0 else 1000
         rest = mask
         while rest != 0:
-            device[n, trailing_zeros(rest)] += sign * amount
+            room.device[n, trailing_zeros(rest)] += sign * amount
             rest &= rest - 1
 
 
 @inlined_kernel
-def occupy(shapes: Shapes, world: World, x: State, j: int, s: int, p: int, count: int) -> None:
-    """Take the ``count`` pieces tried; they become the pieces of job j."""
-    for i in range(count):
-        n = x.tried[i].node
-        c = x.tried[i].tasks
-        b = n // BLOCK
-        again = False
-        for k in range(x.free.shape[1]):
-            d = c * shapes.demand[s, k]
-            if d > 0:
-                again = again or x.free[n, k] == x.top[b, k]
-                x.total[k] -= d
-        take(shapes, world, x.free, x.device, s, n, c, x.tried[i].mask, -1)
-        if again:
-            block_top(x, b)
-        x.out[p + i].node = n
-        x.out[p + i].tasks = c
-        x.out[p + i].mask = x.tried[i].mask
-    x.jobs[j].pieces = count
-    x.at[PIECES_OUT] += count
-    x.at[CHANGE] += 1
+def take_piece(cluster: Cluster, room: Room, s: int, pieces: Rows, i: int, sign: int) -> None:
+    """Take the devices of piece i of a job of shape s, or give them back."""
+    n, tasks = int64(pieces[i].node), int64(pieces[i].tasks)
+    take(cluster, room, s, n, tasks, pieces[i].mask, sign)
 
 
 @inlined_kernel
-def vacate(shapes: Shapes, world: World, x: State, j: int, s: int, p: int) -> None:
-    """Give back the devices of job j."""
-    for i in range(p, p + x.jobs[j].pieces):
-        n = x.out[i].node
-        take(shapes, world, x.free, x.device, s, n, x.out[i].tasks, x.out[i].mask, 1)
+def occupy(g: Given, x: State, j: int, count: int) -> None:
+    """Take the ``count`` pieces tried; they become the pieces of job j."""
+    s = int64(g.jobs[j].shape)
+    p = g.jobs[j].piece_from
+    free = x.room.free
+    for i in range(count):
+        n = int64(x.tried[i].node)
         b = n // BLOCK
-        for k in range(x.free.shape[1]):
-            x.total[k] += x.out[i].tasks * shapes.demand[s, k]
-            x.top[b, k] = max(x.top[b, k], x.free[n, k])
-    x.at[PIECES_OUT] -= x.jobs[j].pieces
-    x.at[EPOCH] += 1
-    x.at[CHANGE] += 1
+        again = False
+        for k in range(free.shape[1]):
+            d = x.tried[i].tasks * g.cluster.demand[s, k]
+            if d > 0:
+                again = again or free[n, k] == x.room.top[b, k]
+                x.total[k] -= d
+        take_piece(g.cluster, x.room, s, x.tried, i, TAKE)
+        if again:
+            block_top(x.room, b)
+        put_piece(x.out, p + i, n, int64(x.tried[i].tasks), x.tried[i].mask)
+    x.jobs[j].pieces = count
+    x.at.pieces += count
+    x.at.change += 1
+
+
+@inlined_kernel
+def vacate(g: Given, x: State, j: int) -> None:
+    """Give back the devices of job j."""
+    s = int64(g.jobs[j].shape)
+    p = g.jobs[j].piece_from
+    for i in range(p, p + x.jobs[j].pieces):
+        n = int64(x.out[i].node)
+        take_piece(g.cluster, x.room, s, x.out, i, GIVE_BACK)
+        b = n // BLOCK
+        for k in range(x.total.size):
+            x.total[k] += x.out[i].tasks * g.cluster.demand[s, k]
+            x.room.top[b, k] = max(x.room.top[b, k], x.room.free[n, k])
+    x.at.pieces -= x.jobs[j].pieces
+    x.at.epoch += 1
+    x.at.change += 1
 
 
 @inner_kernel
-def block_top(x: State, b: int) -> None:
+def block_top(room: Room, b: int) -> None:
     """Largest free amounts of a block of nodes, anew."""
-    for k in range(x.free.shape[1]):
+    for k in range(room.free.shape[1]):
         most = int64(0)
-        for n in range(b * BLOCK, min((b + 1) * BLOCK, x.free.shape[0])):
-            most = max(most, x.free[n, k])
-        x.top[b, k] = most
+        for n in range(b * BLOCK, min((b + 1) * BLOCK, room.free.shape[0])):
+            most = max(most, room.free[n, k])
+        room.top[b, k] = most
+
+
+@inlined_kernel
+def copy_node(room: Room, to: Room, n: int) -> None:
+    """Copy what is free on node n, to try things on."""
+    for k in range(room.free.shape[1]):
+        to.free[n, k] = room.free[n, k]
+    for i in range(room.device.shape[1]):
+        to.device[n, i] = room.device[n, i]
+
+
+@inner_kernel
+def copy_room(room: Room, to: Room) -> None:
+    """Copy what is free on all nodes."""
+    for n in range(room.free.shape[0]):
+        for k in range(room.free.shape[1]):
+            to.free[n, k] = room.free[n, k]
+    for n in range(room.device.shape[0]):
+        for i in range(room.device.shape[1]):
+            to.device[n, i] = room.device[n, i]
+
+
+@inlined_kernel
+def unused_devices(room: Room, n: int, count: int) -> int:
+    """The first ``count`` unused devices of node n, which has that many, as a mask."""
+    mask = int64(0)
+    i = 0
+    while count > 0:
+        if room.device[n, i] == 1000:
+            mask |= int64(1) << i
+            count -= 1
+        i += 1
+    return int(mask)
 
 
 # ------------------------------------------------------------------------------ gangs onto nodes
 
 
 @inlined_kernel
-def block_misses(shapes: Shapes, top: Ints, s: int, b: int) -> bool:
+def block_misses(cluster: Cluster, room: Room, s: int, b: int) -> bool:
     """No node of a block takes a task."""
-    for k in range(top.shape[1]):  # noqa: SIM110 - generators do not compile
-        if top[b, k] < shapes.demand[s, k]:
+    for k in range(room.top.shape[1]):  # noqa: SIM110 - generators do not compile
+        if room.top[b, k] < cluster.demand[s, k]:
             return True
     return False
 
 
 @inlined_kernel
-def place_first(
-    shapes: Shapes, world: World, x: State, free: Ints, device: Ints, top: Ints, s: int, tasks: int
-) -> int:
-    """First-fit: nodes in their order, each filled before the next. Gives pieces, 0 for none."""
+def gather(cluster: Cluster, x: State, room: Room, s: int, tasks: int, choice: int) -> int:
+    """Nodes that take a task, in `x.cands`; their number, 0 if all of them have no room.
+
+    First-fit needs no more of them than have room together.
+    """
+    N = room.free.shape[0]
+    allowed = cluster.shapes[s].constraint
     count = 0
-    N = free.shape[0]
-    c = shapes.tasks[s].constraint
-    for b in range(top.shape[0]):
-        if block_misses(shapes, top, s, b):
+    total = 0
+    for b in range(room.top.shape[0]):
+        if block_misses(cluster, room, s, b):
             continue
         for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
-            if not world.allowed[c, n]:
+            if not cluster.allowed[allowed, n]:
                 continue
-            f = fits(shapes, world, free, device, s, n)
+            f = fits(cluster, room, s, n)
             if f > 0:
-                x.tried[count].node = n
-                x.tried[count].tasks = min(f, tasks)
-                x.tried[count].mask = 0
+                x.cands[count].node = n
+                x.cands[count].fit = f
                 count += 1
-                tasks -= f
-                if tasks <= 0:
+                total += f
+                if choice == FIRST_FIT and total >= tasks:
                     return count
-    return 0
+    return count if total >= tasks else 0
+
+
+@inlined_kernel
+def place_first(x: State, tasks: int, count: int) -> int:
+    """First-fit on the nodes gathered: each is filled before the next. Gives pieces."""
+    for i in range(count):
+        step = min(x.cands[i].fit, tasks)
+        put_piece(x.tried, i, x.cands[i].node, step, int64(0))
+        tasks -= step
+    return count
 
 
 @inlined_kernel
@@ -193,225 +236,242 @@ def sift(x: State, i: int, size: int) -> None:
 
 
 @inlined_kernel
-def gather(
-    shapes: Shapes, world: World, x: State, free: Ints, device: Ints, top: Ints, s: int, tasks: int
-) -> int:
-    """Nodes that take a task, in `x.cands`; their number, 0 if all of them have no room."""
-    N = free.shape[0]
-    c = shapes.tasks[s].constraint
-    count = 0
-    room = 0
-    for b in range(top.shape[0]):
-        if block_misses(shapes, top, s, b):
-            continue
-        for n in range(b * BLOCK, min((b + 1) * BLOCK, N)):
-            if not world.allowed[c, n]:
-                continue
-            f = fits(shapes, world, free, device, s, n)
-            if f > 0:
-                x.cands[count].node = n
-                x.cands[count].fit = f
-                count += 1
-                room += f
-    return count if room >= tasks else 0
+def left_over(cluster: Cluster, room: Room, s: int, n: int, tasks: int, sign: int) -> float:
+    """Score of node n in best-fit (sign −1) and worst-fit (+1) after so many tasks of shape s.
+
+    sign × Σ over device types of free ÷ the largest node's, less K for each type of which the task
+    asks nothing and the node has some, and K again where some of that is free: nodes with GPUs are
+    kept from tasks without. Terms are added in the order of device types, for ties.
+    """
+    K = room.free.shape[1]
+    score = 0.0
+    for k in range(K):
+        d = cluster.demand[s, k]
+        f = room.free[n, k] - tasks * d
+        score += sign * (f / cluster.largest[k])
+        if d == 0:
+            score -= K * (int64(cluster.capacity[n, k] > 0) + int64(f > 0))
+    return score
+
+
+@inlined_kernel
+def rank_nodes(cluster: Cluster, x: State, room: Room, s: int, M: int, choice: int) -> int:
+    """Give the M nodes gathered their scores; the place of the first with the best."""
+    if choice == BY_RATE:
+        for i in range(M):
+            x.cands[i].score = x.worth[x.cands[i].node]
+    elif choice == BEST_FIT and room.free.shape[1] == 1 and cluster.demand[s, 0] > 0:
+        # Of one device type that is asked for, −free orders nodes as −free ÷ largest does, ties
+        # included: quotients of different amounts differ while these are below 2⁵¹.
+        for i in range(M):
+            x.cands[i].score = -room.free[x.cands[i].node, 0]
+    else:
+        sign = 1 if choice == WORST_FIT else -1
+        for i in range(M):
+            x.cands[i].score = left_over(cluster, room, s, x.cands[i].node, 0, sign)
+    best = 0
+    most = x.cands[0].score
+    for i in range(1, M):
+        if x.cands[i].score > most:
+            most = x.cands[i].score
+            best = i
+    return best
+
+
+@inlined_kernel
+def add_task(x: State, i: int, n: int, tasks: int, count: int) -> int:
+    """Put tasks on node n, candidate i, beside those it has. Gives the number of pieces."""
+    slot = x.cands[i].slot
+    if slot < 0:
+        slot = count
+        x.cands[i].slot = slot
+        put_piece(x.tried, slot, n, int64(0), int64(0))
+        count += 1
+    x.tried[slot].tasks += tasks
+    return count
 
 
 @inlined_kernel
 def place_best(
-    shapes: Shapes, x: State, free: Ints, s: int, tasks: int, M: int, choice: int
+    cluster: Cluster, x: State, room: Room, s: int, tasks: int, M: int, choice: int
 ) -> int:
     """Best of the M nodes gathered first: tightest, emptiest, or of largest worth. Gives pieces.
 
     Tasks are placed one after another, each by the rule on what is then free. A node that is
     tightest or of largest worth stays so while it fills; the emptiest does not.
     """
-    kind = shapes.tasks[s].dominant
-    best = 0
-    for i in range(M):
-        n = x.cands[i].node
-        if choice == BEST_FIT:
-            x.cands[i].score = -free[n, kind]
-        elif choice == WORST_FIT:
-            x.cands[i].score = free[n, kind]
-        else:
-            x.cands[i].score = x.worth[n]
-        if x.cands[i].score > x.cands[best].score:
-            best = i
-    x.tried[0].mask = 0
+    best = rank_nodes(cluster, x, room, s, M, choice)
     if x.cands[best].fit >= tasks and (tasks == 1 or choice != WORST_FIT):
-        x.tried[0].node = x.cands[best].node
-        x.tried[0].tasks = tasks
+        put_piece(x.tried, int64(0), x.cands[best].node, tasks, int64(0))
         return 1
     for i in range(M):
         x.heap[i] = i
         x.cands[i].slot = -1
     for i in range(M // 2 - 1, -1, -1):
         sift(x, i, M)
-    count = 0
+    count = int64(0)
     while tasks > 0:
         i = x.heap[0]
+        n = x.cands[i].node
         step = 1 if choice == WORST_FIT else min(x.cands[i].fit, tasks)
-        slot = x.cands[i].slot
-        if slot < 0:
-            slot = count
-            x.cands[i].slot = slot
-            x.tried[slot].node = x.cands[i].node
-            x.tried[slot].tasks = 0
-            x.tried[slot].mask = 0
-            count += 1
-        x.tried[slot].tasks += step
+        count = add_task(x, i, n, int64(step), count)
         tasks -= step
         x.cands[i].fit -= step
         if x.cands[i].fit == 0:
             M -= 1
             x.heap[0] = x.heap[M]
-        else:
-            x.cands[i].score -= step * shapes.demand[s, kind]
+        elif choice == WORST_FIT:
+            on_node = x.tried[x.cands[i].slot].tasks
+            x.cands[i].score = left_over(cluster, room, s, n, on_node, 1)
         if M > 0:
             sift(x, 0, M)
-    return count
+    return int(count)
+
+
+# ------------------------------------------------------------- fragmentation, devices told apart
 
 
 @inner_kernel
-def fragments(shapes: Shapes, world: World, x: State, free: Ints, device: Ints, n: int) -> int:
-    """Σ over tasks seen so far of the free shared devices on node n that they cannot use.
+def fragments(cluster: Cluster, memo: Rows, room: Room, n: int) -> int:
+    """Σ over the tasks counted in ``memo`` of the free shared devices on node n they cannot use.
 
-    All of them where such a task does not fit; otherwise those with less free than it asks of
-    one (Weng et al., *Beware of Fragmentation*, ATC 2023, F_n(m)).
+    F_n(m) of Weng et al., *Beware of Fragmentation* (ATC 2023): all that is free where a task of
+    class m cannot run on the node or asks for no shared device; otherwise what is free of the
+    devices with less than it asks of one.
     """
+    idle = int64(0)
+    for i in range(cluster.devices[n]):
+        idle += room.device[n, i]
     total = int64(0)
-    for m in range(shapes.demand.shape[0]):
-        if x.memo[m].seen == 0:
+    for m in range(cluster.demand.shape[0]):
+        if memo[m].seen == 0:
             continue
-        able = fits(shapes, world, free, device, m, n) > 0
-        least = shapes.tasks[m].fraction if shapes.tasks[m].whole == 0 else 1000
+        least = cluster.shapes[m].fraction if cluster.shapes[m].whole == 0 else 1000
+        able = least > 0 and cluster.allowed[cluster.shapes[m].constraint, n]
+        if not able or fits(cluster, room, m, n) == 0:
+            total += memo[m].seen * idle
+            continue
         lost = int64(0)
-        for g in range(world.devices[n]):
-            if not able or device[n, g] < least:
-                lost += device[n, g]
-        total += x.memo[m].seen * lost
+        for i in range(cluster.devices[n]):
+            if room.device[n, i] < least:
+                lost += room.device[n, i]
+        total += memo[m].seen * lost
     return int(total)
 
 
+@inlined_kernel
+def seen_before(device: Ints, n: int, i: int) -> bool:
+    """An earlier device of node n has as much free as device i."""
+    for h in range(i):  # noqa: SIM110 - generators do not compile
+        if device[n, h] == device[n, i]:
+            return True
+    return False
+
+
 @inner_kernel
-def place_fgd(
-    shapes: Shapes,
-    world: World,
-    x: State,
-    was: Ints,
-    was_device: Ints,
-    top: Ints,
-    s: int,
-    tasks: int,
-) -> int:
+def growth(cluster: Cluster, memo: Rows, room: Room, s: int, n: int) -> tuple[int, int]:
+    """By how much fragments on node n grow with one task of shape s, and its shared devices.
+
+    In steps of `FRAGMENT_STEP` for the mean task counted, rounded up; a fraction goes to the device
+    where they grow least, of several the fullest, the first.
+    """
+    counted = int64(0)
+    for m in range(cluster.demand.shape[0]):
+        counted += memo[m].seen
+    step = max(FRAGMENT_STEP * counted, 1)
+    before = fragments(cluster, memo, room, n)
+    d = cluster.shapes[s].fraction
+    best = int64(0)
+    mask = int64(0)
+    had = int64(0)
+    for i in range(cluster.devices[n] if d > 0 else 1):
+        one = int64(1) << i
+        if d == 0:
+            one = int64(unused_devices(room, n, cluster.shapes[s].whole))
+        elif room.device[n, i] < d or seen_before(room.device, n, i):
+            continue
+        has = room.device[n, i] if d > 0 else int64(0)
+        take(cluster, room, s, n, int64(1), one, TAKE)
+        level = -((before - fragments(cluster, memo, room, n)) // step)
+        take(cluster, room, s, n, int64(1), one, GIVE_BACK)
+        if had == 0 or level < best or (level == best and has < had):
+            best = level
+            mask = one
+            had = max(has, 1)
+    return int(best), int(mask)
+
+
+@inner_kernel
+def place_fgd(cluster: Cluster, x: State, room: Room, s: int, tasks: int) -> int:
     """Fragmentation gradient descent: the node whose fragments grow least, for each task anew."""
-    N = was.shape[0]
-    count = 0
-    c = shapes.tasks[s].constraint
-    free = x.trial
-    device = x.trial_device
+    N = room.free.shape[0]
+    count = int64(0)
+    allowed = cluster.shapes[s].constraint
+    copy_room(room, x.trial)
     for n in range(N):
         x.cands[n].slot = -1
-        for k in range(was.shape[1]):
-            free[n, k] = was[n, k]
-        for g in range(was_device.shape[1]):
-            device[n, g] = was_device[n, g]
-    done = 0
-    while done < tasks:
+    for _ in range(tasks):
         best = -1
         least = int64(0)
+        mask = int64(0)
         for n in range(N):
-            if block_misses(shapes, top, s, n // BLOCK) or not world.allowed[c, n]:
+            if block_misses(cluster, room, s, n // BLOCK) or not cluster.allowed[allowed, n]:
                 continue
             slot = x.cands[n].slot
-            if slot >= 0 and x.tried[slot].tasks >= shapes.tasks[s].per_node:
+            if slot >= 0 and x.tried[slot].tasks >= cluster.shapes[s].per_node:
                 continue
-            if fits(shapes, world, free, device, s, n) == 0:
+            if fits(cluster, x.trial, s, n) == 0:
                 continue
-            grows = -fragments(shapes, world, x, free, device, n)
-            mask = one_mask(shapes, world, device, s, n)
-            take(shapes, world, free, device, s, n, 1, mask, -1)
-            grows += fragments(shapes, world, x, free, device, n)
-            take(shapes, world, free, device, s, n, 1, mask, 1)
-            if best < 0 or grows < least:
+            level, one = growth(cluster, x.memo, x.trial, s, n)
+            if best < 0 or level < least:
                 best = n
-                least = grows
+                least = level
+                mask = one
         if best < 0:
             return 0
-        take(shapes, world, free, device, s, best, 1, one_mask(shapes, world, device, s, best), -1)
-        slot = x.cands[best].slot
-        if slot < 0:
-            slot = count
-            x.cands[best].slot = slot
-            x.tried[slot].node = best
-            x.tried[slot].tasks = 0
-            x.tried[slot].mask = 0
-            count += 1
-        x.tried[slot].tasks += 1
-        done += 1
-    return count
-
-
-@inlined_kernel
-def one_mask(shapes: Shapes, world: World, device: Ints, s: int, n: int) -> int:
-    """Shared devices that one task would take on node n, which has room."""
-    d = shapes.tasks[s].fraction
-    if d > 0:
-        best = -1
-        for g in range(world.devices[n]):
-            if device[n, g] >= d and (best < 0 or device[n, g] < device[n, best]):
-                best = g
-        return int(int64(1) << best)
-    need = shapes.tasks[s].whole
-    mask = int64(0)
-    g = 0
-    while need > 0:
-        if device[n, g] == 1000:
-            mask |= int64(1) << g
-            need -= 1
-        g += 1
-    return int(mask)
+        take(cluster, x.trial, s, int64(best), int64(1), mask, TAKE)
+        count = add_task(x, int64(best), int64(best), int64(1), count)
+    return int(count)
 
 
 @inner_kernel
-def tell_apart(shapes: Shapes, world: World, x: State, device: Ints, s: int, count: int) -> int:
+def tell_apart(cluster: Cluster, x: State, room: Room, s: int, count: int, choice: int) -> int:
     """Give each piece its devices: fractions the fullest that fits, wholes the first unused.
 
-    Ties go to the device of lowest index. Gives the new number of pieces.
+    Ties go to the device of lowest index; fgd has a rule of its own (:func:`growth`). Gives the
+    new number of pieces.
     """
-    d = shapes.tasks[s].fraction
+    d = cluster.shapes[s].fraction
     if d == 0:
         for i in range(count):
-            need = shapes.tasks[s].whole * x.tried[i].tasks
-            n = x.tried[i].node
-            mask = int64(0)
-            g = 0
-            while need > 0:
-                if device[n, g] == 1000:
-                    mask |= int64(1) << g
-                    need -= 1
-                g += 1
-            x.tried[i].mask = mask
+            need = cluster.shapes[s].whole * x.tried[i].tasks
+            x.tried[i].mask = unused_devices(room, x.tried[i].node, need)
         return count
     for i in range(count):  # the nodes first, for the pieces below overwrite them
         x.cands[i].node = x.tried[i].node
         x.cands[i].fit = x.tried[i].tasks
+    device = room.device
     pieces = 0
     for i in range(count):
         n = x.cands[i].node
         start = pieces
+        if choice == FGD:
+            copy_node(room, x.trial, n)
         for _ in range(x.cands[i].fit):
             best = -1
-            for g in range(world.devices[n]):
-                if device[n, g] >= d and (best < 0 or device[n, g] < device[n, best]):
-                    best = g
+            if choice == FGD:
+                _, mask = growth(cluster, x.memo, x.trial, s, n)
+                best = trailing_zeros(mask)
+                take(cluster, x.trial, s, n, int64(1), mask, TAKE)
+            else:
+                for k in range(cluster.devices[n]):
+                    if device[n, k] >= d and (best < 0 or device[n, k] < device[n, best]):
+                        best = k
             device[n, best] -= d
             if pieces > start and x.tried[pieces - 1].mask == int64(1) << best:
                 x.tried[pieces - 1].tasks += 1
             else:
-                x.tried[pieces].node = n
-                x.tried[pieces].tasks = 1
-                x.tried[pieces].mask = int64(1) << best
+                put_piece(x.tried, pieces, n, int64(1), int64(1) << best)
                 pieces += 1
     for i in range(pieces):  # tried only
         device[x.tried[i].node, trailing_zeros(x.tried[i].mask)] += d * x.tried[i].tasks

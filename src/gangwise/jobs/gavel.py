@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from scipy import sparse
 from scipy.optimize import linprog
-from scipy.sparse import coo_matrix
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
@@ -38,7 +38,7 @@ from gangwise.jobs.model import Job, Nodes, Shape
 
 Objective = Literal["max-min", "total", "fifo"]
 SMALL = 1e-3
-"""Weight of the total beside the least rate: ties are broken so that nothing is left idle."""
+"""Weight of the total beside the least rate, which breaks ties so that nothing is left idle."""
 
 
 def allocation(
@@ -55,13 +55,10 @@ def allocation(
     ----------
     rates : ndarray, shape [C, G]
         0 where a class cannot run on a generation.
-    count : ndarray of int64, shape [C]
-        Jobs of each class.
-    devices : ndarray, shape [C]
-        Devices that a job holds.
+    count, devices : ndarray, shape [C]
+        Jobs of each class, and devices that each holds.
     capacity : ndarray, shape [G]
         Devices of each generation.
-    objective : {"max-min", "total", "fifo"}
     weight : ndarray, shape [C], optional
         With ``fifo``: summed over a class, how many jobs came after each.
 
@@ -81,30 +78,24 @@ def allocation(
     alike = rates @ capacity / capacity.sum()
     fair = devices[:, None] * rates / np.maximum(alike, 1e-300)[:, None]
     # Variables X[c, g], class by class; for max-min also the least rate z.
-    x = np.arange(C * G)
-    rows = [np.repeat(np.arange(C), G), C + np.tile(np.arange(G), C)]
-    values = [np.ones(C * G), np.repeat(count * devices, G).astype(np.float64)]
-    columns = [x, x]
-    limits = np.concatenate([np.ones(C), capacity])
+    of_class = sparse.kron(sparse.eye_array(C), np.ones((1, G)), format="csr")
+    held = sparse.kron((count * devices)[None, :], sparse.eye_array(G))
+    rows, limits, least = [of_class, held], [np.ones(C), capacity], np.zeros(C + G)
     cost = np.zeros(C * G + 1)
     if objective == "max-min":
         cost[:-1] = -SMALL * (count[:, None] * per_job).ravel() / count.sum()
         cost[-1] = -1.0
-        rows += [C + G + np.repeat(np.arange(C), G), C + G + np.arange(C)]
-        values += [-fair.ravel(), np.ones(C)]
-        columns += [x, np.full(C, C * G)]
-        limits = np.concatenate([limits, np.zeros(C)])
+        rows.append(of_class.multiply(-fair.ravel()))
+        limits.append(np.zeros(C))
+        least = np.append(least, np.ones(C))
     else:
         worth = count.astype(np.float64) if objective == "total" or weight is None else weight
         cost[:-1] = -(np.maximum(worth, SMALL)[:, None] * per_job).ravel()
-    matrix = coo_matrix(
-        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
-        shape=(limits.size, C * G + 1),
-    ).tocsr()
+    matrix = sparse.hstack([sparse.vstack(rows), least[:, None]], format="csr")
     bounds = np.zeros((C * G + 1, 2))
     bounds[:-1, 1] = (rates > 0).ravel()
     bounds[-1, 1] = np.inf if objective == "max-min" else 0.0
-    found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
+    found = linprog(cost, A_ub=matrix, b_ub=np.concatenate(limits), bounds=bounds, method="highs")
     if found.status != 0:
         raise ScenarioError(f"gavel: the linear programme has no solution ({found.message})")
     return np.asarray(np.clip(found.x[:-1].reshape(C, G), 0.0, 1.0))
@@ -143,22 +134,16 @@ class Gavel:
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
         """Sort the nodes into generations; the time that jobs have had on each stays known."""
         self._types = {name: l for l, name in enumerate(job_types)}
-        declared = nodes.declared(job_types)
-        keys = [
-            (
-                tuple(sorted(rate.items())) if isinstance(rate, Mapping) else rate,
-                *sorted(has.items()),
-            )
-            for rate, has in zip(nodes.rates, nodes.labels)
-        ]
+        rates = (tuple(sorted(r.items())) if isinstance(r, Mapping) else r for r in nodes.rates)
+        keys = [(rate, *sorted(has.items())) for rate, has in zip(rates, nodes.labels)]
         # Those that have gone keep their place: they may come back.
         known = list(dict.fromkeys([*self._keys, *keys]))
         self._generation = np.array([known.index(key) for key in keys], dtype=np.int64)
-        rates = np.zeros((len(self._types), len(known)))
-        rates[:, self._generation] = declared
+        self._rates = np.zeros((len(self._types), len(known)))
+        self._rates[:, self._generation] = nodes.declared(job_types)
         new = len(known) - len(self._keys)
         self._had = {name: np.pad(had, (0, new)) for name, had in self._had.items()}
-        self._rates, self._keys = rates, known
+        self._keys = known
 
     def observe(self, rate: Rate) -> None:
         """Declared rates are believed."""
@@ -218,13 +203,14 @@ class Gavel:
         for event in books.events:
             if event.job is not None and event.over:
                 self._had.pop(event.job.id, None)
-        G = self._rates.shape[1]
         for name, running in books.running.items():
-            had = self._had.setdefault(name, np.zeros(G))
-            since = max(running.begun, self._last)
-            if now > since:
-                had[self._generation[running.pieces[0][0]]] += now - since
+            had = self._had.setdefault(name, np.zeros(self._rates.shape[1]))
+            had[self._on(running)] += max(now - max(running.begun, self._last), 0.0)
         self._last = now
+
+    def _on(self, running: Running) -> int:
+        """Generation of the nodes that a job runs on."""
+        return int(self._generation[running.pieces[0][0]])
 
     def _shares(self, jobs: Sequence[Job], books: Books) -> tuple[Floats, dict[str, int]]:
         classes: dict[tuple[str, int, Shape], int] = {}
@@ -234,9 +220,7 @@ class Gavel:
             of_class[job.id] = classes.setdefault(key, len(classes))
         C, G = len(classes), self._rates.shape[1]
         rates, count, devices = np.zeros((C, G)), np.zeros(C, np.int64), np.zeros(C)
-        weight = np.zeros(C)
-        capacity = np.zeros(G)
-        kind = books.dominant(jobs[0].shape)
+        weight, capacity, kind = np.zeros(C), np.zeros(G), books.dominant(jobs[0].shape)
         np.add.at(capacity, self._generation, books.capacity[:, kind] * books.up / 1000.0)
         empty = Books.opened(books.nodes)
         empty.free[~books.up] = 0
@@ -286,10 +270,9 @@ class Gavel:
 
         Leaves ``trial`` with their devices taken and all others free.
         """
-        by_id = {job.id: job for job in jobs}
-        G = self._rates.shape[1]
-        kind = books.dominant(jobs[0].shape)
-        room = np.bincount(self._generation, books.capacity[:, kind] * books.up, G)
+        by_id, kind = {job.id: job for job in jobs}, books.dominant(jobs[0].shape)
+        held = books.capacity[:, kind] * books.up
+        room = np.bincount(self._generation, held, self._rates.shape[1])
         stay: set[str] = set()
         gone: set[str] = set()
         for name, g in pairs:
@@ -301,11 +284,11 @@ class Gavel:
                 continue
             room[g] -= need
             running = books.running.get(name)
-            at = None if running is None else self._generation[running.pieces[0][0]]
-            (stay if at == g else gone).add(name)
+            on = None if running is None else self._on(running)
+            (stay if on == g else gone).add(name)
         # No one else wants the rest: whoever runs there goes on.
         for name, running in books.running.items():
-            g = int(self._generation[running.pieces[0][0]])
+            g = self._on(running)
             need = running.job.tasks * running.job.shape.demand[kind]
             if name not in stay and name not in gone and need <= room[g]:
                 room[g] -= need

@@ -20,6 +20,9 @@ from gangwise.jobs.books import Books
 from gangwise.jobs.choice import ByRate, Tasks
 from gangwise.jobs.model import Job
 
+Row = tuple[Ints, Floats | Ints, float, float]
+"""A constraint: columns, their factors, and the least and most that the sum may be."""
+
 
 def place_jointly(
     tasks: Ints, fits: Ints, worth: Floats, seconds: Floats, demand: Ints, free: Ints
@@ -33,22 +36,9 @@ def place_jointly(
         Σ_i z_ji = 1,  Σ_n x_jn = tasks_j,  Σ_j demand_jk · x_jn ≤ free_nk,
         x_jn ≤ fits_jn · Σ_{i: level_ji ≤ worth_jn} z_ji.
 
-    Parameters
-    ----------
-    tasks : ndarray [J]
-    fits : ndarray [J, N]
-        Most tasks of a gang on a node.
-    worth : ndarray [J, N]
-        Log of the rate, with what is added and taken off it.
-    seconds : ndarray [J]
-        Expected time at rate 1.
-    demand : ndarray [J, K]
-        Devices of one task.
-    free : ndarray [N, K]
-
-    Returns
-    -------
-    list of (node, tasks), one list a gang; None where not all of them fit.
+    ``tasks`` [J]; ``fits`` [J, N] most tasks of a gang on a node; ``worth`` [J, N] logs of rates
+    with what is added to them; ``seconds`` [J] at rate 1; ``demand`` [J, K] of a task; ``free``
+    [N, K]. Returns (node, tasks) of each gang; None where not all gangs fit.
 
     Examples
     --------
@@ -73,47 +63,33 @@ def place_jointly(
     x_at = np.cumsum([0, *(on.size for on in usable)])
     z_at = x_at[-1] + np.cumsum([0, *(level.size for level in levels)])
     size = int(z_at[-1])
-    rows: list[int] = []
-    columns: list[int] = []
-    values: list[float] = []
-    lower: list[float] = []
-    upper: list[float] = []
-
-    def constrain(entries: Sequence[tuple[int, float]], low: float, high: float) -> None:
-        for column, value in entries:
-            rows.append(len(lower))
-            columns.append(column)
-            values.append(value)
-        lower.append(low)
-        upper.append(high)
-
     cost, most = np.zeros(size), np.ones(size)
+    column = np.full((J, N), -1)
+    rows: list[Row] = []
     for j, (on, level) in enumerate(zip(usable, levels, strict=True)):
-        cost[z_at[j] : z_at[j + 1]] = seconds[j] * np.exp(-level)
-        most[x_at[j] : x_at[j + 1]] = fits[j, on]
-        constrain([(x_at[j] + i, 1.0) for i in range(on.size)], tasks[j], tasks[j])
-        constrain([(z_at[j] + i, 1.0) for i in range(level.size)], 1.0, 1.0)
-        for i, n in enumerate(on):
-            able = np.flatnonzero(level <= worth[j, n])
-            entries = [(z_at[j] + int(m), -float(fits[j, n])) for m in able]
-            constrain([(x_at[j] + i, 1.0), *entries], -np.inf, 0.0)
-    for node in range(N):
-        for k in range(free.shape[1]):
-            entries = [
-                (x_at[j] + int(i), float(demand[j, k]))
-                for j, on in enumerate(usable)
-                for i in np.flatnonzero(on == node)
-                if demand[j, k] > 0
-            ]
-            if entries:
-                constrain(entries, -np.inf, float(free[node, k]))
+        xs, zs = np.arange(x_at[j], x_at[j + 1]), np.arange(z_at[j], z_at[j + 1])
+        cost[zs], most[xs], column[j, on] = seconds[j] * np.exp(-level), fits[j, on], xs
+        rows.append((xs, np.ones(xs.size), tasks[j], tasks[j]))
+        rows.append((zs, np.ones(zs.size), 1.0, 1.0))
+        for x, n in zip(xs, on):
+            able = zs[level <= worth[j, n]]
+            factor = np.append(1.0, np.full(able.size, -float(fits[j, n])))
+            rows.append((np.append(x, able), factor, -np.inf, 0.0))
+    for n, k in np.ndindex(free.shape):
+        some = np.flatnonzero((column[:, n] >= 0) & (demand[:, k] > 0))
+        if some.size:
+            rows.append((column[some, n], demand[some, k], -np.inf, float(free[n, k])))
+    columns, factors, low, high = zip(*rows)
+    at = np.repeat(np.arange(len(rows)), [each.size for each in columns])
+    matrix = coo_array(
+        (np.concatenate(factors).astype(np.float64), (at, np.concatenate(columns))),
+        shape=(len(rows), size),
+    )
     found = milp(
         cost,
         integrality=np.ones(size),
         bounds=Bounds(0.0, most),
-        constraints=LinearConstraint(
-            coo_array((values, (rows, columns)), shape=(len(lower), size)).tocsc(), lower, upper
-        ),
+        constraints=LinearConstraint(matrix.tocsc(), low, high),
         options={"mip_rel_gap": 1e-9, "time_limit": 5.0},
     )
     if found.x is None:
@@ -174,7 +150,7 @@ class Joint(ByRate):
         self.together = {job.id: chosen for job, chosen in zip(starting, found, strict=True)}
 
     def place(self, job: Job, books: Books, now: float) -> Tasks | None:
-        """As prepared, else best nodes first."""
+        """The nodes that were prepared, else the best ones first."""
         chosen = self.together.pop(job.id, None)
         if chosen is not None:
             fits = books.fits(job.shape)

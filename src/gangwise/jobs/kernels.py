@@ -1,32 +1,11 @@
-"""Compiled parts of the simulation: what it keeps, free devices, gangs onto nodes, sets and heaps.
+"""What the compiled simulation keeps: records of jobs and nodes, sets of waiting jobs, heaps.
 
 Devices are counted in thousandths (int64), so that books balance exactly. Jobs are rows in the
 order of (submission, row of the log); a *shape* is what one task asks for, shared by many jobs; a
 *piece* is the tasks of a job on one node (of fractions: on one device of a node).
 
-How learned rates plug in
--------------------------
-:mod:`gangwise.jobs.rate_kernels` holds functions on one named tuple of arrays, ``Beliefs``, which
-they change in place. The simulation calls, with job type l, node n and the time now in seconds:
-
-``believe(state, l, now, mean, sd)``
-    fills mean and standard deviation of the log rate on every node, [N]; before each placement.
-``score(state, limit, mean, sd, free, out)``
-    fills the worth of each node for a task, larger is better; ``free`` [N] in devices of the
-    job's dominant type. Tasks go to the best nodes, each filled before the next; ties by index.
-``wait(state, l, tasks, devices, limit, log_rate, mean, waiting, waited, now) -> seconds``
-    0 to start a gang now at ``log_rate`` (believed, slowest piece); otherwise it waits for better
-    nodes, is asked again in every round, and after so many seconds at the latest. A gang that
-    waits by choice holds nobody back and gets no reservation.
-``observe(state, l, nodes, log_rates, count, first, now)``
-    60 s after each start and at each end: rates of the first ``count`` pieces as last measured;
-    ``first`` is false for what was measured before in the same attempt.
-``remaining(state, limit, done) -> work``
-    with limits of work: what is expected to be left of a running job.
-``finished(state, limit, work, now)``, ``released(state, node, devices, now)``
-    a job ended by itself after ``work``; devices of its dominant type became free.
-``migrate(state, l, limit, done, log_rate, other, restart) -> bool``
-    whether a running job had better stop and go on elsewhere (looked at while nobody waits).
+Kernels take ``g``, what is given and does not change; ``x``, the state, which does; and ``b``, what
+is believed of rates (:mod:`gangwise.jobs.rate_kernels`), None where a scheduler outside decides.
 """
 
 from __future__ import annotations
@@ -37,74 +16,46 @@ import numpy as np
 import numpy.typing as npt
 from numba.cpython.unsafe import numbers
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
+from gangwise.jobs.run_times import RunTimes
 
-Bools = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.void]
-
-# Phases of a job.
-UNSUBMITTED, HELD, WAITING, RUNNING, FINISHED, KILLED, SET_ASIDE, CANCELLED = range(8)
-
-# Queues, backfilling, choices and rates, in the order of their names in `scheduler`.
-FCFS, SJF, EDF, PRIORITY, FAIR_SHARE, WFP3, LAS = range(7)
-NO_BACKFILLING, EASY, CONSERVATIVE = range(3)
-FIRST_FIT, BEST_FIT, WORST_FIT, FGD, BY_RATE = range(5)
-LABELS, ORACLE, LEARNED = range(3)
-
-# Events of nodes, and one of jobs.
-DOWN, UP, FACTOR, DRAIN, CANCEL = range(5)
-
-# Places in `State.at`.
-(
-    NEXT,
-    EVENT,
-    FINISHES,
-    TIMERS,
-    N_RUNNING,
-    N_WAITING,
-    LOW,
-    DIRTY,
-    HEAD,
-    FRESH,
-    ROUNDS,
-    TESTS,
-    ENDED,
-    HAVE,
-    STILL,
-    LOGGED,
-    LOGGED_PIECES,
-    PIECES_OUT,
-    EPOCH,
-    CHANGE,
-    KILLS,
-    REQUEUES,
-    PREEMPTIONS,
-    CANCELLATIONS,
-    INSTANTS,
-    ENTERED,  # entries of `State.order`, of which some may have ended
-    SORTED,  # how many of them are in order
-    HOLES,  # how often something that was planned for was given up
-    VOID,  # the plan no longer holds
-    SIZE_AT,
-) = range(30)
-# Rows of `State.told`.
-(
-    FIRST,  # start of the first attempt, inf for none
-    END,  # NaN for none
-    LOST,  # device-seconds
-    PROMISED,  # earliest promise made while first in line, inf for none
-    SIZE_TOLD,
-) = range(5)
-# Places in `State.clock`.
-NOW, RESERVED, PLANNED, SIZE_CLOCK = range(4)
 
 # numba knows them; their own types would say too little, or what compiled code has no use for.
 int64: Any = np.int64
 trailing_zeros: Any = numbers.trailing_zeros
 
-TAKEN = 1 << 40  # added to a job's number where a change of the plan takes devices
-BLOCK = 32  # nodes whose largest free amounts are kept together
+# Phases of a job.
+UNSUBMITTED, HELD, WAITING, RUNNING, FINISHED, KILLED, SET_ASIDE, CANCELLED = range(8)
+
+# Queues, backfilling, choices and rates, in the order of their names in `scheduler`.
+FCFS, SJF, EDF, PRIORITY, FAIR_SHARE, WFP3, SAF, F1, F2, F3, F4, UNICEP, AGED = range(13)
+NO_BACKFILLING, EASY, CONSERVATIVE = range(3)
+FIRST_FIT, BEST_FIT, WORST_FIT, FGD, BY_RATE = range(5)
+LABELS, ORACLE, LEARNED = range(3)
+
+# Events of nodes, and two of jobs: withdrawn, and at the deadline at which it leaves.
+DOWN, UP, FACTOR, DRAIN, CANCEL, EXPIRE = range(6)
+# What the feed reports to a scheduler outside; of type int64, for a kernel is compiled anew for
+# each literal that it is called with.
+ENTERED_QUEUE, HAS_FINISHED, WAS_KILLED, WAS_CANCELLED, HAS_FAILED = map(int64, range(5))
+WAS_PREEMPTED, NODE_CAME, NODE_WENT, NODE_DRAINS, MEASURED = map(int64, range(5, 10))
+# What a call from outside wants.
+ADVANCE, PLACE, PREEMPT, ASK, LOOK_AROUND, RESIZE = range(6)
+
+TAKE, GIVE_BACK = int64(-1), int64(1)
+"""Devices are taken, or given back."""
+TAKEN_UP, GIVEN_UP = int64(1), int64(-1)
+"""A part of a cap is taken, or given back."""
+TAKEN = 1 << 40
+"""Added to a job's number where a change of the plan takes devices."""
+FRAGMENT_STEP = 40
+"""Thousandths of a device: growths of fragments are told apart in such steps."""
+BLOCK = 32
+"""Nodes whose largest free amounts are kept together."""
+DELAYS = 256
+"""Refused jobs that are remembered; a power of 2."""
 LATER = np.inf
 
 
@@ -115,24 +66,36 @@ def record(**fields: type) -> np.dtype[np.void]:
 
 WORK = record(
     submit=np.float64,
-    work=np.float64,
+    work=np.float64,  # hidden from every scheduler
     limit=np.float64,
-    piece_from=np.int64,
+    piece_from=np.int64,  # its pieces are the rows of `State.out` from here on
     tasks=np.int32,
     shape=np.int32,
     type=np.int32,
     user=np.int32,
     rank=np.int32,  # place in a queue whose order does not change
     doomed=np.int32,  # will be killed for its work (limits of work)
+    claim=np.int32,  # what it takes of caps, see `Caps`
 )
-TASK = record(
+SHAPE = record(
     fraction=np.int64,  # thousandths of one shared device, or 0
     whole=np.int64,  # whole shared devices, or 0
     per_node=np.int64,  # most tasks on one node
-    constraint=np.int64,  # row of `World.allowed`
+    constraint=np.int64,  # row of `Cluster.allowed`
     dominant=np.int64,  # device type of the largest share
     total=np.float64,  # of it in the cluster, thousandths
+    pool=np.int64,  # whose nodes alone its tasks may use: row of `Cluster.meets`
 )
+HEAD = record(  # of a pool: its first job in line that cannot start, −1 for none
+    promised=np.float64,  # EASY: when it starts at the latest
+    kept=np.float64,  # the same, if requests are true
+    job=np.int64,
+    fits=np.int64,  # EASY: how many of its tasks fit at `promised`
+    left=np.int64,  # the same, had the job just tried started
+    kept_fits=np.int64,  # the same two at `kept`
+    kept_left=np.int64,
+)
+EVENT = record(time=np.float64, value=np.float64, item=np.int64, kind=np.int64)
 RUN = record(
     left=np.float64,  # work to do at `since`
     since=np.float64,
@@ -151,101 +114,171 @@ LOOK = record(
     timer=np.float64,  # when it is looked at next: measured, or decided on
     before=np.float64,  # work done before it last moved, as the scheduler knows it
 )
-PLAN = record(
-    slot=np.float64,  # start of its reservation, inf for none
-    planned=np.int64,  # HOLES when it was last planned for
+RESERVATION = record(
+    start=np.float64,  # inf for none
+    planned=np.int64,  # `Counters.holes` when it was last planned for
 )
 DUE = record(time=np.float64, item=np.int64)
 PIECE = record(mask=np.int64, node=np.int32, tasks=np.int32)
 CANDIDATE = record(score=np.float64, node=np.int64, fit=np.int64, slot=np.int64)
-MEMO = record(fail_tasks=np.int64, fail_epoch=np.int64, seen=np.int64)
+MEMO = record(  # of a shape: the fewest tasks that did not fit, in which epoch; tasks submitted
+    fail_tasks=np.int64, fail_epoch=np.int64, seen=np.int64
+)
 DELAY = record(  # the like of which was tried and would delay the first in line
     shape=np.int64,
     tasks=np.int64,
     type=np.int64,  # twice the job type, one more where it is short
-    change=np.int64,  # CHANGE when it was tried
+    change=np.int64,  # `Counters.change` when it was tried
     rate=np.float64,  # that was believed of it there
+    promised=np.float64,  # to the job that it would delay
 )
-DELAYS = 256
 USER = record(use=np.float64, rate=np.float64, at=np.float64)
+FEED = record(what=np.int64, item=np.int64, first=np.int64, ended=np.int64)
 CUT = record(job=np.int64, begun=np.float64, end=np.float64, why=np.int64, first=np.int64)
+COUNTERS = record(
+    now=np.float64,  # −1 before the first instant
+    promised=np.float64,  # EASY: the earliest of what first jobs in line are promised
+    origin=np.float64,  # the first submission of all
+    planned=np.float64,  # conservative: the start that was just found
+    kept=np.float64,  # EASY: the same, if requests are true
+    outlived=np.float64,  # the first expected end that a running job may outlive from now on
+    # sizes
+    ends=np.int64,  # of the heap `State.ends`
+    timers=np.int64,
+    running=np.int64,
+    waiting=np.int64,
+    fresh=np.int64,  # jobs that joined the queue since the last round
+    entered=np.int64,  # entries of `State.order`, of which some may have ended
+    sorted=np.int64,  # how many of them are in order
+    cuts=np.int64,
+    cut_pieces=np.int64,
+    pieces=np.int64,  # of all running jobs
+    fed=np.int64,
+    fed_rates=np.int64,
+    # places
+    next_job=np.int64,  # the first that is not submitted yet
+    next_event=np.int64,
+    lowest=np.int64,  # no word of the set's summary before it holds anything
+    first=np.int64,  # the first in line, −1 for none
+    # the round
+    again=np.int64,  # something changed: all that wait are tried again
+    refused=np.int64,  # a job that fits was refused in backfilling since all were last tried
+    looks=np.int64,  # running jobs are looked at in this instant
+    half=np.int64,  # events of this instant are taken in, and nothing is decided yet
+    pause=np.int64,  # the round before which `play` returns
+    void=np.int64,  # the plan no longer holds
+    holes=np.int64,  # how often something that was planned for was given up
+    epoch=np.int64,  # how often devices were given back
+    change=np.int64,  # how often free devices or the promise changed
+    # what a schedule counts
+    ended=np.int64,
+    instants=np.int64,
+    rounds=np.int64,
+    tests=np.int64,
+    kills=np.int64,
+    requeues=np.int64,
+    preemptions=np.int64,
+    cancellations=np.int64,
+)
 
 
-class Work(NamedTuple):
-    """The jobs; their ``work`` is hidden from every scheduler."""
+class Cluster(NamedTuple):
+    """The nodes, and what one task of each shape asks of them."""
 
-    jobs: Rows  # WORK [J]
-    by_rank: Ints
-    next: Ints  # jobs that come after others: those after job j from next_from[j] on
-    next_from: Ints  # [J + 1] or [0]
-
-
-class Shapes(NamedTuple):
-    """What one task asks for [S]."""
-
-    tasks: Rows  # TASK [S]
+    shapes: Rows  # SHAPE [S]
     demand: Ints  # [S, K] thousandths
     least: Ints  # [K] what the smallest task of all asks
-
-
-class World(NamedTuple):
-    """The nodes, and what happens to them; rates and noise are hidden."""
-
     capacity: Ints  # [N, K]
+    largest: Ints  # [K] of the largest node, at least 1
     shared: int  # device type whose devices are told apart, or -1
     devices: Ints  # [N] how many of them
     allowed: Bools  # [C, N]
-    labels: Floats  # [L, N] logarithms of declared rates
-    log_rates: Floats  # [L, N] true ones, or [0, 0] where all are 1
-    log_noise: Floats  # [J] or [0]
-    event_time: Floats
-    event_node: Ints
-    event_kind: Ints
-    event_value: Floats
+    meets: Bools  # [P, P] two pools share a node; a cluster without pools is one
 
 
 class Rules(NamedTuple):
-    """What is played, and by which scheduler."""
+    """Which scheduler is played, and under which options."""
 
     queue: int
+    weight: float  # of a second's wait in the order that ages
+    keyed: bool  # keys depend on the time, on use, or on what is expected
+    shortest: bool  # those who may pass are tried shortest first
+    slack: float  # seconds by which who is first in line may be delayed; inf: any
     backfilling: int
     choice: int
     rates: int
     waits: bool
     depth: int  # waiting jobs that backfilling looks at
+    half_life: float  # of use in fair-share
+    look: float  # seconds between looks at migration; inf for none
     enforced: bool  # jobs are killed at their limit
     limits_of_work: bool
     checkpoint: float  # seconds of work between checkpoints; what came after is lost in a failure
     restart: float  # seconds that a restart costs
     measured_after: float
-    half_life: float  # of use in fair-share
-    look: float  # seconds between looks at migration; inf for none
-    thresholds: Floats  # device-seconds that part the levels of las
+    latency: float  # seconds from a decision to the start
+
+
+class Caps(NamedTuple):
+    """What jobs take of caps: those of claim c, amounts from starts[c] to starts[c + 1]."""
+
+    starts: Ints
+    counter: Ints
+    amount: Ints  # thousandths
+    most: Ints  # that the counter may reach
+
+
+class Given(NamedTuple):
+    """All that does not change: jobs, nodes, what happens to them, and rules."""
+
+    rules: Rules
+    cluster: Cluster
+    caps: Caps
+    jobs: Rows  # WORK [J]
+    by_rank: Ints
+    next: Ints  # jobs that come after others: those after job j from next_from[j] on
+    next_from: Ints  # [J + 1] or [0]
+    drag: Any  # [J], [0] or None: κ of jobs whose tasks may change while they run, NaN of others
+    events: Rows  # EVENT, in order of time
+    labels: Floats  # [L, N] logarithms of declared rates
+    log_rates: Floats  # [L, N] true ones, hidden; [0, 0] where all are 1
+    log_noise: Floats  # [J] or [0]
+
+
+class Room(NamedTuple):
+    """Free devices: those of now, or what is planned."""
+
+    free: Ints  # [N, K]
+    device: Ints  # [N, D] free of each shared device
+    top: Ints  # [blocks, K] largest free amount in a block; above all amounts where not kept
 
 
 class State(NamedTuple):
-    """All that changes."""
+    """Everything that changes during a simulation."""
 
-    at: Ints
-    clock: Floats
+    at: Any  # COUNTERS
     # nodes
-    free: Ints  # [N, K]
+    room: Room  # free now
     total: Ints  # [K] free in all
-    top: Ints  # [blocks, K] largest free amount in a block
-    device: Ints  # [N, D] free of each shared device
     up: Bools
     log_factor: Floats
     # jobs
     jobs: Rows  # RUN [J]
-    told: Floats  # [SIZE_TOLD, J] what there is to say of each job in the end
+    start: Floats  # [J] of the first attempt, inf for none
+    end: Floats  # [J] NaN for none
+    lost: Floats  # [J] device-seconds
+    promised: Floats  # [J] earliest promise made while first in line, inf for none
+    kept: Floats  # [J] the latest start kept for it, inf for none; [0] where none are
     wants: Ints  # [J] or [0]: how many jobs it still comes after
+    stop: Any  # [J], [0] or None: when a job ends at the latest
     looks: Rows  # LOOK [J] where rates are learned or limits are of work
-    plans: Rows  # PLAN [J] where every job holds a reservation
-    out: Rows  # PIECE, those of job j from Work.piece_from on
+    plans: Rows  # RESERVATION [J] where every job holds one
+    times: RunTimes  # what is expected of run times; of no jobs where requests are believed
+    out: Rows  # PIECE, those of job j from Given.jobs[j].piece_from on
     # order
     words: Ints
     summary: Ints
-    finishes: Rows  # DUE
+    ends: Rows  # DUE
     timers: Rows  # DUE
     running: Ints  # in no order
     order: Rows  # DUE: running jobs by expected end, those just started behind
@@ -253,32 +286,32 @@ class State(NamedTuple):
     sequence: Rows  # DUE: jobs by a key
     spare_rows: Rows  # DUE
     users: Rows  # USER
+    heads: Rows  # HEAD [P]
+    used: Ints  # of each counter of caps, thousandths
     # what is tried
     tried: Rows  # PIECE
     cands: Rows  # CANDIDATE
     heap: Ints
     memo: Rows  # MEMO [S]
     delays: Rows  # DELAY [DELAYS], at places made of their keys
-    mean: Floats
+    mean: Floats  # [N] log rate of the job that is tried
     sd: Floats
     spare: Floats
     worth: Floats
-    shadow: Ints  # what is free at the instant promised
-    shadow_device: Ints
-    shadow_top: Ints  # above all amounts: no block is passed over
-    now_free: Ints
-    now_device: Ints
-    ahead: Ints
-    ahead_device: Ints
-    trial: Ints
-    trial_device: Ints
-    changes: Rows  # DUE: when devices are given back (item j) or taken (TAKEN + j)
+    shadow: Room  # by pool; EASY: free at the instant promised; conservative: now, as planned
+    then: Room  # by pool; at the instant looked at; EASY: at `kept`
+    ahead: Room  # throughout the limit of a job from then on
+    trial: Room
+    changes: Rows  # DUE: when devices are given back (item j) or taken (TAKEN + j), as requested
     profile: Ints  # [changes + 1, K] free in all after each change
     rated: Ints
     log_rates: Floats
     # attempts that were cut short
     cuts: Rows  # CUT
     cut_pieces: Rows  # PIECE
+    # what is reported outside of the last call; None where compiled code decides
+    feed: Any  # FEED
+    fed_rates: Any
 
 
 # -------------------------------------------------------------------------------------- filling
@@ -320,33 +353,84 @@ def fill_work(
 
 
 @lean_kernel
-def fill_runs(rows: Rows, told: Floats, work: Floats, aside: Bools) -> None:
-    """Jobs before anything has happened, in one pass."""
+def fill_runs(rows: Rows, work: Floats, aside: Bools) -> None:
+    """The state of all jobs before the first event, in one pass."""
     for j in range(rows.size):
         rows[j].phase = SET_ASIDE if aside[j] else UNSUBMITTED
         rows[j].left = work[j]
         rows[j].speed = 1.0
-        told[FIRST, j] = LATER
-        told[END, j] = np.nan
 
 
 @inlined_kernel
-def devices_of(w: Work, s: Shapes, j: int) -> int:
+def devices_of(g: Given, j: int) -> int:
     """Thousandths of devices of its dominant type that all tasks of job j ask for."""
-    c = int64(w.jobs[j].shape)
-    return int(w.jobs[j].tasks * s.demand[c, s.tasks[c].dominant])
+    s = int64(g.jobs[j].shape)
+    return int(g.jobs[j].tasks * g.cluster.demand[s, g.cluster.shapes[s].dominant])
+
+
+@inlined_kernel
+def length(g: Given, x: State, j: int) -> float:
+    """Seconds that job j takes, as far as the scheduler believes: as expected, or as requested."""
+    return float(x.times.expected[j] if x.times.expected.size > 0 else g.jobs[j].limit)
+
+
+@inlined_kernel
+def capped(g: Given, x: State, j: int) -> bool:
+    """Job j would be more than one of its caps allows at once."""
+    c = g.jobs[j].claim
+    for i in range(g.caps.starts[c], g.caps.starts[c + 1]):
+        if x.used[g.caps.counter[i]] + g.caps.amount[i] > g.caps.most[i]:
+            return True
+    return False
+
+
+@inlined_kernel
+def count_caps(g: Given, x: State, j: int, sign: int) -> None:
+    """Job j takes its part of its caps, or gives it back."""
+    c = g.jobs[j].claim
+    for i in range(g.caps.starts[c], g.caps.starts[c + 1]):
+        x.used[g.caps.counter[i]] += sign * g.caps.amount[i]
+
+
+@inlined_kernel
+def pool_of(g: Given, j: int) -> int:
+    """The pool of job j, among those of all shapes."""
+    return int(g.cluster.shapes[g.jobs[j].shape].pool)
+
+
+@inlined_kernel
+def of_pool(rooms: Room, p: int) -> Room:
+    """The room of pool p, of rooms by pool."""
+    return Room(rooms.free[p], rooms.device[p], rooms.top)
+
+
+@inlined_kernel
+def report(feed: Rows | None, at: Any, what: int, item: int) -> None:
+    """Enter into the feed, where there is one, what happened to a job or a node."""
+    if feed is not None:
+        feed[at.fed].what = what
+        feed[at.fed].item = item
+        at.fed += 1
+
+
+@inlined_kernel
+def put_piece(pieces: Rows, i: int, node: int, tasks: int, mask: int) -> None:
+    """Make these tasks on a node piece i."""
+    pieces[i].node = node
+    pieces[i].tasks = tasks
+    pieces[i].mask = mask
 
 
 # ---------------------------------------------------------------------------------------- sets
 
 
 @inlined_kernel
-def insert(words: Ints, summary: Ints, at: Ints, i: int) -> None:
+def insert(words: Ints, summary: Ints, at: Any, i: int) -> None:
     """Put i into a set of whole numbers: one bit each, and one bit for every 64 of them."""
     w = i >> 6
     words[w] |= int64(1) << (i & 63)
     summary[w >> 6] |= int64(1) << (w & 63)
-    at[LOW] = min(at[LOW], w >> 6)
+    at.lowest = min(at.lowest, w >> 6)
 
 
 @inlined_kernel
@@ -359,7 +443,7 @@ def remove(words: Ints, summary: Ints, i: int) -> None:
 
 
 @inlined_kernel
-def following(words: Ints, summary: Ints, at: Ints, i: int) -> int:
+def following(words: Ints, summary: Ints, at: Any, i: int) -> int:
     """Smallest element ≥ i, or −1."""
     w = i >> 6
     if w >= words.size:
@@ -372,8 +456,8 @@ def following(words: Ints, summary: Ints, at: Ints, i: int) -> int:
     if v >= summary.size:
         return -1
     rest = summary[v] & (int64(-1) << (w & 63))
-    if v < at[LOW]:
-        v = at[LOW]
+    if v < at.lowest:
+        v = at.lowest
         rest = summary[v] if v < summary.size else int64(0)
     while rest == 0:
         v += 1
@@ -385,17 +469,30 @@ def following(words: Ints, summary: Ints, at: Ints, i: int) -> int:
 
 
 @inlined_kernel
-def smallest(words: Ints, summary: Ints, at: Ints) -> int:
+def smallest(words: Ints, summary: Ints, at: Any) -> int:
     """Smallest element, or −1."""
-    while at[LOW] < summary.size and summary[at[LOW]] == 0:
-        at[LOW] += 1
-    if at[LOW] >= summary.size:
-        at[LOW] = summary.size - 1
+    while at.lowest < summary.size and summary[at.lowest] == 0:
+        at.lowest += 1
+    if at.lowest >= summary.size:
+        at.lowest = summary.size - 1
         return -1
-    return following(words, summary, at, at[LOW] << 12)
+    return following(words, summary, at, at.lowest << 12)
 
 
-# --------------------------------------------------------------------------------------- heaps
+# --------------------------------------------------------------------------------- heaps, sorting
+
+
+@inlined_kernel
+def earlier(rows: Rows, i: int, time: float, item: int) -> bool:
+    """Row i comes before (time, item)."""
+    return bool(rows[i].time < time or (rows[i].time == time and rows[i].item < item))
+
+
+@inlined_kernel
+def put(rows: Rows, i: int, time: float, item: int) -> None:
+    """Make (time, item) row i."""
+    rows[i].time = time
+    rows[i].item = item
 
 
 @inlined_kernel
@@ -404,13 +501,11 @@ def push(heap: Rows, size: int, time: float, item: int) -> int:
     i = size
     while i > 0:
         p = (i - 1) >> 1
-        if heap[p].time < time or (heap[p].time == time and heap[p].item <= item):
+        if earlier(heap, p, time, item):
             break
-        heap[i].time = heap[p].time
-        heap[i].item = heap[p].item
+        put(heap, i, heap[p].time, heap[p].item)
         i = p
-    heap[i].time = time
-    heap[i].item = item
+    put(heap, i, time, item)
     return size + 1
 
 
@@ -425,18 +520,13 @@ def pop(heap: Rows, size: int) -> int:
         c = 2 * i + 1
         if c >= size:
             break
-        if c + 1 < size and (
-            heap[c + 1].time < heap[c].time
-            or (heap[c + 1].time == heap[c].time and heap[c + 1].item < heap[c].item)
-        ):
+        if c + 1 < size and earlier(heap, c + 1, heap[c].time, heap[c].item):
             c += 1
-        if time < heap[c].time or (time == heap[c].time and item <= heap[c].item):
+        if not earlier(heap, c, time, item):
             break
-        heap[i].time = heap[c].time
-        heap[i].item = heap[c].item
+        put(heap, i, heap[c].time, heap[c].item)
         i = c
-    heap[i].time = time
-    heap[i].item = item
+    put(heap, i, time, item)
     return size
 
 
@@ -446,22 +536,16 @@ def merge(rows: Rows, spare: Rows, low: int, middle: int, high: int) -> None:
     if low == middle or middle == high:
         return
     for i in range(low, middle):
-        spare[i].time = rows[i].time
-        spare[i].item = rows[i].item
+        put(spare, i, rows[i].time, rows[i].item)
     a = low
     b = middle
     i = low
     while a < middle:
-        if b < high and (
-            rows[b].time < spare[a].time
-            or (rows[b].time == spare[a].time and rows[b].item < spare[a].item)
-        ):
-            rows[i].time = rows[b].time
-            rows[i].item = rows[b].item
+        if b < high and earlier(rows, b, spare[a].time, spare[a].item):
+            put(rows, i, rows[b].time, rows[b].item)
             b += 1
         else:
-            rows[i].time = spare[a].time
-            rows[i].item = spare[a].item
+            put(rows, i, spare[a].time, spare[a].item)
             a += 1
         i += 1
 
@@ -474,21 +558,14 @@ def merge_sort(rows: Rows, spare: Rows, low: int, high: int) -> None:
             time = rows[i].time
             item = rows[i].item
             m = i
-            while m > start and (
-                rows[m - 1].time > time or (rows[m - 1].time == time and rows[m - 1].item > item)
-            ):
-                rows[m].time = rows[m - 1].time
-                rows[m].item = rows[m - 1].item
+            while m > start and not earlier(rows, m - 1, time, item):
+                put(rows, m, rows[m - 1].time, rows[m - 1].item)
                 m -= 1
-            rows[m].time = time
-            rows[m].item = item
+            put(rows, m, time, item)
     width = 16
     while width < high - low:
         for start in range(low, high - width, 2 * width):
             middle = start + width
-            last = rows[middle - 1]
-            if last.time > rows[middle].time or (
-                last.time == rows[middle].time and last.item > rows[middle].item
-            ):
+            if not earlier(rows, middle - 1, rows[middle].time, rows[middle].item):
                 merge(rows, spare, start, middle, min(start + 2 * width, high))
         width *= 2

@@ -50,14 +50,12 @@ class LeastAttained:
         if not self.pause > 0:
             raise ScenarioError(f"las: a pause of {self.pause} s; it must be positive")
 
-    def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
-        """Nothing is kept of nodes."""
+    def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None: ...
 
-    def observe(self, rate: Rate) -> None:
-        """Nothing is learned."""
+    def observe(self, rate: Rate) -> None: ...
 
     def explain(self, job: str) -> Explanation:
-        """Jobs that have had less hold the devices."""
+        """Why a job waits: jobs that have had less service hold the devices."""
         return self._waits.explain(job)
 
     def level(self, attained: float) -> int:
@@ -65,7 +63,7 @@ class LeastAttained:
         return int(np.searchsorted(self.thresholds, attained, side="right"))
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Place | Preempt | Ask]:
-        """Who has had least runs; who has had more makes room for it."""
+        """Run whoever has had least service; others make room."""
         self._account(books, now)
         running = {r.job.id: r for r in books.running.values()}
         jobs = [*(r.job for r in running.values()), *queue]

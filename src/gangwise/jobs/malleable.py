@@ -12,35 +12,36 @@ plays these jobs as well: events of an instant first, then one round.
 
 Four schedulers decide numbers of tasks: :class:`EqualShares`, :class:`ElasticOGASched` (gradient
 ascent on the gains of the jobs present, OGASched (9)–(11), with gain curves that it learns),
-:class:`PlanShares` (receding-horizon water-filling of :mod:`gangwise.approximation_jobs.plan`), and
-whatever rigid scheduler, which gives every job the tasks it asked for.
+:class:`PlanShares` (receding-horizon water-filling of
+:mod:`gangwise.approximation_jobs.baselines`), and whatever rigid scheduler, which gives every job
+the tasks it asked for.
 """
 
 from __future__ import annotations
 
-import heapq
-import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangwise.approximation_jobs.plan import NONE, Demand, plan_shares
+from gangwise.approximation_jobs.baselines import NONE, Demand, plan_shares
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.gain_overhead.ascent import Ascent
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
-from gangwise.jobs.books import Books, Explanation, Place, Queue, Rate, Running
+from gangwise.jobs import kernels
+from gangwise.jobs.books import Books, EventKind, Explanation, Place, Queue, Rate, Running
 from gangwise.jobs.choice import fill
 from gangwise.jobs.explanations import Waits
-from gangwise.jobs.kernels import KILLED, RUNNING, WAITING
+from gangwise.jobs.kernels import KILLED
 from gangwise.jobs.model import Conditions, Job, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Schedule, Tables
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.simulation import PlainSimulation
+from gangwise.jobs.simulation import JobSimulation
 
 RIGID, ELASTIC, DIVISIBLE = range(3)
 
@@ -55,25 +56,13 @@ class Resize:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What everyone may know of jobs whose tasks may change, in the order of ``Jobs``.
+    """What everyone may know of jobs [J] whose tasks may change, in the order of ``Jobs``."""
 
-    Attributes
-    ----------
-    kind : ndarray of int64, shape [J]
-        0 rigid, 1 elastic, 2 divisible.
-    minimum, maximum : ndarray of int64, shape [J]
-        Tasks; rigid jobs have those that they asked for.
-    exponent : ndarray of float64, shape [J]
-        Of the utility (done / work) ** exponent of divisible jobs, in (0, 1].
-    price : ndarray of float64, shape [N]
-        Of a task for a second on each node.
-    """
-
-    kind: Ints
-    minimum: Ints
+    kind: Ints  # RIGID, ELASTIC or DIVISIBLE
+    minimum: Ints  # tasks; rigid jobs have those that they asked for
     maximum: Ints
-    exponent: Floats
-    price: Floats
+    exponent: Floats  # of the utility (done / work) ** exponent of divisible jobs, in (0, 1]
+    price: Floats  # [N] of a task for a second on each node
 
     @classmethod
     def of(
@@ -122,8 +111,8 @@ class Terms:
 class Progress(NamedTuple):
     """What is known of a job under way: work done in all, money spent."""
 
-    done: float
-    spent: float
+    done: float = 0.0
+    spent: float = 0.0
 
 
 @dataclass(slots=True)
@@ -132,28 +121,20 @@ class MalleableBooks(Books):
 
     progress: dict[str, Progress] = field(default_factory=dict)
 
+    def progress_of(self, jobs: Sequence[Job]) -> tuple[Floats, Floats]:
+        """Work done and money spent of each job."""
+        known = [self.progress.get(job.id, Progress()) for job in jobs]
+        return np.array([p.done for p in known]), np.array([p.spent for p in known])
+
 
 @dataclass(frozen=True, eq=False)
 class MalleableSchedule:
-    """What happened.
+    """What happened; arrays are of jobs [J]."""
 
-    Attributes
-    ----------
-    schedule : Schedule
-        Pieces are those that each job had last.
-    done : ndarray of float64, shape [J]
-        Share of the work that was done when the job left.
-    spent : ndarray of float64, shape [J]
-    utility : ndarray of float64, shape [J]
-        done ** exponent for divisible jobs; 1 for others that ended by themselves, else 0.
-    device_seconds : ndarray of float64, shape [J]
-    resizes : int
-    """
-
-    schedule: Schedule
-    done: Floats
+    schedule: Schedule  # pieces are those that each job had last
+    done: Floats  # share of the work that was done when the job left
     spent: Floats
-    utility: Floats
+    utility: Floats  # done ** exponent if divisible, else whether the job ended by itself: 1 or 0
     device_seconds: Floats
     resizes: int
 
@@ -209,191 +190,120 @@ def simulate_malleable(
     return simulation.outcome()
 
 
-class MalleableSimulation(PlainSimulation):
-    """The loop of :class:`~gangwise.jobs.simulation.PlainSimulation` with tasks that change."""
+class MalleableSimulation(JobSimulation):
+    """The loop of :class:`~gangwise.jobs.simulation.JobSimulation` with tasks that change."""
 
     def __init__(self, tables: Tables, scheduler: Any, terms: Terms, overhead: Floats):
-        self.terms, self.kappa = terms, overhead
+        self.terms = terms
         self.free_size = terms.kind != RIGID
         J = len(tables.jobs)
         self.spent, self.device_seconds = np.zeros(J), np.zeros(J)
         self.resizes = 0
-        self.deadlines: list[tuple[float, int]] = []
         self.settled = np.zeros(J)  # until when money and devices are counted
-        super().__init__(tables, scheduler)
+        drag = np.where(self.free_size, overhead, np.nan)
+        super().__init__(_leaving(tables, terms), scheduler, terms.maximum, drag)
         b = self.books
         self.books = MalleableBooks(b.nodes, b.capacity, b.free, b.device, b.up, b.running, [])
         if hasattr(scheduler, "agree"):
             scheduler.agree(terms)
 
-    # Time
+    def _round_is_due(self) -> bool:
+        """A round is also due where a running job could grow."""
+        running = self.books.running.values()
+        return bool(self.waiting) or any(self.free_size[r.job.row] for r in running)
 
-    def step(self) -> bool:
-        """One instant; a round also where nobody waits but someone could grow."""
-        now = self._next_instant()
-        if now == math.inf or self.ended == len(self.tables.jobs):
-            return False
-        self.now = now
-        self.counts["instants"] += 1
-        self._events(now)
-        if self.waiting or any(self.free_size[j] for j in self._running()):
-            self.counts["rounds"] += 1
-            self._report(now)
-            actions = self.scheduler.place(Queue(self.waiting), self.books, now)
-            self.books.events.clear()
-            for action in actions:
-                self._act(action, now)
-        return True
+    def _decisions(self, now: float) -> list[Any]:
+        self._report(now)
+        return super()._decisions(now)
 
-    def _running(self) -> list[int]:
-        return [running.job.row for running in self.books.running.values()]
+    def _check(self, job: Job, action: Place, books: Books) -> None:
+        if self.free_size[job.row]:
+            n = sum(c for _, c in action.tasks)
+            low, high = int(self.terms.minimum[job.row]), int(self.terms.maximum[job.row])
+            if not low <= n <= high:
+                raise InfeasibleDecision(
+                    f"at {self.now:g} s: job {job.id} gets {n} tasks; it may have {low} to {high}"
+                )
+            job = replace(job, tasks=n)
+        super()._check(job, action, books)
 
-    def _next_instant(self) -> float:
-        while self.deadlines and self.phase[self.deadlines[0][1]] not in (WAITING, RUNNING):
-            heapq.heappop(self.deadlines)
-        now = super()._next_instant()
-        return min(now, self.deadlines[0][0]) if self.deadlines else now
+    def _start(self, j: int, action: Place) -> None:
+        self.settled[j] = self.now
+        self._stop(j, action.tasks)
+        super()._start(j, action)
 
-    def _events(self, now: float) -> None:
-        super()._events(now)
-        while self.deadlines and self.deadlines[0][0] <= now:
-            _, j = heapq.heappop(self.deadlines)
-            if self.phase[j] == WAITING:  # it leaves without having been served to its end
-                self.waiting = [job for job in self.waiting if job.row != j]
-                self.phase[j], self.end[j] = KILLED, now
-                self.ended += 1
-
-    def _enter(self, j: int, now: float) -> None:
-        super()._enter(j, now)
-        if self.terms.kind[j] == DIVISIBLE:
-            heapq.heappush(self.deadlines, (float(self.tables.jobs.deadline[j]), j))
-
-    # Tasks that change
-
-    def _tasks(self, j: int) -> int:
-        return sum(c for _, c, _ in self.pieces[j])
-
-    def _check(self, job: Job, action: Place, now: float) -> None:
-        n = sum(c for _, c in action.tasks)
-        low, high = int(self.terms.minimum[job.row]), int(self.terms.maximum[job.row])
-        if self.free_size[job.row] and not low <= n <= high:
-            raise InfeasibleDecision(
-                f"at {now:g} s: job {job.id} gets {n} tasks; it may have {low} to {high}"
-            )
-        super()._check(replace(job, tasks=n) if self.free_size[job.row] else job, action, now)
-
-    def _start(self, j: int, action: Place, now: float) -> None:
-        self.settled[j] = now
-        super()._start(j, action, now)
-
-    def _act(self, action: Any, now: float) -> None:
+    def act(self, action: Any) -> None:
+        """Carry out the decisions of this instant."""
         if not isinstance(action, Resize):
-            super()._act(action, now)
+            super().act(action)
             return
-        j = self.rows.get(action.job, -1)
-        if j < 0 or self.phase[j] != RUNNING or not self.free_size[j]:
+        running, now = self.books.running.get(action.job), self.now
+        if running is None or not self.free_size[running.job.row]:
             raise InfeasibleDecision(f"at {now:g} s: job {action.job} is resized but not running")
-        running = self.books.running[action.job]
-        self._settle(j, now)
-        self.books.take(running.job.shape, self.pieces[j], sign=1)
-        self._check(running.job, Place(action.job, action.tasks), now)
-        pieces = self.books.tell_apart(running.job.shape, action.tasks)
-        self.books.take(running.job.shape, pieces)
-        if now > self.since[j]:
-            self.left[j] = max(self.left[j] - (now - self.since[j]) * self.speed[j], 0.0)
-        self.pieces[j] = pieces
-        self.since[j] = now + self.tables.options.restart
-        self.lost[j] += self.tables.options.restart * self._size(j)
-        self.books.running[action.job] = Running(running.job, pieces, running.begun, 0.0)
-        self.speed[j] = self._speed(j)
+        job, j = running.job, running.job.row
+        self._settle(j, running.pieces)
+        trial = self.books.copy()
+        trial.take(job.shape, running.pieces, sign=1)
+        self._check(job, Place(action.job, action.tasks), trial)
+        pieces = self._try(j, trial.tell_apart(job.shape, action.tasks))
+        self._stop(j, action.tasks)
+        self._call(kernels.RESIZE, j, len(pieces), self._size(j, pieces))
+        self.books.running[action.job] = Running(job, pieces, running.begun, 0.0)
         self.resizes += 1
-        self._schedule_end(j)
 
-    def _speed(self, j: int) -> float:
-        if not self.free_size[j]:
-            return super()._speed(j)
-        return float(sum(c * rate for rate, c in self._rates(j)))
-
-    def _rates(self, j: int) -> list[tuple[float, int]]:
-        """Work per second of one task of each piece, with what the others cost it."""
-        t, n = self.tables, self._tasks(j)
-        share = float(speedup(n, self.kappa[j])) / n
-        rates = []
-        for node, c, _ in self.pieces[j]:
-            log = 0.0
-            if t.log_rates.size:
-                log = t.log_rates[t.jobs.type[j], node] + self.factor[node] + t.log_noise[j]
-            rates.append((share * math.exp(float(log)), c))
-        return rates
-
-    def _size(self, j: int) -> float:
+    def _size(self, j: int, pieces: Sequence[tuple[int, ...]]) -> float:
         t = self.tables
         kind = t.dominant[t.jobs.shape[j]]
-        return self._tasks(j) * float(t.demand[t.jobs.shape[j], kind]) / 1000.0
+        return sum(p[1] for p in pieces) * float(t.demand[t.jobs.shape[j], kind]) / 1000.0
 
-    def _cost(self, j: int) -> float:
-        return float(sum(c * self.terms.price[node] for node, c, _ in self.pieces[j]))
+    def _cost(self, pieces: Sequence[tuple[int, ...]]) -> float:
+        return float(sum(p[1] * self.terms.price[p[0]] for p in pieces))
 
-    def _settle(self, j: int, now: float) -> None:
-        self.device_seconds[j] += (now - self.settled[j]) * self._size(j)
-        self.spent[j] += (now - self.settled[j]) * self._cost(j)
-        self.settled[j] = now
+    def _settle(self, j: int, pieces: Sequence[tuple[int, ...]]) -> None:
+        gone = self.now - self.settled[j]
+        self.device_seconds[j] += gone * self._size(j, pieces)
+        self.spent[j] += gone * self._cost(pieces)
+        self.settled[j] = self.now
 
-    def _schedule_end(self, j: int) -> None:
-        super()._schedule_end(j)
+    def _stop(self, j: int, tasks: Sequence[tuple[int, ...]]) -> None:
+        """When a divisible job leaves on these tasks: at its deadline, or out of money."""
         if self.terms.kind[j] != DIVISIBLE:
             return
-        t, cost = self.tables, self._cost(j)
-        stop = float(t.jobs.deadline[j])
+        jobs, cost = self.tables.jobs, self._cost(tasks)
+        self.state.stop[j] = jobs.deadline[j]
         if cost > 0:
-            stop = min(stop, self.settled[j] + (float(t.jobs.budget[j]) - self.spent[j]) / cost)
-        if stop < self.finish[j]:
-            self.finish[j] = max(stop, float(self.settled[j]))
-            heapq.heappush(self.heap, (self.finish[j], j))
+            lasts = self.settled[j] + (float(jobs.budget[j]) - self.spent[j]) / cost
+            self.state.stop[j] = min(self.state.stop[j], lasts)
 
-    def _finish(self, j: int, now: float) -> None:
-        if self.free_size[j]:
-            self._settle(j, now)
-            if now > self.since[j]:
-                self.left[j] = max(self.left[j] - (now - self.since[j]) * self.speed[j], 0.0)
-                self.since[j] = now
-            if self.left[j] <= 1e-9 * self.tables.work[j]:
-                self.left[j] = 0.0
-        super()._finish(j, now)
-
-    def _interrupt(self, j: int, now: float, kind: Any) -> None:
-        if self.free_size[j]:
-            self._settle(j, now)
-        super()._interrupt(j, now, kind)
-
-    def _measure(self, j: int, now: float, first: bool, ended: bool) -> None:
-        if not self.free_size[j]:
-            super()._measure(j, now, first, ended)
-            return
-        running = self.books.running[str(self.tables.jobs.id[j])]
-        rates = tuple(rate for rate, _ in self._rates(j))
-        nodes = tuple(node for node, _, _ in self.pieces[j])
-        self.scheduler.observe(Rate(running.job, nodes, rates, self.since[j], now, first, ended))
+    def _leave(self, j: int, kind: EventKind) -> None:
+        running = self.books.running.get(str(self.tables.jobs.id[j]))
+        if self.free_size[j] and running is not None:
+            self._settle(j, running.pieces)
+        super()._leave(j, kind)
 
     def _report(self, now: float) -> None:
         """Progress of every job that may change, as its ranks report it."""
+        x, work = self.state.jobs, self.tables.work
         progress = {}
-        ids, work = self.tables.jobs.id, self.tables.work
-        for j in [*self._running(), *(job.row for job in self.waiting)]:
+        running = self.books.running.values()
+        for job, pieces in [
+            *((r.job, r.pieces) for r in running),
+            *((w, ()) for w in self.waiting),
+        ]:
+            j = job.row
             if self.free_size[j]:
-                done, spent = work[j] - self.left[j], self.spent[j]
-                if self.phase[j] == RUNNING:
-                    done += max(now - self.since[j], 0.0) * self.speed[j]
-                    spent += (now - self.settled[j]) * self._cost(j)
-                progress[str(ids[j])] = Progress(float(done), float(spent))
+                done, spent = work[j] - x["left"][j], self.spent[j]
+                if pieces:
+                    done += max(now - x["since"][j], 0.0) * x["speed"][j]
+                    spent += (now - self.settled[j]) * self._cost(pieces)
+                progress[job.id] = Progress(float(done), float(spent))
         self.books.progress = progress  # type: ignore[attr-defined]  # they are MalleableBooks
 
     def outcome(self) -> MalleableSchedule:
         """Play to the end."""
-        schedule = self.run()
-        work = self.tables.work
-        left = np.array(self.left)
-        ended = np.isfinite(self.end) & (self.phase != KILLED)
+        schedule, work = self.run(), self.tables.work
+        left = self.jobs["left"].copy()
+        ended = np.isfinite(schedule.end) & (schedule.phase != KILLED)
         left[ended & ~self.free_size] = 0.0
         done = np.where(work > 0, 1.0 - left / np.where(work > 0, work, 1.0), ended.astype(float))
         utility = np.where(
@@ -404,6 +314,16 @@ class MalleableSimulation(PlainSimulation):
         return MalleableSchedule(
             schedule, done, self.spent, utility, self.device_seconds, self.resizes
         )
+
+
+def _leaving(t: Tables, terms: Terms) -> Tables:
+    """With the deadlines of divisible jobs among what happens: those that wait leave there."""
+    leaves = np.flatnonzero((terms.kind == DIVISIBLE) & ~t.aside)
+    expire = np.zeros(leaves.size, dtype=kernels.EVENT)
+    expire["time"], expire["item"] = t.jobs.deadline[leaves], leaves
+    expire["kind"] = kernels.EXPIRE
+    events = np.concatenate([t.events, expire])
+    return replace(t, events=events[np.argsort(events["time"], kind="stable")])
 
 
 # Schedulers
@@ -425,30 +345,34 @@ class SharedOut(ABC):
     _waits: Waits = field(default_factory=Waits, init=False, repr=False)
 
     def agree(self, terms: Terms) -> None:
-        """Hear how far tasks may change."""
+        """Set how far the number of tasks may change."""
         self._terms = terms
 
+    @property
+    def terms(self) -> Terms:
+        """How far the number of tasks may change."""
+        if self._terms is None:
+            raise ScenarioError("this scheduler decides numbers of tasks: use simulate_malleable")
+        return self._terms
+
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
-        """Declared rates are believed."""
+        """Bind to nodes and job types; their declared rates are believed."""
         self._types = {name: l for l, name in enumerate(job_types)}
         self._declared = nodes.declared(job_types)
 
     def observe(self, rate: Rate) -> None:  # noqa: B027 - to learn is allowed, not required
-        """Nothing is learned."""
+        ...
 
     def explain(self, job: str) -> Explanation:
-        """Too little was left for the fewest tasks that it may have."""
+        """Why a job waits: too little was left for the fewest tasks that it may have."""
         return self._waits.explain(job)
 
     @abstractmethod
-    def want(self, jobs: list[Job], books: MalleableBooks, now: float) -> Floats:
-        """Numbers of tasks, as real numbers, that the jobs should have now."""
+    def want(self, jobs: list[Job], books: MalleableBooks, now: float) -> Floats: ...
 
     def place(self, queue: Queue, books: MalleableBooks, now: float) -> list[Place | Resize]:
         """Shrink, then grow and start, in the order of submission."""
-        if self._terms is None:
-            raise ScenarioError("this scheduler decides numbers of tasks: use simulate_malleable")
-        terms = self._terms
+        terms = self.terms
         running = {r.job.id: r for r in books.running.values()}
         jobs = sorted([*(r.job for r in running.values()), *queue], key=lambda job: job.row)
         low = terms.minimum[[job.row for job in jobs]]
@@ -458,12 +382,12 @@ class SharedOut(ABC):
         )
         trial = books.copy()
         actions: list[Place | Resize] = []
-        grow: list[tuple[Job, int]] = []
+        grow: list[tuple[Job, int, int]] = []  # job, tasks wanted, tasks held
         left: list[Job] = []
         for job, n in zip(jobs, wanted.tolist()):
             held = running.get(job.id)
             if held is None:
-                grow.append((job, n))
+                grow.append((job, n, 0))
                 continue
             has = sum(c for _, c, _ in held.pieces)
             draining = any(not books.up[node] for node, _, _ in held.pieces)
@@ -475,27 +399,23 @@ class SharedOut(ABC):
                 trial.take(job.shape, trial.tell_apart(job.shape, tasks))
                 actions.append(Resize(job.id, tasks))
             elif n > has * (1 + self.slack):
-                grow.append((job, n))
-        # Jobs that have nothing go first.
-        for job, n in sorted(grow, key=lambda pair: pair[0].id in running):
-            held = running.get(job.id)
-            least = int(terms.minimum[job.row]) if held is None else 0
-            more = n - (0 if held is None else sum(c for _, c, _ in held.pieces))
-            found = self._fit(job, max(more, least), trial)
+                grow.append((job, n, has))
+        for job, n, has in sorted(grow, key=lambda each: each[2] > 0):  # who has nothing goes first
+            least = 0 if has else int(terms.minimum[job.row])
+            found = self._fit(job, max(n - has, least), trial)
             count = sum(c for _, c in found)
-            if (held is None and count < least) or count == 0:
-                if held is None:
-                    left.append(job)
+            if count == 0 or count < least:
+                left += [] if has else [job]
                 continue
             pieces = trial.tell_apart(job.shape, found)
             trial.take(job.shape, pieces)
-            if held is None:
+            if not has:
                 trial.running[job.id] = Running(job, pieces, now, 0.0)
                 actions.append(Place(job.id, found))
-            elif count >= self.slack * (n - more):
-                both: dict[int, int] = {}
-                for node, c in [*((node, c) for node, c, _ in held.pieces), *found]:
-                    both[node] = both.get(node, 0) + c
+            elif count >= self.slack * has:
+                both = Counter(dict(found))
+                for node, c, _ in running[job.id].pieces:
+                    both[node] += c
                 actions.append(Resize(job.id, tuple(sorted(both.items()))))
         self._waits.look(left, trial, now, "others have the tasks that it could have", np.inf)
         return actions
@@ -504,9 +424,14 @@ class SharedOut(ABC):
         """How many tasks fit on the whole cluster, of the mean size of those present."""
         if not jobs:
             return 0.0
+        capacity, per_task = self._sizes_of(jobs, books)
+        return float(capacity.sum() / per_task)
+
+    def _sizes_of(self, jobs: list[Job], books: Books) -> tuple[Ints, float]:
+        """What nodes that are up have [N], and mean tasks ask, of the first job's dominant type."""
         kind = books.dominant(jobs[0].shape)
         per_task = np.mean([max(job.shape.demand[kind], 1) for job in jobs])
-        return float((books.capacity[:, kind] * books.up).sum() / per_task)
+        return books.capacity[:, kind] * books.up, float(per_task)
 
     def _fit(self, job: Job, n: int, trial: Books) -> tuple[tuple[int, int], ...]:
         """Up to n tasks on the fastest nodes that have room, the fullest of these first."""
@@ -516,13 +441,11 @@ class SharedOut(ABC):
         return tuple(fill(n, fits, np.lexsort((trial.free[:, kind], -rates))))
 
     def _shrunk(self, job: Job, held: Running, n: int) -> tuple[tuple[int, int], ...]:
-        """The n tasks on the fastest nodes that it has."""
+        """The n tasks on the fastest of its nodes."""
         rates = self._declared[self._types[job.job_type]]
-        has: dict[int, int] = {}
-        for node, c, _ in held.pieces:
-            has[node] = has.get(node, 0) + c
         fits = np.zeros(rates.size, dtype=np.int64)
-        fits[list(has)] = list(has.values())
+        for node, c, _ in held.pieces:
+            fits[node] += c
         return tuple(fill(n, fits, np.argsort(-rates, kind="stable")))
 
 
@@ -548,10 +471,7 @@ class EqualShares(SharedOut):
     """Equipartition: every job the same number of devices, as far as it can use them."""
 
     def want(self, jobs: list[Job], books: MalleableBooks, now: float) -> Floats:
-        """Max-min fair: what one job cannot use goes to the others."""
-        terms = self._terms
-        assert terms is not None
-        high = terms.maximum[[job.row for job in jobs]].astype(np.float64)
+        high = self.terms.maximum[[job.row for job in jobs]].astype(np.float64)
         left, share = self._supply(jobs, books), np.zeros(len(jobs))
         for place, i in enumerate(np.argsort(high, kind="stable")):
             share[i] = min(high[i], left / (len(jobs) - place))
@@ -601,14 +521,12 @@ class ElasticOGASched(SharedOut):
         sums += [(n - 1) * (ratio - 1.0), (n - 1.0) ** 2]
 
     def overhead(self, job_type: str) -> float:
-        """κ as believed."""
+        """The believed overhead κ."""
         sums = self._sums.get(job_type)
         return self.prior if sums is None else float(np.clip(sums[0] / sums[1], 0.0, 1.0))
 
     def want(self, jobs: list[Job], books: MalleableBooks, now: float) -> Floats:
-        """Climb Σ_j w_j s_j(n_j) over 0 ≤ n_j ≤ maximum, Σ n_j ≤ supply."""
-        terms = self._terms
-        assert terms is not None
+        terms = self.terms
         rows = [job.row for job in jobs]
         self._sizes = {r.job.id: sum(c for _, c, _ in r.pieces) for r in books.running.values()}
         high = terms.maximum[rows].astype(np.float64)
@@ -618,7 +536,7 @@ class ElasticOGASched(SharedOut):
         asked = np.array([float(job.tasks) for job in jobs])
         limit = np.array([job.limit for job in jobs])
         expected = limit * speedup(asked, kappa)
-        done = np.array([books.progress.get(job.id, Progress(0.0, 0.0)).done for job in jobs])
+        done, _ = books.progress_of(jobs)
         weight = 1.0 / np.maximum(np.maximum(expected - done, self.part * expected), 1.0)
         supply = self._supply(jobs, books)
         start = np.array([self._held.get(job.id, 1.0) for job in jobs])
@@ -687,43 +605,26 @@ class PlanShares(SharedOut):
     slot: float = 60.0
 
     def want(self, jobs: list[Job], books: MalleableBooks, now: float) -> Floats:
-        """Machines that each job's plan to its deadline takes now."""
-        terms = self._terms
-        assert terms is not None
+        terms = self.terms
         rows = [job.row for job in jobs]
         work = np.array([max(job.limit * job.tasks, 1e-9) for job in jobs])  # as users declare it
-        progress = [books.progress.get(job.id, Progress(0.0, 0.0)) for job in jobs]
-        done = np.array([p.done for p in progress])
+        done, spent = books.progress_of(jobs)
         slots = np.array([max((job.deadline - now) / self.slot, 1.0) for job in jobs])
         exponent = terms.exponent[rows]
-        kind = books.dominant(jobs[0].shape)
-        per_task = np.mean([max(job.shape.demand[kind], 1) for job in jobs])
-        room = (books.capacity[:, kind] * books.up / per_task).astype(np.int64)
+        capacity, per_task = self._sizes_of(jobs, books)
+        room = (capacity / per_task).astype(np.int64)
         node = np.repeat(np.arange(room.size), room)
         # Where nothing has a price, machines cost the same and money never binds.
         priced = bool((terms.price > 0).any())
         prices = (terms.price[node] if priced else np.ones(node.size)) * self.slot
         rates = self._declared.mean(axis=0)[node] * self.slot
-        money = np.array([job.budget - p.spent for job, p in zip(jobs, progress)])
-        if not priced:
-            money = np.full(len(jobs), np.inf)
+        money = np.array([job.budget for job in jobs]) - spent if priced else np.inf
         high = terms.maximum[rows]
         money = np.minimum(np.maximum(money, 0.0), high * prices.max(initial=1.0) * slots)
-        shares = plan_shares(
-            Demand(
-                np.zeros(len(jobs), dtype=np.int64),
-                work**-exponent,
-                exponent,
-                NONE,
-                done,
-                work,
-                money,
-                slots,
-            ),
-            prices,
-            rates,
-            np.argsort(-rates / prices, kind="stable").astype(np.int64),
-        )
+        none = np.zeros(len(jobs), dtype=np.int64)
+        demand = Demand(none, work**-exponent, exponent, NONE, done, work, money, slots)
+        cheapest = np.argsort(-rates / prices, kind="stable").astype(np.int64)
+        shares = plan_shares(demand, prices, rates, cheapest)
         found = np.minimum(shares.machines, high)
         # An even pace leaves nothing for surprises: idle places go to the earliest deadlines.
         left = node.size - found.sum()

@@ -3,18 +3,22 @@
 Everything is a pure function of an :class:`Outcome`: when each job was submitted, started and
 ended, what it held, and where. A simulated :class:`~gangwise.jobs.simulation.Schedule` is one
 (:meth:`Outcome.of`), and so is what a log recorded (:meth:`Outcome.recorded`), so that *as it
-happened* stands in the same tables.
+happened* is measured alike.
 
 ======================  ============================================================================
-waiting                 first start − submission
-completion              end − submission
-bounded slowdown        max(1, completion / max(run, 10 s)), with run = end − last start
+waiting                 first start − submission, of all jobs that started
+completion              end − submission, of the jobs that did their work
+bounded slowdown        max(1, completion / max(run, 10 s)), run = end − last start; of these too
 makespan                last end − first submission
 utilisation             device-seconds held / (devices · makespan), of a device type
-goodput                 the same of what was held and not lost
+goodput                 the same of what was held for work that was done and kept
+killed, cancelled,      jobs that did not do their work, and what their last attempts held in
+unfinished              device-seconds
+failed, preempted       attempts cut short by a node's failure or by the scheduler, and the same
+thrown away             device-seconds of jobs that did not do their work, and lost to restarts
 lost to stragglers      devices · seconds · max(0, 1 − rate / declared rate) of every task: its own
                         node is slower than its label says, or another task of its gang is
-lost to restarts        work done again after a failure or a preemption
+lost to restarts        work done again after a failure or a preemption, and what restarts cost
 idle while waiting      devices that were free while a job waited that asks for no more than these:
                         an upper bound of what fragmentation costs, for order and reservations hold
                         devices free as well
@@ -29,38 +33,37 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.frames import Tabular
 from gangwise.core.jit import kernel
-from gangwise.jobs.kernels import FINISHED
+from gangwise.jobs.kernels import CANCELLED, FINISHED, KILLED, RUNNING, SET_ASIDE
 from gangwise.jobs.model import Jobs, Nodes
 from gangwise.jobs.schedule import Schedule
 
 SHORTEST = 10.0
 """Seconds: jobs that ran for less count as this long in the bounded slowdown."""
 
+ENDINGS = ("killed", "failed", "cancelled", "preempted", "unfinished")
+"""Ways in which work ends before it is done: at the job's limit, with a node, by its user, by the
+scheduler, or not until the last job has ended."""
+
+LAST, FAILED, PREEMPTED = -1, 0, 1
+"""Why an attempt ended: with its job, or before, as :attr:`Schedule.cuts` has it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Tasks of one attempt of a job on one node, [P].
-
-    Attributes
-    ----------
-    job, node, tasks : ndarray of int64
-    begin, end : ndarray of float64
-        Seconds.
-    whole : ndarray of bool
-        Of the attempt that ended the job; the others were cut short.
-    """
+    """Tasks of one attempt of a job on one node, [P]."""
 
     job: Ints
     node: Ints
     tasks: Ints
-    begin: Floats
+    begin: Floats  # seconds
     end: Floats
-    whole: Bools
+    why: Ints  # LAST of the last attempt; the others were cut short: FAILED or PREEMPTED
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,6 +86,9 @@ class Outcome(Tabular):
         Device-seconds, of the job's dominant type, of work that was done again.
     clean : ndarray of bool, shape [J]
         Jobs that ran through in one attempt to their own end: their rates are known.
+    phase : ndarray of int8, shape [J], or None
+        How each job ended, as in :mod:`gangwise.jobs.kernels`; None where that is not known: all
+        jobs that ended count as having done their work.
     decisions : int
         Rounds of decisions.
     seconds : float
@@ -109,35 +115,39 @@ class Outcome(Tabular):
     pieces: Pieces | None
     lost: Floats
     clean: Bools
+    phase: npt.NDArray[np.int8] | None = None
     decisions: int = 0
     seconds: float = float("nan")
     told: str = ""
 
     def columns(self) -> dict[str, Any]:
-        """The columns of the jobs, and their start, end, waiting and completion; seconds."""
-        of_jobs = {
-            name: column
-            for name, column in self.jobs.columns().items()
-            if not name.startswith("recorded_")
-        }
-        found = {"start": self.start, "last_start": self.last_start, "end": self.end}
+        """The columns of the jobs, their start, end, waiting and completion; how they ended."""
+        given = self.jobs.columns()
         return {
             "scheduler": np.full(len(self.jobs), self.name),
-            **of_jobs,
-            **found,
+            **{k: column for k, column in given.items() if not k.startswith("recorded_")},
+            "start": self.start,
+            "last_start": self.last_start,
+            "end": self.end,
             "waiting": self.waiting,
             "completion": self.completion,
             "lost": self.lost,
+            "ended": self.ended_as,
         }
 
     def __repr__(self) -> str:
-        ended = int(np.isfinite(self.end).sum())
-        return f"Outcome({self.name}, {ended:,} of {len(self.jobs):,} jobs ended)"
+        did = int(self.finished.sum())
+        return f"Outcome({self.name}, {did:,} of {len(self.jobs):,} jobs did their work)"
 
     @classmethod
-    def of(cls, schedule: Schedule, name: str) -> Outcome:
-        """What a simulation did."""
+    def of(cls, schedule: Schedule, name: str, restart: float = 0.0) -> Outcome:
+        """What a simulation did; ``restart`` is what it took for the seconds a restart costs."""
         jobs, nodes = schedule.jobs, schedule.nodes
+        demand, lost = held_devices(jobs, nodes), schedule.lost
+        again = (schedule.attempts > 1) & np.isfinite(schedule.end)
+        if restart > 0 and again.any():  # what was lost of attempts cut short is there already
+            spent = np.minimum(schedule.end - schedule.last_start, restart)
+            lost = lost + np.where(again, spent, 0.0) * _dominant(demand, nodes)
         return cls(
             name,
             jobs,
@@ -145,10 +155,11 @@ class Outcome(Tabular):
             schedule.start,
             schedule.last_start,
             schedule.end,
-            held_devices(jobs, nodes),
+            demand,
             _pieces(schedule),
-            schedule.lost,
+            lost,
             (schedule.phase == FINISHED) & (schedule.attempts == 1),
+            schedule.phase,
             schedule.counts["rounds"],
             schedule.seconds,
             schedule.told,
@@ -156,7 +167,7 @@ class Outcome(Tabular):
 
     @classmethod
     def recorded(cls, jobs: Jobs, nodes: Nodes) -> Outcome | None:
-        """As it happened; None where the log has no starts and ends."""
+        """The recorded schedule; None where the log has no starts and ends."""
         start, end = jobs.recorded_start, jobs.recorded_end
         if not (np.isfinite(start) & np.isfinite(end)).any():
             return None
@@ -168,9 +179,31 @@ class Outcome(Tabular):
 
     @cached_property
     def ended(self) -> Bools:
-        """Jobs that started and ended, [J]; the others are in no mean."""
+        """Jobs that started and ended, in whichever way, [J]."""
         found: Bools = np.isfinite(self.start) & np.isfinite(self.end)
         return found
+
+    @cached_property
+    def finished(self) -> Bools:
+        """Jobs that did their work, [J]: completion and slowdown are theirs."""
+        return self.ended if self.phase is None else self.ended & (self.phase == FINISHED)
+
+    @cached_property
+    def started(self) -> Bools:
+        """Jobs that started, [J]; waiting is defined for them."""
+        return np.isfinite(self.start)
+
+    @property
+    def ended_as(self) -> npt.NDArray[np.str_]:
+        """How each job ended, in a word, [J]; empty where that is not known."""
+        words = np.full(1 + max(FINISHED, KILLED, CANCELLED, SET_ASIDE), "unfinished")
+        words[[FINISHED, KILLED, CANCELLED, SET_ASIDE]] = (
+            "finished",
+            "killed",
+            "cancelled",
+            "set aside",
+        )
+        return np.full(len(self.jobs), "") if self.phase is None else words[self.phase]
 
     @property
     def waiting(self) -> Floats:
@@ -190,22 +223,22 @@ class Outcome(Tabular):
 
     @property
     def missed(self) -> Bools:
-        """Jobs that have a deadline and did not end by it, [J]."""
-        late: Bools = np.isfinite(self.jobs.deadline) & ~(self.end <= self.jobs.deadline)
+        """Jobs that have a deadline and did not do their work by it, [J]."""
+        kept = self.finished & (self.end <= self.jobs.deadline)
+        late: Bools = np.isfinite(self.jobs.deadline) & ~kept
         return late
 
     # Of all
 
     @cached_property
     def span(self) -> tuple[float, float]:
-        """First submission and last end."""
+        """Time of the first submission and of the last end."""
         if not self.ended.any():
             raise ScenarioError(f"{self.name}: no job ended, there is nothing to measure")
         return float(self.jobs.submit.min()), float(np.nanmax(self.end))
 
     @property
     def makespan(self) -> float:
-        """Seconds from the first submission to the last end."""
         return self.span[1] - self.span[0]
 
     @cached_property
@@ -214,9 +247,14 @@ class Outcome(Tabular):
         if self.pieces is None:
             run = np.where(self.ended, self.end - self.last_start, 0.0)
             return np.asarray(run @ self.demand)
-        pieces = self.pieces
-        each = pieces.tasks * (pieces.end - pieces.begin)
-        return np.asarray(each @ self.per_task[pieces.job])
+        return self._held_by(True)
+
+    def _held_by(self, chosen: Bools | Floats | bool) -> Floats:
+        """Device-seconds [K] that some pieces held, or shares of pieces [P]."""
+        of = self.pieces
+        assert of is not None
+        seconds = of.tasks * (of.end - of.begin)
+        return np.asarray((chosen * seconds) @ self.per_task[of.job])
 
     @property
     def per_task(self) -> Floats:
@@ -235,8 +273,11 @@ class Outcome(Tabular):
 
     @property
     def goodput(self) -> dict[str, float]:
-        """Share of each device type that was held and not lost to stragglers or restarts."""
-        return self._shares(self.device_seconds - self.stragglers() - self.restarts())
+        """Share of each device type that was held for work that was done and kept.
+
+        What was held, less what was thrown away and less what stragglers cost.
+        """
+        return self._shares(self.device_seconds - self.stragglers() - self.thrown_away)
 
     def _shares(self, device_seconds: Floats) -> dict[str, float]:
         whole = self.capacity * self.makespan
@@ -276,17 +317,70 @@ class Outcome(Tabular):
         of = self.pieces
         declared = self.nodes.declared(self.jobs.types)[self.jobs.type[of.job], of.node]
         share = np.nan_to_num(np.clip(1 - rates[of.job] / declared, 0.0, 1.0))
-        each = np.where(of.whole, share * of.tasks * (of.end - of.begin), 0.0)
+        each = np.where(of.why == LAST, share * of.tasks * (of.end - of.begin), 0.0)
         return np.asarray(each @ self.per_task[of.job])
 
-    def restarts(self) -> Floats:
-        """Device-seconds of work that was done again after failures and preemptions, [K]."""
+    def restarts(self, of: Bools | None = None) -> Floats:
+        """Device-seconds of work done again after failures and preemptions, and of restarts, [K].
+
+        Of some jobs [J], or of all.
+        """
+        if not self.lost.any():
+            return np.zeros(len(self.nodes.devices))
         # `lost` is of the dominant type; the others were lost for as long.
-        total = np.maximum(self.capacity, 1e-9)
-        dominant = np.argmax(self.demand / total, axis=1)
-        held = self.demand[np.arange(len(self.jobs)), dominant]
+        held = _dominant(self.demand, self.nodes)
         seconds = np.divide(self.lost, held, out=np.zeros(len(self.jobs)), where=held > 0)
-        return np.asarray(seconds @ self.demand)
+        return np.asarray((seconds if of is None else np.where(of, seconds, 0.0)) @ self.demand)
+
+    @cached_property
+    def thrown_away(self) -> Floats:
+        """Device-seconds that nothing came of, [K].
+
+        All that jobs held which did not do their work, and of the others what was lost to restarts.
+        """
+        lost = self.restarts(self.finished)
+        if self.phase is None or self.pieces is None:
+            return lost
+        did = self.finished[self.pieces.job]
+        return lost if did.all() else self._held_by(~did) + lost
+
+    @cached_property
+    def endings(self) -> dict[str, tuple[float, Floats]]:
+        """By each of :data:`ENDINGS`: its number and device-seconds [K]; NaN where not known.
+
+        Killed, cancelled and unfinished are jobs, with what their last attempts held; failed and
+        preempted are attempts, whatever became of their jobs. So every device-second held belongs
+        to one of these, or to the last attempt of a job that did its work.
+        """
+        if self.phase is None or self.pieces is None:
+            unknown = np.full(len(self.nodes.devices), np.nan)
+            return {name: (float("nan"), unknown) for name in ENDINGS}
+        of = self.pieces
+        jobs = {
+            "killed": self.phase == KILLED,
+            "cancelled": self.phase == CANCELLED,
+            "unfinished": self.phase <= RUNNING,
+        }
+        found = {}
+        for name in ENDINGS:
+            if name in jobs:
+                count = int(jobs[name].sum())
+                mine = jobs[name][of.job] & (of.why == LAST) if count else jobs[name]
+            else:
+                mine = of.why == (FAILED if name == "failed" else PREEMPTED)
+                count = len(set(zip(of.job[mine].tolist(), of.begin[mine].tolist())))
+            # Mostly there is none, and a product over a million jobs takes its time.
+            held = self._held_by(mine) if count else np.zeros(len(self.nodes.devices))
+            found[name] = float(count), held
+        return found
+
+    @property
+    def until_left(self) -> float:
+        """Mean seconds from submission until a job left, killed ones too (mean sojourn time).
+
+        What a lower bound of jobs that may be killed speaks of.
+        """
+        return float(self.completion[self.ended].mean())
 
     def idle_while_waiting(self, device: str) -> float:
         """Device-seconds idle while a job waited that asks for no more than what was idle.
@@ -298,54 +392,46 @@ class Outcome(Tabular):
         """
         k = self.nodes.devices.index(device)
         asks = self.demand[:, k]
-        mine = np.flatnonzero(self.ended & (asks > 0))
+        # Who starts at once waits for no time: where it begins to hold devices, it is an event.
+        mine = np.flatnonzero(self.ended & (asks > 0) & (self.start > self.jobs.submit))
         if not mine.size:
             return 0.0
         size, rank = np.unique(asks[mine], return_inverse=True)
-        begin, end = self._held_between(k)
-        amount = begin[1]
+        begin, end, amount = self._held_between(k)
         # Waiting begins and ends; devices are taken and given back.
-        times = np.concatenate([self.jobs.submit[mine], self.start[mine], begin[0], end])
-        kinds = np.repeat([0, 1, 2, 3], [mine.size, mine.size, end.size, end.size])
-        values = np.concatenate([rank, rank, amount, amount]).astype(np.float64)
+        times = np.concatenate([self.jobs.submit[mine], self.start[mine], begin, end])
         waiting = np.zeros(size.size, dtype=np.int64)
-        # Of an instant, only what is left after it counts: the interval has no length before.
-        order = np.argsort(times, kind="stable")
+        # Of an instant, only what is left after it counts: the interval has no length before. Its
+        # order matters to the last digit where sums of amounts are rounded.
+        exact = bool((amount == np.rint(amount)).all())
+        order = np.argsort(times, kind=None if exact else "stable")
         return float(
-            _idle_while_waiting(
-                times[order], kinds[order], values[order], size, waiting, self.capacity[k]
-            )
+            _idle_while_waiting(order, times, rank, amount, size, waiting, float(self.capacity[k]))
         )
 
-    def _held_between(self, k: int) -> tuple[tuple[Floats, Floats], Floats]:
-        """Beginnings with amounts, and ends, of every hold of a device type."""
+    def _held_between(self, k: int) -> tuple[Floats, Floats, Floats]:
+        """Beginnings, ends and amounts of every hold of a device type."""
         if self.pieces is None:
             on = np.flatnonzero(self.ended)
-            return (self.last_start[on], self.demand[on, k]), self.end[on]
+            return self.last_start[on], self.end[on], self.demand[on, k]
         of = self.pieces
-        return (of.begin, of.tasks * self.per_task[of.job, k]), of.end
+        return of.begin, of.end, of.tasks * self.per_task[of.job, k]
 
     # Over time
 
     def over_time(self, device: str, edges: Floats) -> Floats:
         """Devices of a type held, means over the bins between edges, [bins]."""
-        (begin, amount), end = self._held_between(self.nodes.devices.index(device))
-        held = _held_until(edges, begin, amount) - _held_until(edges, end, amount)
-        return np.asarray(np.diff(held) / np.diff(edges))
+        return over_bins(edges, *self._held_between(self.nodes.devices.index(device)))
 
     def waiting_jobs(self, edges: Floats) -> Floats:
         """How many jobs waited, means over the bins between edges, [bins]."""
         on = self.ended
-        one = np.ones(int(on.sum()))
-        since, until = self.jobs.submit[on], self.start[on]
-        held = _held_until(edges, since, one) - _held_until(edges, until, one)
-        return np.asarray(np.diff(held) / np.diff(edges))
+        return over_bins(edges, self.jobs.submit[on], self.start[on], np.ones(int(on.sum())))
 
     # Fairness
 
-    def users(self, of: Floats) -> Floats:
-        """Means over the jobs of each user of something of each job, [U]; NaN without a job."""
-        on = self.ended
+    def users(self, of: Floats, on: Bools) -> Floats:
+        """Means over some of the jobs of each user of something, [U]; NaN without a job."""
         count = np.bincount(self.jobs.user[on], minlength=len(self.jobs.users))
         total = np.bincount(self.jobs.user[on], of[on], minlength=len(self.jobs.users))
         means: Floats = np.full(count.size, np.nan)
@@ -354,32 +440,40 @@ class Outcome(Tabular):
     @property
     def worst_users(self) -> float:
         """Mean waiting of the worst tenth of the users, at least one, by their mean waiting."""
-        means = np.sort(_known(self.users(self.waiting)))
+        means = self.users(self.waiting, self.started)
+        means = np.sort(means[np.isfinite(means)])
         return float(means[-max(1, means.size // 10) :].mean())
 
     @property
     def unfairness(self) -> float:
         """1 − Jain's index of the users' mean bounded slowdowns: 0 where all fare alike."""
-        x = _known(self.users(self.slowdown))
-        return float(1 - x.sum() ** 2 / (x.size * (x**2).sum()))
+        x = self.users(self.slowdown, self.finished)
+        x = x[np.isfinite(x)]
+        return float(1 - x.sum() ** 2 / (x.size * (x**2).sum())) if x.size else float("nan")
+
+    def times(self, on: Bools) -> dict[str, float]:
+        """Completion and slowdown of some jobs: mean, median and 95th percentile."""
+        return spread("completion", self.completion[on]) | spread("slowdown", self.slowdown[on])
 
     def summary(self) -> dict[str, float]:
         """The numbers of a row of a table; seconds and device-hours.
 
-        Keys: ``jobs``, ``not ended``, ``waiting``, ``completion`` and ``slowdown`` with ``.mean``,
-        ``.median`` and ``.p95``, ``makespan``, ``deadlines missed``, ``worst users``,
-        ``unfairness``, ``microseconds per decision``, and for each device type ``utilisation.``,
-        ``goodput.``, ``stragglers.``, ``restarts.`` and ``idle.`` (device-hours).
+        Keys: ``jobs`` that were played, ``finished`` of them that did their work; the number of
+        each of :data:`ENDINGS`; ``waiting``, ``completion`` and ``slowdown`` with ``.mean``,
+        ``.median`` and ``.p95``; ``makespan``, ``deadlines missed``, ``worst users``,
+        ``unfairness``, ``microseconds per decision``; and for each device type ``utilisation.``,
+        ``goodput.`` and device-hours: ``stragglers.``, ``restarts.``, ``idle.``, ``thrown away.``,
+        and of each of :data:`ENDINGS`.
         """
-        on = self.ended
-        found: dict[str, float] = {"jobs": float(on.sum()), "not ended": float((~on).sum())}
-        of_jobs = {
-            "waiting": self.waiting,
-            "completion": self.completion,
-            "slowdown": self.slowdown,
-        }
-        for name, values in of_jobs.items():
-            found |= spread(name, values[on])
+        return dict(self._summary)
+
+    @cached_property
+    def _summary(self) -> dict[str, float]:  # the run, the bound, the tables and the page ask
+        played = self.ended if self.phase is None else self.phase != SET_ASIDE
+        found = {"jobs": float(played.sum()), "finished": float(self.finished.sum())}
+        found |= {name: count for name, (count, _) in self.endings.items()}
+        found |= spread("waiting", self.waiting[self.started])
+        found |= self.times(self.finished)
         found["makespan"] = self.makespan
         found["deadlines missed"] = float(self.missed.sum())
         found["worst users"] = self.worst_users
@@ -387,14 +481,18 @@ class Outcome(Tabular):
         found["microseconds per decision"] = (
             1e6 * self.seconds / self.decisions if self.decisions else float("nan")
         )
-        stragglers, restarts = self.stragglers(), self.restarts()
         utilisation, goodput = self.utilisation, self.goodput
+        seconds: dict[str, Any] = {
+            "stragglers": self.stragglers(),
+            "restarts": self.restarts(),
+            "idle": [self.idle_while_waiting(device) for device in self.nodes.devices],
+            "thrown away": self.thrown_away,
+            **{name: held for name, (_, held) in self.endings.items()},
+        }
         for k, device in enumerate(self.nodes.devices):
             found[f"utilisation.{device}"] = utilisation[device]
             found[f"goodput.{device}"] = goodput[device]
-            found[f"stragglers.{device}"] = float(stragglers[k]) / 3600
-            found[f"restarts.{device}"] = float(restarts[k]) / 3600
-            found[f"idle.{device}"] = self.idle_while_waiting(device) / 3600
+            found |= {f"{name}.{device}": float(of[k]) / 3600 for name, of in seconds.items()}
         return found
 
 
@@ -409,32 +507,28 @@ def held_devices(jobs: Jobs, nodes: Nodes) -> Floats:
     return found
 
 
+def _dominant(demand: Floats, nodes: Nodes) -> Floats:
+    """Devices of the type of which a job holds the largest share of the cluster, [J]."""
+    total = np.maximum(nodes.capacity.sum(axis=0) / 1000, 1e-9)
+    dominant = np.argmax(demand / total, axis=1)
+    return np.asarray(demand[np.arange(len(demand)), dominant])
+
+
 def spread(name: str, values: Floats) -> dict[str, float]:
     """Mean, median and 95th percentile.
 
     >>> spread("x", np.arange(101.0))
     {'x.mean': 50.0, 'x.median': 50.0, 'x.p95': 95.0}
     """
-    if not values.size:
-        return {f"{name}.{which}": float("nan") for which in ("mean", "median", "p95")}
-    middle, high = np.percentile(values, [50, 95])
-    return {
-        f"{name}.mean": float(values.mean()),
-        f"{name}.median": float(middle),
-        f"{name}.p95": float(high),
-    }
+    found = [float("nan")] * 3
+    if values.size:
+        found = [float(values.mean()), *map(float, np.percentile(values, [50, 95]))]
+    return {f"{name}.{which}": x for which, x in zip(("mean", "median", "p95"), found)}
 
 
 def by_group(outcome: Outcome, group: Ints, of: Floats) -> Mapping[int, dict[str, float]]:
-    """Mean, median and p95 of something of each job, over the ended jobs of each group.
-
-    Parameters
-    ----------
-    outcome : Outcome
-    group : ndarray of int64, shape [J]
-    of : ndarray of float64, shape [J]
-    """
-    on = outcome.ended
+    """Mean, median and p95 of a value [J] over the jobs that started, by their ``group`` [J]."""
+    on = outcome.started
     return {
         int(g): spread("of", of[on & (group == g)]) | {"jobs": float((on & (group == g)).sum())}
         for g in np.unique(group[on])
@@ -476,9 +570,15 @@ def jobs_as_rows(start: Ints, count: Ints) -> tuple[Ints, Ints]:
 
 
 def _pieces(schedule: Schedule) -> Pieces:
-    """Last attempts, then those that were cut short."""
-    done = np.isfinite(schedule.end) & np.isfinite(schedule.last_start)
-    jobs = np.flatnonzero(done)
+    """Last attempts, then those that were cut short.
+
+    What still runs has held its devices until the last end that is known.
+    """
+    begun, end = schedule.last_start, schedule.end
+    if (running := schedule.phase == RUNNING).any():
+        last_end = np.fmax.reduce(np.append(end, schedule.cuts["end"]), initial=-np.inf)
+        end = np.where(running, np.fmax(begun, last_end), end)
+    jobs = np.flatnonzero(np.isfinite(end) & np.isfinite(begun))
     rows, of = jobs_as_rows(schedule.piece_from[jobs], schedule.piece_count[jobs])
     last = jobs[of]
     cuts = schedule.cuts
@@ -488,13 +588,13 @@ def _pieces(schedule: Schedule) -> Pieces:
         np.concatenate([last, cuts["job"][cut]]).astype(np.int64),
         np.concatenate([schedule.piece_node[rows], cuts["node"][cut_rows]]).astype(np.int64),
         np.concatenate([schedule.piece_tasks[rows], cuts["tasks"][cut_rows]]).astype(np.int64),
-        np.concatenate([schedule.last_start[last], cuts["begun"][cut]]),
-        np.concatenate([schedule.end[last], cuts["end"][cut]]),
-        np.repeat([True, False], [last.size, cut.size]),
+        np.concatenate([begun[last], cuts["begun"][cut]]),
+        np.concatenate([end[last], cuts["end"][cut]]),
+        np.concatenate([np.full(last.size, LAST), cuts["why"][cut]]).astype(np.int64),
     )
 
 
-def _held_until(times: Floats, starts: Floats, amounts: Floats) -> Floats:
+def held_until(times: Floats, starts: Floats, amounts: Floats) -> Floats:
     """Σ amount · (time − start) over those that started before each time."""
     order = np.argsort(starts, kind="stable")
     starts, amounts = starts[order], amounts[order]
@@ -505,36 +605,46 @@ def _held_until(times: Floats, starts: Floats, amounts: Floats) -> Floats:
     return held
 
 
-def _known(values: Floats) -> Floats:
-    known: Floats = values[np.isfinite(values)]
-    return known
+def over_bins(edges: Floats, begin: Floats, end: Floats, amounts: Floats) -> Floats:
+    """Means of amounts held from their begin to their end, over the bins between edges."""
+    held = held_until(edges, begin, amounts) - held_until(edges, end, amounts)
+    return np.asarray(np.diff(held) / np.diff(edges))
 
 
 @kernel
 def _idle_while_waiting(
-    times: Floats, kinds: Ints, values: Floats, size: Floats, waiting: Ints, capacity: float
+    order: Ints,
+    times: Floats,
+    rank: Ints,
+    amount: Floats,
+    size: Floats,
+    waiting: Ints,
+    capacity: float,
 ) -> float:
     """∫ of what is idle while the smallest waiting job asks for no more.
 
-    Events in the order of time: a job begins (0) or ends (1) to wait, with the rank of its size;
-    devices are taken (2) or given back (3). ``waiting`` counts jobs by rank, none at first.
+    ``times`` are when jobs begin to wait, when they end to, [J] each, when devices are taken and
+    when they are given back, [P] each; ``order`` is theirs. Sizes have their ``rank`` [J], holds
+    their ``amount`` [P]. ``waiting`` counts jobs by rank, none at first.
     """
+    J, P = rank.size, amount.size
     smallest, idle, total, i = size.size, capacity, 0.0, 0
     while i < times.size:
-        now = times[i]
-        while i < times.size and times[i] == now:
-            kind, value = kinds[i], values[i]
-            if kind < 2:
-                rank = int(value)
-                waiting[rank] += 1 if kind == 0 else -1
-                if rank < smallest:
-                    smallest = rank
+        now = times[order[i]]
+        while i < times.size and times[order[i]] == now:
+            event = order[i]
+            if event < 2 * J:
+                of = rank[event if event < J else event - J]
+                waiting[of] += 1 if event < J else -1
+                if of < smallest:
+                    smallest = of
             else:
-                idle += value if kind == 3 else -value
+                event -= 2 * J
+                idle += amount[event - P] if event >= P else -amount[event]
             i += 1
         # Ranks below the smallest have nobody waiting.
         while smallest < size.size and waiting[smallest] == 0:
             smallest += 1
         if i < times.size and smallest < size.size and size[smallest] <= idle + 1e-9:
-            total += max(idle, 0.0) * (times[i] - now)
+            total += max(idle, 0.0) * (times[order[i]] - now)
     return total

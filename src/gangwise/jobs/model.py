@@ -7,6 +7,7 @@ log), which is also the order that breaks every tie.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -14,12 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.core.frames import Tabular
-
-Bools = npt.NDArray[np.bool_]
-
 
 # ----------------------------------------------------------------------------------------- nodes
 
@@ -60,6 +58,8 @@ class Nodes:
     shared : str, optional
         Device type of which a task may take a part of one (a GPU): its devices are told apart, at
         most 63 on a node. None: only their number counts.
+    pools : mapping
+        Name of a pool, which Slurm calls a partition → its nodes, by their places.
 
     Examples
     --------
@@ -75,6 +75,7 @@ class Nodes:
     labels: tuple[Mapping[str, str], ...]
     rates: tuple[float | Mapping[str, float], ...]
     shared: str | None = None
+    pools: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(set(self.names)) < len(self.names):
@@ -131,6 +132,12 @@ class Nodes:
             has = {k: self.capacity[n, i] / 1000 for i, k in enumerate(self.devices)}
             yield Node(name, has, self.labels[n], self.rates[n])
 
+    def of_pool(self, name: str) -> Bools:
+        """Nodes of a pool [N]; all where the name is empty."""
+        mine = np.zeros(len(self), dtype=bool)
+        mine[list(self.pools[name]) if name else slice(None)] = True
+        return mine
+
     def declared(self, job_types: Sequence[str]) -> Floats:
         """Declared rates [L, N]."""
         rates = np.ones((len(job_types), len(self)))
@@ -158,11 +165,14 @@ class Shape(NamedTuple):
         Most tasks of the job on one node; 0 for as many as fit.
     constraint : tuple of (label, value)
         Labels that a node must have.
+    pool : str
+        Name of the pool in ``Nodes.pools`` whose nodes alone it may use; empty for all nodes.
     """
 
     demand: tuple[int, ...]
     per_node: int = 0
     constraint: tuple[tuple[str, str], ...] = ()
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +186,17 @@ class Job:
         Its place in the order of (submission, row of the log).
     submitted, limit, deadline : float
         Seconds; a deadline that is not given is inf.
+    expected : float
+        Seconds that it is expected to take; NaN where the scheduler believes requests.
+    requested : bool
+        Whether the limit was asked for. One that was not is the run time, which predictors do not
+        look at.
     tasks : int
         All are placed at once, or none.
     shape : Shape
         What one task asks for.
+    account, pool : str
+        Whom it is charged to, and the pool (partition) that it was submitted to.
     """
 
     id: str
@@ -193,6 +210,15 @@ class Job:
     deadline: float
     budget: float
     priority: float
+    requested: bool = True
+    expected: float = math.nan
+    account: str = ""
+    pool: str = ""
+
+    @property
+    def length(self) -> float:
+        """Seconds that the job takes as far as anybody knows: as expected, or as requested."""
+        return self.limit if math.isnan(self.expected) else self.expected
 
 
 @dataclass(frozen=True)
@@ -224,11 +250,9 @@ class Account:
 
     @property
     def played(self) -> int:
-        """Jobs left."""
         return self.read - sum(rows.size for rows in self.set_aside.values())
 
     def lines(self) -> list[str]:
-        """To be printed."""
         lines = [f"{self.played:,} of {self.read:,} jobs are played"]
         for reason, rows in self.set_aside.items():
             shown = ", ".join(map(str, rows[:3])) + (", …" if rows.size > 3 else "")
@@ -248,12 +272,14 @@ class Jobs(Tabular):
         Row of the log.
     run : ndarray
         Hidden: seconds of work on a node of rate 1.
-    shape, type, user : ndarray
-        Places in ``shapes``, ``types`` and ``users``.
+    shape, type, user, charged, pool : ndarray
+        Places in ``shapes``, ``types``, ``users``, ``accounts`` and ``pools``.
     after_from, after : ndarray
         Job j comes after the jobs ``after[after_from[j]:after_from[j+1]]``.
     recorded_start, recorded_end : ndarray
         As it happened, NaN where the log does not say.
+    requested : ndarray
+        Whether the limit was asked for; where it was not, it is the run time.
     """
 
     id: npt.NDArray[Any]
@@ -277,6 +303,11 @@ class Jobs(Tabular):
     types: tuple[str, ...]
     users: tuple[str, ...]
     account: Account
+    requested: npt.NDArray[np.bool_]
+    charged: Ints
+    pool: Ints
+    accounts: tuple[str, ...]
+    pools: tuple[str, ...]
 
     @classmethod
     def of(
@@ -298,6 +329,8 @@ class Jobs(Tabular):
         after: Mapping[Any, Sequence[Any]] | None = None,
         recorded_start: npt.ArrayLike = np.nan,
         recorded_end: npt.ArrayLike = np.nan,
+        charged: npt.ArrayLike | None = None,
+        pool: npt.ArrayLike | None = None,
     ) -> Jobs:
         """From columns in the log's order; a scalar stands for a column of it.
 
@@ -317,6 +350,8 @@ class Jobs(Tabular):
             Names; what is learned is learned by type.
         after : mapping, optional
             Id → ids of jobs that must have ended before.
+        charged, pool : array_like, optional
+            Names of accounts and of pools (partitions).
 
         Examples
         --------
@@ -324,113 +359,27 @@ class Jobs(Tabular):
         >>> jobs.id, jobs.shapes
         (array([1, 0]), (Shape(demand=(500,), ...), Shape(demand=(1000,), ...)))
         """
-        submit = np.array(submit, dtype=np.float64)
-        J = submit.size
-        run, limit_given = _column(run, J), _column(limit, J)
-        many, most = _column(tasks, J, whole=True), _column(per_node, J)
-        started, ended = _column(recorded_start, J), _column(recorded_end, J)
-        demand = {"cpu": 1.0} if demand is None else demand
-        devices = tuple(demand)
-        asked = [_once(_column(demand[k], J)) for k in devices]
+        J = np.asarray(submit).size
         ids = np.arange(J) if id is None else np.array(id)
         if ids.shape != (J,):
             raise ScenarioError(f"{J} jobs have {ids.size} ids")
-
-        set_aside: dict[str, Ints] = {}
-        good = np.ones(J, dtype=bool)
-
-        def reject(bad: npt.NDArray[Any], reason: str) -> None:
-            rows = np.flatnonzero(bad & good)
-            if rows.size:
-                set_aside[reason] = rows
-                good[rows] = False
-
-        with np.errstate(invalid="ignore"):
-            reject(~np.isfinite(submit), "without a submission time")
-            reject(submit < 0, "submitted at a negative time")
-            reject(_once(ended) < _once(started), "that ended before they started")
-            reject(~np.isfinite(run), "without a run time")
-            reject(run < 0, "with a negative run time")
-            reject(~np.isfinite(many) | (many < 1), "with no task")
-            if many.dtype.kind == "f":
-                reject(many != np.floor(many), "with a part of a task")
-            odd, thousandths = np.zeros(1, dtype=bool), []
-            for amount in asked:
-                told = np.isfinite(amount)
-                odd = odd | ~told | (amount < 0)
-                thousandths.append(np.where(told, np.rint(amount * 1000), 0).astype(np.int64))
-            reject(odd, "with a missing or negative number of devices")
-            reject(sum(thousandths, np.zeros(1, dtype=np.int64)) == 0, "that ask for no device")
+        numbers = {
+            "submit": submit,
+            "run": run,
+            "limit": limit,
+            "per_node": per_node,
+            "deadline": deadline,
+            "budget": budget,
+            "priority": priority,
+            "recorded_start": recorded_start,
+            "recorded_end": recorded_end,
+        }
+        columns = {name: _column(values, J) for name, values in numbers.items()}
+        columns |= {"id": ids, "tasks": _column(tasks, J, whole=True)}
+        log = _Log(columns, {"cpu": 1.0} if demand is None else demand)
         if id is not None:
-            rising = ids.dtype.kind in "iu" and bool((ids[1:] > ids[:-1]).all())
-            twice = np.zeros(1, dtype=bool)
-            if not rising:
-                twice = np.ones(J, dtype=bool)
-                twice[np.unique(ids, return_index=True)[1]] = False
-            reject(twice, "whose id came before")
-
-        noted: dict[str, int] = {}
-        after_from, after_rows = _dependencies(ids, after or {}, good, reject, noted)
-        order = np.flatnonzero(good)
-        in_order = order.size == J and bool((submit[1:] >= submit[:-1]).all())
-        if not in_order:
-            order = order[np.argsort(submit[order], kind="stable")]
-        kept = order.size
-
-        def chosen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            """Those that are played, in their order; one value that stands for all stays one."""
-            if values.strides == (0,):
-                return np.broadcast_to(values[:1], (kept,)) if kept else values[:0].copy()
-            return values if in_order else values[order]
-
-        run = chosen(run)
-        missing = ~(chosen(limit_given) > 0)
-        limits = np.where(missing, run, chosen(limit_given))
-        if missing.any():
-            noted["without a requested limit: the run time is taken for it"] = int(missing.sum())
-        longer = int((run > limits).sum())
-        if longer:
-            noted["ran longer than they requested"] = longer
-
-        shape, shapes = _shapes(
-            [values if values.size == 1 else chosen(values) for values in thousandths],
-            _once(chosen(most)),
-            constraint,
-            order,
-        )
-        types, names = _names(type, J, order, "job")
-        users, user_names = _names(user, J, order, "user")
-        starts, flat = np.broadcast_to(np.int64(0), (kept + 1,)), after_rows
-        if after_rows.size:
-            place = np.full(J, -1)
-            place[order] = np.arange(kept)
-            starts = np.concatenate([[0], np.cumsum(np.diff(after_from)[order])])
-            flat = place[
-                np.concatenate([after_rows[after_from[i] : after_from[i + 1]] for i in order])
-            ]
-        return cls(
-            chosen(ids),
-            order,
-            chosen(submit),
-            np.array(run) if run.strides == (0,) else run,
-            limits,
-            np.asarray(chosen(many), dtype=np.int64),
-            shape,
-            types,
-            users,
-            chosen(_column(deadline, J)),
-            chosen(_column(budget, J)),
-            chosen(_column(priority, J)),
-            starts,
-            flat,
-            chosen(started),
-            chosen(ended),
-            devices,
-            shapes,
-            names,
-            user_names,
-            Account(J, set_aside, noted),
-        )
+            log.reject(_repeated(ids), "whose id came before")
+        return log.jobs(constraint, after or {}, (type, user, charged, pool))
 
     def __len__(self) -> int:
         return self.submit.size
@@ -447,6 +396,8 @@ class Jobs(Tabular):
             **{kind: demand[:, k] for k, kind in enumerate(self.devices)},
             "type": np.array(self.types)[self.type],
             "user": np.array(self.users)[self.user],
+            **({"account": np.array(self.accounts)[self.charged]} if any(self.accounts) else {}),
+            **({"pool": np.array(self.pools)[self.pool]} if any(self.pools) else {}),
             "deadline": self.deadline,
             "budget": self.budget,
             "priority": self.priority,
@@ -471,7 +422,163 @@ class Jobs(Tabular):
             float(self.deadline[j]),
             float(self.budget[j]),
             float(self.priority[j]),
+            bool(self.requested[j]),
+            account=self.accounts[self.charged[j]],
+            pool=self.pools[self.pool[j]],
         )
+
+
+class _Log:
+    """Columns in the log's order, and which of the rows can be played."""
+
+    def __init__(self, columns: dict[str, npt.NDArray[Any]], demand: Mapping[str, npt.ArrayLike]):
+        self.columns, self.devices = columns, tuple(demand)
+        self.size = J = columns["id"].size
+        self.good = np.ones(J, dtype=bool)
+        self.set_aside: dict[str, Ints] = {}
+        self.noted: dict[str, int] = {}
+        submit, run, tasks = columns["submit"], columns["run"], columns["tasks"]
+        started, ended = _once(columns["recorded_start"]), _once(columns["recorded_end"])
+        with np.errstate(invalid="ignore"):
+            self.reject(~np.isfinite(submit), "without a submission time")
+            self.reject(submit < 0, "submitted at a negative time")
+            self.reject(ended < started, "that ended before they started")
+            self.reject(~np.isfinite(run), "without a run time")
+            self.reject(run < 0, "with a negative run time")
+            self.reject(~np.isfinite(tasks) | (tasks < 1), "with no task")
+            if tasks.dtype.kind == "f":
+                self.reject(tasks != np.floor(tasks), "with a part of a task")
+            odd, self.demand = np.zeros(1, dtype=bool), []
+            for values in demand.values():
+                amount = _once(_column(values, J))
+                finite = np.isfinite(amount)
+                odd = odd | ~finite | (amount < 0)
+                self.demand.append(np.where(finite, np.rint(amount * 1000), 0).astype(np.int64))
+            self.reject(odd, "with a missing or negative number of devices")
+            nothing = sum(self.demand, np.zeros(1, dtype=np.int64)) == 0
+            self.reject(nothing, "that ask for no device")
+
+    def reject(self, bad: npt.NDArray[Any], reason: str) -> None:
+        """Set rows aside that no earlier reason has set aside."""
+        rows = np.flatnonzero(bad & self.good)
+        if rows.size:
+            self.set_aside[reason] = rows
+            self.good[rows] = False
+
+    def note(self, what: str, count: int) -> None:
+        """Note what was assumed of so many jobs, if of any."""
+        if count:
+            self.noted[what] = count
+
+    def jobs(
+        self,
+        constraint: Sequence[Mapping[str, str]] | None,
+        after: Mapping[Any, Sequence[Any]],
+        names: tuple[npt.ArrayLike | None, ...],
+    ) -> Jobs:
+        """The rows that are played, in the order of (submission, row)."""
+        before = self._dependencies(after)
+        submit, J = self.columns["submit"], self.size
+        order = np.flatnonzero(self.good)
+        in_order = order.size == J and bool((submit[1:] >= submit[:-1]).all())
+        if not in_order:
+            order = order[np.argsort(submit[order], kind="stable")]
+        kept = order.size
+
+        def chosen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            """Those that are played, in their order; one value that stands for all stays one."""
+            if values.strides == (0,):
+                return np.broadcast_to(values[:1], (kept,)) if kept else values[:0].copy()
+            return values if in_order else values[order]
+
+        c = {name: chosen(values) for name, values in self.columns.items()}
+        run, limit = c["run"], c["limit"]
+        missing = ~(limit > 0)
+        limit = np.where(missing, run, limit)
+        self.note("without a requested limit: the run time is taken for it", int(missing.sum()))
+        self.note("ran longer than they requested", int((run > limit).sum()))
+        demand = [values if values.size == 1 else chosen(values) for values in self.demand]
+        shape, shapes = _shapes(demand, _once(c["per_node"]), constraint, order)
+        (types, users, accounts, pools) = (
+            _names(given, J, order, default)
+            for given, default in zip(names, ("job", "user", "", ""))
+        )
+        return Jobs(
+            c["id"],
+            order,
+            c["submit"],
+            np.array(run) if run.strides == (0,) else run,
+            limit,
+            np.asarray(c["tasks"], dtype=np.int64),
+            shape,
+            types[0],
+            users[0],
+            c["deadline"],
+            c["budget"],
+            c["priority"],
+            *_reordered(*before, order),
+            c["recorded_start"],
+            c["recorded_end"],
+            self.devices,
+            shapes,
+            types[1],
+            users[1],
+            Account(J, self.set_aside, self.noted),
+            ~missing if missing.any() else np.broadcast_to(True, missing.shape),
+            accounts[0],
+            pools[0],
+            accounts[1],
+            pools[1],
+        )
+
+    def _dependencies(self, after: Mapping[Any, Sequence[Any]]) -> tuple[Ints, Ints]:
+        """Rows that each row comes after, without those that are not there and without cycles."""
+        ids, J = self.columns["id"], self.size
+        if not after:
+            return np.zeros(J + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        row_of = {name: int(i) for i, name in reversed(list(enumerate(ids.tolist())))}
+        before: list[list[int]] = [[] for _ in range(J)]
+        unknown = 0
+        for name, earlier in after.items():
+            if name not in row_of:
+                unknown += len(earlier)
+                continue
+            rows = [row_of.get(other, -1) for other in dict.fromkeys(earlier)]
+            unknown += rows.count(-1)
+            before[row_of[name]] += [row for row in rows if row >= 0]
+        self.note("dependencies on jobs that are not in the log: dropped", unknown)
+        bad = np.zeros(J, dtype=bool)
+        bad[_on_cycles(before)] = True
+        self.reject(bad, "that come after one another in a circle")
+        kept = [[other for other in others if self.good[other]] for others in before]
+        dropped = [len(b) - len(k) for b, k, good in zip(before, kept, self.good) if good]
+        self.note("dependencies on jobs that were set aside: dropped", sum(dropped))
+        lengths = np.array([len(others) for others in kept], dtype=np.int64)
+        flat = np.array([other for others in kept for other in others], dtype=np.int64)
+        return np.concatenate([[0], np.cumsum(lengths)]), flat
+
+
+def _reordered(starts: Ints, rows: Ints, order: Ints) -> tuple[Ints, Ints]:
+    """Dependencies of the jobs in their order, from those of rows."""
+    if not rows.size:
+        return np.broadcast_to(np.int64(0), (order.size + 1,)), rows
+    place = np.full(starts.size - 1, -1)
+    place[order] = np.arange(order.size)
+    of_jobs = np.concatenate([rows[starts[i] : starts[i + 1]] for i in order])
+    return np.concatenate([[0], np.cumsum(np.diff(starts)[order])]), place[of_jobs]
+
+
+def _repeated(ids: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Rows whose id an earlier row has."""
+    if ids.dtype.kind in "iu" and bool((ids[1:] > ids[:-1]).all()):
+        return np.zeros(1, dtype=bool)
+    if ids.dtype.kind == "O":  # numbers take less room than a set of the ids
+        hashes = np.sort(np.fromiter(map(hash, ids), np.int64, ids.size))
+        if not (hashes[1:] == hashes[:-1]).any():
+            return np.zeros(1, dtype=bool)
+    twice = np.ones(ids.size, dtype=bool)
+    twice[np.unique(ids, return_index=True)[1]] = False
+    return twice
 
 
 def _column(values: npt.ArrayLike, J: int, whole: bool = False) -> npt.NDArray[Any]:
@@ -487,49 +594,6 @@ def _column(values: npt.ArrayLike, J: int, whole: bool = False) -> npt.NDArray[A
 def _once(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The one value of a column that a scalar stands for [1]; any other column as it is."""
     return column[:1] if column.strides == (0,) else column
-
-
-def _dependencies(
-    ids: npt.NDArray[Any],
-    after: Mapping[Any, Sequence[Any]],
-    good: Bools,
-    reject: Any,
-    noted: dict[str, int],
-) -> tuple[Ints, Ints]:
-    """Rows that each row comes after, without those that are not there and without cycles."""
-    J = ids.size
-    if not after:
-        return np.zeros(J + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    row_of = {name: int(i) for i, name in reversed(list(enumerate(ids.tolist())))}
-    before: list[list[int]] = [[] for _ in range(J)]
-    unknown = 0
-    for name, earlier in after.items():
-        if name not in row_of:
-            unknown += len(earlier)
-            continue
-        for other in dict.fromkeys(earlier):
-            if other in row_of:
-                before[row_of[name]].append(row_of[other])
-            else:
-                unknown += 1
-    if unknown:
-        noted["dependencies on jobs that are not in the log: dropped"] = unknown
-    # Kahn's order; what is left over lies on a cycle or behind one. Only cycles are set aside:
-    # leaves are peeled off from the other end as well.
-    cyclic = _on_cycles(before)
-    bad = np.zeros(J, dtype=bool)
-    bad[cyclic] = True
-    reject(bad, "that come after one another in a circle")
-    dropped = 0
-    for row in range(J):
-        kept = [other for other in before[row] if good[other]]
-        dropped += (len(before[row]) - len(kept)) if good[row] else 0
-        before[row] = kept
-    if dropped:
-        noted["dependencies on jobs that were set aside: dropped"] = dropped
-    lengths = np.array([len(b) for b in before], dtype=np.int64)
-    flat = np.array([other for b in before for other in b], dtype=np.int64)
-    return np.concatenate([[0], np.cumsum(lengths)]), flat
 
 
 def _on_cycles(before: list[list[int]]) -> list[int]:
@@ -584,7 +648,14 @@ def _names(
 ) -> tuple[Ints, tuple[str, ...]]:
     if values is None:
         return np.broadcast_to(np.int64(0), (order.size,)), (default,)
-    column = np.broadcast_to(np.asarray(values), (J,))[order]
+    column = np.broadcast_to(np.asarray(values), (J,))
+    if order.size < J or (order[:-1] > order[1:]).any():
+        column = column[order]
+    if column.dtype.kind == "O":  # a few names many times: sorted without the repetitions
+        few = sorted(set(column))
+        number = {name: code for code, name in enumerate(few)}
+        codes = np.fromiter(map(number.__getitem__, column), np.int64, column.size)
+        return codes, tuple(str(name) for name in few) or (default,)
     names, codes = np.unique(column, return_inverse=True)
     return codes.astype(np.int64), tuple(str(name) for name in names) or (default,)
 

@@ -7,34 +7,45 @@ then to the earlier row of the log. Backfilling decides who may start past a job
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from gangwise.jobs import kernels
 from gangwise.jobs.books import Books, Piece, Running
+from gangwise.jobs.choice import pieces_of
 from gangwise.jobs.model import Job
+from gangwise.jobs.order_kernels import key
+
+Change = tuple[float, int, Job, tuple[Piece, ...]]
+"""A change of what is free: when, 0 for given back or 1 for taken, the job and its pieces."""
 
 
 class Order(Protocol):
     """An order of the queue."""
 
     def take_in(self, books: Books) -> None:
-        """Hear what happened since the last round."""
+        """Read the events since the last round."""
 
-    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
-        """A key for each waiting job, smallest first."""
+    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]: ...
 
-    def started(self, job: Job, books: Books, now: float) -> None:
-        """A job starts."""
+    def started(self, job: Job, books: Books, now: float) -> None: ...
 
 
-class _ByKey:
-    """An order that needs no accounts."""
+class _ByKey(ABC):
+    """An order whose keys depend on the job alone."""
 
     def take_in(self, books: Books) -> None:
         return
+
+    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
+        return [self.key(job, books, now) for job in jobs]
+
+    @abstractmethod
+    def key(self, job: Job, books: Books, now: float) -> float: ...
 
     def started(self, job: Job, books: Books, now: float) -> None:
         return
@@ -42,24 +53,12 @@ class _ByKey:
 
 @dataclass
 class FirstCome(_ByKey):
-    """First come, first served."""
+    """First come, first served: all keys are alike, and ties go by submission."""
 
     name: ClassVar[str] = "fcfs"
 
-    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
-        """All alike: ties go by submission."""
-        return [0.0] * len(jobs)
-
-
-@dataclass
-class ShortestFirst(_ByKey):
-    """Shortest job first, by the requested limit."""
-
-    name: ClassVar[str] = "sjf"
-
-    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
-        """Requested limits."""
-        return [job.limit for job in jobs]
+    def key(self, job: Job, books: Books, now: float) -> float:
+        return 0.0
 
 
 @dataclass
@@ -68,9 +67,8 @@ class EarliestDeadline(_ByKey):
 
     name: ClassVar[str] = "edf"
 
-    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
-        """Deadlines."""
-        return [job.deadline for job in jobs]
+    def key(self, job: Job, books: Books, now: float) -> float:
+        return job.deadline
 
 
 @dataclass
@@ -79,27 +77,95 @@ class Priority(_ByKey):
 
     name: ClassVar[str] = "priority"
 
-    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
-        """Priorities, the largest first."""
-        return [-job.priority for job in jobs]
+    def key(self, job: Job, books: Books, now: float) -> float:
+        return -job.priority
 
 
 @dataclass
-class WFP3(_ByKey):
-    """Largest (wait / limit)³ · size first: WFP3 of Tang et al. (2009), as used on Blue Gene/P.
+class ByFormula:
+    """An order by length, size, submission and wait: :func:`gangwise.jobs.order_kernels.key`."""
 
-    Size is devices of the job's dominant type; a limit under a second counts as one.
-    """
+    name: ClassVar[str]
+    order: ClassVar[int]
+    _first: float = field(default=math.inf, init=False, repr=False)
 
-    name: ClassVar[str] = "wfp3"
+    def take_in(self, books: Books) -> None:
+        for event in books.events:
+            if event.kind == "submitted" and event.job:
+                self._first = min(self._first, event.job.submitted)
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
-        """− (wait / limit)³ · size."""
-        keys = []
-        for job in jobs:
-            stretch = (now - job.submitted) / max(job.limit, 1.0)
-            keys.append(-(stretch * stretch * stretch) * size_of(job, books))
-        return keys
+        weight, first = getattr(self, "weight", 0.0), min(self._first, now)
+        sizes = [j.tasks * j.shape.demand[books.dominant(j.shape)] / 1000.0 for j in jobs]
+        return [
+            key(self.order, j.length, size, j.submitted - first, now - j.submitted, weight)
+            for j, size in zip(jobs, sizes)
+        ]
+
+    def started(self, job: Job, books: Books, now: float) -> None:
+        return
+
+
+class ShortestFirst(ByFormula):
+    """Shortest job first, by the requested limit or by what is expected."""
+
+    name, order = "sjf", kernels.SJF
+
+
+class WFP3(ByFormula):
+    """Largest (wait / length)³ · size first: WFP3 of Tang et al. (2009), as on Blue Gene/P."""
+
+    name, order = "wfp3", kernels.WFP3
+
+
+class SmallestArea(ByFormula):
+    """Smallest area first: length × size."""
+
+    name, order = "saf", kernels.SAF
+
+
+class PredictedArea(ByFormula):
+    """Smallest area first by learned run times, as QSSF of Helios (Hu et al., SC 2021)."""
+
+    name, order = "qssf", kernels.SAF
+
+
+class F1(ByFormula):
+    """F1 of Carastan-Santos and de Camargo (SC 2017)."""
+
+    name, order = "f1", kernels.F1
+
+
+class F2(ByFormula):
+    """F2 of Carastan-Santos and de Camargo (SC 2017)."""
+
+    name, order = "f2", kernels.F2
+
+
+class F3(ByFormula):
+    """F3 of Carastan-Santos and de Camargo (SC 2017)."""
+
+    name, order = "f3", kernels.F3
+
+
+class F4(ByFormula):
+    """F4 of Carastan-Santos and de Camargo (SC 2017)."""
+
+    name, order = "f4", kernels.F4
+
+
+class Unicep(ByFormula):
+    """UNICEP: largest wait / (log₂(size) · length) first."""
+
+    name, order = "unicep", kernels.UNICEP
+
+
+@dataclass
+class Aged(ByFormula):
+    """Shortest first, and a second's wait makes up for ``weight`` seconds of length."""
+
+    name, order = "aged", kernels.AGED
+    weight: float = 0.2
 
 
 @dataclass
@@ -112,27 +178,29 @@ class FairShare:
 
     name: ClassVar[str] = "fair-share"
     half_life: float = 604_800.0
-    _use: dict[str, list[float]] = field(
-        default_factory=dict, init=False, repr=False
-    )  # use, rate, when
-    _share: dict[str, float] = field(default_factory=dict, init=False, repr=False)  # as charged
+    # Of each user: use, its rate, and when that was. Of each running job: the share charged.
+    _use: dict[str, list[float]] = field(default_factory=dict, init=False, repr=False)
+    _share: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def take_in(self, books: Books) -> None:
-        """Stop charging for what has ended."""
-        for event in books.events:
-            if event.released and event.job:
+        """Stop charging for what has ended; a job that moved goes on being charged."""
+        started = {e.job.id: i for i, e in enumerate(books.events) if e.job and e.kind == "started"}
+        for i, event in enumerate(books.events):
+            if event.released and event.job and started.get(event.job.id, -1) < i:
                 account = self._charged(event.job.user, event.time)
                 account[1] -= self._share.pop(event.job.id, 0.0)
 
     def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
-        """Use of each job's user."""
-        for user in self._use:
+        for user in self._use:  # those who have nobody waiting, too
             self._charged(user, now)
         return [self._charged(job.user, now)[0] for job in jobs]
 
     def started(self, job: Job, books: Books, now: float) -> None:
-        """Charge for it from now on."""
-        self._share[job.id] = share_of(job, books)
+        if job.id in self._share:
+            return
+        kind = books.dominant(job.shape)
+        held = job.tasks * job.shape.demand[kind]
+        self._share[job.id] = held / float(books.capacity[:, kind].sum())
         self._charged(job.user, now)[1] += self._share[job.id]
 
     def _charged(self, user: str, now: float) -> list[float]:
@@ -147,17 +215,6 @@ class FairShare:
                 account[0] = account[0] * kept + account[1] * (1.0 - kept) / decay
         account[2] = now
         return account
-
-
-def size_of(job: Job, books: Books) -> float:
-    """Devices of its dominant type."""
-    return job.tasks * job.shape.demand[books.dominant(job.shape)] / 1000.0
-
-
-def share_of(job: Job, books: Books) -> float:
-    """The same as a share of the cluster."""
-    kind = books.dominant(job.shape)
-    return job.tasks * job.shape.demand[kind] / float(books.capacity[:, kind].sum())
 
 
 def reservation(
@@ -200,8 +257,8 @@ class Plan:
 
     def ahead(
         self, jobs: Sequence[Job], books: Books, ends: dict[str, float], now: float
-    ) -> list[tuple[float, int, Job, tuple[Piece, ...]]]:
-        """Changes of what is free: (time, 0 given back or 1 taken, job, pieces), in order."""
+    ) -> list[Change]:
+        """What running jobs will give back, and what reservations will take."""
         changes = [(max(ends[r.job.id], now), 0, r.job, r.pieces) for r in books.running.values()]
         for job in jobs:
             slot, pieces = self.slots.get(job.id, (math.inf, ()))
@@ -210,22 +267,14 @@ class Plan:
         return changes
 
     def earliest(
-        self,
-        job: Job,
-        free: Books,
-        changes: list[tuple[float, int, Job, tuple[Piece, ...]]],
-        choice: Any,
-        now: float,
-        before: float,
+        self, job: Job, free: Books, changes: list[Change], choice: Any, now: float, before: float
     ) -> tuple[float, Any, Any]:
         """First instant from which the gang fits for its whole limit; its tasks and pieces.
 
         inf and None where there is none before ``before``.
         """
         changes = sorted((c for c in changes if c[2].id != job.id), key=lambda c: c[:2])
-        then = free.copy()
-        place = 0
-        time = now
+        then, place, time = free.copy(), 0, now
         while True:
             while place < len(changes) and changes[place][0] <= time:
                 _, taken, other, pieces = changes[place]
@@ -241,7 +290,7 @@ class Plan:
                     np.minimum(least.device, later.device, out=least.device)
                 chosen = choice.place(job, least, now)
                 if chosen is not None:
-                    return time, chosen, least.tell_apart(job.shape, chosen)
+                    return time, chosen, pieces_of(choice, job, chosen, least)
             if place == len(changes):
                 return math.inf, None, ()
             time = changes[place][0]

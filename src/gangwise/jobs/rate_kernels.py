@@ -2,19 +2,15 @@
 
 The state of a learner is one named tuple of arrays, ``Beliefs``, that these functions change in
 place; :mod:`gangwise.jobs.rates` makes it, documents it and asks it. Job types are l, nodes n with
-generation g[n]; all rates are logarithms.
+generation g[n]; all rates are logarithms. The model of shared factors and its recursive least
+squares are derived in ``docs/jobs/learning.md``: a[·, g] ~ N(μ_g, Σ_g), and given a, f[n] is
+N(m_n - h_n·a[·, g[n]], v_n).
 
-Shared factors
---------------
-The log rate y of a job j of type l on node n, less the node's label, is
-
-    y = a[l, g[n]] + f[n] + e[l, n] + u[j] + ε,
-
-all independent and normal with mean 0 a priori. Given a, nodes are independent, so that the exact
-posterior needs no matrix over nodes: a[·, g] ~ N(μ_g, Σ_g), an L × L matrix per generation, and
-f[n] | a ~ N(m_n - h_n·a[·, g[n]], v_n). One observation changes Σ_g by a rank of one (recursive
-least squares) and node n's three numbers: O(L²), whatever the number of nodes. e[l, n] is a mean of
-residuals, shrunk. The ranks of a gang share u, so they are taken in together.
+The simulation calls, with the time now in seconds: ``believe`` and ``score`` before each placement;
+``wait`` for a gang that could start (one that waits by choice holds nobody back, gets no
+reservation, and is asked again in every round); ``observe`` some time after each start and at each
+end; ``remaining`` where limits are of work; ``finished``, ``needed`` and ``released`` at ends;
+``submitted`` for every new job; ``migrate`` while nobody waits.
 """
 
 from __future__ import annotations
@@ -24,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel, shared_kernel
+from gangwise.jobs.kernels import Rows, record
 
 LABELS, MEANS, SHARED = range(3)
 """What is believed: declared rates, a mean per (job type, node), shared factors."""
@@ -60,84 +57,81 @@ class Constants(NamedTuple):
     toll: float = 28800.0  # seconds of backlog at which a device-second costs a second; 0: none
     slack: float = 2.0  # it costs nothing where 1 / slack of the devices are idle
     saving: float = 900.0  # seconds that a migration must save
+    wall: float = 10.0  # log rate given up for not being killed at the limit
+    loss: float = 4.0  # limits that a job would wait for not being killed at its own
     slowest_only: bool = False  # of a gang, only the slowest rank is seen
 
 
+RANK = record(
+    above=np.float64,  # log rate less the label
+    shrunk=np.float64,  # what is believed of e
+    noise=np.float64,  # variance of e and ε
+    of_type=np.float64,  # variance of H_i·a
+    alone=np.float64,  # variance of f, e and ε
+    residual=np.float64,
+    solved=np.float64,  # C⁻¹ z
+    node=np.int64,
+    generation=np.int64,
+)
+
+
+class Gang(NamedTuple):
+    """Space to take in the ranks of a gang."""
+
+    ranks: Rows  # RANK [RANKS]
+    H: Floats  # [RANKS, L]
+    HS: Floats  # [RANKS, L] H Σ
+    W: Floats  # [RANKS, L] C⁻¹ H Σ of one generation
+    S: Floats  # [RANKS, RANKS], and its factor C
+    slope: Floats  # [L]
+
+
+class Asked(NamedTuple):
+    """What a job asks for: job type, devices in all, limit in seconds."""
+
+    type: int
+    size: float
+    limit: float
+
+
 class Beliefs(NamedTuple):
-    """State of a learner for L job types, N nodes in G generations.
+    """State of a learner for L job types, N nodes in G generations."""
 
-    Attributes
-    ----------
-    kind : int
-        ``LABELS``, ``MEANS`` or ``SHARED``.
-    constants : Constants
-    labels : ndarray [L, N]
-        Logarithms of the declared rates.
-    generation : ndarray [N]
-    a_mean, a_cov : ndarray [G, L], [G, L, L]
-        μ and Σ.
-    f_mean, f_slope, f_var, f_time : ndarray [N], [N, L], [N], [N]
-        m, h and v; when the node was last seen.
-    f_shift, f_cross, f_extra : ndarray [N], [N, L], [N]
-        h·μ, Σh and h·Σh of the node's generation, kept up to date for :func:`refresh`.
-    e_sum, e_count : ndarray [L, N]
-        Residuals; for ``MEANS`` the rates themselves (not their logarithms).
-    version, row_version : ndarray [G], [L, G]
-        Which entries of the next two are as things are.
-    mean, sd : ndarray [L, N]
-        Posterior of log rates.
-    release, release_time : ndarray [G], [1]
-        Devices released per second, averaged over ``memory``.
-    backlog, idle, devices : ndarray [G]
-        Seconds of work routed to a generation and not yet done, share of its devices that was
-        free when last looked at, and their number.
-    typical, members, price, charge : ndarray [G]
-        Space: mean log rate of the nodes, their number, what a device-second costs, and what a job
-        is charged for it in log rate.
-    ratio : ndarray [B]
-        Finished jobs by work ÷ limit.
-    level : ndarray [L, G]
-        Sums of ``mean`` over the nodes of a generation.
-    seen : ndarray [3]
-        Gangs observed; jobs finished, and the bins of their ratios in all.
-    work : ndarray
-        Space to compute in.
-    """
-
-    kind: int
+    kind: int  # LABELS, MEANS or SHARED
     constants: Constants
-    labels: Floats
-    generation: Ints
-    a_mean: Floats
-    a_cov: Floats
-    f_mean: Floats
-    f_slope: Floats
-    f_var: Floats
-    f_time: Floats
-    f_shift: Floats
-    f_cross: Floats
-    f_extra: Floats
-    e_sum: Floats
-    e_count: Floats
-    version: Ints
-    row_version: Ints
-    mean: Floats
-    sd: Floats
-    level: Floats
-    release: Floats
-    release_time: Floats
-    backlog: Floats
-    idle: Floats
-    devices: Floats
-    typical: Floats
-    members: Floats
-    price: Floats
-    charge: Floats
-    ratio: Floats
-    seen: Floats
-    vector: Floats  # [3 RANKS, L]
-    matrix: Floats  # [RANKS + 3, RANKS]
-    residual: Floats  # [2 RANKS]
+    walled: bool  # whether jobs are killed at their limit, in seconds of the clock
+    labels: Floats  # [L, N] logarithms of the declared rates
+    generation: Ints  # [N]
+    a_mean: Floats  # [G, L] μ
+    a_cov: Floats  # [G, L, L] Σ
+    f_mean: Floats  # [N] m
+    f_slope: Floats  # [N, L] h
+    f_var: Floats  # [N] v
+    f_time: Floats  # [N] when the node was last seen
+    f_shift: Floats  # [N] h·μ of the node's generation, kept up to date for `refresh`
+    f_cross: Floats  # [N, L] Σh
+    f_extra: Floats  # [N] h·Σh
+    e_sum: Floats  # [L, N] residuals; for MEANS the rates themselves (not their logarithms)
+    e_count: Floats  # [L, N]
+    version: Ints  # [G] counts what was learned of a generation
+    row_version: Ints  # [L, G] the version that `mean`, `sd` and `level` are of
+    mean: Floats  # [L, N] posterior of log rates
+    sd: Floats  # [L, N]
+    level: Floats  # [L, G] sums of `mean` over the nodes of a generation
+    release: Floats  # [G] devices released per second, averaged over `memory`
+    release_time: Floats  # [1]
+    backlog: Floats  # [G] seconds of work routed to a generation and not yet done
+    idle: Floats  # [G] share of its devices that was free when last looked at
+    devices: Floats  # [G] their number
+    typical: Floats  # [G] mean log rate of its nodes for the job type last compared
+    members: Floats  # [G] number of its nodes
+    price: Floats  # [G] what a device-second costs
+    charge: Floats  # [G] what the job last scored pays for it in log rate
+    ratio: Floats  # [BINS] finished jobs by work ÷ limit
+    needs: Floats  # [L, BINS] the same of each job type, killed jobs counted, where limits kill
+    above: Floats  # [BINS + 1] jobs of the type last counted from each bin of `needs` on
+    seen: Floats  # [3] gangs observed; jobs finished, and the bins of their ratios in all
+    gang: Gang
 
 
 def no_beliefs(
@@ -149,43 +143,35 @@ def no_beliefs(
     devices: Floats,
 ) -> Beliefs:
     """The state before anything was seen; ``labels`` are logarithms [L, N]."""
-    L, N = labels.shape
-    G = generations
+    (L, N), G = labels.shape, generations
+    shapes: dict[str, tuple[int, ...]] = {
+        **dict.fromkeys(("e_sum", "e_count", "mean", "sd"), (L, N)),
+        **dict.fromkeys(("f_mean", "f_time", "f_shift", "f_extra"), (N,)),
+        **dict.fromkeys(("f_slope", "f_cross"), (N, L)),
+        **dict.fromkeys(("release", "backlog", "idle", "typical", "price", "charge"), (G,)),
+        "a_mean": (G, L),
+        "level": (L, G),
+        "release_time": (1,),
+        "above": (BINS + 1,),
+        "seen": (3,),
+    }
+    H, HS, W, S = (np.zeros((RANKS, size)) for size in (L, L, L, RANKS))
     return Beliefs(
         kind=kind,
         constants=constants,
+        walled=False,
         labels=labels,
         generation=generation,
-        a_mean=np.zeros((G, L)),
         a_cov=np.tile(np.eye(L) * constants.a**2, (G, 1, 1)),
-        f_mean=np.zeros(N),
-        f_slope=np.zeros((N, L)),
         f_var=np.full(N, constants.f**2),
-        f_time=np.zeros(N),
-        f_shift=np.zeros(N),
-        f_cross=np.zeros((N, L)),
-        f_extra=np.zeros(N),
-        e_sum=np.zeros((L, N)),
-        e_count=np.zeros((L, N)),
         version=np.ones(G, dtype=np.int64),
         row_version=np.zeros((L, G), dtype=np.int64),
-        mean=np.zeros((L, N)),
-        sd=np.zeros((L, N)),
-        level=np.zeros((L, G)),
-        release=np.zeros(G),
-        backlog=np.zeros(G),
-        idle=np.zeros(G),
         devices=devices,
-        typical=np.zeros(G),
         members=np.bincount(generation, minlength=G).astype(np.float64),
-        price=np.zeros(G),
-        charge=np.zeros(G),
-        release_time=np.zeros(1),
         ratio=np.full(BINS, PRIOR_JOBS / BINS),
-        seen=np.zeros(3),
-        vector=np.zeros((3 * RANKS, L)),
-        matrix=np.zeros((RANKS + 3, RANKS)),
-        residual=np.zeros(2 * RANKS),
+        needs=np.full((L, BINS), PRIOR_JOBS / BINS),
+        gang=Gang(np.zeros(RANKS, dtype=RANK), H, HS, W, S, np.zeros(L)),
+        **{name: np.zeros(shape) for name, shape in shapes.items()},
     )
 
 
@@ -200,14 +186,16 @@ def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
     """
     if b.kind == SHARED:
         bring_up_to_date(b, l)
-    drift = b.constants.drift * b.constants.drift / 3600.0
-    for n in range(mean.size):
-        if b.kind == SHARED:
+        drift = b.constants.drift * b.constants.drift / 3600.0
+        for n in range(mean.size):
             mean[n] = b.mean[l, n]
             sd[n] = b.sd[l, n]
-            if drift > 0.0:
+        if drift > 0.0:
+            for n in range(mean.size):
                 sd[n] = math.sqrt(sd[n] * sd[n] + drift * max(now - b.f_time[n], 0.0))
-        elif b.kind == MEANS and b.e_count[l, n] > 0.0:
+        return
+    for n in range(mean.size):
+        if b.kind == MEANS and b.e_count[l, n] > 0.0:
             mean[n] = math.log(b.e_sum[l, n] / b.e_count[l, n])
             sd[n] = math.sqrt(0.5 * math.log(b.seen[0] + 2.0) / b.e_count[l, n])
         else:
@@ -217,7 +205,7 @@ def believe(b: Beliefs, l: int, now: float, mean: Floats, sd: Floats) -> None:
 
 @inlined_kernel
 def bring_up_to_date(b: Beliefs, l: int) -> None:
-    """Row l of the posterior, where anything was observed since it was looked at."""
+    """Refresh row l of the posterior if any generation was observed since it was last computed."""
     for g in range(b.version.size):
         if b.row_version[l, g] != b.version[g]:
             refresh(b, l)
@@ -226,10 +214,9 @@ def bring_up_to_date(b: Beliefs, l: int) -> None:
 
 @inner_kernel
 def refresh(b: Beliefs, l: int) -> None:
-    """Bring row l of the posterior up to date, where generations were observed since."""
-    c = b.constants
-    e = c.e * c.e
-    ratio = (c.u * c.u + c.epsilon * c.epsilon) / e if e > 0.0 else 0.0
+    """Compute row l of the posterior anew for the nodes of generations observed since."""
+    e = b.constants.e * b.constants.e
+    ratio = noise_ratio(b)
     for n in range(b.generation.size):
         g = b.generation[n]
         if b.row_version[l, g] == b.version[g]:
@@ -282,168 +269,218 @@ def observe(
 def take_in(
     b: Beliefs, l: int, nodes: Ints, log_rates: Floats, at: int, k: int, first: bool, now: float
 ) -> None:
-    """Recursive least squares of ``k`` ranks from ``at``, at most ``RANKS``, that share u[j].
-
-    Given a, rank i has residual r_i = y_i - a[l] - m_i + h_i·a, with variance s_i = v_i + σ_ε² of
-    its own and σ_u² in common. With S = H Σ Hᵀ + diag(s) + σ_u², H_i = e_l - h_i on the columns of
-    i's generation, the posterior of a follows from one k × k system; then that of each f given a,
-    from its own residual less what the other ranks tell of u.
-    """
-    c = b.constants
-    L = b.a_mean.shape[1]
-    H = b.vector
-    S = b.matrix
-    z = b.residual
-    common = c.u * c.u
-    noise = c.epsilon * c.epsilon
-    e = c.e * c.e
-    shrink = (common + noise) / e if e > 0.0 else 0.0
-    surprised = False
+    """Learn from ``k`` ranks from ``at``, at most ``RANKS``, that share u[j], in four steps."""
+    ranks = b.gang.ranks
+    e = b.constants.e * b.constants.e
+    ratio = noise_ratio(b)
     for i in range(k):
         n = nodes[at + i]
-        g = b.generation[n]
+        ranks[i].node = n
+        ranks[i].generation = b.generation[n]
+        ranks[i].above = log_rates[at + i] - b.labels[l, n]
+        ranks[i].shrunk = 0.0
+        ranks[i].noise = b.constants.epsilon * b.constants.epsilon
+        if e > 0.0:
+            ranks[i].shrunk = b.e_sum[l, n] / (b.e_count[l, n] + ratio)
+            ranks[i].noise += e * ratio / (b.e_count[l, n] + ratio)
+    surprised = expect(b, l, k, now)
+    if not first and not surprised:
+        return
+    learn_types(b, k)
+    learn_nodes(b, k)
+    if e > 0.0:
+        learn_residuals(b, l, k)
+
+
+@inlined_kernel
+def noise_ratio(b: Beliefs) -> float:
+    """(σ_u² + σ_ε²) ÷ σ_e², by which residuals are shrunk; 0 where there are none."""
+    c = b.constants
+    return (c.u * c.u + c.epsilon * c.epsilon) / (c.e * c.e) if c.e * c.e > 0.0 else 0.0
+
+
+@inner_kernel
+def expect(b: Beliefs, l: int, k: int, now: float) -> bool:
+    """Step 1: what was expected of each rank, H_i and H_i Σ; whether any rate is a surprise.
+
+    The variance of f[n] grows where a node was not seen for long, and by much at a surprise.
+    """
+    c = b.constants
+    ranks, H, HS = b.gang.ranks, b.gang.H, b.gang.HS
+    L = b.a_mean.shape[1]
+    common = c.u * c.u
+    surprised = False
+    for i in range(k):
+        n = ranks[i].node
+        g = ranks[i].generation
         gone = max(now - b.f_time[n], 0.0)
         b.f_var[n] += c.drift * c.drift * gone / 3600.0
         b.f_time[n] = max(now, b.f_time[n])
-        z[i] = log_rates[at + i] - b.labels[l, n] - b.f_mean[n] - b.a_mean[g, l]
-        own = noise
-        if e > 0.0:
-            z[i] -= b.e_sum[l, n] / (b.e_count[l, n] + shrink)
-            own += e * shrink / (b.e_count[l, n] + shrink)
-        S[RANKS, i] = own
+        z = ranks[i].above - b.f_mean[n] - b.a_mean[g, l] - ranks[i].shrunk
         for m in range(L):
             H[i, m] = -b.f_slope[n, m]
-            z[i] += b.f_slope[n, m] * b.a_mean[g, m]
+            z += b.f_slope[n, m] * b.a_mean[g, m]
         H[i, l] += 1.0
-        var = b.f_var[n] + own + common
+        var = b.f_var[n] + ranks[i].noise + common
         for m in range(L):
             s = 0.0
             for o in range(L):
                 s += b.a_cov[g, m, o] * H[i, o]
-            H[RANKS + i, m] = s  # Σ Hᵀ
+            HS[i, m] = s
             var += H[i, m] * s
-        S[RANKS + 2, i] = var - b.f_var[n] - own - common
-        if z[i] * z[i] > c.surprise * c.surprise * var:
+        ranks[i].residual = z
+        ranks[i].of_type = var - b.f_var[n] - ranks[i].noise - common
+        if z * z > c.surprise * c.surprise * var:
             b.f_var[n] += c.jump * c.jump
             surprised = True
-    if not first and not surprised:
-        return
+    return surprised
+
+
+@inner_kernel
+def factorise(b: Beliefs, k: int) -> None:
+    """S = C Cᵀ, and C⁻¹ z of the residuals z."""
+    ranks, S = b.gang.ranks, b.gang.S
+    common = b.constants.u * b.constants.u
     for i in range(k):
-        gi = b.generation[nodes[at + i]]
         for j in range(i + 1):
             s = common
-            if b.generation[nodes[at + j]] == gi:
-                for m in range(L):
-                    s += H[i, m] * H[RANKS + j, m]
+            if ranks[j].generation == ranks[i].generation:
+                for m in range(b.a_mean.shape[1]):
+                    s += b.gang.H[i, m] * b.gang.HS[j, m]
             if i == j:
-                s += b.f_var[nodes[at + i]] + S[RANKS, i]
+                s += b.f_var[ranks[i].node] + ranks[i].noise
             S[i, j] = s
-    for i in range(k):  # S = C Cᵀ in place
+    for i in range(k):
         for j in range(i + 1):
             s = S[i, j]
             for m in range(j):
                 s -= S[i, m] * S[j, m]
             S[i, j] = math.sqrt(s) if i == j else s / S[j, j]
-    # Residuals at the posterior mean of a are wanted below: x = S⁻¹ z, W = C⁻¹ H Σ.
     for i in range(k):
-        z[k + i] = z[i]
-    for i in range(k):
-        s = z[k + i]
+        s = ranks[i].residual
         for m in range(i):
-            s -= S[i, m] * z[k + m]
-        z[k + i] = s / S[i, i]
-    G = b.a_mean.shape[0]
-    for g in range(G):
-        some = False
+            s -= S[i, m] * ranks[m].solved
+        ranks[i].solved = s / S[i, i]
+
+
+@inner_kernel
+def learn_types(b: Beliefs, k: int) -> None:
+    """Step 2: a and Σ of each generation seen, by W = C⁻¹ H Σ: μ += Wᵀ C⁻¹ z, Σ -= Wᵀ W."""
+    factorise(b, k)
+    ranks, S, W = b.gang.ranks, b.gang.S, b.gang.W
+    L = b.a_mean.shape[1]
+    for g in range(b.a_mean.shape[0]):
+        seen = False
         for i in range(k):
-            mine = b.generation[nodes[at + i]] == g
-            some = some or mine
+            own = ranks[i].generation == g
+            seen = seen or own
             for m in range(L):
-                s = H[RANKS + i, m] if mine else 0.0
+                s = b.gang.HS[i, m] if own else 0.0
                 for j in range(i):
-                    s -= S[i, j] * H[2 * RANKS + j, m]
-                H[2 * RANKS + i, m] = s / S[i, i]
-        if not some:
+                    s -= S[i, j] * W[j, m]
+                W[i, m] = s / S[i, i]
+        if not seen:
             continue
         b.version[g] += 1
         for i in range(k):
             for m in range(L):
-                w = H[2 * RANKS + i, m]
-                b.a_mean[g, m] += w * z[k + i]
+                b.a_mean[g, m] += W[i, m] * ranks[i].solved
                 for o in range(L):
-                    b.a_cov[g, m, o] -= w * H[2 * RANKS + i, o]
+                    b.a_cov[g, m, o] -= W[i, m] * W[i, o]
         for n in range(b.generation.size):  # the same on h·μ, Σh and h·Σh
             if b.generation[n] == g:
                 for i in range(k):
                     s = 0.0
                     for m in range(L):
-                        s += b.f_slope[n, m] * H[2 * RANKS + i, m]
-                    b.f_shift[n] += s * z[k + i]
+                        s += b.f_slope[n, m] * W[i, m]
+                    b.f_shift[n] += s * ranks[i].solved
                     b.f_extra[n] -= s * s
                     for m in range(L):
-                        b.f_cross[n, m] -= s * H[2 * RANKS + i, m]
-    # f given a: rank i's residual less E[u | a, the other ranks], linear in a. What ranks in other
-    # generations tell is taken at the mean of their a, and its variance counted as their own.
-    for i in range(k):  # constants of the residuals: r_i(a) = z0_i - H_i·a
-        n = nodes[at + i]
-        z[i] = log_rates[at + i] - b.labels[l, n] - b.f_mean[n]
-        if e > 0.0:
-            z[i] -= b.e_sum[l, n] / (b.e_count[l, n] + shrink)
+                        b.f_cross[n, m] -= s * W[i, m]
+
+
+@inner_kernel
+def learn_nodes(b: Beliefs, k: int) -> None:
+    """Step 3: f given a, from rank i's residual less E[u | a, the other ranks], linear in a.
+
+    What ranks in other generations tell is taken at the mean of their a, and its variance counted
+    as their own.
+    """
+    ranks = b.gang.ranks
+    L = b.a_mean.shape[1]
+    for i in range(k):  # residuals as functions of a: r_i(a) = residual_i - H_i·a
+        n = ranks[i].node
+        ranks[i].residual = ranks[i].above - b.f_mean[n] - ranks[i].shrunk
+        ranks[i].alone = b.f_var[n] + ranks[i].noise
     for i in range(k):
-        S[RANKS + 1, i] = b.f_var[nodes[at + i]] + S[RANKS, i]
-    for i in range(k):
-        n = nodes[at + i]
-        g = b.generation[n]
-        r = z[i]
-        spread = common
-        for m in range(L):
-            H[RANKS, m] = H[i, m]
-        if common > 0.0 and k > 1:
-            precision = 1.0 / common  # of u given the others
-            for j in range(k):
-                if j != i:
-                    other = S[RANKS + 2, j] if b.generation[nodes[at + j]] != g else 0.0
-                    precision += 1.0 / (S[RANKS + 1, j] + other)
-            spread = 1.0 / precision
-            for j in range(k):
-                if j == i:
-                    continue
-                gj = b.generation[nodes[at + j]]
-                other = S[RANKS + 2, j] if gj != g else 0.0
-                w = spread / (S[RANKS + 1, j] + other)
-                r -= w * z[j]
-                for m in range(L):
-                    if gj == g:
-                        H[RANKS, m] -= w * H[j, m]
-                    else:
-                        r += w * H[j, m] * b.a_mean[gj, m]
-        gain = b.f_var[n] / (b.f_var[n] + S[RANKS, i] + spread)
+        n = ranks[i].node
+        r, spread = less_common(b, i, k)
+        gain = b.f_var[n] / (b.f_var[n] + ranks[i].noise + spread)
         b.f_mean[n] += gain * r
         for m in range(L):
-            b.f_slope[n, m] += gain * H[RANKS, m]
+            b.f_slope[n, m] += gain * b.gang.slope[m]
         b.f_var[n] *= 1.0 - gain
         b.f_shift[n] = 0.0
         b.f_extra[n] = 0.0
         for m in range(L):
             s = 0.0
             for o in range(L):
-                s += b.a_cov[g, m, o] * b.f_slope[n, o]
+                s += b.a_cov[ranks[i].generation, m, o] * b.f_slope[n, o]
             b.f_cross[n, m] = s
-            b.f_shift[n] += b.f_slope[n, m] * b.a_mean[g, m]
+            b.f_shift[n] += b.f_slope[n, m] * b.a_mean[ranks[i].generation, m]
             b.f_extra[n] += b.f_slope[n, m] * s
-    if e > 0.0:
-        # e: what is left over, less the gang's u as the ranks together have it.
-        u = 0.0
-        for i in range(k):
-            n = nodes[at + i]
-            g = b.generation[n]
-            s = log_rates[at + i] - b.labels[l, n] - b.a_mean[g, l] - b.f_mean[n]
-            z[i] = s + b.f_shift[n]
-            if k > 1:
-                u += (s - b.e_sum[l, n] / (b.e_count[l, n] + shrink)) / (k + noise / common)
-        for i in range(k):
-            b.e_sum[l, nodes[at + i]] += z[i] - u
-            b.e_count[l, nodes[at + i]] += 1.0
+
+
+@inlined_kernel
+def less_common(b: Beliefs, i: int, k: int) -> tuple[float, float]:
+    """Residual of rank i less what the others tell of u, and the variance of u that is left.
+
+    Its slope on a, with the sign of H, is left in ``slope``.
+    """
+    ranks, H, slope = b.gang.ranks, b.gang.H, b.gang.slope
+    L = slope.size
+    g = ranks[i].generation
+    r = ranks[i].residual
+    spread = b.constants.u * b.constants.u
+    for m in range(L):
+        slope[m] = H[i, m]
+    if spread > 0.0 and k > 1:
+        precision = 1.0 / spread  # of u given the others
+        for j in range(k):
+            if j != i:
+                other = ranks[j].of_type if ranks[j].generation != g else 0.0
+                precision += 1.0 / (ranks[j].alone + other)
+        spread = 1.0 / precision
+        for j in range(k):
+            if j == i:
+                continue
+            other = ranks[j].of_type if ranks[j].generation != g else 0.0
+            w = spread / (ranks[j].alone + other)
+            r -= w * ranks[j].residual
+            for m in range(L):
+                if ranks[j].generation == g:
+                    slope[m] -= w * H[j, m]
+                else:
+                    r += w * H[j, m] * b.a_mean[ranks[j].generation, m]
+    return r, spread
+
+
+@inner_kernel
+def learn_residuals(b: Beliefs, l: int, k: int) -> None:
+    """Step 4: e is what is left over, less the gang's u as the ranks together have it."""
+    ranks = b.gang.ranks
+    noise = b.constants.epsilon * b.constants.epsilon
+    common = b.constants.u * b.constants.u
+    u = 0.0
+    for i in range(k):
+        n = ranks[i].node
+        s = ranks[i].above - b.a_mean[ranks[i].generation, l] - b.f_mean[n]
+        ranks[i].residual = s + b.f_shift[n]
+        if k > 1:
+            u += (s - ranks[i].shrunk) / (k + noise / common)
+    for i in range(k):
+        b.e_sum[l, ranks[i].node] += ranks[i].residual - u
+        b.e_count[l, ranks[i].node] += 1.0
 
 
 @shared_kernel
@@ -455,6 +492,50 @@ def finished(b: Beliefs, limit: float, work: float, now: float) -> None:
         b.ratio[i] += 1.0
         b.seen[1] += 1.0
         b.seen[2] += i + 0.5
+
+
+@shared_kernel
+def needed(b: Beliefs, l: int, limit: float, work: float, killed: bool) -> None:
+    """Learn how much of its limit a job of type l needs where jobs are killed at it.
+
+    A killed job needed more than this ``work``, nobody knows how much: it is shared out among the
+    bins above, as the jobs there are (redistribution to the right: Efron 1967).
+    """
+    B = b.needs.shape[1]
+    if limit <= 0.0 or limit == math.inf:
+        return
+    low = min(max(int(work / limit * B), 0), B - 1)
+    if killed:
+        count_above(b, l)
+        share = 1.0 / b.above[low]
+        for i in range(low, B):
+            b.needs[l, i] += b.needs[l, i] * share
+    else:
+        b.needs[l, low] += 1.0
+
+
+@inner_kernel
+def count_above(b: Beliefs, l: int) -> None:
+    """Put the number of jobs of type l from each bin of ``needs`` on in ``above``."""
+    B = b.needs.shape[1]
+    b.above[B] = 0.0
+    for i in range(B - 1, -1, -1):
+        b.above[i] = b.above[i + 1] + b.needs[l, i]
+
+
+@inner_kernel
+def killed_at(b: Beliefs, log_rate: float) -> float:
+    """Probability that a job is killed at its limit at this rate: P(work ÷ limit > rate).
+
+    Of the job type that :func:`count_above` has counted last.
+    """
+    B = b.above.size - 1
+    x = math.exp(log_rate) * B
+    if x >= B:
+        return 0.0
+    low = int(x)
+    part = (low + 1.0 - x) * (b.above[low] - b.above[low + 1])
+    return float((part + b.above[low + 1]) / b.above[0])
 
 
 @shared_kernel
@@ -520,10 +601,8 @@ def compare(b: Beliefs, l: int, mean: Floats) -> None:
 
 
 @lean_kernel
-def submitted(
-    b: Beliefs, l: int, tasks: int, devices: float, limit: float, mean: Floats, now: float
-) -> None:
-    """Route a new job of type l to the generation that suits it best at the prices of the moment.
+def submitted(b: Beliefs, asked: Asked, mean: Floats, now: float) -> None:
+    """Route a new job to the generation that suits it best at the prices of the moment.
 
     ``mean`` is what is believed of nodes [N]; ``SHARED`` knows it.
 
@@ -536,19 +615,18 @@ def submitted(
     if b.constants.toll <= 0.0:
         return
     age(b, now)
-    compare(b, l, mean)
-    size = tasks * devices
+    compare(b, asked.type, mean)
     best = -1
     least = math.inf
     for g in range(b.backlog.size):
         if b.members[g] > 0.0 and b.devices[g] > 0.0:
             price = b.backlog[g] / b.constants.toll
-            cost = math.exp(-b.typical[g]) * (1.0 + size * price)
+            cost = math.exp(-b.typical[g]) * (1.0 + asked.size * price)
             if cost < least:
                 best, least = g, cost
     if best >= 0:
-        takes = math.exp(-b.typical[best]) * remaining(b, limit, 0.0)
-        b.backlog[best] += takes * size / b.devices[best]
+        takes = math.exp(-b.typical[best]) * remaining(b, asked.limit, 0.0)
+        b.backlog[best] += takes * asked.size / b.devices[best]
 
 
 @inner_kernel
@@ -570,69 +648,91 @@ def set_prices(b: Beliefs, free: Floats) -> None:
 
 
 @shared_kernel
-def score(
-    b: Beliefs, limit: float, size: float, mean: Floats, sd: Floats, free: Floats, out: Floats
-) -> None:
-    """Worth of each node for a task, larger is better [N].
+def score(b: Beliefs, asked: Asked, mean: Floats, sd: Floats, free: Floats, out: Floats) -> None:
+    """Worth of each node for a task of a job, larger is better [N]; ``free`` counts its devices.
 
-    Log rate, less what a free device is worth and what the generation's devices cost others (for a
-    job of ``size`` devices in all), plus optimism where the job is short: a slow node
-    that it finds costs little, and a fast one is good to know. ``MEANS`` is ESDP's index,
-    v̂ + √(ln(t + 1) / 2n), of (10), for everybody.
+    Log rate, less what a free device is worth and what the generation's devices cost others, plus
+    optimism where the job is short: a slow node that it finds costs little, and a fast one is good
+    to know. ``MEANS`` is ESDP's index, v̂ + √(ln(t + 1) / 2n), of (10), for everybody. Where jobs
+    are killed at their limits, ``wall`` times the probability of it is taken off, which is more
+    than rates differ by: nodes where a job is likely to be killed come last.
     """
     c = b.constants
-    k = c.probe if limit < c.short else -c.caution
+    k = c.probe if asked.limit < c.short else -c.caution
     set_prices(b, free)
     for g in range(b.price.size):
-        b.charge[g] = math.log(1.0 + size * b.price[g])
-    for n in range(out.size):
-        if b.kind == MEANS:
+        b.charge[g] = math.log(1.0 + asked.size * b.price[g])
+    if b.kind == MEANS:
+        for n in range(out.size):
             out[n] = math.log(math.exp(mean[n]) + sd[n]) - c.pack * free[n]
-        else:
+    else:
+        for n in range(out.size):
             out[n] = mean[n] + k * sd[n] - c.pack * free[n]
+    for n in range(out.size):
         out[n] -= b.charge[b.generation[n]]
+    if b.walled:
+        count_above(b, asked.type)
+        for n in range(out.size):
+            out[n] -= c.wall * killed_at(b, mean[n])
+
+
+@inner_kernel
+def has_allowed(b: Beliefs, g: int, allowed: Bools) -> bool:
+    """Whether any node of a generation is one that a job may use."""
+    for n in range(allowed.size):  # noqa: SIM110 - generators do not compile
+        if allowed[n] and b.generation[n] == g:
+            return True
+    return False
 
 
 @shared_kernel
 def wait(
     b: Beliefs,
-    l: int,
-    tasks: int,
-    devices: float,
-    limit: float,
+    asked: Asked,
     at: int,
     mean: Floats,
+    allowed: Bools,
     waiting: int,
     waited: float,
     now: float,
 ) -> float:
     """Seconds that a gang which could start now, the slowest on node ``at``, had better wait.
 
-    It waits where another generation would cost less: its time there and what its devices cost
-    others (:func:`set_prices`, as :func:`score` left it). That generation releases devices at a
-    rate ϱ, so the gang would have its own after about price · (1 + crowd · waiting) · tasks ·
-    devices / ϱ.
+    It waits where another generation would cost less: its time there, what its devices cost others
+    (:func:`set_prices`, as :func:`score` left it), and where jobs are killed at their limits
+    ``loss`` limits times the probability of it, on nodes that are ``allowed`` [N]. That generation
+    releases devices at a rate ϱ, so the gang would have its own after about price ·
+    (1 + crowd · waiting) · devices asked for / ϱ.
     """
     c = b.constants
     if c.price <= 0.0 or waited > c.patience - 1.0:
         return 0.0
     age(b, now)
-    compare(b, l, mean)
-    expected = remaining(b, limit, 0.0)
-    size = tasks * devices
+    compare(b, asked.type, mean)
+    killed = 0.0
+    if b.walled:
+        count_above(b, asked.type)
+        killed = killed_at(b, mean[at])
+    expected = remaining(b, asked.limit, 0.0)
+    size = asked.size
     here = expected * math.exp(-mean[at]) * (1.0 + size * b.price[b.generation[at]])
     for g in range(b.release.size):
         if b.release[g] <= 0.0 or b.members[g] == 0.0:
             continue
         delay = c.price * (1.0 + c.crowd * waiting) * size / b.release[g]
-        if delay + expected * math.exp(-b.typical[g]) * (1.0 + size * b.price[g]) < here:
+        there = delay + expected * math.exp(-b.typical[g]) * (1.0 + size * b.price[g])
+        if b.walled:
+            if not has_allowed(b, g, allowed):
+                continue
+            there -= c.loss * asked.limit * (killed - killed_at(b, b.typical[g]))
+        if there < here:
             return c.patience - waited
     return 0.0
 
 
 @lean_kernel
 def migrate(
-    b: Beliefs, l: int, limit: float, done: float, log_rate: float, other: float, restart: float
+    b: Beliefs, limit: float, done: float, log_rate: float, other: float, restart: float
 ) -> bool:
     """Whether a job running at ``log_rate`` had better stop and go on at ``other``."""
     left = remaining(b, limit, done)

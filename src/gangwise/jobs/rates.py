@@ -24,19 +24,11 @@ UNLABELLED = Constants(f=0.3, e=0.2)
 
 
 class SlowNode(NamedTuple):
-    """A node that is slower than its label says.
-
-    Attributes
-    ----------
-    slower : float
-        Share of the rate that is missing: 0.48 for a node at 52 % of what its kind does.
-    low, high : float
-        95 % credible interval of it.
-    """
+    """A node that is slower than its label says."""
 
     node: str
-    slower: float
-    low: float
+    slower: float  # share of the rate that is missing: 0.48 at 52 % of what its kind does
+    low: float  # 95 % credible interval of it
     high: float
 
 
@@ -49,14 +41,12 @@ class Away(NamedTuple):
 
     @classmethod
     def of(cls, b: Beliefs, n: int, types: Sequence[str], generation: str) -> Away:
-        """Take it from node n."""
         each = zip(types, b.f_slope[n], b.e_sum[:, n], b.e_count[:, n], strict=True)
         of_type = {name: (float(h), float(s), float(c)) for name, h, s, c in each}
         f = float(b.f_mean[n]), float(b.f_var[n]), float(b.f_time[n])
         return cls(generation, f, of_type)
 
     def put(self, b: Beliefs, n: int, types: Sequence[str]) -> None:
-        """Give it to node n."""
         b.f_mean[n], b.f_var[n], b.f_time[n] = self.f
         for l, name in enumerate(types):
             if name in self.of_type:
@@ -95,27 +85,24 @@ class Rates:
 
     def beliefs(self, nodes: Nodes, job_types: Sequence[str]) -> Beliefs:
         """State for these nodes and job types; what was learned of those known before stays."""
-        named = [
-            str(labels.get(self.generation, "")) if self.generation else ""
-            for labels in nodes.labels
-        ]
-        if self.generation is None:
-            named = [repr(rate) for rate in nodes.rates]
+        named = [repr(rate) for rate in nodes.rates]
+        if self.generation is not None:
+            named = [str(has.get(self.generation, "")) for has in nodes.labels]
         generations = tuple(dict.fromkeys([*self.generations, *named]))
         generation = np.array([generations.index(name) for name in named], dtype=np.int64)
         devices = np.zeros(len(generations))
         held = nodes.capacity[:, np.argmax(nodes.capacity.sum(axis=0))] / 1000.0
         np.add.at(devices, generation, held)
+        labels = np.log(nodes.declared(job_types))
         new = rate_kernels.no_beliefs(
-            self.kind,
-            np.log(nodes.declared(job_types)),
-            generation,
-            len(generations),
-            self.constants,
-            devices,
+            self.kind, labels, generation, len(generations), self.constants, devices
         )
         if self.state is not None:
-            self._set_aside(set(nodes.names))
+            staying = set(nodes.names)
+            for n, name in enumerate(self.nodes):  # kept for when those that leave are back
+                if name not in staying:
+                    left = self.generations[self.state.generation[n]]
+                    self._away[name] = Away.of(self.state, n, self.types, left)
             self._keep(new, self.state, nodes.names, tuple(job_types))
             for n, name in enumerate(nodes.names):
                 back = self._away.pop(name, None)
@@ -130,29 +117,22 @@ class Rates:
         self, new: Beliefs, old: Beliefs, nodes: tuple[str, ...], types: tuple[str, ...]
     ) -> None:
         """Copy what the old state knows of nodes and job types that are still there."""
-        there, here = _matched(self.nodes, nodes)
-        was, now = _matched(self.types, types)
+        n_old, n_new = _matched(self.nodes, nodes)
+        l_old, l_new = _matched(self.types, types)
         G = old.a_mean.shape[0]
         for g in range(G):
-            new.a_mean[g, now] = old.a_mean[g, was]
-            new.a_cov[g][np.ix_(now, now)] = old.a_cov[g][np.ix_(was, was)]
+            new.a_mean[g, l_new] = old.a_mean[g, l_old]
+            new.a_cov[g][np.ix_(l_new, l_new)] = old.a_cov[g][np.ix_(l_old, l_old)]
         new.release[:G] = old.release
         new.backlog[:G] = old.backlog
         new.release_time[:] = old.release_time
         new.ratio[:], new.seen[:] = old.ratio, old.seen
-        new.f_mean[here], new.f_var[here] = old.f_mean[there], old.f_var[there]
-        new.f_time[here] = old.f_time[there]
-        new.f_slope[np.ix_(here, now)] = old.f_slope[np.ix_(there, was)]
-        new.e_sum[np.ix_(now, here)] = old.e_sum[np.ix_(was, there)]
-        new.e_count[np.ix_(now, here)] = old.e_count[np.ix_(was, there)]
-
-    def _set_aside(self, staying: set[str]) -> None:
-        """Keep what is known of nodes that leave, for when they are back."""
-        assert self.state is not None
-        for n, name in enumerate(self.nodes):
-            if name not in staying:
-                generation = self.generations[self.state.generation[n]]
-                self._away[name] = Away.of(self.state, n, self.types, generation)
+        new.needs[l_new] = old.needs[l_old]
+        new.f_mean[n_new], new.f_var[n_new] = old.f_mean[n_old], old.f_var[n_old]
+        new.f_time[n_new] = old.f_time[n_old]
+        new.f_slope[np.ix_(n_new, l_new)] = old.f_slope[np.ix_(n_old, l_old)]
+        new.e_sum[np.ix_(l_new, n_new)] = old.e_sum[np.ix_(l_old, n_old)]
+        new.e_count[np.ix_(l_new, n_new)] = old.e_count[np.ix_(l_old, n_old)]
 
     def _bound(self) -> Beliefs:
         if self.state is None:
@@ -164,8 +144,8 @@ class Rates:
     ) -> None:
         """Learn from one gang: its ranks ran on ``nodes`` at ``rates``, work per second."""
         state = self._bound()
-        l = self._type(job_type)
-        at = np.array([self._node(name) for name in nodes], dtype=np.int64)
+        l = _index("job type", job_type, self.types)
+        at = np.array([_index("node", name, self.nodes) for name in nodes], dtype=np.int64)
         if len(rates) != at.size or not all(r > 0 and math.isfinite(r) for r in rates):
             raise ScenarioError(f"{at.size} nodes have the rates {list(rates)}; one each, above 0")
         rate_kernels.observe(state, l, at, np.log(np.asarray(rates)), at.size, True, now)
@@ -174,22 +154,12 @@ class Rates:
         """Mean and standard deviation of the log rate on every node, both [N]."""
         state = self._bound()
         mean, sd = np.empty(len(self.nodes)), np.empty(len(self.nodes))
-        rate_kernels.believe(state, self._type(job_type), now, mean, sd)
+        rate_kernels.believe(state, _index("job type", job_type, self.types), now, mean, sd)
         return mean, sd
 
     def slow_nodes(self, by: float = 0.05) -> list[SlowNode]:
-        """Nodes that are surely (97.5 %) more than ``by`` slower than their kind; worst first."""
+        """Nodes more than ``by`` slower than their kind; none where nothing is shared."""
         return []
-
-    def _type(self, name: str) -> int:
-        if name not in self.types:
-            raise UnknownName("job type", name, list(self.types))
-        return self.types.index(name)
-
-    def _node(self, name: str) -> int:
-        if name not in self.nodes:
-            raise UnknownName("node", name, list(self.nodes))
-        return self.nodes.index(name)
 
 
 @dataclass
@@ -254,6 +224,12 @@ class SharedFactors(Rates):
         return b.a_mean.copy(), np.sqrt(np.einsum("gll->gl", b.a_cov))
 
 
+def _index(kind: str, name: str, known: tuple[str, ...]) -> int:
+    if name not in known:
+        raise UnknownName(kind, name, list(known))
+    return known.index(name)
+
+
 def _refer_to_generations(b: Beliefs) -> None:
     """Bring h·μ, Σh and h·Σh up to date with the a of each node's generation."""
     b.f_shift[:] = (b.f_slope * b.a_mean[b.generation]).sum(axis=1)
@@ -262,7 +238,7 @@ def _refer_to_generations(b: Beliefs) -> None:
 
 
 def _matched(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[Ints, Ints]:
-    """Places in old and in new of the names that both have."""
+    """Indices in old and in new of the names that both have."""
     place = {name: i for i, name in enumerate(old)}
     both = [(place[name], i) for i, name in enumerate(new) if name in place]
     pairs = np.array(both, dtype=np.int64).reshape(len(both), 2)

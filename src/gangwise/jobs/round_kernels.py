@@ -1,235 +1,513 @@
-"""Compiled parts of the simulation: one round of decisions, with EASY's promise."""
+"""Compiled parts of the simulation: rounds of decisions, with EASY's promise or with a plan.
+
+``play`` runs every combination of built-in parts. It is compiled twice: with a plan of reservations
+for conservative backfilling, which is large and rare, and without.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numpy as np
-
-from gangwise.core.jit import inlined_kernel, inner_kernel
-from gangwise.jobs.fit_kernels import fits, take
+from gangwise.core.arrays import Bools
+from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
+from gangwise.jobs.event_kernels import (
+    DONE,
+    DUE,
+    MORE_ROOM,
+    PAUSED,
+    WHY_PREEMPTED,
+    advance,
+    interrupt,
+    measure_again,
+)
+from gangwise.jobs.fit_kernels import copy_room, fits, take_piece
 from gangwise.jobs.kernels import (
     BY_RATE,
-    CHANGE,
-    CONSERVATIVE,
-    DIRTY,
+    DELAYS,
     EASY,
-    ENTERED,
     FAIR_SHARE,
-    FRESH,
-    HAVE,
-    HEAD,
-    HOLES,
+    FGD,
+    GIVE_BACK,
     LABELS,
     LATER,
-    N_RUNNING,
-    N_WAITING,
     NO_BACKFILLING,
-    NOW,
-    PROMISED,
-    RESERVED,
-    SORTED,
-    STILL,
-    TESTS,
-    Rules,
-    Shapes,
+    TAKE,
+    TAKEN,
+    Given,
+    Room,
+    Rows,
     State,
-    Work,
-    World,
+    capped,
     devices_of,
+    earlier,
     following,
+    int64,
+    length,
     merge_sort,
+    of_pool,
+    pool_of,
+    put,
+    put_piece,
     smallest,
 )
-from gangwise.jobs.plan_kernels import conservative
-from gangwise.jobs.rate_kernels import Beliefs, remaining
+from gangwise.jobs.order_kernels import key
+from gangwise.jobs.rate_kernels import Beliefs, migrate, remaining
+from gangwise.jobs.run_times import corrected
 from gangwise.jobs.start_kernels import (
+    arrange_on,
     charge,
     find,
     holds_off,
     put_in_order,
+    slowest,
     start,
-    tried_rate,
     work_done,
 )
 
-int64: Any = np.int64
+__all__ = ["DONE", "DUE", "MORE_ROOM", "play"]
+
+BY_RANK, BY_KEY, ONLY_FRESH = range(3)
+"""Ways through the jobs that wait: an order that stays, keys that change, those that joined."""
 
 
 @inner_kernel
-def expected_ends(w: Work, r: Rules, x: State, b: Beliefs) -> None:
+def expected_ends(g: Given, x: State, b: Beliefs) -> None:
     """With limits of work: when running jobs are expected to end, anew."""
-    now = x.clock[NOW]
-    size = x.at[N_RUNNING]
-    for i in range(size):
+    for i in range(x.at.running):
         j = x.running[i]
-        done = work_done(x, j)
-        x.jobs[j].expect = now + remaining(b, w.jobs[j].limit, done) / x.looks[j].seen
-        x.order[i].time = x.jobs[j].expect
-        x.order[i].item = j
-    x.at[ENTERED] = size
-    x.at[SORTED] = 0
-    x.at[HOLES] += 1
-
-
-@inlined_kernel
-def reserve(w: Work, s: Shapes, v: World, x: State, j: int) -> None:
-    """EASY: the first instant at which job j fits if running jobs end when expected.
-
-    Leaves what is free at that instant in `x.shadow`, and how many tasks of j fit then in HAVE.
-    """
-    N = x.free.shape[0]
-    c = int64(w.jobs[j].shape)
-    now = x.clock[NOW]
-    at = x.at
-    have = 0
-    allowed = v.allowed[s.tasks[c].constraint]
-    for n in range(N):
-        for k in range(x.free.shape[1]):
-            x.shadow[n, k] = x.free[n, k]
-        if v.shared >= 0:
-            for g in range(v.devices[n]):
-                x.shadow_device[n, g] = x.device[n, g]
-        if allowed[n]:
-            have += fits(s, v, x.shadow, x.shadow_device, c, n)
-    put_in_order(x)
-    i = 0
-    size = at[ENTERED]
-    x.clock[RESERVED] = LATER
-    while i < size:
-        instant = max(x.order[i].time, now)
-        while i < size and max(x.order[i].time, now) == instant:
-            o = x.order[i].item
-            p = w.jobs[o].piece_from
-            for m in range(p, p + x.jobs[o].pieces):
-                n = x.out[m].node
-                if allowed[n]:
-                    have -= fits(s, v, x.shadow, x.shadow_device, c, n)
-                take(
-                    s,
-                    v,
-                    x.shadow,
-                    x.shadow_device,
-                    w.jobs[o].shape,
-                    n,
-                    x.out[m].tasks,
-                    x.out[m].mask,
-                    1,
-                )
-                if allowed[n]:
-                    have += fits(s, v, x.shadow, x.shadow_device, c, n)
-            i += 1
-        if have >= w.jobs[j].tasks:
-            x.clock[RESERVED] = instant
-            break
-    at[HAVE] = have
-    at[CHANGE] += 1
-
-
-@inlined_kernel
-def keeps_promise(w: Work, s: Shapes, v: World, x: State, j: int, count: int, head: int) -> bool:
-    """EASY: job j on the pieces tried, past the promise, does not delay the first in line.
-
-    If so, what is free at the promised instant is without these pieces; HAVE is as it was.
-    """
-    c = int64(w.jobs[j].shape)
-    h = int64(w.jobs[head].shape)
-    allowed = v.allowed[s.tasks[h].constraint]
-    have = x.at[HAVE]
-    for sign in (-1, 1):
-        for i in range(count):
-            n = x.tried[i].node
-            if sign < 0 and allowed[n]:
-                have -= fits(s, v, x.shadow, x.shadow_device, h, n)
-            take(s, v, x.shadow, x.shadow_device, c, n, x.tried[i].tasks, x.tried[i].mask, sign)
-            if sign < 0 and allowed[n]:
-                have += fits(s, v, x.shadow, x.shadow_device, h, n)
-        if sign < 0 and have >= w.jobs[head].tasks:
-            x.at[STILL] = have
-            return True
-    return False
-
-
-@inlined_kernel
-def give_up(s: Shapes, v: World, x: State, c: int, count: int) -> None:
-    """Undo what :func:`keeps_promise` took: a job of shape c waits, of its own accord."""
-    for i in range(count):
-        n = x.tried[i].node
-        take(s, v, x.shadow, x.shadow_device, c, n, x.tried[i].tasks, x.tried[i].mask, 1)
+        left = remaining(b, g.jobs[j].limit, work_done(g, x, j))
+        x.jobs[j].expect = x.at.now + left / x.looks[j].seen
+        put(x.order, i, x.jobs[j].expect, j)
+    x.at.entered = x.at.running
+    x.at.sorted = 0
+    x.at.holes += 1
 
 
 @inner_kernel
-def keys(w: Work, s: Shapes, r: Rules, x: State) -> int:
+def keys(g: Given, x: State) -> int:
     """Those waiting in `x.sequence`, in the order of the queue; their number."""
-    now = x.clock[NOW]
+    now = x.at.now
     count = 0
-    if r.queue == FAIR_SHARE:
+    if g.rules.queue == FAIR_SHARE:
         for u in range(x.users.size):
-            charge(w, r, x, u)
+            charge(x.users, g.rules.half_life, now, u)
     rank = smallest(x.words, x.summary, x.at)
     while rank >= 0:
-        j = w.by_rank[rank]
+        j = g.by_rank[rank]
         x.sequence[count].item = j
-        if r.queue == FAIR_SHARE:
-            x.sequence[count].time = x.users[w.jobs[j].user].use
-        elif r.queue > FAIR_SHARE:  # WFP3: − (wait / limit)³ · size
-            stretch = (now - w.jobs[j].submit) / max(w.jobs[j].limit, 1.0)
-            size = devices_of(w, s, j) / 1000.0
-            x.sequence[count].time = -(stretch * stretch * stretch) * size
+        if g.rules.queue == FAIR_SHARE:
+            x.sequence[count].time = x.users[g.jobs[j].user].use
+        elif g.rules.keyed:
+            submitted = g.jobs[j].submit
+            x.sequence[count].time = key(
+                g.rules.queue,
+                length(g, x, j),
+                devices_of(g, j) / 1000.0,
+                submitted - x.at.origin,
+                now - submitted,
+                g.rules.weight,
+            )
         count += 1
         rank = following(x.words, x.summary, x.at, rank + 1)
-    if r.queue >= FAIR_SHARE:
+    if g.rules.keyed:
         merge_sort(x.sequence, x.spare_rows, 0, count)
     return count
 
 
+# --------------------------------------------------------------------------------- EASY's promise
+
+
 @inlined_kernel
-def full(s: Shapes, x: State) -> bool:
-    """Not even the smallest task fits."""
-    for k in range(x.total.size):  # noqa: SIM110 - generators do not compile
-        if x.total[k] < s.least[k]:
+def shift_shadow(
+    g: Given, room: Room, h: int, allowed: Bools, s: int, pieces: Rows, i: int, sign: int
+) -> int:
+    """Move piece i of a job of shape s in a room; how many more tasks of shape h fit by it.
+
+    ``allowed`` [N]: the nodes that tasks of shape h may use.
+    """
+    n = int64(pieces[i].node)
+    if not allowed[n]:
+        take_piece(g.cluster, room, s, pieces, i, sign)
+        return 0
+    before = fits(g.cluster, room, h, n)
+    take_piece(g.cluster, room, s, pieces, i, sign)
+    return int(fits(g.cluster, room, h, n) - before)
+
+
+@inlined_kernel
+def correct(g: Given, x: State) -> bool:
+    """Correct the expected ends that running jobs have outlived; whether there were any."""
+    at = x.at
+    size = at.entered
+    i = 0
+    while i < size and x.order[i].time <= at.now:
+        j = x.order[i].item
+        elapsed = at.now - x.jobs[j].begun
+        end = x.jobs[j].begun + corrected(x.times, j, elapsed)
+        if end > x.jobs[j].expect:
+            x.jobs[j].expect = end  # by which the old entry no longer holds
+            put(x.order, at.entered, end, j)
+            at.entered += 1
+        i += 1
+    at.outlived = LATER
+    for m in range(i, at.entered):
+        at.outlived = min(at.outlived, x.order[m].time)
+    return bool(at.entered > size)
+
+
+@inlined_kernel
+def opened(g: Given, x: State, room: Room, j: int) -> int:
+    """Let a room be what is free now; how many tasks of job j fit there."""
+    h = int64(g.jobs[j].shape)
+    allowed = g.cluster.allowed[g.cluster.shapes[h].constraint]
+    copy_room(x.room, room)
+    have = 0
+    for n in range(room.free.shape[0]):
+        if allowed[n]:
+            have += fits(g.cluster, room, h, n)
+    return have
+
+
+@inlined_kernel
+def give_back(g: Given, x: State, room: Room, j: int, o: int) -> int:
+    """Running job o gives its devices back in a room; how many more tasks of job j fit by it."""
+    h, s = int64(g.jobs[j].shape), int64(g.jobs[o].shape)
+    allowed = g.cluster.allowed[g.cluster.shapes[h].constraint]
+    p = g.jobs[o].piece_from
+    more = 0
+    for m in range(p, p + x.jobs[o].pieces):
+        more += shift_shadow(g, room, h, allowed, s, x.out, m, GIVE_BACK)
+    return more
+
+
+@inlined_kernel
+def reserve(g: Given, x: State, p: int, j: int) -> None:
+    """EASY: the first instant at which job j fits if running jobs end when expected.
+
+    Leaves what is free at that instant in the shadow of its pool p, and what is promised in
+    `x.heads`. What first jobs in line of other pools will take is not reckoned with.
+    """
+    at, now = x.at, x.at.now
+    shadow = of_pool(x.shadow, p)
+    have = opened(g, x, shadow, j)
+    put_in_order(x)
+    if x.times.expected.size > 0 and correct(g, x):
+        put_in_order(x)
+    i = 0
+    size = at.entered
+    promised = LATER
+    while i < size:
+        instant = max(x.order[i].time, now)
+        while i < size and max(x.order[i].time, now) == instant:
+            have += give_back(g, x, shadow, j, x.order[i].item)
+            i += 1
+        if have >= g.jobs[j].tasks:
+            promised = instant
+            break
+    x.heads[p].promised = promised
+    x.heads[p].fits = have
+    at.promised = min(at.promised, promised)
+    at.change += 1
+
+
+@inner_kernel
+def keep_start(g: Given, x: State, p: int, j: int) -> None:
+    """The latest start that is kept for job j, first in line of pool p, if requests are true.
+
+    It is set when the job is first in line for the first time: the first instant at which it fits
+    if running jobs take all that they asked for, and `slack` seconds, but no more than as long
+    again as it will have waited then. Later than that only if a job takes longer than it asked for.
+    Leaves in `x.then` what is free at that instant, and in `kept_fits` how many tasks of j fit.
+    """
+    at, now = x.at, x.at.now
+    then = of_pool(x.then, p)
+    kept, fit = LATER, 0
+    if x.kept[j] < LATER:  # set before: those who end by then
+        kept = x.kept[j]
+        fit = opened(g, x, then, j)
+        for i in range(at.running):
+            o = x.running[i]
+            if max(x.jobs[o].begun + x.times.request[o], now) <= kept:
+                fit += give_back(g, x, then, j, o)
+    if x.kept[j] == LATER or fit < g.jobs[j].tasks:
+        for i in range(at.running):
+            o = x.running[i]
+            put(x.changes, i, max(x.jobs[o].begun + x.times.request[o], now), o)
+        merge_sort(x.changes, x.spare_rows, 0, at.running)
+        kept = LATER
+        fit = opened(g, x, then, j)
+        i = 0
+        while i < at.running and x.changes[i].time < LATER:
+            instant = x.changes[i].time
+            if kept < LATER and instant > kept:
+                break
+            while i < at.running and x.changes[i].time == instant:
+                fit += give_back(g, x, then, j, x.changes[i].item)
+                i += 1
+            if kept == LATER and fit >= g.jobs[j].tasks:
+                if x.kept[j] == LATER:
+                    x.kept[j] = instant + min(g.rules.slack, instant - g.jobs[j].submit)
+                kept = max(x.kept[j], instant)
+    x.heads[p].kept = kept
+    x.heads[p].kept_fits = fit
+    at.kept = min(at.kept, kept)
+
+
+@inlined_kernel
+def keeps_promise(g: Given, x: State, room: Room, have: int, j: int, count: int, head: int) -> int:
+    """EASY: how many tasks of the first in line fit in a room after job j on the pieces tried.
+
+    If those are enough, the room is without these pieces; else it is as it was, and −1.
+    """
+    s, h = int64(g.jobs[j].shape), int64(g.jobs[head].shape)
+    allowed = g.cluster.allowed[g.cluster.shapes[h].constraint]
+    for i in range(count):
+        have += shift_shadow(g, room, h, allowed, s, x.tried, i, TAKE)
+    if have >= g.jobs[head].tasks:
+        return have
+    give_up(g, x, room, j, count)
+    return -1
+
+
+@inlined_kernel
+def give_up(g: Given, x: State, room: Room, j: int, count: int) -> None:
+    """Undo what :func:`keeps_promise` took: job j does not start."""
+    for i in range(count):
+        take_piece(g.cluster, room, int64(g.jobs[j].shape), x.tried, i, GIVE_BACK)
+
+
+@inlined_kernel
+def hold_for(g: Given, x: State, b: Beliefs, j: int) -> bool:
+    """Job j is the first of its pool that cannot start; whether jobs behind it are tried.
+
+    What it is promised is kept as a promise where no pool that shares its nodes has one already:
+    the first in line there may take them before.
+    """
+    p = pool_of(g, j)
+    alone = True
+    for q in range(x.heads.size):
+        alone = alone and not (x.heads[q].job >= 0 and g.cluster.meets[q, p])
+    if x.at.first < 0:
+        x.at.first = j
+    x.heads[p].job = j
+    filled = full(g, x)
+    if x.kept.size > 0 and (x.kept[j] == LATER or not filled):
+        keep_start(g, x, p, j)
+    if g.rules.backfilling != EASY or filled:
+        x.at.promised = -1.0  # made when it is needed
+        x.heads[p].promised = -1.0
+        if g.rules.backfilling == EASY:
+            x.at.again = 1
+        return g.rules.backfilling != EASY and x.heads.size > 1
+    if g.rules.limits_of_work:
+        expected_ends(g, x, b)
+    reserve(g, x, p, j)
+    if alone:
+        x.promised[j] = min(x.promised[j], x.heads[p].promised)
+    return True
+
+
+@inlined_kernel
+def blocked(g: Given, x: State, j: int) -> bool:
+    """Without backfilling: a job in front of job j cannot start, of a pool that shares its nodes.
+
+    In a cluster without pools nobody is asked: the round ends with the first that cannot start.
+    """
+    if g.rules.backfilling != NO_BACKFILLING:
+        return False
+    q = pool_of(g, j)
+    for p in range(x.heads.size):  # noqa: SIM110 - generators do not compile
+        if x.heads[p].job >= 0 and g.cluster.meets[p, q]:
             return True
     return False
 
 
 @inlined_kernel
-def only_joined(w: Work, r: Rules, x: State, fresh: int) -> bool:
-    """Nothing changed but submissions, behind the first in line: those tried before fail again."""
-    at = x.at
+def outlasts(g: Given, x: State, p: int, j: int, end: float) -> bool:
+    """Job j, if it ends then, is past what is promised to the first in line of pool p.
+
+    Pools that share no node do not touch one another's promises.
+    """
+    past = x.heads[p].job >= 0 and end > x.heads[p].promised
+    return bool(past and g.cluster.meets[p, pool_of(g, j)])
+
+
+@inlined_kernel
+def overstays(g: Given, x: State, p: int, j: int) -> bool:
+    """Job j, if its request is true, is past what is kept for the first in line of pool p."""
+    if x.kept.size == 0 or x.heads[p].job < 0:
+        return False
+    late = x.at.now + x.times.request[j] > x.heads[p].kept
+    return bool(late and g.cluster.meets[p, pool_of(g, j)])
+
+
+@inlined_kernel
+def delayed_by(g: Given, x: State, j: int, count: int, end: float) -> int:
+    """The pool whose first in line job j delays on the pieces tried, −1 for none.
+
+    Pools are counted on where what is kept for the first in line is delayed, and not what it was
+    promised. If none is, the rooms are without these pieces.
+    """
+    P = x.heads.size
+    for p in range(P):
+        head = x.heads[p].job
+        if outlasts(g, x, p, j, end):
+            shadow, have = of_pool(x.shadow, p), x.heads[p].fits
+            x.heads[p].left = keeps_promise(g, x, shadow, have, j, count, head)
+            if x.heads[p].left < 0:
+                undo(g, x, j, count, end, p)
+                return p
+        if overstays(g, x, p, j):
+            then, have = of_pool(x.then, p), x.heads[p].kept_fits
+            x.heads[p].kept_left = keeps_promise(g, x, then, have, j, count, head)
+            if x.heads[p].kept_left < 0:
+                if outlasts(g, x, p, j, end):
+                    give_up(g, x, of_pool(x.shadow, p), j, count)
+                undo(g, x, j, count, end, p)
+                return P + p
+    return -1
+
+
+@inlined_kernel
+def undo(g: Given, x: State, j: int, count: int, end: float, pools: int) -> None:
+    """Undo what :func:`delayed_by` took in the rooms of the first ``pools`` of them."""
+    for p in range(pools):
+        if outlasts(g, x, p, j, end):
+            give_up(g, x, of_pool(x.shadow, p), j, count)
+        if overstays(g, x, p, j):
+            give_up(g, x, of_pool(x.then, p), j, count)
+
+
+@inlined_kernel
+def settle(g: Given, x: State, j: int, end: float) -> None:
+    """Job j starts, and what :func:`delayed_by` took stays taken."""
+    for p in range(x.heads.size):
+        if outlasts(g, x, p, j, end):
+            x.heads[p].fits = x.heads[p].left
+        if overstays(g, x, p, j):
+            x.heads[p].kept_fits = x.heads[p].kept_left
+
+
+@inlined_kernel
+def full(g: Given, x: State) -> bool:
+    """Not even the smallest task fits.
+
+    Every task asks for at least `least` of each device type, and `x.total` is never less than what
+    is free in all: so no task of any waiting job fits anywhere.
+    """
+    for k in range(x.total.size):  # noqa: SIM110 - generators do not compile
+        if x.total[k] < g.cluster.least[k]:
+            return True
+    return False
+
+
+# ------------------------------------------------------------------------------ shortcuts of rounds
+
+
+@inlined_kernel
+def only_joined(g: Given, x: State, fresh: int) -> bool:
+    """Nothing changed but submissions, behind the first in line: those tried before fail again.
+
+    Of the jobs tried before,
+
+    - one that did not fit does not fit now: since then devices were taken and none given back, and
+      whether a gang fits does not depend on the choice of nodes;
+    - one that fits and would have delayed the first in line is asked on the same free devices,
+      against the same promise, and so gets the same answer. A job that starts behind it changes
+      which nodes the choice picks for it: that start sets `again`. FGD counts submitted tasks, so
+      that a submission alone changes its choice: not where any was refused;
+    - one that a cap kept from starting is kept so: what counts in a cap was only taken since.
+
+    The promise itself stays: what starts behind the first in line ends before it or leaves room at
+    it, and a promise in the past is made anew. With pools, all this holds of each pool's first.
+    """
+    at, r = x.at, g.rules
     if (
-        at[DIRTY] != 0
-        or at[HEAD] < 0
-        or r.queue >= FAIR_SHARE
+        at.again != 0
+        or at.first < 0
+        or r.keyed
+        or at.now >= at.outlived
+        or at.now > at.kept
+        or (r.shortest and (at.refused != 0 or x.heads.size > 1))
         or r.limits_of_work
         or r.waits
-        or (r.choice == BY_RATE and r.rates != LABELS and r.backfilling != NO_BACKFILLING)
+        or (r.rates != LABELS and r.backfilling != NO_BACKFILLING)
+        or (r.choice == FGD and at.refused != 0)
         or fresh > x.fresh.size
-        or (r.backfilling == EASY and (x.clock[RESERVED] < x.clock[NOW] or at[N_WAITING] > r.depth))
+        or (r.backfilling == EASY and (at.promised < at.now or at.waiting > r.depth))
     ):
         return False
-    first = w.jobs[at[HEAD]].rank
-    for i in range(fresh):  # noqa: SIM110 - generators do not compile
-        if x.fresh[i] < first:
-            return False
+    for p in range(x.heads.size):
+        if x.heads[p].job >= 0:
+            first = g.jobs[x.heads[p].job].rank
+            for i in range(fresh):
+                if x.fresh[i] < first:
+                    return False
     return True
 
 
 @inlined_kernel
-def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None:
-    """One round of decisions: start in order until one cannot; then backfill."""
+def kind_of(g: Given, b: Beliefs, j: int) -> int:
+    """What beside shape and tasks decides where job j goes: its type, and whether it is short."""
+    if g.rules.choice != BY_RATE:
+        return 0
+    return int(2 * g.jobs[j].type + (g.jobs[j].limit < b.constants.short))
+
+
+@inlined_kernel
+def place_of(g: Given, kind: int, j: int) -> int:
+    """Where in `x.delays` a refusal of job j is noted."""
+    return int((37 * g.jobs[j].shape + 11 * g.jobs[j].tasks + kind) & (DELAYS - 1))
+
+
+@inlined_kernel
+def refused_alike(g: Given, x: State, kind: int, j: int) -> bool:
+    """Job j would be refused like one of its shape, tasks and kind that was refused before.
+
+    `change` is as it was: so are free devices, the promise, what is left at it, and, in learned
+    rates, prices. The choice of nodes depends on these and on shape, tasks, job type and whether
+    the limit is short; so it picks the same nodes, and only the end of job j may differ.
+    """
+    tried = x.delays[place_of(g, kind, j)]
+    return bool(
+        tried.change == x.at.change
+        and tried.shape == g.jobs[j].shape
+        and tried.tasks == g.jobs[j].tasks
+        and tried.type == kind
+        and x.at.now + length(g, x, j) / tried.rate > tried.promised
+    )
+
+
+@inlined_kernel
+def note_refused(g: Given, x: State, kind: int, j: int, rate: float, p: int) -> None:
+    """Remember that job j, at this rate, would delay the first in line of pool p."""
+    tried = x.delays[place_of(g, kind, j)]
+    tried.shape = g.jobs[j].shape
+    tried.tasks = g.jobs[j].tasks
+    tried.type = kind
+    tried.change = x.at.change
+    tried.rate = rate
+    tried.promised = x.heads[p].promised
+    x.at.refused = 1
+
+
+# -------------------------------------------------------------------------- a round without a plan
+
+
+@inlined_kernel
+def line_up(g: Given, x: State) -> tuple[int, int, int]:
+    """Who is tried in this round: the way through them, their number, the first rank."""
     at = x.at
-    now = x.clock[NOW]
-    changing = r.queue >= FAIR_SHARE
-    fresh = at[FRESH]
-    at[FRESH] = 0
-    joined = only_joined(w, r, x, fresh)
-    head = at[HEAD]
-    count = 0
-    rank = int64(-1)
-    if joined:
-        if r.backfilling != EASY:
-            return
+    fresh = at.fresh
+    at.fresh = 0
+    if only_joined(g, x, fresh):
+        if g.rules.backfilling != EASY and x.heads.size == 1:
+            return ONLY_FRESH, 0, -1
+        if g.rules.shortest:
+            for i in range(fresh):
+                put(x.sequence, i, 0.0, g.by_rank[x.fresh[i]])
+            shortest_first(g, x, 0, fresh)
+            return BY_KEY, fresh, -1
         for i in range(1, fresh):
             rank = x.fresh[i]
             m = i
@@ -237,92 +515,486 @@ def decide(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs) -> None
                 x.fresh[m] = x.fresh[m - 1]
                 m -= 1
             x.fresh[m] = rank
-    else:
-        at[DIRTY] = 0
-        at[HEAD] = head = -1
-        if at[N_WAITING] == 0:
-            return
-        if r.backfilling == CONSERVATIVE:
-            if r.limits_of_work:
-                expected_ends(w, r, x, b)
-            conservative(w, s, v, r, x, b, keys(w, s, r, x))
-            return
-        if changing:
-            count = keys(w, s, r, x)
-        else:
-            rank = smallest(x.words, x.summary, at)
-    tested = 0
-    i = 0
+        return ONLY_FRESH, fresh, -1
+    at.again = at.refused = 0
+    at.first = -1
+    at.promised = at.kept = LATER
+    for p in range(x.heads.size):
+        x.heads[p].job = -1
+        x.heads[p].kept = LATER
+    if at.waiting > 0 and g.rules.keyed:
+        return BY_KEY, keys(g, x), -1
+    return BY_RANK, 0, smallest(x.words, x.summary, at) if at.waiting > 0 else -1
+
+
+@inlined_kernel
+def shortest_first(g: Given, x: State, low: int, high: int) -> None:
+    """Put `x.sequence[low:high]` in the order of expected lengths, ties by submission."""
+    for i in range(low, high):
+        x.sequence[i].time = length(g, x, x.sequence[i].item)
+    merge_sort(x.sequence, x.spare_rows, low, high)
+
+
+@inlined_kernel
+def next_in_line(
+    g: Given, x: State, way: int, i: int, count: int, rank: int
+) -> tuple[int, int, int]:
+    """The job tried next, −1 for none; and how many were tried, and the rank behind it."""
+    if way == BY_RANK:
+        if rank < 0:
+            return -1, i, rank
+        return g.by_rank[rank], i, following(x.words, x.summary, x.at, rank + 1)
+    if i >= count:
+        return -1, i, rank
+    return g.by_rank[x.fresh[i]] if way == ONLY_FRESH else x.sequence[i].item, i + 1, rank
+
+
+@inlined_kernel
+def decide(g: Given, x: State, b: Beliefs) -> None:
+    """One round of decisions: start in order until one of a pool cannot; then backfill.
+
+    Where the shortest pass first, those behind the first of their pool that cannot start are put
+    aside in `x.sequence`, which is not read any more where they are put, and tried at the end.
+    """
+    at = x.at
+    way, count, rank = line_up(g, x)
+    passing = not g.rules.shortest or at.first >= 0
+    tested = i = aside = 0
     while True:
-        if joined:
-            if i >= fresh:
+        j, i, rank = next_in_line(g, x, way, i, count, rank)
+        if j < 0:
+            if passing or aside == 0:
                 break
-            j = w.by_rank[x.fresh[i]]
-            i += 1
-        elif changing:
-            if i >= count:
+            shortest_first(g, x, 0, aside)
+            way, i, count, passing = BY_KEY, 0, aside, True
+            continue
+        if capped(g, x, j):
+            continue
+        kind = kind_of(g, b, j)
+        if at.first >= 0:
+            if blocked(g, x, j):
+                continue
+            if not passing and x.heads[pool_of(g, j)].job >= 0:
+                x.sequence[aside].item = j
+                aside += 1
+                continue
+            if tested >= g.rules.depth:
+                at.again = 1  # those behind were not tried: they are at the next instant
                 break
-            j = x.sequence[i].item
-            i += 1
-        else:
-            if rank < 0:
-                break
-            j = w.by_rank[rank]
-            rank = following(x.words, x.summary, at, rank + 1)
-        c = int64(w.jobs[j].shape)
-        l = int64(0)  # what else decides where it goes: its type, and whether it is short
-        if r.choice == BY_RATE:
-            l = 2 * w.jobs[j].type + (w.jobs[j].limit < b.constants.short)
-        like = (37 * c + 11 * w.jobs[j].tasks + l) % x.delays.size
-        if head >= 0:
-            if tested >= r.depth:
-                at[DIRTY] = 1  # those behind were not tried: they are at the next instant
-                break
-            if full(s, x):
+            if full(g, x):
                 break
             tested += 1
-            if (
-                x.delays[like].change == at[CHANGE]
-                and x.delays[like].shape == c
-                and x.delays[like].tasks == w.jobs[j].tasks
-                and x.delays[like].type == l
-                and now + w.jobs[j].limit / x.delays[like].rate > x.clock[RESERVED]
-            ):
-                at[TESTS] += 1
-                continue  # the like of it was tried on the same nodes
-        pieces = find(w, s, v, r, x, b, j)
+            if refused_alike(g, x, kind, j):
+                at.tests += 1
+                at.refused = 1
+                continue
+        pieces = find(g, x, b, j)
         if pieces == 0:
-            if head >= 0:
-                continue
-            head = j
-            at[HEAD] = j
-            if r.backfilling != EASY or full(s, x):
-                x.clock[RESERVED] = -1.0  # made when it is needed
-                if r.backfilling == EASY:
-                    at[DIRTY] = 1
+            if x.heads[pool_of(g, j)].job < 0 and not hold_for(g, x, b, j):
                 break
-            if r.limits_of_work:
-                expected_ends(w, r, x, b)
-            reserve(w, s, v, x, j)
-            x.told[PROMISED, j] = min(x.told[PROMISED, j], x.clock[RESERVED])
             continue
-        past = False
-        if head >= 0:
+        end = at.now
+        if at.first >= 0:
             rate = 1.0
-            if r.limits_of_work and r.choice == BY_RATE:
-                rate = math.exp(tried_rate(x, pieces))
-            past = now + w.jobs[j].limit / rate > x.clock[RESERVED]
-            if past and not keeps_promise(w, s, v, x, j, pieces, head):
-                x.delays[like].shape = c
-                x.delays[like].tasks = w.jobs[j].tasks
-                x.delays[like].type = l
-                x.delays[like].change = at[CHANGE]
-                x.delays[like].rate = rate
+            if g.rules.limits_of_work and g.rules.choice == BY_RATE:
+                rate = math.exp(slowest(x, x.tried, 0, pieces))
+            end = at.now + length(g, x, j) / rate
+            p = delayed_by(g, x, j, pieces, end)
+            if p >= x.heads.size:
+                at.refused = 1
                 continue
-        if holds_off(w, s, r, x, b, j, pieces):
-            if past:
-                give_up(s, v, x, c, pieces)
+            if p >= 0:
+                note_refused(g, x, kind, j, rate, p)
+                continue
+        if holds_off(g, x, b, j, pieces):
+            undo(g, x, j, pieces, end, x.heads.size)
             continue
-        if past:
-            at[HAVE] = at[STILL]
-        start(w, s, v, r, x, j, pieces)
+        settle(g, x, j, end)
+        start(g, x, j, pieces)
+        if at.refused != 0:
+            # Those refused may fit elsewhere now: those behind are tried at once, those in front
+            # at the next instant.
+            at.again = 1
+            if way == ONLY_FRESH:
+                way = BY_RANK
+                rank = following(x.words, x.summary, at, g.jobs[j].rank + 1)
+
+
+# ----------------------------------------------------------- a plan for conservative backfilling
+
+
+@inlined_kernel
+def enter_change(x: State, size: int, time: float, item: int) -> int:
+    """Note that devices are given back (item j) or taken (TAKEN + j), back first."""
+    i = size
+    while i > 0 and not earlier(x.changes, i - 1, time, item):
+        put(x.changes, i, x.changes[i - 1].time, x.changes[i - 1].item)
+        i -= 1
+    put(x.changes, i, time, item)
+    return size + 1
+
+
+@inlined_kernel
+def drop_changes(x: State, size: int, j: int) -> int:
+    """Forget what is noted of job j."""
+    kept = 0
+    for i in range(size):
+        if (x.changes[i].item & (TAKEN - 1)) != j:
+            if kept < i:
+                put(x.changes, kept, x.changes[i].time, x.changes[i].item)
+            kept += 1
+    return kept
+
+
+@inlined_kernel
+def shift(g: Given, x: State, room: Room, item: int) -> None:
+    """Note one change of what is free."""
+    j = item & (TAKEN - 1)
+    sign = GIVE_BACK if item < TAKEN else TAKE
+    p = g.jobs[j].piece_from
+    for m in range(p, p + x.jobs[j].pieces):
+        take_piece(g.cluster, room, int64(g.jobs[j].shape), x.out, m, sign)
+
+
+@inlined_kernel
+def lower(g: Given, x: State, j: int) -> None:
+    """Where job j takes devices, let what is free throughout be no more than `x.trial`."""
+    p = g.jobs[j].piece_from
+    for m in range(p, p + x.jobs[j].pieces):
+        n = x.out[m].node
+        for k in range(x.trial.free.shape[1]):
+            x.ahead.free[n, k] = min(x.ahead.free[n, k], x.trial.free[n, k])
+        for i in range(x.trial.device.shape[1]):
+            x.ahead.device[n, i] = min(x.ahead.device[n, i], x.trial.device[n, i])
+
+
+@inlined_kernel
+def shift_profile(g: Given, x: State, j: int, tasks: int) -> None:
+    """So many more tasks of job j are free now, as planned."""
+    for k in range(x.total.size):
+        x.profile[0, k] += tasks * g.cluster.demand[g.jobs[j].shape, k]
+
+
+@inlined_kernel
+def add_up(g: Given, x: State, size: int) -> None:
+    """`x.profile`: free in all after each change; its first row is given."""
+    for i in range(size):
+        item = x.changes[i].item
+        j = item & (TAKEN - 1)
+        amount = g.jobs[j].tasks if item < TAKEN else -g.jobs[j].tasks
+        s = int64(g.jobs[j].shape)
+        for k in range(x.profile.shape[1]):
+            x.profile[i + 1, k] = x.profile[i, k] + amount * g.cluster.demand[s, k]
+
+
+@inlined_kernel
+def enough(g: Given, x: State, j: int, i: int) -> bool:
+    """There are devices enough for job j in all after change i − 1, wherever they are.
+
+    A sum over all nodes says so only while none is less than nothing. With limits of work, a job
+    may be expected to end later than it was when its nodes were planned for: not asked there.
+    """
+    if g.rules.limits_of_work:
+        return True
+    s = int64(g.jobs[j].shape)
+    for k in range(x.profile.shape[1]):
+        if g.jobs[j].tasks * g.cluster.demand[s, k] > x.profile[i, k]:
+            return False
+    return True
+
+
+@inlined_kernel
+def has_room(g: Given, room: Room, j: int) -> bool:
+    """Job j fits in a room."""
+    s = int64(g.jobs[j].shape)
+    have = 0
+    for n in range(room.free.shape[0]):
+        if g.cluster.allowed[g.cluster.shapes[s].constraint, n]:
+            have += max(fits(g.cluster, room, s, n), 0)
+    return bool(have >= g.jobs[j].tasks)
+
+
+@inlined_kernel
+def truly_free(g: Given, x: State, j: int, pieces: int) -> bool:
+    """Whether the devices tried for job j are free now, and not only expected to be."""
+    s = int64(g.jobs[j].shape)
+    able = True
+    for m in range(pieces):
+        n = x.tried[m].node
+        take_piece(g.cluster, x.room, s, x.tried, m, TAKE)
+        for k in range(x.room.free.shape[1]):
+            able = able and x.room.free[n, k] >= 0
+        for i in range(x.room.device.shape[1]):
+            able = able and x.room.device[n, i] >= 0
+    for m in range(pieces):
+        take_piece(g.cluster, x.room, s, x.tried, m, GIVE_BACK)
+    return able
+
+
+@inner_kernel
+def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -> int:
+    """First instant before ``before`` from which job j fits for its whole limit, in `planned`.
+
+    Gives the pieces it would have, in `x.tried`; 0 for none. Its own reservation counts as free.
+    """
+    limit = g.jobs[j].limit
+    then = of_pool(x.then, 0)
+    own = x.plans[j].start
+    walked = -1  # changes that are in `x.then`
+    i = 0  # changes up to the instant looked at
+    time = x.at.now
+    while True:
+        while i < size and x.changes[i].time <= time:
+            i += 1
+        # Devices in all first: the first moment at which they are too few, until its own begin.
+        m = i
+        able = enough(g, x, j, i) if time < own else True
+        while able and m < size:
+            moment = x.changes[m].time
+            if moment >= time + limit or moment >= own:
+                break
+            while m < size and x.changes[m].time == moment:
+                m += 1
+            able = enough(g, x, j, m)
+        if able:
+            if walked < 0:
+                copy_room(of_pool(x.shadow, 0), then)
+                walked = 0
+            while walked < i:
+                if (x.changes[walked].item & (TAKEN - 1)) != j:
+                    shift(g, x, then, x.changes[walked].item)
+                walked += 1
+            if has_room(g, then, j):
+                lowest(g, x, j, i, size, time + limit)
+                pieces = arrange_on(g, x, b, x.ahead, j)
+                if pieces > 0:
+                    x.at.planned = time
+                    return pieces
+            m = i
+        # Until devices in all are enough again, nothing need be looked at.
+        while True:
+            if m >= size:
+                return 0
+            time = x.changes[m].time
+            while m < size and x.changes[m].time == time:
+                m += 1
+            if time >= own or enough(g, x, j, m):
+                break
+        if time >= before:
+            return 0
+
+
+@inlined_kernel
+def lowest(g: Given, x: State, j: int, low: int, size: int, until: float) -> None:
+    """Put in `x.ahead` what stays free from `x.then` on, through the changes before ``until``."""
+    copy_room(of_pool(x.then, 0), x.ahead)
+    copy_room(of_pool(x.then, 0), x.trial)
+    m = low
+    while m < size and x.changes[m].time < until:
+        item = x.changes[m].item
+        if (item & (TAKEN - 1)) != j:
+            shift(g, x, x.trial, item)
+            if item >= TAKEN:
+                lower(g, x, item - TAKEN)
+        m += 1
+
+
+@inlined_kernel
+def same_pieces(g: Given, x: State, j: int, pieces: int) -> bool:
+    """What was tried is what job j has reserved."""
+    if x.jobs[j].pieces != pieces:
+        return False
+    p = g.jobs[j].piece_from
+    for m in range(pieces):
+        if (
+            x.out[p + m].node != x.tried[m].node
+            or x.out[p + m].tasks != x.tried[m].tasks
+            or x.out[p + m].mask != x.tried[m].mask
+        ):
+            return False
+    return True
+
+
+@inner_kernel
+def lay_out(g: Given, x: State, count: int) -> int:
+    """All changes of what is free that are planned for, in order; their number."""
+    at = x.at
+    shadow = of_pool(x.shadow, 0)
+    copy_room(x.room, shadow)
+    for k in range(x.total.size):
+        x.profile[0, k] = x.total[k]
+    size = 0
+    for i in range(at.running):
+        j = x.running[i]
+        if x.jobs[j].expect <= at.now:  # past its request: expected to end now
+            shift(g, x, shadow, j)
+            shift_profile(g, x, j, int64(g.jobs[j].tasks))
+        else:
+            put(x.changes, size, x.jobs[j].expect, j)
+            size += 1
+    for i in range(count):
+        j = x.sequence[i].item
+        slot = x.plans[j].start
+        if slot == LATER or g.jobs[j].limit <= 0.0 or slot + g.jobs[j].limit <= at.now:
+            continue
+        put(x.changes, size, max(slot, at.now), TAKEN + j)
+        put(x.changes, size + 1, slot + g.jobs[j].limit, j)
+        size += 2
+    merge_sort(x.changes, x.spare_rows, 0, size)
+    add_up(g, x, size)
+    return size
+
+
+@inner_kernel
+def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
+    """Every waiting job holds a reservation, and keeps it unless it can start earlier.
+
+    In the order of the queue, while all others keep theirs, so that nobody's is ever moved back.
+    A job that was looked at since something planned for was last given up (`planned` is `holes`)
+    cannot start earlier than it did then: since, reservations were only added, so at no instant is
+    more planned to be free; a running job past its request counts as ending now, as it did; a new
+    instant between two changes opens nothing that the change before it did not; and whether a gang
+    fits does not depend on the choice of nodes.
+    """
+    at = x.at
+    now = at.now
+    if at.void:
+        for i in range(count):
+            x.plans[x.sequence[i].item].start = LATER
+        at.void = 0
+        at.holes += 1
+    size = -1
+    for i in range(min(count, g.rules.depth)):
+        j = x.sequence[i].item
+        slot = x.plans[j].start
+        if capped(g, x, j):  # it holds no reservation
+            if slot < LATER:
+                x.plans[j].start = LATER
+                at.holes += 1
+                if size >= 0:
+                    size = drop_changes(x, size, j)
+                    add_up(g, x, size)
+            x.plans[j].planned = -1
+            continue
+        due = slot <= now
+        if not due and x.plans[j].planned == at.holes:
+            continue
+        if size < 0:
+            size = lay_out(g, x, count)
+        at.tests += 1
+        pieces = earliest(g, x, b, j, size, LATER if due else slot)
+        if pieces == 0:
+            if due:
+                x.plans[j].start = LATER
+                size = drop_changes(x, size, j)
+                add_up(g, x, size)
+                at.holes += 1
+            x.plans[j].planned = at.holes
+            continue
+        if slot < LATER:
+            if not (due and at.planned <= now and same_pieces(g, x, j, pieces)):
+                at.holes += 1
+            size = drop_changes(x, size, j)
+        x.plans[j].planned = at.holes
+        x.plans[j].start = LATER
+        if at.planned <= now and truly_free(g, x, j, pieces):
+            start(g, x, j, pieces)
+            if x.jobs[j].expect > now:  # else a limit of nothing
+                shift(g, x, of_pool(x.shadow, 0), TAKEN + j)
+                shift_profile(g, x, j, -int64(g.jobs[j].tasks))
+                size = enter_change(x, size, x.jobs[j].expect, j)
+        else:
+            size = plan(g, x, j, pieces, size)
+        add_up(g, x, size)
+
+
+@inlined_kernel
+def plan(g: Given, x: State, j: int, pieces: int, size: int) -> int:
+    """Job j holds the pieces tried from `planned` on; gives the number of changes."""
+    time = x.at.planned
+    x.plans[j].start = time
+    x.promised[j] = min(x.promised[j], time)
+    x.jobs[j].pieces = pieces
+    p = g.jobs[j].piece_from
+    for i in range(pieces):
+        n, tasks = int64(x.tried[i].node), int64(x.tried[i].tasks)
+        put_piece(x.out, p + i, n, tasks, x.tried[i].mask)
+    if g.jobs[j].limit > 0.0:
+        size = enter_change(x, size, time, TAKEN + j)
+        size = enter_change(x, size, time + g.jobs[j].limit, j)
+    return size
+
+
+# ---------------------------------------------------------------------------------- the whole play
+
+
+@inner_kernel
+def look_around(g: Given, x: State, b: Beliefs) -> None:
+    """Running jobs are measured again; while nobody waits, they move where that saves time."""
+    at = x.at
+    count = measure_again(g, x, b)
+    if at.waiting > 0:
+        return
+    for m in range(count):
+        j = x.sequence[m].item
+        seen = x.looks[j].seen
+        done = work_done(g, x, j)
+        limit, restart = g.jobs[j].limit, g.rules.restart
+        if remaining(b, limit, done) <= seen * restart:
+            continue
+        pieces = arrange_on(g, x, b, x.room, j)
+        if pieces == 0:
+            continue
+        p = g.jobs[j].piece_from
+        here = slowest(x, x.out, p, p + x.jobs[j].pieces)
+        there = LATER
+        for i in range(pieces):
+            n = x.tried[i].node
+            there = min(there, x.mean[n] - b.constants.caution * x.sd[n])
+        log_rate = math.log(seen)
+        if migrate(b, limit, done, log_rate, log_rate + there - here, restart):
+            interrupt(g, x, b, j, int64(WHY_PREEMPTED))
+            x.looks[j].before = done
+            start(g, x, j, pieces)
+    at.fresh = 0
+
+
+@inlined_kernel
+def nobody_waits(x: State) -> None:
+    """Skip the round, and forget what was kept of the last one."""
+    x.at.fresh = 0
+    x.at.first = -1
+    x.at.again = 0
+
+
+@lean_kernel
+def play(g: Given, x: State, b: Beliefs, plans: Rows | None, instants: int) -> int:
+    """Run up to ``instants`` instants. Gives DONE, PAUSED, MORE_ROOM, or DUE before round `pause`.
+
+    ``plans``: None, or the reservations of :class:`State` where every job holds one.
+    """
+    at = x.at
+    for _ in range(instants):
+        if at.half == 0:
+            status = advance(g, x, b)
+            if status != PAUSED:
+                return status
+            at.rounds += at.waiting > 0
+            if at.waiting > 0 and at.rounds == at.pause:
+                at.half = 1
+                return DUE
+        at.half = 0
+        if plans is None:
+            if at.waiting > 0:
+                decide(g, x, b)
+            else:
+                nobody_waits(x)
+        else:
+            if at.waiting > 0:
+                if g.rules.limits_of_work:
+                    expected_ends(g, x, b)
+                conservative(g, x, b, keys(g, x))
+            nobody_waits(x)
+        if at.looks:
+            look_around(g, x, b)
+    return PAUSED

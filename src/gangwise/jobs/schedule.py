@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +14,10 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
+from gangwise.jobs.caps import Bounds, Cap, allowed_on, claims, fewest_of
 from gangwise.jobs.choice import ByRate
-from gangwise.jobs.model import Account, Conditions, Jobs, Nodes
+from gangwise.jobs.model import Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.scheduler import Composed
-
-NONE = np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,9 @@ class Options:
         Seconds that a job cut short needs at its next start before it works on.
     measured_after : float
         Seconds after its start at which a job's rates are measured; once more at its end.
+    caps, bounds, latency
+        Of a site: what may be in use at once, what jobs of a pool may ask for, and seconds from a
+        decision to the start, in which the devices are held. Schedulers do not reckon with it.
     """
 
     enforced: bool = False
@@ -44,6 +47,9 @@ class Options:
     checkpoint: float = math.inf
     restart: float = 0.0
     measured_after: float = 60.0
+    caps: tuple[Cap, ...] = ()
+    bounds: tuple[Bounds, ...] = ()
+    latency: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +75,10 @@ class Schedule:
         Attempts cut short: ``job``, ``begun``, ``end``, ``why`` (0 node failed, 1 preempted) and
         their pieces ``from``, ``node``, ``tasks``.
     counts : dict
-        instants, rounds, tests, kills, requeues, preemptions, cancellations.
+        instants, rounds, tests, kills, requeues, preemptions, cancellations; ``decided_again``:
+        rounds of compiled code that were decided again in plain Python, and alike.
     seconds : float
-        Wall-clock spent: in the scheduler alone (plain), or in all (compiled).
+        Wall-clock spent: in the scheduler alone where it decides in Python, else in all.
     account : Account
         Jobs that could not be played on these nodes.
     told : str
@@ -103,9 +110,45 @@ class Schedule:
         return list(zip(self.piece_node[p : p + c].tolist(), self.piece_tasks[p : p + c].tolist()))
 
 
+class Claims(NamedTuple):
+    """What jobs take of caps; those that take the same of the same have one *claim*.
+
+    Claim c takes ``amount[i]`` of counter ``counter[i]``, i from ``starts[c]`` to
+    ``starts[c + 1]``, which may reach ``most[i]``, all in thousandths. There is a counter for each
+    user, account or pool of each cap.
+    """
+
+    of_job: Ints  # [J] or one value for all
+    starts: Ints
+    counter: Ints
+    amount: Ints
+    most: Ints
+    counters: int
+
+    @classmethod
+    def of(cls, caps: Sequence[Cap], of_caps: list[tuple[Ints, Ints]], J: int) -> Claims:
+        """Number the different claims of jobs on caps, see :func:`gangwise.jobs.caps.claims`."""
+        claim, counters = np.zeros(J if caps else 1, dtype=np.int64), 0
+        rows: list[list[tuple[int, int, int]]] = [[]]
+        for cap, (counter, amount) in zip(caps, of_caps):
+            size = int(counter.max(initial=-1)) + 1
+            place = np.where(counter >= 0, counter + counters, -1)
+            mine, kind = np.unique(np.stack([place, amount]), axis=1, return_inverse=True)
+            both, claim = np.unique(claim * mine.shape[1] + kind.ravel(), return_inverse=True)
+            most, counters = round(1000 * cap.most), counters + size
+            rows = [
+                rows[before] + [(*mine[:, k].tolist(), most)] * bool(mine[0, k] >= 0)
+                for before, k in zip(*(x.tolist() for x in np.divmod(both, mine.shape[1])))
+            ]
+        flat = np.array([row for each in rows for row in each], dtype=np.int64).reshape(-1, 3)
+        starts = np.concatenate([[0], np.cumsum([len(each) for each in rows])])
+        counter, amount, most_of = (np.ascontiguousarray(flat[:, i]) for i in range(3))
+        return cls(claim, starts, counter, amount, most_of, counters)
+
+
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Arrays that both engines play from."""
+    """What is played: jobs brought onto nodes, under rules, and what happens to them."""
 
     jobs: Jobs
     nodes: Nodes
@@ -122,152 +165,200 @@ class Tables:
     constraint: Ints
     dominant: Ints
     allowed: npt.NDArray[np.bool_]  # [C, N]
+    pool: Ints  # [S] place of a shape's pool among those of all shapes
+    meets: npt.NDArray[np.bool_]  # [P, P] two pools share a node
+    claims: Claims
     log_rates: Floats
     log_noise: Floats
-    event_time: Floats
-    event_node: Ints
-    event_kind: Ints
-    event_value: Floats
-    wants: Ints
+    events: npt.NDArray[np.void]  # kernels.EVENT, in order of time
+    wants: Ints  # [J] how many jobs each comes after
 
     @classmethod
     def of(cls, jobs: Jobs, nodes: Nodes, conditions: Conditions, options: Options) -> Tables:
         """Bring jobs onto nodes: what can never run there is set aside, and said."""
-        J, N, K, S = len(jobs), len(nodes), len(nodes.devices), len(jobs.shapes)
-        missing = {k for k in jobs.devices if k not in nodes.devices}
-        demand = np.zeros((S, K), dtype=np.int64)
-        unknown = np.zeros(S, dtype=bool)
-        for s, shape in enumerate(jobs.shapes):
-            for k, amount in zip(jobs.devices, shape.demand):
-                if k in missing:
-                    unknown[s] |= amount > 0
-                else:
-                    demand[s, nodes.devices.index(k)] = amount
-        most = int(jobs.tasks.max(initial=1))
-        if most * int(demand.max(initial=1)) >= 2**62 // max(N, 1):
-            raise ScenarioError(
-                "amounts of devices are too large to be counted in thousandths; "
-                "give memory in a larger unit"
-            )
-        per_node = np.array([s.per_node or most for s in jobs.shapes], dtype=np.int64)
-        fraction = np.zeros(S, dtype=np.int64)
-        whole = np.zeros(S, dtype=np.int64)
-        odd = np.zeros(S, dtype=bool)
-        if nodes.shared is not None:
-            of_shared = demand[:, nodes.devices.index(nodes.shared)]
-            fraction = np.where(of_shared < 1000, of_shared, 0)
-            whole = np.where(of_shared >= 1000, of_shared // 1000, 0)
-            odd = (of_shared > 1000) & (of_shared % 1000 != 0)
-        asked = list(dict.fromkeys(s.constraint for s in jobs.shapes))
-        allowed = np.array(
-            [[all(has.get(k) == v for k, v in c) for has in nodes.labels] for c in asked],
-            dtype=bool,
-        ).reshape(len(asked), N)
-        constraint = np.array([asked.index(s.constraint) for s in jobs.shapes], dtype=np.int64)
-
-        # How many tasks of each shape the empty cluster takes.
-        books = Books.opened(nodes)
-        room = np.zeros(S, dtype=np.int64)
-        total = np.maximum(nodes.capacity.sum(axis=0), 1)
-        dominant = np.argmax(demand / total, axis=1).astype(np.int64) if S else constraint
-        for s, shape in enumerate(jobs.shapes):
-            if not unknown[s] and not odd[s] and demand[s].any():
-                there = shape._replace(demand=tuple(demand[s].tolist()))
-                room[s] = int(np.minimum(books.fits(there), most).sum())
-        bad_type = unknown[jobs.shape]
-        bad_part = odd[jobs.shape] & ~bad_type
-        large = (jobs.tasks > room[jobs.shape]) & ~bad_type & ~bad_part
-        set_aside = {}
-        for bad, reason in (
-            (bad_type, f"that ask for {' or '.join(sorted(missing))}, which no node has"),
-            (bad_part, f"that ask for a broken number of {nodes.shared} above 1"),
-            (large, "larger than the cluster, or than its nodes with the labels asked for"),
-        ):
-            if bad.any():
-                set_aside[reason] = jobs.row[bad]
-        aside = bad_type | bad_part | large
-        noted = {}
+        J = len(jobs)
+        asked = _asked(jobs, nodes)
+        of_caps = claims(options.caps, jobs, nodes, asked.demand)
+        aside, account = _set_aside(jobs, nodes, asked, options, of_caps)
         keep = ~aside[jobs.after]
-        if not keep.all():
-            noted["dependencies on jobs that were set aside: dropped"] = int((~keep).sum())
         wants = np.broadcast_to(np.int64(0), (J,))
         if keep.size:
             behind = np.repeat(np.arange(J), np.diff(jobs.after_from))
             wants = np.bincount(behind[keep], minlength=J)
-
         work, doomed = jobs.run, np.zeros(J, dtype=bool)
         if options.enforced and options.limits == "work":
             doomed = jobs.run > jobs.limit
             work = np.minimum(jobs.run, jobs.limit)
-        log_rates, log_noise = np.zeros((0, 0)), NONE
-        varied = (
-            conditions.rates is not None
-            or conditions.noise is not None
-            or len(conditions.factors) > 0
-        )
-        if varied:
-            wanted = (len(jobs.types), N)
-            rates = np.ones(wanted) if conditions.rates is None else np.asarray(conditions.rates)
-            noise = np.ones(J) if conditions.noise is None else np.asarray(conditions.noise)
-            if rates.shape != wanted or noise.shape != (J,):
-                raise ScenarioError(
-                    f"rates are {rates.shape} and noise {noise.shape}; they must be [L, N] = "
-                    f"{wanted} and [J] = {(J,)}"
-                )
-            if not ((rates > 0).all() and (noise > 0).all() and np.isfinite(rates).all()):
-                raise ScenarioError("a rate is not positive; a node that stands still is down")
-            log_rates, log_noise = np.log(rates), np.log(noise)
-        happens = [(float(t), kernels.DOWN, int(n), 0.0) for t, n in conditions.downs]
-        happens += [(float(t), kernels.DRAIN, int(n), 0.0) for t, n in conditions.drains]
-        happens += [(float(t), kernels.UP, int(n), 0.0) for t, n in conditions.ups]
-        for t, n, factor in conditions.factors:
-            if factor <= 0:
-                raise ScenarioError(f"node {n} has a factor of {factor} at {t} s; it must be > 0")
-            happens.append((float(t), kernels.FACTOR, int(n), math.log(factor)))
-        for t, _, n, _ in happens:
-            if not (0 <= n < N and math.isfinite(t) and t >= 0):
-                raise ScenarioError(f"an event at {t} s of node {n}: there are {N} nodes")
-        for t, j in conditions.cancels:
-            if not (0 <= j < J and math.isfinite(t) and t >= 0):
-                raise ScenarioError(f"job {j} is cancelled at {t} s: there are {J} jobs")
-        withdrawn = [(t, j) for t, j in conditions.cancels if not aside[j]]
-        happens += [(float(t), kernels.CANCEL, int(j), 0.0) for t, j in withdrawn]
-        happens.sort(key=lambda e: e[0])
         return cls(
             jobs,
             nodes,
             options,
             conditions,
             aside,
-            Account(J, set_aside, noted),
+            account,
             work,
             doomed,
-            demand,
-            fraction,
-            whole,
-            per_node,
-            constraint,
-            dominant,
-            allowed,
-            log_rates,
-            log_noise,
-            np.array([e[0] for e in happens]),
-            np.array([e[2] for e in happens], dtype=np.int64),
-            np.array([e[1] for e in happens], dtype=np.int64),
-            np.array([e[3] for e in happens]),
+            asked.demand,
+            asked.fraction,
+            asked.whole,
+            asked.per_node,
+            asked.constraint,
+            asked.dominant,
+            asked.allowed,
+            asked.pool,
+            asked.meets,
+            Claims.of(options.caps, of_caps, J),
+            *_log_rates(jobs, nodes, conditions),
+            _events(conditions, len(nodes), aside),
             wants,
         )
 
-    def told(self, name: str, engine: str) -> str:
-        """What is played, in a line."""
+    def job(self, j: int) -> Job:
+        """Job j as a scheduler sees it; its demand is over the nodes' device types."""
+        job = self.jobs.job(int(j))
+        if self.jobs.devices == self.nodes.devices:
+            return job
+        demand = tuple(self.demand[self.jobs.shape[j]].tolist())
+        return replace(job, shape=job.shape._replace(demand=demand))
+
+    def told(self, name: str, decider: str) -> str:
+        """What is played and where it is decided, in one line."""
         o = self.options
         killed = "killed at" if o.enforced else "not killed at"
         unit = "wall-clock" if o.limits == "wall-clock" else "seconds at rate 1"
-        return f"{name}, {engine}; limits are {unit}, jobs are {killed} them"
+        return f"{name}, {decider}; limits are {unit}, jobs are {killed} them"
+
+
+class _Asked(NamedTuple):
+    """What the shapes of jobs ask of nodes, as in :class:`Tables`."""
+
+    demand: Ints
+    fraction: Ints
+    whole: Ints
+    per_node: Ints
+    constraint: Ints
+    dominant: Ints
+    allowed: npt.NDArray[np.bool_]
+    pool: Ints
+    meets: npt.NDArray[np.bool_]
+    unknown: npt.NDArray[np.bool_]  # [S] asks for a device type that no node has
+    broken: npt.NDArray[np.bool_]  # [S] asks for a broken number of shared devices above 1
+
+
+def _asked(jobs: Jobs, nodes: Nodes) -> _Asked:
+    N, S = len(nodes), len(jobs.shapes)
+    demand = np.zeros((S, len(nodes.devices)), dtype=np.int64)
+    unknown = np.zeros(S, dtype=bool)
+    for s, shape in enumerate(jobs.shapes):
+        for k, amount in zip(jobs.devices, shape.demand):
+            if k in nodes.devices:
+                demand[s, nodes.devices.index(k)] = amount
+            else:
+                unknown[s] |= amount > 0
+    most = int(jobs.tasks.max(initial=1))
+    if most * int(demand.max(initial=1)) >= 2**62 // max(N, 1):
+        raise ScenarioError(
+            "amounts of devices are too large to be counted in thousandths; "
+            "give memory in a larger unit"
+        )
+    of_shared = np.zeros(S, dtype=np.int64)
+    if nodes.shared is not None:
+        of_shared = demand[:, nodes.devices.index(nodes.shared)]
+    where = [(s.constraint, s.pool) for s in jobs.shapes]
+    constraints = {pair: i for i, pair in enumerate(dict.fromkeys(where))}
+    allowed = [allowed_on(nodes, Shape((), 0, *pair)) for pair in constraints]
+    pools = {name: i for i, name in enumerate(dict.fromkeys(s.pool for s in jobs.shapes))}
+    on = np.array([nodes.of_pool(name) for name in pools], dtype=bool).reshape(len(pools), N)
+    total = np.maximum(nodes.capacity.sum(axis=0), 1)
+    return _Asked(
+        demand,
+        np.where(of_shared < 1000, of_shared, 0),
+        np.where(of_shared >= 1000, of_shared // 1000, 0),
+        np.array([s.per_node or most for s in jobs.shapes], dtype=np.int64),
+        np.array([constraints[pair] for pair in where], dtype=np.int64),
+        np.argmax(demand / total, axis=1).astype(np.int64) if S else np.zeros(0, dtype=np.int64),
+        np.array(allowed, dtype=bool).reshape(len(constraints), N),
+        np.array([pools[s.pool] for s in jobs.shapes], dtype=np.int64),
+        (on[:, None] & on).any(axis=2),
+        unknown,
+        (of_shared > 1000) & (of_shared % 1000 != 0),
+    )
+
+
+def _set_aside(
+    jobs: Jobs, nodes: Nodes, asked: _Asked, options: Options, of_caps: list[tuple[Ints, Ints]]
+) -> tuple[npt.NDArray[np.bool_], Account]:
+    """Jobs that can never run on the nodes, and why; by what the empty cluster takes."""
+    books, most = Books.opened(nodes), int(jobs.tasks.max(initial=1))
+    room = np.zeros(len(jobs.shapes), dtype=np.int64)
+    for s, shape in enumerate(jobs.shapes):
+        if not asked.unknown[s] and not asked.broken[s] and asked.demand[s].any():
+            there = shape._replace(demand=tuple(asked.demand[s].tolist()))
+            room[s] = int(np.minimum(books.fits(there), most).sum())
+    missing = sorted({k for k in jobs.devices if k not in nodes.devices})
+    unknown = asked.unknown[jobs.shape]
+    broken = asked.broken[jobs.shape] & ~unknown
+    large = (jobs.tasks > room[jobs.shape]) & ~unknown & ~broken
+    reasons = {
+        f"that ask for {' or '.join(missing)}, which no node has": unknown,
+        f"that ask for a broken number of {nodes.shared} above 1": broken,
+        "larger than the cluster, or than its nodes with the labels asked for": large,
+    }
+    aside = unknown | broken | large
+    if options.bounds:
+        for bounds in options.bounds:
+            reasons |= bounds.refuses(jobs, fewest_of(jobs, nodes, asked.demand))
+    for cap, (_, amount) in zip(options.caps, of_caps):
+        reasons[f"that alone ask for more than the {cap.told('')}"] = amount > 1000 * cap.most
+    for reason, bad in list(reasons.items())[3:]:
+        reasons[reason], aside = bad & ~aside, aside | bad
+    set_aside = {reason: jobs.row[bad] for reason, bad in reasons.items() if bad.any()}
+    dropped = int(aside[jobs.after].sum())
+    noted = {"dependencies on jobs that were set aside: dropped": dropped} if dropped else {}
+    return aside, Account(len(jobs), set_aside, noted)
+
+
+def _log_rates(jobs: Jobs, nodes: Nodes, conditions: Conditions) -> tuple[Floats, Floats]:
+    """Logarithms of true rates [L, N] and of noise [J]; empty where all rates are 1 for good."""
+    given, J = conditions, len(jobs)
+    if given.rates is None and given.noise is None and not len(given.factors):
+        return np.zeros((0, 0)), np.zeros(0)
+    wanted = (len(jobs.types), len(nodes))
+    rates = np.ones(wanted) if given.rates is None else np.asarray(given.rates)
+    noise = np.ones(J) if given.noise is None else np.asarray(given.noise)
+    if rates.shape != wanted or noise.shape != (J,):
+        raise ScenarioError(
+            f"rates are {rates.shape} and noise {noise.shape}; they must be [L, N] = "
+            f"{wanted} and [J] = {(J,)}"
+        )
+    if not ((rates > 0).all() and (noise > 0).all() and np.isfinite(rates).all()):
+        raise ScenarioError("a rate is not positive; a node that stands still is down")
+    return np.log(rates), np.log(noise)
+
+
+def _events(conditions: Conditions, N: int, aside: npt.NDArray[np.bool_]) -> npt.NDArray[np.void]:
+    """What happens to nodes and jobs, as records of :data:`kernels.EVENT` in order of time."""
+    given = conditions
+    for t, n, factor in given.factors:
+        if factor <= 0:
+            raise ScenarioError(f"node {n} has a factor of {factor} at {t} s; it must be > 0")
+    happens = [(t, 0.0, n, kernels.DOWN) for t, n in given.downs]
+    happens += [(t, 0.0, n, kernels.DRAIN) for t, n in given.drains]
+    happens += [(t, 0.0, n, kernels.UP) for t, n in given.ups]
+    happens += [(t, math.log(factor), n, kernels.FACTOR) for t, n, factor in given.factors]
+    for t, _, n, _ in happens:
+        if not (0 <= n < N and math.isfinite(t) and t >= 0):
+            raise ScenarioError(f"an event at {float(t)} s of node {n}: there are {N} nodes")
+    for t, j in given.cancels:
+        if not (0 <= j < aside.size and math.isfinite(t) and t >= 0):
+            raise ScenarioError(f"job {j} is cancelled at {t} s: there are {aside.size} jobs")
+    happens += [(t, 0.0, j, kernels.CANCEL) for t, j in given.cancels if not aside[j]]
+    events = np.array(happens, dtype=kernels.EVENT)
+    return events[np.argsort(events["time"], kind="stable")]
 
 
 def name_of(scheduler: Any) -> str:
-    """What a scheduler is called in a result."""
+    """Name of a scheduler in results."""
     if not isinstance(scheduler, Composed):
         return type(scheduler).__name__
     choice = getattr(scheduler.choice, "name", type(scheduler.choice).__name__)

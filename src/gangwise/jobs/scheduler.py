@@ -2,15 +2,16 @@
 
 ``fcfs+easy+best-fit`` is an order of the queue, a kind of backfilling and a choice of nodes. What
 is left out of a name is ``none`` and ``best-fit``. Parts of your own get a name with
-:func:`register_part` and then work like the built-in ones, in plain Python.
+:func:`register_part` and then work like the built-in ones; they decide in Python.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -20,20 +21,30 @@ from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.registry import ANY, create, entries, parse
 from gangwise.jobs import rate_kernels
 from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt, Queue, Rate, Running
-from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit
-from gangwise.jobs.explanations import Forecast, no_room
+from gangwise.jobs.caps import Tally
+from gangwise.jobs.choice import FGD, BestFit, ByRate, FirstFit, WorstFit, pieces_of
+from gangwise.jobs.explanations import Round, no_room
 from gangwise.jobs.model import Job, Nodes
 from gangwise.jobs.queues import (
+    F1,
+    F2,
+    F3,
+    F4,
     WFP3,
+    Aged,
     EarliestDeadline,
     FairShare,
     FirstCome,
     Plan,
+    PredictedArea,
     Priority,
     ShortestFirst,
+    SmallestArea,
+    Unicep,
     reservation,
 )
 from gangwise.jobs.rates import UNLABELLED, Labels, MeanRates, SharedFactors
+from gangwise.jobs.run_times import Expectations, RunTimes, expect, nothing, state_of
 
 Action = Place | Preempt | Ask
 Part = Literal["queue", "backfilling", "choice"]
@@ -52,16 +63,14 @@ class Scheduler(Protocol):
     def place(self, queue: Queue, books: Books, now: float) -> Sequence[Action]:
         """One round of decisions, after all events of an instant. Gangs are placed whole."""
 
-    def observe(self, rate: Rate) -> None:
-        """Hear a measurement of anyone's placement: late, doubled, out of order, or never."""
+    def observe(self, rate: Rate) -> None: ...
 
     def explain(self, job: str) -> Explanation:
         """Why a job of the last round's queue still waits."""
 
 
 def _jointly() -> Any:
-    """Solvers of integer programmes take a while to load: only for who asks for them."""
-    from gangwise.jobs.joint import Joint
+    from gangwise.jobs.joint import Joint  # solvers of integer programmes take a while to load
 
     return Joint(SharedFactors(), waits=True)
 
@@ -74,12 +83,16 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "priority": Priority,
         "fair-share": FairShare,
         "wfp3": WFP3,
+        "saf": SmallestArea,
+        "f1": F1,
+        "f2": F2,
+        "f3": F3,
+        "f4": F4,
+        "unicep": Unicep,
+        "qssf": PredictedArea,
+        "aged": Aged,
     },
-    "backfilling": {
-        "none": lambda: "none",
-        "easy": lambda: "easy",
-        "conservative": lambda: "conservative",
-    },
+    "backfilling": {name: partial(str, name) for name in ("none", "easy", "conservative")},
     "choice": {
         "first-fit": FirstFit,
         "best-fit": BestFit,
@@ -100,7 +113,7 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
 
 
 def parts(part: Part) -> list[str]:
-    """Names of a part."""
+    """Names of the registered parts of a kind."""
     return list(_parts[part])
 
 
@@ -126,25 +139,54 @@ def register_part(part: Part, name: str, make: Callable[[], Any]) -> None:
 
 
 @dataclass
-class _Round:
-    """What the last round left, for explanations."""
+class _Head:
+    """The first of a pool that cannot start, what it was promised, and the books of then.
 
-    books: Books
-    now: float
-    ends: dict[str, float]
-    waiting: dict[str, Job]
-    order: list[Job]
-    head: str | None = None
+    ``kept`` and ``later`` are the same if requests are true.
+    """
+
+    job: Job
     promised: float = np.inf
-    delays: set[str] = field(default_factory=set)
-    forecast: Forecast | None = None
+    then: Books | None = None
+    kept: float = np.inf
+    later: Books | None = None
 
-    def expected(self, job: str) -> tuple[float, tuple[str, ...]]:
-        """When a waiting job is expected to start, and whose end lets it."""
-        if self.forecast is None:
-            still = [other for other in self.order if other.id not in self.books.running]
-            self.forecast = Forecast(still, self.books, self.ends, self.now)
-        return self.forecast.start(job)
+    def overstayed(self, job: Job, end: float, now: float) -> list[tuple[_Head, Books]]:
+        """Itself with the books of each instant that a job is past, which ends then."""
+        found = []
+        if self.then is not None and end > self.promised:
+            found.append((self, self.then))
+        if self.later is not None and now + _request(job) > self.kept:
+            found.append((self, self.later))
+        return found
+
+
+@dataclass
+class _Round(Round):
+    """Also who is first in line of each pool, and whom that keeps others from passing."""
+
+    heads: dict[str, _Head] = field(default_factory=dict)
+    delays: dict[str, _Head] = field(default_factory=dict)
+
+    def in_front(self, job: Job) -> list[_Head]:
+        """Those first in line whose pools share a node with that of a job."""
+        if not self.heads or not self.books.nodes.pools:
+            return list(self.heads.values())
+        nodes, mine = self.books.nodes, self.books.nodes.of_pool(job.shape.pool)
+        return [h for pool, h in self.heads.items() if (nodes.of_pool(pool) & mine).any()]
+
+    def in_turn(self, shortest: bool) -> Iterator[Job]:
+        """Jobs in their order; with ``shortest``, those behind the first of their pool at the end.
+
+        These come by expected length then.
+        """
+        aside = []
+        for job in self.order:
+            if shortest and job.shape.pool in self.heads:
+                aside.append(job)
+            else:
+                yield job
+        yield from sorted(aside, key=lambda job: (job.length, job.row))
 
 
 @dataclass
@@ -162,6 +204,22 @@ class Composed:
         What requested limits are: seconds of the clock, or seconds at rate 1.
     restart : float
         Seconds that a job which moves is known to lose.
+    ends : {"requested", "learned", "true"}, optional
+        What running jobs and those that may pass are expected to take, and what orders by length
+        look at. Not given: learned where rates are learned, too, and limits are of the clock.
+        ``true`` is an oracle.
+    passing : {"queue", "shortest"}, optional
+        In which order EASY tries those who may pass. Not given: shortest where ends are learned.
+    times : str
+        Predictor of run times, see :data:`gangwise.jobs.run_times.KINDS`.
+    correction : {"request", "steps"}
+        What is expected of a job that outlives its prediction: all that it asked for, or Tsafrir's
+        steps.
+    slack : float
+        Seconds, with ends that are not requested. Who is first in line keeps the start that it can
+        have if all others take what they asked for, and so much more, but no more than as long
+        again as it will have waited then. Those who pass may not move it back further. inf:
+        nothing is kept.
     """
 
     queue: Any = field(default_factory=FirstCome)
@@ -170,6 +228,13 @@ class Composed:
     depth: int = 10_000
     limits: str = "wall-clock"
     restart: float = 0.0
+    ends: str | bool | None = None
+    passing: str | None = None
+    times: str = "ratio"
+    correction: str = "request"
+    slack: float = 21_600.0
+    # Whether jobs are killed at their limits: the simulation says so.
+    enforced: bool = field(default=False, init=False, repr=False)
     _seen: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _measured: set[str] = field(default_factory=set, init=False, repr=False)
     _before: dict[str, float] = field(default_factory=dict, init=False, repr=False)
@@ -178,18 +243,105 @@ class Composed:
     _plan: Plan = field(default_factory=Plan, init=False, repr=False)
     _why: dict[str, tuple[str, float]] = field(default_factory=dict, init=False, repr=False)
     _last: _Round | None = field(default=None, init=False, repr=False)
+    _times: Expectations = field(default_factory=Expectations, init=False, repr=False)
+    _begun: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _kept: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.ends = "true" if self.ends is True else self.ends  # as `ends=true` in a name is read
+        known = {
+            "ends": ["requested", "learned", "true"],
+            "passing": ["queue", "shortest"],
+            "correction": ["request", "steps"],
+        }
+        for name, values in known.items():
+            given = getattr(self, name)
+            if given not in values and given is not None:
+                raise UnknownName(f"value of {name}", str(given), values)
+        self.slack = float(self.slack)
+        if not self.slack >= 0.0:
+            raise ScenarioError(f"slack is {self.slack}; it must be zero or more, or inf")
+        if self.ends in ("learned", "true") and self.backfilling == "conservative":
+            raise ScenarioError(
+                "conservative backfilling promises a start to everybody, which ends that are not "
+                "requested cannot keep: take easy, or ends=requested"
+            )
+        self._times = Expectations.of(self.times, self.correction == "steps")
+
+    @property
+    def expects(self) -> tuple[str, str]:
+        """What ends and passing are, where they were not given."""
+        learns = isinstance(self.choice, ByRate) and not isinstance(self.choice.rates, str)
+        learns = learns and type(self.choice.rates) is SharedFactors
+        able = self.limits == "wall-clock" and self.backfilling != "conservative"
+        ends = str(self.ends or ("learned" if learns and able else "requested"))
+        if isinstance(self.queue, PredictedArea) and ends == "requested" and able:
+            ends = "learned"
+        if ends != "requested" and not able:
+            raise ScenarioError(f"ends={ends} needs limits that are seconds of the clock")
+        return ends, self.passing or ("shortest" if ends != "requested" else "queue")
+
+    def run_times(self, tables: Any) -> RunTimes:
+        """What the compiled engine begins with; ``tables`` are :class:`.schedule.Tables`."""
+        ends, _ = self.expects
+        if ends == "requested":
+            return nothing()
+        t, kind = tables, self.times if ends == "learned" else "true"
+        devices = t.demand[np.arange(len(t.demand)), t.dominant] / 1000.0
+        most = np.where(t.options.enforced & t.jobs.requested, t.jobs.limit, np.inf)
+        truth, size = np.minimum(t.work, most), t.jobs.tasks * devices[t.jobs.shape]
+        return state_of(t.jobs, kind, size, truth, self.correction == "steps")
+
+    def reveal(self, tables: Any) -> None:
+        """The oracle alone is shown true run times: by the simulation, nowhere else."""
+        jobs = tables.jobs
+        self._times = Expectations(self.run_times(tables))
+        for j in range(len(jobs)):
+            self._times.row[str(jobs.id[j])] = j
+            self._times.r.expected[j] = expect(self._times.r, j, 0.0)
+
+    def remember(self, state: Any, row: dict[str, int]) -> None:
+        """Take over what a compiled simulation knows of jobs, by their rows."""
+        self._times = Expectations(state.times, row)
+        if state.kept.size:
+            kept = {name: float(state.kept[j]) for name, j in row.items()}
+            self._kept = {name: start for name, start in kept.items() if start < np.inf}
+        if hasattr(self.queue, "_first"):
+            self.queue._first = float(state.at.origin)
+
+    @classmethod
+    def named(cls, name: str, **options: Any) -> Composed:
+        """By the names of its parts: ``fcfs+easy+best-fit:depth=100``."""
+        words, given = parse(name)
+        chosen: dict[Part, Any] = {}
+        for word in map(str.strip, words.split("+")):
+            part = next((part for part, known in _parts.items() if word in known), None)
+            if part is None:
+                whole = [entry for entry in entries("scheduler") if entry != ANY]
+                known_parts = [w for known in _parts.values() for w in known]
+                raise UnknownName("scheduler or part of one", word, known_parts + whole)
+            if part in chosen:
+                raise ScenarioError(f"{name!r} names two parts of one kind ({part})")
+            chosen[part] = _parts[part][word]()
+        accepted = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in _parts]
+        for argument in given | options:
+            if argument not in accepted:
+                raise UnknownName(f"argument of scheduler {words!r}", argument, accepted)
+        return cls(**chosen, **{**given, **options})
 
     def resize(self, nodes: Nodes, job_types: Sequence[str]) -> None:
         """Bind the choice to nodes and job types; reservations on nodes still there are kept."""
         here = {name: n for n, name in enumerate(nodes.names)}
         self._plan.move({n: here[name] for n, name in enumerate(self._names) if name in here})
         self._names = nodes.names
+        if isinstance(self.choice, ByRate):
+            self.choice.walled = self.enforced and self.limits == "wall-clock"
         if hasattr(self.choice, "resize"):
             self.choice.resize(nodes, tuple(job_types))
 
     @property
     def learns(self) -> bool:
-        """Whether anything here listens to rates."""
+        """Whether any part learns from rates."""
         if isinstance(self.choice, ByRate):
             return bool(self.choice.rates != "labels")
         return hasattr(self.choice, "observe")
@@ -200,7 +352,6 @@ class Composed:
         return float(getattr(self.choice, "look", np.inf))
 
     def observe(self, rate: Rate) -> None:
-        """Learn a rate."""
         if rate.ended:
             self._measured.discard(rate.job.id)
             self._before.pop(rate.job.id, None)
@@ -213,63 +364,113 @@ class Composed:
     def place(self, queue: Queue, books: Books, now: float) -> list[Action]:
         """Start in order until one cannot; then backfill."""
         self._take_in(books)
+        self._learn(books)
         self.queue.take_in(books)
         if hasattr(self.choice, "take_in"):
             self.choice.take_in(books)
         trial = books.copy()
         actions: list[Action] = []
-        keys = self.queue.keys(queue, books, now)
-        jobs = list(queue)  # by submission and row already: ties stay so
-        order = [jobs[i] for i in np.argsort(keys, kind="stable").tolist()]
+        wanted, passing = self.expects
+        if wanted != "requested":
+            queue = Queue([self._times.told(job) for job in queue])
+        # Waiting jobs come by submission and row, and ties of keys stay so.
+        keys = np.argsort(self.queue.keys(queue, books, now), kind="stable")
+        order = [queue[i] for i in keys.tolist()]
         ends = self._expected_ends(trial, now)
-        head: Job | None = None
-        promised, then = np.inf, None
-        tested = 0
-        waiting = len(order)
-        self._last = _Round(trial, now, ends, {job.id: job for job in order}, order)
+        tested, waiting = 0, len(order)
+        self._last = last = _Round(trial, now, ends, order)
+        tally = trial.tally()
         if self.backfilling == "conservative":
-            return self._conservative(order, trial, ends, now)
+            return self._conservative(order, trial, ends, now, tally)
         if hasattr(self.choice, "prepare"):
             self.choice.prepare(order, trial, now)
-        for job in order:
-            if head is not None:
+        for job in last.in_turn(passing == "shortest" and self.backfilling == "easy"):
+            if tally.holds(job) is not None:
+                continue
+            front = last.in_front(job)
+            if last.heads:
+                if front and self.backfilling == "none":
+                    if not trial.nodes.pools:
+                        break
+                    continue
                 if tested >= self.depth:
                     break
                 tested += 1
             chosen = self.choice.place(job, trial, now)
             if chosen is None:
-                if head is None:
-                    head = job
-                    self._last.head = job.id
+                if job.shape.pool not in last.heads:
+                    last.heads[job.shape.pool] = head = _Head(job)
                     if self.backfilling == "none":
-                        break
+                        continue
                     if self.limits == "work":  # of those just started, too
                         ends.update(self._expected_ends(trial, now))
-                    promised, then = reservation(job, trial, ends, now)
-                    self._last.promised = promised
+                    head.promised, head.then = reservation(job, trial, ends, now)
+                    if wanted != "requested" and self.slack < np.inf:
+                        head.kept, head.later = self._keep(job, trial, now)
                 continue
-            pieces = trial.tell_apart(job.shape, chosen)
-            end = now + job.limit / self._rate(job, chosen, now)
-            past = then if end > promised else None
-            if past is not None and head is not None:
-                past.take(job.shape, pieces)
-                if int(past.fits(head.shape).sum()) < head.tasks:
-                    past.take(job.shape, pieces, sign=1)
-                    self._last.delays.add(job.id)
-                    continue
-            if self._holds_off(job, chosen, trial, waiting, now, actions):
-                if past is not None:
-                    past.take(job.shape, pieces, sign=1)
-                continue
-            trial.take(job.shape, pieces)
-            trial.running[job.id] = Running(job, pieces, now, 0.0)
-            ends[job.id] = end
-            self._seen[job.id] = self._rate(job, chosen, now, seen=True)
-            self._asked.pop(job.id, None)
-            self.queue.started(job, books, now)
-            waiting -= 1
-            actions.append(Place(job.id, tuple(chosen), pieces))
+            pieces = pieces_of(self.choice, job, chosen, trial)
+            end = now + job.length / self._rate(job, chosen, now)
+            past = [pair for head in front for pair in head.overstayed(job, end, now)]
+            for _, room in past:
+                room.take(job.shape, pieces)
+            delayed = [h for h, room in past if int(room.fits(h.job.shape).sum()) < h.job.tasks]
+            if delayed:
+                last.delays[job.id] = delayed[0]
+            elif not self._holds_off(job, chosen, trial, waiting, now, actions):
+                past = []
+                trial.take(job.shape, pieces)
+                tally.take(job)
+                ends[job.id] = end
+                self._asked.pop(job.id, None)
+                waiting -= 1
+                actions.append(self._started(job, chosen, pieces, trial, now))
+            for _, room in past:
+                room.take(job.shape, pieces, sign=1)
         return actions
+
+    def _keep(self, head: Job, books: Books, now: float) -> tuple[float, Books | None]:
+        """The latest start kept for the first in line if requests are true, and the books then.
+
+        It is set when the job is first in line for the first time.
+        """
+        ends = {name: r.begun + _request(r.job) for name, r in books.running.items()}
+        instant, then = reservation(head, books, ends, now)
+        if then is None or instant == np.inf:
+            return np.inf, None
+        first = self._kept.setdefault(head.id, instant + min(self.slack, instant - head.submitted))
+        if first > instant:
+            then = books.copy()
+            for name, running in books.running.items():
+                if ends[name] <= first:
+                    then.take(running.job.shape, running.pieces, sign=1)
+        return max(first, instant), then
+
+    def _learn(self, books: Books) -> None:
+        """Run times: expect those of jobs that came, learn those of jobs that ended."""
+        if self.expects[0] != "learned":
+            return
+        for event in books.events:
+            if (job := event.job) is None:
+                continue
+            if event.kind == "submitted":
+                devices = job.shape.demand[books.dominant(job.shape)] / 1000.0
+                self._times.submitted(job, job.tasks * devices, event.time)
+            elif event.kind == "started":
+                self._begun[job.id] = event.time
+            elif event.released:
+                begun = self._begun.pop(job.id, None)
+                if begun is not None and event.over:
+                    whole = event.kind == "finished"
+                    self._times.ended(job, event.time - begun, whole, event.time)
+
+    def _started(
+        self, job: Job, chosen: Any, pieces: Any, books: Books, now: float, overhead: float = 0.0
+    ) -> Place:
+        """Note in the books of this round that a job starts, or moves."""
+        books.running[job.id] = Running(job, pieces, now, overhead)
+        self._seen[job.id] = self._rate(job, chosen, now, seen=True)
+        self.queue.started(job, books, now)
+        return Place(job.id, tuple(chosen), pieces)
 
     def _take_in(self, books: Books) -> None:
         """Forget who is gone; what was planned on nodes that came or went is void."""
@@ -279,7 +480,7 @@ class Composed:
             elif event.job is not None and (event.over or event.released):
                 self._measured.discard(event.job.id)
                 if event.over:
-                    for kept in (self._seen, self._before, self._asked, self._why):
+                    for kept in (self._seen, self._before, self._asked, self._why, self._kept):
                         kept.pop(event.job.id, None)
 
     def migrations(self, books: Books, now: float) -> list[Action]:
@@ -287,6 +488,7 @@ class Composed:
         choice = self.choice
         if not isinstance(choice, ByRate):
             return []
+        self._learn(books)
         self.queue.take_in(books)
         choice.take_in(books)
         trial = books.copy()
@@ -309,12 +511,10 @@ class Composed:
             trial.take(job.shape, pieces)
             if choice.rates != "labels":
                 rate_kernels.age(choice.state, now)  # as giving devices back does
-            trial.running[name] = Running(job, pieces, now, self.restart)
-            self._seen[name] = self._rate(job, chosen, now, seen=True)
             self._before[name] = done
             self._measured.discard(name)
-            self.queue.started(job, books, now)
-            actions += [Preempt(name), Place(name, tuple(chosen), pieces)]
+            place = self._started(job, chosen, pieces, trial, now, self.restart)
+            actions += [Preempt(name), place]
         return actions
 
     def _done(self, running: Running, now: float) -> float:
@@ -324,7 +524,7 @@ class Composed:
         return before + gone * self._seen.get(running.job.id, 1.0)
 
     def _conservative(
-        self, order: list[Job], books: Books, ends: dict[str, float], now: float
+        self, order: list[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
     ) -> list[Action]:
         """A reservation for every job; those that are due and find their nodes free start."""
         actions: list[Action] = []
@@ -332,6 +532,10 @@ class Composed:
         self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
         opened = books.copy()  # what was free as the round began; the changes hold the rest
         for job in order[: self.depth]:
+            if tally.holds(job) is not None:  # it holds no reservation
+                if self._plan.slots.pop(job.id, None) is not None:
+                    changes = [c for c in changes if c[2].id != job.id]
+                continue
             slot, _ = self._plan.slots.get(job.id, (np.inf, ()))
             due = slot <= now
             time, chosen, pieces = self._plan.earliest(
@@ -348,10 +552,9 @@ class Composed:
             able = bool((books.free[on] >= 0).all() and (books.device[on] >= 0).all())
             end = time + job.limit
             if time <= now and able:
-                self.queue.started(job, books, now)
-                books.running[job.id] = Running(job, pieces, now, 0.0)
                 ends[job.id] = end
-                actions.append(Place(job.id, tuple(chosen), pieces))
+                tally.take(job)
+                actions.append(self._started(job, chosen, pieces, books, now))
                 changes += [(now, 1, job, pieces), (max(end, now), 0, job, pieces)]
                 continue
             books.take(job.shape, pieces, sign=1)
@@ -369,51 +572,48 @@ class Composed:
             For a job that did not wait in the last round.
         """
         last = self._last
-        if last is None or job not in last.waiting or job in last.books.running:
-            known = [] if last is None else [j for j in last.waiting if j not in last.books.running]
-            raise UnknownName("waiting job", job, known)
-        asked = last.waiting[job]
-        constraint, until, nodes = self._held_back(asked, last)
+        if last is None:
+            raise UnknownName("waiting job", job, [])
+        asked = last.waiting(job)
+        constraint, until = self._held_back(asked, last)
         before, since = self._why.get(job, (constraint, asked.submitted))
         self._why[job] = constraint, (since if before == constraint else last.now)
-        names = tuple(last.books.nodes.names[n] for n in nodes)
-        start, frees = last.expected(job)
+        found = last.explanation(asked, constraint, self._why[job][1], until)
         if job in self._plan.slots:
-            start = max(self._plan.slots[job][0], last.now)
-        return Explanation(job, constraint, names, self._why[job][1], until, frees, start)
+            found = dataclasses.replace(found, start=max(self._plan.slots[job][0], last.now))
+        return found
 
-    def _held_back(self, job: Job, last: _Round) -> tuple[str, float, list[int]]:
-        """The constraint, when it is expected to end, and nodes with room for a task."""
-        books, now = last.books, last.now
-        fits = books.fits(job.shape)
-        nodes = np.flatnonzero(fits).tolist()
+    def _held_back(self, job: Job, last: _Round) -> tuple[str, float]:
+        """What keeps a job waiting, and when that is expected to end."""
+        now = last.now
+        if (cap := last.capped(job)) is not None:
+            return cap
         if job.id in self._plan.slots:
-            return "its reservation is for later", max(self._plan.slots[job.id][0], now), nodes
-        if (lacks := no_room(job, books, last.ends, now)) is not None:
-            return *lacks, nodes
+            return "its reservation is for later", max(self._plan.slots[job.id][0], now)
+        if (lacks := no_room(job, last.books, last.ends, now)) is not None:
+            return lacks
         if job.id in self._asked:
-            return "better nodes are expected soon", self._asked[job.id], nodes
-        if job.id in last.delays:
-            return f"it would delay job {last.head}, which is first in line", last.promised, nodes
-        if last.head is not None:
-            return f"job {last.head} is first in line", max(last.promised, now), nodes
-        return "not looked at in this round", np.inf, nodes
+            return "better nodes are expected soon", self._asked[job.id]
+        if (head := last.delays.get(job.id)) is not None:
+            return f"it would delay job {head.job.id}, which is first in line", head.promised
+        if front := last.in_front(job):
+            return f"job {front[0].job.id} is first in line", max(front[0].promised, now)
+        return "not looked at in this round", np.inf
 
     def _expected_ends(self, books: Books, now: float) -> dict[str, float]:
-        """Of running jobs, by their requested limits."""
+        """Expected ends of running jobs, as requested or as learned."""
+        if self.expects[0] != "requested":
+            return {name: self._times.end(r, now) for name, r in books.running.items()}
         if self.limits == "wall-clock":
             return {name: r.begun + r.job.limit for name, r in books.running.items()}
         ends = {}
         state = getattr(self.choice, "state", None)
         for name, running in books.running.items():
-            seen = self._seen.get(name, 1.0)
-            done = self._done(running, now)
-            left = (
-                max(running.job.limit - done, 0.0)
-                if state is None
-                else rate_kernels.remaining(state, running.job.limit, done)
-            )
-            ends[name] = now + left / seen
+            limit, done = running.job.limit, self._done(running, now)
+            left = max(limit - done, 0.0)
+            if state is not None:
+                left = rate_kernels.remaining(state, limit, done)
+            ends[name] = now + left / self._seen.get(name, 1.0)
         return ends
 
     def _rate(self, job: Job, chosen: Any, now: float, seen: bool = False) -> float:
@@ -425,6 +625,7 @@ class Composed:
     def _holds_off(
         self, job: Job, chosen: Any, trial: Books, waiting: int, now: float, actions: list[Action]
     ) -> bool:
+        """Whether a job waits for better nodes; it then asks for a round when that ends."""
         if not isinstance(self.choice, ByRate):
             return False
         seconds = self.choice.holds_off(job, chosen, trial, waiting, now)
@@ -452,29 +653,6 @@ def create_scheduler(name: str | Any, **options: Any) -> Any:
     return create("scheduler", name, **options) if isinstance(name, str) else name
 
 
-def composed(name: str, **options: Any) -> Composed:
-    """A scheduler of named parts: ``fcfs+easy+best-fit:depth=100``."""
-    words, given = parse(name)
-    chosen: dict[Part, Any] = {}
-    for word in words.split("+"):
-        word = word.strip()
-        for part, known in _parts.items():
-            if word in known:
-                if part in chosen:
-                    raise ScenarioError(f"{name!r} names two parts of one kind ({part})")
-                chosen[part] = known[word]()
-                break
-        else:
-            whole = [entry for entry in entries("scheduler") if entry != ANY]
-            parts_known = [w for known in _parts.values() for w in known]
-            raise UnknownName("scheduler or part of one", word, parts_known + whole)
-    accepted = [f.name for f in dataclasses.fields(Composed) if f.init and f.name not in _parts]
-    for argument in given | options:
-        if argument not in accepted:
-            raise UnknownName(f"argument of scheduler {words!r}", argument, accepted)
-    return Composed(**chosen, **{**given, **options})
-
-
 def fresh(value: Any) -> Any:
     """A scheduler, or a part of one, with the same configuration and no memory."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
@@ -483,5 +661,10 @@ def fresh(value: Any) -> Any:
 
 
 def copy_of(scheduler: Any) -> Any:
-    """Another with the same configuration and state."""
+    """Another scheduler with the same configuration and state."""
     return pickle.loads(pickle.dumps(scheduler))
+
+
+def _request(job: Job) -> float:
+    """Seconds that a job asked for, inf where it asked for none."""
+    return job.limit if job.requested else np.inf

@@ -3,164 +3,228 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numpy as np
-
-from gangwise.core.arrays import Ints
+from gangwise.core.arrays import Floats
 from gangwise.core.jit import inlined_kernel, inner_kernel
 from gangwise.jobs.fit_kernels import gather, occupy, place_best, place_fgd, place_first, tell_apart
 from gangwise.jobs.kernels import (
     BY_RATE,
-    ENTERED,
-    EPOCH,
     FAIR_SHARE,
     FGD,
-    FINISHES,
-    FIRST,
     FIRST_FIT,
     LABELS,
     LATER,
     LEARNED,
-    N_RUNNING,
-    N_WAITING,
     NO_BACKFILLING,
-    NOW,
     RUNNING,
-    SORTED,
-    TESTS,
-    TIMERS,
+    TAKEN_UP,
     WAITING,
-    Rules,
-    Shapes,
+    Given,
+    Room,
+    Rows,
     State,
-    Work,
-    World,
+    count_caps,
     devices_of,
+    int64,
+    length,
     merge,
     merge_sort,
     push,
+    put,
     remove,
 )
-from gangwise.jobs.rate_kernels import SHARED, Beliefs, believe, score, submitted, wait
+from gangwise.jobs.rate_kernels import SHARED, Asked, Beliefs, believe, score, submitted, wait
 
-int64: Any = np.int64
+# ------------------------------------------------------------------------------- speeds and ends
 
 
 @inlined_kernel
-def speed_of(w: Work, v: World, x: State, j: int) -> float:
-    """True rate of a running gang: that of its slowest piece."""
-    if v.log_rates.size == 0:
+def log_rate(g: Given, x: State, j: int, n: int) -> float:
+    """True log rate of a task of job j on node n."""
+    if g.log_rates.size == 0:
+        return 0.0
+    return float(g.log_rates[g.jobs[j].type, n] + x.log_factor[n] + g.log_noise[j])
+
+
+@inlined_kernel
+def speed_of(g: Given, x: State, j: int) -> float:
+    """True rate of a running gang: that of its slowest piece; in all where tasks may change."""
+    p = g.jobs[j].piece_from
+    if changes(g.drag, j):
+        share = share_of(g, x, g.drag, j)
+        total = 0.0
+        for i in range(p, p + x.jobs[j].pieces):
+            total += x.out[i].tasks * (share * math.exp(log_rate(g, x, j, x.out[i].node)))
+        return total
+    if g.log_rates.size == 0:
         return 1.0
     slowest = LATER
-    p = w.jobs[j].piece_from
     for i in range(p, p + x.jobs[j].pieces):
-        n = x.out[i].node
-        slowest = min(slowest, v.log_rates[w.jobs[j].type, n] + x.log_factor[n])
-    return math.exp(slowest + v.log_noise[j])
+        slowest = min(slowest, log_rate(g, x, j, x.out[i].node))
+    return math.exp(slowest)
 
 
 @inlined_kernel
-def schedule_end(w: Work, r: Rules, x: State, j: int) -> None:
+def changes(drag: Floats | None, j: int) -> bool:
+    """The tasks of job j may change while it runs; never where no job's may (None)."""
+    if drag is None:
+        return False
+    return bool(drag.size > 0 and drag[j] >= 0.0)
+
+
+@inlined_kernel
+def share_of(g: Given, x: State, drag: Floats | None, j: int) -> float:
+    """What is left of a task's rate beside the others: 1 / (1 + κ (n - 1)); 1 for rigid jobs."""
+    if drag is None:
+        return 1.0
+    if not changes(drag, j):
+        return 1.0
+    p = g.jobs[j].piece_from
+    n = 0
+    for i in range(p, p + x.jobs[j].pieces):
+        n += x.out[i].tasks
+    return float(n / (1.0 + drag[j] * (n - 1.0)) / n)
+
+
+@inlined_kernel
+def work_done(g: Given, x: State, j: int) -> float:
+    """What running job j has done as far as the scheduler knows: seconds × the rate seen."""
+    gone = max(x.at.now - x.jobs[j].begun - g.rules.latency - x.jobs[j].overhead, 0.0)
+    return float(x.looks[j].before + gone * x.looks[j].seen)
+
+
+@inlined_kernel
+def schedule_end(g: Given, x: State, j: int) -> None:
     """Enter when job j will end as things are: by itself, or killed at its limit."""
     end = x.jobs[j].since + x.jobs[j].left / x.jobs[j].speed
-    if r.enforced and not r.limits_of_work:
-        end = min(end, x.jobs[j].begun + w.jobs[j].limit)
+    if g.rules.enforced and not g.rules.limits_of_work:
+        end = min(end, x.jobs[j].begun + g.rules.latency + g.jobs[j].limit)
+    end = stopped(x.stop, j, end, x.at.now)
     x.jobs[j].finish = end
-    at = x.at
-    if at[FINISHES] == x.finishes.size:  # drop entries that no longer hold
-        size = 0
-        for i in range(x.finishes.size):
-            job = x.finishes[i].item
-            if (
-                x.jobs[job].phase == RUNNING
-                and x.jobs[job].finish == x.finishes[i].time
-                and job != j
-            ):
-                time = x.finishes[i].time
-                size = push(x.finishes, size, time, job)
-        at[FINISHES] = size
-    at[FINISHES] = push(x.finishes, at[FINISHES], end, j)
+    if x.at.ends == x.ends.size:
+        drop_ends(x, j)
+    x.at.ends = push(x.ends, x.at.ends, end, j)
 
 
 @inlined_kernel
-def start(w: Work, s: Shapes, v: World, r: Rules, x: State, j: int, count: int) -> None:
-    """Job j begins on the ``count`` pieces tried."""
-    at = x.at
-    now = x.clock[NOW]
-    occupy(s, v, x, j, w.jobs[j].shape, w.jobs[j].piece_from, count)
-    remove(x.words, x.summary, w.jobs[j].rank)
-    at[N_WAITING] -= 1
-    at[N_RUNNING] += 1
-    x.jobs[j].phase = RUNNING
-    x.jobs[j].attempts += 1
-    x.jobs[j].begun = now
-    x.jobs[j].since = now + x.jobs[j].overhead
-    x.told[FIRST, j] = min(x.told[FIRST, j], now)
-    x.jobs[j].speed = speed_of(w, v, x, j)
-    schedule_end(w, r, x, j)
-    x.jobs[j].expect = now + w.jobs[j].limit
-    if r.choice == BY_RATE:
-        x.looks[j].seen = slowest_believed(w, x, j)
-    x.running[at[N_RUNNING] - 1] = j
-    x.jobs[j].running_at = at[N_RUNNING] - 1
-    if r.backfilling != NO_BACKFILLING:
-        if at[ENTERED] == x.order.size or at[ENTERED] > 2 * at[N_RUNNING] + 64:
-            drop_ended(x)
-        x.order[at[ENTERED]].time = x.jobs[j].expect
-        x.order[at[ENTERED]].item = j
-        at[ENTERED] += 1
-    if r.choice == BY_RATE and r.rates != LABELS:
-        if now + r.measured_after < x.jobs[j].finish or v.event_time.size > 0:
-            set_timer(x, j, now + r.measured_after)
-        else:
-            x.looks[j].timer = now + r.measured_after
-    if r.queue == FAIR_SHARE:
-        charge(w, r, x, int64(w.jobs[j].user))
-        x.users[w.jobs[j].user].rate += devices_of(w, s, j) / s.tasks[w.jobs[j].shape].total
+def stopped(stop: Floats | None, j: int, end: float, now: float) -> float:
+    """When job j ends, which has a time to end at the latest or not."""
+    if stop is None:
+        return end
+    return min(end, max(stop[j], now)) if stop.size > 0 else end
+
+
+@inner_kernel
+def drop_ends(x: State, j: int) -> None:
+    """Drop ends that no longer hold, and those of job j.
+
+    An end that moved there and back has two entries, of which one is kept.
+    """
+    size = 0
+    for i in range(x.ends.size):
+        job = x.ends[i].item
+        time = x.ends[i].time
+        if x.jobs[job].phase == RUNNING and x.jobs[job].finish == time and job != j:
+            size = push(x.ends, size, time, job)
+            x.jobs[job].finish = math.nan
+    for i in range(size):
+        x.jobs[x.ends[i].item].finish = x.ends[i].time
+    x.at.ends = size
+
+
+@inlined_kernel
+def timer_holds(x: State, i: int) -> bool:
+    """Entry i of the timers is of a job that runs or waits, and was not set anew since."""
+    j = x.timers[i].item
+    holds = x.jobs[j].phase == RUNNING or x.jobs[j].phase == WAITING
+    return bool(holds and x.looks[j].timer == x.timers[i].time)
 
 
 @inner_kernel
 def set_timer(x: State, j: int, time: float) -> None:
     """Let job j be looked at then: to be measured if it runs, to be decided on if it waits."""
     at = x.at
-    if at[TIMERS] == x.timers.size:  # drop entries that no longer hold
+    if at.timers == x.timers.size:  # drop entries that no longer hold
         size = 0
         for i in range(x.timers.size):
-            job = x.timers[i].item
-            t = x.timers[i].time
-            if x.looks[job].timer == t and (
-                x.jobs[job].phase == RUNNING or x.jobs[job].phase == WAITING
-            ):
-                size = push(x.timers, size, t, job)
-        at[TIMERS] = size
+            if timer_holds(x, i):
+                size = push(x.timers, size, x.timers[i].time, x.timers[i].item)
+        at.timers = size
     x.looks[j].timer = time
-    at[TIMERS] = push(x.timers, at[TIMERS], time, j)
+    at.timers = push(x.timers, at.timers, time, j)
 
 
-@inlined_kernel
-def slowest_believed(w: Work, x: State, j: int) -> float:
-    """Rate of job j's gang as `x.mean` has it."""
-    slowest = LATER
-    p = w.jobs[j].piece_from
-    for i in range(p, p + x.jobs[j].pieces):
-        slowest = min(slowest, x.mean[x.out[i].node])
-    return math.exp(slowest)
-
-
-@inlined_kernel
-def charge(w: Work, r: Rules, x: State, u: int) -> None:
+@inner_kernel
+def charge(users: Rows, half_life: float, now: float, u: int) -> None:
     """Bring the use of user u up to now: it halves every half-life."""
-    now = x.clock[NOW]
-    gone = now - x.users[u].at
+    gone = now - users[u].at
     if gone > 0.0:
-        if r.half_life == LATER:
-            x.users[u].use += x.users[u].rate * gone
+        if half_life == LATER:
+            users[u].use += users[u].rate * gone
         else:
-            decay = math.log(2.0) / r.half_life
+            decay = math.log(2.0) / half_life
             kept = math.exp(-decay * gone)
-            x.users[u].use = x.users[u].use * kept + x.users[u].rate * (1.0 - kept) / decay
-    x.users[u].at = now
+            users[u].use = users[u].use * kept + users[u].rate * (1.0 - kept) / decay
+    users[u].at = now
+
+
+@inlined_kernel
+def change_use(g: Given, x: State, j: int, sign: float) -> None:
+    """The user of job j holds its share of the cluster from now on (sign 1), or no longer (−1)."""
+    u = int64(g.jobs[j].user)
+    charge(x.users, g.rules.half_life, x.at.now, u)
+    x.users[u].rate += sign * (devices_of(g, j) / g.cluster.shapes[g.jobs[j].shape].total)
+
+
+# ----------------------------------------------------------------------------------------- starts
+
+
+@inlined_kernel
+def start(g: Given, x: State, j: int, count: int) -> None:
+    """Job j begins on the ``count`` pieces tried."""
+    at = x.at
+    now = at.now
+    occupy(g, x, j, count)
+    count_caps(g, x, j, TAKEN_UP)
+    remove(x.words, x.summary, g.jobs[j].rank)
+    at.waiting -= 1
+    x.running[at.running] = j
+    x.jobs[j].running_at = at.running
+    at.running += 1
+    x.jobs[j].phase = RUNNING
+    x.jobs[j].attempts += 1
+    x.jobs[j].begun = now
+    x.jobs[j].since = now + g.rules.latency + x.jobs[j].overhead
+    x.start[j] = min(x.start[j], now)
+    x.jobs[j].speed = speed_of(g, x, j)
+    schedule_end(g, x, j)
+    x.jobs[j].expect = now + length(g, x, j)
+    at.outlived = min(at.outlived, x.jobs[j].expect)
+    if g.rules.choice == BY_RATE:
+        p = g.jobs[j].piece_from
+        x.looks[j].seen = math.exp(slowest(x, x.out, p, p + count))
+        x.looks[j].timer = -1.0
+    if g.rules.backfilling != NO_BACKFILLING:
+        if at.entered == x.order.size or at.entered > 2 * at.running + 64:
+            drop_ended(x)
+        put(x.order, at.entered, x.jobs[j].expect, j)
+        at.entered += 1
+    if g.rules.choice == BY_RATE and g.rules.rates != LABELS:
+        if now + g.rules.measured_after < x.jobs[j].finish or g.events.size > 0:
+            set_timer(x, j, now + g.rules.measured_after)
+        else:
+            x.looks[j].timer = now + g.rules.measured_after
+    if g.rules.queue == FAIR_SHARE:
+        change_use(g, x, j, 1.0)
+
+
+@inlined_kernel
+def slowest(x: State, pieces: Rows, low: int, high: int) -> float:
+    """Least log rate in `x.mean` on the nodes of pieces[low:high]."""
+    least = LATER
+    for i in range(low, high):
+        least = min(least, x.mean[pieces[i].node])
+    return least
 
 
 @inner_kernel
@@ -169,15 +233,14 @@ def drop_ended(x: State) -> None:
     at = x.at
     size = 0
     in_order = 0
-    for i in range(at[ENTERED]):
+    for i in range(at.entered):
         j = x.order[i].item
         if x.jobs[j].phase == RUNNING and x.jobs[j].expect == x.order[i].time:
-            x.order[size].time = x.order[i].time
-            x.order[size].item = j
+            put(x.order, size, x.order[i].time, j)
             size += 1
-            in_order += i < at[SORTED]
-    at[ENTERED] = size
-    at[SORTED] = in_order
+            in_order += i < at.sorted
+    at.entered = size
+    at.sorted = in_order
 
 
 @inlined_kernel
@@ -185,127 +248,120 @@ def put_in_order(x: State) -> None:
     """Let `x.order` hold the running jobs and no others, by expected end."""
     at = x.at
     drop_ended(x)
-    if at[SORTED] < at[ENTERED]:
-        merge_sort(x.order, x.spare_rows, at[SORTED], at[ENTERED])
-        merge(x.order, x.spare_rows, 0, at[SORTED], at[ENTERED])
-        at[SORTED] = at[ENTERED]
+    if at.sorted < at.entered:
+        merge_sort(x.order, x.spare_rows, at.sorted, at.entered)
+        merge(x.order, x.spare_rows, 0, at.sorted, at.entered)
+        at.sorted = at.entered
+
+
+# ---------------------------------------------------------------------------------- where it fits
 
 
 @inlined_kernel
-def find(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> int:
-    """Try to place job j on what is free: pieces in `x.tried`, their number, 0 for no room."""
-    c = int64(w.jobs[j].shape)
-    tasks = w.jobs[j].tasks
-    x.at[TESTS] += 1
-    if x.memo[c].fail_epoch == x.at[EPOCH] and tasks >= x.memo[c].fail_tasks:
+def find(g: Given, x: State, b: Beliefs, j: int) -> int:
+    """Try to place job j on what is free: pieces in `x.tried`, their number, 0 for no room.
+
+    What did not fit since devices were last given back (`epoch`) does not fit, nor do more tasks of
+    its shape: devices were only taken since, and whether a gang fits depends on nothing else.
+    """
+    s = int64(g.jobs[j].shape)
+    tasks = g.jobs[j].tasks
+    x.at.tests += 1
+    if x.memo[s].fail_epoch == x.at.epoch and tasks >= x.memo[s].fail_tasks:
         return 0
     count = 1
     for k in range(x.total.size):
-        if tasks * s.demand[c, k] > x.total[k]:
+        if tasks * g.cluster.demand[s, k] > x.total[k]:
             count = 0
             break
     if count > 0:
-        count = arrange(w, s, v, r, x, b, x.free, x.device, x.top, j)
-    if count == 0 and (x.memo[c].fail_epoch != x.at[EPOCH] or tasks < x.memo[c].fail_tasks):
-        x.memo[c].fail_epoch = x.at[EPOCH]
-        x.memo[c].fail_tasks = tasks
+        count = arrange(g, x, b, x.room, j)
+    if count == 0:
+        x.memo[s].fail_epoch = x.at.epoch
+        x.memo[s].fail_tasks = tasks
     return count
 
 
 @inlined_kernel
-def arrange(
-    w: Work,
-    s: Shapes,
-    v: World,
-    r: Rules,
-    x: State,
-    b: Beliefs,
-    free: Ints,
-    device: Ints,
-    top: Ints,
-    j: int,
-) -> int:
-    """Place job j by the rule on what is given as free: pieces in `x.tried`; 0 for no room."""
-    c = int64(w.jobs[j].shape)
-    tasks = w.jobs[j].tasks
-    if r.choice == FIRST_FIT:
-        count = place_first(s, v, x, free, device, top, c, tasks)
-    elif r.choice == FGD:
-        count = place_fgd(s, v, x, free, device, top, c, tasks)
+def arrange(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
+    """Place job j by the rule in a room: pieces in `x.tried`; 0 where it does not fit."""
+    s, tasks = int64(g.jobs[j].shape), int64(g.jobs[j].tasks)
+    choice = g.rules.choice
+    if choice == FGD:
+        count = place_fgd(g.cluster, x, room, s, tasks)
     else:
-        count = gather(s, v, x, free, device, top, c, tasks)
-        if count > 0:
-            if r.choice == BY_RATE:
-                believed(w, s, v, r, x, b, free, j)
-            count = place_best(s, x, free, c, tasks, count, r.choice)
-    if count > 0 and v.shared >= 0 and s.tasks[c].fraction + s.tasks[c].whole > 0:
-        count = tell_apart(s, v, x, device, c, count)
+        count = gather(g.cluster, x, room, s, tasks, choice)
+        if choice == FIRST_FIT:
+            count = place_first(x, tasks, count)
+        elif count > 0:
+            if choice == BY_RATE:
+                value_nodes(g, x, b, room, j)
+            count = place_best(g.cluster, x, room, s, tasks, count, choice)
+    shape = g.cluster.shapes[s]
+    if count > 0 and g.cluster.shared >= 0 and shape.fraction + shape.whole > 0:
+        count = tell_apart(g.cluster, x, room, s, count, choice)
     return count
 
 
+@inner_kernel
+def arrange_on(g: Given, x: State, b: Beliefs, room: Room, j: int) -> int:
+    """As :func:`arrange`, compiled once: for what is not called all the time."""
+    return arrange(g, x, b, room, j)
+
+
 @inlined_kernel
-def rates_of(w: Work, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
+def rates_of(g: Given, x: State, b: Beliefs, j: int) -> None:
     """Fill `x.mean` and `x.sd` [N] with what is believed of job j's log rate."""
-    l = int64(w.jobs[j].type)
-    if r.rates == LEARNED:
-        believe(b, l, x.clock[NOW], x.mean, x.sd)
+    l = int64(g.jobs[j].type)
+    if g.rules.rates == LEARNED:
+        believe(b, l, x.at.now, x.mean, x.sd)
     else:
         for n in range(x.sd.size):
             x.sd[n] = 0.0
-            if r.rates == LABELS:
-                x.mean[n] = v.labels[l, n]
-            elif v.log_rates.size > 0:
-                x.mean[n] = v.log_rates[l, n] + x.log_factor[n]
+            if g.rules.rates == LABELS:
+                x.mean[n] = g.labels[l, n]
+            elif g.log_rates.size > 0:
+                x.mean[n] = g.log_rates[l, n] + x.log_factor[n]
             else:
                 x.mean[n] = 0.0
 
 
 @inlined_kernel
-def believed(
-    w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, free: Ints, j: int
-) -> None:
+def value_nodes(g: Given, x: State, b: Beliefs, room: Room, j: int) -> None:
     """Fill `x.mean`, `x.sd` and `x.worth` [N] for a placement of job j."""
-    rates_of(w, v, r, x, b, j)
-    kind = s.tasks[w.jobs[j].shape].dominant
+    rates_of(g, x, b, j)
+    s = int64(g.jobs[j].shape)
+    kind = g.cluster.shapes[s].dominant
     for n in range(x.spare.size):
-        x.spare[n] = free[n, kind] / 1000.0
-    size = w.jobs[j].tasks * s.demand[w.jobs[j].shape, kind] / 1000.0
-    score(b, w.jobs[j].limit, size, x.mean, x.sd, x.spare, x.worth)
+        x.spare[n] = room.free[n, kind] / 1000.0
+    size = g.jobs[j].tasks * g.cluster.demand[s, kind] / 1000.0
+    score(b, Asked(int64(g.jobs[j].type), size, g.jobs[j].limit), x.mean, x.sd, x.spare, x.worth)
 
 
 @inlined_kernel
-def tried_rate(x: State, count: int) -> float:
-    """Log rate that is believed of the pieces tried: that of the slowest."""
-    slowest = LATER
-    for i in range(count):
-        slowest = min(slowest, x.mean[x.tried[i].node])
-    return slowest
+def asked_by(g: Given, j: int) -> Asked:
+    """What job j asks the learner for."""
+    s = int64(g.jobs[j].shape)
+    devices = g.cluster.demand[s, g.cluster.shapes[s].dominant] / 1000.0
+    return Asked(int64(g.jobs[j].type), g.jobs[j].tasks * devices, g.jobs[j].limit)
 
 
 @inlined_kernel
-def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count: int) -> bool:
+def holds_off(g: Given, x: State, b: Beliefs, j: int, count: int) -> bool:
     """Job j could start on the pieces tried and had better wait for others."""
-    if not r.waits:
+    if not g.rules.waits:
         return False
-    c = int64(w.jobs[j].shape)
-    now = x.clock[NOW]
-    devices = s.demand[c, s.tasks[c].dominant] / 1000.0
-    slowest = x.tried[0].node
+    now = x.at.now
+    slow = x.tried[0].node
     for i in range(1, count):
-        if x.mean[x.tried[i].node] < x.mean[slowest]:
-            slowest = x.tried[i].node
-    seconds = wait(
-        b,
-        int64(w.jobs[j].type),
-        w.jobs[j].tasks,
-        devices,
-        w.jobs[j].limit,
-        slowest,
-        x.mean,
-        x.at[N_WAITING],
-        now - w.jobs[j].submit,
-        now,
-    )
+        if x.mean[x.tried[i].node] < x.mean[slow]:
+            slow = x.tried[i].node
+    known = b.release_time[0]
+    allowed = g.cluster.allowed[g.cluster.shapes[g.jobs[j].shape].constraint]
+    waited = now - g.jobs[j].submit
+    seconds = wait(b, asked_by(g, j), slow, x.mean, allowed, x.at.waiting, waited, now)
+    if b.release_time[0] != known:
+        x.at.change += 1  # prices faded: the choice may pick other nodes
     if seconds <= 0.0:
         return False
     if not now < x.looks[j].timer <= now + seconds:
@@ -314,36 +370,8 @@ def holds_off(w: Work, s: Shapes, r: Rules, x: State, b: Beliefs, j: int, count:
 
 
 @inner_kernel
-def hear(w: Work, s: Shapes, v: World, r: Rules, x: State, b: Beliefs, j: int) -> None:
-    """Tell the learner what job j, which has just been submitted, asks for."""
-    c = int64(w.jobs[j].shape)
-    devices = s.demand[c, s.tasks[c].dominant] / 1000.0
+def hear(g: Given, x: State, b: Beliefs, j: int) -> None:
+    """Let the learner know what job j, which has just been submitted, asks for."""
     if b.kind != SHARED:
-        rates_of(w, v, r, x, b, j)
-    submitted(
-        b, int64(w.jobs[j].type), w.jobs[j].tasks, devices, w.jobs[j].limit, x.mean, x.clock[NOW]
-    )
-
-
-@inner_kernel
-def arrange_on(
-    w: Work,
-    s: Shapes,
-    v: World,
-    r: Rules,
-    x: State,
-    b: Beliefs,
-    free: Ints,
-    device: Ints,
-    top: Ints,
-    j: int,
-) -> int:
-    """As :func:`arrange`, compiled once: for what is not called all the time."""
-    return arrange(w, s, v, r, x, b, free, device, top, j)
-
-
-@inlined_kernel
-def work_done(x: State, j: int) -> float:
-    """What running job j has done as far as the scheduler knows: seconds × the rate seen."""
-    gone = max(x.clock[NOW] - x.jobs[j].begun - x.jobs[j].overhead, 0.0)
-    return float(x.looks[j].before + gone * x.looks[j].seen)
+        rates_of(g, x, b, j)
+    submitted(b, asked_by(g, j), x.mean, x.at.now)

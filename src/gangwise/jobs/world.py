@@ -1,9 +1,8 @@
 """Where true rates come from: a drawn world, and measured tables.
 
-A world has ``told``, what was drawn or assumed in a line; ``capacity``, what a load is a share of;
-``draw``, everything from (seed, what), so that two schedulers under one seed meet the same world;
-``digests`` of the files it reads. :func:`world_of` makes one of its name: ``unlike``, ``like``,
-``drifting``, ``measured:FILE``, ``recorded:FOLDER``, with arguments after a colon or a comma.
+:func:`world_of` makes a :class:`World` from its name: ``unlike``, ``like``, ``drifting``,
+``measured:FILE``, ``recorded:FOLDER``, with arguments after a colon or a comma. Two schedulers
+under one seed meet the same world.
 
 The drawn world: node n of generation g runs job j of type l at
 
@@ -31,30 +30,17 @@ from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchT
 from gangwise.traces.formats.measured_speeds import Job as GavelJob
 
 MOST_CHANGES = 5_000_000
-"""Of nodes' rates in one run."""
+"""Changes of nodes' rates in one run, at most."""
 
 
 class Drawn(NamedTuple):
-    """One world.
+    """Hidden rates drawn for one seed."""
 
-    Attributes
-    ----------
-    jobs : Jobs
-        Those given, with the limits drawn.
-    nodes : Nodes
-        Their declared rates are the generations' speeds.
-    conditions : Conditions
-        What is hidden.
-    generation : ndarray [N]
-    stragglers : ndarray [N]
-        Who straggles at time 0.
-    """
-
-    jobs: Jobs
-    nodes: Nodes
-    conditions: Conditions
-    generation: Ints
-    stragglers: Bools
+    jobs: Jobs  # those given, with the limits drawn
+    nodes: Nodes  # their declared rates are the generations' speeds
+    conditions: Conditions  # what is hidden
+    generation: Ints  # [N]
+    stragglers: Bools  # [N] who straggles at time 0
 
 
 class World(Protocol):
@@ -62,10 +48,10 @@ class World(Protocol):
 
     @property
     def digests(self) -> Mapping[str, str]:
-        """SHA-256 of the files it reads."""
+        """SHA-256 of the files that it reads."""
 
     def told(self) -> str:
-        """All that is drawn or assumed, in a line."""
+        """What is drawn or assumed, in one line."""
 
     def capacity(self, nodes: int, devices: int) -> float:
         """Work per second of all devices as their labels say."""
@@ -121,8 +107,7 @@ class DrawnWorld:
 
     @property
     def digests(self) -> Mapping[str, str]:
-        """None: it reads no file."""
-        return {}
+        return {}  # it reads no file
 
     @classmethod
     def alike(cls) -> DrawnWorld:
@@ -130,7 +115,6 @@ class DrawnWorld:
         return cls(speeds=(1.0,), shares=(1.0,))
 
     def told(self) -> str:
-        """All that is drawn, in a line."""
         s = "s" if len(self.speeds) > 1 else ""
         moving = "" if math.isinf(self.spell) else f", each for {self.spell / 3600:g} h on average"
         return (
@@ -142,11 +126,9 @@ class DrawnWorld:
         )
 
     def capacity(self, nodes: int, devices: int) -> float:
-        """Work per second of all devices as their labels say, what a load is a share of."""
         return float(devices * np.asarray(self.speeds)[_generations(self.shares, nodes)].sum())
 
     def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
-        """Nodes n0, n1, … with ``devices`` each, limits and hidden rates for ``jobs``."""
         rng = np.random.default_rng([seed, 17])
         generation = rng.permutation(_generations(self.shares, nodes))
         made = Nodes.of(
@@ -154,8 +136,7 @@ class DrawnWorld:
             for n, g in enumerate(generation.tolist())
         )
         drawn = self._hide(jobs, made, generation, seed, rng)
-        limit = jobs.run * rng.uniform(*self.limits, len(jobs))
-        return drawn._replace(jobs=replace(jobs, limit=limit))
+        return drawn._replace(jobs=_limited(jobs, self.limits, rng))
 
     def hide(self, jobs: Jobs, nodes: Nodes, generation: Ints, seed: int) -> Drawn:
         """Hidden rates for jobs and nodes that are there; their declared rates are the speeds."""
@@ -230,7 +211,6 @@ class MeasuredWorld:
 
     @cached_property
     def table(self) -> GavelThroughputs:
-        """Read once."""
         return GavelThroughputs(Path(self.file), self.unconsolidated)
 
     @cached_property
@@ -247,18 +227,16 @@ class MeasuredWorld:
 
     @cached_property
     def declared(self) -> Floats:
-        """Of each model: the geometric mean over all jobs that were measured on all [3]."""
+        """What labels declare of each model [3]: the geometric mean over all these jobs."""
         every = [job for jobs in self.measured.values() for job in jobs]
         rates = throughput_rates(self.table, every, self.table.models)
         return np.asarray(np.exp(np.log(rates).mean(axis=0)))
 
     @property
     def digests(self) -> Mapping[str, str]:
-        """SHA-256 of the table."""
         return {self.table.file.name: self.table.digest}
 
     def told(self) -> str:
-        """What was measured, and what was assumed."""
         every = sum(map(len, self.measured.values()))
         of = ", ".join(m.upper() for m in self.table.models)
         return (
@@ -269,11 +247,9 @@ class MeasuredWorld:
         )
 
     def capacity(self, nodes: int, devices: int) -> float:
-        """Work per second of all devices as their labels say."""
         return float(devices * self.declared[_generations(self.shares, nodes)].sum())
 
     def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
-        """Nodes n0, n1, … of the models, and a training job for each job type."""
         rng = np.random.default_rng([seed, 17])
         model = rng.permutation(_generations(self.shares, nodes))
         counts = np.array(sorted(self.measured))
@@ -290,11 +266,9 @@ class MeasuredWorld:
             Node(f"n{n}", devices, {"gpu-model": names[n]}, float(self.declared[m]))
             for n, m in enumerate(model.tolist())
         )
-        limit = jobs.run * rng.uniform(*self.limits, len(jobs))
+        limited = _limited(jobs, self.limits, rng)
         conditions = Conditions(rates=throughput_rates(self.table, chosen, names))
-        return Drawn(
-            replace(jobs, limit=limit), made, conditions, model, np.zeros(nodes, dtype=bool)
-        )
+        return Drawn(limited, made, conditions, model, np.zeros(nodes, dtype=bool))
 
 
 @dataclass(frozen=True)
@@ -331,12 +305,10 @@ class RecordedWorld:
 
     @cached_property
     def record(self) -> MiniBatchTime:
-        """Read once."""
         return MiniBatchTime(Path(self.folder))
 
     @cached_property
     def _job(self) -> str:
-        """The job that is played."""
         length: dict[str, int] = {}
         for worker in self.record.workers:
             length[worker.job] = min(length.get(worker.job, worker.speed.size), worker.speed.size)
@@ -346,11 +318,9 @@ class RecordedWorld:
 
     @property
     def digests(self) -> Mapping[str, str]:
-        """SHA-256 of the files."""
         return self.record.digests
 
     def told(self) -> str:
-        """What was recorded, and what was assumed."""
         speeds = [w.speed for w in self.record.workers if w.job == self._job]
         length = min(speed.size for speed in speeds)
         return (
@@ -362,11 +332,9 @@ class RecordedWorld:
         )
 
     def capacity(self, nodes: int, devices: int) -> float:
-        """Work per second of all devices: the mean rate is 1."""
-        return float(nodes * devices)
+        return float(nodes * devices)  # the mean rate is 1
 
     def draw(self, jobs: Jobs, nodes: int, devices: Mapping[str, float], seed: int) -> Drawn:
-        """Nodes n0, n1, …, all of which declare 1."""
         rng = np.random.default_rng([seed, 17])
         workers = rng.permutation(nodes)
         begin = int(rng.integers(1 << 30))
@@ -382,10 +350,10 @@ class RecordedWorld:
             self.record, self._job, nodes, self.seconds, horizon, self.iterations, begin
         )
         made = Nodes.alike(nodes, devices)
-        limit = jobs.run * rng.uniform(*self.limits, len(jobs))
+        limited = _limited(jobs, self.limits, rng)
         conditions = Conditions(factors=[(t, int(workers[n]), f) for t, n, f in factors])
         none = np.zeros(nodes, dtype=np.int64)
-        return Drawn(replace(jobs, limit=limit), made, conditions, none, none > 0)
+        return Drawn(limited, made, conditions, none, none > 0)
 
 
 WORLDS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
@@ -451,6 +419,12 @@ def _range(ends: tuple[float, float]) -> str:
 def _check_limits(limits: tuple[float, float]) -> None:
     if not (len(limits) == 2 and 0 < limits[0] <= limits[1]):
         raise ScenarioError(f"limits is {limits}; it must be two factors, in order")
+
+
+def _limited(jobs: Jobs, limits: tuple[float, float], rng: np.random.Generator) -> Jobs:
+    """Jobs with requested limits drawn as multiples of their run times."""
+    every = np.broadcast_to(True, (len(jobs),))
+    return replace(jobs, limit=jobs.run * rng.uniform(*limits, len(jobs)), requested=every)
 
 
 def _generations(shares: Sequence[float], nodes: int) -> Ints:

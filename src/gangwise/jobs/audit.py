@@ -1,0 +1,531 @@
+"""Whether a schedule keeps the rules, by arithmetic that shares nothing with the simulation.
+
+A schedule is an :class:`~gangwise.jobs.metrics.Outcome`, simulated, live or recorded. All of it is
+held against what always holds: gangs whole, tasks per node, labels, nodes that are up, no device
+twice, submissions, dependencies, one attempt at a time, limits, work done. At a sample of instants
+the queue and the free devices are counted anew from the schedule alone, and it is asked whether
+each start is one that the order and the backfilling allow: nobody overtakes without backfilling;
+no device idles for a first in line that fits; whoever passes it leaves it what it was promised.
+
+Shared devices are counted, not told apart. Where a job that asks for parts of one is first in line,
+or nodes do not say all (``skipped``), an instant is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.jobs.kernels import SET_ASIDE
+from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.model import Conditions
+from gangwise.jobs.schedule import Options
+
+SHOWN = 20
+"""Findings of each rule that are listed; the others are only counted."""
+NEAR = 1e-6
+"""Smaller differences, in seconds or as a share of a key of the queue, do not count."""
+
+
+class Finding(NamedTuple):
+    """A rule that was broken."""
+
+    rule: str
+    job: str
+    node: str
+    time: float
+    text: str
+
+    def __str__(self) -> str:
+        where = f" on {self.node}" if self.node else ""
+        return f"{self.rule}: job {self.job}{where} at {self.time:,.6g} s {self.text}"
+
+
+@dataclass
+class Audit:
+    """What an auditor looked at, and what it found."""
+
+    starts: int = 0
+    instants: int = 0  # at which the rules of the queue were checked …
+    of_instants: int = 0  # … of so many
+    skipped: dict[str, int] = field(default_factory=dict)  # why a check was left out → how often
+    counts: dict[str, int] = field(default_factory=dict)  # rule → how often it was broken
+    findings: list[Finding] = field(default_factory=list)  # the first SHOWN of each rule
+
+    @property
+    def line(self) -> str:
+        found = sum(self.counts.values())
+        some = f" (the queue at {self.instants:,} of {self.of_instants:,} instants)"
+        return f"audited: {self.starts:,} starts{some}, {found:,} findings"
+
+    def skip(self, why: str) -> None:
+        """Count a check that was left out."""
+        self.skipped[why] = self.skipped.get(why, 0) + 1
+
+
+class _Auditor:
+    """The schedule as arrays: attempts A of jobs, by (job, begin), and their pieces P."""
+
+    def __init__(self, outcome: Outcome, conditions: Conditions | None, options: Options):
+        self.outcome, self.options, self.report = outcome, options, Audit()
+        self.truth, self.conditions = conditions is not None, conditions or Conditions()
+        jobs, nodes, pieces = outcome.jobs, outcome.nodes, outcome.pieces
+        self.jobs, self.names = jobs, nodes.names
+        self.capacity, labels = nodes.capacity, nodes.labels
+        if pieces is None:  # it is known when, not where: all nodes are one
+            self.capacity, self.names = nodes.capacity.sum(axis=0, keepdims=True), ("the cluster",)
+            ran = np.flatnonzero(outcome.ended)
+            rows = ran, np.zeros(ran.size, np.int64), jobs.tasks[ran]
+            columns: list[Any] = [*rows, outcome.last_start[ran], outcome.end[ran]]
+        else:
+            columns = [pieces.job, pieces.node, pieces.tasks, pieces.begin, pieces.end]
+        order = np.lexsort((columns[3], columns[0]))
+        self.job, self.node, self.tasks = (c[order].astype(np.int64) for c in columns[:3])
+        self.begin, self.end = (c[order].astype(np.float64) for c in columns[3:])
+        new = np.ones(self.job.size, dtype=bool)
+        new[1:] = (np.diff(self.job) != 0) | (np.diff(self.begin) != 0)
+        self.attempt, self.first = np.cumsum(new) - 1, np.flatnonzero(new)
+        self.of, self.from_, self.until = self.job[new], self.begin[new], self.end[new]
+        demand = np.zeros((len(jobs.shapes), len(nodes.devices)), dtype=np.int64)
+        for s, shape in enumerate(jobs.shapes):
+            for name, amount in zip(jobs.devices, shape.demand):
+                if name in nodes.devices:
+                    demand[s, nodes.devices.index(name)] = amount
+        self.demand = demand[jobs.shape]
+        self.total = np.maximum(nodes.capacity.sum(axis=0), 1)
+        self.dominant = (self.demand / self.total).argmax(axis=1)
+        self.per_node = np.array([s.per_node for s in jobs.shapes], dtype=np.int64)[jobs.shape]
+        every = range(len(nodes))
+        of_pool = {name: set(on) for name, on in nodes.pools.items()} | {"": set(every)}
+        allowed = [
+            [
+                all(labels[n].get(k) == v for k, v in s.constraint) and n in of_pool[s.pool]
+                for n in every
+            ]
+            for s in jobs.shapes
+        ]
+        self.pool = np.array([s.pool for s in jobs.shapes])[jobs.shape]
+        self.of_pool = of_pool
+        self.caps = self.in_caps()
+        self.allowed = np.ones((len(jobs.shapes), 1), dtype=bool)
+        if pieces is not None:
+            self.allowed = np.array(allowed, dtype=bool).reshape(len(jobs.shapes), len(nodes))
+        self.parts = np.zeros(len(jobs), dtype=bool)  # whose fit depends on single devices
+        if nodes.shared is not None:
+            asked = self.demand[:, nodes.devices.index(nodes.shared)]
+            self.parts = (asked > 0) & bool(((asked > 0) & (asked < 1000)).any())
+        given = self.conditions
+        kinds = ((0, given.downs), (1, given.drains), (2, given.ups))
+        events = sorted((t, kind, n) for kind, of_kind in kinds for t, n in of_kind)
+        self.nodes_events = [(float(t), kind, int(n)) for t, kind, n in events]
+        self.withdrawn = np.full(len(jobs), np.inf)
+        for t, j in given.cancels:
+            self.withdrawn[j] = min(self.withdrawn[j], t)
+        # Since when those after a job need not wait for it.
+        self.gone = np.minimum(np.where(outcome.ended, outcome.end, np.inf), self.withdrawn)
+
+    def found(self, rule: str, bad: Any, job: Any, node: Any, time: Any, text: str) -> None:
+        """Note where a rule was broken: ``bad`` is a mask of the other arrays, or indices."""
+        bad = np.atleast_1d(bad)
+        bad = np.flatnonzero(bad) if bad.dtype == bool else bad
+        if not bad.size:
+            return
+        seen = self.report.counts.get(rule, 0)
+        self.report.counts[rule] = seen + bad.size
+        for i in bad[: max(SHOWN - seen, 0)].tolist():
+            name = "" if node is None else str(self.names[int(node[i])])
+            self.report.findings.append(
+                Finding(rule, str(self.jobs.id[job[i]]), name, float(time[i]), text)
+            )
+
+    def bad_attempts(self, rule: str, bad: Any, text: str) -> None:
+        """Note attempts that broke a rule as they began."""
+        self.found(rule, bad, self.of, None, self.from_, text)
+
+    def bad_pieces(self, rule: str, bad: Any, text: str) -> None:
+        """Note pieces that broke a rule as they began."""
+        self.found(rule, bad, self.job, self.node, self.begin, text)
+
+    # ---------------------------------------------------------------------- what always holds
+
+    def pieces_hold(self) -> None:
+        """Check gangs, tasks per node, labels, and that nodes are up."""
+        had = np.bincount(self.attempt, self.tasks, minlength=self.first.size)
+        bad = had != self.jobs.tasks[self.of]
+        self.bad_attempts("gang", bad, "has not all its tasks, or too many")
+        here = self.attempt * len(self.names) + self.node
+        _, at, of = np.unique(here, return_index=True, return_inverse=True)
+        on = np.bincount(of, self.tasks)
+        most = self.per_node[self.job[at]]
+        if self.outcome.pieces is not None:
+            bad = at[(most > 0) & (on > most)]
+            self.bad_pieces("per node", bad, "has more tasks than one node may have")
+        bad = ~self.allowed[self.jobs.shape[self.job], self.node]
+        self.bad_pieces("label", bad, "asks for other labels, or is of another pool")
+        closed: dict[int, tuple[float, bool]] = {}
+        spans = []
+        for t, kind, n in [*self.nodes_events, *((math.inf, 2, n) for n in range(len(self.names)))]:
+            if kind < 2 and n not in closed:
+                closed[n] = t, kind == 0
+            elif kind == 0 and not closed[n][1]:  # it drained, and fails now
+                spans.append((n, *closed.pop(n), t))
+                closed[n] = t, True
+            elif kind == 2 and n in closed:
+                spans.append((n, *closed.pop(n), t))
+        for n, since, down, back in spans:
+            mine = self.node == n
+            decided = self.begin - self.options.latency
+            begun = mine & (decided >= since) & (decided < back)
+            cut = mine & down & (self.begin < since) & (self.end > since)
+            self.bad_pieces("node", begun | cut, "runs where nothing may")
+
+    def devices_hold(self) -> None:
+        """No device twice: what is taken of each node never exceeds what it has."""
+        lasts = self.end > self.begin
+        job, node = self.job[lasts], self.node[lasts]
+        amount = self.demand[job] * self.tasks[lasts, None]
+        time = np.concatenate([self.end[lasts], self.begin[lasts]])
+        taken = np.repeat([0, 1], job.size)
+        order = np.lexsort((taken, time, np.tile(node, 2)))
+        used = np.cumsum(np.concatenate([-amount, amount])[order], axis=0)
+        at = np.tile(node, 2)[order]  # each node's sum begins and ends at nothing
+        over = (used > self.capacity[at]).any(axis=1) & (taken[order] == 1)
+        text = "takes devices that others have"
+        self.found("devices", over, np.tile(job, 2)[order], at, time[order], text)
+
+    def in_caps(self) -> list[tuple[float, list[str | None], Ints]]:
+        """Of each cap: the most at once, whose use each job counts in, and how much it takes."""
+        jobs, found = self.jobs, []
+        names = {
+            "user": [jobs.users[i] for i in jobs.user.tolist()],
+            "account": [jobs.accounts[i] for i in jobs.charged.tolist()],
+            "pool": [jobs.pools[i] for i in jobs.pool.tolist()],
+            "all": [""] * len(jobs),
+        }
+        for cap in self.options.caps:
+            if cap.of == "nodes":
+                continue  # which nodes a job could do with is not asked here
+            who = [
+                name if name in (cap.only or (name,)) and cap.pool in ("", pool) else None
+                for name, pool in zip(names[cap.scope], names["pool"])
+            ]
+            amount = np.full(len(jobs), 1000, dtype=np.int64)
+            if cap.of != "jobs":
+                amount = self.demand[:, self.outcome.nodes.devices.index(cap.of)] * jobs.tasks
+            found.append((1000 * cap.most, who, amount))
+        return found
+
+    def caps_hold(self) -> None:
+        """What counts in a cap never exceeds it."""
+        for most, who, amount in self.caps:
+            mine = [
+                a for a in np.flatnonzero(self.until > self.from_) if who[self.of[a]] is not None
+            ]
+            moves = [(self.until[a], 0, a) for a in mine] + [(self.from_[a], 1, a) for a in mine]
+            used: dict[str | None, int] = {}
+            over = []
+            for _, begins, a in sorted(moves):
+                name, takes = who[self.of[a]], int(amount[self.of[a]])
+                used[name] = used.get(name, 0) + (takes if begins else -takes)
+                if begins and takes and used[name] > most:
+                    over.append(a)
+            self.bad_attempts("cap", np.array(over, dtype=np.int64), "is more than a cap allows")
+
+    def held(self, j: int, running: Ints) -> bool:
+        """Whether a cap keeps a job from starting beside others that run."""
+        for most, who, amount in self.caps:
+            if who[j] is not None and amount[j]:
+                used = sum(int(amount[i]) for i in running.tolist() if who[i] == who[j])
+                if used + int(amount[j]) > most:
+                    return True
+        return False
+
+    def jobs_hold(self) -> None:
+        """Submission, dependencies, one attempt at a time, limits, work."""
+        jobs, o = self.jobs, self.options
+        early = self.from_ < jobs.submit[self.of] - NEAR
+        self.bad_attempts("submission", early, "starts before it was submitted")
+        again = np.flatnonzero((np.diff(self.of) == 0) & (self.from_[1:] < self.until[:-1] - NEAR))
+        self.bad_attempts("attempts", again + 1, "runs twice at once")
+        late = self.from_ > self.withdrawn[self.of] + NEAR
+        self.bad_attempts("withdrawn", late, "starts after it was withdrawn")
+        start = np.full(len(jobs), np.inf)
+        np.minimum.at(start, self.of, self.from_)
+        behind = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from))
+        waits = self.gone[jobs.after]
+        waits = np.where(self.can_run()[jobs.after], waits, -np.inf)
+        self.ready = jobs.submit.astype(float)
+        np.maximum.at(self.ready, behind, waits)
+        bad = (start < self.ready - NEAR) & (start >= jobs.submit - NEAR)
+        every = np.arange(len(jobs))
+        self.found("dependency", bad, every, None, start, "starts before another ended")
+        ran = self.until - self.from_
+        limit: Floats = np.asarray(jobs.limit[self.of], dtype=np.float64)
+        if o.enforced and o.limits == "wall-clock":
+            self.bad_attempts("limit", ran > limit + NEAR, "runs past its limit")
+        if self.truth and not self.conditions.factors and self.outcome.pieces is not None:
+            self.work_holds(ran, limit)
+
+    def work_holds(self, ran: Floats, limit: Floats) -> None:
+        """A job of one attempt ends when its work is done or its limit reached, and then alone."""
+        jobs, given, o = self.jobs, self.conditions, self.options
+        rate = np.ones(self.first.size)
+        if given.rates is not None:
+            each = np.asarray(given.rates)[jobs.type[self.job], self.node]
+            rate = np.minimum.reduceat(each, self.first) if self.first.size else rate
+        if given.noise is not None:
+            rate = rate * np.asarray(given.noise)[self.of]
+        work = jobs.run[self.of]
+        if o.enforced and o.limits == "work":
+            work = np.minimum(work, limit)
+        takes = work / rate
+        if o.enforced and o.limits == "wall-clock":
+            takes = np.minimum(takes, limit)
+        once = np.bincount(self.of, minlength=len(jobs))[self.of] == 1
+        once &= self.outcome.clean[self.of] | o.enforced  # a job that was cut once may go on later
+        once &= self.outcome.last_start[self.of] == self.from_
+        # One that its node cut may have been withdrawn later.
+        once &= self.outcome.end[self.of] == self.until
+        once &= self.until < self.withdrawn[self.of]
+        near = NEAR * (1.0 + np.abs(self.until))
+        for rule, bad, text in (
+            ("killed", ran < takes - near, "ends before its work or its limit"),
+            ("overrun", ran > takes + near, "runs on when it should have ended"),
+        ):
+            self.found(rule, once & bad, self.of, None, self.until, text)
+
+    def can_run(self) -> Bools:
+        """Jobs that fit on the empty cluster; the others are set aside."""
+        kinds = np.stack([self.jobs.shape, self.jobs.tasks])
+        _, at, of = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
+        every = np.ones(len(self.names), dtype=bool)
+        fits = np.array([self.fits(int(j), self.capacity, every) for j in at], dtype=bool)
+        able = np.asarray(fits[of.ravel()])
+        if self.options.caps or self.options.bounds:  # which jobs a site refuses is taken over
+            able = able & (np.asarray(self.outcome.phase) != SET_ASIDE)
+        return able
+
+    # ---------------------------------------------------------------------- who may start
+
+    def fits(self, j: int, free: Ints, up: Bools) -> bool:
+        """Whether all tasks of a job fit."""
+        asked = self.demand[j] > 0
+        if not asked.any():
+            return False
+        room = np.maximum((free[:, asked] // self.demand[j, asked]).min(axis=1), 0)
+        if self.per_node[j] and self.outcome.pieces is not None:
+            room = np.minimum(room, self.per_node[j])
+        able = up & self.allowed[self.jobs.shape[j]]
+        return bool(room[able].sum() >= self.jobs.tasks[j])
+
+    def keys(self, queue: Any, jobs: Ints, now: float) -> tuple[Floats, bool] | None:
+        """Keys of the queue, and whether they are exact; None for an order that is not known."""
+        table, name = self.jobs, getattr(queue, "name", "")
+        if name == "fcfs":
+            return np.zeros(jobs.size), True
+        if name in ("sjf", "edf"):
+            return (table.limit if name == "sjf" else table.deadline)[jobs], True
+        if name == "priority":
+            return np.asarray(-table.priority[jobs], dtype=np.float64), True
+        k = self.dominant
+        each = table.tasks * self.demand[np.arange(len(table)), k]
+        if name == "wfp3":
+            stretch = (now - table.submit[jobs]) / np.maximum(table.limit[jobs], 1.0)
+            return np.asarray(-(stretch**3) * each[jobs] / 1000.0, dtype=np.float64), False
+        if name == "fair-share":
+            a, b = np.minimum(self.from_, now), np.minimum(self.until, now)
+            decay = math.log(2.0) / queue.half_life
+            held = b - a if decay == 0 else (np.exp(decay * (b - now)) - np.exp(decay * (a - now)))
+            held = held / (decay or 1.0) * (each / self.total[k])[self.of]
+            use: Floats = np.bincount(table.user[self.of], held, len(table.users)).astype(float)
+            return use[table.user[jobs]], False
+        return None
+
+    def queue_holds(self, scheduler: Any, most: int, seed: int) -> None:
+        """At a sample of instants: each start is one that the rule allows."""
+        # Nothing happens when a job comes that never can run or is withdrawn already.
+        comes = self.can_run() & np.isfinite(self.ready) & (self.withdrawn > self.ready)
+        moments = [self.from_, self.until, self.ready[comes]]
+        moments.append(np.array([t for t, _, _ in self.nodes_events]))
+        every = np.unique(np.concatenate(moments))
+        self.report.of_instants = every.size
+        if self.outcome.pieces is None and len(self.outcome.nodes) > 1:
+            self.report.skip("where jobs ran is not known")
+            return
+        if self.options.latency or any(cap.of == "nodes" for cap in self.options.caps):
+            self.report.skip("starts come some time after they are decided, or a cap is of nodes")
+            return
+        if getattr(scheduler.choice, "waits", False) or hasattr(scheduler.choice, "prepare"):
+            self.report.skip("gangs may wait for better nodes")
+            return
+        if scheduler.backfilling not in ("none", "easy"):
+            self.report.skip(f"{scheduler.backfilling} reservations are not in the schedule")
+            return
+        if every.size > most:
+            every = np.sort(np.random.default_rng(seed).choice(every, most, replace=False))
+        # When each attempt began to wait: once it could first start, and when it was cut.
+        ready = self.ready[self.of]
+        cut = np.flatnonzero(np.diff(self.of) == 0)
+        ready[cut + 1] = self.until[cut]
+        never = np.setdiff1d(np.flatnonzero(self.can_run()), self.of)
+        # Whose last attempt was cut waits again, until it is withdrawn if ever.
+        last = np.flatnonzero(np.diff(self.of, append=-1) != 0)
+        last = last[self.outcome.end[self.of[last]] != self.until[last]]
+        left = np.concatenate([never, self.of[last]])
+        waits = (
+            np.concatenate([self.of, left]),
+            np.concatenate([ready, self.ready[never], self.until[last]]),
+            np.concatenate([self.from_, self.withdrawn[left]]),
+            np.concatenate([np.arange(self.of.size), np.full(left.size, -1)]),
+        )
+        held = bool((self.until - self.from_ <= self.jobs.limit[self.of] + NEAR).all())
+        self.firm = held and not self.nodes_events and not self.jobs.after.size
+        self.firm &= getattr(scheduler.queue, "name", "") == "fcfs"
+        several = [on for name, on in self.of_pool.items() if name in set(self.pool.tolist())]
+        alone = sum(map(len, several)) == len(set().union(*several))
+        self.firm &= alone and not self.options.caps
+        at_once = np.unique(self.from_[self.until == self.from_])
+        for now in every.tolist():
+            if np.isin(now, at_once):
+                self.report.skip("a job of run time 0 opened a second round")
+            elif self.instant_holds(scheduler, now, *waits):
+                self.report.instants += 1
+
+    def instant_holds(
+        self, scheduler: Any, now: float, of: Ints, ready: Floats, start: Floats, attempt: Ints
+    ) -> bool:
+        """Judge one instant; False where it cannot be judged."""
+        here = np.flatnonzero((ready <= now) & (start >= now))
+        here = here[(start[here] > now) | (attempt[here] >= 0)]
+        believed = getattr(scheduler, "expects", ("requested",))[0] == "requested"
+        by_length = getattr(scheduler.queue, "name", "") in ("sjf", "wfp3")
+        keyed = self.keys(scheduler.queue, of[here], now) if believed or not by_length else None
+        if keyed is None:
+            self.report.skip("the order of the queue is not known")
+            return False
+        key, exact = keyed
+        order = np.lexsort((of[here], key))
+        here, key = here[order], key[order]
+        starts = start[here] == now
+        left = np.flatnonzero(~starts)
+        if not left.size:
+            return True
+        running = np.flatnonzero((self.from_ < now) & (self.until > now))
+        pools, judged, heads = self.pool[of[here]], True, set[str]()
+        for h in left.tolist():
+            pool = str(pools[h])
+            stands = {p for p in heads if self.of_pool[p] & self.of_pool[pool]}
+            # One of its pool is in front, or without backfilling one whose pool shares a node.
+            if not (stands if scheduler.backfilling == "none" else pool in heads):
+                holding = np.concatenate([running, attempt[here[:h][starts[:h]]]])
+                if self.held(int(of[here[h]]), self.of[holding]):
+                    continue
+                heads.add(pool)
+                if not exact and (np.abs(key - key[h]) <= NEAR * np.abs(key[h])).sum() > 1:
+                    self.report.skip("two keys of the queue are too near")
+                    return False
+                meets = [bool(self.of_pool[q] & self.of_pool[pool]) for q in pools[h + 1 :]]
+                behind = attempt[here[h + 1 :][starts[h + 1 :] & np.array(meets, dtype=bool)]]
+                judged &= self.head_holds(scheduler, now, int(of[here[h]]), holding, behind)
+        return judged
+
+    def head_holds(
+        self, scheduler: Any, now: float, head: int, holding: Ints, behind: Ints
+    ) -> bool:
+        """Judge an instant by one job that is first in line; False where it cannot be judged.
+
+        ``behind`` are the attempts that begin behind it and may use nodes of its pool.
+        """
+        if scheduler.backfilling == "none":
+            self.bad_attempts("order", behind, f"overtakes job {self.jobs.id[head]}")
+        if self.parts[head]:
+            self.report.skip("the first in line asks for parts of devices")
+            return False
+        up = self.up_at(now)
+        if self.fits(head, self.free_of(holding), up):
+            at, one = np.array([now]), np.array([head])
+            self.found("idle", 0, one, None, at, "is first in line, fits, and does not start")
+        elif getattr(scheduler, "expects", ("requested",))[0] != "requested":
+            self.report.skip("what jobs were expected to take is not in the schedule")
+        elif scheduler.backfilling == "easy" and self.options.limits == "wall-clock":
+            self.promise_holds(head, now, up, holding, behind)
+        return True
+
+    def promise_holds(self, head: int, now: float, up: Bools, holding: Ints, behind: Ints) -> None:
+        """EASY: who starts behind the first in line leaves it what it is promised."""
+        ends = np.maximum(self.from_[holding] + self.jobs.limit[self.of[holding]], now)
+        promise = math.inf
+        for t in np.unique(ends).tolist():
+            if self.fits(head, self.free_of(holding[ends > t]), up):
+                promise = t
+                break
+        past = now + self.jobs.limit[self.of[behind]] > promise
+        kept = holding[ends > promise]
+        for a in behind[past].tolist():
+            kept = np.append(kept, a)
+            if not self.fits(head, self.free_of(kept), up):
+                text = f"takes what job {self.jobs.id[head]} is promised for {promise:,.6g} s"
+                self.bad_attempts("easy", a, text)
+                return
+        start = self.outcome.start
+        if self.firm and start[head] > promise + NEAR:
+            text = f"was promised {promise:,.6g} s"
+            self.found("promise", head, np.arange(len(start)), None, start, text)
+
+    def free_of(self, attempts: Ints) -> Ints:
+        """What is free on each node beside these attempts."""
+        free = self.capacity.copy()
+        chosen = np.zeros(self.first.size, dtype=bool)
+        chosen[attempts] = True
+        rows = np.flatnonzero(chosen[self.attempt])
+        np.subtract.at(free, self.node[rows], self.demand[self.job[rows]] * self.tasks[rows, None])
+        return free
+
+    def up_at(self, now: float) -> Bools:
+        """Nodes on which a job may start at this instant."""
+        up = np.ones(len(self.names), dtype=bool)
+        for t, kind, n in self.nodes_events:
+            if t <= now:
+                up[n] = kind == 2
+        return up
+
+
+def audit(
+    outcome: Outcome,
+    scheduler: Any = None,
+    conditions: Conditions | None = None,
+    options: Options | None = None,
+    promised: Floats | None = None,
+    instants: int = 2_000,
+    seed: int = 0,
+) -> Audit:
+    """Hold a schedule against the rules.
+
+    Parameters
+    ----------
+    scheduler : Composed, optional
+        Whose order and backfilling it is to keep to; None for what always holds alone.
+    conditions : Conditions, optional
+        What was hidden: rates, failures, withdrawals; None where nobody knows them.
+    promised : ndarray [J], optional
+        The earliest start that was promised to each job, as ``Schedule.reserved`` has it.
+    instants : int
+        At most so many, drawn at random with ``seed``, at which the queue is counted anew.
+    """
+    a = _Auditor(outcome, conditions, options or Options())
+    a.report.starts = a.first.size
+    a.pieces_hold()
+    a.devices_hold()
+    a.jobs_hold()
+    a.caps_hold()
+    if scheduler is not None and hasattr(scheduler, "backfilling"):
+        a.queue_holds(scheduler, instants, seed)
+        if promised is not None and getattr(a, "firm", False):
+            bad = np.isfinite(promised) & (outcome.start > promised + NEAR)
+            every = np.arange(promised.size)
+            a.found("promise", bad, every, None, outcome.start, "starts after it was promised to")
+    return a.report

@@ -1,0 +1,632 @@
+"""What a log tells of its site: caps, opening hours, capacity that was not there, start latency.
+
+Evidence is what :mod:`gangwise.jobs.contradictions` finds: jobs that are *refused*, though every
+job that waits would fit. A rule of the site is written down when it says which jobs those are:
+
+- it is fitted on some weeks (odd or even ones) and judged on the others, both ways round;
+- jobs that it forbids are refused there, and hardly any starts; jobs that it allows start far more
+  often, so that chance gives as many refusals with a probability below :data:`CHANCE`, all rules
+  that were tried counted;
+- a cap has been reached and never passed, and the jobs it held back start when one of the same
+  user, account or pool ends.
+
+No rule is fitted to waiting times. Where nothing contradicts the plain model nothing is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.jobs.contradictions import (
+    HOUR,
+    HOURS,
+    WEEK,
+    Closed,
+    Limit,
+    Missing,
+    Record,
+    Site,
+    Swept,
+    sweep,
+)
+
+CHANCE = 1e-3
+"""Highest probability that chance alone gives the evidence of a rule."""
+LEAST = 4
+"""Times (user and day) at which a rule must have refused a job in either half of the weeks."""
+SLOWEST = 600.0
+"""A job that starts within so many seconds of what set it free was not refused."""
+PASSED = 0.05
+"""Of the times at which a rule forbids a start, the share at which one may start all the same."""
+SELDOM = 0.1
+"""Of the weeks in which a job waits through an hour that may be closed, the share with a start."""
+FREED = 0.5
+"""Of the jobs that a cap held back, the least share that starts when one of the same user ends."""
+ROUNDS = 24
+"""Rules looked for, at most."""
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule of the site, and why it is believed.
+
+    Attributes
+    ----------
+    kind : str
+        ``cap``, ``closed``, ``window`` or ``start``: the table of the site file.
+    entry : dict
+        What the site file says.
+    between : (float, float)
+        Values that the evidence does not exclude.
+    evidence : str
+    explains : (int, int, int)
+        Refused jobs that it explains, in all and in the weeks it was not fitted to, and how many
+        were refused in those.
+    rule : Limit, Closed or Missing
+    """
+
+    kind: str
+    entry: dict[str, Any]
+    between: tuple[float, float]
+    evidence: str
+    explains: tuple[int, int, int] = (0, 0, 0)
+    rule: Any = None
+
+    def as_dict(self) -> dict[str, Any]:
+        share = ("refused_explained", "held_out_explained", "held_out_refused")
+        told = {"kind": self.kind, "entry": self.entry, "between": list(self.between)}
+        return {**told, "evidence": self.evidence, **dict(zip(share, self.explains))}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was found in a log.
+
+    Attributes
+    ----------
+    contradicted, left : float
+        Hours in which nobody started though every waiting job would have fitted; and those that
+        are left when the findings are known.
+    hours : float
+        Of the log.
+    refused, unexplained : int
+        Jobs that came then and were not started; and those that no finding explains.
+    patience : float
+        Seconds that a start took at most.
+    """
+
+    findings: tuple[Finding, ...]
+    contradicted: float
+    left: float
+    hours: float
+    refused: int
+    unexplained: int
+    patience: float
+
+
+class Trials(NamedTuple):
+    """What became of jobs that came while every waiting job would have fitted."""
+
+    refused: Bools  # [J] still waiting when a start should be over, and no known rule forbids it
+    prompt: Bools  # [J] started by then
+    at: Floats  # [J] seconds: when it is seen
+    odd: Ints  # [J] 0 or 1: the half of the weeks
+    day: Ints  # [J]
+
+
+def calibrate(
+    record: Record, progress: Callable[[str, int, int], None] | None = None
+) -> Calibration:
+    """Find the rules of a site in a recorded schedule.
+
+    Examples
+    --------
+    A user who may hold two devices of eight:
+
+    >>> from gangwise.jobs import Jobs, Nodes
+    >>> day = np.repeat(86400.0 * np.arange(40), 3)
+    >>> start = day + np.tile([0.0, 0.0, 3600.0], 40)
+    >>> jobs = Jobs.of(day, np.full(120, 3600.0), recorded_start=start, recorded_end=start + 3600)
+    >>> found = calibrate(Record.of(jobs, Nodes.pool(8)))
+    >>> [(one.kind, one.entry["scope"], one.entry["most"]) for one in found.findings]
+    [('cap', 'all', 2)]
+    """
+    tell = progress or (lambda what, done, of: None)
+    uses = dict(_uses(record))
+    site, found = Site(), []
+    swept = first = sweep(record, site)
+    patience = _patience(record, swept)
+    for done in range(ROUNDS):
+        tell("looking for rules", done, ROUNDS)
+        swept = sweep(record, site, patience)
+        if done == 0:
+            first = swept
+        trials = _trials(record, site, swept, patience, uses)
+        best = max(
+            [*_caps(record, uses, trials, patience), *_closings(record, site, swept, trials)],
+            key=lambda one: one.explains[0],
+            default=None,
+        ) or _window(record, trials, swept)
+        if best is None:
+            break
+        found.append(best)
+        site = _with(site, best.rule)
+    tell("looking for rules", ROUNDS, ROUNDS)
+    start = _trials(record, Site(), first, patience, uses)
+    latency = _latency(record, start)
+    return Calibration(
+        tuple(found + latency),
+        float((first.lasts * first.refused).sum()) / HOUR,
+        float((swept.lasts * swept.refused).sum()) / HOUR,
+        float(first.time[-1] - first.time[0]) / HOUR,
+        int(start.refused.sum()),
+        int(trials.refused.sum()),
+        patience,
+    )
+
+
+def _with(site: Site, rule: Any) -> Site:
+    if isinstance(rule, Limit):
+        return Site((*site.limits, rule), site.closed, site.missing)
+    if isinstance(rule, Closed):
+        return Site(site.limits, (*site.closed, rule), site.missing)
+    return Site(site.limits, site.closed, (*site.missing, rule))
+
+
+def _patience(record: Record, swept: Swept) -> float:
+    """Seconds that a start takes at most, of jobs that nothing held up; 1 at least."""
+    delay = (record.start - record.submit)[swept.clear]
+    quick = delay[delay <= SLOWEST]
+    return max(1.0, float(np.quantile(quick, 0.98))) if quick.size >= 20 else 60.0
+
+
+def _block(record: Record) -> float:
+    """A week, or a sixteenth of a log that is shorter than 16 weeks, in seconds."""
+    return min(WEEK, float(record.end.max() - record.submit.min()) / 16 + 1)
+
+
+def _halves(record: Record, times: Floats) -> Ints:
+    """0 and 1 by turns, for one block after another."""
+    return np.asarray((times - record.submit.min()) // _block(record)).astype(np.int64) % 2
+
+
+def _trials(record: Record, site: Site, swept: Swept, patience: float, uses: Any) -> Trials:
+    at = record.submit + patience
+    late = record.start > at
+    refused = late & swept.refused_at(at)
+    for limit in site.limits:
+        use = _Use.of(record, limit.group, limit.weight)
+        refused &= ~((limit.group >= 0) & (use.at(limit.group, at) + limit.weight > limit.most))
+    offset = 0.0 if np.isnan(record.monday) else record.monday
+    for rule in site.closed:
+        refused &= ~rule.holds(record.limit, at, offset)
+    days = ((at - record.submit.min()) // min(86400.0, _block(record) / 4)).astype(np.int64)
+    return Trials(refused, swept.clear & ~late, at, _halves(record, record.submit), days)
+
+
+# ------------------------------------------------------------------------------------------- caps
+
+
+@dataclass(frozen=True)
+class _Use:
+    """How much each group holds over time; what ends at an instant is free then."""
+
+    group: Ints  # [J]
+    weight: Floats  # [J]
+    begin: float
+    span: float
+    key: Floats  # [E] time, group by group
+    held: Floats  # [E] held from then on
+    lasts: Floats  # [E] seconds until that changes
+
+    @classmethod
+    def of(cls, record: Record, group: Ints, weight: Floats) -> _Use:
+        on = (group >= 0) & (record.end > record.start)
+        begin, last = record.submit.min(), record.end.max()
+        span = 2.0 * (last - begin) + 1.0
+        keys = group[on] * span
+        time = np.concatenate([keys + record.end[on], keys + record.start[on]]) - begin
+        change = np.concatenate([-weight[on], weight[on]])
+        order = np.lexsort((change, time))
+        time = time[order]
+        lasts = np.diff(time, append=time[-1:])
+        return cls(group, weight, begin, span, time, np.cumsum(change[order]), lasts)
+
+    def at(self, group: Ints, times: Floats) -> Floats:
+        place = np.searchsorted(self.key, group * self.span + times - self.begin, "right") - 1
+        return np.where(place >= 0, self.held[np.maximum(place, 0)], 0.0)
+
+    def peaks(self, groups: int, half: Ints, which: int, patience: float) -> Floats:
+        """The most that each group held for longer than a start takes, in half of the weeks."""
+        on = (half == which) & (self.lasts > patience)
+        found = np.zeros(groups)
+        np.maximum.at(found, (self.key[on] // self.span).astype(np.int64), self.held[on])
+        return found
+
+
+def _uses(record: Record) -> Iterator[tuple[tuple[str, str], _Use]]:
+    everyone = np.zeros(len(record), np.int64)
+    scopes = {"all": everyone, **{scope: codes for scope, (codes, _) in record.groups.items()}}
+    for scope, codes in scopes.items():
+        for of, weight in ((record.device, record.size), ("jobs", np.ones(len(record)))):
+            yield (scope, of), _Use.of(record, codes, weight)
+
+
+def _caps(record: Record, uses: Any, t: Trials, patience: float) -> Iterator[Finding]:
+    """Caps that explain refusals, of everybody in a scope or of one."""
+    seen = np.flatnonzero(t.refused | t.prompt)
+    for (scope, of), use in uses.items():
+        codes = use.group
+        names = record.groups[scope][1] if scope in record.groups else ("",)
+        half = _halves(record, use.key % use.span + use.begin)
+        peaks = [use.peaks(len(names), half, f, patience) for f in (0, 1)]
+        several = np.bincount(codes, t.refused, minlength=len(names))
+        wanted: list[int | None] = [int(g) for g in np.flatnonzero(several >= 2 * LEAST)]
+        rows = seen[np.argsort(codes[seen], kind="stable")]
+        first = np.searchsorted(codes[rows], np.arange(len(names) + 1))
+        for g in [None, *wanted] if len(names) > 1 else wanted:
+            mine = rows if g is None else rows[first[g] : first[g + 1]]
+            others = seen[codes[seen] != g]
+            usual = _rate(t.day[others], t.refused[others], 0.5) if g is not None else 0.0
+            top = [float(p.max() if g is None else p[g]) for p in peaks]
+            cap = _Cap.of(record, use, t, mine, top, patience, (8 * (len(wanted) + 1), usual))
+            if cap is None or (g is None and cap.groups < 2):
+                continue
+            name = "" if g is None else names[g]
+            only = {"only": [name]} if g is not None and scope != "all" else {}
+            most = int(cap.most) if cap.most == int(cap.most) else cap.most
+            who = name if only else "everybody" if scope == "all" else f"every {scope}"
+            yield Finding(
+                "cap",
+                {"scope": scope, **only, "of": of, "most": most},
+                (cap.most, cap.below),
+                f"{who} {cap.told(of)}",
+                (*cap.explains, int(t.refused.sum())),
+                Limit(
+                    codes if g is None else np.where(codes == g, codes, -1),
+                    *(use.weight, cap.most, float(of == "jobs")),
+                ),
+            )
+
+
+@dataclass(frozen=True)
+class _Cap:
+    most: float
+    below: float  # the cap is less than this
+    groups: int
+    refused: Ints  # by half of the weeks: jobs that would have passed it and were refused
+    times: Ints  # the same, counted once for a group and day
+    others: tuple[int, int]  # jobs below it that were refused, and that started
+    released: float
+    explains: tuple[int, int]
+
+    @classmethod
+    def of(
+        cls,
+        record: Record,
+        use: _Use,
+        t: Trials,
+        rows: Ints,
+        top: list[float],
+        patience: float,
+        odds: tuple[int, float],
+    ) -> _Cap | None:
+        """A cap fitted on each half of the weeks and judged on the other; None if it fails.
+
+        ``rows`` are the jobs it may be about, ``top`` is the most that was held in either half.
+        ``odds``: caps tried, and how often other jobs are refused (0: as those within the cap).
+        """
+        tried, usual = odds
+        most, group, odd = max(top), use.group[rows], t.odd[rows]
+        refused, prompt = t.refused[rows], t.prompt[rows]
+        wants = np.where(refused, use.at(group, t.at[rows]) + use.weight[rows], 0.0)
+        holds = np.where(prompt, use.at(group, record.start[rows]), 0.0)
+        spell = group * (int(t.day.max()) + 1) + t.day[rows]
+        below, times, jobs = np.inf, [], []
+        for fit in (0, 1):
+            beyond = wants[refused & (odd == fit) & (wants > top[fit] + 1e-9)]
+            if not beyond.size:
+                return None
+            bound, judged = float(beyond.min()) - 1e-9, odd != fit
+            below = min(below, bound + 1e-9)
+            held_back = refused & judged & (wants > bound)
+            passed = prompt & judged & (holds > bound)
+            n, v = np.unique(spell[held_back]).size, np.unique(spell[passed]).size
+            if n < LEAST or v > PASSED * n:
+                return None
+            below_it = judged & ((refused & (wants < bound)) | (prompt & (holds < bound)))
+            same = below_it & np.isin(group, np.unique(group[held_back]))
+            usually = usual or _rate(spell[below_it], refused[below_it], 0.5)
+            rate = _rate(spell[same], refused[same], usually)
+            if _tail(n, n + v, rate) * tried > CHANCE:
+                return None
+            times.append(n)
+            jobs.append(int(held_back.sum()))
+        by_it = refused & (wants > most + 1e-9)
+        if below <= most + 1e-9 or (back := _released(record, use, rows[by_it], patience)) < FREED:
+            return None
+        return cls(
+            *(most, below, np.unique(group[by_it]).size, np.array(jobs), np.array(times)),
+            (int((refused & ~by_it).sum()), int(prompt.sum())),
+            *(back, (int(by_it.sum()), sum(jobs))),
+        )
+
+    def told(self, of: str) -> str:
+        refused, started = self.others
+        return (
+            f"held at most {self.most:g} {of} at once. {self.explains[0]:,} jobs that would have "
+            f"passed this waited although all that waited would have fitted (at {self.times.sum()} "
+            f"times), none started; of those within it {started:,} started at once and {refused:,} "
+            f"did not. {100 * self.released:.0f} % of the jobs held back started when one of the "
+            f"same ended"
+        )
+
+
+def _released(record: Record, use: _Use, rows: Ints, patience: float) -> float:
+    """Share of jobs that start within the time a start takes of the end of one of their group."""
+    ends = np.sort(use.group * use.span + record.end - use.begin)
+    mine = use.group[rows] * use.span + record.start[rows] - use.begin
+    place = np.searchsorted(ends, mine + 1e-6, "right") - 1
+    gap = mine - ends[np.maximum(place, 0)]
+    return float(((place >= 0) & (gap <= patience)).mean()) if mine.size else 0.0
+
+
+def _rate(spell: Ints, refused: Bools, usual: float) -> float:
+    """How often jobs are refused, spells of a group counted once, drawn to what is usual."""
+    free, went = np.unique(spell[refused]).size, np.unique(spell[~refused]).size
+    return (free + 2 * usual) / (free + went + 2)
+
+
+def _tail(hits: int, of: int, rate: float) -> float:
+    """Probability of so many hits or more by chance."""
+    from scipy.stats import binom
+
+    return float(binom.sf(hits - 1, of, rate))
+
+
+# ---------------------------------------------------------------------------------- opening hours
+
+
+def _closings(record: Record, site: Site, s: Swept, t: Trials) -> Iterator[Finding]:
+    """Hours of the week in which jobs that ask for longer than a bound do not start.
+
+    A cell is an hour of a week. Of its jobs only the longest request counts, of those refused
+    through most of the hour and of those that start: a bound is compared with the two alone.
+    """
+    offset = 0.0 if np.isnan(record.monday) else record.monday
+    origin = np.floor((record.submit.min() + offset) / WEEK) * WEEK - offset
+    cells = (int((record.end.max() - origin) // WEEK) + 1) * HOURS
+    begin = origin + HOUR * np.arange(cells)
+    first = np.ceil((t.at - origin) / HOUR).astype(np.int64)
+    count = np.maximum(((record.start - origin) // HOUR).astype(np.int64) - first, 0)
+    cell = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+    asked = np.repeat(record.limit, count)
+    free = np.ones(cell.size, bool)
+    for rule in site.closed:
+        free &= ~rule.holds(asked, begin[cell], offset)
+    on = free & (s.seconds(begin, begin + HOUR) > HOUR / 2)[cell]
+    barred, waits, went = np.zeros((3, cells))
+    np.maximum.at(barred, cell[on], asked[on])
+    np.maximum.at(waits, cell[free], asked[free])
+    np.maximum.at(went, ((record.start - origin) // HOUR).astype(np.int64), record.limit)
+    table = np.stack([barred, waits, went]).reshape(3, -1, HOURS)
+    bounds, many = np.unique(record.limit, return_counts=True)
+    usual = np.argsort(-many)[:30]  # people ask for round numbers
+    if many[usual].sum() < len(record) / 2:
+        usual = np.linspace(0, bounds.size - 1, 30).astype(np.int64)
+    bounds = bounds[usual]
+    best: tuple[int, Any] = (2 * LEAST - 1, None)
+    for over in bounds:
+        cells_of = table > over
+        hours = _Hours.of(cells_of[0], cells_of[1], cells_of[2], len(bounds))
+        if hours is None:
+            continue
+        since = origin + WEEK * hours.weeks[0] if hours.weeks[0] > 0 else -np.inf
+        until = origin + WEEK * hours.weeks[1] if hours.weeks[1] < table.shape[1] else np.inf
+        rule = Closed(float(over), hours.closed, since, until)
+        by_it = int((t.refused & rule.holds(record.limit, t.at, offset)).sum())
+        passed = rule.holds(record.limit, record.start, offset).sum()
+        if by_it - passed > best[0]:
+            best = by_it - passed, (rule, hours, by_it)
+    if best[1] is None:
+        return
+    rule, hours, by_it = best[1]
+    longer = record.limit[record.limit > rule.over]
+    entry: dict[str, Any] = {"longer_than": rule.over, "hours": spans_of(hours.closed)}
+    entry |= {"from": rule.begin} if np.isfinite(rule.begin) else {}
+    entry |= {"to": rule.end} if np.isfinite(rule.end) else {}
+    yield Finding(
+        "closed",
+        entry,
+        (rule.over, float(longer.min())),
+        hours.told(rule.over),
+        (by_it, by_it, int(t.refused.sum())),
+        rule,
+    )
+
+
+@dataclass(frozen=True)
+class _Hours:
+    """Hours of the week that are closed, fitted on odd weeks and judged on even ones, and back."""
+
+    closed: Bools  # [168]
+    weeks: tuple[int, int]  # from the first of these weeks to before the second
+    held: tuple[int, int]  # judged: cells in which jobs were refused, and in which one started
+    open: tuple[int, int]  # the same of the hours that are not closed
+
+    @classmethod
+    def of(cls, barred: Bools, waits: Bools, went: Bools, tried: int) -> _Hours | None:
+        """From cells [W, 168] with a job refused, with one that waited, and that started."""
+        weeks = np.arange(len(barred))
+        loose = _closed_in(waits, went, 0.5)
+        worth = (waits & loose).sum(axis=1) - 4 * (went & loose).sum(axis=1)
+        since, until = _longest_gain(worth)
+        inside = (weeks >= since) & (weeks < until)
+        total, halves, gone, free = 0, [], 0, np.zeros(2, np.int64)
+        for half in (0, 1):
+            fit, judge = inside & (weeks % 2 == half), inside & (weeks % 2 != half)
+            closed = _closed_in(waits[fit], went[fit], SELDOM)
+            held, passed = int(barred[judge][:, closed].sum()), int(went[judge][:, closed].sum())
+            free_held = int((barred & ~went)[judge][:, ~closed].sum())
+            free_went = int(went[judge][:, ~closed].sum())
+            rate = (free_held + 1) / (free_held + free_went + 2)
+            if held < 5 * LEAST or passed > PASSED * int(waits[judge][:, closed].sum()):
+                return None
+            if _tail(held, held + passed, rate) * tried > CHANCE:
+                return None
+            total, gone = total + held, gone + passed
+            free += free_held, free_went
+            halves.append(closed)
+        both = _closed_in(waits[inside], went[inside], SELDOM / 2) & (halves[0] | halves[1])
+        return cls(both, (since, until), (total, gone), (int(free[0]), int(free[1])))
+
+    def told(self, over: float) -> str:
+        held, passed = self.held
+        return (
+            f"in {held:,} hours jobs that ask for longer than {over / HOUR:.4g} h waited although "
+            f"all that waited would have fitted, and in {passed:,} such hours one started; at "
+            f"other times {self.open[1]:,} and {self.open[0]:,} hours the other way round"
+        )
+
+
+def _closed_in(waits: Bools, went: Bools, share: float) -> Bools:
+    """Hours in which jobs waited in three weeks or more, and hardly ever started.
+
+    Monday to Friday count together, but for hours in which a day by itself says otherwise.
+    """
+    held, passed = (cells.sum(axis=0).reshape(7, 24) for cells in (waits, went))
+    closed = (held >= 3) & (passed <= share * held)
+    week_held, week_passed = held[:5].sum(axis=0), passed[:5].sum(axis=0)
+    together = (week_held >= 5) & (week_passed <= share / 2 * week_held)
+    closed[:5] |= together & (passed[:5] <= 3 * share * held[:5])
+    closed = closed.ravel()
+    between = np.roll(closed, 1) & np.roll(closed, -1) & (passed.ravel() == 0)
+    return np.asarray(closed | between)
+
+
+def _longest_gain(worth: Any) -> tuple[int, int]:
+    """Where the sum of consecutive values is largest: first, and one beyond the last."""
+    total = np.concatenate([[0], np.cumsum(worth)])
+    least = np.minimum.accumulate(total)
+    until = int(np.argmax(total - least))
+    since = int(np.flatnonzero(total[: until + 1] == least[until])[-1])
+    return since, until
+
+
+def spans_of(hours: Bools) -> list[str]:
+    """Hours of the week in words, days with the same hours together.
+
+    >>> week = np.zeros(168, dtype=bool)
+    >>> week[8:18] = week[32:42] = week[166:] = True
+    >>> spans_of(week)
+    ['Mon-Tue 08:00-18:00', 'Sun 22:00-24:00']
+    """
+    days: dict[str, list[int]] = {}
+    for day, on in enumerate(hours.reshape(7, 24)):
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], on.astype(int), [0]])))
+        for begin, end in edges.reshape(-1, 2):
+            days.setdefault(f"{begin:02d}:00-{end:02d}:00", []).append(day)
+    spans = []
+    for text, named in days.items():
+        for run in np.split(np.array(named), np.flatnonzero(np.diff(named) > 1) + 1):
+            name = DAYS[run[0]] + (f"-{DAYS[run[-1]]}" if len(run) > 1 else "")
+            spans.append((int(run[0]), f"{name} {text}"))
+    return [text for _, text in sorted(spans)]
+
+
+# ------------------------------------------------------------------------------- missing capacity
+
+
+def _window(record: Record, t: Trials, swept: Swept) -> Finding | None:
+    """The longest time without so many devices, that a row of refused jobs tells of.
+
+    Found from every other refused job, and judged on all others that came in that time: none of
+    them starts beyond what was left.
+    """
+    if len(record.nodes) > 1:
+        return None
+    rows = np.flatnonzero(t.refused)
+    rows = rows[np.argsort(t.at[rows], kind="stable")]
+    if rows.size < 4 * LEAST:
+        return None
+    place = np.searchsorted(swept.time, t.at[rows], "right") - 1
+    most = swept.use[place] + swept.first[place]  # what was left is less than this
+    busy = np.maximum.reduceat(swept.use, place)  # in use until the next of them, at most
+    best: tuple[int, Any] = (0, None)
+    i = 0
+    while i < rows.size:
+        low, high, k = swept.use[place[i]], most[i], i + 1
+        while k < rows.size and t.at[rows[k]] - t.at[rows[k - 1]] < 86400:
+            up, down = max(low, busy[k - 1]), min(high, most[k])
+            if up >= down:
+                break
+            low, high, k = up, down, k + 1
+        if k - i > best[0]:
+            best = k - i, (i, k, float(low), float(high))
+        i = k
+    count, (i, k, low, high) = best
+    mine = rows[i:k]
+    begin, end = float(t.at[mine[0]]), float(record.start[mine[-1]])
+    resumes = swept.time[np.flatnonzero((swept.time > t.at[mine[-1]]) & (swept.use > low))]
+    end = min(end, float(resumes[0])) if resumes.size else end
+    came = (t.at >= begin) & (t.at < end)
+    went = int((came & t.prompt & ~t.refused).sum())
+    elsewhere = (t.refused & ~came).sum() + 1, (t.prompt & ~came).sum() + 1
+    rate = float(elsewhere[0] / sum(elsewhere))
+    judged = mine[1::2]
+    users = np.unique(record.groups["user"][0][mine]).size
+    alone = any(np.unique(codes[mine]).size < 2 for codes, _ in record.groups.values())
+    around = [swept.use[swept.time < begin], swept.use[swept.time >= end]]
+    if min(each.max(initial=0) for each in around) < high or alone:
+        return None  # so much was never in use before, or after: no passing shortage
+    if judged.size < LEAST or users < min(3, len(record.groups["user"][1])):
+        return None
+    if went > PASSED * judged.size:
+        return None
+    if _tail(judged.size, judged.size + went, rate) * rows.size > CHANCE or end - begin < HOUR:
+        return None
+    new = np.flatnonzero((record.start >= begin) & (record.start < end))
+    last = _Use.of(record, np.where(np.isin(np.arange(len(record)), new), 0, -1), record.size)
+    gone = (record.total - high, record.total - last.held.max(initial=0.0))
+    lost = int(np.floor(gone[0])) + 1
+    return Finding(
+        "window",
+        {"from": begin, "to": end, "count": lost, "why": "nobody started beside idle devices"},
+        (float(lost), gone[1]),
+        f"{count:,} jobs of {users} users came within {(end - begin) / HOUR:.3g} h and waited "
+        f"although all that waited would have fitted; at most {low:g} {record.device} were in use, "
+        f"and {went} of the jobs that came then started at once",
+        (count, int(judged.size), int(rows.size - count + judged.size)),
+        Missing(begin, end, float(lost)),
+    )
+
+
+# ------------------------------------------------------------------------------------ start latency
+
+
+def _latency(record: Record, t: Trials) -> list[Finding]:
+    """How long starts take of jobs that nothing holds up; where it is the same in both halves."""
+    delay = (record.start - record.submit)[t.prompt]
+    halves = [delay[t.odd[t.prompt] == half] for half in (0, 1)]
+    if min(map(len, halves)) < 50:
+        return []
+    middle = sorted(float(np.median(each)) for each in halves)
+    if middle[0] <= 0 or middle[1] > 2 * middle[0]:
+        return []
+    low, high = np.quantile(delay, [0.05, 0.95])
+    return [
+        Finding(
+            "start",
+            {"latency": float(np.median(delay))},
+            (middle[0], middle[1]),
+            f"{delay.size:,} jobs that nothing held up started after {np.median(delay):.3g} s in "
+            f"the middle, {low:.3g} to {high:.3g} s for nine of ten; in odd and even weeks "
+            f"{np.median(halves[0]):.3g} and {np.median(halves[1]):.3g} s",
+        )
+    ]

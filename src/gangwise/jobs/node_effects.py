@@ -1,0 +1,470 @@
+"""How much slower nodes are than the others, from run times of programs that ran again and again.
+
+    log run time = program, as it was at the time + slowest of the job's nodes + noise
+
+Runs of a program are put in the order of their starts; runs in a row on the same nodes count as
+one, with their mean. They are compared in blocks of at most :data:`BLOCK`, each with a centre of
+its own, so that a program may change over time. Residuals count no more than :data:`CLIP` standard
+deviations of their program (Huber 1964), so that a few wild ones do not matter.
+
+Whether a node is slow is tested with the effects of all other nodes taken off, by the permutations
+of nodes within blocks: the sum of the node's residuals, against the variance that it has when the
+node stood at any other runs of the block. Names are controlled by Benjamini and Hochberg (1995).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.special import kolmogorov, ndtr, stdtrit
+from scipy.stats import chi2
+
+from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.errors import ScenarioError
+
+BLOCK = 16
+"""Runs of a program that are compared with one another, at most."""
+CLIP = 1.5
+SWEEPS, ROUNDS = 20, 12
+NEXT = 0.7
+"""Nodes join those that are clearly slow if they stand out so much of what the first one does."""
+WIDE = 0.3
+"""Standard deviation of a node's log factor before anything is known of it."""
+PRIOR = 8
+"""Runs that the noise of all programs counts for in that of one."""
+LEAST_FOR_CHANGE = 8
+"""Blocks that a node must have run in for a change over time to be looked for."""
+ROUNDED = 0.3
+"""Seconds of noise that whole seconds add, as a standard deviation."""
+
+
+class Runs(NamedTuple):
+    """Jobs that can be compared; job j ran on the nodes of place ``place[j]``.
+
+    Attributes
+    ----------
+    log_run, start : ndarray [J]
+        Log of seconds; seconds.
+    program, place : ndarray [J]
+    place_from, node : ndarray [P + 1], [E]
+        Place p is the nodes ``node[place_from[p]:place_from[p + 1]]``.
+    nodes : int
+    """
+
+    log_run: Floats
+    start: Floats
+    program: Ints
+    place: Ints
+    place_from: Ints
+    node: Ints
+    nodes: int
+
+
+class Change(NamedTuple):
+    """A node that became slower or faster: when, in seconds, and by how much it was slower."""
+
+    node: int
+    at: float
+    low: float  # 95 % interval of the time
+    high: float
+    before: float  # log factors on run times
+    after: float
+
+
+class Effects(NamedTuple):
+    """Log factors of nodes on run times, 0 for the median of nodes that can be compared.
+
+    ``mean`` is NaN of nodes of which nothing is known; ``shrunk`` and ``left`` are the mean and
+    standard deviation of what is believed given ``spread`` (empirical Bayes).
+    """
+
+    mean: Floats  # [N]
+    low: Floats  # ends of its 95 % interval
+    high: Floats
+    p: Floats  # of being no slower than by ``by``
+    slow: Bools  # named, with 5 % of the names false in expectation
+    runs: Ints  # runs that say something about the node
+    spread: tuple[float, float, float]  # standard deviation over nodes, and its 95 % interval
+    shrunk: Floats
+    left: Floats
+    changes: tuple[Change, ...]
+    compared: int  # runs that were compared, and the programs they are of
+    programs: int
+    noise: float  # median over runs of the standard deviation of their program
+
+
+class _Fit(NamedTuple):
+    effect: Floats  # [N]
+    share: Floats  # [E] how much of a unit's slowness each of its nodes answers for
+    rest: Floats  # [U] residuals
+
+
+class _Units(NamedTuple):
+    """Runs in a row of a program on the same nodes, by program and time; and their nodes."""
+
+    y: Floats  # [U] mean log run time
+    start: Floats
+    runs: Ints
+    program: Ints
+    block: Ints
+    size: Floats  # [B] units of each block
+    unit: Ints  # [E] a unit and a node that it ran on, sorted by unit
+    node: Ints
+    first: Ints  # [U] where each unit begins in these
+    nodes: int
+
+
+def node_effects(
+    runs: Runs, by: float = 0.0, progress: Callable[[int, int], None] = lambda done, of: None
+) -> Effects:
+    """Effects of nodes; ``by``: name nodes only that are slower by more than this share.
+
+    Examples
+    --------
+    Node 2 takes twice as long:
+
+    >>> rng = np.random.default_rng(0)
+    >>> node = rng.integers(0, 5, 300)
+    >>> y = rng.normal(3.0, 0.1, 300) + np.log(2) * (node == 2)
+    >>> one = np.arange(6)
+    >>> runs = Runs(y, np.arange(300.0), np.zeros(300, int), node, one, one[:5], 5)
+    >>> found = node_effects(runs)
+    >>> found.slow.tolist(), bool(found.low[2] < np.log(2) < found.high[2])
+    ([False, False, True, False, False], True)
+    """
+    u = _units(runs)
+    if not u.y.size:
+        raise ScenarioError("no program ran twice on several nodes: there is nothing to compare")
+    cells, sigma, effect = _cells(u), _scales(u), np.zeros(runs.nodes)
+    clear, fit = np.zeros(runs.nodes, dtype=bool), _fit(u, _blame(u, effect), sigma, effect, 0)
+    for again in range(ROUNDS):
+        # Gangs of a slow node make all their nodes seem slow: the slowest go first.
+        progress(again, ROUNDS)
+        total, chance, *_ = _tested(u, cells, np.where(clear, effect, 0.0), sigma, 0.0)
+        z = total / chance
+        named = false_discoveries(ndtr(-z), 0.05)
+        top = np.nanmax(np.where(clear, np.nan, z), initial=0.0)
+        new = named & (clear | (z >= NEXT * top))
+        if again and (new == clear).all():
+            break
+        clear = new
+        fit = _fit(u, _blame(u, np.where(clear, effect, 0.0)), sigma, effect, SWEEPS)
+        effect = fit.effect - _medians(u, fit.effect)
+    return _judged(u, cells, fit._replace(effect=effect), sigma, by, clear)
+
+
+def _units(runs: Runs) -> _Units:
+    order = np.lexsort((runs.start, runs.program))
+    program, place = runs.program[order], runs.place[order]
+    new = np.ones(order.size, dtype=bool)
+    new[1:] = (np.diff(program) != 0) | (np.diff(place) != 0)
+    at = np.cumsum(new) - 1
+    count = np.bincount(at)
+    y = np.bincount(at, runs.log_run[order]) / np.maximum(count, 1)
+    program, place, start = program[new], place[new], runs.start[order][new]
+    many = np.bincount(program)[program] > 1  # there is something to compare with
+    y, start, count, program, place = y[many], start[many], count[many], program[many], place[many]
+    _, first_of, program, of = np.unique(
+        program, return_index=True, return_inverse=True, return_counts=True
+    )
+    blocks = -(-of // BLOCK)
+    within = np.arange(y.size) - first_of[program]
+    block = (np.cumsum(blocks) - blocks)[program] + within * blocks[program] // of[program]
+    lengths = np.diff(runs.place_from)[place]
+    first = np.cumsum(lengths) - lengths
+    unit = np.repeat(np.arange(y.size), lengths)
+    node = runs.node[runs.place_from[place][unit] + np.arange(unit.size) - first[unit]]
+    size = np.bincount(block).astype(np.float64)
+    return _Units(y, start, count, program, block, size, unit, node, first, runs.nodes)
+
+
+def _scales(u: _Units) -> Floats:
+    """Standard deviation of the program of each unit [U], shrunk to that of all on a log scale."""
+    apart = np.abs(u.y - _median_of(u.y, u.block)[u.block])
+    apart *= np.sqrt(u.size / np.maximum(u.size - 1, 1))[u.block]
+    sd = 1.4826 * _median_of(apart, u.program)
+    typical = _median_of(u.y, u.program)
+    floor = np.hypot(0.005, ROUNDED / np.exp(typical))
+    logs = np.log(np.maximum(sd, floor))
+    free = np.bincount(u.program) - np.bincount(u.program[np.unique(u.block, return_index=True)[1]])
+    every = float(np.median(logs[u.program]))
+    shrunk: Floats = np.exp((free * logs + PRIOR * every) / (free + PRIOR))
+    return np.asarray(np.maximum(shrunk, floor)[u.program])
+
+
+def _median_of(x: Floats, group: Ints) -> Floats:
+    """Median of each group; groups are 0, 1, … without a gap."""
+    order = np.lexsort((x, group))
+    count = np.bincount(group)
+    first = np.cumsum(count) - count
+    return np.asarray((x[order][first + (count - 1) // 2] + x[order][first + count // 2]) / 2)
+
+
+def _blame(u: _Units, effect: Floats) -> Floats:
+    """The share of each node in its units [E]: the slowest clearly slow one has all, or all equal.
+
+    Where effects are not clear, whoever seems slowest is so by chance, and to give him all would
+    make nodes seem unlike.
+    """
+    of = np.maximum(effect, 0.0)[u.node]
+    top = np.maximum.reduceat(of, u.first)[u.unit]
+    share = (of == top).astype(np.float64)
+    return np.asarray(share / np.add.reduceat(share, u.first)[u.unit])
+
+
+def _fit(u: _Units, share: Floats, sigma: Floats, effect: Floats, sweeps: int) -> _Fit:
+    """Iterated weighted means, of blocks and nodes in turn (Jacobi).
+
+    A gang is as slow as the mean of its nodes by their shares. The diagonal is bounded by sums over
+    rows, so that no sweep overshoots.
+    """
+    nodes, prior = u.nodes, 1 / WIDE**2
+    effect, rest = effect.copy(), u.y
+    centre = _median_of(u.y - np.bincount(u.unit, share * effect[u.node]), u.block)
+    for _ in range(sweeps):
+        level = np.bincount(u.unit, share * effect[u.node])
+        centre = _centred(u, u.y - level, sigma, centre, 2)
+        rest = u.y - centre[u.block] - level
+        precise = np.minimum(1.0, CLIP * sigma / np.maximum(np.abs(rest), 1e-12)) / sigma**2
+        pull = np.bincount(u.node, share * (precise * rest)[u.unit], nodes) - prior * effect
+        effect += pull / (np.bincount(u.node, share * precise[u.unit], nodes) + prior)
+    return _Fit(effect, share, rest)
+
+
+def _centred(u: _Units, y: Floats, sigma: Floats, centre: Floats, times: int) -> Floats:
+    """Centres of blocks [B]: steps of Huber's weighted mean from those given."""
+    for _ in range(times):
+        rest = y - centre[u.block]
+        weight = 1 / np.maximum(1.0, np.abs(rest) / (CLIP * sigma))
+        centre = centre + np.bincount(u.block, weight * rest) / np.bincount(u.block, weight)
+    return centre
+
+
+def _medians(u: _Units, effect: Floats) -> Floats:
+    """Median effect of the nodes that are compared with each node, directly or over others."""
+    nodes = effect.size
+    ends = u.node, nodes + u.block[u.unit]
+    size = nodes + u.size.size
+    links = coo_array((np.ones(u.unit.size, np.int8), ends), shape=(size, size))
+    _, part = connected_components(links, directed=False)
+    part = np.unique(part[:nodes], return_inverse=True)[1]
+    return np.asarray(_median_of(effect, part)[part])
+
+
+def _judged(u: _Units, cells: _Cells, fit: _Fit, sigma: Floats, by: float, clear: Bools) -> Effects:
+    nodes, share = fit.effect.size, fit.share
+    psi = np.clip(fit.rest / sigma, -CLIP, CLIP)
+    # What a node's own effect takes out of a residual is put back (HC2).
+    told = share**2 / sigma[u.unit] ** 2
+    known = np.bincount(u.node, told, nodes) + 1 / WIDE**2
+    lost = np.bincount(u.unit, told / known[u.node]) + 1 / u.size[u.block]
+    variance, alike = _variance(u, cells, psi, np.clip(1 - lost, 0.2, 1.0))
+    blamed, square = np.bincount(cells.of, share), np.bincount(cells.of, share**2)
+    alone = np.maximum(square - blamed**2 / cells.size, 0.0) / sigma[cells.unit] ** 2
+    swell = 1 + (cells.here - 1) * alike
+    inside = np.bincount(u.program, np.abs(psi) < CLIP) / np.bincount(u.program)
+    informed = np.bincount(cells.node, alone * inside[u.program[cells.unit]], nodes)
+    scatter = np.bincount(cells.node, alone * swell * variance[cells.unit], nodes)
+    seen = informed * WIDE**2 > 0.1  # else the prior says all
+    mean, sd, half = (np.full(nodes, np.nan) for _ in range(3))
+    mean[seen] = fit.effect[seen] * (1 + 1 / (informed[seen] * WIDE**2))
+    sd[seen] = np.sqrt(scatter[seen]) / informed[seen]
+    free = np.maximum(np.bincount(u.node, share, nodes) - 1, 1)
+    half[seen] = (stdtrit(free, 0.975) * sd)[seen]
+    bare = np.where(clear, fit.effect, 0.0)
+    total, chance, *_ = _tested(u, cells, bare, sigma, by)
+    p = ndtr(-total / chance)
+    # Scores are those of nodes put anywhere: unlike the fit, they cannot follow the noise.
+    total, chance, score, spread = _tested(u, cells, bare, sigma, 0.0)
+    alone = cells.here * (1 - cells.here / cells.size) * inside[u.program[cells.unit]]
+    pull = np.bincount(cells.node, alone / sigma[cells.unit] ** 2, nodes)
+    there = np.asarray(np.isfinite(chance) & (pull > 0))
+    scored, error = total[there] / pull[there], chance[there] / pull[there]
+    # Clipped scores make those too small that are beyond the noise.
+    large = (clear & seen & (fit.effect > CLIP * np.median(sigma)))[there]
+    scored[large], error[large] = mean[there][large], sd[there][large]
+    tau = _spread(scored, error, u.y.size - u.size.size)
+    keep = np.zeros(nodes)
+    if tau[0] > 0:
+        keep[seen] = tau[0] ** 2 / (tau[0] ** 2 + sd[seen] ** 2)
+    return Effects(
+        mean,
+        mean - half,
+        mean + half,
+        p,
+        false_discoveries(p, 0.05) & (mean - half > np.log1p(by)),  # of gangs, the one to blame
+        np.bincount(u.node, u.runs[u.unit], nodes).astype(np.int64),
+        tau,
+        np.nan_to_num(mean) * keep,
+        np.nan_to_num(tau[0]) * np.sqrt(1 - keep),
+        _changes(u, cells, score, spread, fit, sigma),
+        int(u.runs.sum()),
+        int(u.program[-1] + 1),
+        float(np.median(np.repeat(sigma, u.runs))),
+    )
+
+
+class _Cells(NamedTuple):
+    """A cell is a node in a block."""
+
+    of: Ints  # [E] cell of each unit and node
+    node: Ints  # [C]
+    unit: Ints  # [C] one of its units
+    here: Ints  # [C] units of the node in the block
+    size: Floats  # [C] units of the block
+
+
+def _cells(u: _Units) -> _Cells:
+    place = u.node * u.size.size + u.block[u.unit]
+    key, one, of, here = np.unique(
+        place, return_index=True, return_inverse=True, return_counts=True
+    )
+    node, block = np.divmod(key, u.size.size)
+    return _Cells(of, node, u.unit[one], here, u.size[block])
+
+
+def _variance(u: _Units, cells: _Cells, psi: Floats, free: Floats) -> tuple[Floats, float]:
+    """Variance of clipped residuals by unit, and the correlation of two of a cell."""
+    count = np.bincount(u.program)
+    of = (np.bincount(u.program, psi**2 / free) / count)[u.program]
+    several = cells.here > 1
+    kept = np.bincount(cells.of, psi[u.unit])[several]
+    each = (cells.here * (1 - cells.here / cells.size) * of[cells.unit])[several]
+    pairs = float((each * (cells.here[several] - 1)).sum())
+    return of, float(np.clip((kept**2 - each).sum() / pairs, 0.0, 1.0)) if pairs > 0 else 0.0
+
+
+def _tested(
+    u: _Units, cells: _Cells, effect: Floats, sigma: Floats, by: float
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Scores of nodes [N] and their standard deviations; scores of cells [C] and their variances.
+
+    ``effect`` is taken off where it is of other nodes. It has clear ones only: those of all would
+    take noise off with them, and residuals would be too small for what is left.
+    """
+    nodes = effect.size
+    level, others = _levels(u, effect)
+    centre = _centred(u, u.y - level, sigma, _median_of(u.y - level, u.block), 10)
+    centred = u.y - centre[u.block]
+    psi = np.clip((centred - level) / sigma, -CLIP, CLIP)
+    variance, alike = _variance(u, cells, psi, 1 - 1 / u.size[u.block])
+    spread = cells.here * (1 - cells.here / cells.size) * variance[cells.unit]
+    spread *= (1 + (cells.here - 1) * alike) / sigma[cells.unit] ** 2
+    bare = np.maximum(others, np.log1p(by)) if others.size else np.log1p(by)
+    null = np.clip((centred[u.unit] - bare) / sigma[u.unit], -CLIP, CLIP)
+    with_it, without = np.bincount(cells.of, null), np.bincount(cells.of, psi[u.unit])
+    score = with_it - cells.here * (with_it - without) / cells.size
+    total = np.asarray(np.bincount(cells.node, score / sigma[cells.unit], nodes), np.float64)
+    sd = np.sqrt(np.bincount(cells.node, spread, nodes))
+    sd[sd < 1e-9] = np.nan
+    return total, sd, score / sigma[cells.unit], spread
+
+
+def _levels(u: _Units, effect: Floats) -> tuple[Floats, Floats]:
+    """Effect of the slowest node of each unit [U], and of the slowest other node [E].
+
+    The second is empty where no job has several nodes.
+    """
+    of = effect[u.node]
+    if u.unit.size == u.y.size:
+        return of, np.zeros(0)
+    top = np.maximum.reduceat(of, u.first)
+    is_top = of == top[u.unit]
+    second = np.maximum.reduceat(np.where(is_top, -np.inf, of), u.first)
+    ties = np.add.reduceat(is_top.astype(np.int64), u.first)
+    second = np.where(ties > 1, top, second)
+    return top, np.where(is_top, second[u.unit], top[u.unit])
+
+
+def false_discoveries(p: Floats, rate: float) -> Bools:
+    """Which hypotheses Benjamini and Hochberg (1995) reject; NaN is none.
+
+    >>> false_discoveries(np.array([0.001, 0.5, np.nan, 0.03]), 0.05).tolist()
+    [True, False, False, True]
+    """
+    known = np.sort(p[np.isfinite(p)])
+    low = np.flatnonzero(known <= rate * np.arange(1, known.size + 1) / max(known.size, 1))
+    return np.asarray(p <= (known[low[-1]] if low.size else -1.0))
+
+
+def _spread(mean: Floats, sd: Floats, most: int) -> tuple[float, float, float]:
+    """Standard deviation of effects, and its 95 % interval.
+
+    Paule and Mandel (1982), with the Q profile of Viechtbauer (2007): Q(τ) = Σ (mean - m)² / (τ² +
+    sd²) is χ² with n - 1 degrees of freedom, where m is the weighted mean; with ``most`` of them
+    where nodes share so few runs, of which each counts for several nodes.
+    """
+    sound = np.isfinite(mean) & (sd > 0)
+    mean, sd = mean[sound], sd[sound]
+    free = min(mean.size - 1, most)
+    if free < 1:
+        return np.nan, np.nan, np.nan
+
+    def q(tau: float) -> float:
+        weight = 1 / (tau**2 + sd**2)
+        apart = weight * (mean - (weight @ mean) / weight.sum()) ** 2
+        return float(apart.sum()) * free / (mean.size - 1)
+
+    def at(level: float) -> float:
+        return 0.0 if q(0.0) <= level else float(brentq(lambda tau: q(tau) - level, 0.0, 100.0))
+
+    # Scatter below that of chance would make the interval too short: it counts as chance.
+    high = float(chi2.ppf(0.025, free)) / max(1.0, free / max(q(0.0), 1e-12))
+    return at(free), at(float(chi2.ppf(0.975, free))), at(high)
+
+
+def _changes(
+    u: _Units, cells: _Cells, score: Floats, variance: Floats, fit: _Fit, sigma: Floats
+) -> tuple[Change, ...]:
+    """Nodes whose residuals drift: the largest deviation of their sum from a Brownian bridge.
+
+    The time is where the means before and after differ most; its interval is where they differ so
+    much that χ² with one degree of freedom does not tell it from there.
+    """
+    when = u.start[cells.unit]  # its first unit
+    order = np.lexsort((when, cells.node))
+    order = order[variance[order] > 0]
+    node, x, v = cells.node[order], score[order], variance[order]
+    if not node.size:
+        return ()
+    first = np.flatnonzero(np.diff(node, prepend=-1))
+    ends = np.append(first[1:], node.size)
+    p, paths = np.full(first.size, np.nan), {}
+    for i, (a, b) in enumerate(zip(first.tolist(), ends.tolist())):
+        if b - a < LEAST_FOR_CHANGE:
+            continue
+        t = np.cumsum(v[a:b]) / v[a:b].sum()
+        path = np.cumsum(x[a:b]) - t * x[a:b].sum()
+        path /= np.sqrt(v[a:b].sum())
+        p[i] = kolmogorov(float(np.abs(path).max()))
+        if p[i] < 0.05:
+            paths[i] = path, t
+    found = []
+    for i in np.flatnonzero(false_discoveries(p, 0.05)).tolist():
+        (path, t), n = paths[i], int(node[first[i]])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.where(t < 1 - 1e-9, path**2 / (t * (1 - t)), 0.0)
+        times = when[order][first[i] : ends[i]]
+        at = int(np.argmax(gain))
+        near = np.flatnonzero(gain >= gain[at] - 3.84)
+        change = float(times[at + 1])
+        of = u.unit[u.node == n]
+        early = u.start[of] < change
+        levels = [
+            fit.effect[n] + _weighted_median(fit.rest[some], sigma[some] ** -2)
+            for some in (of[early], of[~early])
+        ]
+        low, high = float(times[near[0]]), float(times[min(near[-1] + 1, times.size - 1)])
+        found.append(Change(n, change, low, high, *levels))
+    return tuple(found)
+
+
+def _weighted_median(x: Floats, weight: Floats) -> float:
+    order = np.argsort(x)
+    sums = np.cumsum(weight[order])
+    return float(x[order][np.searchsorted(sums, sums[-1] / 2)]) if x.size else np.nan

@@ -1,0 +1,409 @@
+"""A site file: pools, caps, windows without capacity, and the time a start takes.
+
+.. code-block:: toml
+
+    [[pool]]                 # a partition: which nodes its jobs may use
+    name = "batch"           # as the log's partition (queue, virtual cluster) says
+    nodes = "n[1-90]"        # or count = 90, or that of kind = "v100"; without, where its jobs ran
+    most_time = 86400        # bounds of a job: also most_nodes, fewest_nodes
+    [[cap]]                  # how much at once
+    scope = "user"           # user, account or pool, each by itself, or all
+    only = ["alice"]         # these alone; pool = "batch": within that pool
+    of = "gpu"               # a device type, "jobs" or "nodes"
+    most = 64
+    [[window]]               # nodes that took no new jobs; what ran there went on
+    from = 0.0               # seconds on the log's clock, or a date
+    to = 3600.0
+    nodes = "n[1-12]"        # or count = 12
+    why = "drained"
+    [start]
+    latency = 4.2            # seconds from a decision to the start
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from gangwise.core.arrays import Ints
+from gangwise.core.errors import ScenarioError
+from gangwise.core.settings import read_toml
+from gangwise.jobs.caps import Bounds, Cap, Scope
+from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
+from gangwise.jobs.schedule import Options
+from gangwise.traces.formats.slurm_notation import expand_nodes
+
+FILE = "site.toml"
+"""In a folder."""
+PROCESSOR = "p"
+"""Processors of a log that has no nodes are called p1, p2, … in a site file."""
+
+
+def _seconds(given: Any) -> Any:
+    """Seconds of Unix time where a date is given; without a zone it is of UTC."""
+    if not isinstance(given, datetime):
+        return given
+    return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class _OnNodes(_Strict):
+    nodes: str = ""
+    count: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.nodes and self.count:
+            raise ValueError("give nodes or a count, not both")
+        return self
+
+
+class Pool(_OnNodes):
+    """A pool (partition): which nodes its jobs may use, and what a job may ask for."""
+
+    name: str = Field(min_length=1)
+    kind: str = ""
+    most_time: float = Field(np.inf, gt=0)
+    most_nodes: int = Field(0, ge=0)
+    fewest_nodes: int = Field(0, ge=0)
+
+
+class CapRule(_Strict):
+    """A cap, see :class:`gangwise.jobs.caps.Cap`."""
+
+    scope: Scope
+    of: str
+    most: float = Field(ge=0)
+    only: tuple[str, ...] = ()
+    pool: str = ""
+
+
+class Window(_OnNodes):
+    """Capacity that was not there for new jobs."""
+
+    since: Seconds = Field(0.0, alias="from", ge=0)
+    to: Seconds = np.inf
+    pool: str = ""
+    why: str = ""
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.to > self.since:
+            raise ValueError(f"it ends at {self.to:g}, not after it begins ({self.since:g})")
+        if not (self.nodes or self.count):
+            raise ValueError("say which nodes, or a count of them")
+        return self
+
+
+class Start(_Strict):
+    latency: float = Field(0.0, ge=0, allow_inf_nan=False)
+
+
+class Rules(_Strict):
+    """The content of a site file."""
+
+    pool: tuple[Pool, ...] = ()
+    cap: tuple[CapRule, ...] = ()
+    window: tuple[Window, ...] = ()
+    start: Start = Start()
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        names = [pool.name for pool in self.pool]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two pools are called {name!r}")
+        for pool in [rule.pool for rule in self.cap] + [rule.pool for rule in self.window]:
+            if names and pool not in ("", *names):
+                raise ValueError(f"there is no pool {pool!r}; there are {', '.join(names)}")
+        return self
+
+
+@dataclass(frozen=True)
+class Site:
+    """The rules of a site.
+
+    Attributes
+    ----------
+    rules : Rules
+        What the file says.
+    path : str
+        For messages.
+    ran_on : mapping
+        Pool → names of the nodes that its jobs ran on, for pools whose nodes the file leaves out.
+
+    Examples
+    --------
+    >>> site = Site(Rules(cap=(CapRule(scope="user", of="cpu", most=2),)))
+    >>> jobs = Jobs.of(submit=[0, 0, 0], run=[9, 9, 9], tasks=2, user=["a", "a", "b"])
+    >>> from gangwise.jobs import simulate_jobs
+    >>> simulate_jobs(jobs, Nodes.pool(6), site=site).start
+    array([0., 9., 0.])
+    """
+
+    rules: Rules
+    path: str = "site"
+    ran_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path | str) -> Site:
+        """Read a file, or ``site.toml`` of a folder.
+
+        Raises
+        ------
+        ScenarioError
+            Names the file, and the line or the setting at fault.
+        """
+        file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+        try:
+            return cls(Rules(**read_toml(file)), str(file))
+        except ValidationError as error:
+            raise ScenarioError(f"{file}: {_fault(error)}") from error
+
+    @property
+    def digest(self) -> str:
+        """Of what the file says, not of how it is written."""
+        return hashlib.sha256(self.rules.model_dump_json().encode()).hexdigest()[:16]
+
+    def with_hosts(self, jobs: Jobs, nodes: Nodes, host_from: Ints, host: Ints) -> Site:
+        """Learn from a log where the jobs of each pool ran: of job j, ``host[host_from[j]:…]``."""
+        pool = np.repeat(jobs.pool, np.diff(host_from))
+        ran_on = {
+            name: [nodes.names[n] for n in np.unique(host[pool == i])]
+            for i, name in enumerate(jobs.pools)
+            if (pool == i).any()
+        }
+        return replace(self, ran_on=ran_on)
+
+    @classmethod
+    def of_log(cls, jobs: Jobs) -> Site:
+        """Every pool of a log, on the nodes that its jobs ran on."""
+        return cls(Rules(pool=tuple(Pool(name=n) for n in jobs.pools if n)), "the log")
+
+    def lines(self, jobs: Jobs) -> list[str]:
+        """What the site asks for, and what of it or of the jobs does not match."""
+        r, said = self.rules, []
+        some = {"pool": r.pool, "cap": r.cap, "window": r.window}
+        counts = [f"{len(x)} {what}{'s' * (len(x) != 1)}" for what, x in some.items() if x]
+        counts += [f"starts {r.start.latency:g} s after they are decided"] * bool(r.start.latency)
+        said.append(f"by the rules of {self.path}: {', '.join(counts) or 'none'}")
+        here = {jobs.pools[i] for i in np.unique(jobs.pool)}
+        named = {pool.name for pool in r.pool}
+        if unused := sorted(named - here):
+            said.append(f"no job is of pool {', '.join(unused)}")
+        if r.pool and (others := sorted(here - named)):
+            of = np.isin(jobs.pool, [jobs.pools.index(name) for name in others])
+            names = ", ".join(name or "none" for name in others)
+            said.append(
+                f"{int(of.sum()):,} jobs are of a pool that the site does not name ({names}): "
+                "they may use every node"
+            )
+        for pool in r.pool:
+            if not (pool.nodes or pool.count) and pool.name not in self.ran_on:
+                said.append(f"pool {pool.name} may use every node: nothing says which are its")
+        return said
+
+    def placed(
+        self, jobs: Jobs, nodes: Nodes, conditions: Conditions
+    ) -> tuple[Jobs, Nodes, Conditions]:
+        """Jobs, nodes and conditions under these rules; :meth:`options` has the rest of them.
+
+        Raises
+        ------
+        ScenarioError
+            Where the site names nodes or devices that the cluster does not have.
+        """
+        nodes, of_pool, of_window = self._nodes(nodes)
+        named = {pool.name for pool in self.rules.pool}
+        nodes = replace(nodes, pools={**nodes.pools, **of_pool})
+        kinds, shape = np.unique(
+            jobs.shape * len(jobs.pools) + jobs.pool if named else jobs.shape, return_inverse=True
+        )
+        if named:
+            names = [name if name in named else "" for name in jobs.pools]
+            pairs = zip(*np.divmod(kinds, len(jobs.pools)))
+            shapes = tuple(jobs.shapes[s]._replace(pool=names[p]) for s, p in pairs)
+            jobs = replace(jobs, shape=shape.astype(np.int64), shapes=shapes)
+        drains, ups = list(conditions.drains), list(conditions.ups)
+        for n, spans in of_window.items():
+            for since, to in _merged(spans):
+                drains.append((since, n))
+                if np.isfinite(to):
+                    ups.append((to, n))
+        for cap in self.rules.cap:
+            if cap.of not in (*nodes.devices, "jobs", "nodes"):
+                near = get_close_matches(cap.of, [*nodes.devices, "jobs", "nodes"], 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise ScenarioError(
+                    f"{self.path}: a cap is of {cap.of!r}, and the nodes have "
+                    f"{', '.join(nodes.devices)}; jobs and nodes can be counted as well{hint}"
+                )
+        rates = conditions.rates
+        if rates is not None and np.shape(rates)[1] < len(nodes):  # one node of processors
+            rates = np.repeat(rates, len(nodes), axis=1)
+        return jobs, nodes, replace(conditions, drains=drains, ups=ups, rates=rates)
+
+    def options(self, options: Options) -> Options:
+        """Options with the caps, bounds and latency of the site."""
+        bounds = tuple(
+            Bounds(pool.name, pool.most_time, pool.most_nodes, pool.fewest_nodes)
+            for pool in self.rules.pool
+        )
+        caps = tuple(Cap(**cap.model_dump()) for cap in self.rules.cap)
+        return replace(options, caps=caps, bounds=bounds, latency=self.rules.start.latency)
+
+    # ---------------------------------------------------------------------- which nodes
+
+    def _nodes(
+        self, nodes: Nodes
+    ) -> tuple[Nodes, dict[str, tuple[int, ...]], dict[int, list[tuple[float, float]]]]:
+        """Nodes, those of each pool, and when each is not there.
+
+        Of a log that knows processors and no nodes, those that every pool and window treats alike
+        become a node.
+        """
+        whole = len(nodes) == 1 and len(nodes.devices) == 1 and nodes.shared is None
+        many = int(nodes.capacity[0, 0]) // 1000 if whole else 0
+        each = [f"{PROCESSOR}{i + 1}" for i in range(many)] if whole else list(nodes.names)
+        pools = self._of_pools(each, nodes)
+        windows = self._of_windows(each, pools)
+        if not whole:
+            spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
+            for window, on in zip(self.rules.window, windows):
+                for n in on:
+                    spans[n].append((window.since, window.to))
+            return nodes, {name: tuple(on) for name, on in pools.items()}, spans
+        member = np.zeros((len(pools) + len(windows), many), dtype=bool)
+        for i, on in enumerate((*pools.values(), *windows)):
+            member[i, list(on)] = True
+        _, first, cell = np.unique(member, axis=1, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        place = np.argsort(order)[cell.ravel()]
+        device = nodes.devices[0]
+        cells = Nodes.of(
+            Node(each[first[c]], {device: float((place == i).sum())}) for i, c in enumerate(order)
+        )
+        spans = defaultdict(list)
+        for window, on in zip(self.rules.window, windows):
+            for n in sorted({int(place[i]) for i in on}):
+                spans[n].append((window.since, window.to))
+        return (
+            cells,
+            {name: tuple(sorted({int(place[i]) for i in on})) for name, on in pools.items()},
+            spans,
+        )
+
+    def _of_pools(self, names: Sequence[str], nodes: Nodes) -> dict[str, list[int]]:
+        """Nodes of each pool; a count takes the first that no count before it took."""
+        taken: set[int] = set()
+        found = {}
+        for pool in self.rules.pool:
+            if pool.nodes or not pool.count:
+                given = pool.nodes or list(self.ran_on.get(pool.name, names))
+                found[pool.name] = self._named(given, names, f"pool {pool.name}")
+                continue
+            has = [pool.kind in ("", *labels.values()) for labels in nodes.labels]
+            able = [n for n in range(len(names)) if n not in taken and has[min(n, len(has) - 1)]]
+            if len(able) < pool.count:
+                of = f" of {pool.kind}" * bool(pool.kind)
+                raise ScenarioError(
+                    f"{self.path}: pool {pool.name} has {pool.count} nodes{of}, and {len(able)} "
+                    f"of {len(names)} are left; give fewer, or name those that pools share"
+                )
+            found[pool.name] = able[: pool.count]
+            taken |= set(found[pool.name])
+        return found
+
+    def _of_windows(
+        self, names: Sequence[str], pools: Mapping[str, Sequence[int]]
+    ) -> list[list[int]]:
+        """Nodes of each window; a count takes the last that no window at that time has."""
+        found: list[list[int]] = []
+        for i, window in enumerate(self.rules.window):
+            if window.nodes:
+                found.append(self._named(window.nodes, names, f"window {i + 1}"))
+                continue
+            gone = {
+                n
+                for other, on in zip(self.rules.window, found)
+                if other.since < window.to and window.since < other.to
+                for n in on
+            }
+            able = [n for n in pools.get(window.pool, range(len(names))) if n not in gone]
+            if len(able) < window.count:
+                raise ScenarioError(
+                    f"{self.path}: window {i + 1} takes {window.count} nodes, and {len(able)} are "
+                    "left at that time; give fewer"
+                )
+            found.append(able[len(able) - window.count :])
+        return found
+
+    def _named(self, given: str | Sequence[str], names: Sequence[str], what: str) -> list[int]:
+        place = {name: n for n, name in enumerate(names)}
+        try:
+            wanted = expand_nodes(given) if isinstance(given, str) else given
+        except ValueError as error:
+            raise ScenarioError(f"{self.path}: {what}: {error}") from error
+        for name in wanted:
+            if name not in place:
+                near = get_close_matches(name, names, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                known = f"{names[0]} to {names[-1]}" if len(names) > 3 else ", ".join(names)
+                raise ScenarioError(
+                    f"{self.path}: {what} names node {name}, which the cluster does not have; it "
+                    f"has {known}{hint}"
+                )
+        return sorted({place[name] for name in wanted})
+
+
+def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Spans of time without overlaps.
+
+    >>> _merged([(5, 9), (0, 2), (1, 6)])
+    [(0, 9)]
+    """
+    found: list[tuple[float, float]] = []
+    for since, to in sorted(spans):
+        if found and since <= found[-1][1]:
+            found[-1] = found[-1][0], max(to, found[-1][1])
+        else:
+            found.append((since, to))
+    return found
+
+
+def _fault(error: ValidationError) -> str:
+    """The first thing wrong, with the table, the setting and what to do."""
+    first = error.errors()[0]
+    *where, last = [str(p + 1) if isinstance(p, int) else f"[{p}]" for p in first["loc"]] or [""]
+    table, setting = " ".join(where), last.strip("[]")
+    at = f"{table}: " if table else ""
+    if first["type"] == "extra_forbidden":
+        models: dict[str, type[BaseModel]] = {
+            "pool": Pool,
+            "cap": CapRule,
+            "window": Window,
+            "start": Start,
+        }
+        name = str(first["loc"][0])
+        model = models.get(name, Rules) if where else Rules
+        known = [each.alias or field for field, each in model.model_fields.items()]
+        near = get_close_matches(setting, known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
+        return f"{at}there is no setting {setting!r}{hint}"
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{at}{setting}: {said}" if setting else said

@@ -1,0 +1,118 @@
+"""When waiting jobs start: futures against the schedule, distributions against chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gangwise.jobs import Jobs, Nodes, Options
+from gangwise.jobs.forecast import Calibration, Forecaster, RunTimes, coming, moment_of
+from gangwise.jobs.simulation import simulate_jobs
+
+
+def drawn(rng: np.random.Generator, jobs: int, nodes: int) -> tuple[Jobs, Nodes]:
+    run = rng.exponential(40.0 * nodes, jobs) + 1
+    return (
+        Jobs.of(
+            np.sort(rng.uniform(0, 3000, jobs)),
+            run,
+            rng.integers(1, 4, jobs),
+            {"cpu": rng.integers(1, 5, jobs), "gpu": rng.choice([0, 1, 2], jobs)},
+            limit=run * rng.uniform(0.8, 3, jobs),
+            user=rng.integers(0, 5, jobs).astype(str),
+        ),
+        Nodes.alike(nodes, {"cpu": 8, "gpu": 4}),
+    )
+
+
+@pytest.mark.parametrize("enforced", [False, True])
+@pytest.mark.parametrize(
+    "rules", ["fcfs+easy+best-fit", "sjf+easy+first-fit", "fcfs+none+worst-fit", "wfp3+easy"]
+)
+def test_with_the_true_times_a_future_is_the_schedule(rules: str, enforced: bool) -> None:
+    """From the state of any moment, the same jobs under the same rules start when they started."""
+    options = Options(enforced=enforced)
+    rng, waited = np.random.default_rng(1), 0
+    for _ in range(4):
+        jobs, nodes = drawn(rng, int(rng.integers(50, 300)), int(rng.integers(2, 12)))
+        schedule = simulate_jobs(jobs, nodes, rules, None, options)
+        forecaster = Forecaster(jobs, nodes, rules, options)
+        can = ~forecaster.tables.aside
+        now = float(rng.uniform(1000, 3000))
+        moment = moment_of(jobs, nodes, now, schedule.start, schedule.end, can, schedule)
+        later = np.flatnonzero((jobs.submit > now) & can)
+        here = np.concatenate([moment.running, moment.waiting, later])
+        found = forecaster._play(moment, later, jobs.submit[later], jobs.run[here])
+        np.testing.assert_allclose(found, schedule.start[moment.waiting], atol=1e-6)
+        waited += moment.waiting.size
+    assert waited > 50
+
+
+def test_a_promise_is_by_requests() -> None:
+    """a holds both devices until 100 by its request; b takes one of them, c both after b."""
+    jobs = Jobs.of([0, 1, 2], [40, 10, 10], [2, 1, 2], limit=[100, 30, 20])
+    forecaster = Forecaster(jobs, Nodes.pool(2))
+    times = np.array([0.0, np.nan, np.nan]), np.full(3, np.inf)
+    moment = moment_of(jobs, Nodes.pool(2), 5.0, *times, np.ones(3, bool))
+    assert forecaster.promised(moment).tolist() == [100.0, 130.0]
+
+
+def test_run_times_are_those_of_the_like_that_ran_longer() -> None:
+    """u's jobs ran 10 or 60 s; one that has run for 30 s will take 60. v's say nothing of them."""
+    run = np.array([10.0, 60.0] * 20 + [500.0] * 40 + [0.0])
+    jobs = Jobs.of(100 * np.arange(81.0), run, limit=1000, user=["u"] * 40 + ["v"] * 40 + ["u"])
+    end = np.append(jobs.submit[:-1] + run[:-1], np.inf)
+    begun = np.append(jobs.submit[:-1], 9970.0)
+    moment = moment_of(jobs, Nodes.pool(100), 10_000.0, begun, end, np.ones(81, bool))
+    times = RunTimes(jobs, run, end, moment)
+    drawn = times.draw(80, 30.0, 400, np.random.default_rng(0))
+    assert (drawn > 30).all()
+    assert (drawn == 60).mean() > 0.85
+    fresh = times.draw(80, 0.0, 400, np.random.default_rng(0))
+    assert abs((fresh == 10).mean() - (fresh == 60).mean()) < 0.25
+
+
+def test_who_comes_came_before_at_the_same_time_of_day() -> None:
+    submit = np.arange(0.0, 40 * 86_400.0, 86_400.0) + 3600.0
+    rows, when = coming(submit, submit[-1] + 60.0, 12, np.random.default_rng(0))
+    assert rows.size == 12
+    assert (np.diff(when, prepend=submit[-1] + 60.0) > 0).all()
+    assert np.allclose(when % 86_400.0, 3600.0)
+    assert coming(submit, 100.0, 12, np.random.default_rng(0))[0].size == 0
+
+
+@pytest.mark.full
+def test_quantiles_hold_what_they_say() -> None:
+    """On a single server with run times from one distribution, nothing learned and nothing fitted.
+
+    Counted over moments far apart; a tenth of the draws as chance has it.
+    """
+    rng = np.random.default_rng(3)
+    J = 1500
+    run = rng.choice([20.0, 100.0, 300.0], J)
+    jobs = Jobs.of(np.cumsum(rng.exponential(150.0, J)), run, limit=1000, user="u")
+    nodes = Nodes.pool(1)
+    schedule = simulate_jobs(jobs, nodes)
+    forecaster, inside, calibration = Forecaster(jobs, nodes), [], Calibration()
+    for now in np.linspace(jobs.submit[500], jobs.submit[-300], 90):
+        moment = moment_of(jobs, nodes, now, schedule.start, schedule.end, np.ones(J, bool))
+        if moment.waiting.size:
+            starts = forecaster.starts(moment, run, schedule.end, 25, rng)[:, -1]
+            true = schedule.start[moment.waiting[-1]]
+            inside.append(true <= calibration.quantiles(starts, now, (0.5, 0.9)))
+            calibration.learn(starts, now, true, rng)
+    share = np.mean(inside, axis=0)
+    sd = np.sqrt(np.array([0.25, 0.09]) / len(inside))
+    assert len(inside) > 40
+    assert (np.abs(share - (0.5, 0.9)) < 3 * sd + 0.03).all(), share
+
+
+def test_a_calibration_moves_quantiles_to_where_starts_were() -> None:
+    """Starts that all lay in the upper half told: the median becomes the third quarter."""
+    rng, calibration = np.random.default_rng(0), Calibration()
+    drawn = np.linspace(0.0, 1000.0, 1001)
+    for start in rng.uniform(500.0, 1000.0, 2000):
+        calibration.learn(drawn, 0.0, start, rng)
+    assert calibration.quantiles(drawn, 0.0, [0.5])[0] == pytest.approx(750, abs=15)
+    assert Calibration().quantiles(drawn, 0.0, [0.5, 0.9]) == pytest.approx([500, 900], abs=30)
+    assert [calibration.class_of(ahead) for ahead in (599.0, 600.0, 1e9)] == [0, 1, 3]

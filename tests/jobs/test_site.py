@@ -1,0 +1,155 @@
+"""Site files: what they may say, what they do to jobs, and what is said of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gangwise.core.errors import InfeasibleDecision, ScenarioError
+from gangwise.jobs import Conditions, Jobs, Nodes
+from gangwise.jobs.books import Place
+from gangwise.jobs.schedule import Options, Tables
+from gangwise.jobs.scheduler import create_scheduler
+from gangwise.jobs.simulation import JobSimulation, simulate_jobs
+from gangwise.jobs.site import CapRule, Pool, Rules, Site, Start, Window
+
+
+def told(tmp_path, text: str) -> Site:
+    file = tmp_path / "site.toml"
+    file.write_text(text)
+    return Site.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[pool]]\nname = 'a'\nnodez = 'n1'", "[pool] 1: there is no setting 'nodez'; did you"),
+        ("[[cap]]\nscope = 'usr'\nof = 'gpu'\nmost = 1", "[cap] 1: scope: Input should be 'user'"),
+        ("[[pol]]\nname = 'a'", "there is no setting 'pol'; did you mean 'pool'?"),
+        ("[[pool]]\nname = 'a'\nnodes = 'n1'\ncount = 2", "give nodes or a count, not both"),
+        ("[[pool]]\nname = 'a'\n[[pool]]\nname = 'a'", "two pools are called 'a'"),
+        ("[[window]]\nfrom = 9\nto = 3\ncount = 1", "it ends at 3, not after it begins (9)"),
+        ("[[cap]\nscope = 1", "line 1"),
+        (
+            "[[pool]]\nname='a'\n[[cap]]\nscope='all'\nof='gpu'\nmost=1\npool='b'",
+            "there is no pool 'b'; there are a",
+        ),
+    ],
+)
+def test_a_mistake_in_a_site_file_is_named_with_what_to_do(tmp_path, text, said):
+    with pytest.raises(ScenarioError) as error:
+        told(tmp_path, text)
+    assert str(tmp_path / "site.toml") in str(error.value)
+    assert said in str(error.value)
+
+
+def played(site: Site, jobs: Jobs, nodes: Nodes, name: str = "fcfs+easy+best-fit") -> list[float]:
+    both = [simulate_jobs(jobs, nodes, name, site=site, engine=e) for e in ("compiled", "plain")]
+    assert np.array_equal(both[0].start, both[1].start, equal_nan=True)
+    return both[0].start.tolist()
+
+
+def test_a_pool_by_names_a_cap_and_a_window(tmp_path):
+    site = told(
+        tmp_path,
+        """
+        [[pool]]
+        name = "long"
+        nodes = "n[0-1]"
+        [[cap]]
+        scope = "user"
+        only = ["ann"]
+        of = "gpu"
+        most = 2
+        [[window]]
+        from = 0
+        to = 50
+        nodes = "n3"
+        why = "drained"
+        [start]
+        latency = 0.5
+        """,
+    )
+    jobs = Jobs.of(
+        submit=[0, 1, 2, 3],
+        run=[10, 10, 10, 10],
+        demand={"gpu": 2},
+        user=["ann", "ann", "bob", "eve"],
+        pool=["", "long", "long", "long"],
+    )
+    # ann's second job is passed over until her first ends; eve finds n0 and n1 taken, and no other
+    # node is of pool long.
+    starts = played(site, jobs, Nodes.alike(4, {"gpu": 2}))
+    assert starts == [0.5, 11.0, 2.5, 13.0]
+
+
+def test_every_pool_has_a_first_in_line_of_its_own():
+    """A wide job of pool b is not starved behind the first in line of pool a."""
+    site = Site(Rules(pool=(Pool(name="a", nodes="n[0-1]"), Pool(name="b", nodes="n[2-3]"))))
+    jobs = Jobs.of(
+        submit=[0, 0, 1, 2, 3],
+        run=[100, 20, 100, 100, 50],
+        limit=[100, 20, 100, 100, 50],
+        tasks=[2, 1, 2, 2, 1],
+        demand={"gpu": 1},
+        pool=["a", "b", "a", "b", "b"],
+    )
+    nodes = Nodes.alike(4, {"gpu": 1})
+    assert played(site, jobs, nodes) == [0, 0, 100, 20, 120]
+    # Without backfilling, the other pool goes on all the same.
+    assert played(site, jobs, nodes, "fcfs+none+best-fit") == [0, 0, 100, 20, 120]
+
+
+def test_processors_without_nodes_are_shared_out_by_count():
+    rules = Rules(
+        pool=(Pool(name="a", count=6), Pool(name="b", count=2)), window=(Window(to=5, count=3),)
+    )
+    jobs = Jobs.of(submit=[0, 0, 0], run=10, tasks=[5, 1, 1], pool=["a", "b", "a"])
+    # The window takes the last three: both of pool b and one of pool a.
+    assert played(Site(rules), jobs, Nodes.pool(8)) == [0, 5, 5]
+
+
+def test_what_a_pool_does_not_allow_is_set_aside_and_said():
+    pool = Pool(name="a", count=2, most_time=5, most_nodes=1)
+    cap = CapRule(scope="all", of="jobs", most=0.5, pool="b")
+    site = Site(Rules(pool=(pool, Pool(name="b")), cap=(cap,)))
+    jobs = Jobs.of(submit=[0] * 4, run=[9, 3, 3, 3], tasks=[1, 2, 1, 1], pool=list("aaab"))
+    account = simulate_jobs(jobs, Nodes.alike(3, {"cpu": 1}), site=site).account
+    assert {reason: rows.tolist() for reason, rows in account.set_aside.items()} == {
+        "that ask for more time than pool a allows": [0],
+        "that need more nodes than pool a allows": [1],
+        "that alone ask for more than the cap on all jobs in pool b: 0.5 jobs at once": [3],
+    }
+    assert "1 jobs are of a pool that the site does not name (c)" in " ".join(
+        site.lines(Jobs.of(submit=[0, 0], run=1, pool=["a", "c"]))
+    )
+
+
+def test_a_scheduler_that_starts_a_job_beyond_a_cap_is_refused():
+    class Careless:
+        def resize(self, nodes, job_types): ...
+
+        def observe(self, rate): ...
+
+        def place(self, queue, books, now):
+            return [Place(job.id, ((0, job.tasks),)) for job in queue]
+
+    jobs = Jobs.of(submit=[0, 0], run=10, user=["ann", "ann"])
+    site = Site(Rules(cap=(CapRule(scope="user", of="jobs", most=1),)))
+    with pytest.raises(InfeasibleDecision, match="beyond the cap on user ann: 1 jobs at once"):
+        simulate_jobs(jobs, Nodes.pool(4), Careless(), site=site)
+
+
+def test_explain_names_the_cap_and_what_ends_first():
+    jobs = Jobs.of(submit=[0, 0, 1], run=[10, 30, 5], tasks=[2, 2, 4], user="ann")
+    site = Site(Rules(cap=(CapRule(scope="user", of="cpu", most=5),), start=Start(latency=0)))
+    scheduler = create_scheduler("fcfs+easy+best-fit")
+    tables = site.placed(jobs, Nodes.pool(8), Conditions())
+    simulation = JobSimulation(Tables.of(*tables, site.options(Options())), scheduler)
+    simulation.step()
+    simulation.step()
+    said = scheduler.explain("2")
+    assert said.constraint == (
+        "cap on user ann: 5 cpu at once, 4 in use; 2 of the jobs in it end first"
+    )
+    assert (said.until, said.since) == (30, 1)
