@@ -26,9 +26,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from gangwise.core.errors import Rejected
+from gangwise.engines import intake
+from gangwise.engines.intake import Quarantine
 
 EventKind = Literal[
     "submitted",
@@ -44,10 +46,20 @@ EventKind = Literal[
 ]
 """``failed``: the job's own command did not succeed; ``killed``: at its limit. Both are ends, as
 ``finished`` and ``cancelled`` are. ``preempted``: taken off its nodes by the scheduler, or because
-a node died (the detail says which); the job is pending again."""
+a node died (the cause says which, the detail in words); the job is pending again."""
+
+Cause = Literal["released", "node_failed"]
+"""Why a job is off its nodes: it was taken off (by the scheduler, a user, an operator, or because
+a Binding failed), or a node of its own failed. Schedulers hear the second as a failure."""
 
 Phase = Literal["pending", "placed", "running", "finished", "failed", "killed", "cancelled"]
 ENDED: frozenset[Phase] = frozenset({"finished", "failed", "killed", "cancelled"})
+KINDS: frozenset[str] = frozenset(get_args(EventKind))
+PHASES: frozenset[str] = frozenset(get_args(Phase))
+CAUSES: frozenset[str] = frozenset(get_args(Cause))
+ATTEMPTS = 10**9
+NONE = (math.inf,)
+NOT_KNOWN = (math.nan,)
 
 
 class Capabilities(NamedTuple):
@@ -106,6 +118,12 @@ class EngineNode:
     up: bool = True
     reason: str = ""
 
+    def __post_init__(self) -> None:
+        intake.name(self.name, "its name")
+        intake.table(self.devices, "devices", intake.amount)
+        intake.table(self.labels, "labels", _any_name)
+        object.__setattr__(self, "reason", intake.clean_text(self.reason))
+
 
 @dataclass(frozen=True)
 class EngineJob:
@@ -147,6 +165,23 @@ class EngineJob:
     minimum: int = 0
     work: float = math.nan
 
+    def __post_init__(self) -> None:
+        intake.name(self.id, "its id")
+        intake.name(self.job_type, "its type")
+        intake.name(self.user, "its user", empty=True)
+        intake.number(self.submitted, "the time of its submission")
+        intake.whole(self.tasks, "its number of tasks", 1)
+        intake.table(self.demand, "what it asks for:", intake.amount)
+        if not any(self.demand.values()):
+            raise intake.Unreadable("it asks for no device")
+        intake.whole(self.per_node, "its number of tasks on a node")
+        intake.table(self.constraint, "its constraint", _any_name)
+        intake.number(self.limit, "its time limit", also=NONE)
+        intake.number(self.deadline, "its deadline", also=NONE)
+        intake.number(self.priority, "its priority", -1e15, 1e15)
+        intake.whole(self.minimum, "its least number of tasks", 0, self.tasks)
+        intake.number(self.work, "its work", 0.0, 1e15, also=NOT_KNOWN)
+
 
 class Placed(NamedTuple):
     """Tasks on a node, and numbers of the shared devices they use (none if not told apart)."""
@@ -176,7 +211,7 @@ class RankReport(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Work per second; NaN where the report makes no sense."""
+        """Work per second; NaN where a report has no positive work and time."""
         usable = math.isfinite(self.work) and math.isfinite(self.seconds)
         return self.work / self.seconds if usable and self.work > 0 < self.seconds else math.nan
 
@@ -197,6 +232,10 @@ class EngineEvent:
         For events of nodes.
     ranks : tuple of RankReport
         Of ``measured`` and of ends: those that reported, which may be none.
+    detail : str
+        For people; nothing is decided by it.
+    cause : str
+        Of ``preempted``.
     """
 
     kind: EventKind
@@ -206,10 +245,20 @@ class EngineEvent:
     node: str = ""
     ranks: tuple[RankReport, ...] = ()
     detail: str = ""
+    cause: Cause = "released"
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise intake.Unreadable(f"an event is of the kind {intake.shown(self.kind)}")
+        intake.number(self.time, "the time of an event")
+        intake.name(self.job, "the job of an event", empty=True)
+        intake.whole(self.attempt, "the attempt of an event", 0, ATTEMPTS)
+        intake.name(self.node, "the node of an event", empty=True)
+        object.__setattr__(self, "detail", intake.clean_text(self.detail))
 
     @property
     def key(self) -> tuple[str, str, int, str]:
-        """What makes it the same event as another."""
+        """Two events with the same key are the same event."""
         return self.kind, self.job, self.attempt, self.node
 
 
@@ -229,6 +278,8 @@ class Status:
         By the cluster's clock; NaN for what has not come to it.
     foreign : bool
         Somebody else placed it: its devices are taken, it is not ours to touch.
+    cause : str
+        Of one that is pending after it was placed.
     """
 
     job: EngineJob
@@ -239,6 +290,22 @@ class Status:
     ended: float = math.nan
     detail: str = ""
     foreign: bool = False
+    cause: Cause = "released"
+
+    def __post_init__(self) -> None:
+        if self.phase not in PHASES:
+            raise intake.Unreadable(f"its phase is {intake.shown(self.phase)}")
+        if self.cause not in CAUSES:
+            raise intake.Unreadable(f"the cause of its end is {intake.shown(self.cause)}")
+        intake.whole(self.attempt, "its attempt", 0, ATTEMPTS)
+        for p in self.placed:
+            intake.name(p.node, "a node that it is on")
+            intake.whole(p.tasks, f"its number of tasks on {p.node}", 1)
+            for device in p.devices:
+                intake.whole(device, f"a device of it on {p.node}")
+        intake.number(self.started, "its start", also=NOT_KNOWN)
+        intake.number(self.ended, "its end", also=NOT_KNOWN)
+        object.__setattr__(self, "detail", intake.clean_text(self.detail))
 
 
 class Engine(Protocol):
@@ -249,11 +316,14 @@ class Engine(Protocol):
         """Kind of cluster, as in ``--engine``."""
 
     @property
-    def capabilities(self) -> Capabilities:
-        """What it can do."""
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """Rows of the cluster that could not be read."""
 
     def nodes(self) -> list[EngineNode]:
-        """All of them, up or not."""
+        """All nodes of the cluster, up or not."""
 
     def jobs(self) -> list[Status]:
         """All that wait or run, and those that ended lately (minutes at least)."""
@@ -284,6 +354,10 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Let go of the cluster. Jobs run on."""
+
+
+def _any_name(value: object, what: str) -> str:
+    return intake.name(value, what, empty=True)
 
 
 def check_placement(
@@ -387,18 +461,24 @@ def differences(
     found += [EngineEvent("node_down", now, node=name) for name in was_up if name not in is_up]
     for name, row in after.items():
         old = before.get(name)
+        if old is not None and old.foreign and not row.foreign and row.phase == "pending":
+            found.append(EngineEvent("submitted", row.job.submitted, name))  # it is ours now
         if old is None:
             found.append(EngineEvent("submitted", row.job.submitted, name))
             old = Status(row.job, "pending", row.attempt if row.phase == "pending" else 0)
         if old.phase in ENDED:
             continue
         was_placed = old.phase in ("placed", "running")
+        off: int | None = None
         if was_placed and (row.phase == "pending" or row.attempt != old.attempt):
-            found.append(EngineEvent("preempted", now, name, old.attempt, detail=row.detail))
+            off = old.attempt
         elif row.phase == "pending" and row.attempt > old.attempt:  # came and went between looks
-            found.append(EngineEvent("preempted", now, name, row.attempt, detail=row.detail))
-        told = old.phase == "running" and old.attempt == row.attempt
-        if not told and (row.phase == "running" or not math.isnan(row.started)):
+            off = row.attempt
+        if off is not None:
+            why, cause = row.detail, row.cause
+            found.append(EngineEvent("preempted", now, name, off, detail=why, cause=cause))
+        already_started = old.phase == "running" and old.attempt == row.attempt
+        if not already_started and (row.phase == "running" or not math.isnan(row.started)):
             begun = now if math.isnan(row.started) else row.started
             found.append(EngineEvent("started", begun, name, row.attempt))
         if row.phase == "pending" or row.phase == "placed" or row.phase == "running":

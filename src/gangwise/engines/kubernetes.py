@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import queue
+import secrets
+import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from pathlib import Path
@@ -35,9 +38,24 @@ from gangwise.engines.engine import (
     Status,
     check_placement,
 )
-from gangwise.engines.kubernetes_api import PATIENCE, Connection, at, parallelism, said_by
+from gangwise.engines.kubernetes_api import (
+    PATIENCE,
+    Connection,
+    Lease,
+    at,
+    group_size,
+    job_size,
+    said_by,
+)
 from gangwise.engines.kubernetes_gangs import KEPT, Gang, Pod, Table, successor
-from gangwise.engines.kubernetes_objects import OURS, Names, controller, natural, said
+from gangwise.engines.kubernetes_objects import (
+    OURS,
+    Membership,
+    Names,
+    controller,
+    natural,
+    own_value,
+)
 
 
 class Kubernetes:
@@ -63,6 +81,8 @@ class Kubernetes:
         What resources are called here.
     threads : int
         Calls made at once.
+    lease : str
+        ``NAMESPACE/NAME`` of a Lease that has to be held before anything is done; empty for none.
     watch : bool
         Follow the pods of every scheduler and touch none; those of DaemonSets and of the
         ``kube-system`` namespace only take devices.
@@ -86,6 +106,7 @@ class Kubernetes:
         reports: str | Path | None = None,
         names: Names | None = None,
         threads: int = 16,
+        lease: str = "",
         watch: bool = False,
     ):
         self.recreate, self.watch = recreate, watch
@@ -100,7 +121,11 @@ class Kubernetes:
         )
         folder = None if reports is None else Path(reports)
         self._table = table = Table(scheduler, lost_after, folder, names or Names(), watch)
+        self.quarantine = table.quarantine
         self._api = api = Connection(kubeconfig, context, threads)
+        if lease and not watch:
+            identity = f"gangwise-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+            api.lease = Lease(api, lease, identity)
         listed = threading.Event(), threading.Event()
         pods = api.core.list_pod_for_all_namespaces
         watches = [
@@ -131,7 +156,7 @@ class Kubernetes:
         return list(self._table.described())
 
     def jobs(self) -> list[Status]:
-        """Gangs of ours, and as foreign every other pod on a node."""
+        """Our gangs, and every other pod on a node as a foreign job."""
         self._api.check()
         with self._table.lock:
             ours = [g.status for g in self._table.gangs.values() if g.status is not None]
@@ -144,6 +169,7 @@ class Kubernetes:
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
         """Bind every pod of a gang; none stays bound where one cannot be."""
+        self._api.check()
         if self.watch:
             raise Rejected(f"job {job} is only watched")
         table = self._table
@@ -174,25 +200,26 @@ class Kubernetes:
         each = self._api.pool.map if len(chosen) > 1 else map
         answers = list(each(bind, [pod for pod, _ in chosen], [node for _, node in chosen]))
         with table.lock:
-            for (pod, node), why in zip(chosen, answers, strict=True):
+            for (pod, node), answer in zip(chosen, answers, strict=True):
                 gang.going.pop(pod.uid, None)
-                if not why and not pod.node:
+                if not answer.why and not pod.node:
                     pod.node = node  # the watch will say so too
-            failed = [(*c, why) for c, why in zip(chosen, answers, strict=True) if why]
+            failed = [(*c, a) for c, a in zip(chosen, answers, strict=True) if a.why]
             if failed:
-                pod, node, why = failed[0]
-                message = f"pod {pod.name} could not be bound to {node}: {why.removeprefix('?')}"
-                if any(gang.where(p) for p in gang.pods.values()) or why.startswith("?"):
+                pod, node, answer = failed[0]
+                message = f"pod {pod.name} could not be bound to {node}: {answer.why}"
+                if any(gang.where(p) for p in gang.pods.values()) or answer.unsure:
                     gang.why_off = message
                 else:
                     gang.plan = {}
             table.regard(gang)
         if failed:
             table.stirred.set()
-            raise (EngineError if why.startswith("?") else Rejected)(f"job {job}: {message}")
+            raise (EngineError if answer.unsure else Rejected)(f"job {job}: {message}")
 
     def preempt(self, job: str) -> None:
         """Delete the pods of a gang, after making successors of those that nobody else would."""
+        self._api.check()
         if self.watch:
             raise EngineError(f"job {job} is only watched")
         with self._table.lock:
@@ -213,11 +240,14 @@ class Kubernetes:
 
     def cancel(self, job: str) -> None:
         """Delete its pods, and the batch Job that would make them again."""
+        self._api.check()
         if self.watch:
             raise EngineError(f"job {job} is only watched")
         with self._table.lock:
             gang = self._table.gangs.get(job)
-            if gang is None or gang.status is None or gang.status.phase in ENDED:
+            if gang is None or gang.status is None:
+                raise Rejected(f"there is no job {job}")
+            if gang.status.phase in ENDED:
                 return
             pods = gang.live
             owners = {(o["kind"], o["name"]) for p in pods if (o := controller(p.manifest))}
@@ -240,7 +270,6 @@ class Kubernetes:
             self._table.regard(gang)
 
     def events(self, timeout: float) -> list[EngineEvent]:
-        """From the watch, as they come."""
         self._api.check()
         waiting = self._table.events
         found: list[EngineEvent] = []
@@ -252,7 +281,6 @@ class Kubernetes:
             return found
 
     def close(self) -> None:
-        """Stop watching."""
         self._api.close()
         self._table.stirred.set()
 
@@ -271,20 +299,21 @@ class Kubernetes:
                     table.note_lost(gang)
                     if time.monotonic() - gang.over > KEPT:
                         table.forget(gang)
-                leaving = [gang for gang in gangs if gang.why_off is not None and gang.pods]
+                acts = self._api.lease is None or self._api.lease.held
+                leaving = [g for g in gangs if acts and g.why_off is not None and g.pods]
                 if time.monotonic() > looked + 0.5:
                     looked = time.monotonic()
                     table.read_reports(g for g in gangs if g.status and g.status.phase == "running")
-            try:
-                self._look_up_sizes()
-                for gang in leaving:
-                    self._take_off(gang)
-            except (EngineError, ApiException) as error:
-                self._api.trouble = str(error)
-                closing.wait(0.5)
-            except (CancelledError, RuntimeError):
-                if not closing.is_set():  # closed meanwhile: no more calls are taken
-                    raise
+            todo: list[Callable[[], None]] = [self._look_up_sizes]
+            todo.extend(partial(self._take_off, gang) for gang in leaving)
+            for chore in todo:
+                try:
+                    chore()
+                except (Exception, CancelledError) as error:  # of one gang, perhaps; others go on
+                    if closing.is_set():  # no more calls are taken
+                        return
+                    self._api.trouble = f"{type(error).__name__}: {error}"
+                    closing.wait(0.5)
             closing.wait(0.05)  # many changes are one round of chores
 
     def _look_up_sizes(self) -> None:
@@ -302,26 +331,31 @@ class Kubernetes:
             sizes: dict[tuple[str, str], int | None]
             where = [(g.belongs.namespace, g.belongs.name) for g in gangs]
             if len(gangs) <= 8:
-                found = api.pool.map(api.read_size, (g.belongs for g in gangs))
+                found = api.pool.map(self._read_size, (g.belongs for g in gangs))
                 sizes = dict(zip(where, found, strict=True))
             elif kind:
                 listing = api.custom.list_cluster_custom_object
                 items = api.items(listing, *kind.split("/"), "podgroups")
-                sizes = {at(i): (i.get("spec") or {}).get("minMember", 1) for i in items}
+                sizes = dict(self.quarantine.sift("PodGroup", items, group_size, at))
             else:
                 items = api.items(api.batch.list_job_for_all_namespaces)
-                sizes = {at(i): parallelism(i) for i in items}
+                sizes = dict(self.quarantine.sift("Job", items, job_size, at))
             with table.lock:
                 for gang, key in zip(gangs, where, strict=True):
                     if (size := sizes.get(key)) is not None:
-                        gang.size = max(int(size), 1)
+                        gang.size = size
                         table.regard(gang)
+
+    def _read_size(self, of: Membership) -> int | None:
+        what, name = f"size of {of.kind}", f"{of.namespace}/{of.name}"
+        silent = (EngineError, ApiException)
+        return self.quarantine.read(what, name, lambda: self._api.read_size(of), silent)
 
     def _take_off(self, gang: Gang) -> None:
         """Make successors, delete the pods; what was begun before is completed."""
         with self._table.lock:
             pods = [p for p in gang.pods.values() if p.node]
-            replaced = {said(p.manifest, "replaces") for p in gang.pods.values()}
+            replaced = {own_value(p.manifest, "replaces") for p in gang.pods.values()}
             bare = [p for p in pods if controller(p.manifest) is None and p.uid not in replaced]
             bodies = [(p, successor(p, gang)) for p in bare] if self.recreate else []
         for pod, body in bodies:

@@ -8,16 +8,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
 from gangwise.core.errors import EngineError
+from gangwise.engines.intake import name, whole
 from gangwise.engines.kubernetes_gangs import Pod
 from gangwise.engines.kubernetes_objects import Membership
+from gangwise.engines.leader import Held, Leader
 
 PATIENCE = (3.0, 6.0)
 """Seconds to connect, and to wait for an answer."""
@@ -25,6 +28,19 @@ _QUIET = 2.0
 """Seconds without a word after which the API server is asked whether it is there."""
 _ILL = 10.0
 """Seconds for which a watch may fail before what it told is not believed any more."""
+
+
+class Binding(NamedTuple):
+    """What came of binding a pod: bound where no reason is given.
+
+    Attributes
+    ----------
+    unsure : bool
+        Nobody answered for good: it may have been bound all the same.
+    """
+
+    why: str = ""
+    unsure: bool = False
 
 
 class Connection:
@@ -53,6 +69,8 @@ class Connection:
         self.core = client.CoreV1Api(api)
         self.batch = client.BatchV1Api(api)
         self.custom = client.CustomObjectsApi(api)
+        self.coordination = client.CoordinationV1Api(api)
+        self.lease: Lease | None = None
         self.pool = ThreadPoolExecutor(threads, "gangwise-kubernetes")
         self.heard = time.monotonic()
         self.closing = threading.Event()
@@ -62,8 +80,10 @@ class Connection:
         """Listings that have failed, since when."""
 
     def close(self) -> None:
-        """Watches end, calls that have not begun do not."""
+        """End all watches, and drop calls that have not begun."""
         self.closing.set()
+        if self.lease is not None:
+            self.lease.release()
         for stream in list(self._streams):
             with suppress(OSError, RuntimeError, ValueError):
                 stream.shutdown()
@@ -92,6 +112,8 @@ class Connection:
         """Ask the API server for a sign of life where it has been quiet."""
         if self.closing.is_set():
             raise EngineError("the engine is closed")
+        if self.lease is not None:
+            self.lease.check()
         now = time.monotonic()
         if any(now - since > _ILL for since in self.ill.values()):
             raise EngineError(f"{self.server} cannot be followed: {self.trouble}")
@@ -173,12 +195,11 @@ class Connection:
                 return items, answer["metadata"]["resourceVersion"]
 
     def items(self, listing: Callable[..., Any], *args: Any) -> list[Any]:
-        """None where the kind is not known to this cluster."""
+        """Objects of a listing; none where the cluster does not know their kind."""
         found = self.call(listing, *args, missing_is_fine=True)
         return [] if found is None else list(found["items"])
 
-    def bind(self, pod: Pod, node: str, marks: dict[str, str]) -> str:
-        """Bind a pod; says why not, after a ? where it may have been bound all the same."""
+    def bind(self, pod: Pod, node: str, marks: dict[str, str]) -> Binding:
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -190,13 +211,13 @@ class Connection:
             self.closing.wait(pause)
             try:
                 self.call(self.core.create_namespaced_pod_binding, pod.name, pod.namespace, body)
-                return ""
+                return Binding()
             except ApiException as error:
                 why = said_by(error)
                 if error.status == 404:
-                    return "it is gone"
+                    return Binding("it is gone")
                 if error.status < 500 and error.status not in (409, 429):
-                    return why
+                    return Binding(why)
                 lost = False
             except EngineError as error:
                 why, lost = str(error), True
@@ -207,15 +228,15 @@ class Connection:
             except (ApiException, EngineError):
                 continue
             if now is None or now["metadata"]["uid"] != pod.uid:
-                return "it is gone"
+                return Binding("it is gone")
             where = now["spec"].get("nodeName")
             if where == node:
-                return ""
+                return Binding()
             if where:
-                return f"it is on {where} already"
+                return Binding(f"it is on {where} already")
             if not lost and now["metadata"].get("deletionTimestamp"):
-                return "it is being deleted"
-        return f"?{why}"
+                return Binding("it is being deleted")
+        return Binding(why, unsure=True)
 
     def delete(self, pods: Iterable[Pod], by_force: Callable[[Pod], bool]) -> None:
         """Delete pods, some without waiting for their kubelet."""
@@ -243,7 +264,7 @@ class Connection:
         where = of.name, of.namespace
         if of.kind == "job":
             job = self.call(self.batch.read_namespaced_job, *where, missing_is_fine=True)
-            return None if job is None else parallelism(job)
+            return None if job is None else job_size(job)[1]
         group = self.call(
             self.custom.get_namespaced_custom_object,
             *of.api.split("/"),
@@ -252,23 +273,101 @@ class Connection:
             of.name,
             missing_is_fine=True,
         )
-        return None if group is None else (group.get("spec") or {}).get("minMember", 1)
+        return None if group is None else group_size(group)[1]
+
+
+class Lease(Leader):
+    """A Lease of the cluster: its holder acts, everybody else stands by.
+
+    Held as Kubernetes' own components hold theirs, so that a kube-scheduler may stand by, too.
+
+    Parameters
+    ----------
+    where : str
+        ``NAMESPACE/NAME``.
+    identity : str
+        Unique to this process.
+    """
+
+    def __init__(self, api: Connection, where: str, identity: str):
+        self.namespace, _, self.name = where.partition("/")
+        if not (self.namespace and self.name):
+            raise EngineError(f"the lease {where!r} is not written NAMESPACE/NAME")
+        self._api, self.identity, self.duration = api, identity, 15
+        self.what = f"the lease {where}"
+        super().__init__()
+
+    def read(self) -> Held | None:
+        try:
+            found = self._api.call(
+                self._api.coordination.read_namespaced_lease,
+                *(self.name, self.namespace),
+                missing_is_fine=True,
+            )
+        except ApiException as error:
+            raise EngineError(f"{self.what}: {said_by(error)}") from error
+        if found is None:
+            return None
+        spec = found.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        duration = float(spec.get("leaseDurationSeconds") or self.duration)
+        renewal = holder, spec.get("renewTime")
+        return Held(holder, holder == self.identity, renewal, duration, found)
+
+    def take(self, found: Held | None) -> None:
+        spec = (found.state.get("spec") or {}) if found else {}
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        mine = found is not None and found.mine
+        self._put(
+            found,
+            {
+                "holderIdentity": self.identity,
+                "leaseDurationSeconds": self.duration,
+                "renewTime": now,
+                "acquireTime": spec.get("acquireTime", now) if mine else now,
+                "leaseTransitions": spec.get("leaseTransitions", 0) + (not mine),
+            },
+        )
+
+    def _put(self, found: Held | None, spec: dict[str, Any]) -> None:
+        api = self._api
+        try:
+            if found is None:
+                body = {"metadata": {"name": self.name}, "spec": spec}
+                api.call(api.coordination.create_namespaced_lease, self.namespace, body)
+            else:  # with its version: an update that comes second is refused
+                body = {**found.state, "spec": spec}
+                where = self.name, self.namespace
+                api.call(api.coordination.replace_namespaced_lease, *where, body)
+        except ApiException as error:  # 409: somebody else was faster
+            raise EngineError(f"{self.what}: {said_by(error)}") from error
+
+    def give_up(self) -> None:
+        if (found := self.read()) is not None and found.mine:
+            free = {"holderIdentity": "", "leaseDurationSeconds": 1}
+            self._put(found, found.state["spec"] | free)
 
 
 def at(item: Any) -> tuple[str, str]:
-    """Namespace and name."""
-    return item["metadata"]["namespace"], item["metadata"]["name"]
+    meta = item["metadata"]
+    return name(meta["namespace"], "its namespace"), name(meta["name"], "its name")
 
 
-def parallelism(job: Any) -> int:
-    """How many pods of a batch Job run at once."""
+def group_size(group: Any) -> tuple[tuple[str, str], int]:
+    """Which PodGroup it is, and how many pods it must have."""
+    least = (group.get("spec") or {}).get("minMember", 1)
+    return at(group), max(whole(least, "minMember"), 1)
+
+
+def job_size(job: Any) -> tuple[tuple[str, str], int]:
+    """Which batch Job it is, and how many of its pods run at once."""
     spec = job.get("spec") or {}
-    most = spec.get("parallelism", 1)
-    return int(min(most, spec.get("completions") or most))
+    most = whole(spec.get("parallelism", 1), "parallelism")
+    return at(job), max(min(most, whole(spec.get("completions") or most, "completions")), 1)
 
 
 def said_by(error: ApiException) -> str:
-    """The API server's own words."""
+    """The message of the API server."""
     try:
         return f"{error.status} {json.loads(error.body or '{}')['message']}"
     except (ValueError, KeyError, TypeError):

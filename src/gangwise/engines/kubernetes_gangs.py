@@ -17,12 +17,15 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import EngineError
+from gangwise.engines import intake
 from gangwise.engines.engine import (
     ENDED,
+    Cause,
     EngineEvent,
     EngineJob,
     EngineNode,
@@ -35,11 +38,13 @@ from gangwise.engines.engine import (
 from gangwise.engines.kubernetes_objects import (
     MATCHES,
     OURS,
+    PORT,
     WITHOUT,
     Membership,
     Names,
     Taint,
     affinity,
+    check_affinity,
     common,
     controller,
     declared_size,
@@ -47,11 +52,14 @@ from gangwise.engines.kubernetes_objects import (
     digest,
     fits_affinity,
     job_type,
+    keeps_away,
     natural,
+    not_modelled,
     note,
+    own_value,
     per_node,
-    said,
     seconds,
+    selects,
     thousandths,
 )
 from gangwise.engines.reports import read_report
@@ -59,11 +67,17 @@ from gangwise.engines.reports import read_report
 KEPT = 3600.0
 """Seconds that jobs stay in the table after their end."""
 _ON_NODES = ("placed", "running")
+AFFINITIES = 4096
+"""Required node affinities of waiting gangs that are told apart."""
+FILES = 100_000
+"""Files of the folder of reports that are looked at."""
+OF_POD = 16
+"""Reports of a pod that are."""
 
 
 @dataclass
 class Pod:
-    """A pod, as last told."""
+    """A pod as the watch last reported it."""
 
     uid: str
     namespace: str
@@ -75,21 +89,31 @@ class Pod:
 
     @classmethod
     def of(cls, manifest: dict[str, Any]) -> Pod:
-        """From its object."""
         meta = manifest["metadata"]
+        for what in ("labels", "annotations"):
+            intake.table(meta.get(what) or {}, what, _any_text)
+        seconds(intake.name(meta["creationTimestamp"], "creationTimestamp"))
         return cls(
-            meta["uid"],
-            meta["namespace"],
-            meta["name"],
+            intake.name(meta["uid"], "its uid"),
+            intake.name(meta["namespace"], "its namespace"),
+            intake.name(meta["name"], "its name"),
             manifest,
-            manifest["spec"].get("nodeName") or "",
+            intake.name(manifest["spec"].get("nodeName") or "", "its node", empty=True),
             (manifest.get("status") or {}).get("phase") or "Pending",
             bool(meta.get("deletionTimestamp")),
         )
 
     @property
+    def user(self) -> int | None:
+        """Uid that its first container runs as, where its specification says one."""
+        spec = self.manifest["spec"]
+        for where in ((spec.get("containers") or [{}])[0], spec):
+            if (uid := (where.get("securityContext") or {}).get("runAsUser")) is not None:
+                return intake.whole(uid, "runAsUser", 0, 2**32)
+        return None
+
+    @property
     def ended(self) -> bool:
-        """Its containers have ended."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
@@ -102,13 +126,12 @@ class Pod:
         )
 
     def times(self, which: str) -> list[float]:
-        """``startedAt`` or ``finishedAt`` of its containers."""
         found = []
         for each in (self.manifest.get("status") or {}).get("containerStatuses") or ():
             state = each.get("state") or {}
-            told = (state.get("terminated") or state.get("running") or {}).get(which)
-            if told:
-                found.append(seconds(told))
+            stamp = (state.get("terminated") or state.get("running") or {}).get(which)
+            if stamp:
+                found.append(seconds(stamp))
         return found
 
 
@@ -129,7 +152,11 @@ class Gang:
     """Pods whose Binding is under way: uid → node."""
     cancelled: bool = False
     why_off: str | None = None
-    """Why it is being taken off its nodes; None when it is not."""
+    """Why it is being taken off its nodes, in words; None when it is not."""
+    cause: Cause = "released"
+    """Why it is being taken off, or was last."""
+    comes_back: bool = False
+    """All of its pods are gone, and their controller is to make new ones."""
     held: str = ""
     status: Status | None = None
     reports: dict[str, RankReport] = field(default_factory=dict)
@@ -146,7 +173,7 @@ class Gang:
 
     @property
     def full(self) -> bool:
-        """No more pods belong to it."""
+        """Whether no more pods can belong to it."""
         need = self.tasks or sum(self.plan.values())
         there = sum(p.ended or not p.leaving for p in self.pods.values())
         return there >= need if need else any(map(self.where, self.pods.values()))
@@ -205,26 +232,37 @@ class Table:
         self.gangs: dict[str, Gang] = {}
         self.foreign: dict[str, Status] = {}
         self._on: dict[str, dict[str, Status]] = {}  # who holds devices of a node
+        self._keeps_away: dict[str, list[tuple[str, Any]]] = {}  # rules of pods that are on nodes
         self.opened = False
         self._terms: dict[str, list[Any]] = {}
+        self._ports: set[str] = set()
         self._described: list[EngineNode] | None = None
         self._gang_of: dict[str, str] = {}
         self._open: dict[Membership, str] = {}
+        self.quarantine = intake.Quarantine()
 
     def all_nodes(self, found: list[Any]) -> None:
-        """Nodes as listed: others are gone."""
+        """Take in a list of all nodes; those not listed are gone."""
         with self.lock:
-            gone = self.nodes.keys() - {node["metadata"]["name"] for node in found}
+            gone = self.nodes.keys() - {_name(node) for node in found}
             for node in found:
                 self.one_node("ADDED", node)
             for name in gone:
                 self.one_node("DELETED", self.nodes[name])
 
     def one_node(self, kind: str, node: Any) -> None:
-        """What became of a node."""
+        """What became of a node; one that cannot be read is left as it was."""
+        self.quarantine.read("node", _name(node), lambda: self._one_node(kind, node))
+        self.stirred.set()
+
+    def _one_node(self, kind: str, node: Any) -> None:
         name = node["metadata"]["name"]
         with self.lock:
-            if kind == "DELETED" or _described(node) != _described(self.nodes.get(name)):
+            if kind == "DELETED":
+                self._described = None
+            elif _described(node) != _described(self.nodes.get(name)):
+                EngineNode(name, self._devices(node), node["metadata"].get("labels") or {})
+                Taint.of(node)
                 self._described = None
             before = self.up.get(name)
             taints = Taint.of(self.nodes[name]) if name in self.nodes else ()
@@ -234,17 +272,19 @@ class Table:
                 self.silent.setdefault(name, time.monotonic() - self.lost_after)
                 why: str | None = "removed"
             else:
-                self.nodes[name] = node
                 conditions = {c["type"]: c for c in node["status"].get("conditions") or ()}
                 ready = conditions.get("Ready", {})
-                why = ""
-                if ready.get("status") != "True":
+                is_ready, cordoned = (
+                    ready.get("status") == "True",
+                    node["spec"].get("unschedulable"),
+                )
+                self.nodes[name] = node
+                why = "cordoned" if cordoned else ""
+                if not is_ready:
                     why = f"not ready ({ready.get('reason') or ready.get('status') or 'never was'})"
                     self.silent.setdefault(name, time.monotonic())
                 else:
                     self.silent.pop(name, None)
-                    if node["spec"].get("unschedulable"):
-                        why = "cordoned"
                 self.up[name] = why
             if (Taint.of(node) if name in self.nodes else ()) != taints:
                 self._described = None
@@ -258,7 +298,6 @@ class Table:
                 self.events.put(EngineEvent("node_up", time.time(), node=name))
             elif not why and before is None and self.opened:
                 self.events.put(EngineEvent("node_up", time.time(), node=name, detail="added"))
-        self.stirred.set()
 
     def described(self) -> list[EngineNode]:
         """Nodes as they are; made anew only when something of them has changed."""
@@ -267,10 +306,7 @@ class Table:
                 self._described = [
                     EngineNode(
                         name,
-                        {
-                            self.names(kind): thousandths(kind, text, up=False)
-                            for kind, text in (node["status"].get("allocatable") or {}).items()
-                        },
+                        self._devices(node),
                         self._labels(name, node),
                         not self.up[name],
                         self.up[name],
@@ -279,8 +315,13 @@ class Table:
                 ]
             return self._described
 
+    def _devices(self, node: Any) -> dict[str, int]:
+        offered = node["status"].get("allocatable") or {}
+        found = {self.names(k): thousandths(k, text, up=False) for k, text in offered.items()}
+        return found | dict.fromkeys(self._ports, 1000)
+
     def _labels(self, name: str, node: Any) -> dict[str, str]:
-        """Of a node, and what it is without."""
+        """Labels of a node, with those for the taints that it does not have."""
         labels = dict(node["metadata"].get("labels") or {})
         mine = Taint.of(node)
         labels.update((f"{WITHOUT}{t}", "true") for t in self.taints if t not in mine)
@@ -297,30 +338,33 @@ class Table:
     # ---------------------------------------------------------------------------------- pods, gangs
 
     def all_pods(self, found: list[Any]) -> None:
-        """Pods as listed: others are gone."""
+        """Take in a list of all pods; those not listed are gone."""
 
-        def bound_first(pod: Any) -> tuple[Any, ...]:
-            meta = pod["metadata"]
-            unbound = not pod["spec"].get("nodeName")
-            return unbound, meta.get("creationTimestamp") or "", natural(meta["name"])
+        def bound_first(pod: Pod) -> tuple[Any, ...]:
+            return not pod.node, pod.manifest["metadata"]["creationTimestamp"], natural(pod.name)
 
         with self.lock:
-            present = {pod["metadata"]["uid"] for pod in found}
+            present = {_uid(pod) for pod in found}
             for gang in list(self.gangs.values()):
                 for pod in list(gang.pods.values()):
                     if pod.uid not in present:
                         self.one_pod("DELETED", pod.manifest)
             for uid in self.foreign.keys() - present:
+                self._keeps_away.pop(uid, None)
                 self._note(self.foreign.pop(uid), None)
-            for manifest in sorted(found, key=bound_first):
-                self.one_pod("ADDED", manifest, whole=True)
+            for pod in sorted(self.quarantine.sift("pod", found, Pod.of, _name), key=bound_first):
+                self.one_pod("ADDED", pod.manifest, whole=True)
             for gang in self.gangs.values():
                 self.regard(gang)
 
     def one_pod(self, kind: str, manifest: Any, whole: bool = False) -> None:
         """Take in what became of a pod; ``whole`` where more are to come before anyone looks."""
+        self.quarantine.read("pod", _name(manifest), lambda: self._one_pod(kind, manifest, whole))
+
+    def _one_pod(self, kind: str, manifest: Any, whole: bool) -> None:
         pod = Pod.of(manifest)
         with self.lock:
+            self._note_rules(pod, there=kind != "DELETED" and bool(pod.node) and not pod.ended)
             if not self._ours(manifest):
                 self._other(kind, pod)
                 return
@@ -355,6 +399,20 @@ class Table:
                 self.regard(gang)
         self.stirred.set()
 
+    def _note_rules(self, pod: Pod, there: bool) -> None:
+        """Whom a pod on a node keeps away; who waits is looked at again when that changes."""
+        rules = keeps_away(pod.manifest) if there else []
+        if rules == self._keeps_away.get(pod.uid, []):
+            return
+        if rules:
+            self._keeps_away[pod.uid] = rules
+        else:
+            del self._keeps_away[pod.uid]
+        for gang in self.gangs.values():
+            if gang.status is None or gang.status.phase == "pending":
+                self.regard(gang)
+        self.stirred.set()
+
     def _ours(self, manifest: Any) -> bool:
         """Pods of our scheduler; where we only watch, all but those that belong to the nodes."""
         if manifest["spec"].get("schedulerName") == self.scheduler or not self.watch:
@@ -364,22 +422,18 @@ class Table:
         return not of_node and manifest["metadata"]["namespace"] != "kube-system"
 
     def _other(self, kind: str, pod: Pod) -> None:
-        """Another scheduler's: what it holds is taken."""
+        """Take in another scheduler's pod: it only holds devices."""
         if kind == "DELETED" or pod.ended or not pod.node:
             self._note(self.foreign.pop(pod.uid, None), None)
         elif pod.uid not in self.foreign:
+            created = seconds(pod.manifest["metadata"]["creationTimestamp"])
             try:
-                needs = demand(pod.manifest, self.names)
-            except (EngineError, KeyError):
-                needs = {}
-            job = EngineJob(
-                f"{pod.namespace}/{pod.name}~{pod.uid[:8]}",
-                job_type(pod.manifest),
-                pod.namespace,
-                seconds(pod.manifest["metadata"].get("creationTimestamp")),
-                1,
-                needs,
-            )
+                needs, kind = demand(pod.manifest, self.names), job_type(pod.manifest)
+            except Exception as error:
+                self.quarantine.put("pod", f"{pod.namespace}/{pod.name}", error)
+                needs, kind = {"pods": 1000}, "other"
+            name = f"{pod.namespace}/{pod.name}~{pod.uid[:8]}"
+            job = EngineJob(name, kind, pod.namespace, created, 1, needs)
             row = Status(job, "running", placed=(Placed(pod.node, 1),), foreign=True)
             self.foreign[pod.uid] = row
             self._note(None, row)
@@ -394,7 +448,7 @@ class Table:
                 self._on.setdefault(p.node, {})[now.job.id] = now
 
     def holding(self, nodes: Iterable[str]) -> list[Status]:
-        """Who holds devices of these nodes."""
+        """Jobs that hold devices of these nodes."""
         with self.lock:
             found = {name: row for n in nodes for name, row in self._on.get(n, {}).items()}
         return list(found.values())
@@ -405,12 +459,12 @@ class Table:
         A pod that comes when its group has been told of as a job is a job of its own.
         """
         belongs = Membership.of(pod.manifest)
-        written = said(pod.manifest, "job")
+        written = own_value(pod.manifest, "job")
         if pod.ended:
             ends = pod.times("finishedAt")
             if ends and time.time() - max(ends) > KEPT:
                 return None
-        if written:
+        if written.startswith(f"{pod.namespace}/"):  # what stands in others' names is not believed
             gang = self.gangs.get(written)
             if gang is None:
                 gang = self.gangs[written] = Gang(written, belongs)
@@ -430,7 +484,10 @@ class Table:
         return gang
 
     def regard(self, gang: Gang) -> None:
-        """Tell what has become of a gang."""
+        """Tell what has become of a gang; one that cannot be read is left as it was."""
+        self.quarantine.read("job", gang.id, lambda: self._regard(gang))
+
+    def _regard(self, gang: Gang) -> None:
         before = gang.status
         now = self._now(gang)
         if now is None:
@@ -440,22 +497,24 @@ class Table:
         old: Phase | None = None if before is None else before.phase
         if now.phase == old:
             return
-        told: list[EventKind] = []
+        if now.phase in _ON_NODES and gang.why_off is None:
+            gang.cause = "released"
+        events: list[EventKind] = []
         on_nodes = old in _ON_NODES
         if now.phase == "pending":
-            told.append("preempted" if on_nodes else "submitted")
+            events.append("preempted" if on_nodes else "submitted")
             if on_nodes:
                 gang.reports.clear()
         elif old is None and now.phase == "placed":
-            told.append("submitted")
+            events.append("submitted")
         if now.phase in ("running", "finished", "failed", "killed") and old != "running":
-            told.append("started")
+            events.append("started")
         if now.phase in ENDED:
             self.read_reports([gang])
-            told.append(now.phase)  # type: ignore[arg-type]  # phases that end are events, too
+            events.append(now.phase)  # type: ignore[arg-type]  # phases that end are events, too
             gang.over = time.monotonic()
             gang.held = ""
-        for kind in told:
+        for kind in events:
             at = {"submitted": now.job.submitted, "started": now.started}.get(kind, now.ended)
             self.events.put(
                 EngineEvent(
@@ -469,15 +528,18 @@ class Table:
                     else now.attempt,
                     ranks=tuple(gang.reports.values()) if kind in ENDED else (),
                     detail=now.detail,
+                    cause=now.cause,
                 )
             )
 
     def _now(self, gang: Gang) -> Status | None:
-        """Its row in the table of jobs; None before it is one."""
+        """Row of the gang in the table of jobs; None until it is complete."""
         before = gang.status
         if before is not None and before.phase in ENDED:
             return before
-        originals = {said(p.manifest, "replaces") for p in gang.pods.values()} & gang.pods.keys()
+        originals = {
+            own_value(p.manifest, "replaces") for p in gang.pods.values()
+        } & gang.pods.keys()
         if originals and gang.why_off is None and not self.watch:
             gang.why_off = "half taken off by an earlier run"
         bound = [p for p in gang.pods.values() if gang.where(p)]
@@ -485,20 +547,10 @@ class Table:
             p for p in gang.pods.values() if not gang.where(p) and not p.leaving and not p.ended
         ]
         if not gang.pods:
-            if before is None:
-                return None
-            if gang.why_off is not None and not gang.cancelled and self._comes_back(gang):
-                return self._pending(gang, before, [])
-            phase: Phase = "cancelled"
-            if gang.why_off is not None and not gang.cancelled:
-                phase = "failed"
-            return replace(
-                before,
-                phase=phase,
-                attempt=gang.attempt,
-                ended=time.time(),
-                detail=gang.why_off or "",
-            )
+            return None if before is None else self._without_pods(gang, before)
+        if gang.cancelled and not gang.live and before is not None:
+            # Pods that ended before the deletion stay in the cluster, so the gang has pods still.
+            return replace(before, phase="cancelled", ended=time.time())
         if not bound:
             if gang.cancelled:
                 return before
@@ -515,6 +567,7 @@ class Table:
             first = next(p for p in bound if p.bounced)
             reason = first.manifest["status"]["reason"]
             gang.why_off = f"node {first.node} would not run {first.name}: {reason}"
+            gang.cause = "node_failed"
             self.stirred.set()
         counts: dict[str, int] = {}
         for pod in bound:
@@ -530,29 +583,31 @@ class Table:
         row = Status(
             job, "placed", gang.attempt, placed, started, foreign=not ours and not gang.attempt
         )
-        over = all(p.ended for p in bound) and sum(counts.values()) >= sum(gang.plan.values())
+        whole = sum(counts.values()) >= sum(gang.plan.values())
+        # A pod that somebody deleted leaves its gang short for ever, unless a controller makes it
+        # again; a gang that is still being bound has pods that wait.
+        short = not whole and not waiting and gang.belongs.kind != "job"
+        short = short and not any(controller(p.manifest) for p in bound)
+        over = all(p.ended for p in bound) and (whole or short)
         if gang.why_off is not None or gang.cancelled or not over:
             going = all(p.phase in ("Running", "Succeeded", "Failed") for p in bound)
-            whole = sum(counts.values()) >= sum(gang.plan.values())
             was = before is not None and before.phase == "running"
             return replace(row, phase="running" if was or (going and whole) else "placed")
-        ends = [t for p in bound for t in p.times("finishedAt")]
-        failed = [p for p in bound if p.phase == "Failed"]
-        phase, detail = "finished", ""
-        if failed:
-            status = failed[0].manifest["status"]
-            phase = "killed" if status.get("reason") == "DeadlineExceeded" else "failed"
-            codes = _exit_codes(failed[0])
-            detail = f"pod {failed[0].name}: {status.get('reason') or f'exit {codes}'}"
-        ended = max(ends, default=time.time())
-        return replace(row, phase=phase, ended=ended, detail=detail)
+        return _ended(row, bound, len(bound) if whole else sum(gang.plan.values()))
 
-    def _comes_back(self, gang: Gang) -> bool:
-        """Whether pods that are all gone will be made again."""
-        return gang.belongs.kind == "job" or gang.held.startswith("being made again")
+    def _without_pods(self, gang: Gang, before: Status) -> Status | None:
+        """Row of a gang whose pods are all gone: it waits for new ones, or has ended."""
+        remade = gang.comes_back or gang.belongs.kind == "job"
+        phase: Phase = "cancelled"
+        if gang.why_off is not None and not gang.cancelled:
+            if remade:
+                return self._pending(gang, before, [])
+            phase = "failed"
+        why = gang.why_off or ""
+        return replace(before, phase=phase, attempt=gang.attempt, ended=time.time(), detail=why)
 
     def _pending(self, gang: Gang, before: Status | None, pods: list[Pod]) -> Status | None:
-        gang.held = ""
+        gang.held, gang.comes_back = "", not pods
         try:
             if not pods:
                 raise EngineError("being made again by their controller: no pod is there yet")
@@ -571,8 +626,10 @@ class Table:
                 raise EngineError(f"{len(pods)} of its {need} pods are there")
             job = self._job(gang, pods)
             gang.tasks = len(pods)
-        except (EngineError, KeyError) as error:
+        except Exception as error:
             gang.held = str(error)
+            if not isinstance(error, EngineError):
+                gang.held = f"left alone: unreadable, because {type(error).__name__}: {error}"
             if before is None:
                 return None
             return replace(
@@ -582,17 +639,28 @@ class Table:
                 placed=(),
                 started=math.nan,
                 detail=gang.held,
+                cause=gang.cause,
             )
         detail = before.detail if before is not None and before.phase in _ON_NODES else ""
-        return Status(job, "pending", gang.attempt, detail=detail)
+        return Status(job, "pending", gang.attempt, detail=detail, cause=gang.cause)
 
     def _job(self, gang: Gang, pods: list[Pod]) -> EngineJob:
         """What the user submitted; a gang of unlike pods asks for the most of each for all."""
         manifests = [pod.manifest for pod in pods]
+        for manifest in manifests:
+            if why := not_modelled(manifest):
+                raise EngineError(f"left alone: it asks for {why}, which is not modelled")
+            for uid, rules in self._keeps_away.items():
+                if uid not in gang.pods and any(selects(t, manifest, home) for home, t in rules):
+                    raise EngineError("left alone: a pod on a node keeps pods like it away")
         needs: dict[str, int] = {}
         for manifest in manifests:
             for kind, amount in demand(manifest, self.names).items():
                 needs[kind] = max(needs.get(kind, 0), amount)
+        for port in needs:
+            if port.startswith(PORT) and port not in self._ports:
+                self._ports.add(port)
+                self._described = None
         wanted = common(
             (dict(m["spec"].get("nodeSelector") or {}) for m in manifests), "nodeSelector"
         )
@@ -600,6 +668,9 @@ class Table:
         if terms:
             short = digest(terms)
             if short not in self._terms:
+                check_affinity(terms)
+                if len(self._terms) >= AFFINITIES:
+                    self._forget_affinities()
                 self._terms[short], self._described = terms, None
             wanted[f"{MATCHES}{short}"] = "true"
         for taint in self.taints:
@@ -613,7 +684,7 @@ class Table:
         return EngineJob(
             gang.id,
             job_type(first),
-            said(first, "user") or gang.belongs.namespace,
+            own_value(first, "user") or gang.belongs.namespace,
             note(first, "submitted", created),
             len(pods),
             needs,
@@ -625,17 +696,25 @@ class Table:
             work=note(first, "work", math.nan),
         )
 
+    def _forget_affinities(self) -> None:
+        """Forget node affinities that no waiting gang requires."""
+        waiting = (g.status for g in self.gangs.values())
+        used = {k for w in waiting if w and w.phase == "pending" for k in w.job.constraint}
+        self._terms = {k: terms for k, terms in self._terms.items() if f"{MATCHES}{k}" in used}
+        if len(self._terms) >= AFFINITIES:
+            raise EngineError(f"{AFFINITIES} other node affinities wait already")
+
     def note_lost(self, gang: Gang) -> None:
         """A gang with a pod on a lost node is to be taken off."""
         if gang.why_off is not None or gang.status is None or gang.status.phase not in _ON_NODES:
             return
         for pod in gang.live:
             if pod.node and self.silent_long(pod.node):
-                gang.why_off = f"node {pod.node} is lost"
+                gang.why_off, gang.cause = f"node {pod.node} is lost", "node_failed"
                 return
 
     def forget(self, gang: Gang) -> None:
-        """Drop one that ended long ago."""
+        """Drop a gang that ended long ago."""
         for uid in gang.pods:
             self._gang_of.pop(uid, None)
         self.gangs.pop(gang.id, None)
@@ -649,10 +728,13 @@ class Table:
         files: dict[str, list[tuple[str, int]]] = {}
         try:
             with os.scandir(self.reports) as folder:
-                for file in folder:
+                for file in islice(folder, FILES):
                     uid = file.name.partition(".")[0]
                     if uid in self._gang_of and file.name.endswith(".json"):
-                        files.setdefault(uid, []).append((file.name, file.stat().st_mtime_ns))
+                        of_pod = files.setdefault(uid, [])
+                        if len(of_pod) < OF_POD:
+                            written = file.stat(follow_symlinks=False).st_mtime_ns
+                            of_pod.append((file.name, written))
         except OSError:
             return  # not there now: no measurement
         for gang in gangs:
@@ -661,7 +743,7 @@ class Table:
                 for name, written in files[uid]:
                     if gang.read.get(name) == written:
                         continue
-                    if (report := read_report(self.reports / name)) is None:
+                    if (report := read_report(self.reports / name, gang.pods[uid].user)) is None:
                         continue
                     gang.read[name] = written
                     gang.reports[uid] = report._replace(node=gang.where(gang.pods[uid]))
@@ -670,6 +752,20 @@ class Table:
                 self.events.put(
                     EngineEvent("measured", time.time(), gang.id, gang.attempt, ranks=tuple(fresh))
                 )
+
+
+def _ended(row: Status, bound: list[Pod], size: int) -> Status:
+    """Row of a gang of ``size`` pods of which all that are there have ended."""
+    ended = max((t for p in bound for t in p.times("finishedAt")), default=time.time())
+    phase: Phase = "finished"
+    detail = ""
+    if len(bound) < size:
+        phase, detail = "failed", f"{size - len(bound)} of its pods were deleted while it ran"
+    elif failed := [p for p in bound if p.phase == "Failed"]:
+        reason = failed[0].manifest["status"].get("reason")
+        phase = "killed" if reason == "DeadlineExceeded" else "failed"
+        detail = f"pod {failed[0].name}: {reason or f'exit {_exit_codes(failed[0])}'}"
+    return replace(row, phase=phase, ended=ended, detail=detail)
 
 
 def successor(pod: Pod, gang: Gang) -> dict[str, Any]:
@@ -704,12 +800,33 @@ def successor(pod: Pod, gang: Gang) -> dict[str, Any]:
 
 
 def _described(node: Any) -> Any:
-    """What of a node is told on; its heartbeats are not."""
+    """The part of a node that jobs depend on; heartbeats are no part of it."""
     if node is None:
         return None
     status = node["status"]
     ready = [c.get("status") for c in status.get("conditions") or () if c["type"] == "Ready"]
     return node["spec"], node["metadata"].get("labels"), status.get("allocatable"), ready
+
+
+def _any_text(value: Any, what: str) -> None:
+    if not isinstance(value, str):
+        raise intake.Unreadable(f"{what} is {intake.shown(value)}, not text")
+
+
+def _name(item: Any) -> str:
+    try:
+        meta = item["metadata"]
+        return "/".join(intake.clean_text(meta[k]) for k in ("namespace", "name") if meta.get(k))
+    except (KeyError, TypeError, AttributeError):
+        return intake.shown(item)
+
+
+def _uid(item: Any) -> Any:
+    try:
+        uid = item["metadata"]["uid"]
+    except (KeyError, TypeError):
+        return None
+    return uid if isinstance(uid, str) else None
 
 
 def _number(text: str) -> int:

@@ -21,6 +21,8 @@ from gangwise.core.errors import EngineError
 OURS = "gangwise.io/"
 """Prefix of annotations and labels that are read or written here."""
 GPU = "nvidia.com/gpu"
+PORT = f"{OURS}port:"
+"""Each node has one of each port that a pod asks for."""
 WITHOUT = f"{OURS}without:"
 """Nodes without a taint carry a label of this prefix; pods that do not tolerate it ask for it."""
 MATCHES = f"{OURS}matches:"
@@ -97,7 +99,6 @@ class Names:
     devices: Mapping[str, str] = field(default_factory=lambda: {GPU: "gpu"})
 
     def __call__(self, resource: str) -> str:
-        """Name of a resource."""
         return self.devices.get(resource, resource)
 
 
@@ -126,6 +127,7 @@ def demand(pod: Mapping[str, Any], names: Names) -> dict[str, int]:
     overhead = spec.get("overhead") or {}
     _add(total, {kind: thousandths(kind, text, up=True) for kind, text in overhead.items()})
     total["pods"] = 1000
+    total.update(ports(pod))
     return {names(kind): amount for kind, amount in sorted(total.items()) if amount}
 
 
@@ -145,8 +147,6 @@ def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
 
 
 class Taint(NamedTuple):
-    """Keeps pods off a node that do not tolerate it."""
-
     key: str
     value: str
     effect: str
@@ -156,13 +156,11 @@ class Taint(NamedTuple):
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> tuple[Taint, ...]:
-        """Those of a node that keep pods off it (``PreferNoSchedule`` does not)."""
         found = (node.get("spec") or {}).get("taints") or ()
         taints = (cls(t["key"], t.get("value") or "", t["effect"]) for t in found)
         return tuple(t for t in taints if t.effect in ("NoSchedule", "NoExecute"))
 
     def tolerated(self, pod: Mapping[str, Any]) -> bool:
-        """Whether a toleration of the pod covers it."""
         for each in pod["spec"].get("tolerations") or ():
             if each.get("effect") and each["effect"] != self.effect:
                 continue
@@ -182,18 +180,24 @@ def affinity(pod: Mapping[str, Any]) -> list[Any]:
 
 
 def digest(terms: list[Any]) -> str:
-    """A short name of a node affinity."""
     return hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def fits_affinity(terms: list[Any], node: str, labels: Mapping[str, str]) -> bool:
-    """Whether a node fits any of the terms."""
     return any(
         bool(term.get("matchExpressions") or term.get("matchFields"))
         and all(_holds(e, labels) for e in term.get("matchExpressions") or ())
         and all(_holds(e, {"metadata.name": node}) for e in term.get("matchFields") or ())
         for term in terms
     )
+
+
+def check_affinity(terms: list[Any]) -> None:
+    """Every expression of the terms, for what no node can be asked."""
+    for term in terms:
+        for each in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())):
+            for labels in ({}, {each["key"]: "1"}):
+                _holds(each, labels)
 
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -220,28 +224,95 @@ def _whole(text: str | None) -> float:
     return float(text) if text and re.fullmatch(r"-?\d+", text) else math.nan
 
 
+_NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
+_OF_GANGS = ("job-name", "batch.kubernetes.io/job-name", "controller-uid")
+"""Labels, beside those of groups, that only the pods of one gang carry."""
+
+
 def per_node(pod: Mapping[str, Any]) -> int:
-    """1 where the pod keeps others like itself off its node, 0 for as many as fit.
+    """1 where the pod keeps the others of its gang off its node, 0 for as many as fit.
 
     Raises
     ------
     EngineError
-        For other required rules between pods, which are not understood.
+        For other required rules between pods, which are not modelled: a rule that selects pods of
+        other gangs would have to hold against all that come later.
     """
     rules = pod["spec"].get("affinity") or {}
-    needed = "requiredDuringSchedulingIgnoredDuringExecution"
-    if (rules.get("podAffinity") or {}).get(needed):
-        raise EngineError("it requires pod affinity, which is not understood")
+    if (rules.get("podAffinity") or {}).get(_NEEDED):
+        raise EngineError("it requires pod affinity, which is not modelled")
     most = int(note(pod, "per-node", 0.0))
-    for rule in (rules.get("podAntiAffinity") or {}).get(needed) or ():
-        chosen = rule.get("labelSelector") or {}
-        labels = pod["metadata"].get("labels") or {}
-        alike = all(labels.get(k) == v for k, v in (chosen.get("matchLabels") or {}).items())
-        plain = not chosen.get("matchExpressions") and not rule.get("namespaces")
-        if rule.get("topologyKey") != "kubernetes.io/hostname" or not alike or not plain:
-            raise EngineError("it requires pod anti-affinity to others, which is not understood")
+    own = {*_OF_GANGS, *(key for where, key, _ in _GROUPS if where == "labels")}
+    for term in _anti_affinity(pod):
+        chosen = (term.get("labelSelector") or {}).get("matchLabels") or {}
+        within = own & chosen.keys() and selects(term, pod)
+        if term.get("topologyKey") != "kubernetes.io/hostname" or not within:
+            raise EngineError("it requires pod anti-affinity to others, which is not modelled")
         most = 1
     return most
+
+
+def _anti_affinity(pod: Mapping[str, Any]) -> list[Any]:
+    rules = (pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+    return list(rules.get(_NEEDED) or ())
+
+
+def keeps_away(pod: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Terms of the required anti-affinity of a pod, each with the namespace of the pod."""
+    return [(pod["metadata"]["namespace"], term) for term in _anti_affinity(pod)]
+
+
+def selects(term: Mapping[str, Any], pod: Mapping[str, Any], namespace: str = "") -> bool:
+    """Whether a term of a pod in ``namespace`` (empty: the same one) selects this pod."""
+    selector = term.get("labelSelector")
+    labels = pod["metadata"].get("labels") or {}
+    where = term.get("namespaces") or [namespace or pod["metadata"]["namespace"]]
+    if pod["metadata"]["namespace"] not in where and term.get("namespaceSelector") is None:
+        return False
+    if selector is None:
+        return False
+    plain = all(labels.get(k) == v for k, v in (selector.get("matchLabels") or {}).items())
+    return plain and all(_holds(e, labels) for e in selector.get("matchExpressions") or ())
+
+
+NOT_MODELLED = {
+    "schedulingGates": "scheduling gates",
+    "resourceClaims": "dynamic resource allocation",
+    "resources": "resources of the pod as a whole",
+}
+"""Fields of a pod's specification that choose its node, or hold it back."""
+OF_NODES = ("persistentVolumeClaim", "ephemeral")
+"""Kinds of volumes that may be on some nodes only, and may not be there at all."""
+
+
+def not_modelled(pod: Mapping[str, Any]) -> str:
+    """What of a pod's request is not modelled; empty where all of it is."""
+    spec = pod["spec"]
+    why = [text for key, text in NOT_MODELLED.items() if spec.get(key)]
+    for volume in spec.get("volumes") or ():
+        why += [f"a volume of the kind {kind}" for kind in OF_NODES if volume.get(kind)]
+        if volume.get("csi") or set(volume) & {"gcePersistentDisk", "awsElasticBlockStore", "rbd"}:
+            why.append("a volume that is bound to nodes")
+    for rule in spec.get("topologySpreadConstraints") or ():
+        if rule.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
+            why.append(f"spread over {rule.get('topologyKey')}")
+    return ", ".join(dict.fromkeys(why))
+
+
+def ports(pod: Mapping[str, Any]) -> dict[str, int]:
+    """Ports of its node that a pod takes, each a device of which a node has one.
+
+    The address that it listens on is not told apart, so that two pods with one port never share a
+    node, whatever their addresses.
+    """
+    spec = pod["spec"]
+    found = {}
+    for container in spec["containers"]:
+        for port in container.get("ports") or ():
+            number = port.get("hostPort") or (spec.get("hostNetwork") and port.get("containerPort"))
+            if number:
+                found[f"{PORT}{port.get('protocol') or 'TCP'}:{int(number)}"] = 1000
+    return found
 
 
 # ------------------------------------------------------------------------------------------- gangs
@@ -266,7 +337,6 @@ class Membership(NamedTuple):
 
     @classmethod
     def of(cls, pod: Mapping[str, Any]) -> Membership:
-        """Labels of coscheduling and Volcano first, then the owner."""
         meta = pod["metadata"]
         for where, key, api in _GROUPS:
             if name := (meta.get(where) or {}).get(key):
@@ -317,8 +387,8 @@ def note(pod: Mapping[str, Any], name: str, default: float) -> float:
     return value
 
 
-def said(pod: Mapping[str, Any], name: str) -> str:
-    """A word among our annotations or labels; empty for none."""
+def own_value(pod: Mapping[str, Any], name: str) -> str:
+    """Value of one of our annotations or labels; empty for none."""
     meta = pod["metadata"]
     found = (meta.get("annotations") or {}).get(OURS + name)
     return str(found or (meta.get("labels") or {}).get(OURS + name) or "")
@@ -327,7 +397,7 @@ def said(pod: Mapping[str, Any], name: str) -> str:
 def job_type(pod: Mapping[str, Any]) -> str:
     """What rates are learned by: as said, the application's label, or its name without numbers."""
     labels = pod["metadata"].get("labels") or {}
-    named = said(pod, "type") or labels.get("app.kubernetes.io/name") or labels.get("app")
+    named = own_value(pod, "type") or labels.get("app.kubernetes.io/name") or labels.get("app")
     if named:
         return str(named)
     belongs = Membership.of(pod)
@@ -336,8 +406,9 @@ def job_type(pod: Mapping[str, Any]) -> str:
 
 
 def natural(name: str) -> tuple[Any, ...]:
-    """Sorts worker-10 after worker-9."""
-    return tuple(int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name))
+    """Sort key that puts worker-10 after worker-9."""
+    parts = re.split(r"([0-9]{1,99})", name)
+    return tuple(int(p) if i % 2 else p for i, p in enumerate(parts))
 
 
 def common(values: Iterable[Any], what: str) -> Any:

@@ -27,14 +27,14 @@ def birth(pid: int) -> str:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """As a whole."""
+    """Write to a temporary file and rename it, so that readers see all or nothing."""
     side = path.with_name(f".{path.name}.{os.getpid()}")
     side.write_text(json.dumps(content), encoding="utf-8")
     os.replace(side, path)
 
 
 class Limit(Exception):  # noqa: N818 - no error: the job's time is over
-    """The requested limit is reached."""
+    """The job has reached its requested time limit."""
 
 
 def wait_for(ranks: list[subprocess.Popen[bytes]], limit: float) -> tuple[str, list[Any]]:
@@ -80,7 +80,7 @@ def main(folder: Path) -> int:
     with open(folder / "output.txt", "ab") as output:
         try:
             for rank, (node, devices, speed) in enumerate(attempt["ranks"]):
-                told = {
+                variables = {
                     "GANGWISE_JOB": folder.parent.name,
                     "GANGWISE_RUN": folder.name,
                     "GANGWISE_RANK": str(rank),
@@ -93,7 +93,7 @@ def main(folder: Path) -> int:
                 ranks.append(
                     subprocess.Popen(
                         job["command"],
-                        env={**os.environ, **told, **job.get("environment", {})},
+                        env={**os.environ, **variables, **job.get("environment", {})},
                         cwd=job.get("directory") or str(folder),
                         stdin=subprocess.DEVNULL,
                         stdout=output,

@@ -4,6 +4,7 @@ A cluster is a folder, so that it outlives whoever looks at it::
 
     nodes.json                  name, devices, labels, speed of each node
     down/NODE                   there while the node is down
+    leader.N/beat               of leader number N: the folder is renamed by whoever is the next
     jobs/ID/job.json            what was submitted
     jobs/ID/cancelled
     jobs/ID/K/placed.json       attempt K: node, devices and speed of each rank
@@ -20,9 +21,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,10 +33,11 @@ from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import EngineError, Rejected
-from gangwise.engines import launch
+from gangwise.engines import intake, launch
 from gangwise.engines.engine import (
     ENDED,
     Capabilities,
+    Cause,
     EngineEvent,
     EngineJob,
     EngineNode,
@@ -45,6 +47,7 @@ from gangwise.engines.engine import (
     check_placement,
     differences,
 )
+from gangwise.engines.leader import FolderLeader
 from gangwise.engines.reports import read_reports
 
 _launchers: list[subprocess.Popen[bytes]] = []
@@ -61,6 +64,8 @@ def _let_go() -> None:
 
 POLL = 0.05
 """Seconds between looks at the folder."""
+MOST = 1 << 20
+"""Bytes of a file that describes a job."""
 
 
 class LocalEngine:
@@ -95,8 +100,16 @@ class LocalEngine:
         self._told: dict[str, Status] = {}
         self._was_up: dict[str, bool] = {}
         self._ended: dict[str, Status] = {}
+        self._table: dict[str, Status] = {}
+        self._looked = -math.inf
         self._reports: dict[str, tuple[RankReport, ...]] = {}
+        self._leader: FolderLeader | None = None
+        self.quarantine = intake.Quarantine()
         self.nodes()
+
+    def lead(self, identity: str) -> None:
+        """Place and take off only while this is the one leader of the cluster."""
+        self._leader = FolderLeader(self.folder, identity)
 
     # ------------------------------------------------------------------ as users and fate do it
 
@@ -148,7 +161,7 @@ class LocalEngine:
         return str(number)
 
     def set_up(self, node: str, up: bool) -> None:
-        """Let a node die, or come back."""
+        """Take a node down, or bring it back."""
         marker = self.folder / "down" / node
         if up:
             marker.unlink(missing_ok=True)
@@ -156,59 +169,64 @@ class LocalEngine:
             marker.touch()
             for row in self.jobs():
                 if row.phase in ("placed", "running") and any(p.node == node for p in row.placed):
-                    self._unplace(row, f"node {node} died")
+                    self._unplace(row, f"node {node} died", "node_failed")
 
     # ------------------------------------------------------------------------------- the engine
 
     def nodes(self) -> list[EngineNode]:
-        """As ``nodes.json`` has them."""
-        rows = self._read(self.folder / "nodes.json")
-        if rows is None:
+        try:
+            rows = intake.read_json(self.folder / "nodes.json", 64 * MOST)
+            down = set(os.listdir(self.folder / "down"))
+        except (OSError, intake.Unreadable) as error:
+            raise EngineError(f"{self.folder}: {error}") from error
+        if not isinstance(rows, list):
             raise EngineError(
-                f"{self.folder} holds no local cluster (no nodes.json); make one with "
+                f"{self.folder} holds no local cluster (no list in nodes.json); make one with "
                 "LocalEngine.create, or gangwise serve --engine local"
             )
-        down = set(os.listdir(self.folder / "down"))
-        return [
-            EngineNode(
-                row["name"],
-                {k: round(1000 * amount) for k, amount in row["devices"].items()},
-                row.get("labels", {}),
-                row["name"] not in down,
-                "down" if row["name"] in down else "",
-            )
-            for row in rows
-        ]
+
+        def read(row: Any) -> tuple[EngineNode, float]:
+            why = "down" if row["name"] in down else ""
+            asked = intake.table(row["devices"], "devices", intake.thousandths)
+            devices = {k: intake.thousandths(v, k) for k, v in asked.items()}
+            node = EngineNode(row["name"], devices, row.get("labels", {}), not why, why)
+            return node, intake.number(row.get("speed", 1.0), "its speed", 1e-6, 1e6)
+
+        found = self.quarantine.sift("node", rows, read, lambda row: row["name"])
+        found = intake.distinct(found, lambda one: one[0].name, self.quarantine, "node")
+        self._speeds = {node.name: speed for node, speed in found}
+        return [node for node, _ in found]
 
     def jobs(self) -> list[Status]:
-        """Read off the folder."""
-        table: list[Status] = []
         now = time.time()
         _launchers[:] = [one for one in _launchers if one.poll() is None]
         try:
             names = sorted(os.listdir(self.folder / "jobs"), key=lambda n: (len(n), n))
         except OSError as error:
             raise EngineError(f"{self.folder}: {error.strerror}") from error
-        for name in names:
-            row = self._ended.get(name)
-            if row is None:
-                row = self._status(name)
-                if row is None:
-                    continue
-                if row.phase in ENDED:
-                    self._ended[name] = row
-            if row.phase in ENDED and row.ended < now - self.keep:
-                self._put_away(name)
-                continue
-            table.append(row)
+
+        def read(name: str) -> Status | None:
+            row = self._ended.get(name) or self._status(name)
+            if row is not None and row.phase in ENDED:
+                self._ended[name] = row
+                if row.ended < now - self.keep:
+                    self._put_away(name)
+                    return None
+            return row
+
+        table = self.quarantine.sift("job", names, read, str, self._told)
+        self._table, self._looked = {row.job.id: row for row in table}, time.monotonic()
         return table
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
-        """Write the placement down, then launch it."""
-        table = self.jobs()
-        row = next((r for r in table if r.job.id == job), None)
-        if row is None:
-            raise Rejected(f"there is no job {job}")
+        if self._leader is not None:
+            self._leader.check()
+        # Many placements share a look: never an older one than whoever decided has seen, or a
+        # job whose end was just told would still hold its devices.
+        if time.monotonic() > self._looked + POLL:
+            self.jobs()
+        row = self._table[job] = self._status_of(job)
+        table = list(self._table.values())
         here = self.folder / "jobs" / job / str(attempt)
         again = row.attempt == attempt and row.phase in ("placed", "running")
         if again and _sizes(row.placed) == _sizes(placed):
@@ -219,14 +237,12 @@ class LocalEngine:
         check_placement(row, placed, nodes, table)
         if attempt <= row.attempt:
             raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
-        speeds = {r["name"]: r.get("speed", 1.0) for r in self._read(self.folder / "nodes.json")}
         numbers = self._numbers(row.job, placed, table)
         ranks = [
-            (p.node, ids, speeds[p.node])
+            (p.node, ids, self._speeds[p.node])
             for p, each in zip(placed, numbers, strict=True)
             for ids in each
         ]
-        self._make(here)
         content = {
             "ranks": ranks,
             "placed": [
@@ -235,26 +251,29 @@ class LocalEngine:
             ],
             "time": time.time(),
         }
-        self._write(here / "placed.json", content)
+        self._write(here / "placed.json", content, fenced=True)
+        self._table[job] = self._status_of(job)
         self._launch(here)
 
     def preempt(self, job: str) -> None:
-        """End its processes; it is pending again."""
-        row = self._status(job)
-        if row is not None and row.phase in ("placed", "running"):
-            self._unplace(row, "preempted")
+        """End the processes of a job; it waits again."""
+        row = self._status_of(job)
+        if row.phase in ("placed", "running"):
+            self._unplace(row, "preempted", "released", fenced=True)
 
     def cancel(self, job: str) -> None:
-        """End it for good."""
-        row = self._status(job)
-        if row is None or row.phase in ENDED:
+        row = self._status_of(job)
+        if row.phase in ENDED:
             return
         self._write(self.folder / "jobs" / job / "cancelled", {"time": time.time()})
         if row.phase in ("placed", "running"):
             self._end_processes(self.folder / "jobs" / job / str(row.attempt))
 
     def events(self, timeout: float) -> list[EngineEvent]:
-        """Differences between looks at the folder."""
+        """Differences between two looks at the folder."""
+        if self._leader is not None and not self._leader.held:
+            time.sleep(min(timeout, POLL))
+            self._leader.check()
         until = time.monotonic() + timeout
         while True:
             found = self._look()
@@ -264,7 +283,8 @@ class LocalEngine:
             time.sleep(min(POLL, left))
 
     def close(self) -> None:
-        """Nothing is held."""
+        if self._leader is not None:
+            self._leader.release()
 
     # ------------------------------------------------------------------------------------ inside
 
@@ -276,8 +296,11 @@ class LocalEngine:
             if row.phase in ("placed", "running") and not all(
                 up.get(p.node, False) for p in row.placed
             ):
-                self._unplace(row, "a node died")
-                table[row.job.id] = self._status(row.job.id) or row
+                try:
+                    self._unplace(row, "a node died", "node_failed")
+                    table[row.job.id] = self._status(row.job.id) or row
+                except Rejected as error:  # its folder alone cannot be written
+                    self.quarantine.put("job", row.job.id, error)
         found = differences(self._told, table, self._was_up, up, time.time(), self._ranks)
         self._told, self._was_up = table, up
         for row in table.values():
@@ -294,29 +317,43 @@ class LocalEngine:
 
     def _ranks(self, row: Status) -> tuple[RankReport, ...]:
         folder = self.folder / "jobs" / row.job.id / str(row.attempt)
-        return read_reports(folder, row.job.id, row.attempt)
+        return read_reports(folder, row.job.id, row.attempt, row.job.tasks, os.getuid())
+
+    def _status_of(self, job: str) -> Status:
+        """Status of a job; names that could be paths are refused."""
+        row = None if "/" in job or job in ("", ".", "..") else self._status(job)
+        if row is None:
+            raise Rejected(f"there is no job {job}")
+        return row
 
     def _status(self, name: str) -> Status | None:
         """What a job is at, by its files; None while it is being written."""
         folder = self.folder / "jobs" / name
-        asked = self._read(folder / "job.json")
+        asked = intake.read_json(folder / "job.json", MOST)
         if asked is None:
             return None
+        command, demand = asked["command"], asked["demand"]
+        if not isinstance(command, list) or not command:
+            raise intake.Unreadable("its command is no list of words")
+        for word in command:
+            if not isinstance(word, str) or "\0" in word:
+                raise intake.Unreadable(f"its command has {intake.shown(word)}, which is no word")
+        demand = intake.table(demand, "what it asks for:", intake.thousandths)
         job = EngineJob(
             name,
-            str(asked["job_type"]),
-            str(asked["user"]),
-            float(asked["submitted"]),
-            int(asked["tasks"]),
-            {k: round(1000 * v) for k, v in asked["demand"].items()},
-            int(asked["per_node"]),
+            asked["job_type"],
+            asked["user"],
+            asked["submitted"],
+            asked["tasks"],
+            {k: intake.thousandths(v, k) for k, v in demand.items()},
+            asked["per_node"],
             asked["constraint"],
-            float(asked["limit"] or math.inf),
-            priority=float(asked.get("priority", 0.0)),
-            minimum=int(asked.get("minimum", 0)),
-            work=float(asked.get("work", math.nan)),
+            math.inf if asked["limit"] is None else asked["limit"],
+            priority=asked.get("priority", 0.0),
+            minimum=asked.get("minimum", 0),
+            work=asked.get("work", math.nan),
         )
-        attempts = [int(n) for n in os.listdir(folder) if n.isdigit()]
+        attempts = [int(n) for n in os.listdir(folder) if re.fullmatch("[0-9]{1,9}", n)]
         attempts = [k for k in attempts if (folder / str(k) / "placed.json").exists()]
         latest = max(attempts, default=0)
         here = folder / str(latest)
@@ -337,8 +374,11 @@ class LocalEngine:
             end = float(cancelled["time"])
             return Status(job, "cancelled", latest, placed, since, end, "cancelled")
         if unplaced is not None:
-            return Status(job, "pending", latest, detail=unplaced["why"])
+            cause = unplaced.get("cause", "released")
+            return Status(job, "pending", latest, detail=unplaced["why"], cause=cause)
         if result is not None:
+            if result["state"] not in ENDED:
+                raise intake.Unreadable(f"its result is {intake.shown(result['state'])}")
             detail = ", ".join(str(code) for code in result["exits"] if code)
             times = float(result["started"]), float(result["ended"])
             return Status(job, result["state"], latest, placed, *times, detail)
@@ -397,13 +437,15 @@ class LocalEngine:
         except OSError as error:
             raise EngineError(f"cannot launch {here}: {error.strerror}") from error
 
-    def _unplace(self, row: Status, why: str) -> None:
+    def _unplace(self, row: Status, why: str, cause: Cause, fenced: bool = False) -> None:
         here = self.folder / "jobs" / row.job.id / str(row.attempt)
-        self._write(here / "unplaced.json", {"why": why, "time": time.time()})
+        content = {"why": why, "cause": cause, "time": time.time()}
+        self._write(here / "unplaced.json", content, fenced)
         self._end_processes(here)
 
     def _end_processes(self, here: Path) -> None:
         """Kill the group of an attempt; whoever is launching it sees that it need not."""
+        self._looked = -math.inf  # its devices are free now
         launched = self._read(here / "launched")
         if launched is None:
             return
@@ -424,7 +466,7 @@ class LocalEngine:
             time.sleep(0.01)
 
     def _put_away(self, name: str) -> None:
-        """Out of the table, not out of the folder."""
+        """Take a job out of the table; its folder stays."""
         (self.folder / "ended").mkdir(exist_ok=True)
         try:
             os.rename(self.folder / "jobs" / name, self.folder / "ended" / name)
@@ -433,26 +475,18 @@ class LocalEngine:
         self._ended.pop(name, None)
 
     def _read(self, path: Path) -> Any:
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except ValueError:
-            return None  # a lock whose owner was killed before it wrote its name
-        except OSError as error:
-            raise EngineError(f"{path}: {error.strerror}") from error
+        return intake.read_json(path, MOST)
 
-    def _write(self, path: Path, content: Any) -> None:
+    def _write(self, path: Path, content: Any, fenced: bool = False) -> None:
+        """Into the folder of one job: what is wrong there is wrong with this job alone."""
         try:
+            path.parent.mkdir(exist_ok=True)
+            if fenced and self._leader is not None:
+                self._leader.write(path, content)
+                return
             launch.write_json(path, content)
         except OSError as error:
-            raise EngineError(f"{path}: {error.strerror}") from error
-
-    def _make(self, path: Path) -> None:
-        try:
-            path.mkdir(exist_ok=True)
-        except OSError as error:
-            raise EngineError(f"{path}: {error.strerror}") from error
+            raise Rejected(f"{path}: {error.strerror}") from error
 
 
 def _group(pid: int) -> int:

@@ -42,7 +42,7 @@ class Identity(NamedTuple):
 
     @classmethod
     def here(cls) -> Identity:
-        """By the environment."""
+        """The rank described by the environment variables of the launcher."""
         get = os.environ.get
         return cls(
             get("GANGWISE_JOB") or get("SLURM_JOB_ID") or "0",
@@ -53,7 +53,6 @@ class Identity(NamedTuple):
 
     @property
     def file(self) -> str:
-        """Name of its report."""
         return f"{self.job}.{self.run}.{self.rank}.json"
 
 
@@ -79,8 +78,8 @@ class Meter:
         self.first: float | None = None
         self.total = 0.0
 
-    def tell(self, total: float) -> None:
-        """So many units are done now."""
+    def report(self, total: float) -> None:
+        """Report how many units of work are done."""
         now = time.monotonic()
         if self.first is None:
             self.began, self.first = now, total
@@ -88,7 +87,7 @@ class Meter:
             self.total, self.last = total, now
 
     def read(self) -> tuple[float, float] | None:
-        """Work and seconds, None where two points are not known yet."""
+        """Work and seconds; None until two points are known."""
         if self.first is None or not self.last > self.began or not self.total > self.first:
             return None
         return self.total - self.first, self.last - self.began
@@ -99,7 +98,7 @@ def sleeper(args: argparse.Namespace, meter: Meter, node: str) -> int:
     file = os.environ.get("GANGWISE_SPEED_FILE", "").replace("{node}", node)
     speed = float(os.environ.get("GANGWISE_SPEED", "1"))
     done, last = 0.0, time.monotonic()
-    meter.tell(0.0)
+    meter.report(0.0)
     while done < args.sleep:
         if file:
             with contextlib.suppress(OSError, ValueError):  # while it is replaced: as before
@@ -108,12 +107,11 @@ def sleeper(args: argparse.Namespace, meter: Meter, node: str) -> int:
         time.sleep(max(pause, 0.001))
         now = time.monotonic()
         done, last = done + (now - last) * speed, now
-        meter.tell(min(done, args.sleep))
+        meter.report(min(done, args.sleep))
     return 0
 
 
 def last_number(path: Path) -> float | None:
-    """The last number that a file holds."""
     try:
         words = path.read_text(encoding="utf-8").split()
         return float(words[-1]) if words else None
@@ -132,11 +130,10 @@ def count_lines(stream: IO[bytes], pattern: re.Pattern[str], meter: Meter) -> No
                 seen = float(found.group(1)) if pattern.groups else seen + 1.0
             except ValueError:
                 continue
-            meter.tell(seen)
+            meter.report(seen)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
     p = argparse.ArgumentParser(
         prog="gangwise rank",
         description="Run one rank of a gang and report how much work it does per second.",
@@ -152,7 +149,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, measure, report; the exit code is the command's."""
+    """Run the command, measure and report; exit with the command's code."""
     args = parser().parse_args(arguments)
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command and args.sleep is None:
@@ -175,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def reporting() -> None:
         while not ended.wait(args.every):
             if args.file and (units := last_number(args.file)) is not None:
-                meter.tell(units)
+                meter.report(units)
             report(None)
 
     start, reporter = time.monotonic(), threading.Thread(target=reporting, daemon=True)
@@ -199,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ended.set()
     reporter.join()  # one that is late would be written over the last
     if args.file and (units := last_number(args.file)) is not None:
-        meter.tell(units)
+        meter.report(units)
     report(code)
     return code
 

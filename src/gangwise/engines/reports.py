@@ -1,4 +1,9 @@
-"""What ranks report of themselves, read from where ``gangwise rank`` writes it."""
+"""What ranks report of themselves, read from where ``gangwise rank`` writes it.
+
+Ranks write into a folder that others may write to as well. So only what a rank of this job may have
+written counts: a regular file of bounded size, owned by the job's user, under the name of a rank
+that the job has. Nothing is waited for.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,17 @@ import math
 from pathlib import Path
 
 from gangwise.engines.engine import RankReport
+from gangwise.engines.intake import Unreadable, name, read_file, whole
 
 MOST = 64 * 1024
 """Bytes of a report that are read; a rank that writes more writes nonsense."""
+RANKS = 4096
+"""Ranks of a job whose reports are read, the first ones."""
 
 
-def read_reports(folder: Path, job: str, run: int) -> tuple[RankReport, ...]:
+def read_reports(
+    folder: Path, job: str, run: int, ranks: int, owner: int | None
+) -> tuple[RankReport, ...]:
     """Reports of the ranks of one start of a job, by rank; those that make no sense are left out.
 
     Parameters
@@ -21,30 +31,34 @@ def read_reports(folder: Path, job: str, run: int) -> tuple[RankReport, ...]:
         ``GANGWISE_REPORTS`` of the ranks.
     run : int
         The cluster's number of this start of the job.
+    ranks : int
+        How many it has; no others are looked for.
+    owner : int, optional
+        Uid of the job's user, whose files count; those of nobody do where it is not known.
     """
-    found: list[RankReport] = []
-    try:
-        files = list(folder.glob(f"{job}.{run}.*.json"))
-    except OSError:
+    if owner is None or "/" in job:
         return ()
-    for path in files:
-        report = read_report(path)
-        if report is not None:
-            found.append(report)
-    return tuple(sorted(found, key=lambda report: report.rank))
+    names = (f"{folder}/{job}.{run}.{rank}.json" for rank in range(min(ranks, RANKS)))
+    found = (read_report(path, owner) for path in names)
+    return tuple(report for report in found if report is not None)
 
 
-def read_report(path: Path) -> RankReport | None:
-    """One report; None where it is missing, says nothing of work, or makes no sense."""
+def read_report(path: Path | str, owner: int | None) -> RankReport | None:
+    """One report; None where it is missing, not of its owner, says nothing, or makes no sense.
+
+    ``owner`` is None where any is as good.
+    """
     try:
-        with open(path, "rb") as file:
-            content = json.loads(file.read(MOST))
+        file = read_file(path, MOST)
+        if file is None or owner not in (None, file.owner):
+            return None
+        content = json.loads(file.content)
         report = RankReport(
-            str(content["node"]),
-            int(content["rank"]),
+            name(content["node"], "its node"),
+            whole(content["rank"], "its rank"),
             float(content["work"]),
             float(content["seconds"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (OSError, Unreadable, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     return report if report.rate > 0 and math.isfinite(report.rate) else None

@@ -2,11 +2,13 @@
 
 A ``job_submit.lua`` gives jobs of one partition priority 0, so that users submit as ever and
 nothing starts; a placement is ``scontrol update reqnodelist=…`` and ``scontrol release``. What was
-placed is written into the job's AdminComment, so that any client finds it.
+placed, and the node list that the user asked for, are written into the job's AdminComment, so that
+any client finds and can undo it (:func:`detach`). Whom a user or an administrator holds stays held;
+a job that asks for what is not modelled is released untouched, and Slurm's own scheduler has it.
 
-Tasks are ranks (``-n``), or shares of nodes where a job asks for devices by node (``-N 2
---gres=gpu:4``: two tasks of 4 GPUs on different nodes). Slurm starts a gang on exactly the nodes
-asked for; how it divides ranks among them is its own affair unless the job says
+Tasks are ranks (``-n``), or shares of nodes where a job has a number of nodes or asks for devices
+by node (``-N 2 --gres=gpu:4``: two tasks of 4 GPUs on different nodes). Slurm starts a gang on
+exactly the nodes asked for; how it divides ranks among them is its own affair unless the job says
 ``--ntasks-per-node``, so the table tells what it did.
 
 Run against Slurm 22.05. The JSON of 23.02 and later is read as its documentation has it, from made
@@ -15,19 +17,23 @@ answers; it was not run.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import pwd
 import re
 import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gangwise.core.errors import EngineError, Rejected, ScenarioError
+from gangwise.engines import intake
 from gangwise.engines.engine import (
     Capabilities,
     EngineEvent,
@@ -40,12 +46,25 @@ from gangwise.engines.engine import (
     check_placement,
     differences,
 )
+from gangwise.engines.leader import ReservationLeader
 from gangwise.engines.reports import read_reports
+from gangwise.engines.slurm_requests import (
+    Mark,
+    Request,
+    expand,
+    gres,
+    number,
+    types_of,
+    waits_for,
+    words,
+)
 
 NOT_UP = {
     *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINT"),
-    *("UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "FUTURE", "ERROR"),
+    *("RESERVED", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "FUTURE", "ERROR"),
 }
+_NO_ANSWER = ("contact slurm", "timed out", "connect")
+"""Where a program of Slurm's says one of these, slurmctld did not answer; it has no code for it."""
 PHASES: dict[str, Phase] = {
     "COMPLETED": "finished",
     "FAILED": "failed",
@@ -58,7 +77,12 @@ PHASES: dict[str, Phase] = {
     "CANCELLED": "cancelled",
     "REVOKED": "cancelled",
 }
-MARK = re.compile(r"gangwise attempt=(\d+) restarts=(\d+) on=(\S*)")
+UNSTARTED = 3
+"""Placements that Slurm refuses, or does not start, before it is left the job."""
+LISTS = 1000
+"""Node lists of waiting jobs that are told apart."""
+LISTED = ("among:", "not among:")
+"""Nodes carry labels of these kinds: which lists they are in, that jobs ask for or exclude."""
 ASLEEP = ("COMPLETING", "RUNNING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED")
 
 
@@ -90,6 +114,8 @@ class SlurmEngine:
     """
 
     name = "slurm"
+    watch = False
+    _leader: ReservationLeader | None = None  # nobody else acts, unless told to lead
     capabilities = Capabilities(
         gang_native=True,
         moldable=False,
@@ -118,50 +144,110 @@ class SlurmEngine:
         self._environment = {**os.environ, **(environment or {})}
         self._told: dict[str, Status] = {}
         self._was_up: dict[str, bool] = {}
-        self._runs: dict[str, int] = {}
+        self._runs: dict[str, Run] = {}
         self._where: dict[str, tuple[Placed, ...]] = {}
         self._reports: dict[str, tuple[RankReport, ...]] = {}
         self._table: dict[str, Status] = {}
         self._looked = self._seen = self._nodes_looked = -math.inf
         self._nodes: list[EngineNode] = []
+        self._lists: dict[str, frozenset[str]] = {}
+        self._reserved: dict[str, str] = {}
+        self._left: dict[str, str] = {}
+        self._unstarted: dict[str, int] = {}
+        self.quarantine = intake.Quarantine()
         for program in ("squeue", "sinfo", "scontrol", "scancel"):
             if shutil.which(program, path=self._environment.get("PATH")) is None:
                 raise EngineError(f"no {program} here: install Slurm's client commands")
 
+    def lead(self, identity: str) -> None:
+        """Change jobs only while this is the one leader of the cluster.
+
+        This needs an operator's rights. Slurm itself never starts a job twice: one who was stopped
+        between looking at its clock and its command can at most choose other nodes for a job that
+        waits.
+        """
+        self._leader = ReservationLeader(self._run)
+
     # ------------------------------------------------------------------------------- the engine
 
     def nodes(self) -> list[EngineNode]:
-        """By ``sinfo``; a node is listed once for each partition."""
-        found: dict[str, EngineNode] = {}
-        for row in self._json("sinfo", "nodes"):
-            devices = {"cpu": 1000 * _number(row.get("cpus"), 0)}
-            devices["memory"] = 1000 * _number(row.get("real_memory"), 0)
-            for kind, amount in gres(str(row.get("gres") or "")).items():
-                devices[kind] = 1000 * amount
-            features = _words(row.get("active_features") or row.get("features"))
-            state = {*_words(row.get("state")), *_words(row.get("state_flags"))}
-            state = {word.upper().rstrip("*") for word in state}
-            down = sorted(state & NOT_UP)
-            reason = f"{', '.join(down).lower()} {row.get('reason') or ''}".strip() if down else ""
-            labels = {self._values.get(f, f): f if f in self._values else "yes" for f in features}
-            name = str(row.get("name"))
-            found[name] = EngineNode(name, devices, labels, not down, reason)
-        return list(found.values())
+        """Nodes by ``sinfo``, which lists a node once for each partition."""
+        rows = self._json("sinfo", "nodes")
+        if not self.watch:  # those outside the partition are not aimed at
+            rows = [row for row in rows if self._ours(row)]
+            self._reserved = self._reservations()
+        found = self.quarantine.sift("node", rows, self._node, lambda row: row["name"])
+        return intake.distinct(found, lambda node: node.name, self.quarantine, "node")
+
+    def _reservations(self) -> dict[str, str]:
+        """Nodes of reservations that hold now; ``sinfo`` says so some seconds later."""
+        found: dict[str, str] = {}
+        with contextlib.suppress(_RefusedError):
+            for line in self._run("scontrol", "-o", "show", "reservation").splitlines():
+                fields = dict(word.partition("=")[::2] for word in line.split())
+                if fields.get("State") == "ACTIVE":
+                    names = expand(fields.get("Nodes", "")) or frozenset()
+                    found.update((n, fields.get("ReservationName", "")) for n in names)
+        return found
+
+    def _ours(self, row: Any) -> bool:
+        there = row.get("partitions") if isinstance(row, Mapping) else None
+        return not isinstance(there, list | str) or self.partition in words(there)
+
+    def _node(self, row: Mapping[str, Any]) -> EngineNode:
+        if not re.fullmatch(r"[\w.-]+", str(row["name"]), re.ASCII):
+            raise intake.Unreadable(f"{intake.shown(row['name'])} is no name of a node")
+        devices = {"cpu": 1000 * number(row.get("cpus"), 0)}
+        devices["memory"] = 1000 * number(row.get("real_memory"), 0)
+        for kind, amount in gres(str(row.get("gres") or "")).items():
+            devices[kind] = 1000 * amount
+        features = words(row.get("active_features") or row.get("features"))
+        state = {*words(row.get("state")), *words(row.get("state_flags"))}
+        state = {word.upper().rstrip("*") for word in state}
+        down = sorted(state & NOT_UP)
+        reason = f"{', '.join(down).lower()} {row.get('reason') or ''}".strip() if down else ""
+        labels = {self._values.get(f, f): f if f in self._values else "yes" for f in features}
+        if not down and (name := self._reserved.get(str(row["name"]))):
+            down, reason = ["RESERVED"], f"reserved: {name}"
+        for kind, named in types_of(str(row.get("gres") or "")).items():
+            if len(named) == 1:
+                labels[f"type of {kind}"] = next(iter(named))
+        return self._listed(EngineNode(str(row["name"]), devices, labels, not down, reason))
+
+    def _listed(self, node: EngineNode) -> EngineNode:
+        """Nodes with labels for the node lists that contain them."""
+        labels = {k: v for k, v in node.labels.items() if not k.startswith(LISTED)}
+        for text, names in self._lists.items():
+            labels[LISTED[node.name not in names] + text] = "yes"
+        return replace(node, labels=labels)
+
+    def _know(self, text: str) -> None:
+        """Add a node list, for which nodes carry a label from now on."""
+        if text in self._lists:
+            return
+        if len(self._lists) >= LISTS:
+            waiting = [r.job.constraint for r in self._table.values() if r.phase == "pending"]
+            used = {k.partition(":")[2] for each in waiting for k in each if k.startswith(LISTED)}
+            self._lists = {k: v for k, v in self._lists.items() if k in used}
+        if len(self._lists) < LISTS and (names := expand(text)) is not None:
+            self._lists[text] = names
+            self._nodes = [self._listed(node) for node in self._nodes]
 
     def jobs(self) -> list[Status]:
-        """By ``squeue``."""
-        table = []
-        for row in self._json("squeue", "jobs", "--states=all"):
-            status = self._status(row)
-            if status is not None:
-                table.append(status)
-        return table
+        rows = self._json("squeue", "jobs", "--states=all")
+        self.quarantine.sift("comment of job", rows, _work, _id)  # the job is read without it
+        found = self.quarantine.sift("job", rows, self._status, _id, self._told)
+        return intake.distinct(found, lambda row: row.job.id, self.quarantine, "job")
+
+    def held(self) -> dict[str, str]:
+        return dict(self._left)
 
     def place(self, job: str, attempt: int, placed: Sequence[Placed]) -> None:
-        """Name the nodes, then release."""
+        """Require the nodes, then release the job."""
         row = self._recent(job)
         if row is None or row.foreign:
-            raise Rejected(f"there is no job {job} in partition {self.partition}")
+            why = self._left.get(job, f"there is no such job in partition {self.partition}")
+            raise Rejected(f"job {job} is not to be placed: {why}")
         wanted = {p.node for p in placed}
         if row.attempt == attempt and row.phase in ("placed", "running"):
             if {p.node for p in row.placed} == wanted:
@@ -170,34 +256,119 @@ class SlurmEngine:
         check_placement(row, placed, self._nodes, self._table.values())
         if attempt < row.attempt:
             raise Rejected(f"job {job} was placed {row.attempt} times; {attempt} is no new attempt")
-        on = ",".join(f"{p.node}:{p.tasks}" for p in placed)
-        mark = f"gangwise attempt={attempt} restarts={self._runs.get(job, 0)} on={on}"
-        self._change(
-            "update",
-            f"jobid={job}",
-            f"admincomment={mark}",
-            f"reqnodelist={','.join(sorted(wanted))}",
-            f"numnodes={len(wanted)}-{len(wanted)}",
-            "starttime=now",
+        run = self._runs[job]
+        request = run.request
+        if request.nodes not in (0, len(wanted)):
+            raise Rejected(f"job {job} gets {len(wanted)} nodes, and asks for {request.nodes}")
+        mark = Mark(
+            attempt,
+            run.restarts,
+            ",".join(f"{p.node}:{p.tasks}" for p in placed),
+            request.required,
+            request.nodes,
+            text=run.mark.text,
         )
-        self._change("release", job)
+        change = [f"admincomment={mark}", f"reqnodelist={','.join(sorted(wanted))}"]
+        if run.restarts:  # it was given a time two minutes ahead
+            change.append("starttime=now")
+        try:
+            self._change("update", f"jobid={job}", *change)
+            self._change("release", job)
+        except Rejected:
+            self._unstarted[job] = self._unstarted.get(job, 0) + 1
+            raise
+        self._runs[job] = run._replace(mark=mark)
         self._table[job] = replace(row, phase="placed", attempt=attempt, placed=tuple(placed))
 
     def preempt(self, job: str) -> None:
-        """Requeue it, held."""
+        """Requeue a job, held."""
         row = next((r for r in self.jobs() if r.job.id == job), None)
         if row is not None and not row.foreign:
             if row.phase == "running":
-                self._change("requeuehold", job)
+                self._requeue(job)
             elif row.phase == "placed":
-                self._change("hold", job)
+                self._unstarted[job] = self._unstarted.get(job, 0) + 1
+                self._hold(job)
 
     def cancel(self, job: str) -> None:
-        """As ``scancel`` does."""
-        self._run("scancel", job)
+        row = self._recent(job)
+        if row is None or row.foreign or self.watch:
+            raise Rejected(f"there is no job {job} to cancel in partition {self.partition}")
+        try:
+            self._run("scancel", "--", job)
+        except _RefusedError as error:
+            raise Rejected(str(error)) from None
+
+    def detach(self) -> dict[str, str]:
+        """Give the pending jobs back to Slurm, each as its user wrote it.
+
+        Needs nothing but Slurm: what was asked for stands in the jobs' AdminComment. Killed at any
+        line, it is completed by the next call. Who runs, runs on.
+
+        Returns
+        -------
+        dict
+            Job → what became of it.
+        """
+        done: dict[str, str] = {}
+        for row in self._json("squeue", "jobs", "--states=all"):
+            mark = self.quarantine.read("job", str(row.get("job_id")), partial(Mark.of, row))
+            states = {word.upper() for word in words(row.get("job_state"))}
+            mine = mark is not None and not states.isdisjoint(("PENDING", "REQUEUED"))
+            if mark is None or not mine or states & set(ASLEEP):
+                continue
+            job, held = _id(row), number(row.get("priority"), 1) == 0
+            by_hand = mark.by_hand or (held and mark.attempt > 0 and mark.state != "held")
+            was = [f"reqnodelist={mark.required}"] if mark.attempt else []
+            try:
+                if held and not by_hand:
+                    self._let_go(job, mark)
+                self._change("update", f"jobid={job}", f"admincomment={mark.text}", *was)
+                done[job] = "held, as it was by hand" if by_hand else "released"
+            except Rejected as error:
+                done[job] = f"not released: {error}"
+        return done
+
+    def survey(self) -> tuple[list[str], dict[str, str]]:
+        """What would be left alone: of the configuration, in words, and job by job; looks only."""
+        remarks, alone = [], {}
+        told = self._run("scontrol", "show", "config")
+        config = dict(re.findall(r"(?m)^(\w+)\s*= (.*?)\s*$", told))
+        if "lua" not in words(config.get("JobSubmitPlugins")):
+            remarks.append("JobSubmitPlugins has no lua: jobs are not born held; Slurm starts them")
+        if config.get("PreemptType", "preempt/none") != "preempt/none":
+            remarks.append(f"PreemptType={config['PreemptType']}: Slurm takes jobs off by itself")
+        try:
+            self._run("scontrol", "-o", "show", "partition", self.partition)
+        except _RefusedError:
+            remarks.append(f"there is no partition {self.partition}: give --set partition=NAME")
+        for node, name in sorted(self._reservations().items()):
+            remarks.append(f"node {node} is not aimed at while the reservation {name} holds")
+        for row in self._json("squeue", "jobs"):
+            states = [word.upper() for word in words(row.get("job_state"))]
+            if "PENDING" in states and self.partition in words(row.get("partition")):
+                try:
+                    why = self._would_leave(row)
+                except Exception as error:
+                    why = f"unreadable, because {type(error).__name__}: {error}"
+                if why:
+                    alone[str(row.get("job_id"))] = intake.clean_text(why)
+        return remarks, alone
+
+    def _would_leave(self, row: Mapping[str, Any]) -> str:
+        """Why a pending job would be left alone; empty where it would be placed."""
+        mark = Mark.of(row)
+        if len(words(row.get("partition"))) > 1:
+            return "it names several partitions"
+        if number(row.get("priority"), 1) == 0 and (mark is None or mark.by_hand):
+            return "a user or an administrator holds it"
+        return Request.of(row, mark).why or waits_for(row, time.time())
 
     def events(self, timeout: float) -> list[EngineEvent]:
-        """Differences between looks at the queue."""
+        """Differences between two looks at the queue."""
+        if self._leader is not None and not self._leader.held:
+            time.sleep(min(timeout, self.poll))
+            self._leader.check()
         until = time.monotonic() + timeout
         while True:
             due = self._looked + self.poll - time.monotonic()
@@ -211,7 +382,8 @@ class SlurmEngine:
                 return found
 
     def close(self) -> None:
-        """Nothing is held."""
+        if self._leader is not None:
+            self._leader.release()
 
     # ------------------------------------------------------------------------------------ inside
 
@@ -240,8 +412,9 @@ class SlurmEngine:
         self._told, self._was_up = table, up
         for name in list(self._runs):
             if name not in table:
-                for known in (self._runs, self._where, self._reports):
+                for known in (self._runs, self._where, self._reports, self._unstarted):
                     known.pop(name, None)
+        self._left = {name: why for name, why in self._left.items() if name in table}
         if self.reports is None:
             return found
         for row in table.values():
@@ -253,128 +426,212 @@ class SlurmEngine:
         return found
 
     def _ranks(self, row: Status) -> tuple[RankReport, ...]:
-        if self.reports is None:
+        if self.reports is None or (run := self._runs.get(row.job.id)) is None:
             return ()
-        return read_reports(self.reports, row.job.id, self._runs.get(row.job.id, 0))
+        return read_reports(self.reports, row.job.id, run.restarts, run.ranks, run.owner)
 
     def _status(self, row: Mapping[str, Any]) -> Status | None:
-        """A row of ``squeue``; None for what is not to be placed yet."""
-        name = str(_number(row.get("job_id"), 0))
+        """Status from a row of ``squeue``; None for a job that is not to be placed yet."""
+        name = _id(row)
         foreign = str(row.get("partition")) != self.partition and not self.watch
-        states = [word.upper() for word in _words(row.get("job_state"))]
-        held = _number(row.get("priority"), 1) == 0
-        restarts = _number(row.get("restart_cnt"), 0)
-        mark = MARK.search(str(row.get("admin_comment") or ""))
-        attempt, at, on = (int(mark[1]), int(mark[2]), mark[3]) if mark else (0, 0, "")
-        self._runs[name] = restarts
-        job = self.job(name, row)
-        started = float(_number(row.get("start_time"), 0)) or math.nan
-        ended = float(_number(row.get("end_time"), 0)) or math.nan
-        detail = " ".join(_words(row.get("state_reason")))
+        states = [word.upper() for word in words(row.get("job_state"))]
+        held = number(row.get("priority"), 1) == 0
+        restarts = number(row.get("restart_cnt"), 0)
+        mark = Mark.of(row) or NO_MARK
+        attempt = mark.attempt
+        try:
+            request = Request.of(row, mark)
+            job = self.job(name, row, request)
+        except Exception:
+            if (known := self._told.get(name)) is None:
+                raise
+            job, request = known.job, self._runs[name].request  # as it was submitted
+        ranks = request.ranks * request.tasks
+        self._runs[name] = Run(restarts, ranks, _owner(row), request, mark)
+        started = float(number(row.get("start_time"), 0)) or math.nan
+        ended = float(number(row.get("end_time"), 0)) or math.nan
+        detail = " ".join(words(row.get("state_reason")))
         detail = "" if detail == "None" else detail
+        if "PENDING" not in states:
+            self._left.pop(name, None)
         if any(state in ASLEEP for state in states):
             placed = allocation(row, job) or self._where.get(name, ())
             self._where[name] = placed
-            if mark and restarts > at and not foreign and not self.watch and "RUNNING" in states:
-                self._change("requeuehold", name)  # Slurm started it again by itself
+            if not self.watch and not attempt:
+                foreign = True  # Slurm's own scheduler, or somebody by hand, has placed it
+            elif restarts > mark.restarts and not foreign and "RUNNING" in states:
+                with contextlib.suppress(Rejected):
+                    self._requeue(name)  # Slurm started it again by itself
             attempt = max(attempt, 1)
             return Status(job, "running", attempt, placed, started, foreign=foreign)
         if "PENDING" in states or "REQUEUED" in states:
-            if str(row.get("dependency") or "") or _waits_for_its_time(row, attempt):
-                return None
-            if held or foreign or self.watch:
-                return Status(job, "pending", attempt, detail=detail, foreign=foreign)
-            if mark and restarts == at:
+            if self.watch:
+                by_hand = held and (mark is NO_MARK or mark.by_hand) and name not in self._told
+                waits = by_hand or waits_for(row, time.time())  # for what is nobody's to give
+                return None if waits else Status(job, "pending", attempt, detail=detail)
+            if foreign:
+                return Status(job, "pending", attempt, detail=detail, foreign=True)
+            if (why := self._alone(row, job, mark, held)) and (held or not attempt):
+                self._left[name] = f"left alone: {why}"
+                return Status(job, "pending", attempt, detail=why, foreign=True)
+            self._left.pop(name, None)
+            if held:
+                return Status(job, "pending", attempt, detail=detail)
+            if restarts == mark.restarts:
                 where = tuple(
                     Placed(node, int(tasks))
-                    for node, _, tasks in (word.rpartition(":") for word in on.split(","))
+                    for node, _, tasks in (word.rpartition(":") for word in mark.on.split(","))
                 )
                 return Status(job, "placed", attempt, where, detail=detail)
-            self._change("hold", name)  # Slurm requeued it after a node died, on its old nodes
-            return Status(job, "pending", attempt, detail="a node died")
+            with contextlib.suppress(Rejected):
+                self._hold(name)  # Slurm requeued it after a node died, on its old nodes
+            return Status(job, "pending", attempt, detail="a node died", cause="node_failed")
         phase: Phase = next((PHASES[state] for state in states if state in PHASES), "failed")
         began = attempt > 0 and started <= ended
         placed = self._where.get(name, ())
         code = _exit_code(row.get("exit_code"))
         why = f"exit code {code}" if phase == "failed" and code else detail
         times = (started if began else math.nan, ended)
+        foreign = foreign or not (attempt or self.watch)
         attempt = attempt or (1 if foreign or self.watch else 0)
         return Status(job, phase, attempt, placed, *times, why, foreign)
 
-    def job(self, name: str, row: Mapping[str, Any]) -> EngineJob:
+    def _alone(self, row: Mapping[str, Any], job: EngineJob, mark: Mark, held: bool) -> str:
+        """Why a pending job is left as it is; empty where it is to be placed here, or is placed.
+
+        One that only this engine or ``job_submit.lua`` holds is then released, untouched.
+        """
+        if mark is NO_MARK and held:
+            return "a user or an administrator holds it"
+        if mark is NO_MARK or not (held or mark.attempt):
+            why = self._left.get(job.id, "").removeprefix("left alone: ")
+            return why or "Slurm's own scheduler has it"
+        if not held:
+            return ""
+        if mark.by_hand or (mark.attempt and mark.state != "held"):
+            return "a user or an administrator holds it"
+        if mark.state == "left":  # whoever left it was killed before the release
+            with contextlib.suppress(Rejected):
+                self._let_go(job.id, mark)
+            why = self._left.get(job.id, "").removeprefix("left alone: ")
+            return why or "Slurm's own scheduler has it"
+        if why := waits_for(row, time.time()):
+            return why
+        why = self._runs[job.id].request.why
+        if not why and self._unstarted.get(job.id, 0) >= UNSTARTED:
+            why = f"Slurm did not start it where it was placed, {UNSTARTED} times"
+        if not why and self._nodes and not self._could_fit(job):
+            why = "no nodes of the partition are large enough for it, as it is modelled"
+        if why:
+            with contextlib.suppress(Rejected):
+                self._let_go(job.id, mark)
+            return f"{why}: Slurm's own scheduler has it"
+        return ""
+
+    def _could_fit(self, job: EngineJob) -> bool:
+        """Whether the job fits on its nodes if they were empty and up."""
+        seats = 0
+        for node in self._nodes:
+            if all(node.labels.get(k) == v for k, v in job.constraint.items()):
+                room = (node.devices.get(k, 0) // v for k, v in job.demand.items() if v)
+                seats += min(min(room), job.per_node or job.tasks)
+            if seats >= job.tasks:
+                return True
+        return False
+
+    def job(self, name: str, row: Mapping[str, Any], request: Request) -> EngineJob:
         """What a job asks for; see the module on what a task is."""
-        ranks = max(_number(row.get("tasks"), 1), 1)
-        nodes = max(_number(row.get("node_count"), 1), 1)
-        cpus = max(_number(row.get("cpus_per_task"), 0), 1)
-        by_node = gres(str(row.get("tres_per_node") or ""))
-        by_task = gres(str(row.get("tres_per_task") or ""))
-        by_job = gres(str(row.get("tres_per_job") or ""))
-        per_node = _number(row.get("tasks_per_node"), 0)
-        if by_node:
-            tasks, cpus, per_node = nodes, -(-ranks * cpus // nodes), 1
-            demand = dict(by_node)
-        else:
-            tasks = ranks
-            demand = dict(by_task) or {k: -(-v // ranks) for k, v in by_job.items()}
-        demand["cpu"] = cpus
-        if memory := _number(row.get("memory_per_cpu"), 0):
-            demand["memory"] = memory * cpus
-        elif memory := _number(row.get("memory_per_node"), 0):
-            demand["memory"] = memory if by_node else -(-memory // (per_node or tasks))
-        minutes = _number(row.get("time_limit"), 0)
-        comment = str(row.get("comment") or "")
-        work = re.search(r"\bwork=([0-9.]+)", comment)
+        minutes = number(row.get("time_limit"), 0)
+        comment, work = str(row.get("comment") or ""), math.nan
+        with contextlib.suppress(intake.Unreadable):
+            work = _work(row)
         kind = {
             "name": row.get("name"),
             "user": row.get("user_name"),
             "account": row.get("account"),
             "comment": comment,
         }[self.job_type]
-        deadline = _number(row.get("deadline"), 0)
-        constraint = {}
+        deadline = number(row.get("deadline"), 0)
+        constraint: dict[str, str] = {}
         for word in filter(None, str(row.get("features") or "").split("&")):
-            constraint[self._values.get(word, word)] = word if word in self._values else "yes"
+            label, value = self._values.get(word, word), word if word in self._values else "yes"
+            other = constraint.setdefault(label, value)
+            if other != value:
+                constraint[label] = f"{other}&{value}"  # which no node has
+        asked = ",".join(str(row.get(f"tres_per_{of}") or "") for of in ("node", "task", "job"))
+        for device, named in types_of(asked).items():
+            if named - {""}:
+                constraint[f"type of {device}"] = ",".join(sorted(named))
+        if not self.watch:
+            for label, text in zip(LISTED, (request.required, request.excluded), strict=True):
+                if text:
+                    self._know(text)
+                    constraint[label + text] = "yes"
         return EngineJob(
             name,
             str(kind or "job"),
             str(row.get("user_name") or row.get("user_id") or ""),
-            float(_number(row.get("submit_time"), 0)),
-            tasks,
-            {k: 1000 * v for k, v in demand.items()},
-            per_node,
+            float(number(row.get("submit_time"), 0)),
+            request.tasks,
+            {k: 1000 * v for k, v in request.demand.items()},
+            request.per_node,
             constraint,
             60.0 * minutes if minutes else math.inf,
             float(deadline) if deadline else math.inf,
-            work=float(work[1]) if work else math.nan,
+            work=work,
         )
 
     def _json(self, program: str, key: str, *options: str) -> list[Mapping[str, Any]]:
         text = self._run(program, "--json", *options)
         try:
-            rows = json.loads(text)[key]
-        except (ValueError, KeyError, TypeError) as error:
+            rows = json.loads(text, strict=False)[key]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise EngineError(
                 f"{program} --json says what is no JSON of Slurm's: {error}"
             ) from None
-        return list(rows)
+        if not isinstance(rows, list):
+            raise EngineError(f"{program} --json has no list of {key}")
+        return rows
 
     def _change(self, *words: str) -> None:
         """Run ``scontrol``; a job that is not there any more, or refused, is a rejection."""
+        if self.watch:
+            raise Rejected(f"scontrol {words[0]} is not for who only watches")
+        if self._leader is not None:
+            self._leader.check()
         try:
-            self._run("scontrol", *words)
-        except EngineError as error:
-            said = str(error).lower()
-            if "contact slurm" in said or "timed out" in said or "connect" in said:
-                raise
+            self._run("scontrol", "--", *words)
+        except _RefusedError as error:
             raise Rejected(str(error)) from None
+
+    def _hold(self, job: str) -> None:
+        """Hold a job that was placed; its request is as the user wrote it."""
+        mark = self._runs[job].mark.become(state="held")
+        was = f"reqnodelist={mark.required}"
+        self._change("update", f"jobid={job}", "priority=0", f"admincomment={mark}", was)
+
+    def _requeue(self, job: str) -> None:
+        """Take a running job off its nodes, and hold it."""
+        mark = self._runs[job].mark.become(state="held")
+        self._change("update", f"jobid={job}", f"admincomment={mark}")
+        self._change("requeuehold", job)
+
+    def _let_go(self, job: str, mark: Mark) -> None:
+        """Leave a job to Slurm, as its user wrote it."""
+        left = Mark(state="left", text=mark.text)
+        was = [f"reqnodelist={mark.required}"] if mark.attempt else []
+        self._change("update", f"jobid={job}", f"admincomment={left}", *was)
+        self._change("release", job)
 
     def _run(self, *command: str) -> str:
         try:
             done = subprocess.run(
                 command,
                 env=self._environment,
+                stdin=subprocess.DEVNULL,
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
+                errors="replace",  # Slurm hands on whatever bytes a user gave
                 timeout=30.0,
                 check=False,
             )
@@ -383,9 +640,27 @@ class SlurmEngine:
         except OSError as error:
             raise EngineError(f"{command[0]}: {error.strerror}") from error
         if done.returncode:
-            said = done.stderr.strip() or f"exit code {done.returncode}"
-            raise EngineError(f"{' '.join(command[:3])}: {said}")
+            message = done.stderr.strip() or f"exit code {done.returncode}"
+            silent = any(each in message.lower() for each in _NO_ANSWER)
+            raise (EngineError if silent else _RefusedError)(f"{' '.join(command[:3])}: {message}")
         return done.stdout
+
+
+class Run(NamedTuple):
+    """A job now: how often it was restarted, its ranks, its user's uid, request and mark."""
+
+    restarts: int
+    ranks: int
+    owner: int | None
+    request: Request
+    mark: Mark
+
+
+NO_MARK = Mark()
+
+
+class _RefusedError(EngineError):
+    """Slurm answered, and refused."""
 
 
 def labels_of(labels: Mapping[str, Sequence[str]] | str | None) -> Mapping[str, Sequence[str]]:
@@ -405,26 +680,6 @@ def labels_of(labels: Mapping[str, Sequence[str]] | str | None) -> Mapping[str, 
     return found
 
 
-def gres(text: str) -> dict[str, int]:
-    """Device type → how many, of ``gpu:a100:4``, ``gres:gpu:2``, ``gres/gpu=2``, ``gpu:4(S:0)``.
-
-    >>> gres("gpu:a100:4(S:0-1),craynetwork:2")
-    {'gpu': 4, 'craynetwork': 2}
-    >>> gres("gres/gpu:a100=2")
-    {'gpu': 2}
-    """
-    found: dict[str, int] = {}
-    for word in re.sub(r"\([^)]*\)", "", text).split(","):
-        word = re.sub(r"^gres[:/]", "", word.strip())
-        if not word or word in ("N/A", "null"):
-            continue
-        parts = re.split(r"[:=]", word)
-        amount = parts[-1] if len(parts) > 1 and parts[-1].isdigit() else "1"
-        if "/" not in parts[0] and parts[0] not in ("cpu", "mem", "node", "billing"):
-            found[parts[0]] = found.get(parts[0], 0) + int(amount)
-    return found
-
-
 def allocation(row: Mapping[str, Any], job: EngineJob) -> tuple[Placed, ...]:
     """Where a job runs, tasks and GPUs on each node, from ``job_resources``."""
     resources = row.get("job_resources") or {}
@@ -438,7 +693,7 @@ def allocation(row: Mapping[str, Any], job: EngineJob) -> tuple[Placed, ...]:
         if cpus is None:
             cpus = node.get("cpus") or {}
             cpus = cpus.get("used") or cpus.get("count") if isinstance(cpus, Mapping) else cpus
-        tasks = max(_number(cpus, 1) * 1000 // max(job.demand.get("cpu", 1000), 1), 1)
+        tasks = max(number(cpus, 1) * 1000 // max(job.demand.get("cpu", 1000), 1), 1)
         numbers: tuple[int, ...] = ()
         if i < len(details) and (index := re.search(r"IDX:([0-9,-]+)", details[i])):
             numbers = tuple(_range(index[1]))
@@ -453,36 +708,35 @@ def _range(text: str) -> list[int]:
     found: list[int] = []
     for word in text.split(","):
         first, _, last = word.partition("-")
-        found += range(int(first), int(last or first) + 1)
+        found += range(int(first), min(int(last or first), int(first) + 4096) + 1)
     return found
 
 
-def _number(value: Any, missing: int) -> int:
-    """A number in either dialect: 22.05's plain one, or 23.02's {set, infinite, number}."""
-    if isinstance(value, Mapping):
-        if not value.get("set", True) or value.get("infinite"):
-            return missing
-        value = value.get("number")
-    try:
-        return missing if value is None else int(value)
-    except (TypeError, ValueError):
-        return missing
+def _id(row: Mapping[str, Any]) -> str:
+    return str(intake.whole(number(row.get("job_id"), 0), "its id", 1, 2**32))
 
 
-def _words(value: Any) -> list[str]:
-    """A word, several with commas, or (from 23.02 on) a list."""
-    if isinstance(value, str):
-        return [word for word in value.replace("+", ",").split(",") if word]
-    return [str(word) for word in value or ()]
+def _owner(row: Mapping[str, Any]) -> int | None:
+    uid = number(row.get("user_id"), -1)
+    if uid < 0:
+        with contextlib.suppress(KeyError, ValueError, TypeError):
+            return pwd.getpwnam(row["user_name"]).pw_uid
+    return uid if uid >= 0 else None
+
+
+def _work(row: Mapping[str, Any]) -> float:
+    """What a job's comment says of its work; NaN for nothing."""
+    comment = row.get("comment")
+    found = re.search(r"\bwork=([^\s,;]+)", comment) if isinstance(comment, str) else None
+    if found is None:
+        return math.nan
+    if not re.fullmatch(r"\d{1,15}(\.\d{0,15})?", found[1], re.ASCII):
+        raise intake.Unreadable(f"work={intake.shown(found[1])} is no number of seconds")
+    return float(found[1])
 
 
 def _exit_code(value: Any) -> int:
     if isinstance(value, Mapping) and "return_code" in value:
-        return _number(value["return_code"], 0)
-    code = _number(value, 0)
+        return number(value["return_code"], 0)
+    code = number(value, 0)
     return code >> 8 if code > 255 else code
-
-
-def _waits_for_its_time(row: Mapping[str, Any], attempt: int) -> bool:
-    """``--begin``: not before a time. A requeued job is given one, too, which is no wish."""
-    return attempt == 0 and _number(row.get("eligible_time"), 0) > time.time() + 1

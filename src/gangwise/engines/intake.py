@@ -1,0 +1,288 @@
+"""Checks at the boundary: what clusters, users and ranks wrote is data, and some of it is hostile.
+
+Nodes, jobs, rows and events check themselves as they are made (:mod:`gangwise.engines.engine`), by
+the functions here, whichever engine makes them; so does a job that is read back from the journal.
+An engine reads each row on its own: one that cannot be read is *quarantined*, which means left
+alone and named, and the others count. Files that users write are opened by :func:`read_file`.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from gangwise.core.errors import EngineError, Rejected
+
+NAME = 600
+"""Characters of a name."""
+LONGEST_TEXT = 1000
+"""Characters of what a cluster says; the rest is cut."""
+ENTRIES = 10_000
+"""Labels or device types of a node, or of a job's constraint."""
+TASKS = 1_000_000
+"""Ranks of a job."""
+AMOUNT = 10**12
+"""Thousandths of a device; times ``TASKS`` it is below 2⁶³."""
+LATEST = 1e11
+"""Seconds since 1970, in the year 5138; longer than any limit."""
+KEPT = 1000
+"""Names that are kept of each kind; all are counted."""
+
+T = TypeVar("T")
+Row = TypeVar("Row")
+
+
+class Unreadable(EngineError):  # noqa: N818 - what the row is
+    """A row makes no sense; the message says which field of it."""
+
+
+# ---------------------------------------------------------------------------------------- values
+
+
+def name(value: Any, what: str, empty: bool = False) -> str:
+    """A name: text that can be written as UTF-8, of bounded length, without NUL."""
+    if not isinstance(value, str):
+        raise Unreadable(f"{what} is {shown(value)}, not text")
+    if not value and not empty:
+        raise Unreadable(f"{what} is empty")
+    if len(value) > NAME:
+        raise Unreadable(f"{what} has {len(value)} characters; at most {NAME}")
+    if "\0" in value or (not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)):
+        raise Unreadable(f"{what} is {shown(value)}, which is no text in UTF-8")
+    return value
+
+
+def whole(value: Any, what: str, least: int = 0, most: int = TASKS) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Unreadable(f"{what} is {shown(value)}, not a whole number")
+    if not least <= value <= most:
+        raise Unreadable(f"{what} is {shown(value)}; give {least} to {most}")
+    return value
+
+
+def number(
+    value: Any, what: str, least: float = 0.0, most: float = LATEST, also: tuple[float, ...] = ()
+) -> float:
+    """A number within bounds, or one of ``also`` (inf, NaN) where these say that there is none."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise Unreadable(f"{what} is {shown(value)}, not a number")
+    if not least <= value <= most and not any(
+        value == other or (value != value and other != other) for other in also
+    ):
+        raise Unreadable(f"{what} is {shown(value)}; give {least:g} to {most:g}")
+    return value
+
+
+def table(value: Any, what: str, check: Callable[[Any, str], Any]) -> Mapping[str, Any]:
+    """Names with values that pass ``check``."""
+    if not isinstance(value, Mapping):
+        raise Unreadable(f"{what} is {shown(value)}, not a table")
+    if len(value) > ENTRIES:
+        raise Unreadable(f"{what} has {len(value)} entries; at most {ENTRIES}")
+    for key, each in value.items():
+        check(each, f"{what} {name(key, f'a name in {what}')}")
+    return value
+
+
+def amount(value: Any, what: str) -> int:
+    """Thousandths of a device, as a whole number."""
+    return whole(value, what, 0, AMOUNT)
+
+
+def thousandths(value: Any, what: str) -> int:
+    """Thousandths out of a number of devices; what is more than nothing is at least one of them."""
+    exact = number(value, what, 0.0, AMOUNT / 1000) * 1000
+    found = round(exact)
+    if exact > 0 and found < 1:
+        raise Unreadable(f"{what} is {shown(value)}; a thousandth is the least")
+    return found
+
+
+def shown(value: Any) -> str:
+    """Something that was written by others, as part of a message: short, and text in any case."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except Exception as error:  # huge whole numbers, for one, have no text
+        text = f"a {type(value).__name__} ({type(error).__name__})"
+    short = text if len(text) <= 60 else text[:57] + "..."
+    return ascii(short) if isinstance(value, str) else short
+
+
+def clean_text(value: Any) -> str:
+    """What a cluster says to people: cut, and with marks where it is no text."""
+    text = value if isinstance(value, str) else shown(value)
+    return text[:LONGEST_TEXT].encode(errors="replace").decode()
+
+
+# ----------------------------------------------------------------------------------------- files
+
+
+class Written(NamedTuple):
+    """Content of a file, and the uid of its owner."""
+
+    content: bytes
+    owner: int
+
+
+def read_file(path: Path | str, most: int) -> Written | None:
+    """A regular file of bounded size, without waiting for anybody; None where it is not there.
+
+    A user may put there a FIFO that nobody writes to, a link to a device, a folder, or any size.
+
+    Raises
+    ------
+    Unreadable
+        For such.
+    OSError
+        When it cannot be read otherwise.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno in _STRANGE:
+            raise Unreadable(f"{os.path.basename(path)} is a link, or no file") from None
+        raise
+    try:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            raise Unreadable(f"{os.path.basename(path)} is no regular file")
+        if about.st_size > most:
+            raise Unreadable(f"{os.path.basename(path)} has {about.st_size} bytes; at most {most}")
+        return Written(os.read(handle, most), about.st_uid)
+    finally:
+        os.close(handle)
+
+
+def read_json(path: Path | str, most: int) -> Any:
+    """The JSON of such a file; None where it is not there, or was not written to its end."""
+    found = read_file(path, most)
+    if found is None or not found.content:
+        return None  # a lock whose owner was killed before it wrote its name
+    try:
+        return json.loads(found.content)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{os.path.basename(path)} is no JSON: {clean_text(str(error))}") from None
+
+
+_STRANGE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)
+
+
+# ------------------------------------------------------------------------------------ quarantine
+
+
+class Quarantine:
+    """What cannot be read, by kind (``job``, ``node``, …) and name, and why.
+
+    Attributes
+    ----------
+    total : Counter
+        Kind → how many ever came in.
+    """
+
+    def __init__(self) -> None:
+        self.total: Counter[str] = Counter()
+        self._why: dict[str, dict[str, str]] = {}
+        self._lock = threading.Lock()
+
+    def put(self, kind: str, who: Any, why: BaseException | str) -> None:
+        """Record that something is left alone, and why."""
+        if isinstance(why, BaseException) and not isinstance(why, EngineError):
+            why = f"{type(why).__name__}: {why}"
+        with self._lock:
+            there = self._why.setdefault(kind, {})
+            who = clean_text(who)[:NAME]
+            self.total[kind] += who not in there
+            if len(there) < KEPT or who in there:
+                there[who] = clean_text(str(why))
+
+    def clear(self, kind: str, who: str) -> None:
+        """Forget a name: it can be read now, or is gone."""
+        with self._lock:
+            self._why.get(kind, {}).pop(clean_text(who)[:NAME], None)
+
+    def read(
+        self, kind: str, who: str, do: Callable[[], T], passes: tuple[type[Exception], ...] = ()
+    ) -> T | None:
+        """What ``do`` finds; None where it fails for what it was given.
+
+        ``passes`` are errors that say that the cluster does not answer.
+        """
+        try:
+            found = do()
+        except Exception as error:
+            if isinstance(error, passes) and not isinstance(error, Unreadable | Rejected):
+                raise
+            self.put(kind, who, error)
+            return None
+        self.clear(kind, who)
+        return found
+
+    def sift(
+        self,
+        kind: str,
+        rows: Iterable[Row],
+        read: Callable[[Row], T | None],
+        who: Callable[[Row], Any],
+        before: Mapping[str, T] | None = None,
+    ) -> list[T]:
+        """Read all rows of a kind that there are: those that can be, and are something.
+
+        Of one that could be read ``before``, what it was then stands.
+
+        Raises
+        ------
+        EngineError
+            When the cluster does not answer meanwhile.
+        """
+        found, bad = [], Quarantine()
+        for place, row in enumerate(rows):
+            try:
+                if (one := read(row)) is not None:
+                    found.append(one)
+            except Exception as error:
+                if isinstance(error, EngineError) and not isinstance(error, Unreadable | Rejected):
+                    raise
+                try:
+                    label = clean_text(who(row))
+                except Exception:
+                    label = ""
+                bad.put(kind, label or f"row {place + 1}", error)
+                if before and label in before:
+                    found.append(before[label])
+        with self._lock:
+            was, now = self._why.get(kind, {}), bad._why.get(kind, {})
+            self.total[kind] += len(now.keys() - was.keys())
+            self._why[kind] = now
+        return found
+
+    def rows(self) -> list[dict[str, str]]:
+        """Rows of ``kind``, ``name`` and ``why``."""
+        with self._lock:
+            return [
+                {"kind": kind, "name": who, "why": f"left alone: unreadable, because {why}"}
+                for kind, rows in self._why.items()
+                for who, why in rows.items()
+            ]
+
+
+def distinct(rows: Iterable[T], key: Callable[[T], str], left: Quarantine, kind: str) -> list[T]:
+    """One row a name. Where those of a name differ, nobody knows which is meant: none is taken."""
+    found: dict[str, T] = {}
+    twice = set()
+    for row in rows:
+        if found.setdefault(key(row), row) != row:
+            twice.add(key(row))
+    for who in twice:
+        del found[who]
+        left.put(kind, who, "it is listed more than once")
+    return list(found.values())

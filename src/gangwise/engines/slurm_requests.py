@@ -1,0 +1,314 @@
+"""What a job of Slurm asks for: what of it is placed here, and why a job is left to Slurm.
+
+A placement only adds to a request: nodes that are required (``reqnodelist``), which are among
+those that the job may have. Slurm still checks all that the job asks for. A job that asks for what
+is not modelled is left to Slurm's own scheduler, untouched; the table is in docs/how-to/slurm.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+NOT_MODELLED = {
+    "array_job_id": "it is a task of a job array",
+    "het_job_id": "it is a part of a heterogeneous job",
+    "resv_name": "it asks for a reservation",
+    "licenses": "it asks for licences",
+    "shared": "it says how it shares nodes (--exclusive, --oversubscribe)",
+    "contiguous": "it asks for contiguous nodes",
+    "prefer": "it prefers features (--prefer)",
+    "cluster_features": "it asks for features of clusters",
+    "burst_buffer": "it asks for a burst buffer",
+    "reboot": "it asks for nodes to be booted",
+    "core_spec": "it asks for specialised cores",
+    "thread_spec": "it asks for specialised threads",
+    "sockets_per_node": "it asks for sockets",
+    "cores_per_socket": "it asks for cores of sockets",
+    "threads_per_core": "it asks for threads of cores",
+    "tasks_per_core": "it divides tasks among cores",
+    "tasks_per_socket": "it divides tasks among sockets",
+    "tasks_per_board": "it divides tasks among boards",
+    "tres_per_socket": "it asks for devices by socket",
+    "cpus_per_tres": "it asks for cpus by GPU",
+    "memory_per_tres": "it asks for memory by GPU",
+    "minimum_tmp_disk_per_node": "it asks for temporary disk",
+    "time_minimum": "it says a least time limit",
+}
+"""Fields of ``squeue --json`` that say something, and what the job is then told to ask for."""
+FLAGS = {"SPREAD_JOB", "USE_MIN_NODES", "GRES_ENFORCE_BIND", "GRES_DISABLE_BIND"}
+"""Those that choose nodes."""
+LONGEST = 100_000
+"""Nodes of a list."""
+
+MARK = re.compile(
+    r"(byhand )?gangwise(?: attempt=(\d+) restarts=(\d+) on=(\S*)(?: for=(\S*) nodes=(\d+))?)?"
+    r"( held| left)?(?: \| (.*))?",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What stands in a job's AdminComment, so that anybody finds it and can undo it.
+
+    Attributes
+    ----------
+    attempt, restarts, on : int, int, str
+        The latest placement, how often the job had been restarted by then, tasks by node.
+    required, nodes : str, int
+        The node list that the user asked for, and how many nodes; empty and 0 for any.
+    state : {"", "held", "left"}
+        Held by this engine after a placement; left to Slurm's own scheduler.
+    by_hand : bool
+        A user or an administrator holds it: ``job_submit.lua`` writes that.
+    text : str
+        The site's own AdminComment.
+    """
+
+    attempt: int = 0
+    restarts: int = 0
+    on: str = ""
+    required: str = ""
+    nodes: int = 0
+    state: str = ""
+    by_hand: bool = False
+    text: str = ""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Mark | None:
+        """The mark in a row of ``squeue``; None where there is none."""
+        found = MARK.fullmatch(str(row.get("admin_comment") or ""))
+        if found is None:
+            return None
+        by_hand, attempt, restarts, on, required, nodes, state, text = found.groups()
+        return cls(
+            int(attempt or 0),
+            int(restarts or 0),
+            on or "",
+            required or "",
+            int(nodes or 0),
+            (state or "").strip(),
+            bool(by_hand),
+            text or "",
+        )
+
+    def __str__(self) -> str:
+        words = ["byhand"] * self.by_hand + ["gangwise"]
+        if self.attempt:
+            words += [f"attempt={self.attempt}", f"restarts={self.restarts}", f"on={self.on}"]
+            words += [f"for={self.required}", f"nodes={self.nodes}"]
+        words += [self.state] * bool(self.state)
+        return " ".join(words + ["|", self.text] * bool(self.text))
+
+    def become(self, **fields: Any) -> Mark:
+        return replace(self, **fields)
+
+
+def nothing(value: Any) -> bool:
+    """Whether a field is unset, in either dialect of the JSON."""
+    if isinstance(value, Mapping):
+        return not number(value, 0)
+    return value in (None, "", 0, False, "0", [], {})
+
+
+@dataclass(frozen=True)
+class Request:
+    """Tasks of a job, as they are placed: ranks, or shares of nodes.
+
+    Attributes
+    ----------
+    tasks : int
+    ranks : int
+        Of each task: 1, or those of a share.
+    cpus : int
+        Of a rank.
+    demand : mapping
+        Whole devices of a task; memory in MiB.
+    per_node : int
+        Most tasks on a node, 0 for as many as fit.
+    nodes : int
+        How many nodes it must get; 0 where any number will do.
+    required, excluded : str
+        Lists of nodes.
+    why : str
+        What of the request is not modelled; empty where all of it is.
+    """
+
+    tasks: int
+    ranks: int
+    cpus: int
+    demand: Mapping[str, int]
+    per_node: int
+    nodes: int
+    required: str
+    excluded: str
+    why: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], mark: Mark | None) -> Request:
+        """Of a row of ``squeue``.
+
+        A job with a fixed number of nodes, or with devices or memory by node, is placed in shares:
+        as many tasks as nodes, one to a node. Other jobs are placed rank by rank.
+        """
+        why = [text for key, text in NOT_MODELLED.items() if not nothing(row.get(key))]
+        why += [f"its flag {f}" for f in words(row.get("flags")) if f.upper() in FLAGS]
+        ranks = max(number(row.get("tasks"), 1), 1)
+        least, most = number(row.get("node_count"), 1), number(row.get("max_nodes"), 0)
+        per_node = number(row.get("tasks_per_node"), 0)
+        fixed = most if most == least else 0
+        if mark is not None and mark.attempt:  # Slurm forgets it when it requeues a job
+            fixed = mark.nodes
+        elif most not in (0, least):
+            why.append(f"it asks for {least} to {most} nodes")
+        elif least > 1 and not (most or per_node):
+            fixed = least
+        by_node, by_task, by_job = (
+            str(row.get(f"tres_per_{of}") or "") for of in ("node", "task", "job")
+        )
+        if sum(map(bool, (by_node, by_task, by_job))) > 1:
+            why.append("it asks for devices in two ways")
+        cpus = number(row.get("cpus_per_task"), 0) or number(row.get("cpus"), 0) // ranks or 1
+        if number(row.get("minimum_cpus_per_node"), 0) > cpus * max(per_node, 1):
+            why.append("it asks for cpus by node (--mincpus)")
+        memory = row.get("memory_per_node")
+        if memory is not None and row.get("memory_per_cpu") is None and number(memory, 1) == 0:
+            why.append("it asks for all memory of its nodes")
+        if fixed == 0 and (by_node or number(memory, 0)) and ranks > 1:
+            shares = -(-ranks // per_node) if per_node else 1 if by_node else 0
+        else:
+            shares = fixed or (1 if by_node else 0)
+        if shares and ranks % shares:
+            why.append(f"{ranks} tasks do not divide evenly among {shares} nodes")
+        each = -(-ranks // shares) if shares else 1
+        demand = {k: v * each for k, v in gres(by_task).items()} or dict(gres(by_node))
+        for kind, amount in gres(by_job).items():
+            demand[kind] = -(-amount * each // ranks)
+            if amount * each % ranks:
+                why.append("its devices do not divide evenly among its tasks")
+        demand["cpu"] = cpus * each
+        if by_cpu := number(row.get("memory_per_cpu"), 0):
+            demand["memory"] = by_cpu * cpus * each
+        elif by_memory := number(memory, 0):
+            demand["memory"] = by_memory  # of a share; of a rank, were it alone on its node
+        required = mark.required if mark is not None and mark.attempt else None
+        required = str(row.get("required_nodes") or "") if required is None else required
+        wanted = expand(required)
+        if wanted is None or expand(str(row.get("excluded_nodes") or "")) is None:
+            why.append("it has a node list that cannot be read")
+        elif len(wanted) > 1 and len(wanted) != fixed:
+            why.append(f"it asks for {len(wanted)} nodes by name, and for others perhaps")
+        features = str(row.get("features") or "")
+        if not re.fullmatch(r"[\w.:/=-]*(&[\w.:/=-]+)*", features):
+            why.append(f"it asks for features in a way that is not modelled: {features}")
+        return cls(
+            shares or ranks,
+            each,
+            cpus,
+            demand,
+            1 if shares else per_node,
+            fixed,
+            required,
+            str(row.get("excluded_nodes") or ""),
+            "; ".join(why),
+        )
+
+
+def waits_for(row: Mapping[str, Any], now: float) -> str:
+    """What a job waits for that is nobody's to give: another job, or its time; empty for none.
+
+    Of a job that is held its start is what ``--begin`` said; of another it is Slurm's forecast.
+    Slurm gives a requeued job a time of its own, which is no wish.
+    """
+    if not nothing(row.get("dependency")):
+        return "it waits for its dependency"
+    begin = number(row.get("eligible_time"), 0)
+    if number(row.get("priority"), 1) == 0:
+        begin = max(begin, number(row.get("start_time"), 0))
+    if begin > now + 1 and not number(row.get("restart_cnt"), 0):
+        return "it is not to begin yet"
+    return ""
+
+
+def types_of(text: str) -> dict[str, set[str]]:
+    """Device type → kinds of it that are named, in words as for :func:`gres`.
+
+    >>> types_of("gpu:a100:4(S:0-1),gpu:2") == {"gpu": {"a100", ""}}
+    True
+    """
+    found: dict[str, set[str]] = {}
+    for word in re.sub(r"\([^)]*\)", "", text).split(","):
+        parts = re.split(r"[:=]", re.sub(r"^gres[:/]", "", word.strip()))
+        kind = parts[1] if len(parts) > 1 and not parts[1].isdigit() else ""
+        if parts[0] and parts[0] not in ("N/A", "null"):
+            found.setdefault(parts[0], set()).add(kind)
+    return found
+
+
+def gres(text: str) -> dict[str, int]:
+    """Device type → how many, of ``gpu:a100:4``, ``gres:gpu:2``, ``gres/gpu=2``, ``gpu:4(S:0)``.
+
+    >>> gres("gpu:a100:4(S:0-1),craynetwork:2")
+    {'gpu': 4, 'craynetwork': 2}
+    >>> gres("gres/gpu:a100=2")
+    {'gpu': 2}
+    """
+    found: dict[str, int] = {}
+    for word in re.sub(r"\([^)]*\)", "", text).split(","):
+        word = re.sub(r"^gres[:/]", "", word.strip())
+        if not word or word in ("N/A", "null"):
+            continue
+        parts = re.split(r"[:=]", word)
+        amount = parts[-1] if len(parts) > 1 and parts[-1].isdigit() else "1"
+        if "/" not in parts[0] and parts[0] not in ("cpu", "mem", "node", "billing"):
+            found[parts[0]] = found.get(parts[0], 0) + int(amount)
+    return found
+
+
+def expand(text: str) -> frozenset[str] | None:
+    """Nodes of a list; None where it cannot be read.
+
+    >>> sorted(expand("n[1-2,08],gpu-3"))
+    ['gpu-3', 'n08', 'n1', 'n2']
+    >>> expand("n[1-") is None
+    True
+    """
+    found: set[str] = set()
+    for word in re.findall(r"(?:[^,\[]|\[[^\]]*\]?)+", text):
+        parts = re.fullmatch(r"([\w.-]*)(?:\[([0-9,-]+)\])?", word, re.ASCII)
+        if parts is None:
+            return None
+        for span in (parts[2] or "").split(","):
+            first, _, last = span.partition("-")
+            if not span and parts[2] is None:
+                found.add(parts[1])
+            elif not first.isdigit() or (last and not last.isdigit()):
+                return None
+            else:
+                numbers = range(int(first), int(last or first) + 1)
+                if len(numbers) + len(found) > LONGEST:
+                    return None
+                found.update(f"{parts[1]}{i:0{len(first)}}" for i in numbers)
+    return frozenset(found)
+
+
+def number(value: Any, missing: int) -> int:
+    """A number in either dialect: 22.05's plain one, or 23.02's {set, infinite, number}."""
+    if isinstance(value, Mapping):
+        if not value.get("set", True) or value.get("infinite"):
+            return missing
+        value = value.get("number")
+    try:
+        return missing if value is None else int(value)
+    except (TypeError, ValueError):
+        return missing
+
+
+def words(value: Any) -> list[str]:
+    """A word, several with commas, or (from 23.02 on) a list."""
+    if isinstance(value, str):
+        return [word for word in value.replace("+", ",").split(",") if word]
+    return [str(word) for word in value or () if word]
