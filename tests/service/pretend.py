@@ -9,6 +9,7 @@ from gangwise.core.errors import EngineError
 from gangwise.engines.engine import (
     ENDED,
     Capabilities,
+    Cause,
     EngineEvent,
     EngineJob,
     EngineNode,
@@ -18,6 +19,7 @@ from gangwise.engines.engine import (
     Status,
     check_placement,
 )
+from gangwise.engines.intake import Quarantine
 
 
 class Pretend:
@@ -33,6 +35,7 @@ class Pretend:
         self.starts = True
         self.careful = True
         self.time = 1_000_000.0
+        self.quarantine = Quarantine()
 
     def _ask(self) -> None:
         if self.down:
@@ -62,7 +65,7 @@ class Pretend:
         self._ask()
         if self.table[job].phase in ("placed", "running"):
             self.calls.append(("preempt", job, self.table[job].attempt))
-            self.back(job, "preempted")
+            self.back(job, "preempted", "released")
 
     def cancel(self, job: str) -> None:
         self._ask()
@@ -103,8 +106,8 @@ class Pretend:
         self._set(job, how, row.attempt, row.placed)
         self.tell(how, job, ranks=ranks)
 
-    def back(self, job: str, why: str) -> None:
-        self.tell("preempted", job, detail=why)
+    def back(self, job: str, why: str, cause: Cause) -> None:
+        self.tell("preempted", job, detail=why, cause=cause)
         self._set(job, "pending", self.table[job].attempt, ())
 
     def set_up(self, node: str, up: bool) -> None:
@@ -113,4 +116,4 @@ class Pretend:
         self.queue.append(EngineEvent(kind, self.time, node=node))
         for job, row in list(self.table.items()):
             if not up and row.phase == "running" and any(p.node == node for p in row.placed):
-                self.back(job, f"node {node} died")
+                self.back(job, f"node {node} died", "node_failed")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 import shutil
+import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +21,12 @@ from hypothesis import HealthCheck, given, settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from gangwise.core.errors import ScenarioError, StoreError, UnknownName
-from gangwise.service.api import Listening, create_app, read_tokens
+from gangwise.service.access import read_tokens
+from gangwise.service.api import create_app
+from gangwise.service.listening import server
+from gangwise.service.wishes import Wish
 
+LEFT = "left alone: unreadable, because"
 READER, OPERATOR = "reader-token-0123456789", "operator-token-0123456789"
 
 
@@ -29,6 +35,7 @@ class Made:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []
+        self.jobs = {"6", "<b>7</b>"}
         self.silent = 0.0
         now = time.time()
         common = {"job_type": "train", "user": "ada", "tasks": 2, "demand": {"gpu": 1.0}}
@@ -51,6 +58,7 @@ class Made:
                 | {"since": now - 50, "rate": math.nan, **common}
             ],
             "held": [{"job": "8", "why": "1 of its 2 pods are there"}],
+            "unreadable": [{"kind": "node", "name": "n3", "why": f"{LEFT} cpu is -1"}],
             "slow": [{"node": "n1", "slower": 0.5, "low": 0.4, "high": 0.6}],
             "rates": {
                 "nodes": ["n1", "n2"],
@@ -86,8 +94,33 @@ class Made:
                 return dict(row)
         raise UnknownName("job", name, ["5", "6"])
 
-    def ask(self, what: str, value: Any) -> None:
+    def knows(self, job: str) -> bool:
+        return job in self.jobs
+
+    def wish(self, what: str, value: Any) -> int:
         self.asked.append((what, value))
+        return len(self.asked)
+
+    def wished(self, number: int) -> Wish | None:
+        if number > len(self.asked):
+            return None
+        return Wish(number, *self.asked[number - 1], "accepted", 1.0, None, "")
+
+
+class Listening:
+    """The server of an application in a thread of this process, with the limits that it has."""
+
+    def __init__(self, app: Any):
+        self._server = server(app)
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port = self._socket.getsockname()[1]
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(10.0)
+        self._socket.close()
 
 
 @pytest.fixture
@@ -106,7 +139,7 @@ def state() -> Made:
 @contextmanager
 def client(state: Made, tokens: Path, host: str = "127.0.0.1") -> Iterator[httpx.Client]:
     """Over a socket of this host, as if the service listened on ``host``."""
-    listening = Listening(create_app(state, read_tokens(tokens), host=host), "127.0.0.1", 0)
+    listening = Listening(create_app(state, read_tokens(tokens), host=host))
     url = f"http://127.0.0.1:{listening.port}"
     with httpx.Client(base_url=url, trust_env=False) as web:
         yield web
@@ -131,6 +164,7 @@ def test_what_is_shown(web: httpx.Client) -> None:
     assert [j["job"] for j in web.get("/api/jobs?phase=held").json()] == ["8"]
     assert [j["job"] for j in web.get("/api/jobs?phase=ended").json()] == ["5"]
     assert web.get("/api/jobs?user=bo").json() == []
+    assert web.get("/api/unreadable").json()[0]["name"] == "n3"
     job = web.get("/api/job", params={"id": "<b>7</b>"}).json()
     assert (job["why"], job["until"]) == ("4 gpu do not fit", None)
     assert "known: 5, 6" in web.get("/api/job?id=9").json()["detail"].lower()
@@ -154,6 +188,7 @@ def test_metrics_are_read_by_prometheus_own_parser(web: httpx.Client, state: Mad
     assert found["gangwise_node_up", "n2"] == 0
     assert found["gangwise_node_speed_ratio", "low", "n1"] == 0.4
     assert found["gangwise_well",] == 1
+    assert found["gangwise_unreadable", "node"] == 1
     state.silent = 100.0
     assert read()["gangwise_well",] == 0, "a service that says nothing is not well"
     state.views.clear()
@@ -225,7 +260,7 @@ def test_bad_tokens_are_named_by_row(tmp_path: Path, line: str) -> None:
 
 def test_fuzzed_from_its_own_document() -> None:
     """No answer but those it promises, in the shape it promises; 401 for whoever would act."""
-    listening = Listening(create_app(Made()), "127.0.0.1", 0)
+    listening = Listening(create_app(Made()))
     document = schemathesis.openapi.from_url(f"http://127.0.0.1:{listening.port}/openapi.json")
     tried: dict[str, int] = {}
 
@@ -251,7 +286,7 @@ def test_fuzzed_from_its_own_document() -> None:
 
 @pytest.fixture
 def served(state: Made) -> Iterator[str]:
-    listening = Listening(create_app(state), "127.0.0.1", 0)
+    listening = Listening(create_app(state))
     yield f"http://127.0.0.1:{listening.port}/"
     listening.close()
 
@@ -271,6 +306,7 @@ def test_the_page_in_a_browser(served: str, tmp_path: Path) -> None:
     assert "n1 is 50 % slower than its label says (40 to 60)" in text
     assert "down: drained" in text
     assert "8 is held: 1 of its 2 pods are there" in text
+    assert f"node n3 is {LEFT} cpu is -1" in text
     assert "as of " in text
 
 

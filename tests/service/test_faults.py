@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import sqlite3
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from gangwise.core.errors import StoreError
 from gangwise.engines.engine import EngineJob, EngineNode, RankReport
+from gangwise.service.chain import Line
 from gangwise.service.ledger import Ledger
 from gangwise.service.loop import Clock, Service
 from tests.service.pretend import Pretend
@@ -139,7 +141,7 @@ def test_database_locked_nothing_is_acted_upon_before_it_is_written(
 
 def test_disk_full_what_happened_is_kept_until_there_is_room(engine, service, time):
     ticks(service, time, 2)
-    pages = service.store._one("PRAGMA page_count")
+    pages = service.store.rows("PRAGMA page_count")[0]["page_count"]
     service.store._db.execute(f"PRAGMA max_page_count={pages}")
     for i in range(60):
         engine.submit(str(i), constraint={"rack": "r" * 300})
@@ -236,6 +238,27 @@ def test_a_node_dies_with_half_a_gang(engine, service, time):
     assert engine.calls == [("place", "1", 1), ("place", "1", 2)]
 
 
+@pytest.mark.parametrize(
+    ("cause", "detail", "hears"),
+    [
+        ("released", "pod w-1 could not be bound to node-3: it is gone", "preempted"),
+        ("node_failed", "being made again by their controller: no pod is there yet", "failed"),
+    ],
+)
+def test_the_cause_is_told_and_not_read_from_the_detail(
+    engine, service, time, monkeypatch, cause, detail, hears
+):
+    ticks(service, time)
+    engine.submit("1")
+    ticks(service, time, 2)
+    told = []
+    monkeypatch.setattr(service.ledger, "_tell", told.append)
+    engine.back("1", detail, cause)
+    ticks(service, time)
+    assert next(event.kind for event in told if event.job.id == "1") == hears
+    assert [r[5] for _, r in service.store.records() if r[0] == "back"] == [cause]
+
+
 def test_duplicate_and_late_events_change_nothing(engine, service, time):
     ticks(service, time)
     told = []
@@ -306,7 +329,8 @@ def test_a_restart_keeps_what_was_learned(engine, time, tmp_path):
     for with_checkpoint in (True, False):
         service.close()
         if not with_checkpoint:
-            (tmp_path / "state" / "ledger.checkpoint").unlink()
+            for path in (tmp_path / "state").glob("ledger.checkpoint*"):
+                path.unlink()
         service = opened(engine, time, tmp_path)
         again = service.ledger.scheduler.choice.rates.node_factors()
         np.testing.assert_array_equal(again, learned)
@@ -372,6 +396,117 @@ def test_schedulers_that_preempt(engine, time, tmp_path, name):
     service.close()
 
 
+POISON = [
+    ("job", lambda r: [*r[:3], [{**r[3][0], "tasks": -1}]], "number of tasks"),
+    ("started", lambda r: [r[0], r[1], "open", r[3]], "no record of the kind"),
+    ("job", lambda r: [r[0], "yesterday", *r[2:]], "its time"),
+    ("nodes", lambda r: [*r[:3], None], "NoneType"),
+    ("round", lambda r: [*r[:3], ["0", 1, [["n0", -3]], [], []]], ""),
+]
+
+
+@pytest.mark.parametrize(("kind", "poison", "says"), POISON)
+def test_a_poisoned_record_is_skipped_and_named(
+    engine, time, tmp_path, monkeypatch, kind, poison, says
+):
+    """Written so by the service itself, in good order: an older one, say, or one with a fault."""
+    real, poisoned = Line, []
+
+    def line(number: int, after: str, body: str) -> Line:
+        content = json.loads(body)
+        for i, record in enumerate(content.get("records", ())):
+            if record[2] == kind and not poisoned:
+                content["records"][i] = poison(record)
+                poisoned.append(record[0])
+        return real(number, after, json.dumps(content))
+
+    service = opened(engine, time, tmp_path)
+    monkeypatch.setattr("gangwise.service.store.Line", line)
+    line.of = Line.of  # type: ignore[attr-defined]
+    for i in range(3):
+        engine.submit(str(i))
+        ticks(service, time, 2)
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    service.close()
+    for path in (tmp_path / "state").glob("ledger.checkpoint*"):
+        path.unlink()
+    (row,) = poisoned
+    service = opened(engine, time, tmp_path)
+    (note,) = [n for n in service.notes if n.startswith(f"row {row} of the journal is skipped")]
+    assert says in note
+    engine.submit("new")
+    ticks(service, time, 8)
+    assert {name: k.phase for name, k in service.ledger.jobs.items()} == dict.fromkeys(
+        ["0", "1", "2", "new"], "running"
+    )
+    assert {"kind": "row of the journal", "name": str(row)}.items() <= service.views["unreadable"][
+        0
+    ].items()
+    balanced(service.ledger)
+    service.close()
+
+
+def test_a_cluster_without_nodes(engine, service, time):
+    there, engine.machines = engine.machines, {}
+    engine.submit("1")
+    ticks(service, time, 4)
+    assert "no node" in service.health()["troubles"]["engine"]["what"]
+    engine.machines = there
+    ticks(service, time, 4)
+    assert service.health()["well"]
+    assert service.ledger.jobs["1"].phase == "running"
+
+
+def test_a_scheduler_that_fails_on_a_job_places_the_others(engine, service, time, monkeypatch):
+    ticks(service, time)
+    scheduler = service.ledger.scheduler
+    real = scheduler.place
+
+    def place(queue, books, now):
+        if any(job.id == "bad" for job in queue):
+            raise ZeroDivisionError("a job nobody had thought of")
+        return real(queue, books, now)
+
+    monkeypatch.setattr(scheduler, "place", place)
+    for job in ("1", "bad", "2"):
+        engine.submit(job)
+    ticks(service, time, 2)
+    assert "ZeroDivisionError" in service.notes[-1]
+    ticks(service, time, 200)
+    phases = {name: known.phase for name, known in service.ledger.jobs.items()}
+    assert phases == {"1": "running", "bad": "waiting", "2": "running"}
+    assert "left alone for a while" in service.explanation("bad")["why"]
+    engine.submit("3")
+    ticks(service, time, 5)
+    assert service.ledger.jobs["3"].phase == "running"
+    balanced(service.ledger)
+    monkeypatch.undo()
+
+
+def test_an_event_that_makes_no_sense_concerns_one_job(engine, service, time, monkeypatch):
+    ticks(service, time)
+    for i in range(3):
+        engine.submit(str(i))
+    ticks(service, time, 2)
+    real = service._take_in_event
+
+    def fails(event, now):
+        if event.job == "1":
+            raise TypeError("what is this?")
+        real(event, now)
+
+    monkeypatch.setattr(service, "_take_in_event", fails)
+    for i in range(3):
+        engine.end(str(i))
+    ticks(service, time, 2)
+    assert set(service.ledger.over) == {"0", "2"}
+    (row,) = service.unreadable_now()
+    assert (row["kind"], row["name"]) == ("event of job", "1")
+    assert row["why"] == "left alone: unreadable, because TypeError: what is this?"
+    assert service.health()["well"]
+
+
 def record(kind: str, **values: st.SearchStrategy) -> st.SearchStrategy:
     return st.tuples(st.just(kind), st.floats(0, 1e6), *values.values())
 
@@ -392,7 +527,13 @@ RECORDS = st.one_of(
         st.integers(1, 4),
     ),
     record("started", job=JOB, attempt=ATTEMPT),
-    record("back", job=JOB, attempt=ATTEMPT, why=st.sampled_from(["preempted", "node n0 died"])),
+    record(
+        "back",
+        job=JOB,
+        attempt=ATTEMPT,
+        why=st.just("a reason"),
+        cause=st.sampled_from(["released", "node_failed"]),
+    ),
     record("rejected", job=JOB, attempt=ATTEMPT, why=st.just("no")),
     record("ended", job=JOB, how=st.sampled_from(["finished", "cancelled"]), attempt=ATTEMPT),
     record(

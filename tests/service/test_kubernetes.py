@@ -13,6 +13,8 @@ from gangwise.service.loop import Service
 from tests.engines.kubernetes_cluster import why_not
 from tests.engines.kubernetes_lab import GROUPS, KubernetesLab
 
+pytestmark = pytest.mark.full
+
 if not os.environ.get("GANGWISE_KUBE"):
     pytest.skip(why_not(), allow_module_level=True)
 

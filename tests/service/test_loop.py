@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gangwise.engines import rank
+from gangwise.engines.engine import Placed
 from gangwise.engines.local import LocalEngine
 from gangwise.service.loop import Service
 from gangwise.service.recording import replayed
@@ -76,6 +77,26 @@ def test_jobs_are_placed_run_and_learned_from(cluster: Path, tmp_path: Path):
     same = {name: row["same"] for name, row in played["schedulers"].items()}
     assert same["fcfs+easy+learned:depth=100"] == played["rounds"]
     assert same["fcfs+easy+worst-fit"] < played["rounds"]
+
+
+def test_devices_whose_job_is_told_to_have_ended_are_free_at_once(
+    cluster: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """However long looks are shared: a look is never older than what was told."""
+    monkeypatch.setattr("gangwise.engines.local.POLL", 60.0)
+    engine = LocalEngine(cluster)
+    placed = [Placed("n0", 2)]
+    first, second, third = (submit(cluster, length, tasks=2) for length in (0.1, 60.0, 0.1))
+    engine.place(first, 1, placed)
+    until_told = time.monotonic() + 30.0
+    while not any(event.kind == "finished" for event in engine.events(0.0)):
+        assert time.monotonic() < until_told
+        time.sleep(0.02)
+    engine.place(second, 1, placed)
+    engine.preempt(second)
+    engine.place(third, 1, placed)
+    engine.cancel(second)
+    engine.close()
 
 
 def test_killed_at_every_line_nothing_is_lost_or_done_twice(

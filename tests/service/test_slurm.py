@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from gangwise.cli import app
+from gangwise.core.errors import Rejected
 from gangwise.engines.slurm import SlurmEngine
 from gangwise.service.loop import Service
 from tests.engines.test_conformance import NAMED
 
-pytestmark = pytest.mark.skipif("slurm" not in NAMED, reason="GANGWISE_ENGINES has no slurm")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif("slurm" not in NAMED, reason="GANGWISE_ENGINES has no slurm"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +51,52 @@ def test_acting(lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         where = [node for node, _ in lab.ran(job)]
         told = {p[0]: p[1] for p in rows[job]["body"]["placed"]}
         assert told == {node: where.count(node) for node in where}
+    service.close()
+
+
+def test_the_doctor_says_what_it_would_leave_alone(lab, tmp_path: Path, monkeypatch):
+    for name, value in lab.cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    submit = ["sbatch", "--parsable", "-p", "gangwise", "-o", "/dev/null", "-t", "5"]
+    asks = {"": [], "licen": ["--licenses=solver:1"], "holds it": ["-H"], "2 to 4": ["-N", "2-4"]}
+    script = "#!/bin/sh\nsleep 1\n"
+    jobs = {
+        lab.cluster.call(*submit, *options, text=script).strip(): why
+        for why, options in asks.items()
+    }
+    before = lab.cluster.call("squeue", "-h", "-o", "%A %Q %k %r")
+    told = CliRunner().invoke(app, ["doctor", "--set", "partition=gangwise", "--json"])
+    assert told.exit_code == 0, told.output
+    alone = json.loads(told.output)["left_alone"]
+    for job, why in jobs.items():
+        assert why in alone[job] if why else job not in alone, (job, alone)
+    assert lab.cluster.call("squeue", "-h", "-o", "%A %Q %k %r") == before
+    told = CliRunner().invoke(app, ["doctor", "--set", "partition=nowhere"])
+    assert "there is no partition nowhere" in told.output
+    lab.cluster.call("scancel", *jobs)
+
+
+def test_what_users_write_into_their_jobs(lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A comment that is half a number, a name with a byte of Latin-1: they run, as others do."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    service = Service(lab.engine(), tmp_path / "state", act=True)
+    submit = ["sbatch", "--parsable", "-p", "gangwise", "-o", "/dev/null", "-t", "5", "-n", "1"]
+    odd = ["--comment=work=1.2.3", "--job-name=caf\udce9", "--comment=\x01\x02", "--job-name=--all"]
+    script = "#!/bin/sh\nexit 0\n"
+    jobs = [lab.cluster.call(*submit, option, text=script).strip() for option in odd]
+    jobs.append(lab.submit(0.1))
+    service.tick(0.25)
+    service._shown = -math.inf
+    service.tick(0.25)
+    told = {(row["kind"], row["name"]): row["why"] for row in service.views["unreadable"]}
+    assert "1.2.3" in told["comment of job", jobs[0]]
+    until(service, lambda: set(jobs) <= set(service.ledger.over))
+    assert {service.ledger.over[job] for job in jobs} == {"finished"}
+    rows = {row["job"]: row for row in service.store.rows("SELECT * FROM history")}
+    assert rows[jobs[1]]["job_type"] == "caf\ufffd"
+    assert rows[jobs[3]]["job_type"] == "--all"
+    with pytest.raises(Rejected, match="no job"):
+        service.engine.cancel("--user=root")
     service.close()
 
 

@@ -31,8 +31,8 @@ from gangwise.jobs.scheduler import fresh
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.service.changes import Change, changes
 from gangwise.service.ledger import NO_LIMIT, Ledger
-from gangwise.service.loop import CHECKPOINT, FILE
-from gangwise.service.store import Store
+from gangwise.service.loop import CHECKPOINT
+from gangwise.service.store import FILE, Store
 from gangwise.service.views import lasting
 
 ROUNDS = 8
@@ -86,19 +86,7 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     submitted = np.array([row["submitted"] for row in rows])
     wait = np.array([row["first"] - row["submitted"] for row in rows])
     done = np.array([row["ended"] - row["submitted"] for row in rows])
-    over = {row["job"] for row in rows}
-    present = [
-        {
-            "job": known.asked.id,
-            "job_type": known.asked.job_type,
-            "user": known.asked.user,
-            "submitted": known.asked.submitted,
-            "body": asdict(known.asked),
-        }
-        for known in ledger.jobs.values()
-        if known.asked.id not in over
-    ]
-    left_out = len(present)
+    present = present_rows(ledger, rows)
     found: dict[str, list[tuple[float, float]]] = {"scheduler": [], "baseline": []}
     rng = np.random.default_rng(0)
     before, played = changed(ledger, rows), 0
@@ -110,8 +98,7 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
             played = int(there.sum())
             means = (s.start - jobs.submit)[there].mean(), (s.end - jobs.submit)[there].mean()
             found[who].append((float(means[0]), float(means[1])))
-    scheduler = np.array(found["scheduler"])
-    baseline = np.array(found["baseline"])
+    scheduler, baseline = np.array(found["scheduler"]), np.array(found["baseline"])
     happened = float(wait[counted].mean()), float(done[counted].mean())
     own = scheduler if ledger.act else baseline
     error = float(own[:, 1].mean() / happened[1] - 1.0)
@@ -119,7 +106,7 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
     result: dict[str, Any] = {
         "since": since,
         "jobs": played,
-        "left_out": left_out,
+        "left_out": len(present),
         "happened": {"wait": happened[0], "completion": happened[1]},
         "scheduler": _summary(scheduler),
         "baseline": _summary(baseline),
@@ -128,11 +115,22 @@ def account(folder: Path | str, since: float | None = None, rounds: int = ROUNDS
         "changed_nodes": [ledger.books.nodes.names[change.node] for change in before],
         "first": float(submitted[counted].min()),
     }
-    result["told"] = told(result, ledger.act)
+    result["told"] = account_sentence(result, ledger.act)
     return result
 
 
-def told(result: dict[str, Any], act: bool) -> str:
+def present_rows(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Jobs that wait or run, as rows like those of the history, without those that are in it."""
+    over = {row["job"] for row in rows}
+    asked = [known.asked for known in ledger.jobs.values() if known.asked.id not in over]
+    same = "job_type", "user", "submitted"
+    return [
+        {"job": job.id, **{name: getattr(job, name) for name in same}, "body": asdict(job)}
+        for job in asked
+    ]
+
+
+def account_sentence(result: dict[str, Any], act: bool) -> str:
     """The account in a sentence."""
     s, b, h = result["scheduler"], result["baseline"], result["happened"]
     what = (
@@ -262,12 +260,11 @@ def drawn(
 
 
 def _types(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Types of the jobs as the scheduler knows them."""
     return [row["job_type"] if row["job_type"] in ledger.types else "other" for row in rows]
 
 
 def _nodes(ledger: Ledger, row: dict[str, Any]) -> list[int]:
-    """Nodes that a job had, of those that are there."""
+    """Nodes that a job had, of those that exist now."""
     return [ledger.places[p[0]] for p in row["body"]["placed"] if p[0] in ledger.places]
 
 

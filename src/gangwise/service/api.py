@@ -5,89 +5,53 @@ this host, reading needs a token too. Tokens have one of two roles: ``reader``, 
 who may also cancel jobs, pause placing, and set the baseline's share.
 """
 
-import hashlib
+import asyncio
 import hmac
-import ipaddress
+import json
 import math
-import socket
-import stat
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import uvicorn
-from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gangwise import __version__
-from gangwise.core.errors import ScenarioError, StoreError, UnknownName
+from gangwise.core.errors import StoreError, UnknownName
 from gangwise.core.json_text import finite
+from gangwise.engines.intake import NAME, clean_text
+from gangwise.service.access import Role, digest, is_loopback
 from gangwise.service.state import State
+from gangwise.service.wishes import What
 
-Role = Literal["reader", "operator"]
 STALE = 15.0
 """Seconds without a word after which a service is not well, whatever it said last."""
 PAGE = {"": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
-
-
-# ---------------------------------------------------------------------------------------- tokens
-
-
-def read_tokens(file: Path | str) -> dict[str, Role]:
-    """Tokens by their SHA-256, out of lines ``reader TOKEN`` and ``operator TOKEN``.
-
-    Raises
-    ------
-    ScenarioError
-        When others may read the file, or a line is not of that form.
-    """
-    path = Path(file)
-    try:
-        mode = path.stat().st_mode
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeError) as error:
-        raise ScenarioError(f"{path}: tokens cannot be read: {error}") from error
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ScenarioError(f"{path}: others may read these tokens; chmod 600 {path}")
-    found: dict[str, Role] = {}
-    for row, line in enumerate(lines, 1):
-        words = line.split("#")[0].split()
-        if not words:
-            continue
-        role = words[0]
-        if len(words) != 2 or role not in ("reader", "operator") or len(words[1]) < 16:
-            raise ScenarioError(
-                f"{path}, row {row}: write 'reader TOKEN' or 'operator TOKEN', with at least 16 "
-                "characters in a token"
-            )
-        found[_digest(words[1])] = "reader" if role == "reader" else "operator"
-    return found
-
-
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody else can reach it.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+BODY = 64 * 1024
+"""Bytes of a request's body."""
+SLOW = 10.0
+"""Seconds for sending it."""
+RATE, BURST = 100.0, 400.0
+"""Requests a second of a token or an address, and how many more at once."""
+CLIENTS = 10_000
+"""Of so many the rates are remembered."""
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+SAFE = {
+    b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; "
+    b"connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
+    b"form-action 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cache-control": b"no-store",
+}
 
 
 # ---------------------------------------------------------------------------------------- shapes
@@ -145,7 +109,7 @@ class JobShown(Shown):
     """A job; why it waits, or where it runs or ran.
 
     ``until`` is when the reason is expected to end, ``frees`` whose end would let it start, and
-    ``start`` when it is expected to start if all others take as long as requested.
+    ``p50`` and ``p90`` the times by which it starts with an even chance and in nine cases of ten.
     """
 
     job: str
@@ -159,7 +123,8 @@ class JobShown(Shown):
     where: list[str] = []
     until: float | None = None
     frees: list[str] = []
-    start: float | None = None
+    p50: float | None = None
+    p90: float | None = None
 
 
 class Decision(Shown):
@@ -228,7 +193,7 @@ class Cancel(BaseModel):
     """A job to be ended for good."""
 
     model_config = ConfigDict(extra="forbid")
-    job: str = Field(min_length=1, max_length=300)
+    job: str = Field(min_length=1, max_length=NAME)
 
 
 class Pause(BaseModel):
@@ -245,10 +210,132 @@ class Share(BaseModel):
     every: int = Field(ge=0, le=1_000_000)
 
 
-class Accepted(BaseModel):
-    """It will be done at the next tick; health and decisions tell what came of it."""
+class Unreadable(Shown):
+    """What is left alone, because it cannot be read."""
 
-    asked: str
+    kind: str
+    name: str
+    why: str
+
+
+class WishShown(BaseModel):
+    """What an operator asked for; ``accepted`` is on the disk, and done at one of the next ticks.
+
+    ``detail`` says why it was refused.
+    """
+
+    id: int
+    what: str
+    value: Any
+    state: str
+    asked: float
+    told: float | None = None
+    detail: str = ""
+
+
+# ---------------------------------------------------------------------------------------- the guard
+
+
+class Guard:
+    """Who may, how often and how much, before anything of a request is read but its head.
+
+    Parameters
+    ----------
+    tokens : mapping
+        As :func:`gangwise.service.listening.read_tokens` gives them.
+    private : bool
+        Reading needs a token.
+    """
+
+    def __init__(self, app: ASGIApp, tokens: dict[str, Role], private: bool):
+        self._app, self._tokens, self._private = app, tokens, private
+        self._left: dict[str, tuple[float, float]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+
+        async def safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                has = {name.lower() for name, _ in message["headers"]}
+                more = [(k, v) for k, v in SAFE.items() if k not in has]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        refused = self._refused(scope)
+        if refused is None and scope["method"] not in SAFE_METHODS:
+            body, refused = await self._body(scope, receive)
+            whole = iter([{"type": "http.request", "body": body, "more_body": False}])
+            rest = receive
+
+            async def receive() -> Message:
+                return next(whole, None) or await rest()
+
+        if refused is None:
+            await self._app(scope, receive, safely)
+            return
+        status, why = refused
+        more = {"Connection": "close"}
+        if status == 401:
+            more["WWW-Authenticate"] = "Bearer"
+        elif status == 429:
+            more["Retry-After"] = "1"
+        await JSONResponse({"detail": why}, status, more)(scope, receive, safely)
+
+    def _refused(self, scope: Scope) -> tuple[int, str] | None:
+        """Status and reason of a refusal that the head alone decides."""
+        given = [v for k, v in scope["headers"] if k == b"authorization"]
+        who, role = str((scope.get("client") or ("",))[0]), None
+        if given:
+            kind, _, token = given[0].decode("latin-1").partition(" ")
+            hashed = digest(token.strip())
+            for each, its in self._tokens.items():
+                if hmac.compare_digest(each, hashed):
+                    who, role = each, its
+        if not self._often(who):
+            return 429, f"more than {RATE:g} requests a second"
+        if given and (role is None or kind.lower() != "bearer"):
+            return 401, "this token is not known; give Authorization: Bearer TOKEN"
+        path, reads = scope["path"], scope["method"] in SAFE_METHODS
+        if not reads and role is None:
+            return 401, "this needs a token"
+        if not reads and role != "operator":
+            return 403, "this needs a token of the role operator"
+        if self._private and role is None and path.startswith(("/api/", "/metrics")):
+            return 401, "reading needs a token here"
+        return None
+
+    def _often(self, who: str) -> bool:
+        """Whether a client has a request left (a bucket that fills at a rate)."""
+        now = time.monotonic()
+        left, since = self._left.pop(who, (BURST, now))
+        left = min(left + (now - since) * RATE, BURST)
+        self._left[who] = max(left - 1.0, 0.0), now
+        if len(self._left) > CLIENTS:
+            del self._left[next(iter(self._left))]
+        return left >= 1.0
+
+    async def _body(self, scope: Scope, receive: Receive) -> tuple[bytes, tuple[int, str] | None]:
+        """A body of bounded size and time that is JSON, without what JSON has no word for."""
+        declared, body, more = dict(scope["headers"]).get(b"content-length", b"0"), b"", True
+        if not declared.isdigit() or int(declared[:9]) > BODY:
+            return b"", (413, f"a body has at most {BODY} bytes")
+        try:
+            async with asyncio.timeout(SLOW):
+                while more and len(body) <= BODY:
+                    message = await receive()
+                    body += message.get("body", b"")
+                    more = bool(message.get("more_body"))
+        except TimeoutError:
+            return b"", (408, f"the body took more than {SLOW:g} s")
+        if len(body) > BODY:
+            return b"", (413, f"a body has at most {BODY} bytes")
+        try:
+            said_so = json.dumps(json.loads(body), ensure_ascii=False, allow_nan=False)
+            said_so.encode()
+        except (ValueError, RecursionError) as error:
+            return b"", (400, f"the body is no JSON: {clean_text(str(error))}")
+        return body, None
 
 
 # ------------------------------------------------------------------------------------------- app
@@ -273,7 +360,6 @@ def create_app(
     names : iterable of str
         Further names under which clients reach it.
     """
-    known = dict(tokens or {})
     private = not is_loopback(host)
     app = FastAPI(
         title="gangwise",
@@ -286,79 +372,72 @@ def create_app(
     if private:
         hosts += [host] if host not in ("0.0.0.0", "::") else ["*"]
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+    app.add_middleware(Guard, tokens=dict(tokens or {}), private=private)
 
-    @app.middleware("http")
-    async def guarded(
-        request: Request, follow: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        answer = await follow(request)
-        answer.headers["Content-Security-Policy"] = (
-            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-            "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-        )
-        answer.headers["X-Content-Type-Options"] = "nosniff"
-        answer.headers["Referrer-Policy"] = "no-referrer"
-        answer.headers.setdefault("Cache-Control", "no-store")
-        return answer
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_: Request, error: RequestValidationError) -> Response:
+        found = [{k: e[k] for k in ("type", "loc", "msg")} for e in error.errors()]
+        none = any(e["type"] in ("finite_number", "string_unicode") for e in found)
+        return JSONResponse({"detail": found}, 400 if none else 422)
 
     @app.exception_handler(StoreError)
     async def not_now(_: Request, error: StoreError) -> Response:
         return JSONResponse({"detail": str(error)}, 503, {"Retry-After": "2"})
 
-    bearer = HTTPBearer(auto_error=False, description="A token of role reader or operator.")
-    Given = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+    _add_reading(app, state)
+    _add_operating(app, state)
+    folder = files("gangwise.service") / "page"
+    for name, kind in PAGE.items():
+        content = (folder / (name or "page.html")).read_bytes()
+        app.add_api_route(f"/{name}", _page(content, kind), include_in_schema=False)
+    return app
 
-    def role_of(request: Request, given: HTTPAuthorizationCredentials | None) -> Role | None:
-        if given is None:
-            if "authorization" in request.headers:
-                unread = {"WWW-Authenticate": "Bearer"}
-                raise HTTPException(401, "give Authorization: Bearer TOKEN", unread)
-            return None
-        digest, role = _digest(given.credentials), None
-        for each, its in known.items():
-            if hmac.compare_digest(each, digest):
-                role = its
-        if role is None:
-            raise HTTPException(401, "this token is not known", {"WWW-Authenticate": "Bearer"})
-        return role
 
-    def may_read(request: Request, given: Given) -> None:
-        if role_of(request, given) is None and private:
-            raise HTTPException(401, "reading needs a token here", {"WWW-Authenticate": "Bearer"})
+_BEARER = HTTPBearer(auto_error=False, description="A token of role reader or operator.")
+_FAILING: dict[int | str, dict[str, Any]] = {
+    400: {"model": Problem, "description": "NaN, or no text in UTF-8."},
+    401: {"model": Problem, "description": "No token, or one that is not known."},
+    429: {"model": Problem, "description": "Too many requests."},
+    503: {"model": Problem, "description": "The service's file cannot be read now."},
+}
+_MISSING: dict[int | str, dict[str, Any]] = {
+    404: {"model": Problem, "description": "It is not there."}
+}
+_OPERATING = {
+    **_FAILING,
+    **_MISSING,
+    403: {"model": Problem, "description": "A token of role operator is needed."},
+    408: {"model": Problem, "description": "The body took too long."},
+    409: {"model": Problem, "description": "The service only watches."},
+    413: {"model": Problem, "description": "The body is too large."},
+}
+# Guard checks the token before a request comes here; these only describe it in /openapi.json.
+_READ: dict[str, Any] = {
+    "dependencies": [Depends(_BEARER)],
+    "responses": _FAILING,
+    "tags": ["read"],
+}
+_READ_ONE = {**_READ, "responses": {**_FAILING, **_MISSING}}
+_OPERATE: dict[str, Any] = {
+    "dependencies": [Depends(_BEARER)],
+    "responses": _OPERATING,
+    "status_code": 202,
+    "tags": ["operate"],
+}
 
-    def may_operate(request: Request, given: Given) -> Callable[[str, Any], None]:
-        role = role_of(request, given)
-        if role is None:
-            raise HTTPException(401, "this needs a token", {"WWW-Authenticate": "Bearer"})
-        if role != "operator":
-            raise HTTPException(403, "this needs a token of the role operator")
-        if state.ask is None:
-            raise HTTPException(409, "the service runs in another process, which does not listen")
-        return state.ask
 
-    Operate = Annotated[Callable[[str, Any], None], Depends(may_operate)]
-    failing: dict[int | str, dict[str, Any]] = {
-        401: {"model": Problem, "description": "No token, or one that is not known."},
-        503: {"model": Problem, "description": "The service's file cannot be read now."},
-    }
-    operating = {
-        **failing,
-        403: {"model": Problem, "description": "A token of role operator is needed."},
-        409: {"model": Problem, "description": "The service does not listen."},
-    }
-    read: dict[str, Any] = {"dependencies": [Depends(may_read)], "responses": failing}
-
-    @app.get("/api/health", tags=["read"], **read)
+def _add_reading(app: FastAPI, state: State) -> None:
+    @app.get("/api/health", **_READ)
     def health() -> Health:
         """Whether all is well."""
         return Health.model_validate(_health(state))
 
-    @app.get("/api/nodes", tags=["read"], **read)
+    @app.get("/api/nodes", **_READ)
     def nodes() -> list[NodeShown]:
         """Nodes, what is free on them, how fast they are believed to be."""
         return [NodeShown.model_validate(row) for row in _view(state, "nodes")]
 
-    @app.get("/api/jobs", tags=["read"], **read)
+    @app.get("/api/jobs", **_READ)
     def jobs(
         phase: Literal["", "waiting", "held", "placed", "running", "ended"] = "",
         user: Annotated[str, Query(max_length=200)] = "",
@@ -377,15 +456,8 @@ def create_app(
         )
         return [JobShown.model_validate(finite(row)) for row, _ in zip(wanted, range(limit))]
 
-    @app.get(
-        "/api/job",
-        tags=["read"],
-        **{
-            **read,
-            "responses": {**failing, 404: {"model": Problem, "description": "No such job."}},
-        },
-    )
-    def job(id: Annotated[str, Query(min_length=1, max_length=300)]) -> JobShown:
+    @app.get("/api/job", **_READ_ONE)
+    def job(id: Annotated[str, Query(min_length=1, max_length=NAME)]) -> JobShown:
         """One job: why it waits, since when, what would free it; or where it runs or ran."""
         try:
             row = state.job(id)
@@ -393,59 +465,76 @@ def create_app(
             raise HTTPException(404, str(error)) from error
         return JobShown.model_validate(finite(_ended(row) if "outcome" in row else row))
 
-    @app.get("/api/decisions", tags=["read"], **read)
+    @app.get("/api/decisions", **_READ)
     def decisions(limit: Annotated[int, Query(ge=1, le=10_000)] = 200) -> list[Decision]:
         """What was decided, newest first."""
         return [Decision.model_validate(finite(row)) for row in state.decisions(limit)]
 
-    @app.get("/api/rates", tags=["read"], **read)
+    @app.get("/api/rates", **_READ)
     def rates() -> Rates:
         """Believed rates with their uncertainty; nodes that are slower than their label."""
         found = {**(state.view("rates") or {}), "slow": state.view("slow") or []}
         return Rates.model_validate(finite(found))
 
-    @app.get("/api/timeline", tags=["read"], **read)
+    @app.get("/api/timeline", **_READ)
     def timeline(
         seconds: Annotated[float, Query(gt=0, le=604_800, allow_inf_nan=False)] = 3600.0,
     ) -> Timeline:
         """Gangs on nodes, of the last seconds."""
         return _timeline(state, seconds)
 
-    @app.get("/api/account", tags=["read"], **read)
+    @app.get("/api/account", **_READ)
     def account() -> dict[str, Any]:
         """What deciding here would have saved, or saves; empty where nothing is known."""
         return finite(state.view("account") or {})  # type: ignore[no-any-return]  # JSON
 
-    @app.post("/api/cancel", status_code=202, tags=["operate"], responses=operating)
-    def cancel(ask: Operate, wish: Cancel) -> Accepted:
-        """End a job for good."""
-        ask("cancel", wish.job)
-        return Accepted(asked=f"cancel {wish.job}")
+    @app.get("/api/unreadable", **_READ)
+    def unreadable() -> list[Unreadable]:
+        """What of the cluster, its users and the journal is left alone, and why."""
+        return [Unreadable.model_validate(row) for row in _view(state, "unreadable")]
 
-    @app.post("/api/pause", status_code=202, tags=["operate"], responses=operating)
-    def pause(ask: Operate, wish: Pause) -> Accepted:
-        """Place nothing, or go on; what runs is left alone."""
-        ask("pause", wish.paused)
-        return Accepted(asked="pause" if wish.paused else "go on")
+    @app.get("/api/wishes/{id}", **_READ_ONE)
+    def wished(id: Annotated[int, Path(ge=1, le=2**53)]) -> WishShown:
+        """What came of a wish."""
+        if (found := state.wished(id)) is None:
+            raise HTTPException(404, f"there is no wish {id}")
+        return WishShown.model_validate(finite(found._asdict()))
 
-    @app.post("/api/baseline", status_code=202, tags=["operate"], responses=operating)
-    def baseline(ask: Operate, wish: Share) -> Accepted:
-        """Set the share of jobs that go where the baseline has them."""
-        ask("every", wish.every)
-        return Accepted(asked=f"baseline every {wish.every}")
-
-    @app.get("/metrics", tags=["read"], response_class=Response, **read)
+    @app.get("/metrics", response_class=Response, **_READ)
     def metrics() -> Response:
         """For Prometheus."""
         registry = CollectorRegistry()
         registry.register(_Metrics(state))
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
-    folder = files("gangwise.service") / "page"
-    for name, kind in PAGE.items():
-        content = (folder / (name or "page.html")).read_bytes()
-        app.add_api_route(f"/{name}", _page(content, kind), include_in_schema=False)
-    return app
+
+def _add_operating(app: FastAPI, state: State) -> None:
+    def wish(what: What, value: Any) -> WishShown:
+        """On the disk when this returns."""
+        mode = (state.view("health") or {}).get("mode")
+        if mode != "act":
+            why = "only watches (--shadow)" if mode else "has not said anything yet"
+            raise HTTPException(409, f"the service {why}: nothing is changed")
+        found = state.wished(state.wish(what, value))
+        assert found is not None
+        return WishShown.model_validate(found._asdict())
+
+    @app.post("/api/cancel", **_OPERATE)
+    def cancel(asked: Cancel) -> WishShown:
+        """End a job for good; one that waits or runs."""
+        if not state.knows(asked.job):
+            raise HTTPException(404, f"no job {asked.job!r} waits or runs")
+        return wish("cancel", asked.job)
+
+    @app.post("/api/pause", **_OPERATE)
+    def pause(asked: Pause) -> WishShown:
+        """Place nothing, or go on; what runs is left alone."""
+        return wish("pause", asked.paused)
+
+    @app.post("/api/baseline", **_OPERATE)
+    def baseline(asked: Share) -> WishShown:
+        """Set the share of jobs that go where the baseline has them."""
+        return wish("every", asked.every)
 
 
 # ------------------------------------------------------------------------------------ what is shown
@@ -472,7 +561,6 @@ def _health(state: State) -> dict[str, Any]:
 
 
 def _ended(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the history as a job."""
     where = [[p[0], p[1]] for p in row["body"].get("placed", ())]
     kept = {k: v for k, v in row.items() if k not in ("body", "seq")}
     return {**kept, "phase": row["outcome"], "since": row["ended"], "nodes": where}
@@ -518,11 +606,9 @@ class _Metrics:
         self._state = state
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing in advance."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """All of them."""
         health = _health(self._state)
         well = GaugeMetricFamily("gangwise_well", "1 if the service and its cluster are well")
         well.add_metric([], float(health["well"]))
@@ -542,11 +628,31 @@ class _Metrics:
         )
         for kind, count in (health.get("counts") or {}).items():
             counts.add_metric([kind], count)
+        counts.add_metric(["unreadable"], sum((health.get("unreadable") or {}).values()))
         yield counts
         trouble = GaugeMetricFamily("gangwise_trouble", "1 for what is not well", labels=["what"])
         for what in health.get("troubles") or {}:
             trouble.add_metric([what], 1.0)
         yield trouble
+        unread = GaugeMetricFamily(
+            "gangwise_unreadable", "What is left alone, as it cannot be read", labels=["kind"]
+        )
+        kinds = [row["kind"] for row in _view(self._state, "unreadable")]
+        for kind in {*kinds, *(health.get("unreadable") or {})}:
+            unread.add_metric([kind], kinds.count(kind))
+        yield unread
+        ahead = GaugeMetricFamily(
+            "gangwise_start_seconds",
+            "Mean time in which waiting jobs start, by forecast: even chance, nine in ten",
+            labels=["quantile"],
+        )
+        now = time.time()
+        told = [row for row in _view(self._state, "queue") if row.get("p50") is not None]
+        for name, quantile in (("p50", "0.5"), ("p90", "0.9")):
+            if told:
+                left = sum(max(row[name] - now, 0.0) for row in told) / len(told)
+                ahead.add_metric([quantile], left)
+        yield ahead
         nodes = _view(self._state, "nodes")
         up = GaugeMetricFamily("gangwise_node_up", "1 if it takes tasks", labels=["node"])
         free = GaugeMetricFamily("gangwise_node_free", "Free devices", labels=["node", "device"])
@@ -565,36 +671,3 @@ class _Metrics:
         yield up
         yield free
         yield factor
-
-
-class Listening:
-    """A server of the application in a thread of its own, until it is closed.
-
-    Raises
-    ------
-    ScenarioError
-        When it cannot listen there.
-    """
-
-    def __init__(self, app: FastAPI, host: str, port: int):
-        config = uvicorn.Config(app, host=host, port=port, log_level="warning", ws="none")
-        self._server = uvicorn.Server(config)
-        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((host, port))
-            self._socket.listen(128)  # whoever comes at once waits
-        except OSError as error:
-            self._socket.close()
-            raise ScenarioError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-        self.port = int(self._socket.getsockname()[1])
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
-        )
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.should_exit = True
-        self._thread.join(5.0)
-        self._socket.close()

@@ -92,7 +92,6 @@ def changes(
 
 
 def _jobs_of(on: Ints) -> dict[int, Ints]:
-    """Which jobs ran on each node, in order."""
     jobs, slots = np.nonzero(on >= 0)
     pairs = np.unique(np.column_stack((on[jobs, slots], jobs)), axis=0)
     nodes, first = np.unique(pairs[:, 0], return_index=True)

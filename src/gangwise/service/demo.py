@@ -79,7 +79,6 @@ class Demo:
         own.close()
 
     def stop(self) -> None:
-        """No more jobs; those that run are ended."""
         self._stop.set()
         for thread in self._threads:
             thread.join(5.0)

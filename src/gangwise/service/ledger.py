@@ -15,7 +15,8 @@ from statistics import median
 from typing import Any, Literal
 
 from gangwise.core.errors import InfeasibleDecision, ScenarioError
-from gangwise.engines.engine import ENDED, EngineJob, EngineNode, Placed
+from gangwise.engines import intake
+from gangwise.engines.engine import ENDED, Cause, EngineJob, EngineNode, Placed
 from gangwise.jobs.books import (
     Ask,
     Books,
@@ -33,6 +34,10 @@ from gangwise.jobs.scheduler import Composed, copy_of, create_scheduler
 
 Record = tuple[Any, ...]
 """Kind, time, and what the kind says; plain values, which JSON keeps."""
+KINDS = {
+    *("nodes", "job", "found", "started", "moved", "back", "rejected", "aside", "ended"),
+    *("measured", "round", "pause", "every"),
+}
 
 TYPES = 256
 """Job types that are told apart; later ones are one type, ``other``."""
@@ -97,7 +102,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Intent:
-    """What the scheduler wants done on the cluster."""
+    """A decision that is to be carried out on the cluster."""
 
     kind: Literal["place", "preempt"]
     job: str
@@ -108,7 +113,7 @@ class Intent:
 
 @dataclass(frozen=True)
 class Ended:
-    """A job that is over, for the history."""
+    """A job that has ended, for the history."""
 
     asked: EngineJob
     outcome: str
@@ -192,7 +197,9 @@ class Ledger:
     def apply(self, record: Record) -> None:
         """Take in a record. What does not fit what is known (twice, late) changes nothing."""
         kind, now, *rest = record
-        self.now = max(self.now, float(now))
+        if kind not in KINDS:
+            raise intake.Unreadable(f"there is no record of the kind {intake.shown(kind)}")
+        self.now = max(self.now, intake.number(now, "its time"))
         getattr(self, f"_{kind}")(*rest)
 
     def _nodes(self, rows: Sequence[Sequence[Any]]) -> None:
@@ -205,15 +212,20 @@ class Ledger:
         devices = {name: (h.devices, h.labels) for name, h in hosts.items()}
         before = {name: (h.devices, h.labels) for name, h in was.items()}
         if devices != before:
-            self._open()
-        assert self.books is not None
+            try:
+                self._open()
+            except Exception:
+                self.hosts = was  # so that they are told again
+                raise
+        if self.books is None:
+            return
         for n, name in enumerate(self.books.nodes.names):
             up = hosts[name].up
             if bool(self.books.up[n]) != up:
                 self._set_up(n, up)
 
     def _job(self, row: Mapping[str, Any]) -> None:
-        """A job is there that was not known."""
+        """A new job."""
         asked = EngineJob(**row)
         if asked.id in self.jobs or asked.id in self.over:
             return
@@ -225,13 +237,15 @@ class Ledger:
             if self.books is not None:
                 self.scheduler.resize(self.books.nodes, tuple(self.types))
                 self.baseline.resize(self.books.nodes, tuple(self.types))
+        was = self.books
         if not set(asked.demand) <= set(self._devices()):
             self._open()
-        self._tell(Event("submitted", self.now, self._as_job(self.jobs[asked.id])))
+        if was is not None:
+            self._tell(Event("submitted", self.now, self._as_job(self.jobs[asked.id])))
         self.changed = True
 
     def _found(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
-        """The cluster has placed a job, or had before we knew."""
+        """The cluster placed a job, or had placed it before the service began."""
         known = self.jobs.get(name)
         if known is None or known.phase != "waiting":
             return
@@ -253,7 +267,7 @@ class Ledger:
         self.changed = True
 
     def _moved(self, name: str, attempt: int, placed: Sequence[Sequence[Any]]) -> None:
-        """The cluster divided the tasks among the nodes otherwise."""
+        """The cluster divided the tasks among the nodes in another way."""
         known = self.jobs.get(name)
         if known is None or known.phase == "waiting" or attempt != known.attempt:
             return
@@ -265,13 +279,12 @@ class Ledger:
         self._account(running.job, pieces, -1)
         self.books.running[name] = Running(running.job, pieces, running.begun, running.overhead)
 
-    def _back(self, name: str, attempt: int, why: str) -> None:
+    def _back(self, name: str, attempt: int, why: str, cause: Cause) -> None:
         """Off its nodes, waiting again: preempted, un-placed, or its node died."""
         known = self.jobs.get(name)
         if known is None or known.phase == "waiting" or attempt < known.attempt:
             return
-        kind: Literal["preempted", "failed"] = "failed" if "node" in why else "preempted"
-        self._give_back(known, kind)
+        self._give_back(known, "failed" if cause == "node_failed" else "preempted")
         known.phase, known.placed, known.why, known.attempt = "waiting", (), why, attempt
         self.changed = True
 
@@ -281,11 +294,34 @@ class Ledger:
         if known is None or known.phase == "waiting" or attempt != known.attempt:
             return
         self._give_back(known, "preempted", counts=False)
-        known.phase, known.placed, known.why = "waiting", (), why
+        known.phase, known.placed = "waiting", ()
+        known.why = f"the cluster refused it: {why}"
         known.until = self.now + BACKOFF * 2.0 ** min(known.rejected, 7)
         known.rejected += 1
         self.asks[name] = known.until
         self.changed = True
+
+    def _aside(self, name: str, until: float, why: str) -> None:
+        """A waiting job is not offered to the scheduler for a while."""
+        known = self.jobs.get(name)
+        if known is not None and known.phase == "waiting":
+            known.until = self.asks[name] = until
+            known.why = f"left alone{' for a while' if until < math.inf else ''}: {why}"
+            self.changed = True
+
+    def mend(self) -> None:
+        """After a record that failed half-way: new books, over who holds what."""
+        if self.books is not None:
+            there = self.books.running
+            for name in [n for n in there if self._waits(n)]:
+                del there[name]
+            for name, known in self.jobs.items():
+                if name not in there:
+                    known.phase, known.placed = "waiting", ()
+        self._open()
+
+    def _waits(self, name: str) -> bool:
+        return name not in self.jobs or self.jobs[name].phase == "waiting"
 
     def _ended(
         self,
@@ -340,7 +376,11 @@ class Ledger:
         would have.
         """
         before = len(self.intents)
-        self._decisions()
+        try:
+            self._decisions()
+        except Exception:
+            self._take_back(before)
+            raise
         if decided is None:
             return
         self.rounds += 1
@@ -348,12 +388,7 @@ class Ledger:
         if self.intents[before:] == wanted:
             return
         self.diverged += 1
-        for mine in reversed(self.intents[before:]):
-            known = self.jobs[mine.job]
-            if mine.kind == "place":
-                self._give_back(known, "preempted", counts=False)
-                known.phase, known.placed, known.attempt = "waiting", (), mine.attempt - 1
-        del self.intents[before:]
+        self._take_back(before)
         for intent in wanted:
             there = self.jobs.get(intent.job)
             if there is not None and intent.kind == "place" and there.phase == "waiting":
@@ -361,8 +396,17 @@ class Ledger:
                 self._take(there, intent.placed, intent.by)
             self.intents.append(intent)
 
+    def _take_back(self, before: int) -> None:
+        """Undo what was decided since."""
+        for mine in reversed(self.intents[before:]):
+            known = self.jobs[mine.job]
+            if mine.kind == "place":
+                self._give_back(known, "preempted", counts=False)
+                known.phase, known.placed, known.attempt = "waiting", (), mine.attempt - 1
+        del self.intents[before:]
+
     def _pause(self, paused: bool) -> None:
-        """An operator wants nothing placed, or wants it again."""
+        """An operator pauses placing, or resumes it."""
         self.paused, self.changed = bool(paused), True
 
     def _every(self, every: int) -> None:
@@ -424,7 +468,7 @@ class Ledger:
             self._tell(Event("preempted", self.now, self._as_job(known)))
 
     def _look_around(self) -> None:
-        """While nobody waits, some may move."""
+        """While no job waits, running jobs may move."""
         look = float(getattr(self.scheduler, "look", math.inf))
         if self.books is None or self.now < self.looked + look:
             return
@@ -436,7 +480,7 @@ class Ledger:
                 self._unplace(self.jobs[action.job])
 
     def due(self) -> float:
-        """When a round is due though nothing happens; inf for never."""
+        """Time of the next round if nothing happens; inf for none."""
         look = float(getattr(self.scheduler, "look", math.inf))
         running = self.books is not None and bool(self.books.running)
         looks = self.looked + look if running else math.inf
@@ -465,8 +509,7 @@ class Ledger:
                 why = "it is larger than the cluster, or than its nodes with the labels asked for"
                 return Explanation(name, why, (), known.asked.submitted, math.inf)
             if known.until > self.now:
-                why = f"the cluster refused it: {known.why}"
-                return Explanation(name, why, (), self.now, known.until)
+                return Explanation(name, known.why, (), self.now, known.until)
         found: Explanation = self.scheduler.explain(name)
         return found
 
@@ -502,7 +545,9 @@ class Ledger:
         return {k for host in self.hosts.values() for k, amount in host.devices.items() if amount}
 
     def _open(self) -> None:
-        """New books over the nodes as they are, with everyone who runs."""
+        """New books over the nodes as they are, with everyone who runs; none without a node."""
+        if not self.hosts:
+            return
         was = self.books
         self.held.clear()  # they name nodes by their place
         asked = {k: 0.0 for known in self.jobs.values() for k in known.asked.demand}
@@ -522,6 +567,9 @@ class Ledger:
             known.job = None
         if was is not None:
             self.books.events.extend(was.events)
+        else:  # who came before any node did
+            for known in self.jobs.values():
+                self._tell(Event("submitted", self.now, self._as_job(known)))
         for n, name in enumerate(nodes.names):
             if not self.hosts[name].up:
                 self.books.up[n] = False
@@ -621,7 +669,8 @@ class Ledger:
         placed = tuple(Placed(self.books.nodes.names[n], int(c)) for n, c in tasks)
         known.attempt += 1
         self._take(known, placed, by)
-        if (self.books.free < 0).any() and any(self.books.free[n].min() < 0 for n, _ in tasks):
+        asked = [d for d, amount in enumerate(job.shape.demand) if amount]  # others may overbook
+        if any(self.books.free[n, d] < 0 for n, _ in tasks for d in asked):
             raise InfeasibleDecision(f"job {job.id} is placed on {placed}, where no room is")
         self.intents.append(Intent("place", job.id, known.attempt, placed, by))
 
@@ -730,4 +779,11 @@ class Ledger:
 
 
 def _placed(rows: Sequence[Sequence[Any]]) -> tuple[Placed, ...]:
-    return tuple(Placed(str(r[0]), int(r[1]), tuple(r[2]) if len(r) > 2 else ()) for r in rows)
+    return tuple(
+        Placed(
+            intake.name(r[0], "a node that it is on"),
+            intake.whole(r[1], "its number of tasks there", 1),
+            tuple(r[2]) if len(r) > 2 else (),
+        )
+        for r in rows
+    )

@@ -5,9 +5,11 @@ on them. Killed at any line, the service restarts from checkpoint and journal, t
 again what it had not heard (placing an attempt twice starts it once), and holds its books against
 the cluster's table.
 
-What goes wrong is named in ``health``: a cluster that does not answer is asked again and nothing
-is decided meanwhile; while the file is locked or the disk full nothing is acted upon, and what
-happened is kept in memory; a clock that steps back does not.
+A row, an event, a record or a wish that cannot be taken in is left alone and named, and the others
+count: nothing that users write ends the loop. What goes wrong is named in ``health``: a cluster
+that does not answer is asked again and nothing is decided meanwhile; while the file is locked or
+the disk full nothing is acted upon, and what happened is kept in memory; a clock that steps back
+does not.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ import fcntl
 import json
 import math
 import os
-import queue
+import socket
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +34,34 @@ import numpy as np
 
 from gangwise import __version__
 from gangwise.core.checkpoints import read_checkpoint, write_checkpoint
-from gangwise.core.errors import EngineError, Rejected, StoreError, UnknownName
-from gangwise.engines.engine import ENDED, Engine, EngineEvent, EngineNode, Status
+from gangwise.core.errors import (
+    EngineError,
+    GangwiseError,
+    Rejected,
+    StandingBy,
+    StoreError,
+    UnknownName,
+)
+from gangwise.engines.engine import ENDED, Cause, Engine, EngineEvent, EngineNode, Status
+from gangwise.engines.intake import Quarantine, clean_text
 from gangwise.service.ledger import Intent, Known, Ledger, Record
-from gangwise.service.store import Store
+from gangwise.service.sound import CHECKPOINTS, mend
+from gangwise.service.store import FILE, Store
+from gangwise.service.wishes import Wish, Wishes
 
-FILE = "service.sqlite"
-CHECKPOINT = "ledger.checkpoint"
+CHECKPOINT, BEFORE = CHECKPOINTS
+HEARTBEAT = "heartbeat"
+"""A file that is as old as the service has been silent."""
 SHOWN = 200
 """Waiting jobs whose explanation is kept for whoever looks."""
 RATES = 20_000
 """Believed rates that are shown."""
 EXPLAINING = 0.05
 """Seconds a second spent on explanations, at most."""
-FORGET = 7 * 86_400.0
+PAUSE = 60.0
+"""Seconds between two jobs that are offered again to a scheduler that failed."""
+DAY = 86_400.0
+FORGET = 7 * DAY
 """Seconds after which a node that is gone is forgotten."""
 
 
@@ -61,12 +79,38 @@ class Clock:
         self._zero = monotonic()
 
     def now(self) -> float:
-        """The time."""
         return self._start + self._monotonic() - self._zero
 
     def ahead(self) -> float:
-        """Seconds by which it is ahead of the machine's clock."""
+        """Seconds by which this clock is ahead of the machine's."""
         return self.now() - self._wall()
+
+
+class Helper:
+    """Another gangwise command, in a process of its own, now and then."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, *words: str) -> None:
+        if self._process is not None:
+            return
+        command = [sys.executable, "-m", "gangwise", *words]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, text=True, **pipes)
+
+    def told(self) -> str | None:
+        """What it printed, once, when it has ended; None before, and where none was started."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        text, _ = self._process.communicate()
+        self._process = None
+        return text
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
 
 
 class Service:
@@ -95,6 +139,8 @@ class Service:
     account : float
         Seconds between accounts of what would have been saved (0: none), each made by a process of
         its own.
+    forecast : float
+        Seconds between forecasts of when waiting jobs start (0: none), made in the same way.
     keep : float
         Seconds for which the journal and the history are kept.
     """
@@ -114,6 +160,7 @@ class Service:
         grace: float = 5.0,
         checkpoint: float = 60.0,
         account: float = 0.0,
+        forecast: float = 0.0,
         keep: float = 30 * 86_400.0,
         clock: Callable[[float], Clock] = Clock,
     ):
@@ -122,13 +169,25 @@ class Service:
         self.folder = Path(folder)
         self.reconcile, self.start_timeout, self.grace = reconcile, start_timeout, grace
         self.checkpoint, self.account, self.keep = checkpoint, account, keep
+        self.forecast = forecast
         self._forgot = -math.inf
-        self._accountant: subprocess.Popen[str] | None = None
-        self._accounted = -math.inf
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._asked: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._lock = _locked(self.folder / "lock")
-        self.store = Store(self.folder / FILE)
+        self._accountant, self._verifier, self._forecaster = Helper(), Helper(), Helper()
+        self._accounted = self._foretold = -math.inf
+        self._starts: dict[str, Any] = {}
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = locked(self.folder / "lock")
+        try:
+            self.notes = mend(self.folder)
+            self.store = Store(self.folder / FILE)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._verified = time.monotonic()
+        self.wishes = Wishes(self.folder)
+        self._answers: list[tuple[int, str, str]] = []
+        self.quarantine = Quarantine()
+        self._refused: set[str] = set()  # jobs that the books would not take
+        self._sure: set[str] = set()  # waiting jobs that a round has come through with
         self.ledger = Ledger(scheduler, baseline, every, dict(rates or {}), act)
         self.run = {
             "scheduler": repr(self.ledger.scheduler),
@@ -138,7 +197,6 @@ class Service:
             "act": act,
         }
         self.troubles: dict[str, tuple[float, str]] = {}
-        self.notes: list[str] = []
         self.counts = {"rounds": 0, "placed": 0, "rejected": 0, "undone": 0, "events": 0}
         self.round_seconds = 0.0
         self.views: dict[str, Any] = {}
@@ -160,6 +218,9 @@ class Service:
         self.store.commit(about=[("settings", json.dumps(settings))])
         self._recover()
         self.clock = clock(self.ledger.now)
+        if act and hasattr(engine, "lead"):
+            here = os.fstat(self._lock)  # this folder, and no copy of it
+            engine.lead(f"{socket.gethostname()}:{self.folder.absolute()}:{here.st_ino}")
 
     # -------------------------------------------------------------------------------- living
 
@@ -167,48 +228,77 @@ class Service:
         """Once round: events, decisions, intents on the disk, the cluster told."""
         reachable = self._take_in(timeout)
         now = self.clock.now()
-        self._obey(now)
+        self._fulfil_wishes(now)
         due = self.ledger.changed or self.ledger.due() <= now
-        if reachable and due and "database" not in self.troubles:
+        if reachable and due and self._is_there() and "database" not in self.troubles:
             self._decide(now)
-        if self._save(now) and reachable:
-            self._act()
+        if self._save(now):
+            self._answer()
+            if reachable:
+                self._act()
         self._publish()
 
     def serve(self, stop: Callable[[], bool], timeout: float = 0.5) -> None:
-        """Tick until told to stop."""
         while not stop():
             self.tick(timeout)
 
-    def ask(self, what: str, value: Any) -> None:
-        """An operator's wish, from any thread: ``cancel``, ``pause``, or baseline ``every``."""
-        self._asked.put((what, value))
-
-    def _obey(self, now: float) -> None:
-        """What operators asked for; a wish is a record, so that it is there after a restart."""
-        while not self._asked.empty():
-            what, value = self._asked.get()
-            if what != "cancel":
-                self._tell(what, now, value)
+    def _fulfil_wishes(self, now: float) -> None:
+        """What operators wish; most wishes are records, so that they are kept over a restart."""
+        try:
+            open_now = self.wishes.open()
+        except StoreError as error:
+            return self._trouble("wishes", error)
+        for wish in open_now:
+            if wish.id in [number for number, _, _ in self._answers]:
                 continue
             try:
-                self.engine.cancel(value)
-                self.notes = [*self.notes[-20:], f"job {value}: cancelled by an operator"]
+                self._fulfil(wish, now)
+                answer = (wish.id, "done", "")
+            except (Rejected, UnknownName) as error:
+                answer = (wish.id, "refused", str(error))
             except EngineError as error:
-                self.notes = [*self.notes[-20:], f"job {value}: not cancelled: {error}"]
+                self._trouble("engine", error)  # it stays to be done
+                continue
+            except Exception as error:
+                answer = (wish.id, "refused", f"{type(error).__name__}: {error}")
+            self._answers.append(answer)
+            self._note(
+                " ".join(filter(None, (f"an operator: {wish.what} {wish.value}:", *answer[1:])))
+            )
+        return None
+
+    def _fulfil(self, wish: Wish, now: float) -> None:
+        if not self.ledger.act:
+            raise Rejected("the service only watches (--shadow)")
+        if wish.what == "cancel":
+            if wish.value not in self.ledger.jobs:
+                raise UnknownName("job", str(wish.value), [])
+            self.engine.cancel(wish.value)
+        elif not self._apply(wish.what, now, wish.value):
+            raise Rejected(f"there is no {wish.what} {wish.value}")
+
+    def _answer(self) -> None:
+        """Record what came of wishes whose effects are on the disk."""
+        try:
+            self.wishes.answer(self._answers)
+            self._answers = []
+            self._recovered("wishes")
+        except StoreError as error:
+            self._trouble("wishes", error)
 
     def close(self) -> None:
-        """Save and let go; jobs run on."""
+        """Save and release everything; jobs run on."""
         try:
             if self._save(self.clock.now()):
                 self._keep()
         finally:
-            if self._accountant is not None:
-                self._accountant.kill()
-                self._accountant.communicate()
+            self._accountant.kill()
+            self._forecaster.kill()
+            self._verifier.kill()
             if self._placers is not None:
                 self._placers.shutdown(cancel_futures=True)
             self.store.close()
+            self.wishes.close()
             self.engine.close()
             os.close(self._lock)
 
@@ -217,16 +307,27 @@ class Service:
     def _recover(self) -> None:
         """Checkpoint, then the journal since; then what was intended and perhaps not done."""
         after = 0
-        path = self.folder / CHECKPOINT
-        if path.exists():
-            try:
-                (self.ledger, after), _ = read_checkpoint(path, self.run)
-            except StoreError as error:
-                self.notes.append(f"the checkpoint is not used, the journal is: {error}")
+        for path in (self.folder / CHECKPOINT, self.folder / BEFORE):
+            if path.exists():
+                try:
+                    (self.ledger, after), _ = read_checkpoint(path, self.run)
+                    break
+                except StoreError as error:
+                    self.notes.append(f"the checkpoint is not used, the journal is: {error}")
         if after > self.store.last():
             self.notes.append("the journal is older than the checkpoint: the cluster's table holds")
-        for _, record in self.store.records(after):
-            self.ledger.apply(record)
+
+        def skip(seq: int, why: str) -> None:
+            self.quarantine.put("row of the journal", str(seq), why)
+            self._note(f"row {seq} of the journal is skipped: {why}")
+
+        for seq, record in self.store.records(after, skip):
+            try:
+                self.ledger.apply(record)
+            except Exception as error:
+                skip(seq, clean_text(f"{record[0]}: {type(error).__name__}: {error}"))
+                self.ledger.mend()
+        self.store.commit(know=self.ledger.jobs)
         self.seq = max(after, self.store.last())
         self.ledger.taken()
         now = self.ledger.now
@@ -245,14 +346,16 @@ class Service:
     def _keep(self) -> None:
         """A checkpoint, so that a restart need not read the whole journal."""
         try:
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(self.folder / CHECKPOINT, self.folder / BEFORE)
             write_checkpoint(self.folder / CHECKPOINT, (self.ledger, self.seq), self.run)
             self._saved = now = self.clock.now()
-            self._well("checkpoint")
-            if now >= self._forgot + 86_400.0:
+            self._recovered("checkpoint")
+            if now >= self._forgot + DAY:
                 self._forgot = now
                 self.store.forget(self.seq, now - self.keep)
-        except StoreError as error:
-            self._ill("checkpoint", error)
+        except Exception as error:  # also where a scheduler of the user's own has no pickle
+            self._trouble("checkpoint", error)
 
     # ------------------------------------------------------------------------------- taking in
 
@@ -263,35 +366,56 @@ class Service:
             now = self.clock.now()
             new = any(e.kind == "submitted" and not self._is_known(e.job) for e in events)
             nodes = any(e.node for e in events)
-            compare = now >= self._compared + self.reconcile or "engine" in self.troubles
+            compare = now >= self._compared + self.reconcile
+            compare = compare or not self.troubles.keys().isdisjoint(("engine", "leader"))
             if nodes or compare:
                 self._take_in_nodes(self.engine.nodes(), now)
+            if self.ledger.books is None:
+                raise EngineError("the cluster lists no node")
             table = {row.job.id: row for row in self.engine.jobs()} if new or compare else {}
             for row in table.values():
                 if not self._is_known(row.job.id):
-                    self._take_in_new(row, now)
+                    self._take_in_one("job", row.job.id, self._take_in_new, row, now)
             for event in events:
-                self._take_in_event(event, now)
+                self._take_in_one("event of job", event.job, self._take_in_event, event, now)
                 if event.kind == "started" and not self.engine.capabilities.exact_split:
                     self._compared = -math.inf  # the table tells how tasks are divided
             if compare:
                 self._compare(table, now)
                 self._compared = now
-            self._well("engine")
+            self._recovered("engine")
+            self._recovered("leader")
             return True
-        except EngineError as error:
-            self._ill("engine", error)
+        except Exception as error:  # also where the engine does not understand its cluster
+            self._trouble("leader" if isinstance(error, StandingBy) else "engine", error)
+            if isinstance(error, StandingBy):
+                self._recovered("engine")
             time.sleep(min(timeout, 1.0))
             return False
 
-    def _is_known(self, job: str) -> bool:
-        return job in self.ledger.jobs or job in self.ledger.over
+    def _take_in_one(self, kind: str, name: str, do: Callable[..., None], *given: Any) -> None:
+        """Take in what concerns one job; where that fails, it concerns no other."""
+        self.quarantine.read(kind, name, partial(do, *given), (EngineError, StoreError))
 
-    def _tell(self, *record: Any) -> None:
-        """A record reaches the ledger, and will be saved."""
+    def _is_known(self, job: str) -> bool:
+        return job in self.ledger.jobs or job in self.ledger.over or job in self._refused
+
+    def _apply(self, *record: Any) -> bool:
+        """A record reaches the ledger, and will be saved; False where the books refuse it."""
+        try:
+            self.ledger.apply(record)
+        except Exception as error:
+            kind, _, *rest = record
+            who = rest[0]["id"] if kind == "job" else str(rest[0])[:100] if kind != "nodes" else ""
+            if kind == "job":
+                self.ledger.jobs.pop(who, None)
+                self._refused.add(who)
+            self.quarantine.put(kind, who, error)
+            self.ledger.mend()
+            return False
         self.seq += 1
-        self.ledger.apply(record)
         self._unsaved.append((self.seq, record))
+        return True
 
     def _take_in_nodes(self, nodes: Iterable[EngineNode], now: float) -> None:
         there = {node.name: node for node in nodes}
@@ -305,7 +429,7 @@ class Service:
                 self._gone.pop(name, None)
         if there != self.ledger.hosts:
             rows = [(n.name, n.devices, n.labels, n.up, n.reason) for n in there.values()]
-            self._tell("nodes", now, [list(_plain(row)) for row in rows])
+            self._apply("nodes", now, [list(_plain(row)) for row in rows])
 
     def _take_in_new(self, row: Status, now: float) -> None:
         """A job that was not known: it waits, or others placed it, or it came and went."""
@@ -315,16 +439,17 @@ class Service:
             return
         if row.phase in ENDED and (self.ledger.act or math.isnan(row.started)):
             return
-        self._tell("job", now, _plain(vars(row.job)))
+        if not self._apply("job", now, _plain(vars(row.job))):
+            return
         if row.phase != "pending":
-            self._tell("found", now, name, row.attempt, _plain(row.placed))
+            self._apply("found", now, name, row.attempt, _plain(row.placed))
             if ours:
                 self._accepted[name, row.attempt] = now
         if row.phase not in ("pending", "placed"):
-            self._tell("started", now, name, row.attempt)
+            self._apply("started", now, name, row.attempt)
         if row.phase in ENDED:
             times = (row.started, row.ended)
-            self._tell("ended", now, name, row.phase, row.attempt, [], *times)
+            self._apply("ended", now, name, row.phase, row.attempt, [], *times)
 
     def _take_in_event(self, event: EngineEvent, now: float) -> None:
         known = self.ledger.jobs.get(event.job)
@@ -335,25 +460,25 @@ class Service:
         if event.kind == "started":
             if known.phase == "waiting":
                 return  # the table says where it runs
-            self._tell("started", now, name, attempt)
+            self._apply("started", now, name, attempt)
             self._state("started", name, attempt)
         elif event.kind == "measured":
-            self._tell("measured", now, name, attempt, _plain(event.ranks))
+            self._apply("measured", now, name, attempt, _plain(event.ranks))
         elif event.kind == "preempted":
             if known.phase != "waiting" and attempt >= known.attempt:
-                self._taken_off(known, attempt, event.detail, now)
+                self._taken_off(known, attempt, event.detail, event.cause, now)
         elif event.kind in ENDED:
-            self._tell("ended", now, name, event.kind, attempt, _plain(event.ranks))
+            self._apply("ended", now, name, event.kind, attempt, _plain(event.ranks))
             self._state("ended", name, attempt, f"{event.kind} {event.detail}".strip())
 
-    def _taken_off(self, known: Known, attempt: int, why: str, now: float) -> None:
+    def _taken_off(self, known: Known, attempt: int, why: str, cause: Cause, now: float) -> None:
         name = known.asked.id
         if (name, attempt) in self._late:
             why = f"accepted, and not started within {self.start_timeout:g} s"
-            self._tell("rejected", now, name, attempt, why)
+            self._apply("rejected", now, name, attempt, why)
             self.counts["undone"] += 1
         else:
-            self._tell("back", now, name, attempt, why)
+            self._apply("back", now, name, attempt, why, cause)
         self._state("undone", name, attempt, why)
         self._late.discard((name, attempt))
         for kind in ("place", "preempt"):
@@ -368,42 +493,61 @@ class Service:
             odd[key] = self._odd.get(key, now)
             return now - odd[key] >= self.grace
 
-        for known in list(self.ledger.jobs.values()):
+        def one(known: Known, row: Status | None) -> None:
             name, attempt = known.asked.id, known.attempt
-            row = table.get(name)
             if row is None:
                 if lasting(name, "missing", attempt):
                     outcome = "cancelled" if known.phase == "waiting" else "failed"
-                    self._tell("ended", now, name, outcome, attempt, [])
+                    self._apply("ended", now, name, outcome, attempt, [])
                     self._state("ended", name, attempt, "the cluster no longer knows it")
             elif row.phase in ENDED:
                 if lasting(name, row.phase, row.attempt):
                     at = max(attempt, row.attempt)
-                    self._tell("ended", now, name, row.phase, at, [])
+                    self._apply("ended", now, name, row.phase, at, [])
                     self._state("ended", name, at, row.phase)
             elif row.phase == "pending":
+                if self.ledger.act and known.phase == "waiting":
+                    alone = known.until == math.inf  # held by hand, say, or left to the cluster
+                    if row.foreign != alone:
+                        until = math.inf if row.foreign else now
+                        self._apply("aside", now, name, until, row.detail)
                 waits = known.phase == "waiting" or ("place", name, attempt) in self._todo
                 if not waits and lasting(name, "not placed", row.attempt):
-                    self._taken_off(known, attempt, row.detail or "the cluster let it go", now)
+                    why = row.detail or "the cluster let it go"
+                    self._taken_off(known, attempt, why, row.cause, now)
             elif known.phase == "waiting":
                 if lasting(name, "placed", row.attempt) or not self.ledger.act or row.foreign:
-                    self._tell("found", now, name, row.attempt, _plain(row.placed))
+                    self._apply("found", now, name, row.attempt, _plain(row.placed))
+                    if self.ledger.act and not row.foreign:  # another leader's: may never start
+                        self._accepted[name, row.attempt] = now
                     if row.phase == "running":
-                        self._tell("started", now, name, row.attempt)
+                        self._apply("started", now, name, row.attempt)
             elif row.attempt == attempt:
                 if known.phase == "placed" and row.phase == "running":
-                    self._tell("started", now, name, attempt)
+                    self._apply("started", now, name, attempt)
                     self._state("started", name, attempt)
                 if row.placed and row.phase == "running" and _split(row) != _split(known):
-                    self._tell("moved", now, name, attempt, _plain(row.placed))
+                    self._apply("moved", now, name, attempt, _plain(row.placed))
+
+        for known in list(self.ledger.jobs.values()):
+            name = known.asked.id
+            self._take_in_one("row of job", name, one, known, table.get(name))
         self._odd = odd
 
     # ------------------------------------------------------------------------------- deciding
 
     def _decide(self, now: float) -> None:
         began = time.process_time()
+        offered = {
+            n for n, k in self.ledger.jobs.items() if k.phase == "waiting" and k.until <= now
+        }
+        try:
+            self.ledger.apply(("round", now))
+        except Exception as error:
+            return self._round_failed(error, offered, now)
         self.seq += 1
-        self.ledger.apply(("round", now))
+        self._sure = offered
+        self._recovered("scheduler")
         self.round_seconds = time.process_time() - began
         self.counts["rounds"] += 1
         intents, ended = self.ledger.taken()
@@ -413,6 +557,15 @@ class Service:
         self._unsaved.append((self.seq, ("round", now, decided)))
         for intent in intents:
             self._todo[intent.kind, intent.job, intent.attempt] = intent
+        return None
+
+    def _round_failed(self, error: Exception, offered: set[str], now: float) -> None:
+        """The scheduler failed on a job that is new to it, perhaps: such come back one by one."""
+        self.ledger.mend()
+        self._trouble("scheduler", error)
+        why = f"the scheduler failed when it was offered: {type(error).__name__}: {error}"
+        for turn, name in enumerate(sorted(offered - self._sure), 1):
+            self._apply("aside", now, name, now + min(PAUSE * turn, 60 * PAUSE), clean_text(why))
 
     def _state(self, state: str, job: str, attempt: int, detail: str = "", kind: str = "") -> None:
         for each in (kind,) if kind else ("place", "preempt") if state != "started" else ("place",):
@@ -424,14 +577,16 @@ class Service:
         """Commit all that is new; False when it cannot be."""
         _, ended = self.ledger.taken()
         self._history += ended
+        if not self._is_there():
+            return False
         if not (self._unsaved or self._intents or self._states or self._history):
             return "database" not in self.troubles
         try:
             self.store.commit(self._unsaved, self._intents, self._states, self._history)
         except StoreError as error:
-            self._ill("database", error)
+            self._trouble("database", error)
             return False
-        self._well("database")
+        self._recovered("database")
         self._unsaved, self._intents, self._states, self._history = [], [], [], []
         if now >= self._saved + self.checkpoint:
             self._keep()
@@ -450,10 +605,10 @@ class Service:
         for intent, refusal in zip(due, each(self._carry_out, due), strict=True):
             if isinstance(refusal, Rejected):
                 self.counts["rejected"] += 1
-                self._tell("rejected", self.clock.now(), intent.job, intent.attempt, str(refusal))
+                self._apply("rejected", self.clock.now(), intent.job, intent.attempt, str(refusal))
                 self._state("rejected", intent.job, intent.attempt, str(refusal), "place")
             elif refusal is not None:  # stays to be done
-                self._ill("engine", refusal)
+                self._trouble("engine", refusal)
                 if self._placers is None:
                     return
                 continue
@@ -467,7 +622,7 @@ class Service:
             self._un_place_late()
 
     def _carry_out(self, intent: Intent) -> EngineError | None:
-        """Why the cluster refused, or what is wrong with it."""
+        """Tell the cluster; returns why it refused or failed."""
         try:
             if intent.kind == "place":
                 self.engine.place(intent.job, intent.attempt, intent.placed)
@@ -476,9 +631,11 @@ class Service:
             return None
         except EngineError as error:
             return error
+        except Exception as error:
+            return Rejected(f"{type(error).__name__}: {error}")
 
     def _un_place_late(self) -> None:
-        """Accepted is not started: some never do."""
+        """Take back placements that were accepted and did not start in time."""
         now = self.clock.now()
         for (job, attempt), since in list(self._accepted.items()):
             known = self.ledger.jobs.get(job)
@@ -490,69 +647,113 @@ class Service:
                     self.engine.preempt(job)
                     self._accepted[job, attempt] = now
                 except EngineError as error:
-                    self._ill("engine", error)
+                    self._trouble("engine", error)
                     return
 
     # -------------------------------------------------------------------------------- showing
 
-    def _ill(self, what: str, error: Exception) -> None:
+    def _trouble(self, what: str, error: Exception) -> None:
         since, _ = self.troubles.get(what, (self.clock.now(), ""))
-        self.troubles[what] = since, str(error)
+        message = str(error)
+        if not isinstance(error, GangwiseError):
+            message = f"{type(error).__name__}: {message}"
+            if what not in self.troubles:
+                traceback.print_exception(error)  # of our own making, perhaps
+        self.troubles[what] = since, clean_text(message)
 
-    def _well(self, what: str) -> None:
+    def _recovered(self, what: str) -> None:
         if what in self.troubles:
             since, message = self.troubles.pop(what)
             gone = self.clock.now() - since
-            self.notes = [*self.notes[-20:], f"{what}: {message}; well again after {gone:.0f} s"]
+            self._note(f"{what}: {message}; well again after {gone:.0f} s")
 
-    def _account_due(self, now: float) -> None:
-        """Start the accountant, or publish what it found."""
-        if self._accountant is not None:
-            if self._accountant.poll() is None:
-                return
-            text, _ = self._accountant.communicate()
-            if self._accountant.returncode == 0:
-                with contextlib.suppress(StoreError, ValueError):
-                    self.store.commit(views=[("account", now, json.loads(text))])
-            self._accountant = None
-        if self.account and now >= self._accounted + self.account and self.ledger.over:
+    def _note(self, what: str) -> None:
+        self.notes = [*self.notes[-20:], clean_text(what)]
+
+    def _is_there(self) -> bool:
+        """Whether the folder is still where it was; it is never made anew in silence."""
+        try:
+            if not os.path.samestat(os.stat(self.folder / "lock"), os.fstat(self._lock)):
+                raise FileNotFoundError
+        except OSError:
+            gone = f"{self.folder} is not the folder that it was: moved, deleted or unmounted"
+            self._trouble("folder", StoreError(f"{gone}; nothing is placed until it is back"))
+            return False
+        self._recovered("folder")
+        return True
+
+    def _helpers_due(self, now: float) -> None:
+        """Start those who count or verify in processes of their own, or take in what they found."""
+        if (told := self._accountant.told()) is not None:
+            with contextlib.suppress(StoreError, ValueError):
+                self.store.commit(views=[("account", now, json.loads(told))])
+        elif self.account and now >= self._accounted + self.account and self.ledger.over:
             self._accounted = now
             self._keep()
-            command = [sys.executable, "-m", "gangwise", "account", "--json", "--state"]
-            self._accountant = subprocess.Popen(
-                [*command, str(self.folder)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
+            self._accountant.start("account", "--json", "--state", str(self.folder))
+        if (told := self._forecaster.told()) is not None:
+            with contextlib.suppress(StoreError, ValueError):
+                found = json.loads(told)
+                self.store.commit(views=[("forecast", now, found)])
+                times = {row["job"]: (row["p50"], row["p90"]) for row in found["jobs"]}
+                self._starts = {
+                    job: {"p50": found["now"] + p50, "p90": found["now"] + p90}
+                    for job, (p50, p90) in times.items()
+                }
+        elif self.forecast and now >= self._foretold + self.forecast and self._someone_waits():
+            self._foretold = now
+            self._keep()
+            self._forecaster.start("forecast", str(self.folder), "--json")
+        if (told := self._verifier.told()) is not None:
+            with contextlib.suppress(ValueError):
+                if damaged := json.loads(told)["damaged"]:
+                    how = "; it is made whole again when the service is started anew"
+                    self._trouble("state", StoreError(", ".join(damaged[:5]) + how))
+        elif time.monotonic() >= self._verified + DAY:
+            self._verified = time.monotonic()
+            self._verifier.start("verify", str(self.folder), "--json")
+
+    def _someone_waits(self) -> bool:
+        return any(known.phase == "waiting" for known in self.ledger.jobs.values())
 
     def _publish(self) -> None:
         """Views for whoever looks, at most once a second."""
         now = self.clock.now()
-        self._account_due(now)
-        if now < self._shown + 1.0:
+        if now < self._shown + 1.0 or not self._is_there():
             return
+        self._helpers_due(now)
         self._shown = now
-        views = {
-            "health": self.health(),
-            "nodes": self.nodes_now(),
-            "queue": self.queue_now(),
-            "running": self.running_now(),
-            "slow": [s._asdict() for s in self.ledger.slow_nodes()],
-            "held": self.held_now(),
+        with contextlib.suppress(OSError):
+            (self.folder / HEARTBEAT).touch(0o600)
+        shown: dict[str, Callable[[], Any]] = {
+            "nodes": self.nodes_now,
+            "queue": self.queue_now,
+            "running": self.running_now,
+            "slow": lambda: [s._asdict() for s in self.ledger.slow_nodes()],
+            "held": self.held_now,
+            "unreadable": self.unreadable_now,
         }
         if now >= self._rated + 10.0:
             self._rated = now
-            views["rates"] = self.rates_now()
+            shown["rates"] = self.rates_now
+        views: dict[str, Any] = {}
+        for name, view in shown.items():
+            try:
+                views[name] = view()
+                self._recovered(f"view of {name}")
+            except Exception as error:
+                self._trouble(f"view of {name}", error)
+        views["health"] = self.health()
         changed = [(n, now, _plain(v)) for n, v in views.items() if self.views.get(n) != v]
-        self.views = views
         try:
             self.store.commit(views=changed)
+            self.views = views
+            if not (self._unsaved or self._intents or self._states or self._history):
+                self._recovered("database")
         except StoreError as error:
-            self._ill("database", error)
+            self._trouble("database", error)
 
     def health(self) -> dict[str, Any]:
-        """How the service and its cluster are."""
         now = self.clock.now()
         phases = [known.phase for known in self.ledger.jobs.values()]
         return {
@@ -560,7 +761,7 @@ class Service:
             "mode": "act" if self.ledger.act else "shadow",
             "engine": self.engine.name,
             "scheduler": self.scheduler,
-            "well": not self.troubles,
+            "well": self.troubles.keys() <= {"leader"},  # to stand by is to be well
             "troubles": {
                 k: {"since": since, "what": what} for k, (since, what) in self.troubles.items()
             },
@@ -573,6 +774,7 @@ class Service:
             "counts": dict(self.counts),
             "round_ms": round(1000 * self.round_seconds, 1),
             "left_out": self.ledger.nonsense,
+            "unreadable": self.engine.quarantine.total + self.quarantine.total,
             "clock_ahead": round(ahead, 1) if abs(ahead := self.clock.ahead()) > 2 else 0.0,
             "records": self.seq,
             "since": round(now - self.ledger.now, 0),
@@ -615,8 +817,13 @@ class Service:
 
     def held_now(self) -> list[dict[str, str]]:
         """Jobs that the cluster has and does not offer yet, such as gangs that are not whole."""
-        held: Mapping[str, str] = getattr(self.engine, "held", dict)()
-        return [{"job": job, "why": why} for job, why in list(held.items())[:SHOWN]]
+        held = dict(getattr(self.engine, "held", dict)())
+        held |= {row["name"]: row["why"] for row in self.unreadable_now() if row["kind"] == "job"}
+        return [{"job": job, "why": clean_text(why)} for job, why in list(held.items())[:SHOWN]]
+
+    def unreadable_now(self) -> list[dict[str, str]]:
+        """Rows of the cluster, of users and of the journal that are left alone, and why."""
+        return self.engine.quarantine.rows() + self.quarantine.rows()
 
     def rates_now(self) -> dict[str, Any]:
         """Believed rates by job type and node, with 95 % bounds; empty where none are learned."""
@@ -662,18 +869,18 @@ class Service:
             where = [[p.node, p.tasks] for p in known.placed]
             about |= {"nodes": where, "since": known.begun, "by": known.by, "rate": rate}
             return about
+        about |= self._starts.get(job, {"p50": None, "p90": None})
         if not reasons:
             late = "not looked into lately"
             return about | self._reasons.get(job, _no_reason(late, a.submitted))
         try:
-            said = self.ledger.explain(job)
+            reasons_found = self.ledger.explain(job)
             why: dict[str, Any] = {
-                "why": said.constraint,
-                "where": list(said.nodes[:20]),
-                "since": said.since,
-                "until": said.until,
-                "frees": list(said.frees[:20]),
-                "start": said.start,
+                "why": reasons_found.constraint,
+                "where": list(reasons_found.nodes[:20]),
+                "since": reasons_found.since,
+                "until": reasons_found.until,
+                "frees": list(reasons_found.frees[:20]),
             }
         except UnknownName:
             word = "submitted since the last round" if self.ledger.act else "the cluster decides"
@@ -696,14 +903,13 @@ class Service:
         return found
 
     def running_now(self) -> list[dict[str, Any]]:
-        """Jobs that are placed or run."""
         names = [name for name, known in self.ledger.jobs.items() if known.phase != "waiting"]
         return [self.explanation(name) for name in names[: 10 * SHOWN]]
 
 
 def _no_reason(word: str, since: float) -> dict[str, Any]:
     """What is said of a waiting job where its scheduler says nothing."""
-    nothing = {"where": [], "since": since, "until": math.inf, "frees": [], "start": math.inf}
+    nothing = {"where": [], "since": since, "until": math.inf, "frees": []}
     return {"why": word, **nothing}
 
 
@@ -726,7 +932,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _locked(path: Path) -> int:
+def locked(path: Path) -> int:
     """Hold a file for this process alone; the kernel lets go of it when the process dies."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

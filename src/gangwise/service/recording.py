@@ -19,12 +19,10 @@ from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.service.account import changed, drawn
 from gangwise.service.ledger import Ledger
-from gangwise.service.loop import FILE
-from gangwise.service.store import Store
+from gangwise.service.store import FILE, Store
 
 
 def is_recording(path: Path | str) -> bool:
-    """Whether a folder is that of a service."""
     return (Path(path) / FILE).is_file()
 
 
@@ -51,7 +49,7 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
     """
     store = Store(Path(folder) / FILE, read_only=True)
     settings = json.loads(store.about("settings") or "{}")
-    first = store.rows("SELECT MIN(seq) AS seq FROM journal")[0]["seq"]
+    first = store.first()
     if first != 1 or not settings:
         why = "nothing is recorded yet" if first is None else "its beginning was dropped as too old"
         raise StoreError(f"{store.path}: {why}")
@@ -88,7 +86,6 @@ def replayed(folder: Path | str, schedulers: Sequence[str] = ()) -> dict[str, An
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """To be printed."""
     found = [f"{result['rounds']} rounds and {result['jobs']} jobs that ended are recorded"]
     if "happened" in result:
         h = result["happened"]

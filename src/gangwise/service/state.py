@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from gangwise.core.errors import UnknownName
-from gangwise.service.loop import FILE
-from gangwise.service.store import Store
-
-Ask = Callable[[str, Any], None]
+from gangwise.service.store import FILE, Store
+from gangwise.service.wishes import What, Wish, Wishes
 
 
 class State(Protocol):
     """Read by pages and programs; everything is plain values."""
 
-    def view(self, name: str) -> Any:
-        """One of those that the service publishes; None for one that is not there."""
+    def view(self, name: str) -> Any: ...
 
-    def age(self) -> float:
-        """Seconds since the service last said anything."""
+    def age(self) -> float: ...
 
     def decisions(self, limit: int) -> list[dict[str, Any]]:
-        """The latest, newest first."""
+        """The latest decisions, newest first."""
 
     def history(self, since: float, limit: int) -> list[dict[str, Any]]:
         """Jobs that ended since a time, latest first."""
@@ -33,9 +28,11 @@ class State(Protocol):
     def job(self, name: str) -> dict[str, Any]:
         """One job, waiting, running or ended."""
 
-    @property
-    def ask(self) -> Ask | None:
-        """How operators ask for something: ``cancel``, ``pause``, ``every``; None for nobody."""
+    def knows(self, job: str) -> bool: ...
+
+    def wish(self, what: What, value: Any) -> int: ...
+
+    def wished(self, number: int) -> Wish | None: ...
 
 
 class StoredState:
@@ -44,8 +41,6 @@ class StoredState:
     Parameters
     ----------
     folder : path
-    ask : callable, optional
-        ``Service.ask`` of the service, where it is in this process.
 
     Raises
     ------
@@ -53,29 +48,27 @@ class StoredState:
         When no service has run in this folder.
     """
 
-    def __init__(self, folder: Path | str, ask: Ask | None = None):
-        self.ask = ask
+    def __init__(self, folder: Path | str):
         self._store = Store(Path(folder) / FILE, read_only=True)
+        self._wishes = Wishes(folder)
         self._lock = threading.Lock()
 
     def view(self, name: str) -> Any:
-        """One of the views."""
         with self._lock:
             found = self._store.view(name)
         return None if found is None else found[1]
 
     def age(self) -> float:
-        """Since the health was written, which is every second or so."""
         with self._lock:
             found = self._store.view("health")
         return float("inf") if found is None else max(time.time() - found[0], 0.0)
 
     def decisions(self, limit: int) -> list[dict[str, Any]]:
-        """Intents and what they came to."""
+        """The latest decisions, newest first."""
         return self._rows("SELECT * FROM intents ORDER BY seq DESC LIMIT ?", limit)
 
     def history(self, since: float, limit: int) -> list[dict[str, Any]]:
-        """Rows of the history."""
+        """Jobs that ended since a time, latest first."""
         query = "SELECT * FROM history WHERE ended >= ? ORDER BY ended DESC LIMIT ?"
         return self._rows(query, since, limit)
 
@@ -99,9 +92,21 @@ class StoredState:
             raise UnknownName("job", name, [row["job"] for row in rows[:50]])
         return {**ended[0], "phase": ended[0]["outcome"]}
 
+    def knows(self, job: str) -> bool:
+        with self._lock:
+            return self._store.knows(job)
+
+    def wish(self, what: What, value: Any) -> int:
+        with self._lock:
+            return self._wishes.add(what, value)
+
+    def wished(self, number: int) -> Wish | None:
+        with self._lock:
+            return self._wishes.get(number)
+
     def close(self) -> None:
-        """Let go of the file."""
         self._store.close()
+        self._wishes.close()
 
     def _rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         with self._lock:

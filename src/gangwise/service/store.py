@@ -1,12 +1,17 @@
-"""What the service writes down before it acts: one SQLite file, WAL, every commit on the disk.
+"""What the service writes down before it acts, twice: a file of chained lines, and SQLite.
 
-Tables::
+Each commit is a line of ``journal.log``, on the disk before SQLite has it, and the same line is a
+row of SQLite's table ``commits``; the other tables follow from the lines. So either file can be
+made again from the other, and ``gangwise.service.sound`` sees whether either was changed. SQLite
+need not wait for the disk: what it loses with the power, the lines still say. Tables::
 
-    journal   seq, time, kind, body      all that reached the scheduler, in order
+    commits   number, last, time, line   all that reached the scheduler, in order: the last record
+                                         up to a line, and its time
     intents   job, attempt, kind, state  what was decided: intended → accepted → started → ended,
                                          or rejected, or undone
     history   one row for each job that ended
-    views     name → JSON                what the service is at, for whoever looks
+    known     names of the jobs that wait or run
+    views     name → JSON                what the service is at, for whoever looks; made anew
 
 An intent is committed as ``intended`` before the cluster is told.
 """
@@ -14,19 +19,23 @@ An intent is committed as ``intended`` before the cluster is told.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from gangwise.core.errors import StoreError
+from gangwise.core.files import sealed_line, unsealed
+from gangwise.service.chain import FAULTS, START, ChainFile, Line, write_file
 from gangwise.service.ledger import Ended, Intent, Record
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS journal(
-    seq INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS commits(
+    number INTEGER PRIMARY KEY, last INTEGER NOT NULL, time REAL NOT NULL, line TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS commits_by_record ON commits(last);
 CREATE TABLE IF NOT EXISTS intents(
     seq INTEGER PRIMARY KEY, job TEXT NOT NULL, attempt INTEGER NOT NULL, kind TEXT NOT NULL,
     placed TEXT NOT NULL, by TEXT NOT NULL, state TEXT NOT NULL, decided REAL NOT NULL,
@@ -38,12 +47,17 @@ CREATE TABLE IF NOT EXISTS history(
     submitted REAL NOT NULL, first REAL, started REAL, ended REAL NOT NULL, tasks INTEGER NOT NULL,
     outcome TEXT NOT NULL, by TEXT NOT NULL, rate REAL, body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS history_by_end ON history(ended);
-CREATE TABLE IF NOT EXISTS views(name TEXT PRIMARY KEY, time REAL NOT NULL, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS known(job TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS views(name TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS about(name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
-VERSION = "1"
+FILE = "service.sqlite"
+LINES = "journal.log"
+VERSION = "2"
 BUSY = 1.0
 """Seconds that a commit waits for others who hold the file."""
+ROWS = 1_000_000
+"""Rows of a table that one commit may add: they are numbered by it."""
 
 
 class Store:
@@ -63,37 +77,56 @@ class Store:
 
     def __init__(self, path: Path | str, read_only: bool = False):
         self.path = Path(path)
+        self._lines: ChainFile | None = None
         if read_only and not self.path.exists():
             raise StoreError(
                 f"{self.path} is not there: no service has run in this folder; start one with "
                 "gangwise serve, or name its folder with --state"
             )
         try:
-            mode = "ro" if read_only else "rwc"
+            if str(path) == ":memory:":
+                where = "file::memory:"
+            else:
+                if not read_only:
+                    os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                where = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
             self._db = sqlite3.connect(
-                f"{self.path.absolute().as_uri()}?mode={mode}",
-                uri=True,
-                timeout=BUSY,
-                isolation_level=None,
-                check_same_thread=False,
+                where, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
             )
             if not read_only:
                 self._db.execute("PRAGMA journal_mode=WAL")
-                self._db.execute("PRAGMA synchronous=FULL")
+                self._db.execute("PRAGMA synchronous=NORMAL")
                 self._db.executescript(SCHEMA)
                 self._db.execute("INSERT OR IGNORE INTO about VALUES('version', ?)", (VERSION,))
             version = self.about("version")
-        except sqlite3.Error as error:
+            if version == VERSION:
+                self._read_end()
+                if not read_only and where != "file::memory:":
+                    self._lines = ChainFile(self.path.with_name(LINES))
+        except StoreError:
+            raise
+        except (OSError, *FAULTS) as error:
             raise StoreError(f"{self.path}: {error}") from error
         if version != VERSION:
             raise StoreError(f"{self.path} is of version {version}, not {VERSION}; move it away")
 
+    def _read_end(self) -> None:
+        """Number, digest, last record and time of the last commit."""
+        self._end = (0, START, 0, 0.0)
+        found = self._db.execute(
+            "SELECT number, line, last, time FROM commits ORDER BY number DESC LIMIT 1"
+        ).fetchone()
+        if found is not None:
+            if (line := Line.of(found[1])) is None:
+                raise StoreError(f"{self.path}: the last commit is damaged; gangwise verify")
+            self._end = (line.number, line.link, found[2], found[3])
+
     def close(self) -> None:
-        """Let go of the file."""
         self._db.close()
+        if self._lines is not None:
+            self._lines.close()
 
     def about(self, name: str) -> str | None:
-        """A setting that is kept."""
         row = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -105,15 +138,17 @@ class Store:
         ended: Iterable[Ended] = (),
         views: Iterable[tuple[str, float, Any]] = (),
         about: Iterable[tuple[str, str]] = (),
+        know: Iterable[str] | None = None,
     ) -> None:
         """All of it or nothing.
 
         Parameters
         ----------
         records : sequence of (seq, record)
-            One that is there already stays as it is.
         states : iterable of (state, time, kind, job, attempt, detail)
             Intents of a job's attempt come to a state at a time.
+        know : iterable of str, optional
+            Which jobs wait or run, from now on.
 
         Raises
         ------
@@ -121,101 +156,243 @@ class Store:
             When the file is locked, the disk is full, or it fails otherwise.
         """
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.executemany(
-                    "INSERT OR IGNORE INTO journal VALUES(?, ?, ?, ?)",
-                    ((seq, r[1], r[0], json.dumps(r[2:])) for seq, r in records),
-                )
-                self._db.executemany(
-                    "INSERT INTO intents(job, attempt, kind, placed, by, state, decided) "
-                    "VALUES(?, ?, ?, ?, ?, 'intended', ?)",
-                    (
-                        (i.job, i.attempt, i.kind, json.dumps(i.placed), i.by, now)
-                        for now, i in intents
-                    ),
-                )
-                for state, time, kind, job, attempt, detail in states:
-                    column = state if state in ("accepted", "started") else "ended"
-                    self._db.execute(
-                        f"UPDATE intents SET state = ?, {column} = ?, "
-                        "detail = CASE WHEN ? = '' THEN detail ELSE ? END "
-                        "WHERE job = ? AND attempt = ? AND kind = ? AND ended IS NULL",
-                        (state, time, detail, detail, job, attempt, kind),
-                    )
-                self._db.executemany(
-                    "INSERT OR IGNORE INTO history(job, job_type, user, submitted, first, started, "
-                    "ended, tasks, outcome, by, rate, body) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
-                    (_history(e) for e in ended),
-                )
-                self._db.executemany(
-                    "INSERT OR REPLACE INTO views VALUES(?, ?, ?)",
-                    ((name, time, json.dumps(body)) for name, time, body in views),
-                )
-                self._db.executemany("INSERT OR REPLACE INTO about VALUES(?, ?)", about)
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-        except sqlite3.Error as error:
+            body = {
+                "records": [[seq, r[1], r[0], list(r[2:])] for seq, r in records],
+                "intents": [[i.job, i.attempt, i.kind, i.placed, i.by, now] for now, i in intents],
+                "states": list(states),
+                "ended": [_history(e) for e in ended],
+                "about": list(about),
+                "know": None if know is None else list(know),
+            }
+            text = json.dumps({k: v for k, v in body.items() if v or v is know is not None})
+            line = Line(self._end[0] + 1, self._end[1], text)
+            shown = [
+                (name, sealed_line({"name": name, "time": time, "view": view}).decode())
+                for name, time, view in views
+            ]
+            self._commit([line] if text != "{}" else [], shown)
+        except (OSError, TypeError, *FAULTS) as error:
+            raise StoreError(f"{self.path}: {error}") from error
+
+    def _commit(self, lines: Iterable[Line], views: Iterable[tuple[str, str]] = ()) -> None:
+        was = self._end
+        written = False
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for line in lines:
+                self._take_in(line)
+                if self._lines is not None:
+                    self._lines.append(line)
+                    written = True
+            self._db.executemany("INSERT OR REPLACE INTO views VALUES(?, ?)", views)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._end = was
+            if self._lines is not None and written:
+                self._lines.take_back()
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _take_in(self, line: Line) -> None:
+        """What a line says, into the tables."""
+        body = json.loads(line.body)
+        _, _, last, time = self._end
+        if (anchor := body.get("anchor")) is not None:
+            last, time = anchor["last"], anchor["time"]
+            self._db.executemany(f"INSERT INTO intents VALUES({_MARKS})", anchor["intents"])
+            body["know"], body["about"] = anchor["known"], anchor["about"]
+        records = body.get("records", ())
+        if records:
+            last, time = records[-1][:2]
+        self._db.execute(
+            "INSERT INTO commits VALUES(?, ?, ?, ?)", (line.number, last, time, str(line))
+        )
+        self._db.executemany(
+            "INSERT INTO intents(seq, job, attempt, kind, placed, by, state, decided) "
+            "VALUES(?, ?, ?, ?, ?, ?, 'intended', ?)",
+            (
+                (line.number * ROWS + n, job, attempt, kind, json.dumps(placed), by, now)
+                for n, (job, attempt, kind, placed, by, now) in enumerate(body.get("intents", ()))
+            ),
+        )
+        for state, at, kind, job, attempt, detail in body.get("states", ()):
+            column = state if state in ("accepted", "started") else "ended"
+            self._db.execute(
+                f"UPDATE intents SET state = ?, {column} = ?, "
+                "detail = CASE WHEN ? = '' THEN detail ELSE ? END "
+                "WHERE job = ? AND attempt = ? AND kind = ? AND ended IS NULL",
+                (state, at, detail, detail, job, attempt, kind),
+            )
+        ended = body.get("ended", ())
+        self._db.executemany(
+            f"INSERT OR IGNORE INTO history VALUES({_MARKS}, ?)",
+            ((line.number * ROWS + n, *row) for n, row in enumerate(ended)),
+        )
+        if (know := body.get("know")) is not None:
+            self._db.execute("DELETE FROM known")
+            self._db.executemany("INSERT OR IGNORE INTO known VALUES(?)", ((k,) for k in know))
+        new = [(r[3][0]["id"],) for r in records if r[2] == "job"]
+        self._db.executemany("INSERT OR IGNORE INTO known VALUES(?)", new)
+        self._db.executemany("DELETE FROM known WHERE job = ?", ((row[0],) for row in ended))
+        self._db.executemany("INSERT OR REPLACE INTO about VALUES(?, ?)", body.get("about", ()))
+        self._end = line.number, line.link, last, time
+
+    def roll_forward(self, lines: Sequence[Line]) -> None:
+        """Take in lines that the file of lines has already.
+
+        Raises
+        ------
+        StoreError
+        """
+        held, self._lines = self._lines, None
+        try:
+            self._commit(lines)
+        except (LookupError, TypeError, *FAULTS) as error:
+            raise StoreError(f"{self.path}: {error}") from error
+        finally:
+            self._lines = held
+
+    def lines(self, after: int = 0) -> Iterator[object]:
+        """Lines with records after one, as they stand in SQLite."""
+        try:
+            with closing(self._db.cursor()) as cursor:
+                cursor.execute("SELECT line FROM commits WHERE last > ? ORDER BY number", (after,))
+                for (line,) in cursor:
+                    yield line
+        except FAULTS as error:
             raise StoreError(f"{self.path}: {error}") from error
 
     def last(self) -> int:
         """Number of the last record."""
-        return int(self._one("SELECT COALESCE(MAX(seq), 0) FROM journal"))
+        return self._end[2]
 
-    def records(self, after: int = 0) -> Iterator[tuple[int, Record]]:
-        """Records of the journal, in order."""
-        with closing(self._db.cursor()) as cursor:
-            cursor.execute(
-                "SELECT seq, time, kind, body FROM journal WHERE seq > ? ORDER BY seq", (after,)
-            )
-            for seq, time, kind, body in cursor:
-                yield seq, (kind, time, *json.loads(body))
+    def first(self) -> int | None:
+        """Number of the first record; None where nothing is recorded."""
+        return next((seq for seq, _ in self.records()), None)
+
+    def records(
+        self, after: int = 0, skip: Callable[[int, str], None] | None = None
+    ) -> Iterator[tuple[int, Record]]:
+        """Records of the journal, in order.
+
+        ``skip`` is told of rows that are no records, and why; without it they are an error.
+
+        Raises
+        ------
+        StoreError
+            Naming the row, or the line that is not as it was written.
+        """
+        link, number = None, 0
+        for text in self.lines(after):
+            line = Line.of(text)
+            if line is None or link not in (None, line.after):
+                where = f"after commit {number}" if number else "at its beginning"
+                raise StoreError(
+                    f"{self.path} is damaged {where}; gangwise verify {self.path.parent} --repair"
+                )
+            link, number = line.link, line.number
+            for seq, time, kind, rest in json.loads(line.body).get("records", ()):
+                if seq <= after:
+                    continue
+                try:
+                    record = (kind, time, *rest)
+                except TypeError as error:
+                    if skip is None:
+                        raise StoreError(f"{self.path}: record {seq}: {error}") from None
+                    skip(seq, str(error))
+                else:
+                    yield seq, record
+
+    def knows(self, job: str) -> bool:
+        return bool(self.rows("SELECT job FROM known WHERE job = ?", job))
 
     def forget(self, seq: int, before: float) -> None:
-        """Drop records up to ``seq`` that are older than a time, and intents and jobs as old."""
-        self._execute("DELETE FROM journal WHERE seq <= ? AND time < ?", seq, before)
-        self._execute("DELETE FROM intents WHERE ended < ?", before)
-        self._execute("DELETE FROM history WHERE ended < ?", before)
+        """Drop commits up to record ``seq`` that are older than a time; an anchor stands for them.
+
+        Intents that ended before, and jobs that ended in those commits, go with them.
+
+        Raises
+        ------
+        StoreError
+        """
+        try:
+            (cut,) = self._db.execute(
+                "SELECT MAX(number) FROM commits WHERE last <= ? AND time < ?", (seq, before)
+            ).fetchone()
+            if cut is None or cut == self._end[0]:
+                return
+            self._db.execute("BEGIN IMMEDIATE")
+            self._drop(cut, before)
+            self._db.execute("COMMIT")
+            if self._lines is not None:
+                self._lines.close()
+                write_file(self._lines.path, self.lines(-1))
+                self._lines = ChainFile(self._lines.path)
+        except (OSError, *FAULTS) as error:
+            raise StoreError(f"{self.path}: {error}") from error
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def _drop(self, cut: int, before: float) -> None:
+        run = self._db.execute
+        upto = (cut + 1) * ROWS
+        last, time, text = run(
+            "SELECT last, time, line FROM commits WHERE number = ?", (cut,)
+        ).fetchone()
+        if (line := Line.of(text)) is None:
+            raise StoreError(f"{self.path}: commit {cut} is damaged; gangwise verify")
+        run("DELETE FROM intents WHERE seq < ? AND ended < ?", (upto, before))
+        run("DELETE FROM history WHERE seq < ?", (upto,))
+        run("DELETE FROM commits WHERE number <= ?", (cut,))
+        anchor = {
+            "after": line.link,
+            "last": last,
+            "time": time,
+            "known": [name for (name,) in run("SELECT job FROM known ORDER BY rowid")],
+            "intents": run("SELECT * FROM intents WHERE seq < ? ORDER BY seq", (upto,)).fetchall(),
+            "about": run("SELECT * FROM about ORDER BY rowid").fetchall(),
+        }
+        body = json.dumps({"anchor": anchor})
+        new = (cut, last, time, str(Line(cut, line.link, body)))
+        run("INSERT INTO commits VALUES(?, ?, ?, ?)", new)
 
     def open_intents(self) -> list[dict[str, Any]]:
-        """Those not known to be over."""
+        """Intents without an outcome."""
         return self.rows(
-            "SELECT * FROM intents WHERE state IN ('intended', 'accepted', 'started') ORDER BY seq"
+            "SELECT job, attempt, kind, by, state, accepted FROM intents "
+            "WHERE state IN ('intended', 'accepted', 'started') ORDER BY seq"
         )
 
     def view(self, name: str) -> tuple[float, Any] | None:
-        """A view and when it was made."""
-        row = self._db.execute("SELECT time, body FROM views WHERE name = ?", (name,)).fetchone()
-        return None if row is None else (float(row[0]), json.loads(row[1]))
+        rows = self.rows("SELECT body AS sealed FROM views WHERE name = ?", name)
+        if not rows:
+            return None
+        found = unsealed(str(rows[0]["sealed"]).encode(errors="replace"))
+        if found is None or found["name"] != name:
+            raise StoreError(f"{self.path}: the view of {name} is damaged; it is made anew")
+        return float(found["time"]), found["view"]
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        """Rows of a query, by column; JSON is decoded."""
+        """Rows of a query as dictionaries; JSON columns are decoded."""
         try:
             cursor = self._db.execute(query, values)
             names = [c[0] for c in cursor.description]
             found = [dict(zip(names, row, strict=True)) for row in cursor]
-        except sqlite3.Error as error:
+            for row in found:
+                for column in ("placed", "body"):
+                    if column in row:
+                        row[column] = json.loads(row[column])
+        except json.JSONDecodeError as error:
+            which = f"row {row.get('seq', '?')} of intents or history, {column}"
+            raise StoreError(f"{self.path}: {which}: {error}") from error
+        except (TypeError, *FAULTS) as error:
             raise StoreError(f"{self.path}: {error}") from error
-        for row in found:
-            for column in ("placed", "body"):
-                if column in row:
-                    row[column] = json.loads(row[column])
         return found
 
-    def _execute(self, query: str, *values: Any) -> None:
-        try:
-            self._db.execute(query, values)
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: {error}") from error
 
-    def _one(self, query: str) -> Any:
-        try:
-            return self._db.execute(query).fetchone()[0]
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: {error}") from error
+_MARKS = ", ".join("?" * 12)
 
 
 def _history(e: Ended) -> tuple[Any, ...]:

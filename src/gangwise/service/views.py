@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.table import Table
 
-VIEWS = ("health", "nodes", "queue", "running", "slow", "held", "account")
+VIEWS = ("health", "nodes", "queue", "running", "slow", "held", "unreadable", "account")
 
 
 def lasting(seconds: float | None) -> str:
@@ -34,20 +33,20 @@ def devices(amounts: Mapping[str, float]) -> str:
     return " + ".join(f"{amount:g} {kind}" for kind, amount in amounts.items() if amount)
 
 
-def expected_start(row: Mapping[str, Any]) -> float | None:
-    """When a waiting job is expected to start; else when what holds it back is to end.
+def expected(row: Mapping[str, Any], now: float) -> str:
+    """In what time a waiting job starts: with an even chance, and in nine cases of ten.
 
-    >>> expected_start({"start": None, "until": 7.0}), expected_start({"until": float("inf")})
-    (7.0, None)
+    >>> expected({"p50": 100.0, "p90": 7300.0}, 40.0), expected({"p50": None}, 40.0)
+    ('1.0 min, 9 in 10 by 2.0 h', '?')
     """
-    for when in (row.get("start"), row.get("until")):
-        if when is not None and math.isfinite(when):
-            return float(when)
-    return None
+    if row.get("p50") is None:
+        return "?"
+    p50, p90 = (lasting(max(row[name] - now, 0.0)) for name in ("p50", "p90"))
+    return f"{p50}, 9 in 10 by {p90}"
 
 
 def told(views: Mapping[str, Any]) -> Iterator[Any]:
-    """The cluster now, for a terminal."""
+    """The state of the cluster, for a terminal."""
     now = time.time()
     health = views.get("health") or {}
     mode = "acts on" if health.get("mode") == "act" else "watches"
@@ -76,22 +75,24 @@ def told(views: Mapping[str, Any]) -> Iterator[Any]:
         declared = node["declared"]
         table.add_row(node["name"], free, devices(node["devices"]), f"{declared:g}", speed)
     yield table
-    table = Table("job", "user", "asks", "waits", "why", "expected", title="Waiting")
+    table = Table("job", "user", "asks", "waits", "why", "starts in", title="Waiting")
     for row in (views.get("queue") or [])[:30]:
         asks = f"{row['tasks']} × {devices(row['demand'])}"
         why = row["why"]
         if row.get("would"):
             why = "would start on " + ", ".join(node for node, _ in row["would"])
-        expected = "?" if (start := expected_start(row)) is None else lasting(max(start - now, 0.0))
         waited = lasting(now - row["submitted"])
-        table.add_row(row["job"], row["user"], asks, waited, why, expected)
+        table.add_row(row["job"], row["user"], asks, waited, why, expected(row, now))
     yield table
     for row in (views.get("held") or [])[:10]:
         yield explained(row)
+    for row in (views.get("unreadable") or [])[:10]:
+        if row["kind"] != "job":  # these are held
+            yield f"{row['kind']} {row['name']} is {row['why']}"
 
 
 def explained(row: Mapping[str, Any]) -> str:
-    """One job, in words."""
+    """Why a job waits or where it runs, for a terminal."""
     now = time.time()
     if "phase" not in row and "outcome" not in row:
         return f"job {row['job']} is held: {row['why']}"
@@ -118,8 +119,8 @@ def explained(row: Mapping[str, Any]) -> str:
         lines.append(f"  room on   {', '.join(row['where'])}")
     if row.get("frees"):
         lines.append(f"  frees it  the end of {', '.join(row['frees'][:5])}")
-    if (start := expected_start(row)) is not None:
-        lines.append(f"  expected  in {lasting(max(start - now, 0.0))}")
+    if row.get("p50") is not None:
+        lines.append(f"  starts    in {expected(row, now)}")
     if row.get("would"):
         lines.append("  it would start now on " + ", ".join(node for node, _ in row["would"]))
     return "\n".join(lines)

@@ -67,7 +67,7 @@ function tellFigures(health, nodes) {
   }));
 }
 
-function tellQueue(jobs) {
+function tellQueue(jobs, unreadable) {
   const now = Date.now() / 1000;
   const rows = jobs.filter((job) => job.phase === "waiting");
   at("waiting").tBodies[0].replaceChildren(...rows.slice(0, 100).map((job) => {
@@ -76,15 +76,18 @@ function tellQueue(jobs) {
       ? `would start now on ${job.would.map(([node]) => node).join(", ")}` : job.why || "";
     const room = job.where && job.where.length && !job.would ? ` (room on ${job.where.slice(0, 4).join(", ")})` : "";
     const frees = job.frees && job.frees.length && !job.would ? `; the end of ${job.frees.slice(0, 4).join(", ")} frees it` : "";
-    const start = job.start || job.until;
+    const [p50, p90] = [job.p50, job.p90].map((time) => lasting(Math.max(time - now, 0)));
     row.append(make("td", job.job, "id"), make("td", job.user),
       make("td", `${job.tasks} × ${amounts(job.demand)}`), make("td", lasting(now - job.submitted), "nowrap"),
       make("td", why + room + frees, "why"),
-      make("td", start ? lasting(Math.max(start - now, 0)) : "not known", "nowrap"));
+      make("td", job.p50 ? `${p50}, 9 in 10 by ${p90}` : "not known", "nowrap"));
     return row;
   }));
   const held = jobs.filter((job) => job.phase === "held");
-  at("held").replaceChildren(...held.slice(0, 50).map((job) => make("li", `${job.job} is held: ${job.why}`)));
+  const odd = unreadable.filter((row) => row.kind !== "job");  // these are held
+  at("held").replaceChildren(
+    ...held.slice(0, 50).map((job) => make("li", `${job.job} is held: ${job.why}`)),
+    ...odd.slice(0, 50).map((row) => make("li", `${row.kind} ${row.name} is ${row.why}`)));
   at("waiting").hidden = !rows.length;
   document.querySelector("#queue .none").hidden = rows.length > 0;
 }
@@ -312,15 +315,15 @@ at("rates").addEventListener("click", (event) => {
 async function look() {
   try {
     const span = document.querySelector('input[name="span"]:checked').value;
-    const [health, nodes, jobs, timeline, rates, account] = await Promise.all(
-      ["health", "nodes", "jobs?limit=400", `timeline?seconds=${span}`, "rates", "account"].map(ask));
+    const [health, nodes, jobs, timeline, rates, account, unreadable] = await Promise.all(
+      ["health", "nodes", "jobs?limit=400", `timeline?seconds=${span}`, "rates", "account", "unreadable"].map(ask));
     nodes.sort((a, b) => natural(a.name, b.name));
     shown = { nodes, jobs, timeline, rates };
     at("login").hidden = true;
     heard = Date.now();
     tellHealth(health);
     tellFigures(health, nodes);
-    tellQueue(jobs);
+    tellQueue(jobs, unreadable);
     tellNodes(nodes);
     tellAccount(account, rates.slow);
     drawGangs();

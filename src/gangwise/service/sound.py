@@ -1,0 +1,264 @@
+"""Whether a service's folder is as it was written, and how it becomes so again.
+
+The lines in ``journal.log`` and in SQLite are the same chain, and all else that SQLite has follows
+from them: it is worked out again and compared. What one of the two has lost, the other has. Wishes
+and views carry seals of their own, checkpoints are signed, and where one is damaged an earlier one
+and the journal since serve. What is lost of both, the cluster's table fills in when the service
+starts: who waits and who runs, though not who has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from gangwise.core.checkpoints import check_checkpoint
+from gangwise.core.errors import StoreError
+from gangwise.core.files import unsealed
+from gangwise.service import wishes
+from gangwise.service.chain import FAULTS, START, Line, merged, read_file, write_file
+from gangwise.service.store import FILE, LINES, Store
+
+CHECKPOINTS = ("ledger.checkpoint", "ledger.checkpoint.1")
+"""The last, and the one before."""
+TABLES = ("commits", "intents", "history", "known", "about", "sqlite_master")
+HEAD = b"SQLite format 3\0" + bytes([16, 0, 2, 2, 0, 64, 32, 32])
+"""How SQLite's file begins: pages of 4096 bytes, a write-ahead log."""
+
+
+@dataclass
+class Report:
+    """What was found in a service's folder.
+
+    Attributes
+    ----------
+    commits : int
+        Commits that are whole.
+    damaged : list of str
+        Files, and what is wrong with them.
+    behind : int
+        Commits that SQLite has not yet: its writer was killed, or lost power.
+    lost : list of str
+        What no copy has.
+    """
+
+    folder: Path
+    commits: int = 0
+    damaged: list[str] = field(default_factory=list)
+    behind: int = 0
+    lost: list[str] = field(default_factory=list)
+    _files: set[str] = field(default_factory=set)
+    _chain: list[Line] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        return not self.damaged and not self.lost
+
+    def wrong(self, file: str, what: object) -> None:
+        self.damaged.append(f"{file}: {what}")
+        self._files.add(file)
+
+
+def is_state(folder: Path | str) -> bool:
+    """Whether a service has run in this folder."""
+    return any((Path(folder) / name).exists() for name in (FILE, LINES))
+
+
+def examine(folder: Path | str) -> Report:
+    """Look whether all is as it was written; nothing is changed.
+
+    Raises
+    ------
+    StoreError
+        When files cannot be read at all.
+    """
+    report = Report(Path(folder))
+    stored, failed = _stored(report.folder / FILE)
+    lines = read_file(report.folder / LINES)
+    inside = [Line.of(row[3]) for row in stored.get("commits", ())]
+    chain, gaps = merged(lines, inside)
+    report.commits, report._chain = len(chain), chain
+    report.lost = [f"commits {first} to {last}" for first, last in gaps]
+    _check_lines(report, lines)
+    _check_tables(report, stored, failed, inside)
+    for name in CHECKPOINTS:
+        if (report.folder / name).exists():
+            try:
+                check_checkpoint(report.folder / name)
+            except StoreError as error:
+                report.wrong(name, error)
+    _check_wishes(report)
+    return report
+
+
+def _stored(path: Path) -> tuple[dict[str, list[Any]], str]:
+    """Rows of the tables as they are at one moment, and what could not be read."""
+    found: dict[str, list[Any]] = {}
+    if not path.exists():
+        return found, "it is missing"
+    try:
+        with open(path, "rb") as raw:
+            if (head := raw.read(24)) and head != HEAD:
+                return found, "its header is not SQLite's"
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as file:
+            file.execute("BEGIN")
+            if ("version", "1") in (about := file.execute("SELECT * FROM about").fetchall()):
+                raise StoreError(f"{path} is of version {dict(about)['version']}; move it away")
+            for table in TABLES:
+                found[table] = _rows(file, table)
+            found["views"] = file.execute("SELECT name, body FROM views").fetchall()
+            checks = [row[0] for row in file.execute("PRAGMA integrity_check")]
+            return found, "" if checks == ["ok"] else str(checks[0])
+    except StoreError:
+        raise
+    except (OSError, *FAULTS) as error:
+        return found, str(error) or type(error).__name__
+
+
+def _rows(file: sqlite3.Connection, table: str) -> list[Any]:
+    columns = "type, name, tbl_name, sql" if table == "sqlite_master" else "*"
+    return sorted(file.execute(f"SELECT {columns} FROM {table}").fetchall(), key=repr)
+
+
+def _check_lines(report: Report, lines: list[Line | None]) -> None:
+    chain = report._chain
+    if not chain:
+        if any(line is None for line in lines):
+            report.wrong(LINES, "no line is as it was written")
+        return
+    first = chain[0].number
+    there = [line for line in lines if line is not None]
+    if not lines:
+        report.wrong(LINES, "it is missing, or empty")
+    elif None in lines:
+        report.wrong(LINES, f"lines that are not as they were written: {lines.count(None)}")
+        over = len(lines) - 1 - max((i for i, one in enumerate(lines) if one), default=-1)
+        if over and there and there[-1].number == chain[-1].number:
+            after = chain[-1].number
+            report.lost.append(f"commits {after + 1} to {after + over}")
+    elif (
+        any(b.after != a.link for a, b in pairwise(there))
+        or [line for line in there if line.number > first] != chain[1:]
+        or all(line.number != first for line in there)
+    ):
+        report.wrong(LINES, "lines are missing")
+
+
+def _check_tables(
+    report: Report, stored: dict[str, list[Any]], failed: str, inside: list[Line | None]
+) -> None:
+    """SQLite's tables against what the lines say, up to the last that it has."""
+    chain = report._chain
+    if failed:
+        if (report.folder / FILE).exists() or chain:
+            report.wrong(FILE, failed)
+        if not chain and (report.folder / FILE).exists():
+            report.lost.append("every commit")
+        return
+    newest = max((line.number for line in inside if line), default=0)
+    has = sum(line.number <= newest for line in chain)
+    again = Store(":memory:")
+    try:
+        again.roll_forward(chain[:has])
+        for table in TABLES:
+            if stored[table] != _rows(again._db, table):
+                report.wrong(FILE, f"the table {table} is not what the journal says")
+                return
+    finally:
+        again.close()
+    report.behind = len(chain) - has
+    for name, body in stored["views"]:
+        if (unsealed(str(body).encode(errors="replace")) or {}).get("name") != name:
+            report.wrong(FILE, f"the view of {name}")
+
+
+def _check_wishes(report: Report) -> None:
+    if (report.folder / wishes.FILE).exists():
+        try:
+            with closing(wishes.Wishes(report.folder)) as file:
+                kept = {f"wish {wish.id}" for wish in file.whole()}
+                for what in file.damaged():
+                    report.wrong(wishes.FILE, what)
+                    report.lost += {what} - kept if what.startswith("wish ") else []
+        except (StoreError, TypeError, *FAULTS) as error:
+            report.wrong(wishes.FILE, error)
+            report.lost.append("what operators asked for, perhaps")
+
+
+def repair(report: Report) -> list[str]:
+    """Make the folder whole again; nobody may work in it meanwhile.
+
+    What was damaged is kept beside its place, as ``.damaged``.
+
+    Returns
+    -------
+    list of str
+        What was done, in words.
+    """
+    folder, done = report.folder, []
+    chain = report._chain
+    if report.lost:  # what is left becomes a chain of its own
+        whole: list[Line] = []
+        for line in chain:
+            number, after = (whole[-1].number + 1, whole[-1].link) if whole else (1, START)
+            first = not whole and line.anchor is not None
+            whole.append(line if first else Line(number, after, line.body))
+        chain = whole
+    if LINES in report._files or chain != report._chain:
+        _set_aside(folder / LINES)
+        write_file(folder / LINES, chain)
+        done.append(f"{LINES} is written again, {len(chain)} commits")
+    if FILE in report._files or chain != report._chain:
+        _set_aside(folder / FILE)
+        with closing(Store(folder / FILE)) as store:
+            store.roll_forward(chain)
+        done.append(f"{FILE} is made again from {len(chain)} commits")
+    elif report.behind:
+        with closing(Store(folder / FILE)) as store:
+            store.roll_forward(chain[len(chain) - report.behind :])
+        done.append(f"{FILE} had not heard of the last {report.behind} commits, and now has")
+    if wishes.FILE in report._files:
+        kept = []
+        with suppress(StoreError), closing(wishes.Wishes(folder)) as file:
+            kept = file.whole()
+        _set_aside(folder / wishes.FILE)
+        with closing(wishes.Wishes(folder)) as file:
+            file.restore(kept)
+        done.append(f"{wishes.FILE} is made again with {len(kept)} wishes")
+    for name in CHECKPOINTS:
+        if name in report._files:
+            _set_aside(folder / name)
+            done.append(f"{name} is set aside: an earlier one serves, or the journal")
+    return done
+
+
+def _set_aside(path: Path) -> None:
+    for end in ("-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        os.replace(path, path.with_name(f"{path.name}.damaged"))
+
+
+def mend(folder: Path | str) -> list[str]:
+    """Make a folder whole before a service opens it; gives what was done.
+
+    Raises
+    ------
+    StoreError
+        When something is lost that no copy has: then nothing is changed.
+    """
+    if not is_state(folder):
+        return []
+    report = examine(folder)
+    if report.lost:
+        raise StoreError(
+            f"{folder} is damaged, and lost is {', '.join(report.lost[:5])}; see gangwise verify "
+            f"{folder}, and with --repair the cluster's table fills in who waits and runs"
+        )
+    return [*report.damaged, *repair(report)]
