@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, create_policy, simulate
-from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.execution import Outage
+from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
 from gangwise.approximation_jobs.problem import ApproximationProblem, Custom, Job, Saturating
 from gangwise.approximation_jobs.rates import IidRates, ReplayedRates
 from gangwise.approximation_jobs.workloads import PoissonJobs, ReplayedJobs
@@ -75,6 +74,7 @@ def test_machines_rates_and_what_goes_wrong(make, message):
         make()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

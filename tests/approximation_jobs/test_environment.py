@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy
-from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.execution import Outage
+from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
 from gangwise.approximation_jobs.problem import (
     ApproximationProblem,
     Custom,
@@ -279,4 +278,4 @@ def test_memory_is_bounded_by_active_jobs():
     play(environment, [[-1, -1]] * 400)
     assert len(environment.rows.jobs) == 16
     assert len(environment.results()) == 400
-    assert environment.results().budget_use.tolist() == [0.0] * 400
+    assert environment.results()["cost"].tolist() == [0.0] * 400

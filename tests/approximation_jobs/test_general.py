@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, check_policy, create_policy, simulate
-from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.execution import Outage
+from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
 from gangwise.approximation_jobs.general import OPMGeneral, project_general
 from gangwise.approximation_jobs.problem import ApproximationProblem, Job, Power
 from gangwise.approximation_jobs.rates import IidRates

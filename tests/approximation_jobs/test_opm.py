@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from gangwise import create_policy
-from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.execution import Outage
-from gangwise.approximation_jobs.opm import OPM
-from gangwise.approximation_jobs.ops import OPS
+from gangwise.approximation_jobs.environment import ApproximationInstance, Outage
+from gangwise.approximation_jobs.opm import OPM, OPS
 from gangwise.approximation_jobs.problem import (
     ApproximationProblem,
     Custom,
@@ -109,6 +107,25 @@ def test_opm_follows_the_plain_one(objective, pacing):
             for i in range(M):
                 assert policy.state.shares[k, i] == pytest.approx(expected[name, i], abs=1e-9)
         environment.step(t, decision)
+
+
+def test_a_share_that_is_held_back_is_a_smaller_budget():
+    """OPM (64): ε = 0.2 of 10 is a budget of 8. Utilities are linear, so only the target tells."""
+    shares = {}
+    for budget, epsilon in ((10.0, 0.2), (8.0, 0.0), (10.0, 0.0)):
+        made = instance([Job("a", 0, 10, budget, Power(1.0, 1.0))], [1.0, 0.5], enforce=False)
+        policy = OPM("constant", alpha=0.1, mu=0.5, epsilon=epsilon, rate=1.0, **PRINTED)
+        shares[budget, epsilon] = np.array(shares_along(policy, started(made), 8))
+    np.testing.assert_allclose(shares[10.0, 0.2], shares[8.0, 0.0], atol=1e-12)
+    assert np.abs(shares[10.0, 0.2] - shares[10.0, 0.0]).max() > 0.01
+
+
+def test_the_constants_of_theorem_3():
+    """α = 1 / (2 √T), μ = √T / M, γ = ln(M T / δ) with M = 2, T = 50, δ = 0.2."""
+    policy = OPM("ucb", theory=True, delta=0.2)
+    policy.start(instance([Job("a", 0, 9, 9.0)]).problem, np.random.default_rng(0))
+    constants = policy._alpha, policy._mu, policy._gamma
+    assert constants == pytest.approx((0.0707107, 3.5355339, 6.2146081))
 
 
 def test_ops_follows_the_plain_one():

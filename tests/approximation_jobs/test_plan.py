@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, check_policy, create_policy, create_scenario, simulate
-from gangwise.approximation_jobs.execution import Outage
-from gangwise.approximation_jobs.plan import (
+from gangwise.approximation_jobs.baselines import (
     NONE,
     POINTS,
     Demand,
@@ -19,6 +18,7 @@ from gangwise.approximation_jobs.plan import (
     tabulated,
     water_filling,
 )
+from gangwise.approximation_jobs.environment import Outage
 from gangwise.approximation_jobs.problem import Custom, Job, Log, Power, Saturating
 from gangwise.core.simulation import Simulation
 from tests.approximation_jobs.made import instance, started
@@ -35,17 +35,17 @@ def drawn(seed, n=6):
     most = np.where(rng.random(n) < 0.3, done + rng.uniform(0.0, 3.0, n), np.inf)
     money = rng.uniform(0.0, 20.0, n) * (rng.random(n) < 0.9)
     slots = rng.integers(1, 12, n).astype(float)
-    rho = rng.uniform(0.2, 1.5, n)
+    rho = np.full(n, rng.uniform(0.2, 1.5))
     return kind, rng.uniform(0.5, 5.0, n), shape, NONE, done, most, money, slots, rho
 
 
 def filled(jobs, supply, guess=0.0):
     spend, other = np.zeros(jobs[0].size), np.zeros(jobs[0].size)
-    eta = water_filling(*jobs, supply, guess, spend, other)
+    eta = water_filling(Demand(*jobs[:-1]), float(jobs[-1][0]), supply, guess, spend, other)
     return eta, spend
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(15))
 def test_water_filling_follows_the_plain_one(seed):
     jobs = drawn(seed)
     supply = float(np.random.default_rng(seed).choice([0.3, 2.0, 8.0, 60.0]))
@@ -293,3 +293,20 @@ def test_jobs_short_of_money_get_the_best_machines():
         policy.learn(environment.step(t, decision).feedback)
     assert fast > 25
     assert slow == 0
+
+
+def test_on_one_machine_draws_that_cannot_be_paid_are_handed_on():
+    totals = {}
+    for name in ("plan:hand_on=true", "utility-per-price", "fair"):
+        totals[name] = sum(
+            simulate(
+                create_scenario("opm-default-v1:machines=1,slots=400").instance(seed),
+                create_policy(name),
+                400,
+                seed,
+            ).rewards.sum()
+            for seed in range(6)
+        )
+    plan = totals["plan:hand_on=true"]
+    assert plan > 1.04 * totals["fair"]  # 0.93 of it when they are lost
+    assert plan > 0.98 * totals["utility-per-price"]

@@ -7,7 +7,7 @@ import pytest
 
 from gangwise import check_policy, create_policy
 from gangwise.approximation_jobs.baselines import max_min_shares, systematic
-from gangwise.approximation_jobs.execution import Outage
+from gangwise.approximation_jobs.environment import Outage
 from gangwise.approximation_jobs.problem import Job, Power
 from gangwise.core.registry import entries
 from tests.approximation_jobs.made import instance, started

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gangwise import ScenarioError, create_policy, create_scenario
+from gangwise.approximation_jobs.offline import claimed_fit, claimed_regret, known_optimum, measure
 from gangwise.approximation_jobs.problem import Job
-from gangwise.approximation_jobs.regret import claimed_fit, claimed_regret, known_optimum, measure
 
 
 def knapsack(instance, slots):

@@ -49,7 +49,7 @@ def play(memory, seed, delays, history=None):
 
 
 @each_memory
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_sums_are_those_of_the_history(name, seed):
     make, plainly = MEMORIES[name]
     memory, history = make(), plain.History()
@@ -146,7 +146,7 @@ def test_by_name():
     assert type(make_memory("all")) is Memory
     assert make_memory("discounted", discount=0.5).discount == 0.5
     assert type(make_memory("change-point")) is ChangePoint
-    with pytest.raises(ScenarioError, match="not 'everything'"):
+    with pytest.raises(ScenarioError, match="everything"):
         make_memory("everything")
 
 

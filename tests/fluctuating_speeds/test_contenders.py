@@ -96,6 +96,7 @@ def test_thompson_samples_narrow_around_the_means():
         assert curve[-1] > 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [

@@ -220,6 +220,7 @@ def long_runs():
     return curves
 
 
+@pytest.mark.full
 def test_esdp_learns_and_the_printed_rule_stops_learning(long_runs):
     """Regret of the second half against the first: 1 is linear; logarithmic is about 0.1."""
     for name in ("esdp-as-printed:g=log", "esdp-as-printed"):
@@ -253,6 +254,7 @@ def test_regret_grows_gently_with_delay_and_loss():
     assert regrets[1] < 0.25 * at_random
 
 
+@pytest.mark.full
 def test_drift_variants_follow_a_jump():
     """All means are drawn anew half way: forgetting pays from then on."""
     late = {}

@@ -9,14 +9,10 @@ import pytest
 
 from gangwise.core.errors import ScenarioError
 from gangwise.fluctuating_speeds.solvers import P3Solver, solve
-from gangwise.fluctuating_speeds.solvers.programme import (
-    DynamicProgramme,
-    algorithm_2,
-    scale,
-    select,
-)
+from gangwise.fluctuating_speeds.solvers.programme import DynamicProgramme, scale
 from tests.fluctuating_speeds.p3_cases import default_size, random_instance
 from tests.reference import p3
+from tests.reference.p3 import algorithm_2, select
 
 
 def test_table_equals_the_recursion_and_its_choices_are_worth_it():

@@ -82,7 +82,7 @@ def test_slots_of_one_regime_have_one_mean(speeds):
 def test_reach_covers_two_standard_deviations_at_all_times():
     waving = WavingSpeeds(np.array([0.4]), np.array([0.2]), amplitude=0.5, period=9, spread=0.6)
     low, high = waving.reach()
-    means = [waving._means(np.array([t]))[0, 0] for t in range(9)]
+    means = [waving.means(np.array([t]))[0, 0] for t in range(9)]
     assert low[0] <= min(m * (1 - 1.2) for m in means)
     assert high[0] >= max(m * (1 + 1.2) for m in means)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -76,6 +78,43 @@ def test_drf_on_the_example_of_the_paper_that_introduced_it():
     # Where nothing is needed in proportion, memory goes on, 18 to 3, when the CPUs are gone.
     y = decide("drf", problem, [1, 1])
     np.testing.assert_allclose(y, [[3, 18 * 18 / 21], [6, 3 * 18 / 21]])
+
+
+def filled_in_fractions(demands, capacity):
+    """Progressive filling with bundles in exact numbers: all that ends at an instant ends there."""
+    left, held = [Fraction(c) for c in capacity], [[Fraction(0)] * len(capacity) for _ in demands]
+    share = [max(Fraction(d, c) for d, c in zip(w, capacity, strict=True)) for w in demands]
+    level, rising = Fraction(0), {l for l in range(len(demands)) if share[l] > 0}
+    while rising:
+        speed = [sum(demands[l][k] / share[l] for l in rising) for k in range(len(capacity))]
+        steps = [share[l] - level for l in rising]
+        steps += [left[k] / speed[k] for k in range(len(capacity)) if speed[k] > 0]
+        level += min(steps)
+        for k in range(len(capacity)):
+            left[k] -= min(steps) * speed[k]
+            for l in rising:
+                held[l][k] += min(steps) * demands[l][k] / share[l]
+        gone = [k for k in range(len(capacity)) if left[k] == 0]
+        done = {l for l in rising if level == share[l] or any(demands[l][k] for k in gone)}
+        rising -= done
+    return [[float(v) for v in row] for row in held]
+
+
+def test_drf_where_a_device_type_runs_out_as_a_job_is_complete():
+    problem = tiny([[2.0, 2.0], [4.0, 4.0]], [[4.0, 8.0]])
+    np.testing.assert_allclose(decide("drf:bundles=true", problem, [1, 1])[0], [2, 2])
+    rng, ties = np.random.default_rng(11), 0
+    for _ in range(400):
+        L, capacity = int(rng.integers(2, 6)), [int(c) for c in rng.integers(2, 9, 2)]
+        demands = [
+            [int(rng.integers(k == 0, c + 1)) for k, c in enumerate(capacity)] for _ in range(L)
+        ]
+        problem = tiny([[float(v) for v in row] for row in demands], [[float(c) for c in capacity]])
+        expected = filled_in_fractions(demands, capacity)
+        found = decide("drf:bundles=true", problem, [1] * L)
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+        ties += any(expected[l] == demands[l] for l in range(L))
+    assert ties > 100
 
 
 def test_packing_and_spreading_choose_by_utilisation():

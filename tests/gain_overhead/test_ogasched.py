@@ -26,7 +26,7 @@ from gangwise.gain_overhead import (
     project,
     regret_bound,
 )
-from gangwise.gain_overhead.ascent import AdaGradNorm, Ascent, Decay, Theoretical
+from gangwise.gain_overhead.ascent import Ascent, Step
 from tests.conftest import tiny
 from tests.reference.gain_overhead import Plain
 
@@ -333,13 +333,13 @@ def test_diameter_and_gradient_bound_hold():
 
 def test_step_rules_by_hand():
     problem = tiny([[4.0], [8.0]], [[6.0]])  # diameter² = 2 · 6 · min(8, 6) = 72, printed 96
-    ada = AdaGradNorm()
+    ada = Step()
     ada.start(problem)
     assert ada.size(0, 0.0) == 0.0
     assert ada.size(1, 4.0) == pytest.approx(math.sqrt(72) / math.sqrt(2 * 4))
     assert ada.size(2, 5.0) == pytest.approx(math.sqrt(72) / math.sqrt(2 * 9))
-    assert Decay(25, 0.5).size(3, 1.0) == pytest.approx(25 / 8)
-    theory = Theoretical(100)
+    assert Step("decay", eta=25, decay=0.5).size(3, 1.0) == pytest.approx(25 / 8)
+    theory = Step("theoretical", horizon=100)
     theory.start(problem)
     assert theory.size(0, 9.0) == pytest.approx(math.sqrt(96) / (3 * 10))
     assert theory.size(0, 0.0) == 0.0

@@ -9,6 +9,7 @@ from tests.gangs.cases import fuzzed, problem
 from tests.reference.gangs import brute_force, feasible
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("block", range(10))
 def test_exact_agrees_with_every_placement_tried(block):
     for seed in range(30 * block, 30 * block + 30):

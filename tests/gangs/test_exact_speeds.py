@@ -98,6 +98,7 @@ def test_running_out_of_time_is_admitted():
     assert hurried.value <= optimum.value <= hurried.bound < np.inf
 
 
+@pytest.mark.full
 def test_few_nodes_still_give_a_valid_bound():
     # Tight enough that the root node does not settle it.
     spec = "esdp-gang-v1:job_types=12,contention=8,share=(0.2,0.5)"
@@ -125,7 +126,7 @@ def test_values_must_fit():
 
 def test_fast_placement_is_feasible_bounded_and_mostly_optimal():
     hits = 0
-    for seed in range(80):
+    for seed in range(20):
         p = fuzzed(seed, most=300)
         v, s, x = drawn(seed, p)
         best = brute_force(p, v, np.zeros(p.E), x)
@@ -137,24 +138,21 @@ def test_fast_placement_is_feasible_bounded_and_mostly_optimal():
         rooted = FastGangs(p).solve(v, s, x)
         assert feasible(p, x, rooted)
         assert worth(p, v, s, rooted) <= brute_force(p, v, s, x) + 1e-9
-    assert hits >= 72
+    assert hits >= 18
 
 
 def test_the_bound_of_prices_is_what_its_formula_says():
     forced = 0
-    for seed in range(60):
+    for seed in range(20):
         p = fuzzed(seed)
         v, _, x = drawn(seed, p)
         price = np.random.default_rng(seed).exponential(0.1, p.cluster.capacity.shape)
-        profit, demand = np.empty(p.L), np.empty(price.shape)
-        best, where = np.empty(p.Q), np.empty(p.Q, dtype=np.int64)
-        arrays = Placement(p).arrays
-        bound = best_responses(arrays, x, v, price, profit, demand, best, where)
+        bound, profit, _ = best_responses(Placement(p).arrays, x, v, price)
         expected, gain = priced(p, v, x, price)
         assert bound == pytest.approx(expected)
         assert profit == pytest.approx(gain)
         forced += int(((profit > 0) & (x > 0) & (p.minimum > 1)).sum())
-    assert forced > 20  # gangs that may need tasks that lose
+    assert forced > 5  # gangs that may need tasks that lose
 
 
 def test_rebuilding_never_loses_and_often_wins():

@@ -36,7 +36,7 @@ def assert_books_agree(servers: Placement) -> None:
         )
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(8))
 def test_put_and_take_keep_the_books(seed):
     p, rng = fuzzed(seed), np.random.default_rng(seed)
     servers = Placement(p)
@@ -54,7 +54,7 @@ def test_put_and_take_keep_the_books(seed):
 @pytest.mark.parametrize("sign", [-1.0, 0.0, 1.0])
 def test_list_scheduling_is_its_plain_twin(order, sign):
     rolled_back = 0
-    for seed in range(60):
+    for seed in range(20):
         p, rng = fuzzed(seed), np.random.default_rng(seed)
         jobs = rng.permutation(np.flatnonzero(rng.random(p.L) < 0.8))
         tasks, ends = order(p, jobs)
@@ -64,11 +64,11 @@ def test_list_scheduling_is_its_plain_twin(order, sign):
         plain = reference.Plain(p, size(p))
         assert got.tolist() == plain.list_schedule(tasks, ends, sign, preference)
         rolled_back += int(sum(plain.placed(int(l)) == 0 for l in jobs))
-    assert rolled_back > 20  # or the cases say nothing about rolling back
+    assert rolled_back > 5  # or the cases say nothing about rolling back
 
 
 def test_greedy_is_its_plain_twin():
-    for seed in range(60):
+    for seed in range(20):
         p = fuzzed(seed)
         active = (np.random.default_rng(seed).random(p.L) < 0.8).astype(np.int64)
         servers = Placement(p)
@@ -86,7 +86,7 @@ def test_greedy_is_its_plain_twin():
 
 def test_improving_never_lowers_the_reward_and_often_raises_it():
     helped = 0
-    for seed in range(60):
+    for seed in range(20):
         p = fuzzed(seed)
         active = np.ones(p.L, dtype=np.int64)
         servers = Placement(p)
@@ -100,7 +100,7 @@ def test_improving_never_lowers_the_reward_and_often_raises_it():
         after = p.reward(active, servers.decision()).reward
         assert after > before if times else after == pytest.approx(before)
         helped += times > 0
-    assert helped > 20
+    assert helped > 5
 
 
 def test_round_robin_frees_a_hopeless_gang_for_the_others():

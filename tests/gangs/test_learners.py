@@ -47,6 +47,7 @@ def test_all_policies_are_registered():
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", POLICIES + VARIANTS)
 def test_keeps_to_the_contract(name):
     check_policy(create_policy(name), problems=8)
@@ -64,6 +65,7 @@ def test_all_or_nothing(seed, name, data):
     assert (placed[x == 0] == 0).all()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", POLICIES + VARIANTS)
 def test_no_policy_beats_the_omniscient_mean_of_the_slot(name):
     for seed in range(12):
@@ -75,7 +77,7 @@ def test_no_policy_beats_the_omniscient_mean_of_the_slot(name):
 
 def test_the_comparator_is_the_best_placement_for_the_means():
     checked = 0
-    for seed in range(60):
+    for seed in range(20):
         instance = GangSpeedsFamily().fuzz(np.random.default_rng([5, seed]))
         p = instance.problem
         degree = np.bincount(p.channels.job_type, minlength=p.L)
@@ -88,7 +90,7 @@ def test_the_comparator_is_the_best_placement_for_the_means():
         sampled = instance.comparator("omniscient", 6, 3, sample=2)
         np.testing.assert_allclose(sampled.rewards, best.rewards[[0, 5]])
         checked += 1
-    assert checked > 10
+    assert checked > 3
     with pytest.raises(UnknownName, match="did you mean omniscient"):
         instance.comparator("omnicient", 6, 3)
 
@@ -101,6 +103,7 @@ def test_the_realised_comparator_has_the_same_mean():
     assert error > 0
 
 
+@pytest.mark.full
 def test_regret_grows_slower_than_that_of_the_baselines():
     learned, fitted = [], []
     for seed in (1, 2, 3):
@@ -116,6 +119,7 @@ def test_regret_grows_slower_than_that_of_the_baselines():
     assert late - early > 2.5 * early
 
 
+@pytest.mark.full
 def test_every_channel_in_reach_is_tried_and_the_best_is_kept():
     # One task, four servers: the first four slots try them all; then the best one is left seldom.
     p = problem([[4.0], [3.0], [2.0], [1.0]], [[[1]]], [1])
@@ -158,7 +162,7 @@ def test_esdp_index_by_hand():
 @pytest.mark.parametrize("score", ["binpack", "least-requested"])
 def test_volcano_is_its_plain_twin(score):
     rolled_back = 0
-    for seed in range(60):
+    for seed in range(20):
         p = fuzzed(seed)
         rng = np.random.default_rng(seed)
         x = (rng.random(p.L) < 0.8).astype(np.int64)
@@ -167,11 +171,11 @@ def test_volcano_is_its_plain_twin(score):
         plain = Plain(p, 1.0 if score == "binpack" else -1.0)
         assert got.tolist() == plain.volcano(x, levels)
         rolled_back += sum(plain.placed(int(l)) == 0 for l in np.flatnonzero(x))
-    assert rolled_back > 20  # or the cases say nothing about rolling back
+    assert rolled_back > 5  # or the cases say nothing about rolling back
 
 
 def test_best_fit_is_its_plain_twin():
-    for seed in range(60):
+    for seed in range(20):
         p = fuzzed(seed)
         x = (np.random.default_rng(seed).random(p.L) < 0.8).astype(np.int64)
         assert decide("gang-best-fit", p, x).tolist() == Plain(p, 1.0).best_fit(x)

@@ -39,11 +39,13 @@ def test_all_gang_policies_are_registered():
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", POLICIES + VARIANTS)
 def test_keeps_to_the_contract(name):
     check_policy(create_policy(name), problems=25)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", POLICIES + VARIANTS)
 def test_never_beats_the_optimum_of_the_slot(name):
     for seed in range(25):

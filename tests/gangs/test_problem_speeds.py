@@ -9,6 +9,7 @@ from gangwise.core.workload import BernoulliArrivals, BinomialArrivals
 from gangwise.fluctuating_speeds.problem import Scale
 from gangwise.fluctuating_speeds.speeds import NormalSpeeds
 from gangwise.gangs import GangSpeedsFamily, GangSpeedsInstance
+from gangwise.gangs.offline import omniscient_in_run
 from tests.gangs.speeds_cases import fuzzed, problem
 from tests.reference.gangs import feasible
 
@@ -127,7 +128,7 @@ def test_a_slot_with_costs_of_tasks_by_hand():
     assert metrics["mean_utility"] == pytest.approx(1.35)
     assert metrics["cost"] == pytest.approx(0.4 + 0.5 * 0.25)
     assert outcome.feedback[0].utilities == pytest.approx([1.0, 0.6])  # what is learned
-    best, realised = instance.omniscient(4, 0, None)
+    best, realised = (omniscient_in_run(instance, 4, 0, None, which) for which in (False, True))
     # 1.0 and 0.75 on the fast server; the third task gains 0.6 − 0.5 on the slow one.
     assert best.rewards == pytest.approx([1.85] * 4)
     assert realised.rewards == pytest.approx([1.85] * 4)

@@ -8,11 +8,12 @@ from gangwise.approximation_jobs.environment import (
     ApproximationEnvironment,
     ApproximationFamily,
     ApproximationInstance,
+    Feedback,
     Observation,
+    Outage,
+    Results,
 )
-from gangwise.approximation_jobs.execution import Feedback, Outage, Results
-from gangwise.approximation_jobs.opm import OPM, PrimalDual
-from gangwise.approximation_jobs.ops import OPS
+from gangwise.approximation_jobs.opm import OPM, OPS, PrimalDual
 from gangwise.approximation_jobs.problem import (
     ApproximationProblem,
     Custom,

@@ -28,7 +28,6 @@ and ceiling stay its bounds, and an edge at least becomes whole.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -36,14 +35,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.approximation_jobs.environment import Observation
-from gangwise.approximation_jobs.execution import Feedback
-from gangwise.approximation_jobs.opm import check_choice
-from gangwise.approximation_jobs.problem import SLACK, ApproximationProblem, relative, slopes_at
+from gangwise.approximation_jobs.opm import Paced
+from gangwise.approximation_jobs.problem import SLACK, ApproximationProblem, relative
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
-from gangwise.estimators import Estimator, make_estimator
+from gangwise.estimators import Estimator
 
 # Projection, OPM (P5)
 
@@ -55,11 +52,10 @@ SWEEPS = 2000
 def root_price(
     y: Floats, weight: Floats, shift: Floats, scale: float, limit: float, start: float
 ) -> float:
-    """Price of one constraint of OPM (P5).
+    """Price of one constraint of OPM (P5): the least p ≥ 0 that keeps it.
 
-    The smallest p ≥ 0 with Σ_k w_k clip(y_k - scale·shift_k - w_k p, 0, 1) ≤ limit.
-
-    Newton's method from ``start``, kept inside a bracket. All arrays have the same length.
+    Σ_k w_k clip(y_k - s x_k - w_k p, 0, 1) ≤ limit; s is ``scale``, x ``shift``. Newton's method
+    from ``start``, kept inside a bracket.
     """
     left, high, slope = -limit, 0.0, 0.0
     for k in range(y.size):
@@ -105,12 +101,11 @@ def alternate_prices(
     sweeps: int,
     tolerance: float,
 ) -> int:
-    """Block-coordinate ascent of OPM (P5).
+    """Block-coordinate ascent of OPM (P5): prices in turns; returns the sweeps.
 
-    Prices in turns until no ν moves by more than ``tolerance``; returns the sweeps.
-
-    ``y`` [J, M] and ``turned`` [M, J] hold the same numbers; ``eta`` [M] and ``nu`` [J] hold the
-    prices to begin with and receive those found; ``ones`` [M] is filled with 1.
+    It ends when no ν moves by more than ``tolerance``. ``y`` [J, M] and ``turned`` [M, J] hold the
+    same numbers; ``eta`` [M] and ``nu`` [J] hold the prices to begin with and receive those found;
+    ``ones`` [M] is filled with 1.
     """
     J, M = y.shape
     for sweep in range(sweeps):
@@ -139,7 +134,7 @@ def projected_entries(
 ) -> float:
     """Fill ``z`` [J, M] from the prices; what is over by rounding is scaled away.
 
-    Returns the largest excess that there was, relative to the limit. ``load`` [M] is overwritten.
+    Returns the largest excess that there was. ``load`` [M] is overwritten.
     """
     J, M = y.shape
     worst = 0.0
@@ -165,10 +160,7 @@ def projected_entries(
 
 
 class Projection(NamedTuple):
-    """The nearest plan, and the prices that make it so.
-
-    ``plan`` [J, M]; ``eta`` [M] and ``nu`` [J], to begin with in the next slot; ``sweeps`` taken.
-    """
+    """The nearest plan [J, M], the prices η [M] and ν [J] that make it so, and the sweeps taken."""
 
     plan: Floats
     eta: Floats
@@ -184,29 +176,11 @@ def project_general(
     eta: Floats | None = None,
     nu: Floats | None = None,
 ) -> Projection:
-    """Projection OPM (P5): onto 0 ≤ z ≤ 1, OPM (102) and OPM (103).
+    """Projection OPM (P5) of y [J, M]: onto 0 ≤ z ≤ 1, OPM (102) and OPM (103).
 
-    Parameters
-    ----------
-    y : array of shape [J, M]
-        -inf where a job must have nothing.
-    demand : array of shape [J]
-        r_j, positive.
-    capacity : array of shape [M]
-        C_i, zero or larger.
-    limit : array of shape [J]
-        u_j, zero or larger.
-    eta, nu : ndarray, optional
-        Prices to begin with; those of the last slot save most of the work.
-
-    Returns
-    -------
-    Projection
-
-    Raises
-    ------
-    ScenarioError
-        For demands that are not positive or limits that are negative.
+    y is -inf where a job must have nothing; demands r [J] are positive, capacities C [M] and limits
+    u [J] not negative (ScenarioError). ``eta`` and ``nu`` are prices to begin with; those of the
+    last slot save most of the work.
 
     Examples
     --------
@@ -391,21 +365,10 @@ def cancel_cycles(
 
 
 def plan_capacity(capacity: npt.ArrayLike, demand: npt.ArrayLike) -> Floats:
-    """Capacities to plan with, so that rounded plans keep OPM (102) with the real ones.
+    """Capacities to plan with, so that rounded plans keep OPM (102) with the real ones, C [M].
 
-    Of the demands that fit a machine: if they are equal, r ⌊C / r⌋, and nothing is lost; otherwise
-    C less the largest. Jobs that do not fit a machine must not be planned on it.
-
-    Parameters
-    ----------
-    capacity : array of shape [M]
-        C_i.
-    demand : array of shape [J]
-        r_j, positive.
-
-    Returns
-    -------
-    ndarray of shape [M]
+    Of the demands r [J], positive, that fit a machine: if they are equal, r ⌊C / r⌋, and nothing is
+    lost; otherwise C less the largest. Jobs that do not fit a machine must not be planned on it.
 
     Examples
     --------
@@ -428,27 +391,12 @@ def plan_capacity(capacity: npt.ArrayLike, demand: npt.ArrayLike) -> Floats:
 def round_dependent(
     plan: npt.ArrayLike, demand: npt.ArrayLike, rng: np.random.Generator
 ) -> npt.NDArray[np.bool_]:
-    """Dependent rounding of a fractional plan to tasks, OPM §V-C.
+    """Dependent rounding of a fractional plan x [J, M] to tasks, OPM §V-C.
 
     Guarantees: E[x̃] = x, up to 2⁻⁴⁰; the number of tasks of a job is ⌊Σ_i x_ji⌋ or ⌈Σ_i x_ji⌉, so
     OPM (103) holds for whole u_j; the load of a machine exceeds Σ_j r_j x_ji by at most the largest
-    demand on it, and its number of tasks is rounded down or up.
-
-    Parameters
-    ----------
-    plan : array of shape [J, M]
-        x, within [0, 1].
-    demand : array of shape [J]
-        r_j.
-
-    Returns
-    -------
-    ndarray of bool, shape [J, M]
-
-    Raises
-    ------
-    ScenarioError
-        For an entry outside [0, 1].
+    demand on it, and its number of tasks is rounded down or up. ScenarioError for an entry outside
+    [0, 1].
 
     Examples
     --------
@@ -511,7 +459,7 @@ def rounded(
 
 
 @dataclass
-class OPMGeneral(PolicyBase):
+class OPMGeneral(Paced):
     """OPM in the general setting, OPM §V-C: shares for machines with capacities, rounded to tasks.
 
     Runs on problems without capacities too, as machines that hold one task; there
@@ -556,26 +504,14 @@ class OPMGeneral(PolicyBase):
     window: int = 20
     tau: float = 30.0
     rate: float = 0.7
-    family = "approximation_jobs"
-    randomised = True
 
     def __post_init__(self) -> None:
-        check_choice(
-            self, objective=("total", "average"), pacing=("left", "even"), headroom=("plan", "none")
-        )
-        for name in ("alpha", "floor"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ScenarioError(f"{name} is {getattr(self, name)}; it must be positive")
-        if not (math.isfinite(self.dual) and self.dual >= 0):
-            raise ScenarioError(f"dual is {self.dual}; it must be finite and not negative")
+        self._check(("dual",), headroom=("plan", "none"))
 
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
-        """Forget everything."""
         self._problem, M = problem, problem.M
         self._rng, for_estimates = rng.spawn(2)
-        self._rates = make_estimator(
-            self.estimator, self.gamma, self.kappa, self.window, self.tau, self.rate
-        )
+        self._rates = self._estimator(self.gamma)
         self._rates.start(M, for_estimates)
         self._mu = self.dual / (self.alpha * float(problem.prices @ problem.prices))
         self._price = float(problem.prices.mean())
@@ -618,22 +554,14 @@ class OPMGeneral(PolicyBase):
     def _ascend(self, observation: Observation, rows: Ints) -> Floats:
         """Unprojected shares OPM (69), with the multipliers OPM (73), shape [n, M]."""
         jobs, t, prices = observation.jobs, observation.slot, self._problem.prices
-        life = jobs.deadline[rows] - jobs.arrival[rows]
-        target = jobs.budget[rows] / life
-        if self.pacing == "left":
-            left = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
-            target = left / (jobs.deadline[rows] - t)
-        g = self._mu * (self._shares[rows] @ prices - target)
+        g = self._mu * (self._shares[rows] @ prices - self._target(jobs, rows, t))
         self._omega[rows] = np.maximum(-g, self._omega[rows] + g)
         multipliers = self._omega[rows] + g
-        least = self.floor * jobs.budget[rows] / (life * self._price)
-        at = np.maximum(jobs.work[rows] / np.maximum(t - jobs.arrival[rows], 1), least)
-        slopes = slopes_at(jobs, rows, at * life if self.objective == "total" else at)
+        slopes = self._slopes(jobs, rows, t, jobs.work)
         gains = np.outer(relative(slopes), self._rates.estimate(t))
         return self._shares[rows] + self.alpha * (gains - np.outer(multipliers, prices))
 
     def _place(self, observation: Observation, rows: Ints, y: Floats) -> npt.NDArray[np.bool_]:
-        """Projection OPM (P5) and rounding, shape [n, M]."""
         problem, listed = self._problem, [observation.jobs.jobs[j] for j in rows]
         M = problem.M
         demand, limit = np.ones(rows.size), np.full(rows.size, float(M))
@@ -654,8 +582,3 @@ class OPMGeneral(PolicyBase):
             load = np.cumsum(tasks[order] * demand[order, None], axis=0)
             tasks[order] &= load <= capacity * (1 + 1e-12)
         return tasks
-
-    def learn(self, feedback: tuple[Feedback, ...]) -> None:
-        """Take in the rates of the machines that ran a task."""
-        for each in feedback:
-            self._rates.learn(each.slot, each.machines, each.rates)

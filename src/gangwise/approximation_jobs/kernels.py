@@ -52,7 +52,6 @@ def value(kind: int, v: float, shape: float, work: float) -> float:
 
 @kernel
 def slope(kind: int, v: float, shape: float, work: float) -> float:
-    """Slope f'(X); the caller keeps X off 0."""
     if kind == 0:
         if shape == 0.5:
             return 0.5 * v / math.sqrt(work)
@@ -158,16 +157,14 @@ def primal_step(
     free: Floats,
     fixed: Ints,
 ) -> int:
-    """Primal step.
+    """Primal step: y_j = x_j + gain_j θ̂_i − toll_j p_i, OPS (18), OPM (69); OPS (19), OPM (P4).
 
-    Y_j = x_j + gain_j θ̂_i − toll_j p_i, OPS (18), OPM (69), then OPS (19), OPM (P4).
-
-    ``gain`` [n] = α f_j' and ``toll`` [n] = α λ_j.
-    Writes ``new`` [n, M], ``total`` [M] = Σ_j x_j and ``spend`` [n] = Σ_i p_i x_j^i; ``tau`` [M] is
-    the last slot's τ and becomes this one's. ``exact`` asks for variable fixing throughout. Returns
-    how many columns were left to it. Work space: ``stripe`` [J STRIPE], the unprojected values of
-    a stripe, for J a multiple of ``UNROLLED``; ``count`` [STRIPE], ``part`` [J, STRIPE], ``y``,
-    ``free`` (all infinite), ``fixed`` [J].
+    ``gain`` [n] = α f_j' and ``toll`` [n] = α λ_j. Writes ``new`` [n, M], ``total`` [M] = Σ_j x_j
+    and ``spend`` [n] = Σ_i p_i x_j^i; ``tau`` [M] is the last slot's τ and becomes this one's.
+    ``exact`` asks for variable fixing throughout. Returns how many columns were left to it. Work
+    space: ``stripe`` [J STRIPE], the unprojected values of a stripe, for J a multiple of
+    ``UNROLLED``; ``count`` [STRIPE], ``part`` [J, STRIPE], ``y``, ``free`` (all infinite),
+    ``fixed`` [J].
     """
     M, left = old.shape[1], 0
     several = UNROLLED * STRIPE
@@ -311,11 +308,10 @@ def execute(
 ) -> tuple[float, int]:
     """Execution of the tasks that budgets can pay, in the order given; Algorithm 1, lines 7–12.
 
-    Work of a slot OPM (1), within budgets OPM (4).
-
-    Task n of table row ``row[n]`` runs on ``machine[n]`` unless the row's cost would exceed its
-    ``limit``; ``kept[n]`` says whether it ran. ``cost`` and ``worked`` [rows] are added to.
-    Returns what all of it cost, and how many tasks did not run.
+    Work of a slot OPM (1), within budgets OPM (4): task n of table row ``row[n]`` runs on
+    ``machine[n]`` unless the row's cost would exceed its ``limit``; ``kept[n]`` says whether it
+    ran. ``cost`` and ``worked`` [rows] are added to. Returns what all of it cost, and how many did
+    not run.
     """
     spent, refused = 0.0, 0
     for n in range(row.size):
@@ -419,10 +415,9 @@ def place_tasks(
     """Placement of counted tasks that moves as few as can be.
 
     Only the ``machines`` listed are given out, in that order. ``holder`` [M] names the table row
-    that each machine ran last (−1: none) and becomes the decision: a job keeps machines that it
-    held, up to ``want[k]`` for the job in table row ``rows[k]``; then free machines go to the jobs
-    in the order of ``rows``. ``place`` [C] is work space, all −1 before and after. ``want`` is used
-    up.
+    that each ran last (−1: none) and becomes the decision: a job keeps machines that it held, up to
+    ``want[k]`` for row ``rows[k]``; then free machines go to the jobs in the order of ``rows``.
+    ``place`` [C] is work space, all −1 before and after. ``want`` is used up.
     """
     for k in range(rows.size):
         place[rows[k]] = k
@@ -465,12 +460,12 @@ def draw_periods(
 ) -> None:
     """Alternating renewal process: periods up and down with Gamma lengths, over a block of slots.
 
-    ``left`` [M] is what is left of each machine's period, ``up`` [M] whether it is available, and
+    ``left`` [M] is what is left of each machine's period, ``up`` [M] whether it is available,
     ``share`` [M] where its rate lies in its range, drawn anew with every period if ``per_period``.
-    ``length`` and ``scale`` [2] are the shapes and scales of periods down and up. Writes ``ups``
-    and, if ``per_period``, ``shares`` [slots, M]. ``over`` [M] is work space. Random numbers are
-    taken in rounds: lengths of all periods that begin, then their shares; again for those that
-    were over at once.
+    ``length`` and ``scale`` [2] are shapes and scales of periods down and up. Writes ``ups`` and,
+    if ``per_period``, ``shares`` [slots, M]; ``over`` [M] is work space. Random numbers are taken
+    in rounds: lengths of all periods that begin, then their shares; again for those that were over
+    at once.
     """
     for t in range(ups.shape[0]):
         many = 0

@@ -31,33 +31,32 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_matrix, vstack
 
 from gangwise.approximation_jobs import kernels
-from gangwise.approximation_jobs.environment import ApproximationInstance
-from gangwise.approximation_jobs.execution import BLOCK, rate_generator
+from gangwise.approximation_jobs.environment import (
+    BLOCK,
+    ApproximationInstance,
+    Results,
+    rate_generator,
+)
 from gangwise.approximation_jobs.problem import CUSTOM, LOG, POWER, SATURATING, Job
 from gangwise.core.arrays import Floats
-from gangwise.core.contracts import Comparator
+from gangwise.core.contracts import Comparator, Policy
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.core.simulation import Streams
+from gangwise.core.simulation import Run, Streams, simulate
 
 BISECTIONS = 200
 """Of the work at which the slope of a utility of one's own falls to a given one."""
 
 
 class JobUtilities:
-    """Utilities of N jobs, as the dual sees them.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-    average : bool
-        The objective of OPM (6) rather than the overall utility.
+    """Utilities of N jobs, as the dual sees them; ``average`` asks for the objective of OPM (6).
 
     Examples
     --------
@@ -285,10 +284,7 @@ class Programme:
     def soft(
         self, w: Floats, lam: Floats, tau: float, real: bool = False
     ) -> tuple[float, Floats, Floats]:
-        """Softened hull.
-
-        The last sum of the bound at temperature τ, and the money and work it gives each job, shape
-        [N].
+        """Softened hull: last sum of the bound at temperature τ, money and work of each job [N].
 
         The work is that at the ends of the cells, or the ``real`` one.
         """
@@ -367,7 +363,6 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """What the plan may fall short of the optimum, at most."""
         return max(self.bound - self.value, 0.0)
 
 
@@ -656,3 +651,133 @@ def _constant(means: Floats, instance: ApproximationInstance, slots: int) -> Ite
     for first in range(0, slots, BLOCK):
         rates = np.tile(means, (min(BLOCK, slots - first), 1))
         yield _without(rates, instance, first)
+
+
+# Regret and fit of whole runs, what the theorems claim of them, and what figures show. The theorems
+# leave constants in O(·) open. Here O(A) reads A with the constant 1 in regrets, and the constant
+# terms of the fits are left out; so a measured value is below its bound if their claim holds with
+# these constants, and it is growth against T that decides whether the claim holds at all.
+
+
+def dynamic_regret(run: Run, known: Known = "means", optimum: Optimum | None = None) -> float:
+    """Dynamic regret Reg_T, OPM (6): the comparator's Σ (d - a) f(X / (d - a)) less the run's.
+
+    The comparator's side is a certified upper bound, so the regret is not understated. It knows the
+    means, OPM (7), or the rates; ``optimum`` is its ``offline_optimum(…, average=True)``, if at
+    hand.
+    """
+    if optimum is None:
+        optimum = offline_optimum(run.instance, run.slots, run.seed, known, average=True)  # type: ignore[arg-type]  # a run of this family has an instance of it
+    return optimum.bound - float(run.metrics["average_utility"].sum())
+
+
+def fit(results: Results) -> tuple[float, float]:
+    """Fit_T, OPM (8), signed, and the sum of its positive parts, in units of price.
+
+    In OPM (8) what one job leaves unspent makes up for what another overspends; in the second
+    number it does not.
+
+    Examples
+    --------
+    >>> from gangwise.approximation_jobs.environment import Results
+    >>> results = Results()
+    >>> results.add(Job("a", 0, 4, budget=8.0), cost=9.0, work=4.0)
+    >>> results.add(Job("b", 0, 4, budget=8.0), cost=5.0, work=4.0)
+    >>> fit(results)
+    (-2.0, 1.0)
+    """
+    over = results["cost"] - results["budget"]
+    return float(over.sum()), float(np.maximum(over, 0.0).sum())
+
+
+def known_optimum(instance: ApproximationInstance, slots: int, seed: int) -> Optimum:
+    """The comparator of OPM (6): OPM (P1) with the mean rates, and the objective per slot."""
+    return offline_optimum(instance, slots, seed, "means", average=True)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run: Reg_T, OPM (6), against the known means, OPM (7), and Fit_T, OPM (8).
+
+    Both are signed. ``over`` is Σ_j (C_j − B_j)⁺: in OPM (8) what one job leaves unspent makes up
+    for what another overspends.
+    """
+
+    regret: float
+    fit: float
+    over: float
+
+
+def measure(
+    instance: ApproximationInstance,
+    policy: Policy[Any, Any, Any],
+    slots: int,
+    seed: int,
+    optimum: Optimum,
+) -> Measured:
+    """Run a policy over all of its jobs' lives, and hold it against the run's ``known_optimum``.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy, create_scenario
+    >>> instance = create_scenario("opm-theorem-v1:slots=300").instance(0)
+    >>> best = known_optimum(instance, 300, 0)
+    >>> run = measure(instance, create_policy("ops:alpha=0.05,mu=0.2,gamma=0.5"), 300, 0, best)
+    >>> -0.1 < run.regret / best.value < 0.3
+    True
+    """
+    run = simulate(instance, policy, slots, seed)
+    fit, over = (float(run.metrics[name].sum()) for name in ("fit", "over"))
+    return Measured(dynamic_regret(run, optimum=optimum), fit, over)
+
+
+def claimed_regret(
+    jobs: Sequence[Job],
+    machines: int,
+    slots: int,
+    lipschitz: float,
+    optimum: float,
+    delta: float = 0.1,
+    epsilon: float = 0.0,
+) -> float:
+    """Claimed bound on the regret: OPS (24) for one job, OPM (101) for several alike in time.
+
+    ``lipschitz`` is π, ``optimum`` OPT, the first sum of OPM (6), ``epsilon`` ε of Theorem 2, 0 in
+    Corollary 1.
+    """
+    log = math.log(machines * slots / delta)
+    first = machines * lipschitz * math.sqrt(slots * log)
+    if len(jobs) == 1:
+        return first + 2.0 * lipschitz * log + epsilon * optimum
+    return first + machines * len(jobs) * lipschitz * math.sqrt(slots) / 2.0
+
+
+def claimed_fit(jobs: Sequence[Job], machines: int, delta: float = 0.1) -> float:
+    """Claimed bound on the fit: OPS (23) for a single job, OPM (74) for several.
+
+    Examples
+    --------
+    >>> round(claimed_fit([Job(0, 0, 100, 400.0)], machines=10), 3)
+    46.052
+    """
+    budgets = np.array([job.budget for job in jobs])
+    first = math.log(1.0 / delta) * math.sqrt(float(budgets.sum()))
+    if len(jobs) == 1:
+        return first
+    paces = np.array([job.pace for job in jobs])
+    root = math.sqrt(len(jobs)) * machines
+    return first + root * (machines + float(paces.max())) / float(paces.min())
+
+
+def share_at_most(values: npt.ArrayLike, threshold: float) -> float:
+    """Share of the values that are at most a threshold; NaN never is.
+
+    Examples
+    --------
+    >>> share_at_most([0.5, 0.9, 1.0, float("nan")], 0.9)
+    0.5
+    """
+    array = np.asarray(values, dtype=np.float64).ravel()
+    if not array.size:
+        raise ScenarioError("there are no values to count")
+    return float((array <= threshold).mean())

@@ -1,4 +1,4 @@
-"""OPM: online primal-dual scheduling with sampling for multiple jobs, OPM §V.
+"""OPM, OPM §V, for multiple jobs, and OPS, OPS §IV, for one: online primal-dual scheduling.
 
 In every slot: estimate the rates, update the multipliers from what the last shares spend, move the
 shares along the gradient, project them machine by machine, draw a job for every machine.
@@ -11,22 +11,28 @@ coupled to those of the last slot, which moves a fifth of the tasks or fewer whe
 nine tenths. Coupling needs the re-paced budget, since its spending wanders off the shares.
 
 :class:`PrimalDual` holds the shares x and the multipliers λ, and is what OPS moves as well.
+
+OPS serves one job, there from its first slot to its last; every machine is either running a task of
+it or idle. With a single job the projection OPS (19) is OPM (P4), so it is the machinery of OPM
+with the constants of Theorem 2. Of several jobs it serves one at a time, in the order in which they
+came.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from gangwise.approximation_jobs import kernels
-from gangwise.approximation_jobs.environment import Observation
-from gangwise.approximation_jobs.execution import Feedback
+from gangwise.approximation_jobs.environment import Feedback, Observation, RateLearning
 from gangwise.approximation_jobs.problem import (
     SLACK,
     ApproximationProblem,
+    Job,
     JobTable,
     relative,
     slopes_at,
@@ -34,7 +40,7 @@ from gangwise.approximation_jobs.problem import (
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
-from gangwise.estimators import Estimator, make_estimator
+from gangwise.estimators import Estimator
 
 
 @dataclass(eq=False)
@@ -104,7 +110,6 @@ class PrimalDual:
         return row in self._place
 
     def add(self, row: int, share: float | Floats = 0.0) -> None:
-        """A job comes; its share of every machine begins at ``share``, usually 0."""
         if self.n == len(self.rows):
             self._grow(self.n)
         k = self.n
@@ -115,7 +120,6 @@ class PrimalDual:
         self.total += self.shares[k]
 
     def remove(self, row: int) -> None:
-        """A job goes; what it had becomes idle."""
         k = self._place.pop(row, None)
         if k is None:
             return
@@ -215,8 +219,47 @@ def check_choice(policy: object, **choices: tuple[str, ...]) -> None:
             raise ScenarioError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
 
 
+class Paced(RateLearning, PolicyBase):
+    """What OPM and OPM in the general setting share: checks, spending targets and slopes."""
+
+    family = "approximation_jobs"
+    randomised = True
+    objective: Literal["total", "average"]
+    pacing: Literal["left", "even"]
+    floor: float
+    _price: float
+
+    def _check(self, numbers: Sequence[str], **choices: tuple[str, ...]) -> None:
+        """Raise ScenarioError for an option that makes no sense; ``numbers`` are zero or more."""
+        choices |= {"objective": ("total", "average"), "pacing": ("left", "even")}
+        check_choice(self, **choices)
+        for name in ("alpha", "floor"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ScenarioError(f"{name} is {getattr(self, name)}; it must be positive")
+        for name in numbers:
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise ScenarioError(f"{name} is {value}; it must be finite and not negative")
+
+    def _target(self, jobs: JobTable, rows: Ints, t: int) -> Floats:
+        """What each job should spend in this slot: β_j of OPM (64), or re-paced; shape [n]."""
+        if self.pacing == "left":
+            left = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
+            paced: Floats = left / (jobs.deadline[rows] - t)
+            return paced
+        return jobs.budget[rows] / (jobs.deadline[rows] - jobs.arrival[rows])
+
+    def _slopes(self, jobs: JobTable, rows: Ints, t: int, work: Floats) -> Floats:
+        """Slopes f_j' [n] at the work per slot so far, OPM (9), OPM (68), or projected total."""
+        life = jobs.deadline[rows] - jobs.arrival[rows]
+        age = np.maximum(t - jobs.arrival[rows], 1)
+        least = self.floor * jobs.budget[rows] / (life * self._price)
+        at = np.maximum(work[rows] / age, least)
+        return slopes_at(jobs, rows, at * life if self.objective == "total" else at)
+
+
 @dataclass
-class OPM(PolicyBase):
+class OPM(Paced):
     """OPM: primal-dual shares, OPM (64)–(73), drawn at random.
 
     Parameters
@@ -281,36 +324,21 @@ class OPM(PolicyBase):
     epsilon: float = 0.0
     theory: bool = False
     delta: float = 0.1
-    family = "approximation_jobs"
-    randomised = True
 
     def __post_init__(self) -> None:
-        check_choice(
-            self,
-            objective=("total", "average"),
-            pacing=("left", "even"),
+        self._check(
+            ("dual", "mu"),
             rounding=("coupled", "fresh"),
             history=("executed", "expected"),
             unit=("utility", "largest"),
         )
-        for name in ("alpha", "floor"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ScenarioError(f"{name} is {getattr(self, name)}; it must be positive")
-        for name in ("dual", "mu"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise ScenarioError(f"{name} is {value}; it must be finite and not negative")
         if not (0 <= self.epsilon < 1 and 0 < self.delta < 1):
             raise ScenarioError(
                 f"epsilon lies in [0, 1) and delta in (0, 1); got {self.epsilon} and {self.delta}"
             )
         self._estimator(1.0)
 
-    def _estimator(self, gamma: float) -> Estimator:
-        return make_estimator(self.estimator, gamma, self.kappa, self.window, self.tau, self.rate)
-
     def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
-        """Forget everything."""
         self._problem, self._gamma = problem, self.gamma
         self._set_steps(problem.horizon)
         self._rates = self._estimator(self._gamma)
@@ -333,14 +361,14 @@ class OPM(PolicyBase):
             self._gamma = math.log(M * horizon / self.delta)
 
     def decide(self, observation: Observation) -> Ints:
-        """Draw a job for every machine."""
         self._turnover(observation)
         state, jobs, t = self.state, observation.jobs, observation.slot
         rates = self._rates.estimate(t)
         rows = state.rows[: state.n]
         target = (1.0 - self.epsilon) * self._target(jobs, rows, t)
         multipliers = state.multipliers(target, self._mu)
-        slopes = self._slopes(jobs, rows, t)
+        work = jobs.work if self.history == "executed" else self._expected
+        slopes = self._slopes(jobs, rows, t, work)
         if self.unit == "largest":
             slopes = relative(slopes)
         state.climb(slopes, multipliers, rates, self._alpha, observation.available)
@@ -378,27 +406,114 @@ class OPM(PolicyBase):
             elif row not in state:
                 state.add(row)
 
-    def _target(self, jobs: JobTable, rows: Ints, t: int) -> Floats:
-        """What each job should spend in this slot: β_j of OPM (64), or re-paced; shape [n]."""
-        if self.pacing == "left":
-            left = np.maximum(jobs.budget[rows] - jobs.cost[rows], 0.0)
-            paced: Floats = left / (jobs.deadline[rows] - t)
-            return paced
-        return jobs.budget[rows] / (jobs.deadline[rows] - jobs.arrival[rows])
 
-    def _slopes(self, jobs: JobTable, rows: Ints, t: int) -> Floats:
-        """Slopes f_j' at the work per slot so far, OPM (9), OPM (68), or at the projected total.
+@dataclass
+class OPS(RateLearning, PolicyBase):
+    """OPS Algorithm 1: OPS (10)–(21) with the constants of Theorem 2.
 
-        Shape [n].
-        """
-        life = jobs.deadline[rows] - jobs.arrival[rows]
-        age = np.maximum(t - jobs.arrival[rows], 1)
-        work = jobs.work if self.history == "executed" else self._expected
-        least = self.floor * jobs.budget[rows] / (life * self._price)
-        at = np.maximum(work[rows] / age, least)
-        return slopes_at(jobs, rows, at * life if self.objective == "total" else at)
+    Parameters
+    ----------
+    alpha, mu, gamma, epsilon : float, optional
+        Those of Theorem 2 where not given, with T the lifetime of the job: α = 1 / (2 √T),
+        μ = √T / M, γ = ln(M T / δ). The theorem's ε = 8 / (ρ² T), ρ = B / (M T), exceeds 1 for
+        small budgets; ε is 0 unless given, and ``epsilon=-1`` asks for the theorem's.
+    delta : float
+        δ of Theorem 2.
+    share : float
+        x(0) on every machine.
+    floor : float
+        Work per slot that slopes are taken at, at least.
+    history : {"expected", "executed"}
+        The work of OPS (16): Σ θ̂ x as Algorithm 1 has it, or what was done.
+    estimator : str or Estimator
+        As for OPM.
+
+    Examples
+    --------
+    >>> from gangwise import create_policy
+    >>> create_policy("ops:alpha=0.05").alpha
+    0.05
+    """
+
+    alpha: float | None = None
+    mu: float | None = None
+    gamma: float | None = None
+    epsilon: float = 0.0
+    delta: float = 0.1
+    share: float = 0.0
+    floor: float = 0.1
+    history: Literal["expected", "executed"] = "expected"
+    estimator: str | Estimator = "ucb"
+    kappa: float = 0.5
+    window: int = 20
+    tau: float = 30.0
+    rate: float = 0.7
+    family = "approximation_jobs"
+    randomised = True
+
+    def __post_init__(self) -> None:
+        check_choice(self, history=("expected", "executed"))
+        for name in ("alpha", "mu", "gamma"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise ScenarioError(f"{name} is {value}; it must not be negative")
+        if not (0 <= self.share <= 1 and self.floor > 0 and 0 < self.delta < 1):
+            raise ScenarioError("share lies in [0, 1], delta in (0, 1), and floor is positive")
+        if not (self.epsilon == -1 or 0 <= self.epsilon < 1):
+            raise ScenarioError(f"epsilon is {self.epsilon}; it lies in [0, 1), or is -1")
+
+    def start(self, problem: ApproximationProblem, rng: np.random.Generator) -> None:
+        self._problem = problem
+        self._rng, self._for_estimates = rng.spawn(2)
+        self.state = PrimalDual(problem.prices)
+        self._queue: list[int] = []
+        self._first = 0
+
+    def _begin(self, job: Job, row: int, slot: int) -> None:
+        M, T = self._problem.M, job.deadline - slot
+        self._alpha = 0.5 / math.sqrt(T) if self.alpha is None else self.alpha
+        self._mu = math.sqrt(T) / M if self.mu is None else self.mu
+        gamma = math.log(M * T / self.delta) if self.gamma is None else self.gamma
+        epsilon = self.epsilon
+        if epsilon == -1:
+            epsilon = 8.0 * M * M * T / job.budget**2  # 8 / (ρ² T)
+            if epsilon >= 1:
+                raise ScenarioError(
+                    f"job {job.id!r}: ε = 8 / (ρ² T) of Theorem 2 is {epsilon:.3g}; the budget is "
+                    "too small for it, set epsilon"
+                )
+        self._target = np.array([(1.0 - epsilon) * job.budget / T])
+        self._rates = self._estimator(gamma)
+        self._rates.start(M, self._for_estimates)
+        self.state.add(row, self.share)
+        self._first, self._work = slot, 0.0
+
+    def decide(self, observation: Observation) -> Ints:
+        """Lines 3–6 of Algorithm 1; the environment does lines 7–12."""
+        jobs, t, state = observation.jobs, observation.slot, self.state
+        departed = observation.departed.tolist()
+        for row in departed:
+            state.remove(row)
+        self._queue = [row for row in self._queue if row not in departed]
+        self._queue.extend(observation.arrived.tolist())
+        if not self._queue:
+            return np.full(self._problem.M, -1, np.int64)
+        if not state.n:
+            job = jobs.jobs[self._queue[0]]
+            assert job is not None
+            self._begin(job, self._queue[0], t)
+        rows = state.rows[:1]
+        rates = self._rates.estimate(t)
+        multipliers = state.multipliers(self._target, self._mu)  # OPS (20)
+        work = self._work if self.history == "expected" else float(jobs.work[rows[0]])
+        average = work / max(t - self._first, 1)
+        slopes = slopes_at(jobs, rows, np.array([max(average, self.floor)]))
+        state.climb(
+            slopes, multipliers, rates, self._alpha, observation.available
+        )  # OPS (18), (19)
+        self._work += float(state.shares[0] @ rates)
+        return state.draw(self._rng, couple=False)  # OPS (21)
 
     def learn(self, feedback: tuple[Feedback, ...]) -> None:
-        """Take in the rates of the machines that ran a task."""
-        for each in feedback:
-            self._rates.learn(each.slot, each.machines, each.rates)
+        if self.state.n:
+            super().learn(tuple(each for each in feedback if each.slot >= self._first))

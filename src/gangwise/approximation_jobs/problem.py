@@ -75,15 +75,12 @@ class Power:
 
     @property
     def code(self) -> tuple[int, float, float]:
-        """Form, v and β."""
         return POWER, self.v, self.beta
 
     def value(self, work: float) -> float:
-        """Utility v X^β."""
         return self.v * math.pow(work, self.beta)
 
     def slope(self, work: float) -> float:
-        """Slope β v X^(β−1), infinite at 0 unless β = 1."""
         if work <= 0.0:
             return self.v if self.beta == 1 else math.inf
         return self.beta * self.v * math.pow(work, self.beta - 1.0)
@@ -107,15 +104,12 @@ class Log:
 
     @property
     def code(self) -> tuple[int, float, float]:
-        """Form, v and s."""
         return LOG, self.v, self.s
 
     def value(self, work: float) -> float:
-        """Utility v log(1 + X / s)."""
         return self.v * math.log1p(work / self.s)
 
     def slope(self, work: float) -> float:
-        """Slope v / (s + X)."""
         return self.v / (self.s + work)
 
 
@@ -137,15 +131,12 @@ class Saturating:
 
     @property
     def code(self) -> tuple[int, float, float]:
-        """Form, v and s."""
         return SATURATING, self.v, self.s
 
     def value(self, work: float) -> float:
-        """Utility v (1 − exp(−X / s))."""
         return -self.v * math.expm1(-work / self.s)
 
     def slope(self, work: float) -> float:
-        """Slope (v / s) exp(−X / s)."""
         return self.v / self.s * math.exp(-work / self.s)
 
 
@@ -166,15 +157,12 @@ class Custom:
 
     @property
     def code(self) -> tuple[int, float, float]:
-        """Form; nothing else, since kernels cannot call it."""
         return CUSTOM, 0.0, 1.0
 
     def value(self, work: float) -> float:
-        """f(X) − f(0), so that a job that never runs is worth nothing."""
         return float(self.of(work)) - float(self.of(0.0))
 
     def slope(self, work: float) -> float:
-        """f'(X)."""
         return float(self.slope_of(work))
 
 
@@ -256,8 +244,8 @@ class ApproximationProblem:
     Parameters
     ----------
     prices : ndarray of shape [M]
-        p_i, in units of price per task and slot. The paper has p_i ≤ 1 without loss of generality;
-        larger ones are allowed, see :attr:`price_scale`.
+        p_i, in units of price per task and slot. The paper has p_i ≤ 1 without loss of generality:
+        prices and budgets divided by the largest leave OPM (P1) as it is.
     machines : tuple of str, optional
         Names; ``machine-0`` … when not given.
     horizon : int, optional
@@ -323,16 +311,7 @@ class ApproximationProblem:
 
     @property
     def M(self) -> int:
-        """Number of machines."""
         return int(self.prices.size)
-
-    @property
-    def price_scale(self) -> float:
-        """The largest price if it exceeds 1, else 1: divide prices and budgets by it to get p ≤ 1.
-
-        This leaves OPM (P1) as it is; a dual step size μ then stands for μ times the square of it.
-        """
-        return max(1.0, float(self.prices.max()))
 
     @property
     def cluster(self) -> Cluster:
@@ -356,23 +335,10 @@ Number = TypeVar("Number", np.int64, np.float64)
 class JobTable:
     """Active jobs as policies see them; entries of rows that are not in ``rows`` mean nothing.
 
-    Attributes
-    ----------
-    rows : ndarray of int64, shape [n]
-        Table rows of the n active jobs, ascending. A job keeps its row while it is active; the row
-        may then go to another job.
-    jobs : sequence of Job or None, length C
-        The job in each row.
-    arrival, deadline : ndarray of int64, shape [C]
-        a_j and d_j.
-    budget : ndarray of shape [C]
-        B_j.
-    cost : ndarray of shape [C]
-        What each job's tasks have cost so far.
-    work : ndarray of shape [C]
-        X_j so far, as far as feedback has told it.
-    kind : ndarray of int64, shape [C]
-        Form of the utility; with ``v`` and ``shape`` [C] what kernels need.
+    ``rows`` [n] are the table rows of the n active jobs, ascending. A job keeps its row while it is
+    active; the row may then go to another job. All other columns have shape [C]: ``arrival`` a_j,
+    ``deadline`` d_j, ``budget`` B_j, ``cost`` and ``work`` X_j so far, as far as feedback has told
+    it, and the form (``kind``, ``v``, ``shape``) of the utility for kernels.
     """
 
     rows: Ints
@@ -388,7 +354,6 @@ class JobTable:
 
     @property
     def size(self) -> int:
-        """C, the number of rows."""
         return len(self.jobs)
 
 
@@ -435,11 +400,9 @@ class ActiveJobs:
         heapq.heapify(self._free)
 
     def row_of(self, job: str | int) -> int | None:
-        """Row of an active job."""
         return self._row.get(job)
 
     def add(self, job: Job) -> int:
-        """Give a job the lowest free row."""
         if job.id in self._row:
             raise ScenarioError(
                 f"job {job.id!r} arrives in slot {job.arrival} while a job of the same id is still "
@@ -457,7 +420,6 @@ class ActiveJobs:
         return j
 
     def remove(self, j: int) -> Job:
-        """Free a row."""
         job = self.jobs[j]
         assert job is not None
         del self._row[job.id]
@@ -466,7 +428,6 @@ class ActiveJobs:
         return job
 
     def refresh(self) -> None:
-        """List the active rows again, after jobs came or went."""
         self.active = np.array(sorted(self._row.values()), dtype=np.int64)
 
     def view(self) -> JobTable:
@@ -492,24 +453,9 @@ def _read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
 
 
 def slopes_at(jobs: JobTable, rows: Ints, work: Floats) -> Floats:
-    """f_j'(X_j) of the jobs in some table rows.
+    """f_j'(X_j) of the jobs in table rows ``rows`` [n] at positive work [n].
 
-    Parameters
-    ----------
-    jobs : JobTable
-    rows : ndarray of int64, shape [n]
-    work : ndarray of shape [n]
-        X_j, positive, in units of work.
-
-    Returns
-    -------
-    ndarray of shape [n]
-        Utility per unit of work.
-
-    Raises
-    ------
-    ScenarioError
-        For a utility of your own whose slope is not a number, zero or larger; names the job.
+    ScenarioError for a utility of your own whose slope is not a number, zero or larger.
     """
     slopes = np.empty(rows.size)
     kernels.slopes(rows, jobs.kind, jobs.v, jobs.shape, work, slopes)

@@ -12,8 +12,8 @@ rates that are replayed; at the end those made from another process.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -53,8 +53,13 @@ class Rates(RateProcess, Protocol):
 class BlockStream:
     """Hands out rates in the lengths asked for, generated :data:`BLOCK` slots at a time."""
 
-    def __init__(self, machines: int):
-        self._rest = np.empty((0, machines))
+    def __init__(self, process: Any, rng: np.random.Generator):
+        self.process, self.rng = process, rng
+        self._rest = np.empty((0, process.size))
+        self.begin()
+
+    def begin(self) -> None:
+        """Draw the state of the machines before the first slot."""
 
     @abstractmethod
     def block(self) -> Floats:
@@ -78,11 +83,25 @@ def _range(value: Any, what: str) -> tuple[float, float]:
     return low, high
 
 
-def machine_count(count: int) -> int:
-    """A number of machines, checked."""
-    if count < 1:
-        raise ScenarioError(f"there must be at least one machine; {count} were asked for")
-    return count
+class _Machines:
+    """A process of so many ``machines``, drawn block by block."""
+
+    machines: int
+    _stream: ClassVar[type[BlockStream]]
+
+    def __post_init__(self) -> None:
+        if self.machines < 1:
+            raise ScenarioError(
+                f"there must be at least one machine; {self.machines} were asked for"
+            )
+
+    @property
+    def size(self) -> int:
+        return self.machines
+
+    def stream(self, rng: np.random.Generator) -> RateStream:
+        """Start one realisation, in the stationary distribution."""
+        return self._stream(self, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +137,9 @@ class IidRates:
 
     @property
     def size(self) -> int:
-        """How many machines."""
         return int(self.means.size)
 
     def stream(self, rng: np.random.Generator) -> RateStream:
-        """Start one realisation."""
         return _IidStream(self, rng)
 
 
@@ -138,6 +155,11 @@ class _IidStream:
         a = np.clip(means * c, 1e-9, None)
         b = np.clip((1.0 - means) * c, 1e-9, None)
         return self.rng.beta(a, b, (slots, means.size))
+
+
+class _UniformStream(BlockStream):
+    def block(self) -> Floats:
+        return self.rng.uniform(self.process.low, self.process.high, (BLOCK, self.process.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +191,6 @@ class UniformRates:
 
     @property
     def size(self) -> int:
-        """M."""
         return int(self.low.size)
 
     @property
@@ -178,21 +199,55 @@ class UniformRates:
         return (self.low + self.high) / 2
 
     def stream(self, rng: np.random.Generator) -> RateStream:
-        """Start one realisation."""
         return _UniformStream(self, rng)
 
 
-class _UniformStream(BlockStream):
-    def __init__(self, process: UniformRates, rng: np.random.Generator):
-        super().__init__(process.size)
-        self.process, self.rng = process, rng
+class _GammaStream(BlockStream):
+    def begin(self) -> None:
+        process, rng = self.process, self.rng
+        M = process.machines
+        self._shape = np.array([process.down[0], process.up[0]])
+        self._scale = np.array([process.down[1], process.up[1]]) * process.time_scale
+        if process.stationary:
+            self.up: Bools = rng.random(M) < process.availability
+            self.left = rng.random(M) * self._lengths(self.up, biased=1)
+        else:
+            self.up = np.ones(M, dtype=np.bool_)
+            self.left = self._lengths(self.up)
+        self.left -= 0.5  # of the period under way, counted from the midpoint of the slot
+        self.share = rng.random(M)
+
+    def _lengths(self, up: Bools, biased: int = 0) -> Floats:
+        """Lengths of new periods, in slots."""
+        kind = up.astype(np.intp)
+        lengths: Floats = self.rng.standard_gamma(self._shape[kind] + biased)
+        lengths *= self._scale[kind]
+        return lengths
 
     def block(self) -> Floats:
-        return self.rng.uniform(self.process.low, self.process.high, (BLOCK, self.process.size))
+        p, M = self.process, self.process.machines
+        up = np.empty((BLOCK, M), dtype=np.bool_)
+        share = np.empty((BLOCK, M)) if p.per_period else self.rng.random((BLOCK, M))
+        kernels.draw_periods(
+            self.rng,
+            self.left,
+            self.up,
+            self.share,
+            self._shape,
+            self._scale,
+            p.per_period,
+            np.empty(M, np.int64),
+            up,
+            share,
+        )
+        low = np.where(up, p.up_rate[0], p.down_rate[0])
+        high = np.where(up, p.up_rate[1], p.down_rate[1])
+        rates: Floats = low + share * (high - low)
+        return rates
 
 
 @dataclass(frozen=True)
-class GammaPeriods:
+class GammaPeriods(_Machines):
     """Available and unavailable periods with Gamma lengths, independently per machine (§VI).
 
     Parameters
@@ -236,9 +291,10 @@ class GammaPeriods:
     time_scale: float = 1.0
     stationary: bool = True
     per_period: bool = False
+    _stream = _GammaStream
 
     def __post_init__(self) -> None:
-        machine_count(self.machines)
+        super().__post_init__()
         _range(self.up_rate, "up_rate")
         _range(self.down_rate, "down_rate")
         for what, pair in (("up", self.up), ("down", self.down)):
@@ -246,11 +302,6 @@ class GammaPeriods:
                 raise ScenarioError(f"{what} is {pair}; shape and scale must be positive")
         if not (np.isfinite(self.time_scale) and self.time_scale > 0):
             raise ScenarioError(f"time_scale is {self.time_scale}; it must be positive")
-
-    @property
-    def size(self) -> int:
-        """M."""
-        return self.machines
 
     @property
     def availability(self) -> float:
@@ -265,58 +316,29 @@ class GammaPeriods:
         mean = a * sum(self.up_rate) / 2 + (1 - a) * sum(self.down_rate) / 2
         return np.full(self.machines, mean)
 
-    def stream(self, rng: np.random.Generator) -> RateStream:
-        """Start one realisation."""
-        return _GammaStream(self, rng)
 
-
-class _GammaStream(BlockStream):
-    def __init__(self, process: GammaPeriods, rng: np.random.Generator):
-        super().__init__(process.machines)
-        self.process, self.rng = process, rng
-        M, p = process.machines, process
-        self._shape = np.array([p.down[0], p.up[0]])
-        self._scale = np.array([p.down[1], p.up[1]]) * p.time_scale
-        if process.stationary:
-            self.up: Bools = rng.random(M) < process.availability
-            self.left = rng.random(M) * self._lengths(self.up, biased=1)
-        else:
-            self.up = np.ones(M, dtype=np.bool_)
-            self.left = self._lengths(self.up)
-        self.left -= 0.5  # of the period under way, counted from the midpoint of the slot
-        self.share = rng.random(M)
-
-    def _lengths(self, up: Bools, biased: int = 0) -> Floats:
-        """Lengths of new periods, in slots."""
-        kind = up.astype(np.intp)
-        lengths: Floats = self.rng.standard_gamma(self._shape[kind] + biased)
-        lengths *= self._scale[kind]
-        return lengths
+class _MarkovStream(BlockStream):
+    def begin(self) -> None:
+        process, rng = self.process, self.rng
+        first = np.cumsum(process.stationary)
+        last = process.low.size - 1
+        u = rng.random(process.machines)
+        self.state: Ints = np.minimum(np.searchsorted(first, u, side="right"), last)
+        self.below = np.cumsum(process.transition, axis=1)[:, :-1]
 
     def block(self) -> Floats:
-        p, M = self.process, self.process.machines
-        up = np.empty((BLOCK, M), dtype=np.bool_)
-        share = np.empty((BLOCK, M)) if p.per_period else self.rng.random((BLOCK, M))
-        kernels.draw_periods(
-            self.rng,
-            self.left,
-            self.up,
-            self.share,
-            self._shape,
-            self._scale,
-            p.per_period,
-            np.empty(M, np.int64),
-            up,
-            share,
-        )
-        low = np.where(up, p.up_rate[0], p.down_rate[0])
-        high = np.where(up, p.up_rate[1], p.down_rate[1])
-        rates: Floats = low + share * (high - low)
+        p = self.process
+        u = self.rng.random((BLOCK, 2, p.size))
+        rates = np.empty((BLOCK, p.size))
+        for t in range(BLOCK):
+            low, high = p.low[self.state], p.high[self.state]
+            rates[t] = low + u[t, 0] * (high - low)
+            self.state = (u[t, 1][:, None] >= self.below[self.state]).sum(axis=1)
         return rates
 
 
 @dataclass(frozen=True, eq=False)
-class MarkovRates:
+class MarkovRates(_Machines):
     """Each machine is in one of S states, which change slot by slot as a Markov chain.
 
     Parameters
@@ -338,9 +360,10 @@ class MarkovRates:
     transition: Floats
     low: Floats
     high: Floats
+    _stream = _MarkovStream
 
     def __post_init__(self) -> None:
-        machine_count(self.machines)
+        super().__post_init__()
         transition = np.array(self.transition, dtype=np.float64, ndmin=2)
         low, high = (np.array(a, dtype=np.float64, ndmin=1) for a in (self.low, self.high))
         S = low.size
@@ -357,11 +380,6 @@ class MarkovRates:
             object.__setattr__(self, name, value)
 
     @property
-    def size(self) -> int:
-        """M."""
-        return self.machines
-
-    @property
     def stationary(self) -> Floats:
         """Stationary distribution, shape [S]; of a chain with several, the least squares one."""
         S = self.low.size
@@ -374,34 +392,23 @@ class MarkovRates:
         """Expected rates, shape [M]."""
         return np.full(self.machines, float(self.stationary @ (self.low + self.high) / 2))
 
-    def stream(self, rng: np.random.Generator) -> RateStream:
-        """Start one realisation, in the stationary distribution."""
-        return _MarkovStream(self, rng)
 
-
-class _MarkovStream(BlockStream):
-    def __init__(self, process: MarkovRates, rng: np.random.Generator):
-        super().__init__(process.machines)
-        self.process, self.rng = process, rng
-        first = np.cumsum(process.stationary)
-        last = process.low.size - 1
-        u = rng.random(process.machines)
-        self.state: Ints = np.minimum(np.searchsorted(first, u, side="right"), last)
-        self.below = np.cumsum(process.transition, axis=1)[:, :-1]
+class _MeasuredStream(BlockStream):
+    def begin(self) -> None:
+        process = self.process
+        rows, columns = process.table.shape
+        M = process.machines
+        self.at = self.rng.integers(0, rows, M) if process.shift else np.zeros(M, dtype=np.int64)
+        self.column = np.arange(M) % columns
 
     def block(self) -> Floats:
-        p = self.process
-        u = self.rng.random((BLOCK, 2, p.size))
-        rates = np.empty((BLOCK, p.size))
-        for t in range(BLOCK):
-            low, high = p.low[self.state], p.high[self.state]
-            rates[t] = low + u[t, 0] * (high - low)
-            self.state = (u[t, 1][:, None] >= self.below[self.state]).sum(axis=1)
-        return rates
+        rows = (self.at + np.arange(BLOCK)[:, None]) % len(self.process.table)
+        self.at = (self.at + BLOCK) % len(self.process.table)
+        return np.asarray(self.process.table[rows, self.column])
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredRates:
+class MeasuredRates(_Machines):
     """Rates replayed from measurements; each machine begins at its own place and goes round.
 
     Parameters
@@ -424,9 +431,10 @@ class MeasuredRates:
     machines: int
     table: Floats
     shift: bool = True
+    _stream = _MeasuredStream
 
     def __post_init__(self) -> None:
-        machine_count(self.machines)
+        super().__post_init__()
         table = np.array(self.table, dtype=np.float64, ndmin=2)
         if table.ndim != 2 or 0 in table.shape or not ((table >= 0) & (table <= 1)).all():
             raise ScenarioError(
@@ -437,34 +445,10 @@ class MeasuredRates:
         object.__setattr__(self, "table", table)
 
     @property
-    def size(self) -> int:
-        """M."""
-        return self.machines
-
-    @property
     def means(self) -> Floats:
         """Means over the table, shape [M]."""
         column = np.arange(self.machines) % self.table.shape[1]
         return np.asarray(self.table.mean(axis=0)[column])
-
-    def stream(self, rng: np.random.Generator) -> RateStream:
-        """Start one realisation."""
-        return _MeasuredStream(self, rng)
-
-
-class _MeasuredStream(BlockStream):
-    def __init__(self, process: MeasuredRates, rng: np.random.Generator):
-        super().__init__(process.machines)
-        self.process = process
-        rows, columns = process.table.shape
-        M = process.machines
-        self.at = rng.integers(0, rows, M) if process.shift else np.zeros(M, dtype=np.int64)
-        self.column = np.arange(M) % columns
-
-    def block(self) -> Floats:
-        rows = (self.at + np.arange(BLOCK)[:, None]) % len(self.process.table)
-        self.at = (self.at + BLOCK) % len(self.process.table)
-        return np.asarray(self.process.table[rows, self.column])
 
 
 @dataclass(frozen=True, eq=False)
@@ -481,11 +465,9 @@ class ReplayedRates:
 
     @property
     def size(self) -> int:
-        """How many machines."""
         return int(self.table.shape[1])
 
     def stream(self, rng: np.random.Generator) -> RateStream:
-        """Start at the first slot."""
         return _ReplayedRates(self.table)
 
 
@@ -498,6 +480,22 @@ class _ReplayedRates:
         index = np.arange(self.position, self.position + slots) % len(self.table)
         self.position += slots
         return self.table[index]
+
+
+class _RemovalStream(BlockStream):
+    def begin(self) -> None:
+        p = self.process
+        self.base = p.base.stream(self.rng.spawn(1)[0])
+        self.here = self.rng.random(p.size) < p.present
+
+    def block(self) -> Floats:
+        p = self.process
+        u, here = self.rng.random((BLOCK, p.size)), np.empty((BLOCK, p.size))
+        for t in range(BLOCK):
+            here[t] = self.here
+            leave = 1 / p.mean_present
+            self.here = self.here ^ (u[t] < np.where(self.here, leave, 1 / p.mean_away))
+        return np.asarray(self.base.draw(BLOCK) * here)
 
 
 @dataclass(frozen=True, eq=False)
@@ -534,7 +532,6 @@ class Removals:
 
     @property
     def size(self) -> int:
-        """M."""
         return self.base.size
 
     @property
@@ -548,30 +545,7 @@ class Removals:
         return self.present * self.base.means
 
     def stream(self, rng: np.random.Generator) -> RateStream:
-        """Start one realisation."""
         return _RemovalStream(self, rng)
-
-
-@dataclass
-class _RemovalStream(BlockStream):
-    process: Removals
-    rng: np.random.Generator
-    base: RateStream = field(init=False)
-    here: Bools = field(init=False)
-
-    def __post_init__(self) -> None:
-        super().__init__(self.process.size)
-        self.base = self.process.base.stream(self.rng.spawn(1)[0])
-        self.here = self.rng.random(self.process.size) < self.process.present
-
-    def block(self) -> Floats:
-        p = self.process
-        u, here = self.rng.random((BLOCK, p.size)), np.empty((BLOCK, p.size))
-        for t in range(BLOCK):
-            here[t] = self.here
-            leave = 1 / p.mean_present
-            self.here = self.here ^ (u[t] < np.where(self.here, leave, 1 / p.mean_away))
-        return self.base.draw(BLOCK) * here
 
 
 @dataclass(frozen=True, eq=False)
@@ -583,11 +557,9 @@ class Relabelled:
 
     @property
     def size(self) -> int:
-        """How many machines."""
         return self.process.size
 
     def stream(self, rng: np.random.Generator) -> RateStream:
-        """Start the other process."""
         return _RelabelledStream(self.process.stream(rng), self.order)
 
 

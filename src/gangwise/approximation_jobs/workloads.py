@@ -85,7 +85,6 @@ class ReplayedJobs:
         object.__setattr__(self, "jobs", tuple(self.jobs[n] for n in order))
 
     def stream(self, rng: np.random.Generator) -> JobStream:
-        """Start at slot 0."""
         return _ReplayedJobs(self.jobs)
 
 
@@ -141,7 +140,6 @@ class PoissonJobs:
         Power(beta=self.beta)  # raises for a power that is not concave
 
     def stream(self, rng: np.random.Generator) -> JobStream:
-        """Start one realisation."""
         return _PoissonStream(self, rng)
 
 
@@ -184,27 +182,12 @@ def bounded_pareto(
 def price_machines(
     rates: Rates, pricing: Pricing, slots: int, rng: np.random.Generator, factor: float = 2.0
 ) -> Floats:
-    """Prices p_i, "two times of the mean service rate" (§VI).
+    """Prices p_i [M], "two times of the mean service rate" (§VI), per task and slot.
 
-    Parameters
-    ----------
-    rates : Rates
-    pricing : {"population", "realised"}
-        The paper does not say whose mean. ``population``: the expected rate, one price for all
-        machines of a kind. ``realised``: the mean over the ``slots`` slots of the run, machine by
-        machine; then no machine is better value than another, and knowing mean rates earns nothing.
-    slots : int
-        Only for ``realised``.
-    rng : numpy.random.Generator
-        The generator that the run's rates are drawn from, in the state it begins with. Only for
-        ``realised``; it is used up.
-    factor : float
-        2 in the paper.
-
-    Returns
-    -------
-    ndarray of shape [M]
-        In units of price per task and slot.
+    The paper does not say whose mean. ``population``: the expected rate, one price for all machines
+    of a kind. ``realised``: the mean over the ``slots`` slots of the run, machine by machine; then
+    no machine is better value than another, and knowing mean rates earns nothing. For it ``rng`` is
+    the generator that the run's rates are drawn from, as it begins; it is used up.
 
     Examples
     --------
@@ -236,17 +219,10 @@ def paper_jobs(
     value: tuple[float, float] = (1.0, 5.0),
     names: Sequence[str | int] | None = None,
 ) -> list[Job]:
-    """Jobs with the budgets and utilities of §VI, for given arrivals and deadlines.
+    """Jobs with the budgets and utilities of §VI, for given arrivals and deadlines, in slots [n].
 
-    Two numbers are drawn per job, in the order of the jobs, so that leaving the last jobs out
-    changes none of the others.
-
-    Parameters
-    ----------
-    arrivals, deadlines : array of int, shape [n]
-        Slots.
-    machines : int
-        M: budgets are q (d - a) M / 1000.
+    Budgets are q (d - a) M / 1000. Two numbers are drawn per job, in the order of the jobs, so that
+    leaving the last jobs out changes none of the others.
     """
     a, d = np.asarray(arrivals, dtype=np.int64), np.asarray(deadlines, dtype=np.int64)
     u = rng.random((a.size, 2))
@@ -352,7 +328,6 @@ class SyntheticJobs:
         ]
 
     def stream(self, rng: np.random.Generator) -> JobStream:
-        """Draw all jobs, to be handed out slot by slot; none arrives after the slots."""
         return ReplayedJobs(self.jobs(rng)).stream(rng)
 
     def _on_periods(self, rng: np.random.Generator) -> Floats:

@@ -1,8 +1,7 @@
 """Estimators: upper confidence bounds, Thompson sampling, decayed last values, and known answers.
 
 Each is a way to say what an arm is worth from the values of those played, over a memory of its own
-(:mod:`~gangwise.estimators.memory`). First the contract and what those on a memory share, then the
-estimators, then their names, as policies accept them.
+(:mod:`~gangwise.estimators.memory`), which forgets or does not.
 """
 
 from __future__ import annotations
@@ -10,20 +9,25 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.estimators import kernels
+from gangwise.core.jit import kernel
 from gangwise.estimators.memory import ChangePoint, Discounted, Memory, SlidingWindow
 
 AGE_BINS = 14
 """Bins of age of :class:`LearnedDecay`, each twice as wide as the one before."""
+
+
+def _check_not_negative(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise ScenarioError(f"{name} is {value}; it must be finite and not negative")
 
 
 class Estimator(Protocol):
@@ -58,37 +62,30 @@ class Estimator(Protocol):
 class OfMemory(ABC):
     """An estimator that is a function of a memory, and forgets as that does.
 
-    Parameters
-    ----------
-    memory : Memory
-        All, discounted, window or change-point.
+    Its contract is that of :class:`Estimator`.
     """
 
     memory: Memory = field(default_factory=Memory, kw_only=True)
     randomised = False
 
     def start(self, arms: int, rng: np.random.Generator) -> None:
-        """Forget everything."""
         self.memory.start(arms)
         self._rng = rng
 
     def estimate(self, slot: int) -> Floats:
-        """The estimate from what was played before this slot."""
         self.memory.advance(slot)
         return self._estimate(slot)
 
     @abstractmethod
     def _estimate(self, slot: int) -> Floats:
-        """The estimate from what is in memory."""
+        """The estimate from what is in memory, at the beginning of a slot."""
 
     @property
     def untried(self) -> Bools:
-        """Arms of which memory holds nothing."""
         untried: Bools = self.memory.counts == 0
         return untried
 
     def learn(self, slot: int, arms: Ints, values: Floats) -> None:
-        """Remember."""
         self.memory.learn(slot, arms, values)
 
 
@@ -157,8 +154,7 @@ class UCB(OfMemory):
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.gamma) and self.gamma >= 0):
-            raise ScenarioError(f"gamma is {self.gamma}; it must be finite and not negative")
+        _check_not_negative("gamma", self.gamma)
 
     def _estimate(self, slot: int) -> Floats:
         return upper_bound(self.memory.totals, self.memory.weights, self.gamma)
@@ -189,8 +185,7 @@ class UCB1(OfMemory):
     clip: bool = True
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.coefficient) and self.coefficient >= 0):
-            raise ScenarioError(f"coefficient is {self.coefficient}; it must be zero or larger")
+        _check_not_negative("coefficient", self.coefficient)
 
     def _estimate(self, slot: int) -> Floats:
         counts = self.memory.counts
@@ -230,8 +225,7 @@ class GaussianSampling(OfMemory):
     randomised = True
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.spread) and self.spread >= 0):
-            raise ScenarioError(f"spread is {self.spread}; it must be zero or larger")
+        _check_not_negative("spread", self.spread)
 
     def _estimate(self, slot: int) -> Floats:
         counts = self.memory.counts
@@ -240,20 +234,96 @@ class GaussianSampling(OfMemory):
         return np.where(counts > 0, np.clip(drawn, 0.0, 1.0), 1.0) if self.clip else drawn
 
 
+@kernel
+def renew(arms: Ints, values: Floats, slot: int, last: Floats, at: Ints) -> None:
+    """Let ``last`` [N] be the values of a slot where ``at`` [N], the slot it is of, is earlier."""
+    for n in range(arms.size):
+        i = arms[n]
+        if at[i] < slot:
+            last[i] = values[n]
+            at[i] = slot
+
+
+@kernel
+def age_bin(age: int, bins: int) -> int:
+    """Bin of an age in slots: 0, 1, 2–3, 4–7, 8–15 and so on; the last one has no end."""
+    b = 0
+    while age > 0 and b < bins - 1:
+        age //= 2
+        b += 1
+    return b
+
+
+@kernel
+def regress(
+    arms: Ints,
+    values: Floats,
+    slot: int,
+    means: Floats,
+    last: Floats,
+    at: Ints,
+    products: Floats,
+    squares: Floats,
+) -> None:
+    """Least squares of a value's departure from the mean on that of the last value.
+
+    Adds d (y − mean) to ``products`` and d² to ``squares`` [bins, 2], d = last − mean, by the bin
+    of the last value's age and by whether d is positive; late plays teach nothing here.
+    """
+    for n in range(arms.size):
+        i = arms[n]
+        if 0 <= at[i] < slot:
+            d = last[i] - means[i]
+            b, side = age_bin(slot - 1 - at[i], products.shape[0]), 1 if d > 0.0 else 0
+            products[b, side] += d * (values[n] - means[i])
+            squares[b, side] += d * d
+
+
+@kernel
+def fade(
+    means: Floats, last: Floats, at: Ints, slot: int, phi: Floats, prior: float, out: Floats
+) -> None:
+    """Put mean + φ (last − mean) into ``out`` [N], φ [bins, 2] by age and side of the mean.
+
+    ``prior`` where ``at`` is negative: an arm never played.
+    """
+    for i in range(out.size):
+        out[i] = prior
+        if at[i] >= 0:
+            d = last[i] - means[i]
+            b = age_bin(max(slot - 1 - at[i], 0), phi.shape[0])
+            out[i] = means[i] + phi[b, 1 if d > 0.0 else 0] * d
+
+
+class _LastValue(OfMemory):
+    """An estimator that goes by an arm's last value, and by its mean the more time has passed."""
+
+    pull: float
+    prior: float
+
+    def start(self, arms: int, rng: np.random.Generator) -> None:
+        super().start(arms, rng)
+        self._last, self._at = np.zeros(arms), np.full(arms, -1, np.int64)
+
+    def _means(self) -> Floats:
+        totals, plays = self.memory.totals, self.memory.weights
+        everyone = float(totals.sum()) / max(float(plays.sum()), 1.0)
+        return (totals + self.pull * everyone) / (plays + self.pull)
+
+    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
+        """Late feedback counts towards the mean; the last value stays the latest one."""
+        super().learn(slot, arms, values)
+        arms = np.ascontiguousarray(arms, dtype=np.int64)
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        renew(arms, values, slot, self._last, self._at)
+
+
 @dataclass(eq=False)
-class Decay(OfMemory):
+class Decay(_LastValue):
     """Decayed last value: m + (last − m) exp(−age / τ), trusted less the older it is.
 
-    ``m`` is the arm's own mean, drawn towards the mean of all arms as ``pull`` plays would. An arm
-    of which nothing is known is given ``prior``, which is 1 so that it is tried.
-
-    Parameters
-    ----------
-    tau : float
-        τ, in slots.
-    pull : float
-        In plays.
-    prior : float
+    τ is ``tau`` slots; an arm's mean m is drawn towards the mean of all arms as ``pull`` plays
+    would draw it; ``prior`` is for arms of which nothing is known.
     """
 
     tau: float = 30.0
@@ -267,38 +337,13 @@ class Decay(OfMemory):
                 f"{self.tau}, {self.pull}, {self.prior}"
             )
 
-    def start(self, arms: int, rng: np.random.Generator) -> None:
-        """Forget everything."""
-        super().start(arms, rng)
-        self._last, self._at = np.zeros(arms), np.full(arms, -1, np.int64)
-
     def _estimate(self, slot: int) -> Floats:
-        total, plays = self.memory.totals, self.memory.weights
-        everyone = float(total.sum()) / max(float(plays.sum()), 1.0)
-        fade = np.exp(-np.maximum(slot - 1 - self._at, 0) / self.tau)
-        kernels.faded(
-            total,
-            plays,
-            float(self.pull),
-            everyone,
-            self._last,
-            self._at,
-            fade,
-            float(self.prior),
-            fade,
-        )
-        return fade
-
-    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
-        """Late feedback counts towards the mean; the last value stays the latest one."""
-        super().learn(slot, arms, values)
-        arms = np.ascontiguousarray(arms, dtype=np.int64)
-        values = np.ascontiguousarray(values, dtype=np.float64)
-        kernels.renew(arms, values, slot, self._last, self._at)
+        means, fade = self._means(), np.exp(-np.maximum(slot - 1 - self._at, 0) / self.tau)
+        return np.where(self._at >= 0, means + (self._last - means) * fade, self.prior)
 
 
 @dataclass(eq=False)
-class LearnedDecay(OfMemory):
+class LearnedDecay(_LastValue):
     """Learned forgetting: m + φ(age, side) (last − m), φ regressed online and pooled over arms.
 
     How much of the last value's departure from the mean is left after so many slots is what the
@@ -345,9 +390,7 @@ class LearnedDecay(OfMemory):
             raise ScenarioError(f"shrink is {self.shrink}; it must lie in [0, 1]")
 
     def start(self, arms: int, rng: np.random.Generator) -> None:
-        """Forget everything."""
         super().start(arms, rng)
-        self._last, self._at = np.zeros(arms), np.full(arms, -1, np.int64)
         self._products, self._squares = np.zeros((AGE_BINS, 2)), np.zeros((AGE_BINS, 2))
         self._out = np.zeros(arms)
 
@@ -361,67 +404,29 @@ class LearnedDecay(OfMemory):
             believed = self.shrink * found[b]
         return found
 
-    def _everyone(self) -> float:
-        return float(self.memory.totals.sum()) / max(float(self.memory.weights.sum()), 1.0)
-
     def _estimate(self, slot: int) -> Floats:
-        kernels.faded_as_learned(
-            self.memory.totals,
-            self.memory.weights,
-            float(self.pull),
-            self._everyone(),
-            self._last,
-            self._at,
-            slot,
-            self.phi,
-            float(self.prior),
-            self._out,
-        )
-        return self._out
+        found, prior = self._out, float(self.prior)
+        fade(self._means(), self._last, self._at, slot, self.phi, prior, found)
+        return found
 
     def learn(self, slot: int, arms: Ints, values: Floats) -> None:
         """Late feedback counts towards the mean; φ and the last value are of plays in order."""
+        before = self._means()  # the departure is from the mean as it was without this play
+        last, at = self._last.copy(), self._at.copy()
+        super().learn(slot, arms, values)  # raises for what is faulty
         arms = np.ascontiguousarray(arms, dtype=np.int64)
         values = np.ascontiguousarray(values, dtype=np.float64)
-        # The departure is from the mean as it was without this play.
-        totals, plays = self.memory.totals.copy(), self.memory.weights.copy()
-        everyone = self._everyone()
-        super().learn(slot, arms, values)  # raises for what is faulty
-        kernels.regress(
-            arms,
-            values,
-            slot,
-            totals,
-            plays,
-            float(self.pull),
-            everyone,
-            self._last,
-            self._at,
-            self._products,
-            self._squares,
-        )
-        kernels.renew(arms, values, slot, self._last, self._at)
+        regress(arms, values, slot, before, last, at, self._products, self._squares)
 
 
-@dataclass(eq=False)
-class Oracle:
-    """Oracle: values that are known, one for each arm, or a table [slots, N].
+class _Known:
+    """An estimator that has nothing to learn."""
 
-    For tests and bounds.
-    """
-
-    values: npt.ArrayLike
     randomised = False
-
-    def __post_init__(self) -> None:
-        self._table = np.array(self.values, dtype=np.float64, ndmin=2)
+    _table: Floats
 
     def start(self, arms: int, rng: np.random.Generator) -> None:
-        """Nothing to forget."""
-        if self._table.shape[1] != arms:
-            raise ScenarioError(
-                f"values are given for {self._table.shape[1]} arms; there are {arms}"
-            )
+        """There is nothing to forget."""
 
     def estimate(self, slot: int) -> Floats:
         """The row of this slot; the last one from there on."""
@@ -430,58 +435,72 @@ class Oracle:
 
     @property
     def untried(self) -> Bools:
-        """None."""
         return np.zeros(self._table.shape[1], dtype=bool)
 
     def learn(self, slot: int, arms: Ints, values: Floats) -> None:
-        """Nothing."""
+        """Nothing to learn."""
 
 
 @dataclass(eq=False)
-class Constant:
+class Oracle(_Known):
+    """Oracle: values that are known, one for each arm, or a table [slots, N].
+
+    For tests and bounds.
+    """
+
+    values: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        self._table = np.array(self.values, dtype=np.float64, ndmin=2)
+
+    def start(self, arms: int, rng: np.random.Generator) -> None:
+        known = self._table.shape[1]
+        if known != arms:
+            raise ScenarioError(f"values are given for {known} arms; there are {arms}")
+
+
+@dataclass(eq=False)
+class Constant(_Known):
     """No estimation, OPM §VI: the same for all arms."""
 
     rate: float = 0.7
-    randomised = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1:
             raise ScenarioError(f"the constant rate is {self.rate}; it must lie in [0, 1]")
 
     def start(self, arms: int, rng: np.random.Generator) -> None:
-        """Nothing to forget."""
-        self._rates = np.full(arms, self.rate)
-
-    def estimate(self, slot: int) -> Floats:
-        """The constant."""
-        return self._rates
-
-    @property
-    def untried(self) -> Bools:
-        """None."""
-        return np.zeros(self._rates.size, dtype=bool)
-
-    def learn(self, slot: int, arms: Ints, values: Floats) -> None:
-        """Nothing."""
+        self._table = np.full((1, arms), self.rate)
 
 
-ESTIMATORS = (
-    "ucb",
-    "discounted",
-    "window",
-    "change-point",
-    "ucb1",
-    "thompson",
-    "thompson-gaussian",
-    "decay",
-    "learned-decay",
-    "mean",
-    "constant",
-)
-"""``ucb`` is OPS (12)–(14) over everything so far.
+class _Parameters(NamedTuple):
+    """What :func:`make_estimator` is given."""
 
-The next three are the same over another memory.
-"""
+    gamma: float
+    kappa: float
+    window: int
+    tau: float
+    rate: float
+    coefficient: float
+
+
+# Discounted(1) forgets nothing; it adds up in floating point, as results on record were.
+_MAKE: Mapping[str, Callable[[_Parameters], Estimator]] = {
+    "ucb": lambda p: UCB(p.gamma, memory=Discounted(1.0)),
+    "discounted": lambda p: UCB(p.gamma, memory=Discounted(p.kappa)),
+    "window": lambda p: UCB(p.gamma, memory=SlidingWindow(p.window)),
+    "change-point": lambda p: UCB(p.gamma, memory=ChangePoint()),
+    "ucb1": lambda p: UCB1(p.coefficient),
+    "thompson": lambda p: BetaSampling(memory=Discounted(p.kappa)),
+    "thompson-gaussian": lambda p: GaussianSampling(memory=Discounted(p.kappa)),
+    "decay": lambda p: Decay(p.tau, memory=Discounted(1.0)),
+    "learned-decay": lambda p: LearnedDecay(memory=Discounted(1.0)),
+    "mean": lambda p: Mean(),
+    "constant": lambda p: Constant(p.rate),
+}
+
+ESTIMATORS = tuple(_MAKE)
+"""``ucb`` is OPS (12)–(14) over everything so far; the next three are it over another memory."""
 
 
 def make_estimator(
@@ -511,21 +530,7 @@ def make_estimator(
         return copy.deepcopy(estimator)
     if estimator not in ESTIMATORS:
         raise UnknownName("estimator", estimator, list(ESTIMATORS))
-    # Discounted(1) forgets nothing; it adds up in floating point, as results on record were.
-    make: dict[str, Callable[[], Estimator]] = {
-        "ucb": lambda: UCB(gamma, memory=Discounted(1.0)),
-        "discounted": lambda: UCB(gamma, memory=Discounted(kappa)),
-        "window": lambda: UCB(gamma, memory=SlidingWindow(window)),
-        "change-point": lambda: UCB(gamma, memory=ChangePoint()),
-        "ucb1": lambda: UCB1(coefficient),
-        "thompson": lambda: BetaSampling(memory=Discounted(kappa)),
-        "thompson-gaussian": lambda: GaussianSampling(memory=Discounted(kappa)),
-        "decay": lambda: Decay(tau, memory=Discounted(1.0)),
-        "learned-decay": lambda: LearnedDecay(memory=Discounted(1.0)),
-        "mean": Mean,
-        "constant": lambda: Constant(rate),
-    }
-    return make[estimator]()
+    return _MAKE[estimator](_Parameters(gamma, kappa, window, tau, rate, coefficient))
 
 
 def make_memory(name: str, discount: float = 0.998, window: int = 20) -> Memory:
@@ -536,12 +541,12 @@ def make_memory(name: str, discount: float = 0.998, window: int = 20) -> Memory:
     >>> make_memory("window", window=7)
     SlidingWindow(window=7)
     """
-    if name == "all":
-        return Memory()
-    if name == "discounted":
-        return Discounted(discount)
-    if name == "window":
-        return SlidingWindow(window)
-    if name == "change-point":
-        return ChangePoint()
-    raise ScenarioError(f"memory is all, discounted, window or change-point, not {name!r}")
+    make: dict[str, Callable[[], Memory]] = {
+        "all": Memory,
+        "discounted": lambda: Discounted(discount),
+        "window": lambda: SlidingWindow(window),
+        "change-point": ChangePoint,
+    }
+    if name not in make:
+        raise ScenarioError(f"memory is {', '.join(make)}; there is no {name!r}")
+    return make[name]()

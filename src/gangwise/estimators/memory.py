@@ -17,13 +17,39 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.estimators import kernels
+from gangwise.core.jit import kernel
 
-UNIT = float(2**40)
-"""Resolution of the sums: 1e-12, with room for eight million plays of an arm."""
+RESOLUTION = float(2**40)
+"""Whole units in 1: sums are kept to 1e-12, with room for eight million plays of an arm."""
 
 FADED = 1e-3
 """Discounted plays below which an arm counts as never played."""
+
+
+@kernel
+def faulty(arms: Ints, values: Floats, N: int) -> int:
+    """First place with an arm that is not there or a value outside [0, 1] or NaN; −1 if none."""
+    for n in range(arms.size):
+        inside = values[n] >= 0.0 and values[n] <= 1.0
+        if arms[n] < 0 or arms[n] >= N or not inside:
+            return n
+    return -1
+
+
+@kernel
+def absorb(arms: Ints, values: Floats, unit: float, counts: Ints, totals: Ints) -> None:
+    """Count plays and add up values in whole units, so that the order does not matter."""
+    for n in range(arms.size):
+        counts[arms[n]] += 1
+        totals[arms[n]] += np.int64(round(values[n] * unit))
+
+
+@kernel
+def weigh(arms: Ints, values: Floats, weight: float, weights: Floats, sums: Floats) -> None:
+    """Count plays and add up values, each for ``weight``."""
+    for n in range(arms.size):
+        weights[arms[n]] += weight
+        sums[arms[n]] += weight * values[n]
 
 
 @dataclass(eq=False)
@@ -49,13 +75,13 @@ class Memory:
 
     @property
     def weights(self) -> Floats:
-        """Plays of each arm, each as far as it is remembered, shape [N]."""
+        """Plays of each arm, each as far as it is remembered, shape [N]; to be read only."""
         return self._counts.astype(np.float64)
 
     @property
     def totals(self) -> Floats:
-        """What these plays brought, shape [N]."""
-        return self._totals / UNIT
+        """What these plays brought, shape [N]; to be read only."""
+        return self._totals / RESOLUTION
 
     @property
     def counts(self) -> Floats:
@@ -65,7 +91,7 @@ class Memory:
     @property
     def means(self) -> Floats:
         """Mean value of a play, shape [N]; 0 where ``counts`` is 0."""
-        return self._totals / (UNIT * np.maximum(self._counts, 1))
+        return self._totals / (RESOLUTION * np.maximum(self._counts, 1))
 
     @property
     def posterior(self) -> tuple[Floats, Floats]:
@@ -93,7 +119,7 @@ class Memory:
         arms = np.ascontiguousarray(arms, dtype=np.int64)
         values = np.ascontiguousarray(values, dtype=np.float64)
         N = self._counts.size
-        wrong = kernels.faulty(arms, values, N)
+        wrong = faulty(arms, values, N)
         if wrong >= 0:
             raise ScenarioError(
                 f"feedback of slot {slot}: arm {arms[wrong]} of {N} has value {values[wrong]}; "
@@ -103,7 +129,7 @@ class Memory:
         self._absorb(slot, arms, values)
 
     def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
-        kernels.absorb(arms, values, UNIT, self._counts, self._totals)
+        absorb(arms, values, RESOLUTION, self._counts, self._totals)
 
 
 @dataclass(eq=False)
@@ -126,18 +152,15 @@ class Discounted(Memory):
             raise ScenarioError(f"discount is {self.discount}; it must lie in (0, 1]")
 
     def start(self, arms: int) -> None:
-        """Forget everything."""
         super().start(arms)
         self._weight, self._sum = np.zeros(arms), np.zeros(arms)
 
     @property
     def weights(self) -> Floats:
-        """Discounted plays, shape [N]; to be read only."""
         return self._weight
 
     @property
     def totals(self) -> Floats:
-        """Discounted sums, shape [N]; to be read only."""
         return self._sum
 
     @property
@@ -147,7 +170,6 @@ class Discounted(Memory):
 
     @property
     def means(self) -> Floats:
-        """Discounted means, shape [N]."""
         return np.where(self._weight < FADED, 0.0, self._sum / np.maximum(self._weight, FADED))
 
     @property
@@ -156,13 +178,12 @@ class Discounted(Memory):
         return 1.0 + self._sum, np.maximum(1.0 + self._weight - self._sum, 1e-9)
 
     def horizon(self, t: float) -> float:
-        """(1 − κᵗ) / (1 − κ), the discounted number of slots."""
+        # The discounted number of slots, (1 − κᵗ) / (1 − κ).
         if self.discount == 1:
             return t
         return float((1.0 - self.discount**t) / (1.0 - self.discount))
 
     def advance(self, slot: int) -> None:
-        """Everything fades by the slots gone by."""
         if self.discount < 1 and slot > self.slot:
             fade = self.discount ** (slot - self.slot)
             self._weight *= fade
@@ -171,7 +192,7 @@ class Discounted(Memory):
 
     def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
         weight = self.discount ** (self.slot - slot - 1)
-        kernels.weigh(arms, values, float(weight), self._weight, self._sum)
+        weigh(arms, values, float(weight), self._weight, self._sum)
 
 
 @dataclass(eq=False)
@@ -186,13 +207,11 @@ class SlidingWindow(Memory):
         self.window = int(self.window)
 
     def start(self, arms: int) -> None:
-        """Forget everything."""
         super().start(arms)
         self._played = np.zeros((self.window, arms), np.int64)
         self._values = np.zeros((self.window, arms), np.int64)
 
     def horizon(self, t: float) -> float:
-        """At most the window."""
         return min(t, float(self.window))
 
     def advance(self, slot: int) -> None:
@@ -208,8 +227,8 @@ class SlidingWindow(Memory):
     def _absorb(self, slot: int, arms: Ints, values: Floats) -> None:
         if slot >= self.slot - self.window:
             row = slot % self.window
-            kernels.absorb(arms, values, UNIT, self._played[row], self._values[row])
-            kernels.absorb(arms, values, UNIT, self._counts, self._totals)
+            absorb(arms, values, RESOLUTION, self._played[row], self._values[row])
+            absorb(arms, values, RESOLUTION, self._counts, self._totals)
 
 
 @dataclass(eq=False)
@@ -234,7 +253,6 @@ class ChangePoint(Discounted):
             )
 
     def start(self, arms: int) -> None:
-        """Forget everything."""
         super().start(arms)
         self._up, self._down = np.zeros(arms), np.zeros(arms)
 

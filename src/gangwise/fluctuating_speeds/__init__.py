@@ -5,7 +5,6 @@ fluctuates around an unknown mean and costs supply. Devices are shared by the wh
 """
 
 from gangwise.core.feedback import Delivery
-from gangwise.fluctuating_speeds.baselines import HAUF, LCF, LWTF, HAUFChannel, RandomChannels
 from gangwise.fluctuating_speeds.environment import (
     Feedback,
     FluctuatingSpeedsEnvironment,
@@ -14,7 +13,17 @@ from gangwise.fluctuating_speeds.environment import (
     Observation,
 )
 from gangwise.fluctuating_speeds.esdp import DELTAS, ESDP, EXPLORATIONS, ESDPAsPrinted
-from gangwise.fluctuating_speeds.learners import CUCB, EpsilonGreedy, ThompsonBeta, ThompsonGaussian
+from gangwise.fluctuating_speeds.learners import (
+    CUCB,
+    HAUF,
+    LCF,
+    LWTF,
+    EpsilonGreedy,
+    HAUFChannel,
+    RandomChannels,
+    ThompsonBeta,
+    ThompsonGaussian,
+)
 from gangwise.fluctuating_speeds.offline import Welfare, omniscient, pseudo_regret, welfare
 from gangwise.fluctuating_speeds.problem import (
     FluctuatingSpeedsProblem,

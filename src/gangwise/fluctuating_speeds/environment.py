@@ -21,6 +21,7 @@ from gangwise.core.cluster import Channels
 from gangwise.core.contracts import Comparator, InstanceBase, Outcome, Timing
 from gangwise.core.errors import ScenarioError
 from gangwise.core.feedback import Delivery, Mailbox
+from gangwise.core.jit import kernel
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
     BLOCK,
@@ -30,8 +31,6 @@ from gangwise.core.workload import (
     first_slots,
     require_single_arrivals,
 )
-from gangwise.fluctuating_speeds import kernels
-from gangwise.fluctuating_speeds.offline import omniscient
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale
 from gangwise.fluctuating_speeds.speeds import (
     BetaSpeeds,
@@ -46,14 +45,7 @@ from gangwise.fluctuating_speeds.speeds import (
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a policy sees before it decides.
-
-    Attributes
-    ----------
-    slot : int
-    arrivals : ndarray of int64, shape [L]
-        𝟙_l(t): 1 where a job of the type arrived.
-    """
+    """What a policy sees before it decides: 𝟙_l(t) [L], 1 where a job of the type arrived."""
 
     slot: int
     arrivals: Ints
@@ -61,16 +53,9 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What one slot taught about the channels that were used.
+    """What ``slot``, which need not be the last one, taught about the channels [n] that were used.
 
-    Attributes
-    ----------
-    slot : int
-        The slot that it is about, which need not be the last one.
-    channels : ndarray of int64, shape [n]
-        Channels that were used.
-    utilities : ndarray of float64, shape [n]
-        Z̃ of these channels, net of supply cost and normalised into [0, 1].
+    ``utilities`` [n] are their Z̃, net of supply cost and normalised into [0, 1].
     """
 
     slot: int
@@ -79,26 +64,63 @@ class Feedback:
 
 
 class ChannelProblem(Protocol):
-    """A problem whose channels bring utility, with gangs or without."""
+    """A problem with L job types and E channels that bring utility, with gangs or without.
+
+    ``cost`` [E] is the supply cost of each channel; ``name`` is what errors call it.
+    """
 
     @property
     def L(self) -> int:
-        """Number of job types."""
+        """L."""
 
     @property
     def E(self) -> int:
-        """Number of channels."""
+        """E."""
 
     @property
     def cost(self) -> Floats:
-        """Supply cost of each channel, shape [E]."""
+        """Shape [E]."""
 
     @property
     def job_types(self) -> tuple[str, ...]:
         """Names, length L."""
 
     def name(self, e: int) -> str:
-        """What errors call a channel."""
+        """In errors."""
+
+
+FINE, NO_SUCH_CHANNEL, TWICE, NOT_PENDING, OUT_OF_RANGE = 0, 1, 2, 3, 4
+
+
+@kernel
+def match_feedback(channels: Ints, utilities: Floats, pending: Ints, seen: Ints) -> int:
+    """Feedback matching: strike a slot's feedback off. Returns 0, or 8 · place + what is wrong.
+
+    ``pending`` [E] counts uses of each channel whose feedback has not come, and stays as it is if
+    anything is wrong; ``seen`` [E] is work space, all zeros before and after.
+    """
+    verdict, done, place = FINE, 0, 0
+    for i in range(channels.size):
+        e, u = channels[i], utilities[i]
+        if e < 0 or e >= pending.size:
+            verdict = NO_SUCH_CHANNEL
+        elif seen[e] != 0:
+            verdict = TWICE
+        elif pending[e] <= 0:
+            verdict = NOT_PENDING
+        elif not (u >= 0.0 and u <= 1.0):  # catches NaN as well
+            verdict = OUT_OF_RANGE
+        if verdict != FINE:
+            place = i
+            break
+        seen[e] = 1
+        done += 1
+    # All or nothing: the counts change only where the whole feedback makes sense.
+    for i in range(done):
+        seen[channels[i]] = 0
+        if verdict == FINE:
+            pending[channels[i]] -= 1
+    return 8 * place + verdict
 
 
 class PendingFeedback:
@@ -137,8 +159,8 @@ class PendingFeedback:
             )
         if not 0 <= slot <= self.slot:
             raise ScenarioError(f"{where}: the last slot decided is {self.slot}")
-        found = kernels.match_feedback(channels, utilities, self._pending, self._seen)
-        if found != kernels.FINE:
+        found = match_feedback(channels, utilities, self._pending, self._seen)
+        if found != FINE:
             self._refuse(where, channels, utilities, *divmod(found, 8))
         return channels, utilities
 
@@ -146,21 +168,21 @@ class PendingFeedback:
         self, where: str, channels: Ints, utilities: Floats, place: int, verdict: int
     ) -> None:
         e, u = int(channels[place]), utilities[place]
-        if verdict == kernels.NO_SUCH_CHANNEL:
+        if verdict == NO_SUCH_CHANNEL:
             raise ScenarioError(f"{where}: there is no channel {e}; there are {self._problem.E}")
         name = self._problem.name(e)
         raise ScenarioError(
             {
-                kernels.TWICE: f"{where}: {name} is told twice",
-                kernels.NOT_PENDING: f"{where}: {name} was not on, or was told already",
-                kernels.OUT_OF_RANGE: f"{where}: {name} has utility {u}; net utilities are "
+                TWICE: f"{where}: {name} is told twice",
+                NOT_PENDING: f"{where}: {name} was not on, or was told already",
+                OUT_OF_RANGE: f"{where}: {name} has utility {u}; net utilities are "
                 "normalised into [0, 1]",
             }[verdict]
         )
 
 
 @dataclass(frozen=True, eq=False)
-class SpeedsInstance(InstanceBase, ABC):
+class SpeedsInstance(InstanceBase):
     """Instance at fluctuating speeds: a problem, its workload, and what policies are not told.
 
     Parameters
@@ -207,23 +229,9 @@ class SpeedsInstance(InstanceBase, ABC):
         return arrivals, self.scale.apply(raw, self.problem.cost)
 
     @cached_property
-    def _evaluated(self) -> dict[tuple[int, int, int | None], tuple[Comparator, Comparator]]:
+    def evaluated(self) -> dict[tuple[int, int, int | None], tuple[Comparator, Comparator]]:
+        """What :func:`~gangwise.fluctuating_speeds.offline.omniscient_in_run` found before."""
         return {}
-
-    def omniscient(
-        self, slots: int, seed: int, sample: int | None = None
-    ) -> tuple[Comparator, Comparator]:
-        """``omniscient`` and ``omniscient_realised`` on the slots of a run: :mod:`.offline`."""
-        key = (slots, seed, sample)
-        if key not in self._evaluated:
-            self._evaluated[key] = self._omniscient(slots, seed, sample)
-        return self._evaluated[key]
-
-    @abstractmethod
-    def _omniscient(
-        self, slots: int, seed: int, sample: int | None
-    ) -> tuple[Comparator, Comparator]:
-        """Both comparators, in the order of their names."""
 
 
 @dataclass(eq=False)
@@ -237,7 +245,6 @@ class SpeedsEnvironment(ABC):
     _first: int = field(init=False, repr=False, default=0)
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
-        """Begin a run; utilities and delays have generators of their own."""
         self._stream = self.instance.workload.stream(workload)
         self._noise, self._fate = noise.spawn(2)
         self._arrivals = np.empty((0, self.instance.problem.L), dtype=np.int64)
@@ -308,11 +315,9 @@ class FluctuatingSpeedsEnvironment(SpeedsEnvironment):
 
     @property
     def problem(self) -> FluctuatingSpeedsProblem:
-        """What policies are told."""
         return self.instance.problem
 
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
-        """Switch channels on; say what is known by now."""
         row, problem = self._row(slot), self.problem
         arrivals = self._arrivals[row]
         x = problem.check(arrivals, decision, slot)
@@ -364,13 +369,7 @@ class FluctuatingSpeedsInstance(SpeedsInstance):
             object.__setattr__(self, "comparators", (*self.comparators, "clairvoyant"))
 
     def environment(self) -> FluctuatingSpeedsEnvironment:
-        """A fresh environment."""
         return FluctuatingSpeedsEnvironment(self)
-
-    def _omniscient(
-        self, slots: int, seed: int, sample: int | None
-    ) -> tuple[Comparator, Comparator]:
-        return omniscient(self, slots, seed, sample)
 
 
 @dataclass(frozen=True)
@@ -436,7 +435,6 @@ class FluctuatingSpeedsFamily:
     def relabel_decision(
         self, instance: FluctuatingSpeedsInstance, order: Ints, decision: npt.ArrayLike
     ) -> Floats:
-        """A decision for ``instance`` as it reads after relabelling."""
         return np.asarray(decision, dtype=np.float64)[self._rows(instance.problem, order)[0]]
 
     def _rows(self, problem: FluctuatingSpeedsProblem, order: Ints) -> tuple[Ints, Ints]:

@@ -1,8 +1,12 @@
-"""Combinatorial semi-bandits: policies that learn what channels are worth, one choice per slot.
+"""Combinatorial semi-bandits: policies that learn what channels are worth; the baselines of ESDP.
 
 A learner keeps an estimate of every channel and waits for its feedback; an optimiser makes the best
 choice for what it believes, by solving P3 of ESDP (12) exactly. CUCB, Thompson sampling and
 ε-greedy differ in what they believe; ESDP itself is in :mod:`gangwise.fluctuating_speeds.esdp`.
+
+The baselines are list scheduling. They differ in what job types, or channels, are ordered by: the
+highest utility so far (HAUF, HSWF in the preprint), the lowest supply cost (LCF), the longest
+waiting time (LWTF), or chance.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
+from gangwise.core.jit import kernel
 from gangwise.estimators import (
     UCB1,
     BetaSampling,
@@ -27,7 +32,6 @@ from gangwise.estimators import (
     make_estimator,
     make_memory,
 )
-from gangwise.fluctuating_speeds import kernels
 from gangwise.fluctuating_speeds.environment import (
     ChannelProblem,
     Feedback,
@@ -52,7 +56,6 @@ class ChannelLearner(PolicyBase, ABC, Generic[ProblemT]):
     family = "fluctuating_speeds"
 
     def start(self, problem: ProblemT, rng: np.random.Generator) -> None:
-        """Bind to a problem and forget everything."""
         self._problem, self._rng = problem, rng
         self._pending = PendingFeedback(problem)
         self._estimator = self._make_estimator()
@@ -63,7 +66,6 @@ class ChannelLearner(PolicyBase, ABC, Generic[ProblemT]):
         """The estimator of what channels are worth."""
 
     def learn(self, feedback: Iterable[Feedback]) -> None:
-        """Take in what came by now: several slots, in any order, or none."""
         for each in feedback:
             self._estimator.learn(each.slot, *self._pending.receive(each))
 
@@ -85,6 +87,32 @@ class Learner(ChannelLearner[FluctuatingSpeedsProblem]):
     @abstractmethod
     def _decide(self, observation: Observation, available: Bools) -> Bools:
         """x(t), given the channels that may be used."""
+
+
+@kernel
+def list_schedule(
+    order: Ints, requests: Floats, capacity: Floats, stop: bool, left: Floats, x: Bools
+) -> None:
+    """List scheduling: channels in ``order`` are switched on as long as they fit, ESDP (2).
+
+    One that does not fit is skipped, or ends it all with ``stop``. ``capacity`` [K] has its
+    tolerance added; ``left`` [K] is work space.
+    """
+    K = capacity.size
+    left[:] = capacity
+    x[:] = False
+    for i in range(order.size):
+        e = order[i]
+        fits = True
+        for k in range(K):
+            if requests[e, k] > left[k]:
+                fits = False
+        if fits:
+            x[e] = True
+            for k in range(K):
+                left[k] -= requests[e, k]
+        elif stop:
+            break
 
 
 class ListScheduling:
@@ -113,7 +141,7 @@ class ListScheduling:
     def schedule(self, order: Ints) -> Bools:
         """Channels in this order, shape [E]; those left out stay off."""
         x = np.zeros(self.job_type.size, dtype=np.bool_)
-        kernels.list_schedule(order, self._requests, self._capacity, self._stop, self._left, x)
+        list_schedule(order, self._requests, self._capacity, self._stop, self._left, x)
         return x
 
     def by_job_type(self, score: Floats, available: Bools) -> Bools:
@@ -165,7 +193,6 @@ class Optimiser(Learner):
         return make_memory(self.memory, self.discount, self.window)
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem and forget everything."""
         super().start(problem, rng)
         self._solver = P3Solver(problem.requests, problem.cluster.capacity)
         self._warm: WarmStart | None = None
@@ -280,7 +307,6 @@ class EpsilonGreedy(Optimiser):
             raise ScenarioError(f"epsilon is {self.epsilon}; a probability lies in [0, 1]")
 
     def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem and forget everything."""
         super().start(problem, rng)
         self._list = ListScheduling(problem)
 
@@ -290,3 +316,128 @@ class EpsilonGreedy(Optimiser):
             return self._list.schedule(self._rng.permutation(np.flatnonzero(available)))
         means = self._estimator.estimate(observation.slot)
         return self._choose(means, unplayed_first(self._estimator.untried), available)
+
+
+@dataclass
+class HAUF(Learner):
+    """HAUF, highest utility first (ESDP §4): job types in descending order of Σ_r v̂_(l,r).
+
+    Channels never used count 0, and are still switched on when their turn comes. The score of the
+    paper contains the decision x that it is to make; here it is taken over all of a job type's
+    channels.
+
+    Parameters
+    ----------
+    stop : bool
+        Stop at the first channel that does not fit, instead of skipping it.
+    """
+
+    stop: bool = False
+
+    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
+        super().start(problem, rng)
+        self._list = ListScheduling(problem, self.stop)
+
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        score = self._list.per_job_type(self._estimator.estimate(observation.slot))
+        return self._list.by_job_type(score, available)
+
+
+@dataclass
+class HAUFChannel(HAUF):
+    """Channel-level HAUF: channels instead of job types in descending order of v̂.
+
+    Of two alike the cheaper goes first. Not in the paper, and the stronger baseline: ranking job
+    types throws away what is known of each channel.
+    """
+
+    def _decide(self, observation: Observation, available: Bools) -> Bools:
+        means = self._estimator.estimate(observation.slot)
+        order = np.lexsort((self._problem.cost, -means))
+        return self._list.schedule(order[available[order]])
+
+
+@dataclass
+class KnownOrder(PolicyBase):
+    """List scheduling of job types by what is known of them; a policy adds the order.
+
+    Parameters
+    ----------
+    stop : bool
+        Stop at the first channel that does not fit, instead of skipping it.
+    """
+
+    stop: bool = False
+    family = "fluctuating_speeds"
+
+    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
+        self._problem = problem
+        self._list = ListScheduling(problem, self.stop)
+
+
+@dataclass
+class LCF(KnownOrder):
+    """LCF, lowest cost first (ESDP §4): job types in ascending order of Σ_k f_k(a_k^(l,r)).
+
+    The cost depends on the server r, over which the paper does not sum here, unlike in the score of
+    HAUF: the mean over a job type's channels is taken. The paper says that LCF estimates utilities
+    as well; it has no use for them.
+
+    Parameters
+    ----------
+    stop : bool
+        Stop at the first channel that does not fit, instead of skipping it.
+    """
+
+    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
+        super().start(problem, rng)
+        channels = np.bincount(problem.channels.job_type, minlength=problem.L)
+        self._score = -self._list.per_job_type(problem.cost) / channels
+
+    def decide(self, observation: Observation) -> Bools:
+        """x(t), shape [E]."""
+        available = self._problem.available(observation.arrivals)
+        return self._list.by_job_type(self._score, available)
+
+
+@dataclass
+class LWTF(KnownOrder):
+    """LWTF, longest waiting time first (ESDP §4): by the slots since a job type was last served.
+
+    The paper has no queue in which a job could wait, so this is its waiting time: a job type waits
+    from the slot after one of its channels was on.
+
+    Parameters
+    ----------
+    stop : bool
+        Stop at the first channel that does not fit, instead of skipping it.
+    """
+
+    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
+        super().start(problem, rng)
+        self._served = np.full(problem.L, -1, dtype=np.int64)
+
+    def decide(self, observation: Observation) -> Bools:
+        """x(t), shape [E]."""
+        available = self._problem.available(observation.arrivals)
+        waited = (observation.slot - self._served).astype(np.float64)
+        x = self._list.by_job_type(waited, available)
+        self._served[self._problem.channels.job_type[x]] = observation.slot
+        return x
+
+
+@dataclass
+class RandomChannels(PolicyBase):
+    """Random order of the channels of the job types that arrived; the floor for all others."""
+
+    family = "fluctuating_speeds"
+    randomised = True
+
+    def start(self, problem: FluctuatingSpeedsProblem, rng: np.random.Generator) -> None:
+        self._problem, self._rng = problem, rng
+        self._list = ListScheduling(problem)
+
+    def decide(self, observation: Observation) -> Bools:
+        """x(t), shape [E]."""
+        available = self._problem.available(observation.arrivals)
+        return self._list.schedule(self._rng.permutation(np.flatnonzero(available)))

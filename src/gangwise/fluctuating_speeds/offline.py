@@ -21,7 +21,7 @@ the means alone, can be beaten, and this is what remains to be earned.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,9 @@ from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import Comparator, evenly_spaced
 from gangwise.core.errors import ScenarioError
 from gangwise.core.simulation import Run
+from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance, SpeedsInstance
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem
 from gangwise.fluctuating_speeds.solvers import P3Solver
-
-if TYPE_CHECKING:
-    from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance, SpeedsInstance
-
 
 PROGRAMMES_PER_SAMPLE = 50
 """One programme takes well under a millisecond at the usual sizes, some fifty times less than in
@@ -66,19 +63,9 @@ def play_the_means(
 ) -> tuple[Comparator, Comparator]:
     """Both omniscient comparators of any problem at fluctuating speeds.
 
-    Slots that have the same arrivals and the same means share one programme, so a stationary
-    instance with few job types needs few.
-
-    Parameters
-    ----------
-    at : callable
-        From :func:`regimes` to the slots to evaluate.
-    best : callable
-        From ṽ(t) [E] and arrivals [L], 0 or 1, to the best decision.
-
-    Returns
-    -------
-    (omniscient, omniscient_realised)
+    Slots with the same arrivals and the same means share one programme. ``at`` chooses the slots to
+    evaluate from :func:`regimes`; ``best`` finds the decision for ṽ(t) [E] and arrivals [L], 0 or
+    1.
     """
     arrivals, utilities = instance.history(slots, seed)
     keys = regimes(instance, arrivals)
@@ -106,33 +93,27 @@ def play_the_means(
 
 
 def omniscient_in_run(
-    instance: SpeedsInstance,
+    instance: FluctuatingSpeedsInstance,
     slots: int,
     seed: int,
     sample: int | None = None,
     realised: bool = False,
 ) -> Comparator:
-    """``omniscient`` or ``omniscient_realised`` on the slots of a run, of gangs as well."""
-    return instance.omniscient(slots, seed, sample)[realised]
+    """``omniscient`` or ``omniscient_realised`` on the slots of a run; both are found at once."""
+    key, known = (slots, seed, sample), instance.evaluated
+    if key not in known:
+        known[key] = omniscient(instance, *key)
+    return known[key][realised]
 
 
 def omniscient(
     instance: FluctuatingSpeedsInstance, slots: int, seed: int, sample: int | None = None
 ) -> tuple[Comparator, Comparator]:
-    """Omniscient policy x*(t), ESDP (7), on the slots of the run with this seed.
+    """Omniscient policy x*(t), ESDP (7), on the slots of the run: it and what it realises.
 
     Each programme is solved by branch and bound; where that stops early, ``gap`` says how much
-    better the true optimum can be at most, over all slots.
-
-    Parameters
-    ----------
-    sample : int, optional
-        Where more than ``50 * sample`` programmes would be needed, evaluate that many evenly spaced
-        slots only.
-
-    Returns
-    -------
-    (omniscient, omniscient_realised)
+    better the true optimum can be at most, over all slots. Where more than ``50 * sample``
+    programmes would be needed, that many evenly spaced slots are evaluated.
     """
     problem = instance.problem
     solver = P3Solver(problem.requests, problem.cluster.capacity)
@@ -156,10 +137,7 @@ def clairvoyant(
 ) -> Comparator:
     """Clairvoyant policy: the best choice for the Z̃(t) of each slot, a programme per slot.
 
-    Parameters
-    ----------
-    sample : int, optional
-        Evaluate at most ``50 * sample`` evenly spaced slots.
+    With ``sample``, at most ``50 * sample`` evenly spaced slots are evaluated.
     """
     problem = instance.problem
     solver, nothing = P3Solver(problem.requests, problem.cluster.capacity), np.zeros(problem.E)
@@ -180,20 +158,8 @@ def pseudo_regret(
     """Pseudo-regret, ESDP (6): cumulative means of x*(t) less means of what was played, shape [n].
 
     It never falls below zero beyond the comparator's gap, and has no noise but the policy's own.
-
-    Parameters
-    ----------
-    run : Run
-        Of a family at fluctuating speeds, with gangs or without.
-    comparator : Comparator, optional
-        ``omniscient`` on the slots of the run, solved when not given.
-    sample : int, optional
-        What to solve it with.
-
-    Raises
-    ------
-    ScenarioError
-        For a run of another family.
+    ``comparator`` is ``omniscient`` on the slots of the run, solved on ``sample`` of them when not
+    given. ScenarioError for a run of another family.
 
     Examples
     --------
@@ -220,21 +186,11 @@ class Welfare(NamedTuple):
 def welfare(
     problem: FluctuatingSpeedsProblem, decision: npt.ArrayLike, utilities: Floats, payments: Floats
 ) -> Welfare:
-    """Social welfare: U_l, U_c and their sum for a decision (preprint of ESDP).
+    """Social welfare: U_l, U_c and their sum for a decision [E] (preprint of ESDP).
 
-    Parameters
-    ----------
-    decision : array of shape [E]
-    utilities : ndarray of shape [E]
-        Z(t), before cost and normalisation.
-    payments : ndarray of shape [L]
-        π_l(t), what a job pays if it is served at all.
-
-    Returns
-    -------
-    Welfare
-        ``jobs`` [L] is Σ_r x Z − 𝟙{served} π_l; ``cluster`` is Σ_l 𝟙{served} π_l − Σ x Σ_k f_k;
-        ``social`` is their sum.
+    ``utilities`` [E] are Z(t), before cost and normalisation, ``payments`` [L] what a job pays if
+    it is served at all, π_l(t). ``jobs`` [L] is Σ_r x Z − 𝟙{served} π_l, ``cluster`` is Σ_l
+    𝟙{served} π_l − Σ x Σ_k f_k.
     """
     x = np.asarray(decision, dtype=np.float64)
     payments = np.asarray(payments, dtype=np.float64)

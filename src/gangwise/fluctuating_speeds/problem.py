@@ -221,12 +221,10 @@ class FluctuatingSpeedsProblem:
 
     @property
     def L(self) -> int:
-        """Number of job types."""
         return self.channels.shape[0]
 
     @property
     def E(self) -> int:
-        """Number of channels."""
         return len(self.channels)
 
     @cached_property

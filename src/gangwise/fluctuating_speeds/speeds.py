@@ -12,6 +12,7 @@ are exact, also after clipping, so that regret is measured against the truth.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -62,29 +63,76 @@ def per_channel(
     return array
 
 
-def require_spread(spread: float) -> None:
-    """Raise ScenarioError for a σ / μ that is negative or not finite."""
-    if not (np.isfinite(spread) and spread >= 0):
-        raise ScenarioError(f"spread is {spread}; it must be finite, zero or larger")
+class _Stationary:
+    """Speeds with the same means μ [E] in every slot."""
+
+    mean: Floats
+
+    @property
+    def size(self) -> int:
+        return int(self.mean.size)
+
+    def regime(self, slot: int) -> int:
+        return 0
 
 
-def normal_clipped_mean(mean: Floats, sd: Floats, low: Floats, high: Floats) -> Floats:
-    """Mean of a clipped normal, E[clip(Z, low, high)] for Z ~ N(mean, sd²).
+class _Normal(ABC):
+    """Normal noise with σ = ``spread`` · μ around means that may move with the slots."""
 
-    It is low + h(low) − h(high) with h(a) = E[(Z − a)⁺].
-    """
+    spread: float
 
-    def above(a: Floats) -> Floats:  # E[(Z - a)⁺] = σ φ(z) + (μ - a) Φ(z), z = (μ - a)/σ
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = (mean - a) / sd
-            h = sd * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) + (mean - a) * ndtr(z)
-        return np.where(sd > 0, h, np.maximum(mean - a, 0.0))
+    @abstractmethod
+    def means(self, slots: Ints) -> Floats:
+        """μ of some slots, shape [E] or [slots, E]."""
 
-    return low + above(low) - above(high)
+    @property
+    def size(self) -> int:
+        return int(self.means(np.zeros(1, dtype=np.int64)).shape[-1])
+
+    def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
+        noise: Floats = rng.standard_normal((slots, self.size))
+        means = self.means(np.arange(first, first + slots))
+        return np.asarray(means * (1.0 + self.spread * noise))
+
+    def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
+        """E[clip(Z, low, high)] = low + h(low) − h(high) with h(a) = E[(Z − a)⁺]."""
+        mean = self.means(np.array([slot])).reshape(-1)
+        sd = self.spread * mean
+
+        def above(a: Floats) -> Floats:  # E[(Z - a)⁺] = σ φ(z) + (μ - a) Φ(z), z = (μ - a)/σ
+            with np.errstate(divide="ignore", invalid="ignore"):
+                z = (mean - a) / sd
+                h = sd * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) + (mean - a) * ndtr(z)
+            return np.where(sd > 0, h, np.maximum(mean - a, 0.0))
+
+        return low + above(low) - above(high)
+
+    def _require_spread(self) -> None:
+        if not (np.isfinite(self.spread) and self.spread >= 0):
+            raise ScenarioError(f"spread is {self.spread}; it must be finite, zero or larger")
+
+
+class _Measured:
+    """Speeds from what was measured: a series of values for each channel."""
+
+    series: Sequence[Floats]
+
+    @property
+    def size(self) -> int:
+        return len(self.series)
+
+    def reach(self) -> tuple[Floats, Floats]:
+        return np.array([s.min() for s in self.series]), np.array([s.max() for s in self.series])
+
+    def _checked(self) -> list[Floats]:
+        return [
+            per_channel(s, f"what was measured of channel {e}", 0.0, 1e6, each="value")
+            for e, s in enumerate(self.series)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
-class NormalSpeeds:
+class NormalSpeeds(_Normal, _Stationary):
     """Normal speeds: Z_e(t) ~ N(μ_e, (spread · μ_e)²), with spread 1/2 that of ESDP §4.
 
     The paper draws the *mean* v from N(μ, μ/2), which would leave Z without any noise; here v = μ
@@ -102,33 +150,18 @@ class NormalSpeeds:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean", per_channel(self.mean, "mean utility", 0.0, 1e6))
-        require_spread(self.spread)
+        self._require_spread()
 
-    @property
-    def size(self) -> int:
-        """E."""
-        return int(self.mean.size)
+    def means(self, slots: Ints) -> Floats:
+        return self.mean
 
     def reach(self) -> tuple[Floats, Floats]:
         """μ ± 2σ."""
         return self.mean * (1 - 2 * self.spread), self.mean * (1 + 2 * self.spread)
 
-    def regime(self, slot: int) -> int:
-        """One for all slots."""
-        return 0
-
-    def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
-        """Independent draws."""
-        noise: Floats = rng.standard_normal((slots, self.size))
-        return self.mean * (1.0 + self.spread * noise)
-
-    def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
-        """In closed form."""
-        return normal_clipped_mean(self.mean, self.spread * self.mean, low, high)
-
 
 @dataclass(frozen=True, eq=False)
-class BernoulliSpeeds:
+class BernoulliSpeeds(_Stationary):
     """Bernoulli speeds: full speed (1) with probability μ_e, or a standstill (0)."""
 
     mean: Floats
@@ -136,31 +169,19 @@ class BernoulliSpeeds:
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean", per_channel(self.mean, "mean utility", 0.0, 1.0))
 
-    @property
-    def size(self) -> int:
-        """E."""
-        return int(self.mean.size)
-
     def reach(self) -> tuple[Floats, Floats]:
-        """0 and 1."""
         return np.zeros(self.size), np.ones(self.size)
 
-    def regime(self, slot: int) -> int:
-        """One for all slots."""
-        return 0
-
     def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
-        """Independent draws."""
         return (rng.random((slots, self.size)) < self.mean).astype(np.float64)
 
     def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
-        """Both outcomes, clipped and weighed."""
         zero, one = np.clip(0.0, low, high), np.clip(1.0, low, high)
         return np.asarray(zero + self.mean * (one - zero))
 
 
 @dataclass(frozen=True, eq=False)
-class BetaSpeeds:
+class BetaSpeeds(_Stationary):
     """Beta speeds: Z_e(t) ~ Beta with mean μ_e and a + b = ``concentration``: its noise."""
 
     mean: Floats
@@ -171,21 +192,10 @@ class BetaSpeeds:
         if not (np.isfinite(self.concentration) and self.concentration > 0):
             raise ScenarioError(f"concentration is {self.concentration}; it must be positive")
 
-    @property
-    def size(self) -> int:
-        """E."""
-        return int(self.mean.size)
-
     def reach(self) -> tuple[Floats, Floats]:
-        """0 and 1."""
         return np.zeros(self.size), np.ones(self.size)
 
-    def regime(self, slot: int) -> int:
-        """One for all slots."""
-        return 0
-
     def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
-        """Independent draws."""
         a = self.concentration * self.mean
         return rng.beta(a, self.concentration - a, (slots, self.size))
 
@@ -209,30 +219,25 @@ class PermutedSpeeds:
 
     @property
     def size(self) -> int:
-        """E."""
         return self.base.size
 
     def reach(self) -> tuple[Floats, Floats]:
-        """Those of the base, reordered."""
         low, high = self.base.reach()
         return low[self.order], high[self.order]
 
     def regime(self, slot: int) -> int:
-        """That of the base."""
         return self.base.regime(slot)
 
     def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
-        """Those of the base, reordered."""
         return self.base.draw(first, slots, rng)[:, self.order]
 
     def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
-        """That of the base, reordered."""
         back = np.argsort(self.order)
         return self.base.clipped_mean(slot, low[back], high[back])[self.order]
 
 
 @dataclass(frozen=True, eq=False)
-class PiecewiseSpeeds:
+class PiecewiseSpeeds(_Normal):
     """Piecewise stationary speeds: means hold, then jump; normal noise with σ = spread · μ.
 
     Parameters
@@ -262,7 +267,7 @@ class PiecewiseSpeeds:
             )
         for piece, means in enumerate(levels):
             per_channel(means, f"mean utility in piece {piece}", 0.0, 1e6)
-        require_spread(self.spread)
+        self._require_spread()
         if begins.shape != levels.shape[:1] or begins[0] != 0 or (np.diff(begins) <= 0).any():
             raise ScenarioError(
                 f"pieces must begin at increasing slots, the first at 0; got {begins.tolist()} for "
@@ -271,34 +276,19 @@ class PiecewiseSpeeds:
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "begins", begins)
 
-    @property
-    def size(self) -> int:
-        """E."""
-        return int(self.levels.shape[1])
-
     def reach(self) -> tuple[Floats, Floats]:
-        """μ ± 2σ over all pieces."""
         low = (self.levels * (1 - 2 * self.spread)).min(axis=0)
         return low, (self.levels * (1 + 2 * self.spread)).max(axis=0)
 
+    def means(self, slots: Ints) -> Floats:
+        return self.levels[np.searchsorted(self.begins, slots, side="right") - 1]
+
     def regime(self, slot: int) -> int:
-        """The piece of a slot."""
         return int(np.searchsorted(self.begins, slot, side="right")) - 1
-
-    def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
-        """Independent draws around each slot's means."""
-        piece = np.searchsorted(self.begins, np.arange(first, first + slots), side="right") - 1
-        noise: Floats = rng.standard_normal((slots, self.size))
-        return np.asarray(self.levels[piece] * (1.0 + self.spread * noise))
-
-    def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
-        """In closed form."""
-        mean = self.levels[self.regime(slot)]
-        return normal_clipped_mean(mean, self.spread * mean, low, high)
 
 
 @dataclass(frozen=True, eq=False)
-class WavingSpeeds:
+class WavingSpeeds(_Normal):
     """Periodic speeds: means μ_e (1 + amplitude · sin 2π(t / period + phase_e)), σ = spread · mean.
 
     Parameters
@@ -322,7 +312,7 @@ class WavingSpeeds:
         phase = np.array(self.phase, dtype=np.float64, ndmin=1)
         if mean.shape != phase.shape or not np.isfinite(phase).all():
             raise ScenarioError(f"each of {mean.size} channels needs a finite phase; got {phase}")
-        require_spread(self.spread)
+        self._require_spread()
         if not 0 <= self.amplitude <= 1 or self.period < 1:
             raise ScenarioError(
                 f"amplitude must lie in [0, 1] and period be a slot or more; got {self.amplitude} "
@@ -331,39 +321,22 @@ class WavingSpeeds:
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "phase", phase)
 
-    @property
-    def size(self) -> int:
-        """E."""
-        return int(self.mean.size)
-
     def reach(self) -> tuple[Floats, Floats]:
-        """μ ± 2σ over a whole period."""
         least, most = self.mean * (1 - self.amplitude), self.mean * (1 + self.amplitude)
         around = 1 - 2 * self.spread
         return np.minimum(least * around, most * around), most * (1 + 2 * self.spread)
 
     def regime(self, slot: int) -> int:
-        """Where in the period the slot is."""
         return slot % self.period
 
-    def _means(self, slots: Ints) -> Floats:
+    def means(self, slots: Ints) -> Floats:
         # The same slot of every period has the same mean to the last bit.
         turn = (slots % self.period)[:, None] / self.period + self.phase
         return np.asarray(self.mean * (1.0 + self.amplitude * np.sin(2 * np.pi * turn)))
 
-    def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
-        """Independent draws around each slot's means."""
-        noise: Floats = rng.standard_normal((slots, self.size))
-        return self._means(np.arange(first, first + slots)) * (1.0 + self.spread * noise)
-
-    def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
-        """In closed form."""
-        mean = self._means(np.array([slot]))[0]
-        return normal_clipped_mean(mean, self.spread * mean, low, high)
-
 
 @dataclass(frozen=True, eq=False)
-class ReplayedSpeeds:
+class ReplayedSpeeds(_Measured):
     """Bootstrapped speeds: utilities that were measured, drawn with replacement.
 
     Parameters
@@ -389,10 +362,7 @@ class ReplayedSpeeds:
     slots: int = 2000
 
     def __post_init__(self) -> None:
-        kept = [
-            per_channel(s, f"what was measured of channel {e}", 0.0, 1e6, each="value")
-            for e, s in enumerate(self.series)
-        ]
+        kept = self._checked()
         if not kept:
             raise ScenarioError("there are no measured utilities")
         shortest = min(s.size for s in kept)
@@ -403,17 +373,7 @@ class ReplayedSpeeds:
             )
         object.__setattr__(self, "series", tuple(kept))
 
-    @property
-    def size(self) -> int:
-        """E."""
-        return len(self.series)
-
-    def reach(self) -> tuple[Floats, Floats]:
-        """Smallest and largest value measured."""
-        return np.array([s.min() for s in self.series]), np.array([s.max() for s in self.series])
-
     def regime(self, slot: int) -> int:
-        """The block of a slot."""
         return (slot % self.slots) * self.blocks // self.slots
 
     def _block(self, e: int, block: int) -> Floats:
@@ -421,7 +381,6 @@ class ReplayedSpeeds:
         return s[s.size * block // self.blocks : s.size * (block + 1) // self.blocks]
 
     def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
-        """Independent draws from each slot's block."""
         chance = rng.random((slots, self.size))
         drawn = np.empty_like(chance)
         block = np.array([self.regime(first + i) for i in range(slots)])
@@ -433,7 +392,6 @@ class ReplayedSpeeds:
         return drawn
 
     def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
-        """The mean of the block, clipped value by value."""
         b = self.regime(slot)
         return np.array(
             [np.clip(self._block(e, b), low[e], high[e]).mean() for e in range(self.size)]
@@ -441,7 +399,7 @@ class ReplayedSpeeds:
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedSpeeds:
+class RecordedSpeeds(_Measured):
     """Recorded speeds: utilities that were measured, in the order of the record, round and round.
 
     Nothing is drawn but where each group of channels begins, so that what neighbouring slots, and
@@ -471,10 +429,7 @@ class RecordedSpeeds:
     begin: Ints
 
     def __post_init__(self) -> None:
-        kept = [
-            per_channel(s, f"what was measured of channel {e}", 0.0, 1e6, each="value")
-            for e, s in enumerate(self.series)
-        ]
+        kept = self._checked()
         group, begin = (np.array(x, dtype=np.int64, ndmin=1) for x in (self.group, self.begin))
         if not kept or group.shape != (len(kept),) or begin.shape != group.shape:
             raise ScenarioError(
@@ -506,24 +461,12 @@ class RecordedSpeeds:
         ]
         return cls(series, group, np.array(begin, dtype=np.int64)[place])
 
-    @property
-    def size(self) -> int:
-        """E."""
-        return len(self.series)
-
-    def reach(self) -> tuple[Floats, Floats]:
-        """Smallest and largest value measured."""
-        return np.array([s.min() for s in self.series]), np.array([s.max() for s in self.series])
-
     def regime(self, slot: int) -> int:
-        """One for all slots."""
         return 0
 
     def draw(self, first: int, slots: int, rng: np.random.Generator) -> Floats:
-        """The record; nothing is drawn."""
         at = np.arange(first, first + slots)
         return np.column_stack([s[(b + at) % s.size] for s, b in zip(self.series, self.begin)])
 
     def clipped_mean(self, slot: int, low: Floats, high: Floats) -> Floats:
-        """The mean of the record, clipped value by value."""
         return np.array([np.clip(s, low[e], high[e]).mean() for e, s in enumerate(self.series)])

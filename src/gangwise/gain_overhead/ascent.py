@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -20,20 +19,11 @@ from gangwise.gain_overhead.problem import GainOverheadProblem
 
 @dataclass(eq=False)
 class Ascent:
-    """Projected gradient ascent, OGASched (9)–(11): a decision y that climbs the reward.
+    """Projected gradient ascent, OGASched (9)–(11): a decision y [E, K] that climbs the reward.
 
-    Attributes
-    ----------
-    y : ndarray of shape [E, K]
-        The decision, in devices.
-    channels : ndarray of int64, shape [E]
-        Which channels of the problem these are, in their order; all of them by default.
-    total : ndarray of shape [L, K]
-        Σ_r y, in devices; what the overhead is paid for.
-    gradient : ndarray of shape [E, K]
-        The last gradient computed.
-    price : ndarray of shape [L, K]
-        Derivative of each job type's overhead by device type.
+    ``channels`` [E] says which channels of the problem these are; all by default. ``total`` [L, K]
+    is Σ_r y, which the overhead is paid for, ``price`` [L, K] its derivative by device type, and
+    ``gradient`` [E, K] the last one computed.
     """
 
     problem: GainOverheadProblem
@@ -57,18 +47,17 @@ class Ascent:
         self.total = self._totals()
         self.gradient = np.zeros_like(self.y)
         self.price = np.zeros_like(self.total)
+        arrays = problem.requests, self.upper, problem.cluster.capacity, self.starts
+        self.layout = tuple(kernels.Layout(*arrays, self.job_type))
         self._one = np.ones_like(problem.cluster.capacity)
-        self._index = np.zeros(problem.L, dtype=np.int64)
-        self._fixed = np.zeros(problem.L, dtype=np.int64)
-        self._z, self._a = np.zeros(problem.L), np.zeros(problem.L)
+        index, fixed = np.zeros((2, problem.L), dtype=np.int64)
+        self._space = index, fixed, *np.zeros((2, problem.L))
 
     def begin(self, y: Floats) -> None:
-        """Go to a decision, wherever the ascent was."""
         self.y[:] = y
         self.total = self._totals()
 
     def _totals(self) -> Floats:
-        """Σ_r y of every job type: one pass for each device type."""
         sums = [np.bincount(self.job_type, of, self.problem.L) for of in self.y.T]
         return np.ascontiguousarray(np.transpose(sums))
 
@@ -104,23 +93,8 @@ class Ascent:
 
         ``scale`` [R, K] is the unit of the step, one everywhere by default.
         """
-        p = self.problem
-        ascend(
-            self.y,
-            self.gradient,
-            step,
-            self._one if scale is None else scale,
-            active,
-            self.upper,
-            p.cluster.capacity,
-            self.starts,
-            self.job_type,
-            self.total,
-            self._index,
-            self._z,
-            self._a,
-            self._fixed,
-        )
+        unit = self._one if scale is None else scale
+        ascend(self.y, self.gradient, step, unit, active, self.layout, self.total, self._space)
 
 
 def channels_of(problem: GainOverheadProblem, active: Ints) -> Ints | None:
@@ -136,16 +110,8 @@ def channels_of(problem: GainOverheadProblem, active: Ints) -> Ints | None:
 def project(problem: GainOverheadProblem, z: Floats) -> Floats:
     """Euclidean projection Π_Y of OGASched (11), exact: onto OGASched (3), OGASched (4).
 
-    Parameters
-    ----------
-    z : ndarray of shape [E, K]
-        Any finite point.
-
-    Returns
-    -------
-    ndarray of shape [E, K]
-        clip(z - τ, 0, a) with the smallest τ ≥ 0 per server and device type that meets the
-        capacity: OGASched (12) with τ = ρ / 2.
+    It is clip(z - τ, 0, a) with the smallest τ ≥ 0 per server and device type that meets the
+    capacity, OGASched (12) with τ = ρ / 2; ``z`` and the answer have shape [E, K].
 
     Examples
     --------
@@ -158,9 +124,9 @@ def project(problem: GainOverheadProblem, z: Floats) -> Floats:
     ...     np.array([[5.0], [4.0]]),
     ...     Channels.of_mask(np.ones((2, 1), dtype=bool)),
     ...     Utilities.of("linear", [[1.0]]),
-    ...     np.array([0.5]),
+    ...     np.array([0.0]),
     ... )
-    >>> project(problem, np.array([[8.0], [6.0]])).ravel()
+    >>> project(problem, np.array([[6.0], [4.0]])).ravel()
     array([4.5, 2.5])
     """
     # A step of length zero leaves the projection alone.
@@ -178,16 +144,9 @@ def project_as_printed(problem: GainOverheadProblem, z: Floats) -> Floats:
     0), not (4, 4, 1)).
     """
     y = np.empty(problem.shape)
-    kernels.project_as_printed(
-        np.ascontiguousarray(z, dtype=np.float64),
-        problem.requests,
-        problem.cluster.capacity,
-        problem.channels.starts,
-        problem.channels.job_type,
-        y,
-        np.empty(problem.L, dtype=np.int64),
-        np.empty((3, problem.L)),
-    )
+    order, work = np.empty(problem.L, dtype=np.int64), np.empty((3, problem.L))
+    z = np.ascontiguousarray(z, dtype=np.float64)
+    kernels.project_as_printed(z, problem.layout, y, order, work)
     return y
 
 
@@ -211,82 +170,49 @@ def gradient_bound(problem: GainOverheadProblem) -> float:
     return math.sqrt(float((problem.overhead.max() ** 2 + K * steepest**2).sum()))
 
 
-class Step(Protocol):
-    """Step size: a rule for η_t."""
-
-    def start(self, problem: GainOverheadProblem) -> None:
-        """Forget everything."""
-
-    def size(self, slot: int, squared: float) -> float:
-        """η_t, given the squared norm of the slot's gradient."""
-
-
 @dataclass
-class AdaGradNorm:
-    """AdaGrad-norm: η_t = scale · D / √(2 Σ_{s ≤ t} ‖∇q(s)‖²): nothing to tune, no horizon needed.
+class Step:
+    """Step size: a rule for η_t.
 
-    With scale 1 the regret against any fixed decision is at most √2 · D · √(Σ ‖∇q‖²), whatever the
-    arrivals.
+    Parameters
+    ----------
+    rule : {"adagrad-norm", "decay", "theoretical"}
+        AdaGrad-norm, η_t = scale · D / √(2 Σ_{s ≤ t} ‖∇q(s)‖²), has nothing to tune and needs no
+        horizon; with scale 1 the regret against any fixed decision is at most
+        √2 · D · √(Σ ‖∇q‖²), whatever the arrivals. ``decay``, η_t = eta · decay^t, is that of the
+        experiments of OGASched §4 (Table 1). ``theoretical``, η_t = diam(Y) / (‖∇q(t)‖ √T), is
+        OGASched (26); it needs the horizon T in advance.
     """
 
+    rule: str = "adagrad-norm"
     scale: float = 1.0
-    _diameter: float = field(init=False, repr=False, default=0.0)
-    _squares: float = field(init=False, repr=False, default=0.0)
+    eta: float = 25.0
+    decay: float = 0.9999
+    horizon: int = 2000
+
+    def __post_init__(self) -> None:
+        known = ["adagrad-norm", "decay", "theoretical"]
+        if self.rule not in known:
+            raise UnknownName("step rule", self.rule, known)
+        if not all(number > 0 for number in (self.scale, self.eta, self.decay, self.horizon)):
+            raise ScenarioError(
+                f"scale, eta, decay and horizon must be positive; got {self.scale}, {self.eta}, "
+                f"{self.decay}, {self.horizon}"
+            )
 
     def start(self, problem: GainOverheadProblem) -> None:
-        """Measure the diameter, forget the gradients."""
-        self._diameter, self._squares = diameter(problem), 0.0
+        """Measure the diameter, OGASched (25), and forget the gradients."""
+        self._diameter = diameter(problem, as_printed=self.rule == "theoretical")
+        self._squares = 0.0
 
     def size(self, slot: int, squared: float) -> float:
-        """η_t; 0 until there is a gradient."""
+        """η_t, given the squared norm of the slot's gradient; 0 where there is no gradient."""
+        if self.rule == "decay":
+            return self.eta * self.decay**slot
+        if self.rule == "theoretical":
+            return self._diameter / math.sqrt(squared * self.horizon) if squared > 0.0 else 0.0
         # This slot's gradient included: no step is longer than scale · D / √2.
         self._squares += squared
         if self._squares <= 0.0:
             return 0.0
         return self.scale * self._diameter / math.sqrt(2.0 * self._squares)
-
-
-@dataclass
-class Decay:
-    """Geometric decay: η_t = eta · decay^t, the experiments of OGASched §4 (Table 1)."""
-
-    eta: float = 25.0
-    decay: float = 0.9999
-
-    def start(self, problem: GainOverheadProblem) -> None:
-        """Nothing to forget."""
-
-    def size(self, slot: int, squared: float) -> float:
-        """η_t."""
-        return self.eta * self.decay**slot
-
-
-@dataclass
-class Theoretical:
-    """Step size of OGASched (26): η_t = diam(Y) / (‖∇q(t)‖ √T); needs the horizon T in advance."""
-
-    horizon: int = 2000
-    _diameter: float = field(init=False, repr=False, default=0.0)
-
-    def start(self, problem: GainOverheadProblem) -> None:
-        """Measure the diameter, OGASched (25)."""
-        self._diameter = diameter(problem, as_printed=True)
-
-    def size(self, slot: int, squared: float) -> float:
-        """η_t; 0 where the gradient vanishes."""
-        return self._diameter / math.sqrt(squared * self.horizon) if squared > 0.0 else 0.0
-
-
-def make_step(rule: str, scale: float, eta: float, decay: float, horizon: int) -> Step:
-    """The step rule of a name: ``adagrad-norm``, ``decay`` or ``theoretical``."""
-    known = ["adagrad-norm", "decay", "theoretical"]
-    if rule not in known:
-        raise UnknownName("step rule", rule, known)
-    if not all(number > 0 for number in (scale, eta, decay, horizon)):
-        raise ScenarioError(
-            f"scale, eta, decay and horizon must be positive; got {scale}, {eta}, {decay}, "
-            f"{horizon}"
-        )
-    if rule == "decay":
-        return Decay(eta, decay)
-    return Theoretical(horizon) if rule == "theoretical" else AdaGradNorm(scale)

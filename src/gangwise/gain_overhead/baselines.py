@@ -32,12 +32,7 @@ from gangwise.gain_overhead.problem import GainOverheadProblem
 class ListScheduling:
     """List scheduling: hands out whole requests, as far as they fit, job type by job type.
 
-    Attributes
-    ----------
-    of_job_type : ndarray of int64, shape [E]
-        Channels sorted by job type.
-    first : ndarray of int64, shape [L + 1]
-        Where each job type's channels begin.
+    ``of_job_type`` [E] lists the channels by job type, ``first`` [L + 1] where each begins.
     """
 
     problem: GainOverheadProblem
@@ -53,42 +48,26 @@ class ListScheduling:
         largest = np.maximum(capacity.max(axis=0), np.finfo(float).tiny)
         self._size = (capacity / largest).sum(axis=1)
         self._left = np.empty_like(capacity)
-        self._score = np.empty(len(capacity))
-        self._taken = np.empty(len(channels), dtype=np.int64)
+        self._space = np.empty(len(capacity)), np.empty(len(channels), dtype=np.int64)
+        self._lists = channels.server, self.of_job_type, self.first
         self._y = np.empty(self.problem.shape)
 
     def _empty(self) -> None:
         np.copyto(self._left, self.problem.cluster.capacity)
-        for array in (self._score, self._taken, self._y):
+        for array in (*self._space, self._y):
             array.fill(0)
 
     def schedule(self, order: Ints) -> Floats:
         """List scheduling: each job type in ``order`` takes all it may hold on its servers."""
         self._empty()
-        p = self.problem
-        kernels.list_schedule(
-            order, p.upper, p.channels.server, self.of_job_type, self.first, self._left, self._y
-        )
+        kernels.list_schedule(order, self.problem.upper, self._lists, self._left, self._y)
         return self._y
 
     def schedule_in_turns(self, order: Ints, sign: float) -> Floats:
         """List scheduling in turns: the most used server for ``sign`` 1, the least used for -1."""
         self._empty()
-        p = self.problem
-        kernels.list_schedule_in_turns(
-            order,
-            sign,
-            p.upper,
-            p.cluster.capacity,
-            self._size,
-            p.channels.server,
-            self.of_job_type,
-            self.first,
-            self._left,
-            self._score,
-            self._taken,
-            self._y,
-        )
+        given = order, sign, self._size, self.problem.layout, self._lists
+        kernels.list_schedule_in_turns(*given, self._left, self._space, self._y)
         return self._y
 
 
@@ -113,12 +92,10 @@ class DRFAsPrinted(PolicyBase):
     family = "gain_overhead"
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
-        """Order the job types once; the order does not depend on what arrives."""
         self._servers = ListScheduling(problem)
         self._order = np.argsort(dominant_shares(problem), kind="stable")
 
     def decide(self, observation: Observation) -> Floats:
-        """Each takes min(a, what is left) on every server it connects to."""
         x = observation.arrived
         return self._servers.schedule(self._order[x[self._order] != 0])
 
@@ -145,7 +122,6 @@ class DRF(PolicyBase):
     family = "gain_overhead"
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
-        """Measure the dominant share of everything that a job demands of a server."""
         self._problem = problem
         capacity = problem.cluster.capacity[problem.channels.server]
         # Nothing is demanded of a device type that the server lacks: upper is 0 there.
@@ -156,19 +132,9 @@ class DRF(PolicyBase):
         self._rises = np.empty(problem.L, dtype=np.int64)
 
     def decide(self, observation: Observation) -> Floats:
-        """Fill every server for the jobs that arrived."""
-        p = self._problem
+        x, layout = observation.arrived, self._problem.layout
         kernels.fill_progressively(
-            observation.arrived,
-            self.bundles,
-            p.upper,
-            self._most,
-            p.cluster.capacity,
-            p.channels.starts,
-            p.channels.job_type,
-            self._left,
-            self._rises,
-            self._y,
+            x, self.bundles, self._most, layout, self._left, self._rises, self._y
         )
         return self._y
 
@@ -178,15 +144,8 @@ def proportional_shares(
 ) -> Floats:
     """Proportional shares y = min(a_l, c · w_l a_l / Σ w a) of every server, shape [E, K]."""
     y = np.empty(problem.shape) if out is None else out
-    kernels.share_proportionally(
-        np.asarray(weight, dtype=np.float64),
-        problem.requests,
-        problem.upper,
-        problem.cluster.capacity,
-        problem.channels.starts,
-        problem.channels.job_type,
-        y,
-    )
+    weight = np.asarray(weight, dtype=np.float64)
+    kernels.share_proportionally(weight, problem.requests, problem.layout, y)
     return y
 
 
@@ -210,12 +169,10 @@ class Fairness(PolicyBase):
             raise UnknownName("share", self.share, ["arrived", "all"])
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem."""
         self._problem = problem
         self._y = np.empty(problem.shape)
 
     def decide(self, observation: Observation) -> Floats:
-        """Shares of every server."""
         x = observation.arrived
         weight = np.ones(self._problem.L) if self.share == "all" else x.astype(np.float64)
         y = proportional_shares(self._problem, weight, self._y)
@@ -232,11 +189,9 @@ class BinPacking(PolicyBase):
     sign: ClassVar[float] = 1.0
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem."""
         self._servers = ListScheduling(problem)
 
     def decide(self, observation: Observation) -> Floats:
-        """Each takes min(a, what is left) on the server that it chose."""
         x = observation.arrived
         return self._servers.schedule_in_turns(np.flatnonzero(x), self.sign)
 
@@ -256,12 +211,10 @@ class RandomOrder(PolicyBase):
     randomised = True
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem and a generator."""
         self._servers = ListScheduling(problem)
         self._rng = rng
 
     def decide(self, observation: Observation) -> Floats:
-        """Each takes min(a, what is left) on every server it connects to."""
         x = observation.arrived
         return self._servers.schedule(self._rng.permutation(np.flatnonzero(x)))
 
@@ -276,8 +229,7 @@ def marginal_greedy(
     """Marginal-reward greedy: hand out the capacity that ``start`` leaves to the jobs that arrived.
 
     In each round every server offers one part in ``rounds`` of what was left of each device type to
-    the jobs with the largest marginal reward, OGASched (9), at that moment; nothing is handed out
-    where the marginal reward is not positive.
+    the jobs with the largest marginal reward, OGASched (9), at that moment, while it is positive.
 
     Parameters
     ----------
@@ -286,10 +238,6 @@ def marginal_greedy(
     smoothing : float
         Softmax temperature for the maximum in OGASched (5), which tells jobs apart whose marginal
         rewards are equal by how close the device type is to dominating their overhead.
-
-    Returns
-    -------
-    ndarray of shape [E, K]
     """
     e = channels_of(problem, arrivals)
     some = slice(None) if e is None else e
@@ -307,15 +255,7 @@ def marginal_greedy(
     for _ in range(rounds):
         state.slope(weight, arrivals, smoothing)
         given = kernels.greedy_round(
-            state.y,
-            state.gradient,
-            arrivals,
-            quantum,
-            state.upper,
-            state.starts,
-            state.job_type,
-            left,
-            state.total,
+            state.y, state.gradient, arrivals, quantum, state.layout, left, state.total
         )
         if given == 0.0:
             break
@@ -351,11 +291,9 @@ class Greedy(PolicyBase):
             )
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem."""
         self._problem = problem
 
     def decide(self, observation: Observation) -> Floats:
-        """Fill the servers for the jobs that arrived."""
         return marginal_greedy(
             self._problem, observation.arrived, rounds=self.rounds, smoothing=self.smoothing
         )

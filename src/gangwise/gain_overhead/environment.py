@@ -32,27 +32,14 @@ from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a policy sees before it decides.
-
-    Attributes
-    ----------
-    slot : int
-    arrivals : ndarray of int64, shape [L], or None
-        x(t); None for a policy that reserves.
-    """
+    """What a policy sees before it decides: the arrivals x(t) [L], or None if it reserves."""
 
     slot: int
     arrivals: Ints | None
 
     @property
     def arrived(self) -> Ints:
-        """x(t), for a policy that cannot do without.
-
-        Raises
-        ------
-        ScenarioError
-            When the policy reserves, and so is shown nothing.
-        """
+        """x(t), for a policy that cannot do without; ScenarioError if it reserves."""
         if self.arrivals is None:
             raise ScenarioError("this policy must be shown the arrivals before it decides")
         return self.arrivals
@@ -78,7 +65,6 @@ class Ports:
 
     @cached_property
     def job_type(self) -> Ints:
-        """Job type of each port."""
         return np.repeat(np.arange(self.most.size), self.most)
 
     @cached_property
@@ -92,11 +78,9 @@ class Ports:
         return arrived
 
     def stream(self, jobs: ArrivalStream) -> ArrivalStream:
-        """Arrivals at the ports, from jobs per type."""
         return _PortStream(jobs, self)
 
     def problem(self, problem: GainOverheadProblem) -> GainOverheadProblem:
-        """The problem over ports; unchanged where every type brings at most one job."""
         if self.most.size != problem.L:
             raise ScenarioError(
                 f"the workload brings {self.most.size} job types; the problem has {problem.L}"
@@ -132,7 +116,6 @@ class ArrivalsEnvironment(ABC):
     delivery: Delivery
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
-        """Begin a run; there is no noise besides the arrivals and the delays of feedback."""
         self._arrivals = ArrivalsBySlot(self._stream(workload))
         self._fate, self._mailbox = noise, Mailbox[Feedback]()
 
@@ -142,7 +125,6 @@ class ArrivalsEnvironment(ABC):
         return self._mailbox.exchange(slot, due, Feedback(slot, arrivals))
 
     def observe(self, slot: int, timing: Timing) -> Observation:
-        """The slot's arrivals, but not for a policy that reserves."""
         return Observation(slot, None if timing == "reserve" else self._arrivals.at(slot))
 
     @abstractmethod
@@ -164,7 +146,6 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
     metrics: tuple[str, ...] = ("gain", "overhead", "utilisation", "jobs")
 
     def start(self, workload: np.random.Generator, noise: np.random.Generator) -> None:
-        """Begin a run; nobody is there yet, and nothing is held."""
         super().start(workload, noise)
         self._here: Ints = np.zeros(self.problem.L, dtype=np.int64)
         self._held: Floats = np.zeros(self.problem.shape)
@@ -214,16 +195,13 @@ class GainOverheadInstance(InstanceBase):
 
     @cached_property
     def ports(self) -> Ports:
-        """How jobs of one slot map to ports."""
         return Ports(np.asarray(self.workload.most))
 
     @cached_property
     def problem(self) -> GainOverheadProblem:
-        """What policies are told."""
         return self.ports.problem(self.base)
 
     def environment(self) -> GainOverheadEnvironment:
-        """A fresh environment."""
         environment = GainOverheadEnvironment(
             self.problem, self.ports, self.workload, self.delivery
         )
@@ -286,7 +264,6 @@ class GainOverheadFamily:
     def relabel_decision(
         self, instance: GainOverheadInstance, order: Ints, decision: Floats
     ) -> Floats:
-        """A decision for ``instance`` as it reads after relabelling."""
         channels = instance.problem.channels
         place = np.argsort(order)
         rows = np.lexsort((channels.job_type, place[channels.server]))

@@ -19,9 +19,24 @@ fix that side, repeat; each pass fixes at least one entry for good.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import kernel
+
+
+class Layout(NamedTuple):
+    """What kernels know of a problem; they get it as a plain tuple, which numba unpacks faster.
+
+    ``requests`` [L, K], ``upper`` [E, K] = min(a, c), ``capacity`` [R, K]; the channels of server r
+    are ``starts[r]`` to ``starts[r + 1]``, and ``job_type`` [E] theirs.
+    """
+
+    requests: Floats
+    upper: Floats
+    capacity: Floats
+    starts: Ints
+    job_type: Ints
 
 
 @kernel
@@ -30,9 +45,8 @@ def overhead_prices(
 ) -> None:
     """Overhead prices: derivative of max_k β_k S_lk by S, for the active job types, shape [L, K].
 
-    ``smoothing`` 0 gives β at the k* of OGASched (10), ties to the smallest k, and 0 elsewhere.
-    Larger values spread it by a softmax over β_k S_lk with temperature ``smoothing`` times the
-    largest.
+    With ``smoothing`` 0 it is β at the k* of OGASched (10), ties to the smallest k; larger values
+    spread it by a softmax over β_k S_lk with temperature ``smoothing`` times the largest.
     """
     L, K = total.shape
     for l in range(L):
@@ -103,24 +117,21 @@ def curvature(y: Floats, terms: Floats, out: Floats) -> None:
 def evaluate(
     y: Floats,
     arrived: Ints,
-    kind: Ints,
-    alpha: Floats,
+    utilities: tuple[Ints, Floats],
     beta: Floats,
-    requests: Floats,
-    capacity: Floats,
-    starts: Ints,
-    job_type: Ints,
+    layout: Any,
     tolerance: float,
     total: Floats,
     result: Floats,
 ) -> int:
     """Reward of OGASched (5) with OGASched (7), checked against OGASched (3) and OGASched (4).
 
-    Returns 0, or the place of the first violation: 1 + e K + k for a value out of [0, a_l^k],
-    -(1 + r K + k) for a server's capacity. ``result`` receives gain and overhead of the job types
-    that arrived and the mean share of capacity they hold. ``total`` [L, K] is work space and
-    leaves with Σ_r y.
+    Returns 0, or the first violation: 1 + e K + k for a value out of [0, a_l^k], -(1 + r K + k) for
+    a server's capacity. ``result`` receives gain, overhead and the mean share of capacity held, of
+    the job types that arrived. ``total`` [L, K] leaves with Σ_r y.
     """
+    kind, alpha = utilities
+    requests, _, capacity, starts, job_type = layout
     K = y.shape[1]
     R = starts.shape[0] - 1
     L = arrived.shape[0]
@@ -198,8 +209,7 @@ def _between_breakpoints(z: Floats, a: Floats, n: int, c: float, held: float) ->
 def threshold_by_fixing(z: Floats, a: Floats, n: int, c: float, fixed: Ints) -> float:
     """Threshold τ of OGASched (12) for n entries whose clipped sum exceeds c, by variable fixing.
 
-    Upper bounds may be infinite, which makes it the projection onto a simplex. ``fixed`` [n] is
-    work space.
+    Infinite upper bounds make it the projection onto a simplex. ``fixed`` [n] is work space.
     """
     free, rest, whole, tau = n, c, 0.0, 0.0
     for i in range(n):
@@ -234,22 +244,18 @@ def ascend(
     step: float,
     scale: Floats,
     active: Ints,
-    upper: Floats,
-    capacity: Floats,
-    starts: Ints,
-    job_type: Ints,
+    layout: Any,
     total: Floats,
-    index: Ints,
-    z: Floats,
-    a: Floats,
-    fixed: Ints,
+    space: tuple[Ints, Ints, Floats, Floats],
 ) -> None:
     """Projected step y ← Π(y + step · scale · g) of OGASched (11), active job types only, in place.
 
     Job types that are not active keep their values and use no capacity. ``scale`` [R, K] is the
-    unit of the step on each server and device type; ``upper`` [E, K] = min(a, c). ``total`` [L, K]
-    receives Σ_r y of the active job types. ``index``, ``z``, ``a``, ``fixed`` [L] are work space.
+    unit of the step; ``total`` [L, K] receives Σ_r y of the active
+    job types. ``index``, ``z``, ``a``, ``fixed`` [L] are work space.
     """
+    _, upper, capacity, starts, job_type = layout
+    index, fixed, z, a = space
     K = y.shape[1]
     R = starts.shape[0] - 1
     for l in range(active.shape[0]):
@@ -349,21 +355,12 @@ def _project_block_as_printed(z: Floats, a: Floats, c: float, order: Ints, y: Fl
 
 
 @kernel
-def project_as_printed(
-    z: Floats,
-    requests: Floats,
-    capacity: Floats,
-    starts: Ints,
-    job_type: Ints,
-    y: Floats,
-    order: Ints,
-    work: Floats,
-) -> None:
+def project_as_printed(z: Floats, layout: Any, y: Floats, order: Ints, work: Floats) -> None:
     """Steps 5–31 of OGASched Algorithm 1 for every server and device type: ``y`` from ``z`` [E, K].
 
-    ``requests`` [L, K] bound the entries, ``capacity`` [R, K] their sums. ``order`` [L] and
-    ``work`` [3, L] are work space.
+    ``order`` [L] and ``work`` [3, L] are work space.
     """
+    requests, _, capacity, starts, job_type = layout
     block, a, out = work[0], work[1], work[2]
     for r in range(starts.shape[0] - 1):
         first, n = starts[r], starts[r + 1] - starts[r]
@@ -382,19 +379,12 @@ def project_as_printed(
 
 
 @kernel
-def share_proportionally(
-    weight: Floats,
-    shares: Floats,
-    upper: Floats,
-    capacity: Floats,
-    starts: Ints,
-    job_type: Ints,
-    y: Floats,
-) -> None:
+def share_proportionally(weight: Floats, shares: Floats, layout: Any, y: Floats) -> None:
     """Proportional shares y = min(a, c · w s / Σ w s) of every server and device type.
 
     ``weight`` [L] says who shares, ``shares`` [L, K] what shares are proportional to.
     """
+    _, upper, capacity, starts, job_type = layout
     K = y.shape[1]
     for r in range(starts.shape[0] - 1):
         for k in range(K):
@@ -410,23 +400,15 @@ def share_proportionally(
 
 @kernel
 def fill_progressively(
-    arrived: Ints,
-    bundles: bool,
-    upper: Floats,
-    most: Floats,
-    capacity: Floats,
-    starts: Ints,
-    job_type: Ints,
-    left: Floats,
-    rises: Ints,
-    y: Floats,
+    arrived: Ints, bundles: bool, most: Floats, layout: Any, left: Floats, rises: Ints, y: Floats
 ) -> None:
     """Progressive filling of every server: the dominant shares of its jobs rise together.
 
-    A channel e holds level / most[e] of its demand ``upper`` [E, K] while it rises; ``most`` [E] is
-    its dominant share when it has all of it. A device type that runs out stops there, or, with
-    ``bundles``, stops the jobs that demand it. ``left`` [K] and ``rises`` [L] are work space.
+    A channel e holds level / most[e] of its demand ``upper`` [E, K]; ``most`` [E] is its dominant
+    share when it has all of it. A device type that runs out stops there, or, with ``bundles``,
+    stops the jobs that demand it. ``left`` [K] and ``rises`` [L] are work space.
     """
+    _, upper, capacity, starts, job_type = layout
     K = upper.shape[1]
     for r in range(starts.shape[0] - 1):
         first, n = starts[r], starts[r + 1] - starts[r]
@@ -465,30 +447,23 @@ def fill_progressively(
                 rises[event] = 0
                 rising -= 1
             else:
-                k = event - n
-                left[k] = 0.0
-                if bundles:
+                left[event - n] = 0.0
+            if bundles:  # whatever the event was: a device type may run out as a job is complete
+                for k in range(K):
                     for i in range(n):
-                        if rises[i] != 0 and upper[first + i, k] > 0.0:
+                        if left[k] <= 0.0 and rises[i] != 0 and upper[first + i, k] > 0.0:
                             rises[i] = 0
                             rising -= 1
 
 
 @kernel
-def list_schedule(
-    order: Ints,
-    upper: Floats,
-    server: Ints,
-    of_job_type: Ints,
-    first: Ints,
-    left: Floats,
-    y: Floats,
-) -> None:
+def list_schedule(order: Ints, upper: Floats, lists: Any, left: Floats, y: Floats) -> None:
     """List scheduling: each job type of ``order`` takes min(a, what is left) on all its servers.
 
-    ``of_job_type`` lists channels by job type, ``first`` [L + 1] where each begins; ``left``
-    [R, K] begins with the capacity, ``y`` with zeros.
+    ``lists`` are the server of each channel, channels by job type, and where each job type begins
+    [L + 1]. ``left`` [R, K] begins with the capacity, ``y`` with zeros.
     """
+    server, of_job_type, first = lists
     K = y.shape[1]
     for i in range(order.size):
         l = order[i]
@@ -505,23 +480,23 @@ def list_schedule(
 def list_schedule_in_turns(
     order: Ints,
     sign: float,
-    upper: Floats,
-    capacity: Floats,
     size: Floats,
-    server: Ints,
-    of_job_type: Ints,
-    first: Ints,
+    layout: Any,
+    lists: Any,
     left: Floats,
-    score: Floats,
-    taken: Ints,
+    space: tuple[Floats, Ints],
     y: Floats,
 ) -> None:
     """List scheduling in turns: each job takes what it may hold from its best server not used yet.
 
     The best server has the largest ``sign`` · utilisation, then the largest ``size`` [R], then the
     smallest index. Utilisation is the mean over device types of the share handed out. ``left``
-    [R, K] begins with the capacity, ``score`` [R], ``taken`` [E] and ``y`` with zeros.
+    [R, K] begins with the capacity, ``y`` and ``space``, scores [R] and
+    what is taken [E], with zeros.
     """
+    _, upper, capacity, _, _ = layout
+    server, of_job_type, first = lists
+    score, taken = space
     K = capacity.shape[1]
     waiting = 0
     for i in range(order.size):
@@ -559,22 +534,14 @@ def list_schedule_in_turns(
 
 @kernel
 def greedy_round(
-    y: Floats,
-    g: Floats,
-    active: Ints,
-    quantum: Floats,
-    upper: Floats,
-    starts: Ints,
-    job_type: Ints,
-    left: Floats,
-    total: Floats,
+    y: Floats, g: Floats, active: Ints, quantum: Floats, layout: Any, left: Floats, total: Floats
 ) -> float:
-    """One round of the marginal-reward greedy: hand out up to ``quantum`` [R, K] devices.
+    """One round of the marginal-reward greedy; returns the number of devices handed out.
 
-    On every server and device type, ``quantum`` [R, K] devices go to the active job types in
-    descending order of their marginal reward ``g``, as long as it is positive and they may hold
-    more. Returns the number of devices handed out.
+    On every server and device type up to ``quantum`` [R, K] devices go to the active job types in
+    descending order of their marginal reward ``g``, while it is positive and they may hold more.
     """
+    _, upper, _, starts, job_type = layout
     K = y.shape[1]
     given = 0.0
     for r in range(starts.shape[0] - 1):

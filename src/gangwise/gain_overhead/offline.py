@@ -40,10 +40,7 @@ def schur_complements(
     diagonal: Floats,
     kappa: Floats,
     g: Floats,
-    used: Ints,
-    position: Ints,
-    starts: Ints,
-    job_type: Ints,
+    places: tuple[Ints, Ints, Ints, Ints],
     phi: Floats,
     matrix: Floats,
     vector: Floats,
@@ -51,9 +48,10 @@ def schur_complements(
     """Schur complements: per device type, N = B M⁻¹ Bᵀ [K, n, n] and p = B M⁻¹ g [K, n].
 
     M = diag(``diagonal``) + κ 1 1ᵀ on every server and device type, B sums over the channels of a
-    job type, whose row is ``position`` [L]. ``matrix`` and ``vector`` begin with zeros; ``phi``
-    [R, K] receives κ / (1 + κ Σ 1/D).
+    job type, whose row is ``position`` [L]. ``matrix`` and ``vector`` begin with zeros; ``phi`` [R,
+    K] receives κ / (1 + κ Σ 1/D).
     """
+    used, position, starts, job_type = places
     K = diagonal.shape[1]
     for r in range(starts.shape[0] - 1):
         for k in range(K):
@@ -84,14 +82,12 @@ def back_substitute(
     phi: Floats,
     g: Floats,
     q: Floats,
-    used: Ints,
-    position: Ints,
-    starts: Ints,
-    job_type: Ints,
+    places: tuple[Ints, Ints, Ints, Ints],
     dy: Floats,
     block: Floats,
 ) -> None:
     """Back substitution: Δy = M⁻¹ (g - Bᵀ q) [E, K], and its sums over job types [R, K]."""
+    used, position, starts, job_type = places
     K = diagonal.shape[1]
     for r in range(starts.shape[0] - 1):
         for k in range(K):
@@ -147,18 +143,7 @@ optimum is unchanged, since it only shortens steps; without it rounding ends the
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Certified solution of the concave programme.
-
-    Attributes
-    ----------
-    decision : ndarray of shape [E, K]
-        A feasible decision.
-    value : float
-        Its objective.
-    bound : float
-        No decision has a larger objective.
-    iterations : int
-    """
+    """A feasible decision [E, K] with its objective, and a bound that no decision's exceeds."""
 
     decision: Floats
     value: float
@@ -167,7 +152,6 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """What the decision may fall short of the optimum, at most."""
         return max(self.bound - self.value, 0.0)
 
 
@@ -187,10 +171,6 @@ def solve(
         Stop when the certified gap is at most this, relative to the value.
     iterations : int
         Give up after so many; the certificate then says how far off the answer may be.
-
-    Returns
-    -------
-    Solution
 
     Examples
     --------
@@ -246,7 +226,9 @@ class _Programme:
         self.position[self.rows] = np.arange(self.rows.size)
         job_type, server = problem.channels.job_type, problem.channels.server
         used = (weight[job_type, None] > 0) & (problem.upper > 0)
-        self.used, self.mask = used, used.astype(np.int64)
+        channels = problem.channels
+        self.used = used
+        self._places = used.astype(np.int64), self.position, channels.starts, channels.job_type
         self.beta = problem.overhead
         R, K = problem.cluster.capacity.shape
         crowd = np.zeros((R, K))
@@ -329,7 +311,6 @@ class _Programme:
         )
         tau = 0.1 * float(gap) / self.constraints  # centring: a tenth of the complementarity
         # Slacks and multipliers of the bounds are eliminated first; they only add to diagonals.
-        W = self.omega / t
         diagonal = PROXIMAL - self._curvature() + self.lam / y_slack + self.mu / a_slack
         price = np.zeros((self.problem.L, self.beta.size))
         price[self.rows] = self.beta * tau / t
@@ -340,51 +321,10 @@ class _Programme:
             - (tau / c_slack)[channels.server]
             - price[channels.job_type]
         )
-        n, K = self.rows.size, self.beta.size
-        matrix, vector = np.zeros((K, n, n)), np.zeros((K, n))
         kappa = np.where(self.crowded, self.rho / c_slack, 0.0)
-        schur_complements(
-            diagonal,
-            kappa,
-            g,
-            self.mask,
-            self.position,
-            channels.starts,
-            channels.job_type,
-            self._phi,
-            matrix,
-            vector,
-        )
-        # x_k = q_k / β_k solves (β² N_k + diag(1/W_k)) x_k + Δu = β p_k with Σ_k x_k = -h. One
-        # pivoted factorisation keeps the second equation exact where the first is ill-conditioned
-        # (linear utilities on full servers); eliminating Δu by inverses does not.
-        system = np.zeros((n * (K + 1), n * (K + 1)))
-        right = np.empty(n * (K + 1))
-        diagonal_of_n = np.arange(n)
-        for k in range(K):
-            rows = slice(n * k, n * k + n)
-            system[rows, rows] = self.beta[k] ** 2 * matrix[k]
-            system[n * k + diagonal_of_n, n * k + diagonal_of_n] += 1.0 / W[:, k]
-            system[n * k + diagonal_of_n, n * K + diagonal_of_n] = 1.0
-            system[n * K + diagonal_of_n, n * k + diagonal_of_n] = 1.0
-            right[rows] = self.beta[k] * vector[k]
-        right[n * K :] = self.weight[self.rows] - tau * (1.0 / t).sum(axis=1)
-        x = np.linalg.solve(system, right)
-        du = x[n * K :]
-        q = self.beta[:, None] * x[: n * K].reshape(K, n)
+        du, q = self._solve_reduced(diagonal, kappa, g, tau)
         dy, block = self._dy, self._block
-        back_substitute(
-            diagonal,
-            self._phi,
-            g,
-            q,
-            self.mask,
-            self.position,
-            channels.starts,
-            channels.job_type,
-            dy,
-            block,
-        )
+        back_substitute(diagonal, self._phi, g, q, self._places, dy, block)
         dt = du[:, None] - self.beta * self._by_job_type(dy)
         # Recover the moves of slacks and multipliers from those of y and u.
         slacks = (
@@ -408,8 +348,32 @@ class _Programme:
         self.surrogate = float(gap)
         return primal > 1e-6 and dual > 1e-6
 
+    def _solve_reduced(
+        self, diagonal: Floats, kappa: Floats, g: Floats, tau: float
+    ) -> tuple[Floats, Floats]:
+        """Δu [n] and the prices q [K, n] of job types, once the capacities are eliminated."""
+        n, K, t = self.rows.size, self.beta.size, self.t
+        matrix, vector = np.zeros((K, n, n)), np.zeros((K, n))
+        schur_complements(diagonal, kappa, g, self._places, self._phi, matrix, vector)
+        W = self.omega / t
+        # x_k = q_k / β_k solves (β² N_k + diag(1/W_k)) x_k + Δu = β p_k with Σ_k x_k = -h. One
+        # pivoted factorisation keeps the second equation exact where the first is ill-conditioned
+        # (linear utilities on full servers); eliminating Δu by inverses does not.
+        system = np.zeros((n * (K + 1), n * (K + 1)))
+        right = np.empty(n * (K + 1))
+        diagonal_of_n = np.arange(n)
+        for k in range(K):
+            rows = slice(n * k, n * k + n)
+            system[rows, rows] = self.beta[k] ** 2 * matrix[k]
+            system[n * k + diagonal_of_n, n * k + diagonal_of_n] += 1.0 / W[:, k]
+            system[n * k + diagonal_of_n, n * K + diagonal_of_n] = 1.0
+            system[n * K + diagonal_of_n, n * k + diagonal_of_n] = 1.0
+            right[rows] = self.beta[k] * vector[k]
+        right[n * K :] = self.weight[self.rows] - tau * (1.0 / t).sum(axis=1)
+        x: Floats = np.asarray(np.linalg.solve(system, right), dtype=np.float64)
+        return x[n * K :], self.beta[:, None] * x[: n * K].reshape(K, n)
+
     def value(self) -> float:
-        """Objective of y."""
         return float(self.weight @ reward_by_job_type(self.problem, self.y))
 
     def certificate(self) -> tuple[float, float]:
@@ -432,7 +396,6 @@ class _Programme:
 
 
 def _longest(moves: tuple[tuple[Floats, Floats], ...]) -> float:
-    """The longest step, at most 1, that keeps every array positive, with a margin."""
     shrink = max(
         float(np.divide(-change, value, out=np.zeros_like(value), where=value > 0).max(initial=0.0))
         for value, change in moves
@@ -463,19 +426,10 @@ class _Solved(Protocol):
 def best_fixed(
     problem: GainOverheadProblem, arrivals: Ints, sample: int | None = None
 ) -> Comparator:
-    """Best fixed decision y* of OGASched (6), held over all slots.
+    """Best fixed decision y* of OGASched (6), held over all slots of arrivals x [T, L].
 
-    Parameters
-    ----------
-    arrivals : ndarray of int64, shape [T, L]
-        x(t).
-    sample : int, optional
-        Not needed: one programme answers for all slots, since Σ_t q(x(t), y) = Σ_l n_l q_l(1, y).
-
-    Returns
-    -------
-    Comparator
-        With the regret bound of OGASched (14) in its ``bounds``.
+    One programme answers for all slots, so ``sample`` is not needed. The comparator's ``bounds``
+    have the regret bound of OGASched (14).
     """
     # Rewards of a fixed decision add up: Σ_t q(x(t), y) = Σ_l n_l q_l(1, y).
     solution = solve(problem, arrivals.sum(axis=0))
@@ -491,12 +445,7 @@ def per_slot_optimum(
     """Per-slot optimum: the best decision for the arrivals of each slot.
 
     Jobs last one slot, so the slots do not hang together and no policy of either timing can earn
-    more. Slots with the same arrivals share one programme.
-
-    Parameters
-    ----------
-    sample : int, optional
-        Evaluate at most so many slots, evenly spaced; all of them when not given.
+    more. At most ``sample`` slots, evenly spaced, are evaluated; all of them when not given.
     """
     return optimum_of_each_slot(arrivals, sample, lambda pattern: solve(problem, pattern))
 
@@ -504,14 +453,12 @@ def per_slot_optimum(
 def best_fixed_in_run(
     instance: GainOverheadInstance, slots: int, seed: int, sample: int | None = None
 ) -> Comparator:
-    """:func:`best_fixed` on the slots of a run."""
     return best_fixed(instance.problem, instance.arrivals(slots, seed), sample)
 
 
 def per_slot_optimum_in_run(
     instance: GainOverheadInstance, slots: int, seed: int, sample: int | None = None
 ) -> Comparator:
-    """:func:`per_slot_optimum` on the slots of a run."""
     return per_slot_optimum(instance.problem, instance.arrivals(slots, seed), sample)
 
 
@@ -520,13 +467,8 @@ def optimum_of_each_slot(
 ) -> Comparator:
     """``per_slot_optimum`` of any problem whose slots do not hang together.
 
-    Parameters
-    ----------
-    arrivals : ndarray of int64, shape [T, L]
-    sample : int or None
-        Evaluate at most so many slots, evenly spaced.
-    solve : callable
-        The optimum for the arrivals of a slot, shape [L]; called once for each different pattern.
+    ``solve`` finds the optimum for the arrivals of a slot [L]; it is called once for each different
+    pattern among the ``sample`` evenly spaced slots of ``arrivals`` [T, L].
     """
     slots = evenly_spaced(len(arrivals), sample)
     # Slots with the same arrivals share one programme.

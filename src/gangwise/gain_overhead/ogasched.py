@@ -16,7 +16,7 @@ import numpy as np
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError
-from gangwise.gain_overhead.ascent import Ascent, Step, make_step, project, project_as_printed
+from gangwise.gain_overhead.ascent import Ascent, Step, project, project_as_printed
 from gangwise.gain_overhead.baselines import marginal_greedy, proportional_shares
 from gangwise.gain_overhead.environment import Feedback, Observation
 from gangwise.gain_overhead.problem import GainOverheadProblem
@@ -54,18 +54,16 @@ class OGASchedReserve(PolicyBase):
     family = "gain_overhead"
 
     def __post_init__(self) -> None:
-        self._step = make_step(self.rule, self.scale, self.eta, self.decay, self.horizon)
+        self._step = Step(self.rule, self.scale, self.eta, self.decay, self.horizon)
         # Reserving acts blind; handing out leftovers needs the arrivals.
         self.timing = "react" if self.leftover else "reserve"
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
-        """Begin with the FAIRNESS shares of a slot in which every job type arrives."""
         self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
         self._everyone = np.ones(problem.L, dtype=np.int64)
         self._step.start(problem)
 
     def decide(self, observation: Observation) -> Floats:
-        """y(t)."""
         if observation.arrivals is None:
             return self._ascent.y
         problem, x = self._ascent.problem, observation.arrivals
@@ -134,10 +132,9 @@ class OGASchedReact(PolicyBase):
             )
         self._step: Step | None = None
         if self.rule != "capacity":
-            self._step = make_step(self.rule, self.scale, self.eta, self.decay, self.horizon)
+            self._step = Step(self.rule, self.scale, self.eta, self.decay, self.horizon)
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
-        """Begin with the FAIRNESS shares of a slot in which every job type arrives."""
         self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
         self._first = self._ascent.y.copy()
         self._charge = problem.moving if self.memory and self.hold else 0.0
@@ -148,7 +145,6 @@ class OGASchedReact(PolicyBase):
             self._step.start(problem)
 
     def decide(self, observation: Observation) -> Floats:
-        """Climb from what the arrived job types held last, over these only."""
         x = observation.arrived
         weight = x.astype(np.float64)
         if not self.memory:
@@ -201,17 +197,15 @@ class OGASchedAsPrinted(PolicyBase):
     timing = "reserve"
 
     def __post_init__(self) -> None:
-        self._step = make_step("decay", 1.0, self.eta, self.decay, 1)
+        self._step = Step("decay", 1.0, self.eta, self.decay, 1)
 
     def start(self, problem: GainOverheadProblem, rng: np.random.Generator) -> None:
-        """Begin with the FAIRNESS shares of a slot in which every job type arrives."""
         self._ascent = Ascent(problem, proportional_shares(problem, np.ones(problem.L)))
         self._played = self._ascent.y
         self._everyone = np.ones(problem.L, dtype=np.int64)
         self.repairs = 0
 
     def decide(self, observation: Observation) -> Floats:
-        """The exact projection of y(t)."""
         return self._played
 
     def learn(self, feedback: Sequence[Feedback]) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ import numpy.typing as npt
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, UnknownName
-from gangwise.gain_overhead.kernels import evaluate
+from gangwise.gain_overhead.kernels import Layout, evaluate
 
 Function = Callable[[Floats, Floats], Floats]
 
@@ -291,7 +291,6 @@ class GainOverheadProblem:
 
     @property
     def L(self) -> int:
-        """Number of job types."""
         return len(self.requests)
 
     @property
@@ -305,6 +304,13 @@ class GainOverheadProblem:
         return np.minimum(
             self.requests[self.channels.job_type], self.cluster.capacity[self.channels.server]
         )
+
+    @cached_property
+    def layout(self) -> tuple[Any, ...]:
+        """A :class:`~gangwise.gain_overhead.kernels.Layout`, as a plain tuple."""
+        channels = self.channels
+        arrays = self.requests, self.upper, self.cluster.capacity, channels.starts
+        return tuple(Layout(*arrays, channels.job_type))
 
     @cached_property
     def slope_terms(self) -> Floats:
@@ -365,13 +371,9 @@ class GainOverheadProblem:
         place = evaluate(
             y,
             x,
-            self.utilities.kind,
-            self.utilities.alpha,
+            (self.utilities.kind, self.utilities.alpha),
             self.overhead,
-            self.requests,
-            self.cluster.capacity,
-            self.channels.starts,
-            self.channels.job_type,
+            self.layout,
             TOLERANCE,
             np.empty_like(self.requests),
             result,
@@ -385,14 +387,7 @@ class GainOverheadProblem:
         return Reward(gain - float(result[1]), gain, float(result[1]), float(result[2]))
 
     def moved(self, stayed: npt.ArrayLike, before: Floats, decision: Floats) -> float:
-        """Devices that jobs get and did not hold before, Σ (y(t) − y(t−1))⁺ over jobs that stayed.
-
-        Parameters
-        ----------
-        stayed : array of shape [L]
-            1 where a job was there in the slot before, and is there now.
-        before, decision : ndarray of shape [E, K]
-        """
+        """Devices that jobs that ``stayed`` [L] get and did not hold before, Σ (y(t) − y(t−1))⁺."""
         here = np.asarray(stayed)[self.channels.job_type] != 0
         return float(np.maximum(decision[here] - before[here], 0.0).sum())
 

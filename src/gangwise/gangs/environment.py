@@ -8,13 +8,14 @@ sit there, because they all meet the same speed of that server in that slot.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.contracts import Comparator, InstanceBase, Outcome
+from gangwise.core.contracts import InstanceBase, Outcome
 from gangwise.core.feedback import Delivery
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import (
@@ -37,7 +38,6 @@ from gangwise.fluctuating_speeds.speeds import (
 )
 from gangwise.gain_overhead.environment import ArrivalsEnvironment, Feedback
 from gangwise.gain_overhead.problem import Utilities
-from gangwise.gangs.offline import omniscient
 from gangwise.gangs.problem import GangProblem, GangSpeedsProblem
 
 
@@ -54,7 +54,6 @@ class GangEnvironment(ArrivalsEnvironment):
         return self.workload.stream(workload)
 
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[Feedback, ...]]:
-        """Reward of a placement [Q] for the jobs that arrived."""
         arrivals = self._arrivals.at(slot)
         r = self.problem.reward(arrivals, decision, slot)
         metrics = (r.gain, r.overhead, r.utilisation, float(arrivals.sum()), float(r.launched))
@@ -97,7 +96,6 @@ class GangInstance(InstanceBase):
         require_single_arrivals(self.workload, self.problem.job_types)
 
     def environment(self) -> GangEnvironment:
-        """A fresh environment."""
         return GangEnvironment(self.problem, self.workload)
 
     def arrivals(self, slots: int, seed: int) -> Ints:
@@ -105,8 +103,17 @@ class GangInstance(InstanceBase):
         return first_slots(self.workload.stream(Streams.of(seed).workload), slots)
 
 
+class _Placements:
+    """Decisions of both families: the server of each task."""
+
+    def relabel_decision(self, instance: Any, order: Ints, decision: Ints) -> Floats:
+        """A placement for ``instance`` as it reads after relabelling; -1 stays."""
+        place = np.append(np.argsort(order), -1)
+        return np.asarray(place[np.asarray(decision, dtype=np.int64)], dtype=np.float64)
+
+
 @dataclass(frozen=True)
-class GangFamily:
+class GangFamily(_Placements):
     """Family of OGASched §3.5: fuzzing and relabelling of :class:`GangInstance`."""
 
     name: str = "gain_overhead_gang"
@@ -144,12 +151,7 @@ class GangFamily:
 
     def relabel_servers(self, instance: GangInstance, order: Ints) -> GangInstance:
         """The same instance with server ``order[i]`` now called ``i``."""
-        problem, _ = instance.problem.relabelled(order)
-        return replace(instance, problem=problem)
-
-    def relabel_decision(self, instance: GangInstance, order: Ints, decision: Ints) -> Floats:
-        """A placement for ``instance`` as it reads after relabelling."""
-        return _relabel_placement(order, decision)
+        return replace(instance, problem=instance.problem.relabelled(order)[0])
 
 
 @dataclass(eq=False)
@@ -158,9 +160,9 @@ class GangSpeedsEnvironment(SpeedsEnvironment):
 
     The reward of a slot is the realised net utility Σ_e n_e Z̃_e − Σ_q d_q. Metrics:
     ``mean_utility``, the expectation Σ_e n_e ṽ_e(t) − Σ_q d_q of the same decision (pseudo-regret
-    is the omniscient comparator's minus this); ``gain`` Σ n Z and ``cost``, that of tasks among it,
-    in units of utility before normalisation; ``jobs`` that
-    arrived, those ``launched``, their ``tasks``; ``utilisation`` of the servers.
+    is the omniscient comparator's minus this); ``gain`` Σ n Z and ``cost``, which includes that of
+    tasks, in units of utility before normalisation; ``jobs`` that arrived, those ``launched``,
+    their ``tasks``; ``utilisation`` of the servers.
     """
 
     instance: GangSpeedsInstance
@@ -168,11 +170,9 @@ class GangSpeedsEnvironment(SpeedsEnvironment):
 
     @property
     def problem(self) -> GangSpeedsProblem:
-        """What policies are told."""
         return self.instance.problem
 
     def step(self, slot: int, decision: npt.ArrayLike) -> Outcome[tuple[ChannelFeedback, ...]]:
-        """Play a placement [Q]; say what is known by now."""
         row, problem = self._row(slot), self.problem
         arrivals, placement = self._arrivals[row], np.asarray(decision)
         tasks = problem.tasks_on(arrivals, placement, slot)
@@ -217,17 +217,11 @@ class GangSpeedsInstance(SpeedsInstance):
     family = "fluctuating_speeds_gang"
 
     def environment(self) -> GangSpeedsEnvironment:
-        """A fresh environment."""
         return GangSpeedsEnvironment(self)
-
-    def _omniscient(
-        self, slots: int, seed: int, sample: int | None
-    ) -> tuple[Comparator, Comparator]:
-        return omniscient(self, slots, seed, sample)
 
 
 @dataclass(frozen=True)
-class GangSpeedsFamily:
+class GangSpeedsFamily(_Placements):
     """Family of ESDP §3.4: fuzzing and relabelling of :class:`GangSpeedsInstance`."""
 
     name: str = "fluctuating_speeds_gang"
@@ -235,33 +229,21 @@ class GangSpeedsFamily:
     def fuzz(self, rng: np.random.Generator) -> GangSpeedsInstance:
         """Awkward gangs as in the other family; costs and noise of all kinds, late feedback."""
         base = GangFamily().fuzz(rng)
-        p = base.problem
-        E = len(p.channels)
+        p, E = base.problem, base.problem.E
         mean = rng.uniform(0.05, 0.95, E)
         kinds: list[Speeds] = [NormalSpeeds(mean), BernoulliSpeeds(mean), BetaSpeeds(mean)]
         speeds = kinds[int(rng.integers(len(kinds)))]
         cost = rng.uniform(0.0, 0.5, E)
         deliveries = [Delivery(), Delivery(2), Delivery(1.5, "geometric", loss=0.2)]
         late = deliveries[int(rng.integers(len(deliveries)))]
-        each = rng.uniform(0.0, 0.4, base.problem.Q) * (rng.random() < 0.5)
+        each = rng.uniform(0.0, 0.4, p.Q) * (rng.random() < 0.5)
         problem = GangSpeedsProblem(
             p.cluster, p.task_job_type, p.task_requests, p.minimum, p.channels, cost, task_cost=each
         )
-        return GangSpeedsInstance(
-            problem, base.workload, speeds, Scale.of("affine", speeds, cost), late
-        )
+        scale = Scale.of("affine", speeds, cost)
+        return GangSpeedsInstance(problem, base.workload, speeds, scale, late)
 
     def relabel_servers(self, instance: GangSpeedsInstance, order: Ints) -> GangSpeedsInstance:
         """The same instance with server ``order[i]`` now called ``i``; the same noise."""
         problem, before = instance.problem.relabelled(order)
         return replace(instance, problem=problem, speeds=PermutedSpeeds(instance.speeds, before))
-
-    def relabel_decision(self, instance: GangSpeedsInstance, order: Ints, decision: Ints) -> Floats:
-        """A placement for ``instance`` as it reads after relabelling."""
-        return _relabel_placement(order, decision)
-
-
-def _relabel_placement(order: Ints, decision: Ints) -> Floats:
-    """A placement after relabelling; -1, a task that does not run, stays."""
-    place = np.append(np.argsort(order), -1)
-    return np.asarray(place[np.asarray(decision, dtype=np.int64)], dtype=np.float64)

@@ -1,16 +1,17 @@
 """Inner loops of gang placement: whole tasks on servers, all-or-nothing for each job.
 
-Everything works on two bundles of arrays: :class:`GangArrays`, the problem, which stays as it is,
-and :class:`Allocation`, who holds what at the moment. A task is moved by ``put`` and ``take`` only,
-so the two always agree. Where servers tie, the larger wins (``size``), and only then the one with
-the smaller index.
+:class:`GangArrays` holds the problem and never changes; :class:`Allocation` says who holds what.
+Only ``put`` and ``take`` move a task, so the columns of the allocation always agree. Where servers
+tie, the larger one (``size``) wins, then the one with the smaller index.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from gangwise.core.arrays import Floats, Ints
+import numpy as np
+
+from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import kernel
 
 
@@ -41,7 +42,7 @@ class Allocation(NamedTuple):
     total: Floats  # [L, K] devices handed out, what the overhead is paid for
     placed: Ints  # [L] tasks placed
     state: Ints  # [E] number of the set of tasks on each channel
-    saved: Ints  # [Q] work space
+    saved: Ints  # [Q] channels to go back to
 
 
 @kernel
@@ -133,19 +134,34 @@ def used_share(g: GangArrays, h: Allocation, r: int) -> float:
 
 
 @kernel
-def best_server(g: GangArrays, h: Allocation, q: int, sign: float, preference: Floats) -> int:
-    """Channel with room for a task: largest ``sign`` · used share, then largest ``preference``."""
+def filled_share(g: GangArrays, h: Allocation, q: int, r: int) -> float:
+    """Mean over the device types that a task requests of the share handed out with it there."""
+    share, kinds = 0.0, 0
+    for k in range(g.beta.size):
+        if g.request[q, k] > 0.0:
+            share += (g.capacity[r, k] - h.left[r, k] + g.request[q, k]) / g.capacity[r, k]
+            kinds += 1
+    return share / kinds
+
+
+@kernel
+def best_server(
+    g: GangArrays, h: Allocation, q: int, sign: float, filled: bool, preference: Floats
+) -> int:
+    """Channel with room for a task: largest ``sign`` · share, then largest ``preference`` [R].
+
+    The share is :func:`filled_share` or, unless ``filled``, :func:`used_share`.
+    """
     best, top = -1, 0.0
     for i in range(g.pair_first[q], g.pair_first[q + 1]):
         e = g.pair_channel[i]
+        r = g.server[e]
         if not fits(g, h, q, e):
             continue
-        score = sign * used_share(g, h, g.server[e]) if sign != 0.0 else 0.0
-        if (
-            best < 0
-            or score > top
-            or (score == top and preference[g.server[e]] > preference[g.server[best]])
-        ):
+        score = 0.0
+        if sign != 0.0:
+            score = sign * (filled_share(g, h, q, r) if filled else used_share(g, h, r))
+        if best < 0 or score > top or (score == top and preference[r] > preference[g.server[best]]):
             best, top = e, score
     return best
 
@@ -157,139 +173,89 @@ def list_schedule(
     order: Ints,
     ends: Ints,
     sign: float,
+    filled: bool,
     preference: Floats,
-    out: Ints,
 ) -> None:
     """List scheduling of gangs: the tasks of ``order`` one by one, in turns that end at ``ends``.
 
-    At the end of a turn the job furthest from its minimum is rolled back, for good, and what it
-    held is offered to the tasks of the turn that found no place; and so on, until all that is left
-    can be launched. ``out`` [L] marks the jobs rolled back.
+    At the end of a turn the job furthest from its minimum is rolled back for good, and its room is
+    offered to the tasks of the turn that found no place; this repeats until all jobs that are left
+    can be launched. Servers are chosen by :func:`best_server`.
     """
-    for l in range(out.size):
-        out[l] = 0
+    rolled_back = np.zeros(g.minimum.size, dtype=np.bool_)
     begin = 0
     for turn in range(ends.size):
         while True:
             for i in range(begin, ends[turn]):
                 q = order[i]
-                if h.channel[q] < 0 and out[g.job_type[q]] == 0:
-                    e = best_server(g, h, q, sign, preference)
+                if h.channel[q] < 0 and not rolled_back[g.job_type[q]]:
+                    e = best_server(g, h, q, sign, filled, preference)
                     if e >= 0:
                         put(g, h, q, e)
-            # Roll back the job furthest from its minimum, and offer its room to the others.
             worst, furthest = -1, 1.0
             for i in range(begin, ends[turn]):
                 l = g.job_type[order[i]]
                 share = h.placed[l] / g.minimum[l]
-                if out[l] == 0 and (share < furthest or (share == furthest and share < 1.0)):
+                if not rolled_back[l] and (share < furthest or (share == furthest and share < 1.0)):
                     worst, furthest = l, share
             if worst < 0:
                 break
-            out[worst] = 1
+            rolled_back[worst] = True
             clear(g, h, worst)
         begin = ends[turn]
 
 
 @kernel
-def filled_share(g: GangArrays, h: Allocation, q: int, r: int) -> float:
-    """Mean, over the device types that a task requests, of the share handed out with it there."""
-    share, kinds = 0.0, 0
-    for k in range(g.beta.size):
-        if g.request[q, k] > 0.0:
-            share += (g.capacity[r, k] - h.left[r, k] + g.request[q, k]) / g.capacity[r, k]
-            kinds += 1
-    return share / kinds
-
-
-@kernel
-def scored_server(g: GangArrays, h: Allocation, q: int, sign: float) -> int:
-    """Channel with room for a task: largest ``sign`` · filled share, then the largest server."""
-    best, top = -1, 0.0
-    for i in range(g.pair_first[q], g.pair_first[q + 1]):
-        e = g.pair_channel[i]
-        if not fits(g, h, q, e):
+def first_in_queue(g: GangArrays, h: Allocation, done: Bools, priority: Ints, total: Floats) -> int:
+    """Volcano's first job: one short of its minimum, then by priority, then by dominant share."""
+    job, job_ready, job_share = -1, False, 0.0
+    for l in range(g.minimum.size):
+        if done[l]:
             continue
-        score = sign * filled_share(g, h, q, g.server[e])
-        if (
-            best < 0
-            or score > top
-            or (score == top and g.size[g.server[e]] > g.size[g.server[best]])
-        ):
-            best, top = e, score
-    return best
-
-
-@kernel
-def best_fit_by_job(g: GangArrays, h: Allocation, jobs: Ints, rank: Ints, sign: float) -> None:
-    """Best fit, job by job: all tasks of one job that fit, then the next; rolled back if short.
-
-    ``rank`` [Q] lists the tasks of each job type in the order in which they are placed.
-    """
-    for j in range(jobs.size):
-        l = jobs[j]
-        for i in range(g.first[l], g.first[l + 1]):
-            e = scored_server(g, h, rank[i], sign)
-            if e >= 0:
-                put(g, h, rank[i], e)
-        if h.placed[l] < g.minimum[l]:
-            clear(g, h, l)
+        ready = h.placed[l] >= g.minimum[l]
+        share = 0.0
+        for k in range(total.size):
+            if total[k] > 0.0:
+                share = max(share, h.total[l, k] / total[k])
+        first = job < 0
+        if not first and ready != job_ready:
+            first = not ready
+        elif not first and priority[l] != priority[job]:
+            first = priority[l] > priority[job]
+        elif not first:
+            first = share < job_share
+        if first:
+            job, job_ready, job_share = l, ready, share
+    return job
 
 
 @kernel
 def volcano_allocate(
-    g: GangArrays,
-    h: Allocation,
-    priority: Ints,
-    arrivals: Ints,
-    total: Floats,
-    sign: float,
-    done: Ints,
+    g: GangArrays, h: Allocation, priority: Ints, arrivals: Ints, total: Floats, sign: float
 ) -> None:
     """Volcano's allocate: a queue of jobs, taken up again once they have their minimum.
 
-    First in the queue is a job that is not ready (short of its minimum), then the one of larger
-    ``priority`` [L], then the smaller dominant share of ``total`` [K] that it holds, then the
-    earlier in the list. It places tasks until it is ready; a ready job places one. A task that
-    finds no room ends its job: what it holds is kept if it is ready, and given back if not.
-    ``done`` [L] is work space.
+    The first of the queue (:func:`first_in_queue`, with ``priority`` [L] and shares of ``total``
+    [K]) places tasks until it is ready, that is, has its minimum; a ready job places one. A task
+    that finds no room ends its job, which keeps what it holds only if it is ready.
     """
-    L, K = g.minimum.size, g.beta.size
-    for l in range(L):
-        done[l] = 0 if arrivals[l] != 0 else 1
+    done = arrivals == 0
     while True:
-        job, job_ready, job_share = -1, False, 0.0
-        for l in range(L):
-            if done[l] != 0:
-                continue
-            ready = h.placed[l] >= g.minimum[l]
-            share = 0.0
-            for k in range(K):
-                if total[k] > 0.0:
-                    share = max(share, h.total[l, k] / total[k])
-            first = job < 0
-            if not first and ready != job_ready:
-                first = not ready
-            elif not first and priority[l] != priority[job]:
-                first = priority[l] > priority[job]
-            elif not first:
-                first = share < job_share
-            if first:
-                job, job_ready, job_share = l, ready, share
+        job = first_in_queue(g, h, done, priority, total)
         if job < 0:
             break
         for q in range(g.first[job], g.first[job + 1]):
             if h.channel[q] >= 0:
                 continue
-            e = scored_server(g, h, q, sign)
+            e = best_server(g, h, q, sign, True, g.size)
             if e < 0:
-                done[job] = 1
+                done[job] = True
                 break
             put(g, h, q, e)
             if h.placed[job] >= g.minimum[job]:
                 break
         if h.placed[job] < g.minimum[job]:
             clear(g, h, job)
-            done[job] = 1
+            done[job] = True
         elif h.placed[job] == g.first[job + 1] - g.first[job]:
-            done[job] = 1
+            done[job] = True

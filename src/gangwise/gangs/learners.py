@@ -19,7 +19,7 @@ from gangwise.estimators import UCB1, Estimator, Mean, make_memory
 from gangwise.fluctuating_speeds.environment import Observation
 from gangwise.fluctuating_speeds.esdp import Exploration, exploration
 from gangwise.fluctuating_speeds.learners import ChannelLearner
-from gangwise.gangs.kernels import best_fit_by_job, volcano_allocate
+from gangwise.gangs.kernels import volcano_allocate
 from gangwise.gangs.placement import GangSolver, Placement, job_by_job
 from gangwise.gangs.problem import GangSpeedsProblem, relative_size
 
@@ -62,7 +62,6 @@ class GangMeans(ChannelLearner[GangSpeedsProblem]):
         return Mean()
 
     def decide(self, observation: Observation) -> Ints:
-        """Server of each task, -1 for none."""
         value, width = self.index(observation.slot)
         placement = self._solver.solve(value, width, observation.arrivals)
         self._pending.expect(observation.slot, self._problem.count(placement) > 0)
@@ -89,7 +88,7 @@ class GangCUCB(GangMeans):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._make_estimator()
+        self._make_estimator()  # checks the coefficient
 
     def _make_estimator(self) -> Estimator:
         return UCB1(self.coefficient)
@@ -149,7 +148,6 @@ class GangESDP(GangMeans):
         return Mean(memory=self._memory)
 
     def decide(self, observation: Observation) -> Ints:
-        """Server of each task, -1 for none."""
         placement = super().decide(observation)
         self._memory.advance(observation.slot + 1)  # late feedback, too, finds sums that faded
         return placement
@@ -172,14 +170,11 @@ class GangFirstFit(PolicyBase):
     family = "fluctuating_speeds_gang"
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem."""
         self._problem, self._servers = problem, Placement.by_size(problem)
         self._size = relative_size(problem.cluster.capacity)
 
     def decide(self, observation: Observation) -> Ints:
-        """Server of each task, -1 for none."""
-        jobs = np.flatnonzero(observation.arrivals)
-        order, ends = job_by_job(self._problem, jobs)
+        order, ends = job_by_job(self._problem, np.flatnonzero(observation.arrivals))
         return self._servers.list_schedule(order, ends, 0.0, self._size)
 
 
@@ -199,11 +194,8 @@ class GangBestFit(GangFirstFit):
         self._rank = np.lexsort((-share, problem.task_job_type)).astype(np.int64)
 
     def decide(self, observation: Observation) -> Ints:
-        """Server of each task, -1 for none."""
-        servers, jobs = self._servers, np.flatnonzero(observation.arrivals)
-        servers.reset()
-        best_fit_by_job(servers.arrays, servers.held, jobs, self._rank, 1.0)
-        return servers.decision()
+        order, ends = job_by_job(self._problem, np.flatnonzero(observation.arrivals))
+        return self._servers.list_schedule(self._rank[order], ends, 1.0, self._size, filled=True)
 
 
 @dataclass
@@ -252,20 +244,11 @@ class GangVolcano(GangFirstFit):
         level = [self.priority.get(name, 0) for name in problem.job_types]
         self._priority = np.array(level, dtype=np.int64)
         self._total = problem.cluster.capacity[problem.server_order].sum(axis=0)
-        self._done = np.empty(problem.L, dtype=np.int64)
         self._sign = 1.0 if self.score == "binpack" else -1.0
 
     def decide(self, observation: Observation) -> Ints:
-        """Server of each task, -1 for none."""
         servers = self._servers
         servers.reset()
-        volcano_allocate(
-            servers.arrays,
-            servers.held,
-            self._priority,
-            observation.arrivals,
-            self._total,
-            self._sign,
-            self._done,
-        )
+        g, h, arrived = servers.arrays, servers.held, observation.arrivals
+        volcano_allocate(g, h, self._priority, arrived, self._total, self._sign)
         return servers.decision()

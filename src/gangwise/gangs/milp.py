@@ -34,33 +34,21 @@ from gangwise.gangs.problem import GangPlacementProblem, GangProblem, GangSpeeds
 
 @dataclass(frozen=True, eq=False)
 class GangSolution:
-    """A solved programme.
+    """A solved programme."""
 
-    Attributes
-    ----------
-    placement : ndarray of int64, shape [Q]
-        Feasible: server of each task, -1 for none.
-    value : float
-        Its objective.
-    bound : float
-        No placement has a larger objective.
-    rounds : int
-        How often the programme was solved, with more tangents each time.
-    """
-
-    placement: Ints
-    value: float
-    bound: float
-    rounds: int
+    placement: Ints  # [Q] feasible: server of each task, -1 for none
+    value: float  # its objective
+    bound: float  # no placement has a larger objective
+    rounds: int  # how often the programme was solved, with more tangents each time
 
     @property
     def gap(self) -> float:
-        """What the placement may fall short of the optimum, at most."""
+        """By how much the placement may fall short of the optimum, at most."""
         return max(self.bound - self.value, 0.0)
 
 
 class OwnColumns(NamedTuple):
-    """The columns that an objective needs besides z and y: its variables below tangents."""
+    """What an objective adds to the programme: coefficients of z, and variables below tangents."""
 
     tasks: Floats  # objective of each z_(i,r), [size]
     factor: Floats  # objective of each column of its own, [n]
@@ -89,16 +77,9 @@ class Objective(Protocol):
 class GangProgramme:
     """The gang constraints as a programme: columns z and y, and the rows that every objective has.
 
-    Attributes
-    ----------
-    kinds : list of ndarray
-        Tasks of each kind: equal requests and cost, same job type.
-    kind, server, job_type, channel : ndarray of int64, shape [size]
-        What each whole-number column z_(i,r) stands for.
-    request : ndarray of shape [size, K]
-        Devices that a task of the column takes.
-    cost : ndarray of shape [size]
-        What it pays for itself.
+    ``kinds`` lists the tasks of each kind: equal requests and cost, same job type. ``kind``,
+    ``server``, ``job_type``, ``channel``, ``request`` [size, K], ``cost`` and ``count`` say what
+    each whole-number column z_(i,r) stands for.
     """
 
     def __init__(self, problem: GangPlacementProblem):
@@ -115,11 +96,13 @@ class GangProgramme:
         pairs = [(i, r) for i, q in enumerate(kinds) for r in order.tolist() if p.fits[q[0], r]]
         self.kind = np.array([i for i, _ in pairs], dtype=np.int64)
         self.server = np.array([r for _, r in pairs], dtype=np.int64)
-        job_type = p.task_job_type[[int(q[0]) for q in kinds]]
-        self.job_type = job_type[self.kind]
+        one = np.array([q[0] for q in kinds], dtype=np.int64)[self.kind]  # a task of the kind
+        self.request, self.cost, self.job_type = (
+            p.task_requests[one],
+            cost[one],
+            p.task_job_type[one],
+        )
         self.channel = p.channel_of[self.job_type, self.server]
-        self.request = p.task_requests[[int(q[0]) for q in kinds]][self.kind]
-        self.cost = cost[[int(q[0]) for q in kinds]][self.kind]
         self.count = np.array([tasks.size for tasks in kinds])[self.kind]
 
     @property
@@ -155,21 +138,9 @@ class GangProgramme:
         nodes: int | None = None,
         start: Ints | None = None,
     ) -> GangSolution:
-        """Solve, round by round, with more tangents each time.
+        """Solve in rounds, with more tangents each time; parameters as of :class:`ExactGangs`.
 
-        Parameters
-        ----------
-        arrived : ndarray of int64, shape [L]
-            Job types that may be launched, where not 0.
-        time_limit : float
-            Seconds for all rounds together. An answer that ran out of time is feasible, and its
-            ``bound`` holds.
-        tolerance : float
-            Stop when the gap is at most this, relative to 1 + the value.
-        nodes : int, optional
-            Branch and bound nodes in a round, at most.
-        start : ndarray of int64, shape [Q], optional
-            A feasible placement to do at least as well as.
+        ``arrived`` [L] is not 0 for job types that may be launched.
         """
         p = self.problem
         best = np.full(p.Q, -1, dtype=np.int64) if start is None else start
@@ -242,29 +213,24 @@ class GainMinusOverhead:
     """
 
     def __init__(self, programme: GangProgramme, problem: GangProblem, weight: Floats):
-        self.problem, self.weight = problem, weight
-        self._programme = programme
+        self.problem, self.weight, self._programme = problem, weight, programme
         active = np.flatnonzero(weight > 0).tolist()
         base = programme.size + problem.L
         self._worst = {l: base + i for i, l in enumerate(active)}
         self._gain: dict[tuple[int, int], tuple[int, Ints]] = {}
         self._cuts: set[tuple[int, int, float]] = set()
         self._rows: list[Row] = []
-        self._overheads()
+        # u_l is no smaller than the overhead of any device type: their maximum at the optimum.
+        for l, column in self._worst.items():
+            mine = np.flatnonzero(programme.job_type == l)
+            for k, beta in enumerate(problem.overhead.tolist()):
+                some = mine[beta * programme.request[mine, k] > 0]
+                if some.size:
+                    factor = np.append(beta * programme.request[some, k], -1.0)
+                    self._rows.append((np.append(some, column), factor, 0.0))
         for e in range(problem.E):
             if weight[problem.channels.job_type[e]] > 0:
                 self._gains(e, base + len(active))
-
-    def _overheads(self) -> None:
-        """u_l is no smaller than the overhead of any device type: their maximum at the optimum."""
-        g, p = self._programme, self.problem
-        for l, column in self._worst.items():
-            mine = np.flatnonzero(g.job_type == l)
-            for k, beta in enumerate(p.overhead.tolist()):
-                some = mine[beta * g.request[mine, k] > 0]
-                if some.size:
-                    factor = np.append(beta * g.request[some, k], -1.0)
-                    self._rows.append((np.append(some, column), factor, 0.0))
 
     def _gains(self, e: int, first: int) -> None:
         """One gain for each device type of a channel, below tangents at attainable sums."""
@@ -296,17 +262,15 @@ class GainMinusOverhead:
         return float(u.each(what, np.array([point]), kind, alpha)[0])
 
     def columns(self) -> OwnColumns:
-        """u_l of each job type with weight, then g of each channel and device type."""
+        # u_l of each job type with weight, then g of each channel and device type.
         gains = [self.weight[self.problem.channels.job_type[e]] for e, _ in self._gain]
         factor = np.array([*(-self.weight[l] for l in self._worst), *gains])
         return OwnColumns(np.zeros(self._programme.size), factor, np.full(factor.size, np.inf))
 
     def rows(self) -> Rows:
-        """Overheads and tangents."""
         return Rows.of(self._rows)
 
     def worth(self, placement: Ints) -> float:
-        """Σ_l n_l q_l of a placement."""
         gain, overhead = self.problem.by_job_type(placement)
         return float(self.weight @ (gain - overhead))
 
@@ -369,20 +333,18 @@ class OptimisticSum:
         self._points = [self._touch * f for f in FIRST_POINTS] if self._touch > 0 else []
 
     def columns(self) -> OwnColumns:
-        """w, which is 0 where no channel has any width."""
+        # w, which is 0 where no channel has any width.
         upper = np.array([np.inf if self._points else 0.0])
         g = self._programme
         return OwnColumns(self.value[g.channel] - g.cost, np.ones(1), upper)
 
     def rows(self) -> Rows:
-        """Tangents of the root."""
         g = self._programme
         s = self.width[g.channel]
         at = np.append(np.arange(g.size), g.size + g.problem.L)
         return Rows.of([(at, np.append(-s / (2.0 * q), 1.0), q / 2.0) for q in self._points])
 
     def worth(self, placement: Ints) -> float:
-        """Σ v n + √(Σ s n) − Σ d of a placement."""
         p = self._problem
         n = p.count(placement)
         return float(self.value @ n + np.sqrt(max(float(self.width @ n), 0.0))) - p.paid(placement)
@@ -425,15 +387,6 @@ def solve(
     tolerance : float
         Stop when the gap is at most this, relative to the value.
 
-    Returns
-    -------
-    GangSolution
-
-    Raises
-    ------
-    ScenarioError
-        When the weights do not fit the job types.
-
     Examples
     --------
     Four GPUs, two gangs that need three each; the second gains more:
@@ -466,7 +419,6 @@ class ExactGangs:
 
     Parameters
     ----------
-    problem : GangSpeedsProblem
     tolerance : float
         Stop when the gap is at most this, relative to 1 + the value.
     nodes : int, optional
@@ -501,7 +453,7 @@ class ExactGangs:
 
     @property
     def size(self) -> int:
-        """Whole-number columns of tasks."""
+        """Number of whole-number columns of tasks."""
         return self._programme.size
 
     def solve(
@@ -516,21 +468,14 @@ class ExactGangs:
 
         Parameters
         ----------
-        value : ndarray of shape [E]
-            v_e, utility of a task on each channel.
-        width : ndarray of shape [E]
-            s_e, zero or larger; all zero for a linear programme.
+        value, width : ndarray of shape [E]
+            v_e and s_e of each channel, finite; s_e zero or larger.
         arrivals : ndarray of int64, shape [L]
         time_limit : float
             Seconds for all rounds. An answer that ran out of time is feasible and its ``bound``
             holds.
         start : ndarray of int64, shape [Q], optional
             A feasible placement to do at least as well as.
-
-        Raises
-        ------
-        ScenarioError
-            When values or widths are not one finite number for each channel.
         """
         p = self.problem
         for what, array in (("values", value), ("widths", width)):

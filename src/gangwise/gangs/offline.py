@@ -6,20 +6,16 @@ in the comparator's gap.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import Comparator, evenly_spaced
 from gangwise.fluctuating_speeds.offline import Best, play_the_means
 from gangwise.gain_overhead.offline import optimum_of_each_slot
+from gangwise.gangs.environment import GangInstance, GangSpeedsInstance
 from gangwise.gangs.milp import ExactGangs, solve
 from gangwise.gangs.placement import FastGangs
 from gangwise.gangs.problem import GangProblem
-
-if TYPE_CHECKING:
-    from gangwise.gangs.environment import GangInstance, GangSpeedsInstance
 
 
 def best_fixed(
@@ -33,9 +29,7 @@ def best_fixed(
     Parameters
     ----------
     arrivals : ndarray of int64, shape [T, L]
-        x(t).
-    sample : int, optional
-        Not needed: all slots cost the same.
+        x(t). All slots cost the same, so that ``sample`` plays no part.
     time_limit : float
         Seconds; what is not proved by then is in the comparator's ``gap``.
     """
@@ -81,6 +75,20 @@ def per_slot_optimum_in_run(
     """:func:`per_slot_optimum` on the slots of a run."""
     arrivals = instance.arrivals(slots, seed)
     return per_slot_optimum(instance.problem, arrivals, sample, instance.time_limit)
+
+
+def omniscient_in_run(
+    instance: GangSpeedsInstance,
+    slots: int,
+    seed: int,
+    sample: int | None = None,
+    realised: bool = False,
+) -> Comparator:
+    """``omniscient`` or ``omniscient_realised`` on the slots of a run; both are found at once."""
+    key, known = (slots, seed, sample), instance.evaluated
+    if key not in known:
+        known[key] = omniscient(instance, *key)
+    return known[key][realised]
 
 
 def omniscient(

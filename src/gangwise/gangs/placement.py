@@ -45,8 +45,8 @@ def round_robin(problem: GangPlacementProblem, jobs: Ints) -> tuple[Ints, Ints]:
     return order[np.argsort(rank, kind="stable")], np.array([order.size])
 
 
-MOST_ENTRIES = 1 << 23
-"""The largest table that is built, in entries of 8 bytes."""
+LARGEST_TABLE = 1 << 23
+"""Entries of 8 bytes in the largest gain table that is built."""
 
 
 class GainTable(NamedTuple):
@@ -54,22 +54,13 @@ class GainTable(NamedTuple):
 
     Tasks of a job type with the same requests are alike, so a set is a count of each kind of task,
     and its place in the table a number in mixed radix: a gang of 32 equal workers and one parameter
-    server has 33 · 2 sets, not 2³³. With the table, a marginal gain is a difference of two entries,
-    whatever the utilities are.
-
-    Attributes
-    ----------
-    stride : ndarray of int64, shape [Q]
-        What a task adds to the number of the set that it joins.
-    offset : ndarray of int64, shape [E]
-        Where the sets of each channel begin in ``value``.
-    value : ndarray of float64, shape [N]
-        Gain of each set; 0 for the empty one.
+    server has 33 · 2 sets, not 2³³. A marginal gain is then a difference of two entries, whatever
+    the utilities are.
     """
 
-    stride: Ints
-    offset: Ints
-    value: Floats
+    stride: Ints  # [Q] what a task adds to the number of the set that it joins
+    offset: Ints  # [E] where the sets of each channel begin in ``value``
+    value: Floats  # [N] gain of each set; 0 for the empty one
 
 
 def gain_table(problem: GangProblem) -> GainTable:
@@ -95,7 +86,7 @@ def gain_table(problem: GangProblem) -> GainTable:
         for n in count.tolist():
             sets *= n + 1
         entries += sets * int(degree[l])
-        if entries > MOST_ENTRIES:
+        if entries > LARGEST_TABLE:
             raise ScenarioError(
                 f"job type {problem.job_types[l]!r} has {len(count)} different kinds of task, "
                 f"which may come together on a server in {sets} ways; give more of its tasks the "
@@ -115,16 +106,11 @@ def gain_table(problem: GangProblem) -> GainTable:
     each = sizes[problem.channels.job_type]
     offset = np.cumsum(each) - each
     value = np.empty(int(each.sum()))
-    for e in range(len(problem.channels)):
-        l, r = int(problem.channels.job_type[e]), int(problem.channels.server[e])
-        shape = sums[l].shape
-        gains = problem.utilities.each(
-            "value",
-            sums[l],
-            np.broadcast_to(problem.utilities.kind[r], shape),
-            np.broadcast_to(problem.utilities.alpha[r], shape),
-        )
-        value[offset[e] : offset[e] + each[e]] = gains.sum(axis=1)
+    u = problem.utilities
+    for e, (l, r) in enumerate(zip(problem.channels.job_type, problem.channels.server)):
+        utility = (np.broadcast_to(of[r], sums[l].shape) for of in (u.kind, u.alpha))
+        gains = u.each("value", sums[l], *utility).sum(axis=1)
+        value[offset[e] : offset[e] + each[e]] = gains
     return GainTable(stride, offset, value)
 
 
@@ -150,11 +136,12 @@ class Placement:
         R, K = p.cluster.capacity.shape
         E, Q, L = p.E, p.Q, p.L
         gains = GainTable(np.zeros(Q, np.int64), np.zeros(E, np.int64), np.zeros(1))
-        overhead = np.zeros(K)
+        overhead, cost = np.zeros(K), np.zeros(Q)
         if isinstance(p, GangProblem):
             overhead = p.overhead
             gains = gain_table(p) if self.weighs_gains else gains
-        cost = p.task_cost if isinstance(p, GangSpeedsProblem) else np.zeros(Q)
+        if isinstance(p, GangSpeedsProblem):
+            cost = p.task_cost
         task, server = np.nonzero(p.fits)
         self.arrays = GangArrays(
             p.task_job_type,
@@ -170,15 +157,9 @@ class Placement:
             overhead,
             *gains,
         )
-        self.held = Allocation(
-            np.empty(Q, np.int64),
-            np.empty((R, K)),
-            np.empty((L, K)),
-            np.empty(L, np.int64),
-            np.empty(E, np.int64),
-            np.empty(Q, np.int64),
-        )
-        self._worth, self._rolled_back = np.empty(L), np.empty(L, np.int64)
+        channel, placed, state, saved = (np.empty(n, np.int64) for n in (Q, L, E, Q))
+        held, total = np.empty((R, K)), np.empty((L, K))
+        self.held = Allocation(channel, held, total, placed, state, saved)
         self.reset()
 
     @classmethod
@@ -204,44 +185,41 @@ class Placement:
         e = self.held.channel
         return np.where(e >= 0, self.problem.channels.server[e], -1)
 
-    def list_schedule(self, order: Ints, ends: Ints, sign: float, preference: Floats) -> Ints:
-        """List scheduling: place tasks one by one on empty servers and return the decision.
+    def list_schedule(
+        self, order: Ints, ends: Ints, sign: float, preference: Floats, filled: bool = False
+    ) -> Ints:
+        """List scheduling: place the tasks of ``order`` on empty servers and return the decision.
 
-        Parameters
-        ----------
-        order : ndarray of int64
-            Tasks.
-        ends : ndarray of int64
-            Where turns end in ``order``. At the end of a turn incomplete gangs are rolled back,
-            the one furthest from its minimum first, and their room is offered to the tasks of the
-            turn that found no place.
-        sign : float
-            1 for the most used server that has room, -1 for the least used, 0 for neither.
-        preference : ndarray of shape [R]
-            Larger is better where servers tie.
+        Turns end at ``ends``: incomplete gangs are then rolled back, and their room is offered to
+        the others (:func:`gangwise.gangs.kernels.list_schedule`). ``sign`` is 1 for the most used
+        server that has room, -1 for the least used, 0 for neither; if ``filled``, use counts the
+        task itself, over the device types that it requests. Ties go by ``preference`` [R].
         """
         self.reset()
-        list_schedule(self.arrays, self.held, order, ends, sign, preference, self._rolled_back)
+        list_schedule(self.arrays, self.held, order, ends, sign, filled, preference)
         return self.decision()
 
     def greedy(self, arrivals: Ints) -> None:
         """Greedy: launch the gang with the largest reward, again and again, in the room left."""
-        search.greedy(self.arrays, self.held, arrivals, self._worth)
+        search.greedy(self.arrays, self.held, arrivals)
 
     def round_plan(self, arrivals: Ints, plan: Floats, least: float) -> None:
         """Rounding: a fractional plan [E, K] to whole gangs; it must cover ``least`` of a task."""
-        search.round_plan(self.arrays, self.held, arrivals, np.array(plan), least)
+        search.round_plan(self.arrays, self.held, arrivals, plan, least)
 
     def place_remembered(self, arrivals: Ints, memory: Ints, worth: Floats) -> None:
         """Place gangs on remembered channels [Q], those of the largest worth [L] first."""
-        search.place_remembered(self.arrays, self.held, arrivals, memory, worth)
+        order = np.argsort(-worth, kind="stable")
+        search.place_remembered(self.arrays, self.held, order[arrivals[order] != 0], memory)
 
     def rewards(self) -> Floats:
         """Gain minus overhead of what each job type holds, shape [L]."""
         return np.array([job_reward(self.arrays, self.held, l) for l in range(self.problem.L)])
 
     def local_search(self, arrivals: Ints, passes: int) -> int:
-        """Local search: rebuild one and two jobs where that raises the reward; says how often."""
+        """Rebuild one and two jobs where that raises the reward; returns how often it did."""
+        if not passes:
+            return 0
         helped: int = search.local_search(self.arrays, self.held, arrivals, passes)
         return helped
 
@@ -251,7 +229,6 @@ class FastGangs:
 
     Parameters
     ----------
-    problem : GangSpeedsProblem
     passes : int
         How often to go over all jobs and rebuild them where that is worth it, at most.
     steps : int
@@ -268,8 +245,8 @@ class FastGangs:
                 f"passes is {passes}, steps {steps} and rounds {rounds}; at least 0, 0 and 1"
             )
         self.problem, self.passes, self.steps, self.rounds = problem, passes, steps, rounds
-        # Under names of its own, so that even the last bits do not depend on what servers are
-        # called; and among tasks worth the same the kernels take the first: let that be small.
+        # Servers get an order of their own, so that even the last bits do not depend on what they
+        # are called. Of tasks worth the same the kernels take the first: let that be the smallest.
         self._order = problem.server_order
         inner, self._before = problem.relabelled(self._order)
         largest = np.maximum(problem.cluster.capacity.max(axis=0), np.finfo(float).tiny)
@@ -281,10 +258,6 @@ class FastGangs:
             task_cost=inner.task_cost[self._rank],
         )
         self._servers = Placement(inner)
-        R, K = problem.cluster.capacity.shape
-        self._price, self._demand = np.empty((R, K)), np.empty((R, K))
-        self._profit, self._best = np.empty(problem.L), np.empty(problem.Q)
-        self._where = np.empty(problem.Q, dtype=np.int64)
 
     def linear(self, worth: Floats, arrivals: Ints) -> Ints:
         """A placement of large Σ w_e n_e − Σ d_q for ``worth`` [E]: server of each task, or -1."""
@@ -292,25 +265,14 @@ class FastGangs:
 
     def bounded(self, worth: Floats, arrivals: Ints) -> tuple[Ints, float]:
         """The same, and a bound that Σ w_e n_e − Σ d_q of no placement exceeds."""
-        servers, price = self._servers, self._price
+        servers = self._servers
         g, h = servers.arrays, servers.held
         servers.reset()
         worth = np.ascontiguousarray(worth[self._before])
-        bound = search.price_search(
-            g,
-            h,
-            arrivals,
-            worth,
-            price,
-            self._demand,
-            self._profit,
-            self._best,
-            self._where,
-            self.steps,
-        )
+        bound, price = search.price_search(g, h, arrivals, worth, self.steps)
         if self.passes:
             search.insert_tasks(g, h, arrivals, worth, price, self.passes)
-            search.rebuild_pairs(g, h, arrivals, worth, price, 0.5, self.passes)
+            search.rebuild_pairs(g, h, arrivals, worth, price, self.passes)
         placement = np.empty(self.problem.Q, dtype=np.int64)
         inner = servers.decision()
         placement[self._rank] = np.where(inner >= 0, self._order[inner], -1)
@@ -338,17 +300,14 @@ class FastGangs:
 
 
 class GangSolver:
-    """Solver of the gang form of P3(t): exact where the programme is small, else fast, unless told.
+    """Solver of the gang form of P3(t): exact where the programme is small, else fast.
 
     Parameters
     ----------
-    problem : GangSpeedsProblem
     how : {"auto", "exact", "fast"}
         ``auto`` is exact when the programme has at most ``columns`` whole-number columns. Seconds
         do not decide, because the same run must be the same on every machine; the default is what
         takes some 10 ms a slot.
-    columns : int
-        See there.
     passes, rounds : int
         See :class:`FastGangs`.
     """
@@ -373,7 +332,7 @@ class GangSolver:
 
     def solve(self, value: Floats, width: Floats, arrivals: Ints) -> Ints:
         """Server of each task, -1 for none; shape [Q]."""
-        if self.exact is None:
-            return self.fast.solve(value, width, arrivals)
         start = self.fast.solve(value, width, arrivals)
+        if self.exact is None:
+            return start
         return self.exact.solve(value, width, arrivals, start=start).placement

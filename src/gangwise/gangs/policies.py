@@ -1,5 +1,7 @@
 """Gang policies that know the reward: OGASched for gangs, a greedy, and the paper's baselines.
 
+A decision [Q] names the server of each task, -1 for none.
+
 OGASched §3.5 leaves the design of gangs out. Here the ascent of the reactive mode climbs on the
 relaxed problem, in which a job type requests Σ_q a_l^q of every server, and its point is rounded:
 tasks go where the plan covers them, gangs are completed or rolled back, room that is left is
@@ -81,7 +83,6 @@ class GangOGASched(PolicyBase):
         self._worth = np.zeros(problem.L)
 
     def decide(self, observation: Observation) -> Ints:
-        """Server of each task, -1 for none."""
         plan, x = self._planner.decide(observation), observation.arrived
         servers = self._servers
         servers.reset()
@@ -99,8 +100,7 @@ class GangOGASched(PolicyBase):
     def _finish(self, arrivals: Ints) -> tuple[Ints, Floats]:
         """Use what room is left, improve; the channel of each task, the reward of each job."""
         self._servers.greedy(arrivals)
-        if self.passes:
-            self._servers.local_search(arrivals, self.passes)
+        self._servers.local_search(arrivals, self.passes)
         return self._servers.held.channel.copy(), self._servers.rewards()
 
     def _remember(self, arrivals: Ints, played: Ints, rewards: Floats) -> None:
@@ -136,15 +136,12 @@ class GangGreedy(PolicyBase):
             raise ScenarioError(f"passes must not be negative; got {self.passes}")
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem."""
         self._servers = Placement(problem)
 
     def decide(self, observation: Observation) -> Ints:
-        """Server of each task, -1 for none."""
         self._servers.reset()
         self._servers.greedy(observation.arrived)
-        if self.passes:
-            self._servers.local_search(observation.arrived, self.passes)
+        self._servers.local_search(observation.arrived, self.passes)
         return self._servers.decision()
 
 
@@ -156,19 +153,17 @@ class GangBinPacking(PolicyBase):
     sign: ClassVar[float] = 1.0
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem."""
         self._problem, self._rng = problem, rng
         self._servers = Placement(problem, weighs_gains=False)
-        self._size = relative_size(problem.cluster.capacity)
+        self._preference = relative_size(problem.cluster.capacity)
 
     def decide(self, observation: Observation) -> Ints:
-        """Server of each task, -1 for none."""
-        return self._place(
-            *job_by_job(self._problem, np.flatnonzero(observation.arrived)), self._size
-        )
+        order, ends = self._turns(np.flatnonzero(observation.arrived))
+        return self._servers.list_schedule(order, ends, self.sign, self._preference)
 
-    def _place(self, order: Ints, ends: Ints, preference: Floats) -> Ints:
-        return self._servers.list_schedule(order, ends, self.sign, preference)
+    def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
+        """Tasks of these jobs in the order of their placement, and where turns end."""
+        return job_by_job(self._problem, jobs)
 
 
 @dataclass
@@ -189,14 +184,12 @@ class GangDRF(GangBinPacking):
     sign: ClassVar[float] = 0.0
 
     def start(self, problem: GangProblem, rng: np.random.Generator) -> None:
-        """Order the job types once; the order does not depend on what arrives."""
         super().start(problem, rng)
-        self._order = np.argsort(dominant_shares(problem.relaxed), kind="stable")
+        self._shares = dominant_shares(problem.relaxed)
 
-    def decide(self, observation: Observation) -> Ints:
-        """Server of each task, -1 for none."""
-        jobs = self._order[np.isin(self._order, np.flatnonzero(observation.arrived))]
-        return self._place(*job_by_job(self._problem, jobs), self._size)
+    def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
+        by_share = np.argsort(self._shares[jobs], kind="stable")
+        return job_by_job(self._problem, jobs[by_share])
 
 
 @dataclass
@@ -209,11 +202,8 @@ class GangFairness(GangBinPacking):
 
     sign: ClassVar[float] = 0.0
 
-    def decide(self, observation: Observation) -> Ints:
-        """Server of each task, -1 for none."""
-        return self._place(
-            *round_robin(self._problem, np.flatnonzero(observation.arrived)), self._size
-        )
+    def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
+        return round_robin(self._problem, jobs)
 
 
 @dataclass
@@ -223,8 +213,7 @@ class GangRandom(GangBinPacking):
     sign: ClassVar[float] = 0.0
     randomised = True
 
-    def decide(self, observation: Observation) -> Ints:
-        """Server of each task, -1 for none."""
-        jobs = self._rng.permutation(np.flatnonzero(observation.arrived))
-        preference = self._rng.random(self._size.size)
-        return self._place(*job_by_job(self._problem, jobs), preference)
+    def _turns(self, jobs: Ints) -> tuple[Ints, Ints]:
+        jobs = self._rng.permutation(jobs)
+        self._preference = self._rng.random(self._preference.size)
+        return job_by_job(self._problem, jobs)

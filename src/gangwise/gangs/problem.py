@@ -9,8 +9,7 @@ which counts a task as scheduled when it holds any positive amount: an ε of one
 meets it, "all-or-nothing" then says nothing, and the supremum of the reward need not be attained.
 It also binds a job type that brought no job. ESDP §3.4 asks for Σ_r Σ_q x^l_(q,r) ≥ m_l in every
 slot, whether a job arrived or not, lets a job that falls short keep what it holds, and lets one
-task
-sit on m_l servers. Both are read alike here, with y_l = 1 when the job of type l is launched:
+task sit on m_l servers. Both are read alike here, with y_l = 1 when the job of type l is launched:
 
 * a task sits on one server at most, Σ_r x^l_(q,r) ≤ 1, which holds its whole request a_l^{q,k} for
   all device types k;
@@ -40,6 +39,21 @@ from gangwise.core.errors import InfeasibleDecision, ScenarioError
 from gangwise.gain_overhead.problem import TOLERANCE, GainOverheadProblem, Utilities
 
 ProblemT = TypeVar("ProblemT", bound="GangPlacementProblem")
+
+
+def first(bad: Any) -> Any:
+    """Index of the first true value, a tuple of them in a table; None where all are false."""
+    found = np.argwhere(bad)
+    if not len(found):
+        return None
+    return int(found[0, 0]) if found.shape[1] == 1 else tuple(found[0].tolist())
+
+
+def frozen(given: Any, kind: type = np.float64) -> Any:
+    """A read-only copy."""
+    array: Any = np.array(given, dtype=kind, order="C")
+    array.setflags(write=False)
+    return array
 
 
 def relative_size(capacity: Floats) -> Floats:
@@ -73,7 +87,7 @@ class GangPlacementProblem:
     Raises
     ------
     ScenarioError
-        Names the job type, task, server or device type at fault, and says what to do.
+        Names the job type, task, server, device type or channel at fault, and says what to do.
     """
 
     cluster: Cluster
@@ -84,22 +98,16 @@ class GangPlacementProblem:
     job_types: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        for name, kind in (
-            ("task_job_type", np.int64),
-            ("task_requests", np.float64),
-            ("minimum", np.int64),
-        ):
+        for name in ("task_job_type", "minimum"):
             given = np.asarray(getattr(self, name))
-            array = np.array(given, dtype=kind, order="C")
-            if kind is np.int64 and not np.array_equal(array, given):
+            object.__setattr__(self, name, frozen(given, np.int64))
+            if not np.array_equal(getattr(self, name), given):
                 raise ScenarioError(f"{name} must hold whole numbers; got {given}")
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+        object.__setattr__(self, "task_requests", frozen(self.task_requests))
         names = self.job_types or tuple(f"job-type-{l}" for l in range(self.minimum.size))
         object.__setattr__(self, "job_types", tuple(names))
         self._require_shapes()
         self._require_tasks()
-        self._require_minimum()
         self._require_room()
 
     def _require_shapes(self) -> None:
@@ -125,60 +133,44 @@ class GangPlacementProblem:
             )
 
     def _require_tasks(self) -> None:
-        of, L = self.task_job_type, self.minimum.size
-        if of.size and (of.min() < 0 or of.max() >= L):
-            q = int(np.flatnonzero((of < 0) | (of >= L))[0])
+        of, L, requests, names = self.task_job_type, self.L, self.task_requests, self.job_types
+        if (q := first((of < 0) | (of >= L))) is not None:
             raise ScenarioError(
                 f"task_job_type[{q}] is {of[q]}; there are {L} job types, counted from 0"
             )
-        back = np.flatnonzero(np.diff(of) < 0)
-        if back.size:
-            q = int(back[0]) + 1
+        if (q := first(np.diff(of) < 0)) is not None:
             raise ScenarioError(
-                f"task_job_type[{q}] is {of[q]} after {of[q - 1]}; list the tasks job type by "
+                f"task_job_type[{q + 1}] is {of[q + 1]} after {of[q]}; list the tasks job type by "
                 "job type"
             )
-        without = np.flatnonzero(np.bincount(of, minlength=L) == 0)
-        if without.size:
+        count = np.bincount(of, minlength=L)
+        if (l := first(count == 0)) is not None:
+            raise ScenarioError(f"job type {names[l]!r} has no tasks; give it one or leave it out")
+        if (at := first(~(np.isfinite(requests) & (requests >= 0)))) is not None:
             raise ScenarioError(
-                f"job type {self.job_types[without[0]]!r} has no tasks; give it one or leave it out"
+                f"{self.task_name(at[0])}: request of device type "
+                f"{self.cluster.devices[at[1]]!r} is {requests[at]}; it must be a finite number, "
+                "zero or larger"
             )
-        bad = np.argwhere(~(np.isfinite(self.task_requests) & (self.task_requests >= 0)))
-        if len(bad):
-            q, k = (int(i) for i in bad[0])
+        if (q := first(~(requests > 0).any(axis=1))) is not None:
+            raise ScenarioError(f"{self.task_name(q)} requests no devices at all; leave it out")
+        if (l := first((self.minimum < 1) | (self.minimum > count))) is not None:
             raise ScenarioError(
-                f"{self.task_name(q)}: request of device type {self.cluster.devices[k]!r} is "
-                f"{self.task_requests[q, k]}; it must be a finite number, zero or larger"
-            )
-        empty = np.flatnonzero(~(self.task_requests > 0).any(axis=1))
-        if empty.size:
-            raise ScenarioError(
-                f"{self.task_name(int(empty[0]))} requests no devices at all; leave it out"
-            )
-
-    def _require_minimum(self) -> None:
-        tasks = np.bincount(self.task_job_type, minlength=self.minimum.size)
-        bad = np.flatnonzero((self.minimum < 1) | (self.minimum > tasks))
-        if bad.size:
-            l = int(bad[0])
-            raise ScenarioError(
-                f"job type {self.job_types[l]!r} needs at least {self.minimum[l]} of its "
-                f"{tasks[l]} tasks; the minimum must be 1 to {tasks[l]}"
+                f"job type {names[l]!r} needs at least {self.minimum[l]} of its {count[l]} tasks; "
+                f"the minimum must be 1 to {count[l]}"
             )
 
     def _require_room(self) -> None:
         """Every task fits somewhere, or its job could never have all of them."""
         self.channels.require_all_connected(self.job_types)
-        alone = np.flatnonzero(~self.fits.any(axis=1))
-        if not alone.size:
+        if (q := first(~self.fits.any(axis=1))) is None:
             return
-        q = int(alone[0])
         servers = np.flatnonzero(self.channel_of[self.task_job_type[q]] >= 0)
-        largest = self.cluster.capacity[servers].max(axis=0)
+        largest, asked = self.cluster.capacity[servers].max(axis=0), self.task_requests[q]
         short = [
-            f"{self.task_requests[q, k]:g} of device type {device!r} (the best has {largest[k]:g})"
+            f"{asked[k]:g} of device type {device!r} (the best has {largest[k]:g})"
             for k, device in enumerate(self.cluster.devices)
-            if self.task_requests[q, k] > largest[k]
+            if asked[k] > largest[k]
         ] or ["a combination of device types that none of them has"]
         raise ScenarioError(
             f"{self.task_name(q)} fits on none of its {servers.size} connected servers: it "
@@ -187,18 +179,15 @@ class GangPlacementProblem:
         )
 
     @property
-    def L(self) -> int:
-        """Number of job types."""
+    def L(self) -> int:  # job types
         return int(self.minimum.size)
 
     @property
-    def Q(self) -> int:
-        """Number of tasks of all job types."""
+    def Q(self) -> int:  # tasks
         return int(self.task_job_type.size)
 
     @property
-    def E(self) -> int:
-        """Number of channels."""
+    def E(self) -> int:  # channels
         return len(self.channels)
 
     @cached_property
@@ -264,19 +253,24 @@ class GangPlacementProblem:
                 "task: its server, or -1"
             )
         where = given.astype(np.int64)
-        self._require_channels(where, at)
-        count = np.bincount(self.task_job_type[where >= 0], minlength=self.L)
-        uncalled = np.flatnonzero((count > 0) & (arrived == 0))
-        if uncalled.size:
-            l = int(uncalled[0])
-            q = int(np.flatnonzero((self.task_job_type == l) & (where >= 0))[0])
+        (L, R), of = self.channels.shape, self.task_job_type
+        if (q := first((where < -1) | (where >= R))) is not None:
             raise InfeasibleDecision(
-                f"{at}{self.task_name(q)} is placed on server "
-                f"{self.cluster.servers[where[q]]!r}, but no such job arrived"
+                f"{at}{self.task_name(q)} is placed on server number {where[q]}; there are {R}, "
+                "counted from 0, and -1 stands for none"
             )
-        broken = np.flatnonzero((count > 0) & (count < self.minimum))
-        if broken.size:
-            l = int(broken[0])
+        placed = where >= 0
+        for bad, why in (
+            (self.channel_of[of, where] < 0, "to which its job type has no channel"),
+            (arrived[of] == 0, "but no such job arrived"),
+        ):
+            if (q := first(placed & bad)) is not None:
+                server = self.cluster.servers[where[q]]
+                raise InfeasibleDecision(
+                    f"{at}{self.task_name(q)} is placed on server {server!r}, {why}"
+                )
+        count = np.bincount(of[placed], minlength=L)
+        if (l := first((count > 0) & (count < self.minimum))) is not None:
             raise InfeasibleDecision(
                 f"{at}job type {self.job_types[l]!r} has {count[l]} of its tasks placed and needs "
                 f"at least {self.minimum[l]} to be launched; place more or none"
@@ -284,51 +278,33 @@ class GangPlacementProblem:
         self._require_capacity(where, at)
         return where
 
-    def _require_channels(self, where: Ints, at: str) -> None:
-        R = self.channels.shape[1]
-        out = np.flatnonzero((where < -1) | (where >= R))
-        if out.size:
-            q = int(out[0])
-            raise InfeasibleDecision(
-                f"{at}{self.task_name(q)} is placed on server number {where[q]}; there are {R}, "
-                "counted from 0, and -1 stands for none"
-            )
-        placed = np.flatnonzero(where >= 0)
-        channel = self.channel_of[self.task_job_type[placed], where[placed]]
-        astray = placed[channel < 0]
-        if astray.size:
-            q = int(astray[0])
-            raise InfeasibleDecision(
-                f"{at}{self.task_name(q)} is placed on server "
-                f"{self.cluster.servers[where[q]]!r}, to which its job type has no channel"
-            )
-
     def _require_capacity(self, where: Ints, at: str) -> None:
-        capacity = self.cluster.capacity
-        used = self.handed_out(where)
-        over = np.argwhere(used > capacity + TOLERANCE * (1.0 + capacity))
-        if len(over):
-            r, k = (int(i) for i in over[0])
-            there = np.flatnonzero((where == r) & (self.task_requests[:, k] > 0))
-            names = ", ".join(self.task_name(int(q)) for q in there[:4])
-            more = f" and {there.size - 4} more" if there.size > 4 else ""
+        capacity, used = self.cluster.capacity, self.handed_out(where)
+        over = first(used > capacity + TOLERANCE * (1.0 + capacity))
+        if over is not None:
+            r, k = over
+            holders = np.flatnonzero((where == r) & (self.task_requests[:, k] > 0))
+            names = ", ".join(self.task_name(int(q)) for q in holders[:4])
+            more = f" and {holders.size - 4} more" if holders.size > 4 else ""
             raise InfeasibleDecision(
-                f"{at}server {self.cluster.servers[r]!r} has {capacity[r, k]:g} of device type "
-                f"{self.cluster.devices[k]!r}, and {used[r, k]:.12g} were handed out, to "
+                f"{at}server {self.cluster.servers[r]!r} has {capacity[over]:g} of device type "
+                f"{self.cluster.devices[k]!r}, and {used[over]:.12g} were handed out, to "
                 f"{names}{more}"
             )
 
+    def _placed(self, placement: Ints) -> tuple[Ints, Ints]:
+        """Tasks that a placement runs, and the channel of each."""
+        placed = np.flatnonzero(placement >= 0)
+        return placed, self.channel_of[self.task_job_type[placed], placement[placed]]
+
     def count(self, placement: Ints) -> Ints:
         """n_e: how many tasks a feasible placement puts on each channel, shape [E]."""
-        placed = np.flatnonzero(placement >= 0)
-        e = self.channel_of[self.task_job_type[placed], placement[placed]]
-        return np.bincount(e, minlength=self.E).astype(np.int64)
+        return np.bincount(self._placed(placement)[1], minlength=self.E).astype(np.int64)
 
     def held(self, placement: Ints) -> Floats:
         """Devices that each channel's job holds under a placement, shape [E, K]."""
-        placed = np.flatnonzero(placement >= 0)
+        placed, e = self._placed(placement)
         y = np.zeros((self.E, self.task_requests.shape[1]))
-        e = self.channel_of[self.task_job_type[placed], placement[placed]]
         np.add.at(y, e, self.task_requests[placed])
         return y
 
@@ -409,11 +385,6 @@ class GangProblem(GangPlacementProblem):
     overhead : ndarray of shape [K]
         β_k, per device.
 
-    Raises
-    ------
-    ScenarioError
-        Names the job type, task, server or device type at fault, and says what to do.
-
     Examples
     --------
     Two servers with four GPUs each, one job type of two tasks that both must run:
@@ -446,12 +417,11 @@ needs at least 2 to be launched; place more or none
                 f"utilities are given for {self.utilities.kind.shape} servers and device types; "
                 f"the cluster has ({R}, {K})"
             )
-        beta = np.array(self.overhead, dtype=np.float64, order="C")
+        beta = frozen(self.overhead)
         if beta.shape != (K,) or not (np.isfinite(beta) & (beta >= 0)).all():
             raise ScenarioError(
                 f"overhead coefficients must be {K} finite numbers, zero or larger; got {beta}"
             )
-        beta.setflags(write=False)
         object.__setattr__(self, "overhead", beta)
 
     @cached_property
@@ -517,11 +487,6 @@ class GangSpeedsProblem(GangPlacementProblem):
     task_cost : ndarray of shape [Q], optional
         d_q: supply cost of each task, in units of Z̃; zero or larger, none by default.
 
-    Raises
-    ------
-    ScenarioError
-        Names the job type, task, server, device type or channel at fault.
-
     Examples
     --------
     Two servers with four GPUs each, one job type of three tasks of which two must run:
@@ -547,32 +512,25 @@ placed and needs at least 2 to be launched; place more or none
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        each = np.array(self.task_cost, dtype=np.float64)
-        each = each if each.size else np.zeros(self.Q)
-        if each.shape != (self.Q,):
-            raise ScenarioError(
-                f"task_cost has shape {each.shape}; expected one number for each of {self.Q} tasks"
-            )
-        bad = np.flatnonzero(~(np.isfinite(each) & (each >= 0)))
-        if bad.size:
-            q = int(bad[0])
+        each = frozen(self.task_cost if np.size(self.task_cost) else np.zeros(self.Q))
+        cost = frozen(self.cost)
+        for name, array, count, what in (
+            ("task_cost", each, self.Q, "tasks"),
+            ("cost", cost, self.E, "channels"),
+        ):
+            if array.shape != (count,):
+                raise ScenarioError(
+                    f"{name} has shape {array.shape}; expected one number for each of {count} "
+                    f"{what}"
+                )
+            object.__setattr__(self, name, array)
+        if (q := first(~(np.isfinite(each) & (each >= 0)))) is not None:
             raise ScenarioError(
                 f"{self.task_name(q)}: its supply cost is {each[q]}; it must be finite, zero or "
                 "larger"
             )
-        each.setflags(write=False)
-        object.__setattr__(self, "task_cost", each)
-        cost = np.array(self.cost, dtype=np.float64)
-        if cost.shape != (self.E,):
-            raise ScenarioError(
-                f"cost has shape {cost.shape}; expected one number for each of {self.E} channels"
-            )
-        wrong = np.flatnonzero(~np.isfinite(cost))
-        if wrong.size:
-            e = int(wrong[0])
+        if (e := first(~np.isfinite(cost))) is not None:
             raise ScenarioError(f"{self.name(e)}: supply cost is {cost[e]}; it must be finite")
-        cost.setflags(write=False)
-        object.__setattr__(self, "cost", cost)
 
     def tasks_on(
         self, arrivals: npt.ArrayLike, placement: npt.ArrayLike, slot: int | None = None

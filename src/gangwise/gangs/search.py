@@ -17,6 +17,8 @@ All move tasks with ``put`` and ``take`` of :mod:`gangwise.gangs.kernels` only.
 
 from __future__ import annotations
 
+import numpy as np
+
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.jit import kernel
 from gangwise.gangs.kernels import (
@@ -31,8 +33,9 @@ from gangwise.gangs.kernels import (
     take,
 )
 
-NEVER = -1e300
-CLEAR = 1e-9  # rewards must differ by this, relative to 1 + their size, to count as different
+UNREACHED = -1e300
+CLEAR = 1e-9
+"""Rewards count as different when they differ by this, relative to 1 + their size."""
 
 
 @kernel
@@ -43,7 +46,7 @@ def grow(g: GangArrays, h: Allocation, l: int, most: int) -> bool:
     Returns whether the job can be launched.
     """
     while h.placed[l] < most:
-        task, channel, top = -1, -1, NEVER
+        task, channel, top = -1, -1, UNREACHED
         before = overhead(g, h, l, -1)
         for q in range(g.first[l], g.first[l + 1]):
             if h.channel[q] >= 0:
@@ -74,19 +77,18 @@ def launch(g: GangArrays, h: Allocation, l: int) -> float:
 
 
 @kernel
-def greedy(g: GangArrays, h: Allocation, active: Ints, worth: Floats) -> None:
+def greedy(g: GangArrays, h: Allocation, active: Ints) -> None:
     """Greedy: launch the gang with the largest reward, again and again, among those not launched.
 
-    The reward that a gang would have is brought up to date only when it is the largest on the list
-    (it hardly ever rises as room is taken). ``worth`` [L] is work space.
+    Lazy: a reward is computed anew only when the old one leads, for it hardly ever rises as room
+    is taken.
     """
     L = g.minimum.size
+    worth = np.zeros(L)
     for l in range(L):
-        worth[l] = 0.0
         if active[l] != 0 and h.placed[l] == 0:
             worth[l] = launch(g, h, l)
             clear(g, h, l)
-    # Lazy evaluation: a reward is computed anew only when the old one leads the list.
     while True:
         best = 0
         for l in range(1, L):
@@ -139,19 +141,18 @@ def planned_channel(g: GangArrays, h: Allocation, plan: Floats, q: int, least: f
 
 @kernel
 def round_plan(g: GangArrays, h: Allocation, active: Ints, plan: Floats, least: float) -> None:
-    """Rounding: a fractional plan [E, K], which is used up, to whole gangs.
+    """Rounding: a fractional plan [E, K], of which a copy is used up, to whole gangs.
 
     Job by job, those first whose tasks the plan covers most: each task goes where the plan covers
     ``least`` of it and it gains most; a gang that is then short of its minimum is completed
     wherever there is room, or rolled back, and so is one that is not worth its overhead.
     """
-    L, K = g.minimum.size, g.beta.size
-    for l in range(L):
-        h.saved[l] = 0
+    L, K, plan = g.minimum.size, g.beta.size, plan.copy()
+    waiting = active != 0
     while True:
         job, top = -1, -1.0
         for l in range(L):
-            if active[l] == 0 or h.saved[l] != 0:
+            if not waiting[l]:
                 continue
             part, tasks = 0.0, g.first[l + 1] - g.first[l]
             for q in range(g.first[l], g.first[l + 1]):
@@ -163,7 +164,7 @@ def round_plan(g: GangArrays, h: Allocation, active: Ints, plan: Floats, least: 
                 job, top = l, part
         if job < 0:
             break
-        h.saved[job] = 1
+        waiting[job] = False
         for q in range(g.first[job], g.first[job + 1]):
             e = planned_channel(g, h, plan, q, least)
             if e >= 0:
@@ -175,24 +176,12 @@ def round_plan(g: GangArrays, h: Allocation, active: Ints, plan: Floats, least: 
 
 
 @kernel
-def place_remembered(
-    g: GangArrays, h: Allocation, active: Ints, memory: Ints, worth: Floats
-) -> None:
-    """Place gangs on the channels ``memory`` [Q], in descending order of their ``worth`` [L].
+def place_remembered(g: GangArrays, h: Allocation, jobs: Ints, memory: Ints) -> None:
+    """Place gangs on the channels ``memory`` [Q], the ``jobs`` in this order.
 
     Tasks whose room is taken meanwhile stay out; gangs short of their minimum are rolled back.
     """
-    L = g.minimum.size
-    for l in range(L):
-        h.saved[l] = 0
-    while True:
-        job = -1
-        for l in range(L):
-            if active[l] != 0 and h.saved[l] == 0 and (job < 0 or worth[l] > worth[job]):
-                job = l
-        if job < 0:
-            break
-        h.saved[job] = 1
+    for job in jobs:
         for q in range(g.first[job], g.first[job + 1]):
             if memory[q] >= 0 and fits(g, h, q, memory[q]):
                 put(g, h, q, memory[q])
@@ -201,21 +190,17 @@ def place_remembered(
 
 
 @kernel
-def restore_job(g: GangArrays, h: Allocation, l: int) -> None:
-    """Put a job back as ``saved`` has it."""
-    clear(g, h, l)
-    for q in range(g.first[l], g.first[l + 1]):
-        if h.saved[q] >= 0:
-            put(g, h, q, h.saved[q])
+def save(h: Allocation) -> None:
+    """Remember who holds what; a loop, for an assignment of slices takes longer."""
+    for q in range(h.channel.size):
+        h.saved[q] = h.channel[q]
 
 
 @kernel
 def rebuild(g: GangArrays, h: Allocation, one: int, other: int) -> bool:
     """Ruin and recreate: take two jobs (or one twice) off, build both anew; keep if better."""
     before = job_reward(g, h, one) + (job_reward(g, h, other) if other != one else 0.0)
-    for l in (one, other):
-        for q in range(g.first[l], g.first[l + 1]):
-            h.saved[q] = h.channel[q]
+    save(h)
     clear(g, h, one)
     clear(g, h, other)
     after = launch(g, h, one)
@@ -225,9 +210,10 @@ def rebuild(g: GangArrays, h: Allocation, one: int, other: int) -> bool:
         return True
     clear(g, h, one)
     clear(g, h, other)
-    restore_job(g, h, one)
-    if other != one:
-        restore_job(g, h, other)
+    for l in (one, other):
+        for q in range(g.first[l], g.first[l + 1]):
+            if h.saved[q] >= 0 and h.channel[q] < 0:
+                put(g, h, q, h.saved[q])
     return False
 
 
@@ -254,9 +240,6 @@ def local_search(g: GangArrays, h: Allocation, active: Ints, passes: int) -> int
     return helped
 
 
-UNREACHED = -1e300
-
-
 @kernel
 def price_of(g: GangArrays, price: Floats, q: int, r: int) -> float:
     """Rent λ_r · a_q: what a task pays on a server."""
@@ -268,28 +251,21 @@ def price_of(g: GangArrays, price: Floats, q: int, r: int) -> float:
 
 @kernel
 def best_responses(
-    g: GangArrays,
-    arrivals: Ints,
-    worth: Floats,
-    price: Floats,
-    profit: Floats,
-    demand: Floats,
-    best: Floats,
-    where: Ints,
-) -> float:
+    g: GangArrays, arrivals: Ints, worth: Floats, price: Floats
+) -> tuple[float, Floats, Floats]:
     """Lagrangian dual D(λ), which no placement exceeds, with every job's best gang under prices.
 
-    ``profit`` [L] becomes what each job gains, ``demand`` [R, K] the devices that they ask for;
-    ``best`` [Q] and ``where`` [Q] are work space.
+    Returns D, what each job gains [L], and the devices that they ask for [R, K].
     """
     R, K = g.capacity.shape
+    Q = g.job_type.size
+    best, where = np.empty(Q), np.empty(Q, dtype=np.int64)  # of each task: gain and channel
+    profit, demand = np.zeros(g.minimum.size), np.zeros((R, K))
     bound = 0.0
     for r in range(R):
         for k in range(K):
-            demand[r, k] = 0.0
             bound += price[r, k] * g.capacity[r, k]
     for l in range(g.minimum.size):
-        profit[l] = 0.0
         if arrivals[l] == 0:
             continue
         gaining, total = 0, 0.0
@@ -320,12 +296,16 @@ def best_responses(
             if best[q] > 0.0:
                 for k in range(K):
                     demand[g.server[where[q]], k] += g.request[q, k]
-    return bound
+    return bound, profit, demand
 
 
 @kernel
 def polyak_step(g: GangArrays, price: Floats, demand: Floats, gap: float) -> bool:
-    """Polyak step of the prices towards a bound lower by ``gap``; False at an optimum."""
+    """Polyak step of the prices towards a bound lower by ``gap``; False at an optimum.
+
+    Each device type is in units of its capacity, so that one step suits scarce and plenty. These
+    are loops, for array expressions take longer on tables as small as these.
+    """
     R, K = g.capacity.shape
     norm = 0.0
     for r in range(R):
@@ -333,7 +313,6 @@ def polyak_step(g: GangArrays, price: Floats, demand: Floats, gap: float) -> boo
             over = demand[r, k] - g.capacity[r, k]
             if g.capacity[r, k] > 0.0 and (over > 0.0 or price[r, k] > 0.0):
                 norm += (over / g.capacity[r, k]) ** 2
-    # Each device type in units of its capacity, so that one step suits scarce and plenty.
     if norm <= 1e-12:
         return False
     for r in range(R):
@@ -403,15 +382,12 @@ def build_gang(
 
 @kernel
 def place_by_profit(
-    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, price: Floats, profit: Floats
+    g: GangArrays, h: Allocation, worth: Floats, price: Floats, profit: Floats
 ) -> None:
-    """Greedy under prices: whole gangs, largest ``profit`` [L], which is used up, first."""
+    """Greedy under prices: whole gangs, the largest positive ``profit`` [L] first."""
     while True:
-        job = -1
-        for l in range(profit.size):
-            if arrivals[l] != 0 and profit[l] > 0.0 and (job < 0 or profit[l] > profit[job]):
-                job = l
-        if job < 0:
+        job = int(np.argmax(profit))
+        if profit[job] <= 0.0:
             break
         profit[job] = 0.0
         build_gang(g, h, job, worth, price, 1.0)
@@ -440,32 +416,18 @@ def restore_all(g: GangArrays, h: Allocation) -> None:
 
 @kernel
 def price_search(
-    g: GangArrays,
-    h: Allocation,
-    arrivals: Ints,
-    worth: Floats,
-    price: Floats,
-    demand: Floats,
-    profit: Floats,
-    best: Floats,
-    where: Ints,
-    steps: int,
-) -> float:
-    """Subgradient search: step prices from nought, place gangs at every fourth step, keep the best.
+    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, steps: int
+) -> tuple[float, Floats]:
+    """Subgradient search: step prices from zero, place gangs at every fourth step, keep the best.
 
-    Steps are halved when the bound has not fallen five times in a row. Returns the lowest bound.
-    ``price``, ``demand`` [R, K], ``profit`` [L], ``best`` and ``where`` [Q] are work space; the
-    prices of the last step stay in ``price``.
+    Steps are halved when the bound has not fallen five times in a row. Returns the lowest bound and
+    the prices [R, K] of the last step.
     """
-    Q = g.job_type.size
-    for r in range(price.shape[0]):
-        for k in range(price.shape[1]):
-            price[r, k] = 0.0
-    for q in range(Q):
-        h.saved[q] = -1
+    price = np.zeros_like(g.capacity)
+    h.saved[:] = -1
     bound, top, pace, stale = 1e300, 0.0, 1.0, 0
     for step in range(steps + 1):
-        now = best_responses(g, arrivals, worth, price, profit, demand, best, where)
+        now, profit, demand = best_responses(g, arrivals, worth, price)
         if now < bound - 1e-9 * (1.0 + abs(now)):
             bound, stale = now, 0
         else:
@@ -475,122 +437,108 @@ def price_search(
         if step % 4 == 0:
             for l in range(g.minimum.size):
                 clear(g, h, l)
-            place_by_profit(g, h, arrivals, worth, price, profit)
+            place_by_profit(g, h, worth, price, profit)
             for l in range(g.minimum.size):
                 if arrivals[l] != 0:
                     build_gang(g, h, l, worth, price, 0.0)
             value = total(g, h, worth)
             if value > top * (1.0 + 1e-12):
                 top = value
-                for q in range(Q):
-                    h.saved[q] = h.channel[q]
+                save(h)
         gap = now - top
         if gap <= 1e-9 * (1.0 + abs(now)) or not polyak_step(g, price, demand, pace * gap):
             break
     restore_all(g, h)
-    return bound
+    return bound, price
 
 
 @kernel
-def complete_or_roll_back(
-    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, price: Floats
+def make_room(g: GangArrays, h: Allocation, q: int, e: int, worth: Floats) -> None:
+    """Take the tasks that are worth least off a channel's server until task ``q`` fits."""
+    while not fits(g, h, q, e):
+        least, lowest = -1, 0.0
+        for p in range(h.channel.size):
+            on = h.channel[p]
+            if on >= 0 and g.server[on] == g.server[e]:
+                value = worth[on] - g.cost[p]
+                if least < 0 or value < lowest:
+                    least, lowest = p, value
+        if least < 0:
+            break
+        take(g, h, least)
+
+
+@kernel
+def keep_if_better(
+    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, price: Floats, now: float
 ) -> float:
-    """Complete or roll back every gang, let everybody use what is left; the worth of it all."""
+    """Complete or roll back every gang, let all use what is left; undo unless the sum rises.
+
+    Returns the new Σ w_e n_e, or ``now``, the old one.
+    """
     for l in range(g.minimum.size):  # those that hold something first
         if h.placed[l] > 0:
             build_gang(g, h, l, worth, price, 0.0)
     for l in range(g.minimum.size):
         if arrivals[l] != 0:
             build_gang(g, h, l, worth, price, 0.0)
-    return total(g, h, worth)
+    after = total(g, h, worth)
+    if after > now + 1e-9 * (1.0 + abs(now)):
+        return after
+    restore_all(g, h)
+    return now
 
 
 @kernel
 def insert_tasks(
     g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, price: Floats, passes: int
-) -> int:
+) -> None:
     """Insertion search: put one task on one of its channels, whoever must leave for it.
 
-    Those leave first that are worth least there; gangs are then completed or rolled back. Kept
-    where Σ w_e n_e rises, undone where not. Returns how often it rose.
+    Kept where Σ w_e n_e rises, undone where not.
     """
-    Q = g.job_type.size
-    helped, now = 0, total(g, h, worth)
+    now = total(g, h, worth)
     for _ in range(passes):
-        before = helped
-        for q in range(Q):
+        before = now
+        for q in range(g.job_type.size):
             if arrivals[g.job_type[q]] == 0:
                 continue
             for i in range(g.pair_first[q], g.pair_first[q + 1]):
                 e = g.pair_channel[i]
                 if e == h.channel[q]:
                     continue
-                for p in range(Q):
-                    h.saved[p] = h.channel[p]
+                save(h)
                 if h.channel[q] >= 0:
                     take(g, h, q)
-                while not fits(g, h, q, e):
-                    least = -1
-                    for p in range(Q):
-                        if (
-                            h.channel[p] >= 0
-                            and g.server[h.channel[p]] == g.server[e]
-                            and (
-                                least < 0
-                                or worth[h.channel[p]] - g.cost[p]
-                                < worth[h.channel[least]] - g.cost[least]
-                            )
-                        ):
-                            least = p
-                    if least < 0:
-                        break
-                    take(g, h, least)
+                make_room(g, h, q, e, worth)
                 put(g, h, q, e)
                 build_gang(g, h, g.job_type[q], worth, price, 0.0)
-                after = complete_or_roll_back(g, h, arrivals, worth, price)
-                if after > now + 1e-9 * (1.0 + abs(now)):
-                    helped, now = helped + 1, after
-                else:
-                    restore_all(g, h)
-        if helped == before:
+                now = keep_if_better(g, h, arrivals, worth, price, now)
+        if now == before:
             break
-    return helped
 
 
 @kernel
 def rebuild_pairs(
-    g: GangArrays,
-    h: Allocation,
-    arrivals: Ints,
-    worth: Floats,
-    price: Floats,
-    scale: float,
-    passes: int,
-) -> int:
-    """Ruin and recreate under prices: take one or two jobs off, build them anew, use what is left.
+    g: GangArrays, h: Allocation, arrivals: Ints, worth: Floats, price: Floats, passes: int
+) -> None:
+    """Ruin and recreate at half the prices: take one or two jobs off, build them anew.
 
-    Kept where Σ w_e n_e rises, undone where not. Returns how often it rose.
+    Kept where Σ w_e n_e rises, undone where not.
     """
-    L, Q = g.minimum.size, g.job_type.size
-    helped, now = 0, total(g, h, worth)
+    L, now = g.minimum.size, total(g, h, worth)
     for _ in range(passes):
-        before = helped
+        before = now
         for one in range(L):
             for step in range(L):
                 other = (one + step) % L
                 if arrivals[one] == 0 or arrivals[other] == 0:
                     continue
-                for q in range(Q):
-                    h.saved[q] = h.channel[q]
+                save(h)
                 clear(g, h, one)
                 clear(g, h, other)
-                build_gang(g, h, one, worth, price, scale)
-                build_gang(g, h, other, worth, price, scale)
-                after = complete_or_roll_back(g, h, arrivals, worth, price)
-                if after > now + 1e-9 * (1.0 + abs(now)):
-                    helped, now = helped + 1, after
-                else:
-                    restore_all(g, h)
-        if helped == before:
+                build_gang(g, h, one, worth, price, 0.5)
+                build_gang(g, h, other, worth, price, 0.5)
+                now = keep_if_better(g, h, arrivals, worth, price, now)
+        if now == before:
             break
-    return helped

@@ -19,19 +19,18 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.core.limits import SlotCount
+from gangwise.core.limits import Count, SlotCount
 from gangwise.core.simulation import Streams
 from gangwise.core.workload import BernoulliArrivals, ReplayedArrivals, Workload
 from gangwise.gain_overhead.environment import GainOverheadInstance
-from gangwise.scenarios import drawing
-from gangwise.scenarios.drawing import DrawnScenario
+from gangwise.scenarios.drawing import DrawnScenario, RewardSettings, Rho, Strict
 from gangwise.scenarios.esdp import ESDPScenario
 from gangwise.scenarios.esdp import Settings as ESDPSettings
-from gangwise.scenarios.ogasched import AUTHORS_MOST, OUR_MOST, RewardSettings, draw_problem
+from gangwise.scenarios.ogasched import AUTHORS_MOST, OUR_MOST, draw_problem
 from gangwise.traces.formats.alibaba_gpu_v2020 import AlibabaGpuV2020
 from gangwise.traces.formats.alibaba_v2018 import AlibabaV2018
 from gangwise.traces.twins import completed_from, twin
@@ -44,31 +43,14 @@ FLOOR = 1e-3
 """Added to shares before their logarithm is taken, in which rows are near or far."""
 
 
-class RowSettings(BaseModel):
+class RowSettings(Strict):
     """Which rows of the traces are played: what the papers do not publish."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    folder: str = Field(
-        "", description="with alibaba-v2018 and alibaba-gpu-v2020 in it; empty: synthetic twins"
-    )
-    machines: Literal["both", "gpu-v2020", "v2018"] = Field(
-        "both", description="of which trace the servers are; both: every other one"
-    )
-    jobs: Literal["both", "gpu-v2020", "v2018"] = Field(
-        "both", description="of which trace the job types are; both: every other one"
-    )
-    rows: Literal["varied", "uniform", "first"] = Field(
-        "varied",
-        description="varied: every kind of machine equally often, and requests as far apart as "
-        "possible (k-centre in logarithms); uniform: drawn without replacement; first: in the "
-        "order of the machines' file and of time",
-    )
-    tasks: Literal["one", "whole"] = Field(
-        "one",
-        description="a job requests what one task of its row does, or what all of them do "
-        "together, up to the largest server",
-    )
+    folder: str = ""
+    machines: Literal["both", "gpu-v2020", "v2018"] = "both"
+    jobs: Literal["both", "gpu-v2020", "v2018"] = "both"
+    rows: Literal["varied", "uniform", "first"] = "varied"
+    tasks: Literal["one", "whole"] = "one"
 
 
 class Rows(NamedTuple):
@@ -114,12 +96,7 @@ def largest_machine(folder: str) -> Floats:
 def far_apart(points: Floats, weight: Ints, number: int) -> Ints:
     """k-centre: the heaviest point, and then always the one that is farthest from those chosen.
 
-    Parameters
-    ----------
-    points : ndarray of shape [N, D]
-    weight : ndarray of int64, shape [N]
-    number : int
-        Points are chosen again where there are fewer.
+    ``points`` are [N, D]; they are chosen again where there are fewer than ``number``.
 
     Examples
     --------
@@ -217,27 +194,20 @@ def arrivals(counts: Ints | None, rho: float, number: int) -> Workload:
     return ReplayedArrivals(np.minimum(counts, 1), rho, repeat=True)
 
 
+RowArrivals = Literal["bernoulli", "trace"]
+
+
 class OGASchedRowSettings(RowSettings, RewardSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
-    job_types: drawing.JobTypes = 10
-    servers: drawing.Servers = 128
-    units: Literal["share", "raw"] = Field(
-        "share",
-        description="share: cores, GiB and GPUs scaled so that the largest machine has 24, 48 and "
-        "16; raw: as in the traces",
-    )
-    contention: float = Field(10.0, gt=0, description="multiplies every request")
-    density: float = Field(
-        2.5, gt=0, description="mean channels per server, as in ogasched-default-v1"
-    )
-    rho: float = Field(0.7, ge=0, le=1, description="probability that a job of a type arrives")
-    arrivals: Literal["bernoulli", "trace"] = Field(
-        "bernoulli",
-        description="bernoulli: with probability ρ in every slot; trace: with probability ρ in "
-        "those slots in which one of the type came in the trace, of which all time is cut into T",
-    )
-    slots: SlotCount = Field(2000, description="T unless told otherwise")
+    job_types: Count = 10
+    servers: Count = 128
+    units: Literal["share", "raw"] = "share"
+    contention: float = Field(10.0, gt=0)
+    density: float = Field(2.5, gt=0)
+    rho: Rho = 0.7
+    arrivals: RowArrivals = "bernoulli"
+    slots: SlotCount = 2000
 
 
 class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
@@ -282,17 +252,9 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
 class ESDPRowSettings(RowSettings, ESDPSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
-    devices: Literal[3] = Field(3, description="K: cores, memory and GPUs")
-    limits: Literal["linear", "ranked"] = Field(
-        "linear",
-        description="how a job type's requests get into the bounds ``requests``, device type by "
-        "device type: linear in what the row requests, or by rank; not rounded",
-    )
-    arrivals: Literal["bernoulli", "trace"] = Field(  # type: ignore[assignment]  # other choices
-        "bernoulli",
-        description="bernoulli: with probability ρ in every slot; trace: with probability ρ in "
-        "those slots in which one of the type came in the trace, of which all time is cut into T",
-    )
+    devices: Literal[3] = 3
+    limits: Literal["linear", "ranked"] = "linear"
+    arrivals: RowArrivals = "bernoulli"  # type: ignore[assignment]  # other choices
 
 
 class ESDPRowsScenario(ESDPScenario):

@@ -6,16 +6,32 @@ A generator states the distribution of everything that it draws as the descripti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+import tomllib
+from collections import ChainMap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from gangwise.core.arrays import Floats, Ints
-from gangwise.core.limits import Count, SlotCount
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.feedback import Delivery
+from gangwise.core.limits import Count, Name, SlotCount
 from gangwise.core.settings import checked, require_range
+from gangwise.core.workload import BernoulliArrivals, OnOffArrivals, Workload
 
 
 class _Settings(Protocol):
@@ -25,7 +41,110 @@ class _Settings(Protocol):
     def model_dump(self, *, mode: str) -> dict[str, Any]: ...
 
 
+def _range(value: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
+    require_range(str(info.field_name), value)
+    return value
+
+
+def _positive_range(value: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
+    require_range(str(info.field_name), value, positive=True)
+    return value
+
+
+Range = Annotated[tuple[float, float], AfterValidator(_range)]
+"""0 ≤ low ≤ high, of finite numbers."""
+PositiveRange = Annotated[tuple[float, float], AfterValidator(_positive_range)]
+KINDS = ("linear", "log", "reciprocal", "poly")
+"""Utilities that are built in, in the order of their numbers."""
+Rho = Annotated[float, Field(ge=0, le=1)]
+Bursts = Literal["bernoulli", "bursts"]
+
+
+DESCRIPTIONS = tomllib.loads(Path(__file__).with_name("settings.toml").read_text("utf-8"))
+"""What each setting means: sections are ``module.Class``, and ``shared``."""
+
+
+class Strict(BaseModel):
+    """Settings, of which none is unknown and none is changed; ``settings.toml`` describes them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        sections = [DESCRIPTIONS["shared"]]
+        for base in reversed(cls.__mro__):
+            module = base.__module__.rsplit(".", 1)[-1]
+            sections.append(DESCRIPTIONS.get(module, {}).get(base.__name__, {}))
+        about = ChainMap(*reversed(sections))
+        for name, field in cls.model_fields.items():
+            field.description = about.get(name, field.description)
+
+
+class FeedbackSettings(Strict):
+    """When feedback comes, and whether it does."""
+
+    delay: float = Field(0.0, ge=0)
+    delay_kind: Literal["constant", "geometric"] = Field("constant")
+    loss: float = Field(0.0, ge=0, le=1)
+
+    @property
+    def delivery(self) -> Delivery:
+        """As an instance takes it."""
+        return Delivery(self.delay, self.delay_kind, self.loss)
+
+
+class JobDraws(Strict):
+    """What is drawn of approximation jobs and of the rates of machines."""
+
+    beta: float = Field(0.5, gt=0, le=1)
+    q: PositiveRange = (2.0, 100.0)
+    value: PositiveRange = (1.0, 5.0)
+    pricing: Literal["population", "realised"] = "population"
+    time_scale: float = Field(1.0, gt=0)
+    per_period: bool = False
+
+
+class RewardSettings(Strict):
+    """Settings of gain and overhead, of jobs and of gangs."""
+
+    alpha: PositiveRange = (1.0, 1.5)
+    beta: Range = (0.3, 0.5)
+    utility: Literal["mixed", "linear", "log", "reciprocal", "poly"] = "mixed"
+
+    def draw_kinds(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Ints:
+        """The number of the utility of each server and device type."""
+        if self.utility == "mixed":
+            return rng.integers(0, len(KINDS), shape)
+        return np.full(shape, KINDS.index(self.utility))
+
+
 SettingsT = TypeVar("SettingsT", bound=_Settings)
+
+
+class Group(Strict):
+    """Servers or nodes that are alike, in a file."""
+
+    name: Name
+    count: Count = 1
+    devices: dict[str, float]
+
+    @property
+    def names(self) -> list[str]:
+        """The name, or ``name-0``, ``name-1``, … of several."""
+        return [self.name] if self.count == 1 else [f"{self.name}-{i}" for i in range(self.count)]
+
+
+@contextmanager
+def errors_of(path: Path) -> Iterator[None]:
+    """Turn what is wrong with a file into a ScenarioError that names it and the entry at fault."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"{part}." for part in first["loc"])[:-1]
+        raise ScenarioError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from error
+    except (ScenarioError, UnknownName) as error:
+        raise ScenarioError(f"{path}: {error}") from error
 
 
 def device_names(known: Sequence[str], count: int) -> tuple[str, ...]:
@@ -39,20 +158,17 @@ def device_names(known: Sequence[str], count: int) -> tuple[str, ...]:
     return tuple(known) if len(known) == count else tuple(f"device-{k}" for k in range(count))
 
 
+def arrivals_of(how: str, rho: float, job_types: int) -> Workload:
+    """Arrivals of all job types with one ρ: ``bernoulli`` or in ``bursts``."""
+    each = np.full(job_types, rho)
+    return OnOffArrivals(each) if how == "bursts" else BernoulliArrivals(each)
+
+
 class DrawnScenario(Generic[SettingsT]):
     """Drawn scenario: its instances are drawn as its settings say.
 
-    Parameters
-    ----------
-    name : str, optional
-        A versioned id; that of the class when not given.
-    **settings
-        Fields of the class's settings.
-
-    Raises
-    ------
-    ScenarioError
-        Names the setting at fault.
+    ``name`` is a versioned id, that of the class when not given. Raises ScenarioError for a
+    setting, which it names.
     """
 
     version: ClassVar[str]
@@ -72,66 +188,23 @@ class DrawnScenario(Generic[SettingsT]):
         return self.settings.model_dump(mode="json")
 
 
-JobTypes = Annotated[Count, Field(description="|L|")]
-Servers = Annotated[Count, Field(description="|R|")]
-Share = Annotated[
-    tuple[float, float],
-    Field(
-        description="request of a task: for each device type, a uniform part of its model "
-        "server's capacity, rounded down to whole devices, at least 1 of the first; the model "
-        "server is uniform among those that the job type connects to"
-    ),
-]
-ManyChannels = Annotated[
-    Count,
-    Field(
-        description="servers that each job type connects to (or all, if the pool is smaller), "
-        "uniform without replacement from the pool"
-    ),
-]
-Contention = Annotated[
-    float,
-    Field(
-        gt=0,
-        description="job types that want the same server, on average: the pool is job_types · "
-        "channels / contention servers (no fewer than channels, no more than there are), uniform "
-        "among all; the others serve nobody",
-    ),
-]
-GangCapacity = Annotated[
-    tuple[Count, ...],
-    Field(
-        min_length=1,
-        description="capacity of a server of device type k: uniform integer in 0..most[k], at "
-        "least 1 of the first",
-    ),
-]
-TimeLimit = Annotated[
-    float, Field(gt=0, description="seconds that a comparator may think about one programme")
-]
-Horizon = Annotated[SlotCount, Field(description="T unless told otherwise")]
+GangCapacity = Annotated[tuple[Count, ...], Field(min_length=1)]
 
 
-class GangSettings(BaseModel):
+class GangSettings(Strict):
     """Settings that all scenarios of gangs have; defaults that differ are each scenario's own."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    job_types: JobTypes
-    servers: Servers
+    job_types: Count
+    servers: Count
     most: GangCapacity
-    tasks: tuple[Count, Count] = Field(
-        (2, 6), description="|Q_l|: uniform integer; m_l: uniform integer in 1..|Q_l|"
-    )
-    share: Share
-    equal: float = Field(
-        0.5, ge=0, le=1, description="probability that all tasks of a job type are alike"
-    )
-    channels: ManyChannels
-    contention: Contention
-    rho: float = Field(0.7, ge=0, le=1, description="probability that a job of a type arrives")
-    time_limit: TimeLimit
-    slots: Horizon
+    tasks: tuple[Count, Count] = (2, 6)
+    share: tuple[float, float]
+    equal: float = Field(0.5, ge=0, le=1)
+    channels: Count
+    contention: PositiveFloat
+    rho: Rho = 0.7
+    time_limit: PositiveFloat
+    slots: SlotCount
 
     @model_validator(mode="after")
     def _parts(self) -> Self:

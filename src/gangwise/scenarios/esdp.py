@@ -20,19 +20,18 @@ not say is drawn, as the settings state.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import ScenarioError
-from gangwise.core.feedback import Delivery
 from gangwise.core.limits import Count, SlotCount
 from gangwise.core.settings import require_range
 from gangwise.core.simulation import Streams
-from gangwise.core.workload import BernoulliArrivals, OnOffArrivals, Workload
+from gangwise.core.workload import BernoulliArrivals, Workload
 from gangwise.fluctuating_speeds.environment import FluctuatingSpeedsInstance
 from gangwise.fluctuating_speeds.problem import FluctuatingSpeedsProblem, Pool, Scale, linear_cost
 from gangwise.fluctuating_speeds.speeds import (
@@ -47,10 +46,22 @@ from gangwise.fluctuating_speeds.speeds import (
 )
 from gangwise.gangs.environment import GangSpeedsInstance
 from gangwise.gangs.problem import GangSpeedsProblem
-from gangwise.scenarios import drawing
-from gangwise.scenarios.drawing import DrawnScenario, device_names, draw_gangs
+from gangwise.scenarios.drawing import (
+    Bursts,
+    DrawnScenario,
+    FeedbackSettings,
+    GangCapacity,
+    GangSettings,
+    PositiveRange,
+    Rho,
+    Strict,
+    arrivals_of,
+    device_names,
+    draw_gangs,
+)
 from gangwise.traces.formats.measured_speeds import GavelThroughputs, MiniBatchTime
 from gangwise.traces.slots.fluctuating_speeds import (
+    digests_of,
     pooled_instance,
     relative_throughput,
     scarce,
@@ -71,74 +82,32 @@ slots, Fig. 5 shows computation times, Figs. 7 and 8 vary ``delta`` and ``g``, a
 policies."""
 
 
-class Settings(BaseModel):
+class Settings(FeedbackSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    job_types: Count = Field(8, description="|L|")
-    servers: Count = Field(40, description="|R|")
-    devices: Count = Field(3, description="K")
-    density: float = Field(
-        0.1,
-        gt=0,
-        le=1,
-        description="probability that a (job type, server) is a channel; a job "
-        "type without any gets one server, uniform",
-    )
-    requests: tuple[Count, Count] = Field(
-        (1, 2), description="devices of each type that a channel holds: uniform integer"
-    )
-    capacity: Literal["fraction", "normalised", "literal"] = Field(
-        "fraction",
-        description="fraction: c_k = fraction · Σ_e a_k, rounded, at least the largest "
-        "request; normalised: U(1, 2) · |E| / 2, rounded; literal: 1 or 2 with equal chances",
-    )
-    fraction: float = Field(0.5, gt=0, description="for capacity = fraction")
-    rho: float = Field(0.9, ge=0, le=1, description="probability that a job of a type arrives")
-    arrivals: Literal["bernoulli", "bursts"] = Field(
-        "bernoulli",
-        description="bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
-    )
-    speeds: Literal["normal", "bernoulli", "beta", "jumping", "waving"] = Field(
-        "normal",
-        description="law of Z: normal with σ = spread · μ; Bernoulli; beta with "
-        "a + b = 4; jumping: normal, with all means drawn anew every period slots; waving: normal, "
-        "means times 1 + amplitude · sin, with a uniform phase for each channel",
-    )
-    mean: tuple[float, float] = Field((0.1, 1.0), description="μ of each channel: uniform")
-    spread: float = Field(0.5, ge=0, description="σ / μ")
-    period: SlotCount = Field(1000, description="for jumping and waving, in slots")
-    amplitude: float = Field(0.5, ge=0, le=1, description="for waving")
-    cost: Literal["linear", "per-channel"] = Field(
-        "linear",
-        description="f_k(a) = p_k a with p_k ~ N(0.5, 0.1) for each device type; or "
-        "f_k ~ N(0.5, 0.1) for each channel and device type; negative draws count 0",
-    )
-    cost_share: float | None = Field(
-        0.3,
-        ge=0,
-        description="costs are scaled so that their mean is this share of the mean μ; "
-        "None leaves them as drawn",
-    )
-    payment: float = Field(
-        0.0,
-        ge=0,
-        description="what a job pays for a slot in which it is served (preprint), as a share of "
-        "the mean μ; it moves utility between jobs and cluster, and no decision",
-    )
-    normalise: Literal["clip", "affine", "none"] = Field(
-        "clip", description="how the net utility gets into [0, 1]"
-    )
-    delay: float = Field(0.0, ge=0, description="slots until feedback comes")
-    delay_kind: Literal["constant", "geometric"] = Field("constant")
-    loss: float = Field(0.0, ge=0, le=1, description="probability that feedback never comes")
-    slots: SlotCount = Field(2000, description="T unless told otherwise")
+    job_types: Count = 8
+    servers: Count = 40
+    devices: Count = 3
+    density: float = Field(0.1, gt=0, le=1)
+    requests: tuple[Count, Count] = (1, 2)
+    capacity: Literal["fraction", "normalised", "literal"] = "fraction"
+    fraction: float = Field(0.5, gt=0)
+    rho: Rho = 0.9
+    arrivals: Bursts = "bernoulli"
+    speeds: Literal["normal", "bernoulli", "beta", "jumping", "waving"] = "normal"
+    mean: PositiveRange = (0.1, 1.0)
+    spread: float = Field(0.5, ge=0)
+    period: SlotCount = 1000
+    amplitude: float = Field(0.5, ge=0, le=1)
+    cost: Literal["linear", "per-channel"] = "linear"
+    cost_share: float | None = Field(0.3, ge=0)
+    payment: float = Field(0.0, ge=0)
+    normalise: Literal["clip", "affine", "none"] = "clip"
+    slots: SlotCount = 2000
 
     @model_validator(mode="after")
     def _ranges(self) -> Settings:
-        for name in ("mean", "requests"):
-            require_range(name, getattr(self, name), positive=True)
+        require_range("requests", self.requests, positive=True)
         if self.speeds in ("bernoulli", "beta") and self.mean[1] > 1:
             raise ValueError(f"mean must not exceed 1 where speeds are {self.speeds}")
         return self
@@ -188,7 +157,7 @@ class ESDPScenario(DrawnScenario[Settings]):
             workload,
             speeds,
             Scale.of(s.normalise, speeds, cost),
-            Delivery(s.delay, s.delay_kind, s.loss),
+            s.delivery,
             s.payment * float(mean.mean()),
         )
 
@@ -197,8 +166,7 @@ class ESDPScenario(DrawnScenario[Settings]):
         s = self.settings
         low, high = s.requests
         requests = rng.integers(low, high + 1, (job_type.size, s.devices)).astype(np.float64)
-        rho = np.full(s.job_types, s.rho)
-        return requests, OnOffArrivals(rho) if s.arrivals == "bursts" else BernoulliArrivals(rho)
+        return requests, arrivals_of(s.arrivals, s.rho, s.job_types)
 
     def _unit(self, rng: np.random.Generator) -> Floats:
         """Capacities between the bounds 1 and 2 of Table 3, shape [K]."""
@@ -228,36 +196,21 @@ class ESDPScenario(DrawnScenario[Settings]):
         return NormalSpeeds(mean, s.spread)
 
 
-class ESDPGangSettings(drawing.GangSettings):
+class ESDPGangSettings(GangSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
-    job_types: drawing.JobTypes = 8
-    servers: drawing.Servers = 40
-    most: drawing.GangCapacity = (24, 48, 16)
-    share: drawing.Share = (0.3, 0.9)
-    channels: drawing.ManyChannels = 10
-    contention: drawing.Contention = 4.0
-    mean: tuple[float, float] = Field((0.1, 1.0), description="μ of each channel: uniform")
-    spread: float = Field(0.5, ge=0, description="standard deviation of Z over μ")
-    cost: float = Field(
-        0.3,
-        ge=0,
-        description="mean supply cost over mean μ; the cost of a channel is the sum "
-        "over device types of N(1, 0.2²), cut off at 0, and so scaled",
-    )
-    task_cost: float = Field(
-        0.0,
-        ge=0,
-        description="mean cost of a task for what it requests itself, ESDP (3), over mean μ: f_k "
-        "is linear in its request of each device type, in shares of the largest server",
-    )
-    time_limit: drawing.TimeLimit = 20.0
-    slots: drawing.Horizon = 2000
-
-    @model_validator(mode="after")
-    def _ranges(self) -> ESDPGangSettings:
-        require_range("mean", self.mean, positive=True)
-        return self
+    job_types: Count = 8
+    servers: Count = 40
+    most: GangCapacity = (24, 48, 16)
+    share: tuple[float, float] = (0.3, 0.9)
+    channels: Count = 10
+    contention: PositiveFloat = 4.0
+    mean: PositiveRange = (0.1, 1.0)
+    spread: float = Field(0.5, ge=0)
+    cost: float = Field(0.3, ge=0)
+    task_cost: float = Field(0.0, ge=0)
+    time_limit: PositiveFloat = 20.0
+    slots: SlotCount = 2000
 
 
 class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
@@ -314,58 +267,28 @@ def small_scenario(**settings: Any) -> ESDPGangScenario:
     return ESDPGangScenario(name="esdp-gang-small-v1", **{**small, **settings})
 
 
-class _Common(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    folder: str = Field("", description="where the files of the trace are")
-    fraction: float = Field(
-        0.5, gt=0, description="c_k = fraction · Σ_e a_k, at least the largest request"
-    )
-    rho: float = Field(0.9, ge=0, le=1, description="probability that a job of a type arrives")
-    cost_share: float = Field(
-        0.3,
-        ge=0,
-        description="supply costs the same per GPU; the mean cost of a channel is this "
-        "share of the mean utility",
-    )
-    slots: SlotCount = Field(2000, description="T unless told otherwise")
+class _Common(Strict):
+    folder: str = ""
+    fraction: float = Field(0.5, gt=0)
+    rho: Rho = 0.9
+    cost_share: float = Field(0.3, ge=0)
+    slots: SlotCount = 2000
 
 
 class GavelSettings(_Common):
     """Parameters, with the distribution of everything that is drawn."""
 
-    job_types: Count = Field(8, description="jobs of the table, uniform without replacement")
-    servers: Count = Field(
-        40, description="each of one GPU model, as many of each as possible, in random order"
-    )
-    density: float = Field(
-        0.1,
-        gt=0,
-        le=1,
-        description="probability that a (job type, server) on which the job runs "
-        "is a channel; a job type without any gets one of these servers, uniform",
-    )
-    spread: float = Field(
-        0.25,
-        ge=0,
-        description="σ / μ of a channel: normal; the table has no variances, so this is our choice",
-    )
+    job_types: Count = 8
+    servers: Count = 40
+    density: float = Field(0.1, gt=0, le=1)
+    spread: float = Field(0.25, ge=0)
 
 
 class MiniBatchSettings(_Common):
     """Parameters, with the distribution of everything that is drawn."""
 
-    order: Literal["recorded", "drawn"] = Field(
-        "recorded",
-        description="recorded: the workers of a job go through their record in step, round and "
-        "round, from a beginning that is uniform; drawn: every speed is drawn from the record, "
-        "independently",
-    )
-    blocks: Count = Field(
-        1,
-        description="for order = drawn. 1: a speed is drawn from all that was recorded of a "
-        "worker; more: the slots walk through so many blocks of the record, which keeps its drift",
-    )
+    order: Literal["recorded", "drawn"] = "recorded"
+    blocks: Count = 1
 
     @model_validator(mode="after")
     def _blocks(self) -> MiniBatchSettings:
@@ -374,49 +297,51 @@ class MiniBatchSettings(_Common):
         return self
 
 
-def _described(files: Mapping[str, str], settings: _Common) -> dict[str, Any]:
-    """Which files, by their contents: where they are is not a part of a scenario."""
-    return {"files": dict(files), **settings.model_dump(mode="json", exclude={"folder"})}
+class _MeasuredScenario(DrawnScenario[Any]):
+    """A scenario on public files of measured speeds, in ``folder``."""
+
+    family = "fluctuating_speeds"
+    needs: ClassVar[str]
+    reader: ClassVar[type[Any]]
+
+    def __init__(self, *, name: str = "", **settings: Any):
+        super().__init__(name=name, **settings)
+        folder = self.settings.folder
+        if not folder:
+            raise ScenarioError(f"scenario {self.name!r} needs folder=, a folder with {self.needs}")
+        self.trace = self.reader(folder)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, and the files by their contents: where they are is no part of it."""
+        files = digests_of(self.trace)
+        return {"files": files, **self.settings.model_dump(mode="json", exclude={"folder"})}
 
 
-def _folder(name: str, settings: _Common, what: str) -> str:
-    if not settings.folder:
-        raise ScenarioError(f"scenario {name!r} needs folder=, a folder with {what}")
-    return settings.folder
-
-
-class GavelScenario(DrawnScenario[GavelSettings]):
+class GavelScenario(_MeasuredScenario):
     """Gavel: measured throughputs; job types are jobs of Gavel's table, servers are of a GPU model.
 
     The mean utility of a channel is the job's throughput on the server's model relative to its best
     model. Device types are the GPU models; a channel holds as many GPUs as its job was measured on.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`GavelSettings`; ``folder`` is one with ``simulation_throughputs.json``,
-        plain or gzipped.
+    ``folder`` is one with ``simulation_throughputs.json``, plain or gzipped.
     """
 
-    family = "fluctuating_speeds"
     version = "esdp-gavel-v1"
     settings_model = GavelSettings
+    needs, reader = "simulation_throughputs.json", GavelThroughputs
 
     def __init__(self, *, name: str = "", **settings: Any):
         super().__init__(name=name, **settings)
-        self.table = GavelThroughputs(
-            _folder(self.name, self.settings, "simulation_throughputs.json")
-        )
-        if self.settings.job_types > len(self.table.jobs):
+        if self.settings.job_types > len(self.trace.jobs):
             raise ScenarioError(
-                f"scenario {self.name!r}: the table has {len(self.table.jobs)} jobs that run "
+                f"scenario {self.name!r}: the table has {len(self.trace.jobs)} jobs that run "
                 f"somewhere; {self.settings.job_types} job types were asked for"
             )
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """Draw the instance of a seed."""
-        s, table, rng = self.settings, self.table, Streams.of(seed).instance
-        L, R, models = s.job_types, s.servers, self.table.models
+        s, table, rng = self.settings, self.trace, Streams.of(seed).instance
+        L, R, models = s.job_types, s.servers, table.models
         jobs = [table.jobs[i] for i in rng.permutation(len(table.jobs))[:L]]
         model = rng.permutation(np.arange(R) % len(models))
         speed = relative_throughput(table, jobs)[:, model]
@@ -438,37 +363,24 @@ class GavelScenario(DrawnScenario[GavelSettings]):
             channels,
             names,
             NormalSpeeds(mean, s.spread),
-            float(mean.mean()),
-            s.cost_share,
+            s.cost_share * float(mean.mean()),
             BernoulliArrivals(np.full(L, s.rho)),
         )
 
-    def describe(self) -> dict[str, Any]:
-        """The settings, and the file that they were applied to."""
-        return _described({self.table.file.name: self.table.digest}, self.settings)
 
-
-class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
+class MiniBatchScenario(_MeasuredScenario):
     """Mini-batches: recorded iteration times; job types are jobs, servers their workers' places.
 
     Each worker is a server of its own with one channel, from its job. The utility of a channel is
     the worker's recorded speed relative to the fastest iteration of its job; it holds what the
     worker requested of a GPU.
 
-    Parameters
-    ----------
-    **settings
-        Fields of :class:`MiniBatchSettings`; ``folder`` is one with ``job_1_norm.csv`` and so on,
-        plain or gzipped.
+    ``folder`` is one with ``job_1_norm.csv`` and so on, plain or gzipped.
     """
 
-    family = "fluctuating_speeds"
     version = "esdp-mini-batch-v1"
     settings_model = MiniBatchSettings
-
-    def __init__(self, *, name: str = "", **settings: Any):
-        super().__init__(name=name, **settings)
-        self.trace = MiniBatchTime(_folder(self.name, self.settings, "job_1_norm.csv and so on"))
+    needs, reader = "job_1_norm.csv and so on", MiniBatchTime
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
         """The recorded workers; arrivals, and where their records begin, depend on the seed."""
@@ -481,7 +393,6 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
             if s.order == "recorded"
             else ReplayedSpeeds(series, s.blocks, s.slots)
         )
-        mean = float(np.mean([w.speed.mean() for w in workers]))
         requests = np.array([[w.gpus] for w in workers])
         pool = Pool(scarce(requests, s.fraction), ("gpu",), tuple(w.name for w in workers))
         return pooled_instance(
@@ -490,11 +401,6 @@ class MiniBatchScenario(DrawnScenario[MiniBatchSettings]):
             Channels.of_mask(mask),
             jobs,
             speeds,
-            mean,
-            s.cost_share,
+            s.cost_share * float(np.mean([w.speed.mean() for w in workers])),
             BernoulliArrivals(np.full(len(jobs), s.rho)),
         )
-
-    def describe(self) -> dict[str, Any]:
-        """The settings, and the files that they were applied to."""
-        return _described(self.trace.digests, self.settings)

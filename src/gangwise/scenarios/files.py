@@ -50,38 +50,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError
+from pydantic import Field, PositiveFloat
 
 from gangwise.core.cluster import Channels, Cluster, JobType, Server, request_matrix
 from gangwise.core.contracts import Scenario
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.limits import Count, Name, SlotCount, require_count, require_memory
 from gangwise.core.registry import create
-from gangwise.core.settings import BYTES
-from gangwise.core.toml import read_toml
+from gangwise.core.settings import BYTES, read_toml
 from gangwise.core.workload import BinomialArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
+from gangwise.scenarios.drawing import Group, Strict, errors_of
 from gangwise.traces.slots.opening import open_trace
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ServerGroup(_Strict):
-    """Servers that are alike."""
-
-    name: Name
-    count: Count = 1
-    devices: dict[str, float]
-
-    def names(self) -> list[str]:
-        """Names of the servers of the group."""
-        return [self.name] if self.count == 1 else [f"{self.name}-{i}" for i in range(self.count)]
-
-
-class JobTypeSpec(_Strict):
+class JobTypeSpec(Strict):
     """One job type."""
 
     name: Name
@@ -91,22 +75,22 @@ class JobTypeSpec(_Strict):
     servers: list[str] | None = None
 
 
-class UtilitySpec(_Strict):
+class UtilitySpec(Strict):
     """Utility of a device type."""
 
     kind: Literal["linear", "log", "reciprocal", "poly"] = "log"
     alpha: PositiveFloat = 1.0
 
 
-class ClusterFile(_Strict):
+class ClusterFile(Strict):
     """A cluster of one's own."""
 
     name: Name
     slots: SlotCount = 1000
-    servers: list[ServerGroup] = Field(min_length=1)
+    servers: list[Group] = Field(min_length=1)
     job_types: list[JobTypeSpec] = Field(min_length=1)
-    overhead: dict[str, float] = {}
-    utility: dict[str, UtilitySpec] = {}
+    overhead: dict[str, float] = Field({})
+    utility: dict[str, UtilitySpec] = Field({})
 
 
 class FixedScenario:
@@ -148,7 +132,7 @@ class FixedScenario:
 
 
 def _problem(file: ClusterFile) -> GainOverheadProblem:
-    servers = [Server(name, group.devices) for group in file.servers for name in group.names()]
+    servers = [Server(name, group.devices) for group in file.servers for name in group.names]
     cluster = Cluster.of(servers)
     names = tuple(j.name for j in file.job_types)
     requests = request_matrix(
@@ -158,7 +142,7 @@ def _problem(file: ClusterFile) -> GainOverheadProblem:
     mask = np.zeros(fits.shape, dtype=bool)
     mask[fits.job_type, fits.server] = True
     position = {name: r for r, name in enumerate(cluster.servers)}
-    groups = {g.name: [position[n] for n in g.names()] for g in file.servers}
+    groups = {g.name: [position[n] for n in g.names] for g in file.servers}
     for l, job_type in enumerate(file.job_types):
         if job_type.servers is not None:
             allowed = np.zeros(fits.shape[1], dtype=bool)
@@ -203,45 +187,30 @@ def read_scenario(path: Path | str, settings: dict[str, Any] | None = None) -> S
     """
     path = Path(path)
     content = read_toml(path)
-    try:
+    with errors_of(path):
         if "base" in content:
-            unknown = set(content) - {"base", "settings"}
-            if unknown:
-                raise UnknownName("entry", sorted(unknown)[0], ["base", "settings"])
-            _require(content, base=str, settings=dict)
+            _known(content, base=str, settings=dict)
             chosen = {**content.get("settings", {}), **(settings or {})}
             scenario: Scenario = create("scenario", content["base"], **chosen)
             return scenario
         if "trace" in content:
-            return _of_trace(path, content, settings or {})
+            _known(content, trace=str, format=str, family=str, settings=dict)
+            given = {**content.get("settings", {}), **(settings or {})}
+            family = given.pop("family", content.get("family", ""))
+            form = content.get("format", "")
+            return open_trace(path.parent / content["trace"], trace=form, family=family, **given)
         if settings:
             raise ScenarioError(
                 "settings can be changed only where the file names a base or a trace"
             )
         return FixedScenario(ClusterFile(**content))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ScenarioError(f"{path}: {where}: {first['msg']}") from error
-    except (ScenarioError, UnknownName) as error:
-        raise ScenarioError(f"{path}: {error}") from error
 
 
-def _require(content: dict[str, Any], **kinds: type) -> None:
-    """Raise ScenarioError for an entry that is of another kind."""
+def _known(content: dict[str, Any], **kinds: type) -> None:
+    """Raise for an entry that does not exist, or is of another kind."""
+    for entry in sorted(set(content) - set(kinds)):
+        raise UnknownName("entry", entry, list(kinds))
     for entry, kind in kinds.items():
         if not isinstance(content.get(entry, kind()), kind):
             what = "a text in quotes" if kind is str else "a table"
             raise ScenarioError(f"{entry} is {content[entry]!r}; it must be {what}")
-
-
-def _of_trace(path: Path, content: dict[str, Any], settings: dict[str, Any]) -> Scenario:
-    known = ["trace", "format", "family", "settings"]
-    for entry in set(content) - set(known):
-        raise UnknownName("entry", entry, known)
-    _require(content, trace=str, format=str, family=str, settings=dict)
-    given = {**content.get("settings", {}), **settings}
-    family = given.pop("family", content.get("family", ""))
-    return open_trace(
-        path.parent / content["trace"], trace=content.get("format", ""), family=family, **given
-    )

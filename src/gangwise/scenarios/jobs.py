@@ -51,22 +51,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.limits import MOST, Count, Name, require_count
-from gangwise.core.toml import read_toml
+from gangwise.core.settings import read_toml
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.world import DrawnWorld
+from gangwise.scenarios.drawing import Group, Strict, errors_of
 from gangwise.traces.slots.settings import seconds
 
 DAY = 86400.0
@@ -86,25 +79,15 @@ Time = Annotated[float, BeforeValidator(_seconds), AfterValidator(_positive)]
 """Seconds, or text with a unit."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NodeGroup(_Strict):
+class NodeGroup(Group):
     """Nodes that are alike."""
 
-    name: Name
-    count: Count = 1
     devices: dict[str, float] = Field(min_length=1)
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field({})
     rate: float | dict[str, float] = 1.0
 
-    def names(self) -> list[str]:
-        """Names of the nodes of the group."""
-        return [self.name] if self.count == 1 else [f"{self.name}-{i}" for i in range(self.count)]
 
-
-class Arrivals(_Strict):
+class Arrivals(Strict):
     """A Poisson process, with a daily cycle if wanted."""
 
     per_hour: float = Field(gt=0, le=1e6)
@@ -120,7 +103,7 @@ class Arrivals(_Strict):
         return np.asarray(times[keep])
 
 
-class Duration(_Strict):
+class Duration(Strict):
     """A distribution of seconds at rate 1."""
 
     fixed: Time | None = None
@@ -144,7 +127,7 @@ class Duration(_Strict):
 
     @model_validator(mode="after")
     def _one(self) -> Duration:
-        given = {k for k in ("fixed", "low", "high", "mean", "median", "sigma") if self._has(k)}
+        given = {k for k, v in self if k != "most" and v is not None}
         if given not in ({"fixed"}, {"low", "high"}, {"mean"}, {"median", "sigma"}):
             raise ValueError(
                 "give a time, a range [low, high], a mean (exponential), or median and sigma "
@@ -154,11 +137,8 @@ class Duration(_Strict):
             raise ValueError("the range [low, high] has its ends in the wrong order")
         middle = self.fixed or self.low or self.median or self.mean
         if self.most is not None and middle is not None and self.most < middle:
-            raise ValueError("most is below what is typical")
+            raise ValueError("most must not be below the time, the low end, the mean or the median")
         return self
-
-    def _has(self, name: str) -> bool:
-        return getattr(self, name) is not None
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
         """Durations [count]."""
@@ -180,7 +160,7 @@ class Duration(_Strict):
         median, sigma = self.median or 1.0, self.sigma or 0.0  # one of four, as was checked
         return median * np.exp(rng.normal(0.0, sigma, count))
 
-    def told(self) -> str:
+    def text(self) -> str:
         """In words."""
         end = "" if self.most is None else f", at most {self.most:g} s"
         if self.fixed is not None:
@@ -192,14 +172,14 @@ class Duration(_Strict):
         return f"log-normal, median {self.median:g} s, sigma {self.sigma:g}{end}"
 
 
-class JobClass(_Strict):
+class JobClass(Strict):
     """Jobs of one type."""
 
     name: Name
     devices: dict[str, float] = Field(min_length=1)
-    tasks: dict[int, float] = {1: 1.0}
+    tasks: dict[int, float] = Field({1: 1.0})
     per_node: int = Field(0, ge=0)
-    constraint: dict[str, str] = {}
+    constraint: dict[str, str] = Field({})
     arrivals: Arrivals
     duration: Duration
     limit: tuple[float, float] | None = None
@@ -224,11 +204,11 @@ class JobClass(_Strict):
             if ends is not None and not 0 < ends[0] <= ends[1]:
                 raise ValueError(f"{name} is two factors of the duration, in order")
         if min(self.devices.values()) < 0 or max(self.devices.values()) <= 0:
-            raise ValueError("a task asks for some device, and for less than none of no other")
+            raise ValueError("devices of a task: at least one must be positive, and none negative")
         return self
 
 
-class Hidden(_Strict):
+class Hidden(Strict):
     """What labels do not tell of rates, as of :class:`gangwise.jobs.world.DrawnWorld`."""
 
     affinity: float = Field(0.0, ge=0, le=3)
@@ -239,7 +219,7 @@ class Hidden(_Strict):
     spell: Time | None = None
 
 
-class ClusterOfJobs(_Strict):
+class ClusterOfJobs(Strict):
     """A cluster and the jobs that are submitted to it."""
 
     name: Name
@@ -275,14 +255,8 @@ class ClusterOfJobs(_Strict):
             for group in self.nodes:
                 if any(group.labels.get(k) != v for k, v in job.constraint.items()):
                     continue
-                on = min(
-                    (
-                        int(group.devices.get(k, 0.0) / d + 1e-9)
-                        for k, d in job.devices.items()
-                        if d > 0
-                    ),
-                    default=0,
-                )
+                asked = [(group.devices.get(k, 0.0), d) for k, d in job.devices.items() if d > 0]
+                on = min((int(has / d + 1e-9) for has, d in asked), default=0)
                 room += group.count * (min(on, job.per_node) if job.per_node else on)
             largest = max(size for size, share in job.tasks.items() if share > 0)
             if room < largest:
@@ -299,12 +273,8 @@ class ClusterOfJobs(_Strict):
         return DrawnWorld(
             speeds=[1.0] * len(groups),
             shares=(counts / counts.sum()).tolist(),
-            affinity=h.affinity,
-            residual=h.residual,
-            noise=h.noise,
-            stragglers=h.stragglers,
-            straggling=h.straggling,
             spell=math.inf if h.spell is None else h.spell,
+            **h.model_dump(exclude={"spell"}),
         )
 
     def node_table(self) -> Nodes:
@@ -312,7 +282,7 @@ class ClusterOfJobs(_Strict):
         return Nodes.of(
             Node(name, group.devices, {"nodes": group.name, **group.labels}, group.rate)
             for group in self.nodes
-            for name in group.names()
+            for name in group.names
         )
 
     def hide(self, jobs: Jobs, nodes: Nodes, seed: int) -> Conditions:
@@ -363,26 +333,20 @@ class ClusterOfJobs(_Strict):
             parts.append(part)
         if not sum(part["submit"].size for part in parts):
             raise ScenarioError(f"{self.name}: no job is submitted in {self.days:g} days")
-        columns = {
-            key: np.concatenate([part[key] for part in parts])
-            for key in parts[0]
-            if key != "constraint"
-        }
+        every = [each for part in parts for each in part.pop("constraint")]
+        columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         order = np.argsort(columns["submit"], kind="stable")
         ordered: dict[str, Any] = {key: values[order] for key, values in columns.items()}
-        every = [each for part in parts for each in part["constraint"]]
         demand = {k: ordered.pop(f"of {k}") for k in devices}
-        constraint = [every[i] for i in order.tolist()]
-        return Jobs.of(**ordered, demand=demand, constraint=constraint)
+        return Jobs.of(**ordered, demand=demand, constraint=[every[i] for i in order.tolist()])
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """What is drawn: a line for the whole, and one for each class."""
         nodes = sum(group.count for group in self.nodes)
         lines = [
-            f"{self.name}: {nodes} nodes in {len(self.nodes)} "
-            f"{'groups' if len(self.nodes) > 1 else 'group'}, jobs of {len(self.jobs)} "
-            f"{'classes' if len(self.jobs) > 1 else 'class'} drawn for {self.days:g} days; "
-            "nothing is from a log"
+            f"{self.name}: {nodes} nodes in {len(self.nodes)} group{'s' * (len(self.nodes) > 1)}, "
+            f"jobs of {len(self.jobs)} class{'es' * (len(self.jobs) > 1)} drawn for "
+            f"{self.days:g} days; nothing is from a log"
         ]
         for job in self.jobs:
             a = job.arrivals
@@ -391,7 +355,7 @@ class ClusterOfJobs(_Strict):
             if job.limit is not None:
                 limit = f"limits {job.limit[0]:g} to {job.limit[1]:g} times it"
             lines.append(
-                f"{job.name}: {a.per_hour:g} an hour{cycle}; duration {job.duration.told()}; "
+                f"class {job.name}: {a.per_hour:g} an hour{cycle}; duration {job.duration.text()}; "
                 f"{limit}"
             )
         h = self.hidden
@@ -449,11 +413,5 @@ def read_cluster_of_jobs(path: Path | str) -> ClusterOfJobs:
     (2, True, {1, 4})
     """
     path = Path(path)
-    try:
+    with errors_of(path):
         return ClusterOfJobs(**read_toml(path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ScenarioError(f"{path}: {where + ': ' if where else ''}{first['msg']}") from error
-    except (ScenarioError, UnknownName) as error:
-        raise ScenarioError(f"{path}: {error}") from error

@@ -16,93 +16,54 @@ the same servers.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
 from gangwise.core.arrays import Floats
 from gangwise.core.cluster import Channels, Cluster
-from gangwise.core.feedback import Delivery
 from gangwise.core.limits import Count, SlotCount
-from gangwise.core.settings import require_range
 from gangwise.core.simulation import Streams
-from gangwise.core.workload import BernoulliArrivals, BinomialArrivals, OnOffArrivals, Workload
+from gangwise.core.workload import BinomialArrivals
 from gangwise.gain_overhead.environment import GainOverheadInstance
 from gangwise.gain_overhead.problem import GainOverheadProblem, Utilities
 from gangwise.gangs.environment import GangInstance
 from gangwise.gangs.problem import GangProblem
-from gangwise.scenarios import drawing
-from gangwise.scenarios.drawing import DrawnScenario, device_names, draw_gangs
+from gangwise.scenarios.drawing import (
+    Bursts,
+    DrawnScenario,
+    FeedbackSettings,
+    GangCapacity,
+    GangSettings,
+    RewardSettings,
+    Rho,
+    arrivals_of,
+    device_names,
+    draw_gangs,
+)
 
 DEVICES = ("cpu", "mem", "gpu", "npu", "tpu", "fpga")
-KINDS = ("linear", "log", "reciprocal", "poly")
 OUR_MOST = (24, 48, 16, 16, 16, 8)
 GUESSED_MOST = (64, 512, 16, 16, 8, 4)
 AUTHORS_LEAST, AUTHORS_MOST = (1, 2, 0, 0, 0, 0), (128, 512, 64, 8, 8, 4)
 
 
-class RewardSettings(BaseModel):
-    """Settings of gain and overhead, of jobs and of gangs."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    alpha: tuple[float, float] = Field(
-        (1.0, 1.5), description="α of each server and device type: uniform"
-    )
-    beta: tuple[float, float] = Field((0.3, 0.5), description="β of each device type: uniform")
-    utility: Literal["mixed", "linear", "log", "reciprocal", "poly"] = Field(
-        "mixed", description="mixed: uniform among the four, per server and device type"
-    )
-
-    @model_validator(mode="after")
-    def _rewards(self) -> Self:
-        require_range("alpha", self.alpha, positive=True)
-        require_range("beta", self.beta)
-        return self
-
-
-class Settings(RewardSettings):
+class Settings(RewardSettings, FeedbackSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
-    job_types: Count = Field(10, description="|L|")
-    servers: Count = Field(128, description="|R|")
-    most: tuple[Count, ...] = Field(
-        OUR_MOST,
-        min_length=1,
-        description="capacity of a server, and request of a job before "
-        "contention, of device type k: uniform integer in least[k]..most[k]",
-    )
-    least: tuple[NonNegativeInt, ...] = Field(
-        (), description="least[k] of the above; all 0 where nothing is given"
-    )
-    requests: Literal["integer", "continuous"] = Field(
-        "integer", description="continuous: requests are uniform in [least[k], most[k]]"
-    )
-    contention: float = Field(10.0, gt=0, description="multiplies every request")
-    density: float = Field(
-        2.5,
-        gt=0,
-        description="mean channels per server: each (job type, server) is a channel "
-        "with probability density/|L|; a job type without any gets one server, uniform",
-    )
-    rho: float = Field(0.7, ge=0, le=1, description="probability that a job of a type arrives")
-    arrivals: Literal["bernoulli", "multiple", "bursts"] = Field(
-        "bernoulli",
-        description="bernoulli: one job at most; multiple: binomial(most_jobs, ρ) "
-        "jobs; bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
-    )
-    most_jobs: Count = Field(3, description="J_l for arrivals = multiple")
-    moving: float = Field(
-        0.0,
-        ge=0,
-        description="charge for each device that a job gets anew while it stays; jobs stay with "
-        "arrivals = bursts and rho = 1, 20 slots on average",
-    )
-    delay: float = Field(0.0, ge=0, description="slots until feedback comes")
-    delay_kind: Literal["constant", "geometric"] = Field("constant")
-    loss: float = Field(0.0, ge=0, le=1, description="probability that feedback never comes")
-    slots: SlotCount = Field(2000, description="T unless told otherwise")
+    job_types: Count = 10
+    servers: Count = 128
+    most: tuple[Count, ...] = Field(OUR_MOST, min_length=1)
+    least: tuple[NonNegativeInt, ...] = ()
+    requests: Literal["integer", "continuous"] = "integer"
+    contention: float = Field(10.0, gt=0)
+    density: float = Field(2.5, gt=0)
+    rho: Rho = 0.7
+    arrivals: Literal["bernoulli", "multiple", "bursts"] = "bernoulli"
+    most_jobs: Count = 3
+    moving: float = Field(0.0, ge=0)
+    slots: SlotCount = 2000
 
     @model_validator(mode="after")
     def _ranges(self) -> Settings:
@@ -146,15 +107,10 @@ class OGASchedScenario(DrawnScenario[Settings]):
         )
         requests[~requests.any(axis=1), 0] = 1.0
         problem = draw_problem(s, rng, capacity, requests * s.contention, s.density, s.moving)
-        late = Delivery(s.delay, s.delay_kind, s.loss)
-        return GainOverheadInstance(problem, self._workload(L), late)
-
-    def _workload(self, L: int) -> Workload:
-        s = self.settings
-        rho = np.full(L, s.rho)
+        workload = arrivals_of(s.arrivals, s.rho, L)
         if s.arrivals == "multiple":
-            return BinomialArrivals(rho, np.full(L, s.most_jobs))
-        return OnOffArrivals(rho) if s.arrivals == "bursts" else BernoulliArrivals(rho)
+            workload = BinomialArrivals(np.full(L, s.rho), np.full(L, s.most_jobs))
+        return GainOverheadInstance(problem, workload, s.delivery)
 
 
 def draw_problem(
@@ -167,25 +123,13 @@ def draw_problem(
 ) -> GainOverheadProblem:
     """Channels, utilities and overhead, drawn as :class:`Settings` says.
 
-    Parameters
-    ----------
-    capacity : ndarray of shape [R, K]
-    requests : ndarray of shape [L, K]
-        With contention.
-    density : float
-        Mean channels per server.
-    moving : float
-        See :class:`Settings`.
+    ``capacity`` is of shape [R, K], and ``requests``, with contention, of shape [L, K].
     """
     (R, K), L = capacity.shape, len(requests)
     mask = rng.random((L, R)) < density / L
     lonely = ~mask.any(axis=1)
     mask[lonely, rng.integers(0, R, L)[lonely]] = True
-    kind = (
-        rng.integers(0, len(KINDS), (R, K))
-        if s.utility == "mixed"
-        else np.full((R, K), KINDS.index(s.utility))
-    )
+    kind = s.draw_kinds(rng, (R, K))
     return GainOverheadProblem(
         Cluster(capacity, device_names(DEVICES, K)),
         requests,
@@ -207,21 +151,18 @@ def guessed_scenario(**settings: Any) -> OGASchedScenario:
     return OGASchedScenario(name="ogasched-authors-v1", **{"most": GUESSED_MOST, **settings})
 
 
-class OGASchedGangSettings(drawing.GangSettings, RewardSettings):
+class OGASchedGangSettings(GangSettings, RewardSettings):
     """Parameters of the generator, with the distribution of everything it draws."""
 
-    job_types: drawing.JobTypes = 10
-    servers: drawing.Servers = 128
-    most: drawing.GangCapacity = OUR_MOST
-    share: drawing.Share = (0.2, 0.8)
-    channels: drawing.ManyChannels = 16
-    contention: drawing.Contention = 5.0
-    arrivals: Literal["bernoulli", "bursts"] = Field(
-        "bernoulli",
-        description="bursts: Bernoulli(ρ) while on, geometric on and off periods of mean 20 slots",
-    )
-    time_limit: drawing.TimeLimit = 60.0
-    slots: drawing.Horizon = 300
+    job_types: Count = 10
+    servers: Count = 128
+    most: GangCapacity = OUR_MOST
+    share: tuple[float, float] = (0.2, 0.8)
+    channels: Count = 16
+    contention: PositiveFloat = 5.0
+    arrivals: Bursts = "bernoulli"
+    time_limit: PositiveFloat = 60.0
+    slots: SlotCount = 300
 
 
 class GangScenario(DrawnScenario[OGASchedGangSettings]):
@@ -243,11 +184,7 @@ class GangScenario(DrawnScenario[OGASchedGangSettings]):
         s, rng = self.settings, Streams.of(seed).instance
         L, R, K = s.job_types, s.servers, len(s.most)
         gangs = draw_gangs(s, rng)
-        kind = (
-            rng.integers(0, len(KINDS), (R, K))
-            if s.utility == "mixed"
-            else np.full((R, K), KINDS.index(s.utility))
-        )
+        kind = s.draw_kinds(rng, (R, K))
         problem = GangProblem(
             Cluster(gangs.capacity, device_names(DEVICES, K)),
             gangs.job_type,
@@ -257,9 +194,7 @@ class GangScenario(DrawnScenario[OGASchedGangSettings]):
             Utilities(kind, rng.uniform(*s.alpha, (R, K))),
             rng.uniform(*s.beta, K),
         )
-        rho = np.full(L, s.rho)
-        workload = OnOffArrivals(rho) if s.arrivals == "bursts" else BernoulliArrivals(rho)
-        return GangInstance(problem, workload, s.time_limit)
+        return GangInstance(problem, arrivals_of(s.arrivals, s.rho, L), s.time_limit)
 
 
 def small_scenario(**settings: Any) -> GangScenario:

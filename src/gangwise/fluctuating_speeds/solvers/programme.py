@@ -6,46 +6,113 @@ The statistics are scaled and rounded, ESDP (16)–(19); for every s ∈ S
 
 is tabulated by ESDP (22)–(27), and s* = argmax_s s + √V(s), ESDP (21), is selected.
 
-Repaired where Algorithm 2 as printed does not work: a skipped channel keeps the decisions behind
-it, values s that no x reaches are left out of ESDP (21), and a negative estimate counts as zero.
+Algorithm 2 as printed schedules nothing. Here a skipped channel keeps the decisions behind it,
+values s that no x reaches are left out of ESDP (21), and a negative estimate counts as zero.
 The answer maximises Υ̂·x + √(Σ̂²·x): take s = Υ̂·x. It needs whole requests and capacities and E ·
 S · Π_k (c_k + 1) states, which ends its use at some fifty channels of three device types.
-
-:func:`algorithm_2` and :func:`select` are the same word for word, to show what they do: they
-schedule nothing. Two lines are missing. Where a channel is skipped, its x keeps the initial zeros
-instead of what was decided behind it; and ESDP (21) may select values of s that no x reaches, whose
-x is zero, too.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.arrays import Bools, Bytes, Floats, Ints
 from gangwise.core.errors import ScenarioError
-from gangwise.fluctuating_speeds.solvers.exact import Lagrangian
-from gangwise.fluctuating_speeds.solvers.kernels import backtrack, tabulate
+from gangwise.core.jit import kernel
+from gangwise.fluctuating_speeds.solvers.search import BranchAndBound
+
+
+@kernel
+def tabulate(
+    upsilon: Ints,
+    sigma: Floats,
+    a: Ints,
+    c: Ints,
+    stride: Ints,
+    value: Floats,
+    taken: Bytes,
+    digit: Ints,
+    flag: Bytes,
+) -> None:
+    """Dynamic programme of ESDP (22)–(27): V(s, c', 0) for every s and c', and what was taken.
+
+    V(s, c', i) = max{V(s, c', i+1), Σ̂²_(i+1) + V(s - Υ̂_(i+1), c' - A_(i+1), i+1)}, ESDP (27).
+
+    ``value`` [C, S], C = Π_k (c_k + 1), receives V, -inf where s is out of reach; ``taken``
+    [E, C, ⌈S/8⌉] the decisions. ``stride`` [K] places a capacity c' at Σ_k stride_k c'_k;
+    ``digit`` [K] and ``flag`` [8 ⌈S/8⌉] are work space. Channels are outermost and fall, as does
+    c' within: a state reads smaller capacities only, which still hold the values of i + 1.
+    """
+    E, K = a.shape
+    C, S = value.shape
+    W = taken.shape[2]
+    for place in range(C):
+        for s in range(S):
+            value[place, s] = -np.inf
+        value[place, 0] = 0.0
+    # V(·, ·, i) overwrites V(·, ·, i + 1): what is read lies at smaller c', not yet overwritten.
+    for i in range(E - 1, -1, -1):
+        shift = 0
+        for k in range(K):
+            digit[k] = c[k]
+            shift += stride[k] * a[i, k]
+        u, gain = min(upsilon[i], S), sigma[i]
+        for place in range(C - 1, -1, -1):
+            fits = True
+            for k in range(K):
+                fits = fits and a[i, k] <= digit[k]
+            row = value[place]
+            if fits and shift > 0:
+                before = value[place - shift]
+                first = before[0] + gain
+                for s in range(u):
+                    flag[s] = 1 if first > row[s] else 0
+                    row[s] = first if first > row[s] else row[s]
+                for s in range(u, S):
+                    later = before[s - u] + gain
+                    flag[s] = 1 if later > row[s] else 0
+                    row[s] = later if later > row[s] else row[s]
+            elif fits:  # takes no devices: reads its own row, hence from large s to small
+                for s in range(S - 1, -1, -1):
+                    later = row[max(s - u, 0)] + gain
+                    flag[s] = 1 if later > row[s] else 0
+                    row[s] = later if later > row[s] else row[s]
+            else:
+                for w in range(W):
+                    taken[i, place, w] = 0
+            if fits:
+                for w in range(W):
+                    packed = 0
+                    for b in range(8):
+                        packed |= flag[8 * w + b] << b
+                    taken[i, place, w] = packed
+            for k in range(K - 1, -1, -1):
+                if digit[k] > 0:
+                    digit[k] -= 1
+                    break
+                digit[k] = c[k]
+
+
+@kernel
+def backtrack(s: int, place: int, upsilon: Ints, shift: Ints, taken: Bytes, chosen: Ints) -> None:
+    """Backtracking: follow the decisions from state (s, c', 0) and write x to ``chosen`` [E]."""
+    for i in range(chosen.shape[0]):
+        chosen[i] = (taken[i, place, s >> 3] >> (s & 7)) & 1
+        if chosen[i] == 1:
+            s = max(s - upsilon[i], 0)
+            place -= shift[i]
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """Scaled statistics of ESDP (16), ESDP (17) and the sizes of ESDP (18), ESDP (19).
+    """Scaled statistics Υ̂, Σ̂² [E] of ESDP (16), ESDP (17), and ξ and ξ m of ESDP (18), ESDP (19).
 
-    Attributes
-    ----------
-    upsilon : ndarray of int64, shape [E]
-        Υ̂ = ⌈ξ max(v̂, 0)⌉.
-    sigma : ndarray of float64, shape [E]
-        Σ̂² = ξ² σ̂², rounded up when asked to. Floats hold it where 64-bit integers overflow.
-    xi : int
-        ξ = ⌈m / δ⌉.
-    top : int
-        The largest element ξ m of S.
+    Υ̂ is ⌈ξ max(v̂, 0)⌉, Σ̂² is ξ² σ̂², rounded up when asked to. Floats hold it where 64-bit
+    integers overflow.
     """
 
     upsilon: Ints
@@ -55,19 +122,11 @@ class Scaled:
 
 
 def scale(v: Floats, s: Floats, most: int, delta: float, round_variance: bool = False) -> Scaled:
-    """Scaling, ESDP (16)–(19): v̂ and σ̂² times powers of ξ, and rounded up.
+    """Scaling, ESDP (16)–(19): v̂ and σ̂² [E] times powers of ξ = ⌈m / δ⌉, and rounded up.
 
-    Parameters
-    ----------
-    v, s : ndarray of shape [E]
-        Estimates v̂ and variances σ̂², the latter finite.
-    most : int
-        m, the largest number of channels that fit at once.
-    delta : float
-        δ(t) > 0.
-    round_variance : bool
-        ESDP (17) as printed. Not rounding is at least as accurate, and the error bound of the paper
-        holds only then.
+    ``most`` is m, the largest number of channels that fit at once. ``round_variance`` is ESDP (17)
+    as printed. Not rounding is at least as accurate, and the error bound of the paper holds only
+    then.
 
     Raises
     ------
@@ -95,13 +154,7 @@ def scale(v: Floats, s: Floats, most: int, delta: float, round_variance: bool = 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Table of P4(s), ESDP (20): V(s) for every s, and the choices behind it.
-
-    Attributes
-    ----------
-    value : ndarray of float64, shape [S]
-        V(s) at the whole capacity, -inf where no x reaches s.
-    """
+    """Table of P4(s), ESDP (20): V(s) [S] at the whole capacity, -inf where no x reaches s."""
 
     value: Floats
     _upsilon: Ints
@@ -109,13 +162,7 @@ class Table:
     _taken: npt.NDArray[np.uint8]
 
     def choice(self, s: int) -> Bools:
-        """Optimal x of P4(s), ESDP (20), shape [E].
-
-        Raises
-        ------
-        ScenarioError
-            When no x has Υ̂·x ≥ s.
-        """
+        """Optimal x of P4(s), ESDP (20), shape [E]; ScenarioError when no x has Υ̂·x ≥ s."""
         if not 0 <= s < self.value.size or self.value[s] == -np.inf:
             raise ScenarioError(f"no choice of channels is worth s = {s}")
         chosen = np.zeros(self._upsilon.size, dtype=np.int64)
@@ -134,19 +181,8 @@ class Table:
 class DynamicProgramme:
     """Dynamic programme of ESDP Algorithm 2, repaired: V(s) of ESDP (20) by ESDP (22)–(27).
 
-    Parameters
-    ----------
-    requests : array of shape [E, K]
-        Devices that a channel takes, whole numbers.
-    capacity : array of shape [K]
-        Whole numbers.
-    memory : int
-        Refuse tables of more bytes than this.
-
-    Raises
-    ------
-    ScenarioError
-        For requests or capacities that are not whole numbers, zero or larger.
+    ``requests`` [E, K] and ``capacity`` [K] are whole numbers, zero or larger (ScenarioError);
+    tables of more than ``memory`` bytes are refused.
 
     Examples
     --------
@@ -176,27 +212,16 @@ class DynamicProgramme:
 
     def top(self, upsilon: Ints) -> int:
         """Bound on Υ̂·x, which s of ESDP (19) need not exceed."""
-        root = Lagrangian(self.a.astype(np.float64))
+        root = BranchAndBound(self.a.astype(np.float64))
         everyone = np.ones(upsilon.size, dtype=np.bool_)
         v, s = upsilon.astype(np.float64), np.zeros(upsilon.size)
         root.start(v, s, everyone, self.c.astype(np.float64), 0.0, 0.5)
         return math.floor(root.bound * (1 + 1e-12) + 1e-9)
 
     def solve(self, upsilon: Ints, sigma: Floats, top: int | None = None) -> Table:
-        """V(s) for s = 0, …, ``top``.
+        """V(s) for s = 0, …, ``top``, by default a bound on Υ̂·x; Υ̂ and Σ̂² have shape [E].
 
-        Parameters
-        ----------
-        upsilon : ndarray of int64, shape [E]
-            Zero or larger.
-        sigma : ndarray of float64, shape [E]
-        top : int, optional
-            Of ESDP (19); by default, a bound on Υ̂·x.
-
-        Raises
-        ------
-        ScenarioError
-            When the table would not fit into ``memory``.
+        ScenarioError when the table would not fit into ``memory``.
         """
         E, S = upsilon.size, (self.top(upsilon) if top is None else top) + 1
         W = -(-S // 8)
@@ -227,20 +252,8 @@ def solve_rounded(
 ) -> tuple[Bools, float, float]:
     """P3 by scaling, dynamic programme and ESDP (21): x [E], its value in P3, and a bound.
 
-    Parameters
-    ----------
-    v, s : ndarray of shape [E]
-    a : ndarray of shape [E, K]
-    c : ndarray of shape [K]
-    most : int
-        m of ESDP (18), not read without ``delta``.
-    delta : float or None
-        δ(t); None takes v as it is, if whole, which is exact.
-
-    Raises
-    ------
-    ScenarioError
-        For data that are not whole, or a table too large.
+    ``most`` is m of ESDP (18), not read without ``delta``, δ(t), which takes v as it is, if whole:
+    that is exact. ScenarioError for data that are not whole, or a table too large.
     """
     if v.size == 0:
         return np.zeros(0, dtype=np.bool_), 0.0, 0.0
@@ -260,70 +273,3 @@ def solve_rounded(
     value = float(v[x].sum()) + math.sqrt(float(s[x].sum()))
     # Rounding v up and cutting it off at zero only add to the worth of every choice.
     return x, value, max(above / scaled.xi, value)
-
-
-def algorithm_2(
-    upsilon: Ints, sigma: Floats, a: Ints, c: Ints, top: int, copy_when_skipped: bool = False
-) -> tuple[Floats, Ints]:
-    """ESDP Algorithm 2 as printed: V(s) and x(s), s = 0, …, ``top``, for a handful of channels.
-
-    Parameters
-    ----------
-    upsilon, sigma : ndarray of shape [E]
-    a : ndarray of shape [E, K]
-    c : ndarray of shape [K]
-    top : int
-    copy_when_skipped : bool
-        Add the missing line.
-
-    Returns
-    -------
-    value : ndarray of shape [top + 1]
-    x : ndarray of int64, shape [top + 1, E]
-
-    Examples
-    --------
-    One server for two channels: the best choice is worth 6, and the printed x is empty.
-
-    >>> two = np.array([0, 0]), np.array([1.0, 6.0]), np.array([[1], [1]]), np.array([1]), 0
-    >>> algorithm_2(*two)
-    (array([6.]), array([[0, 0]]))
-    >>> algorithm_2(*two, copy_when_skipped=True)
-    (array([6.]), array([[0, 1]]))
-    """
-    E = len(upsilon)
-    value: dict[tuple[int, tuple[int, ...], int], float] = {}
-    x: dict[tuple[int, tuple[int, ...], int], Ints] = {}
-    none = np.zeros(E, dtype=np.int64)
-    for s in range(top + 1):
-        for left in itertools.product(*(range(int(k) + 1) for k in c)):
-            value[s, left, E] = 0.0 if s == 0 else -np.inf
-            x[s, left, E] = none
-            for i in range(E - 1, -1, -1):
-                skipped = value[s, left, i + 1]
-                x[s, left, i] = x[s, left, i + 1] if copy_when_skipped else none
-                value[s, left, i] = skipped
-                if not any(left):
-                    continue
-                less = tuple(max(have - int(take), 0) for have, take in zip(left, a[i]))
-                behind = (max(s - int(upsilon[i]), 0), less, i + 1)
-                value[s, left, i] = max(value[behind] + sigma[i], skipped)
-                if value[s, left, i] != skipped:
-                    with_it = x[behind].copy()
-                    with_it[i] = 1
-                    x[s, left, i] = with_it
-                    if (with_it @ a > left).any():
-                        value[s, left, i] = skipped
-                        x[s, left, i] = x[s, left, i + 1]
-    whole = tuple(int(k) for k in c)
-    return (
-        np.array([value[s, whole, 0] for s in range(top + 1)]),
-        np.array([x[s, whole, 0] for s in range(top + 1)]),
-    )
-
-
-def select(sigma: Floats, x: Ints) -> tuple[int, float]:
-    """Selection of ESDP (21) as printed: s* and s* + √(Σ̂²·x(s*)) over every s, reached or not."""
-    worth = np.arange(len(x)) + np.sqrt(x @ sigma)
-    s = int(worth.argmax())
-    return s, float(worth[s])

@@ -1,32 +1,47 @@
-"""Inner loops of branch and bound for P3: depth first on Lagrangian bounds, able to stop and go on.
+"""Inner loops of branch and bound for P3: Lagrangian bounds, a greedy, and the search on them.
 
-With reduced costs ρ_e = v_e + s_e/(2q) - u·a_e and D the bound at (q, u), every feasible x is worth
+√y ≤ q/2 + y/(2q) for every q > 0, with equality at q = √y. So for every q > 0 and u
+
+    F(q, u) = q/2 + Σ_k |u_k| c_k + Σ_e max(0, ρ_e),   ρ_e = v_e + s_e/(2q) - Σ_k u_k a_ek,
+
+is at least max v·x + √(s·x) over A x ≤ c. (The usual bound has u ≥ 0; F equals it there and is
+larger elsewhere, which leaves K + 1 numbers without constraints.) With p = ln q, F is convex in
+(p, u). A root descends by Shor's r-algorithm, which learns a metric on the way; a node of the
+search takes Polyak steps in that metric towards the value that would prune it. A point [K + 1] is
+u, then p; p = -inf stands for q = 0, right when every s is 0.
+
+With D = F(q, u), every feasible x is worth
 
     v·x + √(s·x) = D - u·(c - A x) - Σ_{e: x_e ≠ [ρ_e > 0]} |ρ_e| - (√(s·x) - q)²/(2q),
 
-so a channel whose |ρ_e| exceeds the gap is settled, and the least |ρ_e| is the one to branch on.
+so a channel whose |ρ_e| exceeds the gap is settled, and the least |ρ_e| is the one to branch on,
+its relaxed value first. Channels are taken by density, and single ones added, dropped and swapped.
+A relaxed optimum is fractional in at most K + 1 channels, so the certified gap shrinks as their
+number grows. A channel that is worth no more and takes no less than another is never chosen without
+it: early in a run, when many channels look alike, the tree would be endless otherwise.
 
 Work space, for E channels and K device types: ``number`` [4, E] v, s, ρ, density; ``whole`` [6, E]
 channel of an item, open items, decisions, best choice, order, trial; ``a`` [E, K]; ``small``
 [8, max(K + 1, 2)]; ``matrix`` [2, K + 1, K + 1] basis and metric; ``level`` [E + 2, 2 K + 5] and
 ``stage`` [E + 2, 3] the path of the search; ``best`` [4] value, bound at the root, largest bound
 pruned, bound; ``count`` [4] items, depth, nodes, unplayed channels.
+``free`` holds the open items in its first ``count`` places and the decided ones behind them.
+
+Arrays come one by one: kernels that take tuples of arrays count references, and are up to four
+times slower here.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from typing import Any
+
+import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.errors import ScenarioError
 from gangwise.core.jit import kernel
-from gangwise.fluctuating_speeds.solvers.kernels import (
-    greedy,
-    lagrangian_bound,
-    local_search,
-    polyak_steps,
-    r_algorithm,
-    sort_descending,
-)
 
 BLURRED = 1e-3
 """With a gap above this, the greedy is tried with blurred densities as well."""
@@ -34,6 +49,355 @@ BLURRED = 1e-3
 
 MOST_V, MOST_S = 1e100, 1e200
 """Larger numbers are refused: their squares and sums overflow, and a bound proves nothing."""
+
+
+@kernel
+def lagrangian_bound(
+    point: Floats,
+    v: Floats,
+    s: Floats,
+    a: Floats,
+    free: Ints,
+    count: int,
+    v_in: float,
+    s_in: float,
+    room: Floats,
+    reduced: Floats,
+    slope: Floats,
+    part: Floats,
+) -> float:
+    """Lagrangian bound F with ``v_in``, ``s_in`` taken in and ``room`` [K] left for open channels.
+
+    Writes a subgradient to ``slope`` [K + 1], reduced costs of the open channels to ``reduced``
+    [E], and to ``part`` the value of the relaxed choice {reduced > 0} and 1 if it fits, else 0.
+    """
+    K = a.shape[1]
+    q, half = 0.0, 0.0
+    if point[K] > -math.inf:
+        q = math.exp(point[K])
+        half = 0.5 / q
+    whole, y, gain = 0.0, s_in, v_in
+    for k in range(K):
+        slope[k] = 0.0
+    if K == 3:  # the paper's size, with the prices in registers
+        u0, u1, u2 = point[0], point[1], point[2]
+        l0, l1, l2 = 0.0, 0.0, 0.0
+        for j in range(count):
+            e = free[j]
+            r = v[e] + s[e] * half - u0 * a[e, 0] - u1 * a[e, 1] - u2 * a[e, 2]
+            reduced[e] = r
+            x = 1.0 if r > 0.0 else 0.0
+            whole += x * r
+            y += x * s[e]
+            gain += x * v[e]
+            l0 += x * a[e, 0]
+            l1 += x * a[e, 1]
+            l2 += x * a[e, 2]
+        slope[0], slope[1], slope[2] = l0, l1, l2
+    else:
+        for j in range(count):
+            e = free[j]
+            r = v[e] + s[e] * half
+            for k in range(K):
+                r -= point[k] * a[e, k]
+            reduced[e] = r
+            if r > 0.0:
+                whole += r
+                y += s[e]
+                gain += v[e]
+                for k in range(K):
+                    slope[k] += a[e, k]
+    # The slope in u is the slack of each capacity; in p = ln q it is q/2 - y/(2q), 0 at q = √y.
+    fits = 1.0
+    whole += v_in + 0.5 * q + s_in * half
+    for k in range(K):
+        if slope[k] > room[k]:
+            fits = 0.0
+        whole += abs(point[k]) * room[k]
+        slope[k] = (room[k] if point[k] >= 0.0 else -room[k]) - slope[k]
+    slope[K] = 0.5 * q - y * half
+    part[0] = gain + math.sqrt(y)
+    part[1] = fits
+    return whole
+
+
+@kernel
+def record_relaxed(number: Floats, whole: Ints, count: int, n: int) -> None:
+    """Relaxed choice: {ρ > 0} of the open items, with the decided ones, is the best so far."""
+    reduced, free, decided, chosen = number[2], whole[1], whole[2], whole[3]
+    for j in range(count):
+        chosen[free[j]] = 1 if reduced[free[j]] > 0.0 else 0
+    for j in range(count, n):
+        chosen[free[j]] = decided[free[j]]
+
+
+@kernel
+def r_algorithm(
+    number: Floats,
+    whole: Ints,
+    a: Floats,
+    n: int,
+    c: Floats,
+    basis: Floats,
+    small: Floats,
+    best: Floats,
+    step: float,
+    evaluations: int,
+    tolerance: float,
+) -> float:
+    """Shor's r-algorithm: minimise F from ``small[0]``; returns the step to go on with.
+
+    ``small[1]`` receives the point of the smallest F. Stops when a step promises less than
+    ``tolerance`` times the gap.
+    """
+    K, v, s, reduced, free = c.shape[0], number[0], number[1], number[2], whole[1]
+    point, lowest, slope, later = small[0], small[1], small[2], small[3]
+    way, turn, part = small[4], small[5], small[6]
+    f = lagrangian_bound(point, v, s, a, free, n, 0.0, 0.0, c, reduced, slope, part)
+    used, lame = 1, 0
+    while True:
+        if f < best[1]:
+            best[1] = f
+            for k in range(K + 1):
+                lowest[k] = point[k]
+        if part[1] > 0.0 and part[0] > best[0]:
+            best[0] = part[0]
+            record_relaxed(number, whole, n, n)
+        # The subgradient in the transformed space, Bᵀ g; the way back is B (Bᵀ g) / ‖Bᵀ g‖.
+        norm = 0.0
+        for k in range(K + 1):
+            turn[k] = 0.0
+            for h in range(K + 1):
+                turn[k] += basis[h, k] * slope[h]
+            norm += turn[k] * turn[k]
+        norm = math.sqrt(norm)
+        lame = lame + 1 if step * norm <= tolerance * (best[1] - best[0]) else 0
+        if used >= evaluations or norm <= 1e-13 * abs(f) or lame > 2:
+            return step
+        for k in range(K + 1):
+            way[k] = 0.0
+            for h in range(K + 1):
+                way[k] += basis[k, h] * turn[h] / norm
+        # Go on until F rises along the way, with longer steps where two were not enough.
+        tries = 0
+        while True:
+            for k in range(K + 1):
+                point[k] -= step * way[k]
+            if point[K] > -math.inf:
+                point[K] = min(max(point[K], -300.0), 300.0)
+            f = lagrangian_bound(point, v, s, a, free, n, 0.0, 0.0, c, reduced, later, part)
+            used += 1
+            tries += 1
+            if f < best[1]:
+                best[1] = f
+                for k in range(K + 1):
+                    lowest[k] = point[k]
+            ahead = 0.0
+            for k in range(K + 1):
+                ahead += way[k] * later[k]
+            if ahead <= 0.0 or used >= evaluations:
+                break
+            if tries >= 2:
+                step *= 1.6
+        if tries == 1:
+            step *= 0.8
+        # Dilate space along the difference of two subgradients: B ← B (I - 0.6 ξ ξᵀ).
+        norm = 0.0
+        for k in range(K + 1):
+            turn[k] = 0.0
+            for h in range(K + 1):
+                turn[k] += basis[h, k] * (later[h] - slope[h])
+            norm += turn[k] * turn[k]
+        norm = math.sqrt(norm)
+        for k in range(K + 1):
+            slope[k] = later[k]
+        if norm > 0.0:
+            for k in range(K + 1):
+                way[k] = 0.0
+                for h in range(K + 1):
+                    way[k] += basis[k, h] * turn[h] / norm
+            for k in range(K + 1):
+                for h in range(K + 1):
+                    basis[k, h] -= 0.6 * way[k] * turn[h] / norm
+
+
+@kernel
+def polyak_steps(
+    number: Floats,
+    whole: Ints,
+    a: Floats,
+    n: int,
+    count: int,
+    here: Floats,
+    metric: Floats,
+    small: Floats,
+    best: Floats,
+    evaluations: int,
+    gap: float,
+    absolute: float,
+) -> float:
+    """Polyak steps: from the point of a level until F is small enough to prune; the smallest F.
+
+    ``small[1]`` receives its point, at which ``reduced`` is left. A relaxed choice that fits and is
+    worth more than ``best[0]`` is recorded.
+    """
+    K, v, s, reduced, free = a.shape[1], number[0], number[1], number[2], whole[1]
+    v_in, s_in, room = here[K + 1], here[K + 2], here[K + 5 :]
+    point, lowest, slope, way, part = small[0], small[1], small[2], small[4], small[6]
+    for k in range(K + 1):
+        point[k] = here[k]
+    least, scale = math.inf, 1.0
+    for _ in range(evaluations):
+        f = lagrangian_bound(point, v, s, a, free, count, v_in, s_in, room, reduced, slope, part)
+        if part[1] > 0.0 and part[0] > best[0]:
+            best[0] = part[0]
+            record_relaxed(number, whole, count, n)
+        margin = max(gap * best[0], absolute)
+        if f < least:
+            least = f
+            for k in range(K + 1):
+                lowest[k] = point[k]
+        else:
+            scale *= 0.6
+        if f <= best[0] + margin:
+            return f
+        curve = 0.0
+        for k in range(K + 1):
+            way[k] = 0.0
+            for h in range(K + 1):
+                way[k] += metric[k, h] * slope[h]
+            curve += way[k] * slope[k]
+        if curve <= 1e-26 * f * f:
+            break
+        # Polyak: the step that would reach the target if F were linear, in the root's metric.
+        length = scale * (f - best[0] - 0.5 * margin) / curve
+        for k in range(K + 1):
+            point[k] -= length * way[k]
+        if point[K] > -math.inf:
+            point[K] = min(max(point[K], -300.0), 300.0)
+    return lagrangian_bound(lowest, v, s, a, free, count, v_in, s_in, room, reduced, slope, part)
+
+
+@kernel
+def sort_descending(key: Floats, order: Ints, n: int) -> None:
+    """Heap sort: 0 … n-1 by falling ``key``, ties by rising number."""
+    for i in range(n):
+        order[i] = i
+    end, start = n, n // 2
+    while end > 1:
+        if start > 0:
+            start -= 1
+        else:
+            end -= 1
+            order[end], order[0] = order[0], order[end]
+        root = start
+        while True:
+            child = 2 * root + 1
+            if child >= end:
+                break
+            if child + 1 < end:
+                x, y = order[child], order[child + 1]
+                if key[y] < key[x] or (key[y] == key[x] and y > x):
+                    child += 1
+            x, y = order[root], order[child]
+            if key[y] < key[x] or (key[y] == key[x] and y > x):
+                order[root], order[child] = y, x
+                root = child
+            else:
+                break
+
+
+@kernel
+def greedy(
+    v: Floats, s: Floats, a: Floats, order: Ints, n: int, chosen: Ints, left: Floats, sums: Floats
+) -> int:
+    """Greedy: add channels in ``order`` while they fit and pay; the place of the first left out.
+
+    ``chosen`` [E], ``left`` [K] (capacity left) and ``sums`` (Σ v x, Σ s x) are carried on.
+    """
+    K = a.shape[1]
+    border = n
+    for j in range(n):
+        e = order[j]
+        if chosen[e] != 0:
+            continue
+        take = v[e] + math.sqrt(sums[1] + s[e]) > math.sqrt(sums[1])
+        for k in range(K):
+            take = take and a[e, k] <= left[k]
+        if take:
+            chosen[e] = 1
+            sums[0] += v[e]
+            sums[1] += s[e]
+            for k in range(K):
+                left[k] -= a[e, k]
+        elif border == n:
+            border = j
+    return border
+
+
+@kernel
+def local_search(
+    v: Floats,
+    s: Floats,
+    a: Floats,
+    order: Ints,
+    low: int,
+    high: int,
+    chosen: Ints,
+    left: Floats,
+    sums: Floats,
+    passes: int,
+) -> None:
+    """Local search: adds, drops and swaps among ``order[low:high]`` for as long as they pay."""
+    K = a.shape[1]
+    for _ in range(passes):
+        changed = False
+        for i in range(low, high):
+            out = order[i]
+            if chosen[out] == 0:
+                fits = True
+                for k in range(K):
+                    fits = fits and a[out, k] <= left[k]
+                now = math.sqrt(sums[1])
+                if fits and v[out] + math.sqrt(sums[1] + s[out]) - now > 1e-12 * (now + 1e-300):
+                    chosen[out] = 1
+                    sums[0] += v[out]
+                    sums[1] += s[out]
+                    for k in range(K):
+                        left[k] -= a[out, k]
+                    changed = True
+                continue
+            # Drop it, or swap it for the one of those that would then fit that is worth most.
+            now = sums[0] + math.sqrt(max(sums[1], 0.0))
+            v_rest, s_rest = sums[0] - v[out], max(sums[1] - s[out], 0.0)
+            most, into = now * (1.0 + 1e-12), -2
+            if v_rest + math.sqrt(s_rest) > most:
+                most, into = v_rest + math.sqrt(s_rest), -1
+            for j in range(low, high):
+                e = order[j]
+                if chosen[e] == 0 and (v[e] > v[out] or s[e] > s[out]):
+                    fits = True
+                    for k in range(K):
+                        fits = fits and a[e, k] <= left[k] + a[out, k]
+                    if fits:
+                        worth = v_rest + v[e] + math.sqrt(s_rest + s[e])
+                        if worth > most:
+                            most, into = worth, e
+            if into == -2:
+                continue
+            changed = True
+            chosen[out] = 0
+            sums[0], sums[1] = v_rest, s_rest
+            for k in range(K):
+                left[k] += a[out, k]
+            if into >= 0:
+                chosen[into] = 1
+                sums[0] += v[into]
+                sums[1] += s[into]
+                for k in range(K):
+                    left[k] -= a[into, k]
+        if not changed:
+            return
 
 
 @kernel
@@ -226,52 +590,19 @@ def root(
     n = count[0]
     if bad >= 0 or n == 0 or count[3] > 0:
         return bad
-    v, s, reduced = number[0], number[1], number[2]
-    free, decided, chosen = whole[1], whole[2], whole[3]
     for e in range(n):
-        free[e] = e
-        chosen[e] = 0
+        whole[1, e] = e
+        whole[3, e] = 0
     cold = math.isnan(small[0, K])
     _starting_point(n, number, a, c, small, matrix)
     step = 0.5 if cold else 0.05
-    step = r_algorithm(
-        v,
-        s,
-        a,
-        free,
-        n,
-        c,
-        matrix[0],
-        small,
-        step,
-        evaluations // 3,
-        1e-3,
-        reduced,
-        decided,
-        chosen,
-        best,
-    )
+    step = r_algorithm(number, whole, a, n, c, matrix[0], small, best, step, evaluations // 3, 1e-3)
     _greedy(n, number, whole, a, c, small, best, warm, 0.0)
     if best[1] > best[0] + max(gap * best[0], absolute):
         for k in range(K + 1):
             small[0, k] = small[1, k]
-        r_algorithm(
-            v,
-            s,
-            a,
-            free,
-            n,
-            c,
-            matrix[0],
-            small,
-            step,
-            evaluations,
-            0.02 if n <= 64 else 1e-5,
-            reduced,
-            decided,
-            chosen,
-            best,
-        )
+        close = 0.02 if n <= 64 else 1e-5
+        r_algorithm(number, whole, a, n, c, matrix[0], small, best, step, evaluations, close)
         if n > 64:
             _greedy(n, number, whole, a, c, small, best, warm[:0], 0.0)
         blur = 1e-3
@@ -416,8 +747,7 @@ def search(
 ) -> None:
     """Branch and bound for P3, ESDP (12), depth first, for ``nodes`` more nodes or to its end."""
     K = a.shape[1]
-    v, s, reduced = number[0], number[1], number[2]
-    free, decided, chosen = whole[1], whole[2], whole[3]
+    reduced, free, decided, chosen = number[2], whole[1], whole[2], whole[3]
     n, d, left = count[0], count[1], nodes
     while d >= 0:
         here = level[d]
@@ -432,27 +762,8 @@ def search(
             if not possible:
                 d -= 1
                 continue
-            for k in range(K + 1):
-                small[0, k] = here[k]
             f = polyak_steps(
-                v,
-                s,
-                a,
-                free,
-                n,
-                m,
-                here[K + 1],
-                here[K + 2],
-                here[K + 5 :],
-                matrix[1],
-                small,
-                evaluations,
-                gap,
-                absolute,
-                reduced,
-                decided,
-                chosen,
-                best,
+                number, whole, a, n, m, here, matrix[1], small, best, evaluations, gap, absolute
             )
             if min(f, here[K + 3]) <= best[0] + max(gap * best[0], absolute):
                 best[2] = max(best[2], min(f, here[K + 3]))
@@ -529,8 +840,6 @@ def core_search(
     """
     K = a.shape[1]
     n = count[0]
-    if count[1] < 0 or n <= core:
-        return
     v, s, reduced, free, decided = number[0], number[1], number[2], whole[1], whole[2]
     f = lagrangian_bound(small[7], v, s, a, free, n, 0.0, 0.0, c, reduced, small[2], small[6])
     # Bisect the |ρ| below which three quarters of the core to all of it lie.
@@ -581,3 +890,123 @@ def core_search(
     if best[1] <= best[0] + max(gap * best[0], absolute):
         best[2] = best[1]
         count[1] = -1
+
+
+EVALUATIONS, NODE_EVALUATIONS = 300, 3
+"""How often the bound is evaluated at a root and at a node, at most."""
+
+CORE, CORE_NODES = 64, 400
+"""With more channels than the first number, a search of at most so many nodes among the most
+undecided ones improves the choice."""
+
+CHUNK = 4096
+"""Nodes between two looks at the clock."""
+
+
+def check_statistics(v: Floats, s: Floats, mask: Bools) -> None:
+    """Raise ScenarioError for the first channel in ``mask`` with a v or s that makes no sense."""
+    good = (np.abs(v) <= MOST_V) & (s >= 0) & ((s <= MOST_S) | (s == np.inf))
+    for e in np.flatnonzero(mask & ~good)[:1].tolist():
+        raise ScenarioError(
+            f"channel {e}: v must be at most {MOST_V:g} either way, and s zero or larger and at "
+            f"most {MOST_S:g}, or +inf; got v = {v[e]}, s = {s[e]}"
+        )
+
+
+class BranchAndBound:
+    """Branch and bound for P3: the Lagrangian root, then the tree below it.
+
+    Parameters
+    ----------
+    requests : ndarray of float64, shape [E, K]
+        Devices that a channel takes, zero or larger.
+    """
+
+    def __init__(self, requests: Floats):
+        E, K = requests.shape
+        self.requests = requests
+        self.whole = np.zeros((6, E), dtype=np.int64)
+        self.small = np.zeros((8, max(K + 1, 2)))
+        self.best, self.count = np.zeros(4), np.zeros(4, dtype=np.int64)
+        level, stage = np.zeros((E + 2, 2 * K + 5)), np.zeros((E + 2, 3), dtype=np.int64)
+        # In the order in which the kernels take them.
+        self._space: tuple[Any, ...] = np.zeros((4, E)), self.whole, np.zeros((E, K)), self.small
+        self._space += np.zeros((2, K + 1, K + 1)), level, stage, self.best, self.count
+        self._nobody = np.zeros(0, dtype=np.bool_)
+
+    @property
+    def value(self) -> float:
+        return float(self.best[0])
+
+    @property
+    def bound(self) -> float:
+        return float(self.best[3])
+
+    @property
+    def items(self) -> int:
+        """How many channels could be chosen."""
+        return int(self.count[0])
+
+    @property
+    def unplayed(self) -> int:
+        """How many available channels that fit alone have s = +inf; they are left out."""
+        return int(self.count[3])
+
+    @property
+    def nodes(self) -> int:
+        return int(self.count[2])
+
+    def point(self) -> Floats:
+        """Prices and ln q of the bound, shape [K + 1]; a copy."""
+        return np.array(self.small[7])
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.count[1] < 0)
+
+    def start(
+        self,
+        v: Floats,
+        s: Floats,
+        available: Bools,
+        capacity: Floats,
+        gap: float,
+        absolute: float = 0.0,
+        point: Floats | None = None,
+        x: Bools | None = None,
+    ) -> None:
+        """Solve the root for the available channels [E] and a capacity [K].
+
+        A bound within ``max(gap * value, absolute)`` of the value is close enough.
+        ``point`` [K + 1] is where to start from, and ``x`` [E] a choice to try.
+
+        Raises
+        ------
+        ScenarioError
+            For an available channel whose v is not finite or whose s is negative or NaN, or where
+            either is so large that sums of squares are not finite.
+        """
+        self.small[0] = np.nan if point is None else point
+        warm = self._nobody if x is None else x
+        given = v, s, available, self.requests, capacity, warm
+        if root(*given, gap, absolute, EVALUATIONS, *self._space) >= 0:
+            check_statistics(v, s, available)
+        if not self.finished and self.items > CORE:
+            core_search(gap, absolute, CORE, CORE_NODES, NODE_EVALUATIONS, capacity, *self._space)
+
+    def search(
+        self, gap: float, absolute: float, nodes: int, time_limit: float | None = None
+    ) -> None:
+        """Search on until the bound is close enough, or the nodes or the seconds are used up."""
+        deadline = None if time_limit is None else time.monotonic() + time_limit
+        while not self.finished and nodes > 0:
+            some = nodes if deadline is None else min(CHUNK, nodes)
+            search(gap, absolute, some, NODE_EVALUATIONS, *self._space)
+            nodes -= some
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+
+    def chosen(self, x: Bools) -> None:
+        """Switch the chosen channels on in ``x`` [E]."""
+        n = self.items
+        x[self.whole[0, :n][self.whole[3, :n] != 0]] = True

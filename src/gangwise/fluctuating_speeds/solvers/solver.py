@@ -10,8 +10,12 @@ auto           Up to 500 available channels: ``exact`` with at most 200,000 node
 exact          Branch and bound until the gap is reached.
 lagrangian     Its root only: a good choice with a certified gap.
 dp             The paper's scaling and dynamic programme; whole requests and capacities.
-milp           HiGHS with tangent cuts.
+milp           HiGHS with tangent cuts, the independent witness.
 =============  ==================================================================================
+
+The witness is a mixed-integer programme, maximise v·x + t with t ≤ q/2 + s·x/(2q), the tangent of
+√y at y = q², at the points q cut at. A tangent is added at the y of every answer whose t claims
+more than √y; each round is an upper bound, and the last one is the optimum.
 
 An unplayed channel has s = +inf, and one such channel outweighs everything else. So as many of them
 as fit are taken first (of several ways one that takes few devices), then P3 is solved for the
@@ -21,33 +25,28 @@ in the nodes of ``auto``, 20,000 at most; should that not settle it, the solutio
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Bools, Floats
 from gangwise.core.errors import ScenarioError, UnknownName
-from gangwise.fluctuating_speeds.solvers.exact import BranchAndBound, bad_statistics, solve_milp
+from gangwise.core.highs import Row, Rows, maximise
 from gangwise.fluctuating_speeds.solvers.programme import solve_rounded
-from gangwise.fluctuating_speeds.solvers.search import MOST_S, MOST_V
+from gangwise.fluctuating_speeds.solvers.search import BranchAndBound, check_statistics
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class WarmStart:
-    """Warm start: where the next slot's search starts.
+    """Warm start: prices u and ln q [K + 1], and a choice [E], where the next slot's search starts.
 
     It changes how long a solve takes and which of several equally good choices is found, never what
     is feasible or proved. It saves little: a root takes some dozens of evaluations from anywhere.
-
-    Attributes
-    ----------
-    point : ndarray of shape [K + 1]
-        Prices u of the device types, then ln q.
-    x : ndarray of bool, shape [E]
-        A choice; what is feasible of it is tried.
     """
 
     point: Floats
@@ -87,7 +86,6 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """What the choice may fall short of the optimum, at most."""
         return max(self.bound - self.value, 0.0)
 
 
@@ -97,13 +95,7 @@ def requests_and_capacity(
     channels: Sequence[str] | None,
     devices: Sequence[str] | None,
 ) -> tuple[Floats, Floats]:
-    """Copies of requests [E, K] and capacities [K].
-
-    Raises
-    ------
-    ScenarioError
-        When they do not fit together, or for a number that is negative or not finite.
-    """
+    """Copies of requests [E, K] and capacities [K]; ScenarioError where they make no sense."""
     requests = np.array(A, dtype=np.float64, order="C")
     capacity = np.array(c, dtype=np.float64)
     if requests.ndim != 2 or capacity.shape != requests.shape[1:] or not capacity.size:
@@ -129,13 +121,7 @@ def requests_and_capacity(
 
 
 def mask_of(available: npt.ArrayLike, everyone: Bools) -> Bools:
-    """A mask [E] from a mask or from channel numbers.
-
-    Raises
-    ------
-    ScenarioError
-        For a mask of wrong length, or a channel that there is not.
-    """
+    """A mask [E] from a mask or from channel numbers; ScenarioError for others."""
     given = np.asarray(available)
     if given.dtype == np.bool_:
         if given.shape != everyone.shape:
@@ -153,30 +139,30 @@ def mask_of(available: npt.ArrayLike, everyone: Bools) -> Bools:
     return mask
 
 
-def checked_statistics(v: Floats, s: Floats, mask: Bools) -> None:
-    """Look at v and s of the channels in ``mask``.
-
-    Raises
-    ------
-    ScenarioError
-        When a v is not finite, or an s negative or NaN, or either is too large; names the channel.
-    """
-    good = (np.abs(v) <= MOST_V) & (s >= 0) & ((s <= MOST_S) | (s == np.inf))
-    for e in np.flatnonzero(mask & ~good)[:1].tolist():
-        raise bad_statistics(e, v, s)
-
-
 Method = Literal["auto", "dp", "exact", "lagrangian", "milp"]
-_Part = tuple[float, float, bool, int, Floats | None]
-
-METHODS = ("auto", "dp", "exact", "lagrangian", "milp")
+METHODS = get_args(Method)
 EXACT_UP_TO = 500
-AUTO_GAP = 1e-6
-LEAST_GAP = 1e-12
+AUTO_GAP, LEAST_GAP = 1e-6, 1e-12
 UNLIMITED = 1 << 62
 COUNT_NODES = 20_000
-WHOLE = 0.7
-"""Counts are whole, and ties among them are broken by at most 1/4: a bound within this is proof."""
+COUNT = 0.0, 0.7
+"""Gaps, relative and absolute, for counts: they are whole, and ties among them are broken by at
+most 1/4, so that a bound within 0.7 is proof."""
+
+
+_Part = tuple[float, float, bool, int, Floats | None]
+"""Value, bound, whether proved, nodes and point of an answer for some of the channels."""
+
+
+class _Options(NamedTuple):
+    """How to solve, as given to :meth:`P3Solver.solve`."""
+
+    method: str
+    gap: float
+    nodes: int | None
+    time_limit: float | None
+    warm: WarmStart | None
+    delta: float | None
 
 
 class P3Solver:
@@ -286,32 +272,28 @@ class P3Solver:
             raise UnknownName("method", method, list(METHODS))
         mask = self._everyone if available is None else mask_of(available, self._everyone)
         x = np.zeros(E, dtype=np.bool_)
-        point, start = (None, None) if warm is None else (warm.point, warm.x)
-        tree = self._tree
+        options = _Options(method, gap, nodes, time_limit, warm, delta)
         if method in ("auto", "exact", "lagrangian"):
-            gap_here = self._gap(method, gap, mask)
-            tree.start(v, s, mask, self._room, gap_here, 0.0, point, start)
-            if not tree.unplayed:
-                value, bound, proved, looked, point = self._search(
-                    x, method, gap_here, nodes, time_limit
-                )
+            close = self._start(v, s, mask, self._room, options)
+            if not self._tree.unplayed:
+                value, bound, proved, looked, point = self._search(x, close, options)
                 found = None if point is None else WarmStart(point, x)
                 return Solution(x, value, bound, proved, looked, found)
         # Lexicographic: first as many unplayed channels as fit, then P3 on what they leave.
-        unplayed, certain, looked = self._unplayed(v, s, mask, x, method, nodes, time_limit)
+        unplayed, certain, looked = self._unplayed(v, s, mask, x, options)
         room = np.maximum(self._room - self.requests[x].sum(axis=0), 0.0)
         first = float(v[x].sum())
-        part = x.copy() if unplayed else x
-        value, bound, proved, more, point = self._played(
-            v, s, mask & (s != np.inf), room, part, method, gap, nodes, time_limit, warm, delta
+        more = x.copy() if unplayed else x
+        value, bound, proved, nodes, point = self._played(
+            v, s, mask & (s != np.inf), room, more, options
         )
-        x |= part
+        x |= more
         return Solution(
             x,
             first + value,
             first + bound,
             certain and proved,
-            looked + more,
+            looked + nodes,
             None if point is None else WarmStart(point, x),
             unplayed,
         )
@@ -328,8 +310,8 @@ class P3Solver:
         """
         mask = self._everyone if available is None else mask_of(available, self._everyone)
         tree = self._tree
-        tree.start(self._equal(mask), np.zeros(mask.size), mask, self._room, 0.0, WHOLE)
-        tree.search(0.0, WHOLE, min(COUNT_NODES, self._limit(None)))
+        tree.start(self._equal(mask), np.zeros(mask.size), mask, self._room, *COUNT)
+        tree.search(*COUNT, min(COUNT_NODES, self._limit()))
         return int((tree.value if tree.finished else tree.bound) + 0.25 + 1e-9)
 
     def _equal(self, mask: Bools) -> Floats:
@@ -341,110 +323,142 @@ class P3Solver:
         share = np.where(mask, (self.requests / scale).sum(axis=1), 0.0)
         return np.asarray(1.0 - 0.25 * share / max(float(share.sum()), 1e-300))
 
-    def _gap(self, method: str, gap: float, mask: Bools) -> float:
-        """The relative gap to search for."""
-        many = method == "auto" and mask.size > EXACT_UP_TO and int(mask.sum()) > EXACT_UP_TO
-        return max(gap, AUTO_GAP if many else LEAST_GAP)
-
-    def _limit(self, nodes: int | None) -> int:
-        """Nodes to search in the tree that was started."""
-        if nodes is not None:
-            return nodes
-        n = int(self._tree.count[0])
+    def _limit(self) -> int:
+        """Nodes to search by default in the tree that was started."""
+        n = self._tree.items
         return 200_000 if n <= EXACT_UP_TO else max(2_000, 10_000_000 // n)
 
-    def _search(
-        self, x: Bools, method: str, gap: float, nodes: int | None, time_limit: float | None
-    ) -> _Part:
-        """Finish what was started."""
-        tree = self._tree
-        if not tree.finished and method != "lagrangian":
-            limit = UNLIMITED if method == "exact" and nodes is None else self._limit(nodes)
-            tree.search(gap, 0.0, limit, time_limit)
+    def _start(self, v: Floats, s: Floats, mask: Bools, room: Floats, options: _Options) -> float:
+        """Solve the root; the relative gap to search for."""
+        many = options.method == "auto" and mask.size > EXACT_UP_TO
+        gap = max(options.gap, AUTO_GAP if many and mask.sum() > EXACT_UP_TO else LEAST_GAP)
+        warm = options.warm
+        point, x = (None, None) if warm is None else (warm.point, warm.x)
+        self._tree.start(v, s, mask, room, gap, 0.0, point, x)
+        return gap
+
+    def _search(self, x: Bools, gap: float, options: _Options) -> _Part:
+        tree, nodes = self._tree, options.nodes
+        if not tree.finished and options.method != "lagrangian":
+            limit = self._limit() if nodes is None else nodes
+            if options.method == "exact" and nodes is None:
+                limit = UNLIMITED
+            tree.search(gap, 0.0, limit, options.time_limit)
         tree.chosen(x)
-        value, bound = tree.value, tree.bound
+        value, bound, point = tree.value, tree.bound, tree.point()
         proved = bound <= value + gap * value
-        point = tree.point()
         return value, bound, proved, tree.nodes, point if point[-1] == point[-1] else None
 
     def _unplayed(
-        self,
-        v: Floats,
-        s: Floats,
-        mask: Bools,
-        x: Bools,
-        method: str,
-        nodes: int | None,
-        time_limit: float | None,
+        self, v: Floats, s: Floats, mask: Bools, x: Bools, options: _Options
     ) -> tuple[int, bool, int]:
         """Take as many unplayed channels as fit; how many, whether no more fit, and nodes."""
         new = mask & (s == np.inf)
-        checked_statistics(v, s, new)
+        check_statistics(v, s, new)
         if not new.any():
             return 0, True, 0
-        worth = self._equal(new)
-        nothing = np.zeros(v.size)
-        if method == "milp":
-            _, _, proved, looked, _ = self._played(
-                worth, nothing, new, self._room, x, "milp", 1e-9, None, time_limit, None, None
-            )
+        worth, nothing = self._equal(new), np.zeros(v.size)
+        if options.method == "milp":
+            milp = _Options("milp", 1e-9, None, options.time_limit, None, None)
+            _, _, proved, looked, _ = self._played(worth, nothing, new, self._room, x, milp)
             return int(x.sum()), proved, looked
-        self._tree.start(worth, nothing, new, self._room, 0.0, WHOLE)
-        if method != "lagrangian":
-            limit = min(COUNT_NODES, self._limit(None)) if nodes is None else nodes
-            self._tree.search(0.0, WHOLE, limit, time_limit)
-        self._tree.chosen(x)
-        return int(x.sum()), self._tree.finished, self._tree.nodes
+        tree, nodes = self._tree, options.nodes
+        tree.start(worth, nothing, new, self._room, *COUNT)
+        if options.method != "lagrangian":
+            limit = min(COUNT_NODES, self._limit()) if nodes is None else nodes
+            tree.search(*COUNT, limit, options.time_limit)
+        tree.chosen(x)
+        return int(x.sum()), tree.finished, tree.nodes
 
     def _played(
-        self,
-        v: Floats,
-        s: Floats,
-        mask: Bools,
-        room: Floats,
-        x: Bools,
-        method: str,
-        gap: float,
-        nodes: int | None,
-        time_limit: float | None,
-        warm: WarmStart | None,
-        delta: float | None,
+        self, v: Floats, s: Floats, mask: Bools, room: Floats, x: Bools, options: _Options
     ) -> _Part:
-        """P3 for channels with finite s."""
         x[:] = False
-        if method in ("dp", "milp"):
-            checked_statistics(v, s, mask)
-            some = np.flatnonzero(mask & (self.requests <= room).all(axis=1))
-            part = v[some], s[some], self.requests[some], room
-            if method == "milp":
-                taken, value, bound, looked = solve_milp(*part, gap, time_limit)
-                slack = 1e-8 * abs(value) + 1e-9  # HiGHS has tolerances of its own
-            else:
-                most = 0 if delta is None else self.most_channels(some)
-                taken, value, bound = solve_rounded(*part, most, delta)
-                looked, slack = 0, 1e-12 * abs(value)
-            x[some[taken]] = True
-            return value, bound, bound - value <= gap * abs(value) + slack, looked, None
-        gap_here = self._gap(method, gap, mask)
-        point = None if warm is None else warm.point
-        self._tree.start(v, s, mask, room, gap_here, 0.0, point, None if warm is None else warm.x)
-        return self._search(x, method, gap_here, nodes, time_limit)
+        method, gap, delta = options.method, options.gap, options.delta
+        if method not in ("dp", "milp"):
+            return self._search(x, self._start(v, s, mask, room, options), options)
+        check_statistics(v, s, mask)
+        some = np.flatnonzero(mask & (self.requests <= room).all(axis=1))
+        part = v[some], s[some], self.requests[some], room
+        if method == "milp":
+            taken, value, bound, looked = solve_milp(*part, gap, options.time_limit)
+            slack = 1e-8 * abs(value) + 1e-9  # HiGHS has tolerances of its own
+        else:
+            most = 0 if delta is None else self.most_channels(some)
+            taken, value, bound = solve_rounded(*part, most, delta)
+            looked, slack = 0, 1e-12 * abs(value)
+        x[some[taken]] = True
+        return value, bound, bound - value <= gap * abs(value) + slack, looked, None
+
+
+def solve_milp(
+    v: Floats, s: Floats, a: Floats, c: Floats, gap: float = 1e-9, time_limit: float | None = None
+) -> tuple[Bools, float, float, int]:
+    """MILP with tangent cuts for P3, ESDP (12).
+
+    For v, s [E], finite, requests a [E, K] and capacities c [K]: x [E], its value, a bound, and how
+    many rounds it took; ``time_limit`` is in seconds for all rounds together.
+
+    Examples
+    --------
+    >>> x, value, bound, rounds = solve_milp(
+    ...     np.array([1.0, 2.0]), np.array([5.0, 10.0]), np.array([[1.0], [1.0]]), np.array([1.0])
+    ... )
+    >>> x, round(value, 6)
+    (array([False,  True]), 5.162278)
+    """
+    E = v.size
+    best, value, bound, rounds = np.zeros(E, dtype=np.bool_), 0.0, np.inf, 0
+    if E == 0:
+        return best, value, 0.0, rounds
+    unit = math.sqrt(float(s.sum()))  # t is measured in it, y in its square
+    objective = np.append(v, unit)
+    upper = np.append(np.ones(E), 1.0 if unit > 0 else 0.0)
+    whole = np.arange(E + 1) < E
+    takes = [(np.flatnonzero(a[:, k]), k) for k in range(a.shape[1])]
+    rows: list[Row] = [(some, a[some, k], float(c[k])) for some, k in takes if some.size]
+    points = [0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0] if unit > 0 else []
+    rows += [_tangent(q, s / unit**2) for q in points]
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    while bound - value > gap * abs(value):
+        left = np.inf if deadline is None else deadline - time.monotonic()
+        if left <= 0 and rounds:
+            break
+        rounds += 1
+        answer = maximise(
+            objective,
+            upper,
+            whole,
+            Rows.of(rows),
+            relative_gap=gap / 2,
+            absolute_gap=1e-12,
+            seconds=left,
+        )
+        bound = min(bound, answer.bound)  # tangents only cut off
+        if answer.x is None:
+            break
+        x = answer.x[:E] > 0.5
+        y = float(s[x].sum())
+        worth = float(v[x].sum()) + math.sqrt(y)
+        if worth > value and (a[x].sum(axis=0) <= c * (1 + 1e-9)).all():
+            best, value = x, worth
+        if y == 0.0 or math.sqrt(y) / unit in points:
+            break
+        points.append(math.sqrt(y) / unit)
+        rows.append(_tangent(points[-1], s / unit**2))
+    return best, value, max(bound, value), rounds
+
+
+def _tangent(q: float, s: Floats) -> Row:
+    """T ≤ q/2 + s·x/(2q), t being the column behind those of x."""
+    some = np.flatnonzero(s)
+    return np.append(some, s.size), np.append(-s[some] / (2 * q), 1.0), q / 2
 
 
 def solve(
-    v: npt.ArrayLike,
-    s: npt.ArrayLike,
-    A: npt.ArrayLike,
-    c: npt.ArrayLike,
-    *,
-    method: Method = "auto",
-    gap: float = 1e-9,
-    nodes: int | None = None,
-    time_limit: float | None = None,
-    warm: WarmStart | None = None,
-    delta: float | None = None,
+    v: npt.ArrayLike, s: npt.ArrayLike, A: npt.ArrayLike, c: npt.ArrayLike, **options: Any
 ) -> Solution:
-    """Solve P3 once; see :class:`P3Solver`, which to keep for many slots.
+    """Solve P3 once, with the options of :meth:`P3Solver.solve`; keep a solver for many slots.
 
     Examples
     --------
@@ -453,6 +467,4 @@ def solve(
     >>> solve([0.9, 0.0], [0.1, np.inf], [[1], [1]], [1]).x
     array([False,  True])
     """
-    return P3Solver(A, c).solve(
-        v, s, method=method, gap=gap, nodes=nodes, time_limit=time_limit, warm=warm, delta=delta
-    )
+    return P3Solver(A, c).solve(v, s, **options)
