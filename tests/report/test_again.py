@@ -75,6 +75,7 @@ def test_gangs_hold_what_the_environment_measures(scenario: str, policy: str) ->
         assert np.abs((record.total / np.maximum(record.count, 1) - true)[often]).max() < 0.2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scenario", SMALL)
 def test_every_family_shows_its_servers(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(again, "SECONDS", math.inf)  # however busy this machine is

@@ -1,6 +1,6 @@
 import numpy as np
 
-from gangwise.report import figures as curves
+from gangwise.report import curves
 from gangwise.report.numbers import Numbers
 from tests.report.made import made
 

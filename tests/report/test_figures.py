@@ -3,9 +3,8 @@ import pytest
 from matplotlib import rcParams
 
 from gangwise.experiments.compare import Comparison
-from gangwise.report.figures import figure_files, styles
+from gangwise.report.curves import figure_files, styles
 from gangwise.report.numbers import Numbers
-from gangwise.report.plotting import apart
 from tests.report.made import made
 
 STEMS = ["average-reward", "cumulative-reward", "ratio", "regret"]
@@ -25,6 +24,7 @@ def test_four_figures_in_two_formats(real: Comparison) -> None:
     assert all(len(content) > 2000 for content in drawn.values())
 
 
+@pytest.mark.full
 def test_same_comparison_same_svg(real: Comparison) -> None:
     settings = dict(rcParams)
     assert comparison_figures(real) == comparison_figures(real)
@@ -59,15 +59,3 @@ def test_every_policy_has_a_style_of_its_own() -> None:
     looks = styles(Numbers(comparison.results))
     assert next(iter(looks)) == "p19"
     assert len({(look.index, look.dashes) for look in looks.values()}) == 20
-
-
-def test_labels_keep_their_distance_order_and_bounds() -> None:
-    rng = np.random.default_rng(1)
-    for n in range(1, 14):
-        wanted = rng.choice([0.0, 0.5, 0.52, 1.0], n) + rng.normal(0, 1e-3, n).clip(0)
-        places = np.array(apart(wanted.tolist(), 0.08, 0.0, 1.0))
-        order = np.argsort(wanted, kind="stable")
-        gap = min(0.08, 1 / (n - 1)) if n > 1 else 0.0
-        assert (np.diff(places[order]) >= gap - 1e-9).all()
-        assert places.min() >= -1e-9
-        assert places.max() <= 1 + 1e-9

@@ -6,8 +6,8 @@ import pytest
 
 from gangwise import StoreError
 from gangwise.experiments.compare import Comparison
+from gangwise.report.page import embedded
 from gangwise.report.pages import comparison_page, write_comparison
-from gangwise.report.rendering import embedded
 from tests.report.made import MadeScenario, made
 from tests.report.made_sweep import HOSTILE
 from tests.report.pages import faults, loaded, read
@@ -112,6 +112,7 @@ def test_without_figures_command_or_comparators(tmp_path: Path) -> None:
     assert "made from Python" in page.text
 
 
+@pytest.mark.full
 def test_write_puts_everything_into_one_folder(real: Comparison, tmp_path: Path) -> None:
     written = write_comparison(real, tmp_path / "out", "gangwise compare x")
     assert written[-1].name == "report.html"

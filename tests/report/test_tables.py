@@ -7,16 +7,16 @@ import pytest
 from rich.console import Console
 
 from gangwise.experiments.compare import Comparison, compare
-from gangwise.fluctuating_speeds.baselines import LCF
+from gangwise.fluctuating_speeds.learners import LCF
+from gangwise.report.experiments import terminal_sheets
 from gangwise.report.numbers import Numbers
 from gangwise.report.pages import comparison_page
-from gangwise.report.sheets import told_sheets
 from gangwise.report.tables import Sheet, rich_tables
 from tests.report.made import made
 
 
 def sheets(comparison: Comparison) -> list[Sheet]:
-    return told_sheets(Numbers(comparison.results))
+    return terminal_sheets(Numbers(comparison.results))
 
 
 def printed(comparison: Comparison, width: int) -> str:

@@ -132,6 +132,7 @@ def test_load_without_servers_has_no_capacity():
     assert found.requested["cpu"].tolist() == [3.0, 3.0]
 
 
+@pytest.mark.full
 def test_pictures_and_their_captions(tmp_path):
     rng = np.random.default_rng(1)
     rows = [

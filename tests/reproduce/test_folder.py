@@ -13,7 +13,7 @@ from gangwise.cli import app
 from gangwise.experiments.statistics import Estimate
 from gangwise.report.plotting import Panel
 from gangwise.reproduce import run
-from gangwise.reproduce.artefact import Above, Artefact, Claim, Scale, table
+from gangwise.reproduce.artefact import Artefact, Claim, Rule, Scale, table
 from tests.report.pages import read
 
 
@@ -27,7 +27,7 @@ def artefact(name: str, mean: float = 5.0, trace: str = "") -> Artefact:
         lambda scale: [],
         lambda results: table([("p", "line", 1.0, found)]),
         [Panel("p", "x", "y", "points")],
-        [Claim(f"lead of {name}, %", "leads", lambda results: {"v": found}, Above(0))],
+        [Claim(f"lead of {name}, %", "leads", lambda results: {"v": found}, Rule(above=0))],
         trace,
     )
 

@@ -13,7 +13,6 @@ from gangwise.experiments.runs import Rows
 from gangwise.experiments.store import Store
 from gangwise.reproduce import artefacts
 from gangwise.reproduce.artefact import Scale
-from gangwise.reproduce.opm import POLICIES
 from gangwise.reproduce.run import reproduce
 
 PAPER = {artefact.name: artefact for artefact in artefacts("opm")}
@@ -101,6 +100,9 @@ def test_table_1_pairs_seeds(tmp_path):
         "opm-as-printed": (105, 210),
         "opm-without-estimation": (100, 200),
         "deadline-aware": (50, 100),
+        "utility-per-price": (90, 180),
+        "plan": (120, 240),
+        "opm:estimator=constant": (100, 200),
     }
     runs = [
         ({"beta": b}, policy, seed, {"reward.total": v, "reward.mean": v / 10})
@@ -134,7 +136,8 @@ def test_figure_1_counts_jobs(tmp_path):
         }
 
     # Ratios of fair: 1, 2, 4, infinite (nothing earned); the fifth job costs nothing.
-    of = dict.fromkeys(POLICIES, ([1] * 5, [1] * 5)) | {
+    policies = PAPER["figure-1-synthetic"].experiments(Scale())[0].policies
+    of = dict.fromkeys(policies, ([1] * 5, [1] * 5)) | {
         "fair": ([8, 8, 8, 10, 0], [8, 4, 2, 0, 0]),
         "opm": ([8, 8, 9.5, 10, 9.5], [8, 8, 8, 1, 1]),
     }
@@ -191,6 +194,7 @@ def test_traces_are_asked_for_by_name(tmp_path):
     assert not done.rows
 
 
+@pytest.mark.full
 def test_trace_and_synthetic_jobs_run_end_to_end(tmp_path, traces):
     scale = Scale(quick=True, seeds=(5,), traces=traces)
     done = reproduce([PAPER["figure-3"]], scale, tmp_path, jobs=1)

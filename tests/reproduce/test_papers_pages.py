@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gangwise.experiments.statistics import Estimate
+from gangwise.report.reproduction import Row
 from gangwise.reproduce import PAPERS, artefacts, expected
-from gangwise.reproduce.expected import Row, fill, markdown
+from gangwise.reproduce.expected import fill, markdown
 
 PAGES = Path(__file__).parents[2] / "docs" / "papers"
 

@@ -8,12 +8,12 @@ import polars as pl
 
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate
+from gangwise.report.reproduction import Row
 from gangwise.reproduce import artefacts, expected
-from gangwise.reproduce.artefact import Above, Artefact, Claim, NotCompared, Scale
-from gangwise.reproduce.expected import Row
-from gangwise.reproduce.traced import Reading, traced
+from gangwise.reproduce.artefact import Artefact, Claim, Rule, Scale
+from gangwise.reproduce.papers import traced
 
-READINGS = (Reading("all"), Reading("few", {"servers": 4}))
+READINGS = ({"name": "all"}, {"name": "few", "settings": {"servers": 4}})
 
 
 def _two(scale):
@@ -24,7 +24,7 @@ def _two(scale):
             settings={"rho": 0.5},
             policies=["a"],
             slots=900,
-            seeds=scale.first_seeds(2, 3),
+            seeds=scale.first_seeds(2 if scale.quick else 3),
         )
         for name, scenario in (("mine", "default"), ("other", "another"))
     ]
@@ -39,12 +39,15 @@ PLAIN = Artefact(
     [],
     [
         Claim(
-            "a lead, %", "leads", lambda found: {"v": Estimate(found["mine"], None, None)}, Above(0)
+            "a lead, %",
+            "leads",
+            lambda found: {"v": Estimate(found["mine"], None, None)},
+            Rule(above=0),
         ),
-        Claim("beside", "not compared", lambda found: {}, NotCompared()),
+        Claim("beside", "not compared", lambda found: {}, Rule()),
     ],
 )
-PLAYED = traced(PLAIN, "default", "rows", READINGS, (100, 500), (2, 3))
+PLAYED = traced(PLAIN, "default", "rows", READINGS, (100, 500))
 
 
 def test_an_experiment_for_each_reading_on_the_other_scenario():
@@ -52,9 +55,9 @@ def test_an_experiment_for_each_reading_on_the_other_scenario():
     assert [e.name for e in experiments] == ["mine-rows-0", "mine-rows-1"]
     assert {e.scenario for e in experiments} == {"rows"}
     assert experiments[1].settings == {"rho": 0.5, "servers": 4, "folder": "/some"}
-    assert [(e.slots, list(e.chosen_seeds)) for e in experiments] == [(100, [100, 101])] * 2
+    assert [(e.slots, list(e.chosen_seeds)) for e in experiments] == [(100, [100, 101, 102])] * 2
     full = PLAYED.experiments(Scale())[0]
-    assert (full.slots, list(full.chosen_seeds)) == (500, [100, 101, 102])
+    assert (full.slots, list(full.chosen_seeds)) == (500, [100, 101, 102, 103, 104])
 
 
 def test_a_claim_is_measured_in_every_reading_and_judged_over_all():
@@ -65,7 +68,7 @@ def test_a_claim_is_measured_in_every_reading_and_judged_over_all():
 
     def verdict(*means):
         rows = [
-            Row.found(PLAYED, claim, version, Estimate(mean, mean - 1, mean + 1))
+            expected.judged(PLAYED, claim, version, Estimate(mean, mean - 1, mean + 1))
             for version, mean in zip(claim.ours(found), means)
         ]
         [merged] = expected.over_readings(rows)
@@ -75,14 +78,14 @@ def test_a_claim_is_measured_in_every_reading_and_judged_over_all():
     assert verdict(3.0, 0.5)[0] == "depends"
     assert verdict(3.0, -5.0) == ("depends", Estimate(-1.0, -5.0, 3.0))
     assert verdict(-3.0, -5.0)[0] == "differs"
-    rows = [Row.found(PLAYED, claim, v, Estimate(1.0, 0.5, 1.5)) for v in claim.ours(found)]
+    rows = [expected.judged(PLAYED, claim, v, Estimate(1.0, 0.5, 1.5)) for v in claim.ours(found)]
     assert expected.counts(rows).startswith("1 of 1 comparisons agree")
 
 
 def test_the_page_has_the_span_and_not_one_reading():
     found = {"mine-rows-0": 3.0, "mine-rows-1": -5.0}
     [claim] = PLAYED.claims
-    rows = [Row.found(PLAYED, claim, v, e) for v, e in claim.ours(found).items()]
+    rows = [expected.judged(PLAYED, claim, v, e) for v, e in claim.ours(found).items()]
     page = expected.markdown(rows)
     assert "v: −5.0 to 3.0 over 2 readings, agrees in 1, depends on the reading" in page
     assert "1 depend on the reading" in page

@@ -12,13 +12,11 @@ first seed there are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 from xml.sax.saxutils import escape
 
 import numpy as np
-import polars as pl
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import Instance, Policy
@@ -28,176 +26,147 @@ from gangwise.core.simulation import Simulation
 from gangwise.experiments.compare import Comparison
 from gangwise.experiments.statistics import number
 from gangwise.report.numbers import Numbers
+from gangwise.report.page import Drawn, pictured
 from gangwise.report.plotting import Panel
-from gangwise.report.rendering import Drawn, pictured
+from gangwise.report.words import words
 
 SECONDS = 15.0
 """A run that took longer is not played again for its page."""
 
-BINS, ROWS, DEVICES = 80, 64, 6
-"""Bins of time, rows of servers, panels of device types."""
+BINS, ROWS, DEVICE_TYPES = 80, 64, 6
+"""Most bins of time, rows of servers, panels of device types."""
 
 LEVELS = 8
 """Shades of the map."""
 
 
-PERSIST = (
-    "The truth is the mean rate over the whole run. Rates persist for many slots, so intervals "
-    "that take slots for independent are too narrow."
-)
-
-
-@dataclass
 class Record:
     """What is gathered while a run is played again.
+
+    A family says in :meth:`decided` what is used by a decision, and in :meth:`learned` what is
+    measured.
 
     Attributes
     ----------
     slots : int
-    servers : sequence of str
-        Rows of the map.
-    used : ndarray of float64, shape [R, slots]
-        Share of each server that was given.
-    devices : sequence of str
-    asked, given : ndarray of float64, shape [K, slots]
-        As shares of what there is.
+    servers, devices : sequence of str
+        Rows of the map; device types.
     arms : sequence of str
         What is learned about; empty where nothing is.
     truth : str
-        What the true values are.
+        What the true values are: a caption.
+    used : ndarray of float64, shape [R, slots]
+        Share of each server that was given.
+    asked, given : ndarray of float64, shape [K, slots]
+        As shares of what there is.
     """
 
-    slots: int
-    servers: Sequence[str]
-    devices: Sequence[str] = ()
-    arms: Sequence[str] = ()
-    truth: str = "The truth is the expectation."
-    used: Floats = field(init=False)
-    asked: Floats = field(init=False)
-    given: Floats = field(init=False)
+    truth = "expectation"
 
-    def __post_init__(self) -> None:
-        self.used = np.zeros((len(self.servers), self.slots))
-        self.asked = np.zeros((len(self.devices), self.slots))
-        self.given = np.zeros((len(self.devices), self.slots))
+    def __init__(self, instance: Any, slots: int, seed: int):
+        self.instance, self.problem, self.slots = instance, instance.problem, slots
+        self.servers, self.devices, self.arms = self.names()
+        self.used = np.zeros((len(self.servers), slots))
+        self.asked, self.given = np.zeros((2, len(self.devices), slots))
         self.count, self.total, self.squares, self.true = np.zeros((4, len(self.arms)))
+        self.begin(seed)
 
-    def give(self, slot: int, got: Floats, asked: Floats, capacity: Floats) -> None:
-        """Devices given [R, K] and asked for [K] in a slot, of what there is [R, K]."""
+    def names(self) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+        return self.problem.cluster.servers, self.problem.cluster.devices, ()
+
+    def begin(self, seed: int) -> None:
+        self.arrivals = self.instance.arrivals(self.slots, seed)
+
+    def decided(self, slot: int, decision: Any) -> None: ...
+
+    def learned(self, feedback: Any) -> None: ...
+
+    def give(self, slot: int, got: Floats, asked: Floats) -> None:
+        """Devices given [R, K] and asked for [K] in a slot."""
+        capacity = self.problem.cluster.capacity
         held, total = capacity > 0, np.maximum(capacity.sum(axis=0), 1e-300)
         share = np.divide(got, capacity, out=np.zeros_like(got), where=held)
         self.used[:, slot] = share.sum(axis=1) / np.maximum(held.sum(axis=1), 1)
         self.given[:, slot] = got.sum(axis=0) / total
         self.asked[:, slot] = asked / total
 
-    def learn(self, arms: Ints, values: Floats, true: Floats) -> None:
-        """One observation of each of some arms, and its expectation."""
+    def measure(self, arms: Ints, values: Floats, true: Floats) -> None:
         self.count[arms] += 1
         self.total[arms] += values
         self.squares[arms] += values**2
         self.true[arms] += true
 
 
-class GainOverhead:
+class GainOverhead(Record):
     """OGASched's family: devices are given, nothing is learned about arms."""
 
-    def __init__(self, instance: Any, slots: int, seed: int):
-        problem = instance.problem
-        self.problem, self.arrivals = problem, instance.arrivals(slots, seed)
-        cluster = problem.cluster
-        self.record = Record(slots, cluster.servers, cluster.devices)
-
     def decided(self, slot: int, decision: Any) -> None:
-        """Devices that jobs which came got."""
-        channels, capacity = self.problem.channels, self.problem.cluster.capacity
-        here = self.arrivals[slot]
-        got = np.zeros_like(capacity)
+        channels, here = self.problem.channels, self.arrivals[slot]
+        got = np.zeros_like(self.problem.cluster.capacity)
         np.add.at(got, channels.server, decision * (here[channels.job_type] > 0)[:, None])
-        self.record.give(slot, got, here @ self.problem.requests, capacity)
-
-    def learned(self, feedback: Any) -> None:
-        """Arrivals only."""
+        self.give(slot, got, here @ self.problem.requests)
 
 
-class FluctuatingSpeeds:
-    """ESDP's family: channels are on or off, and what they bring is learned."""
-
-    def __init__(self, instance: Any, slots: int, seed: int):
-        problem = instance.problem
-        self.instance, self.problem = instance, problem
-        names = [problem.name(e) for e in range(problem.E)]
-        self.record = Record(slots, problem.cluster.servers, problem.cluster.devices, names)
-        self.arrivals = instance.history(slots, seed)[0]
-        self.total = np.maximum(problem.cluster.capacity, 1e-300)
-        self.channels = np.bincount(problem.channels.server, minlength=len(problem.cluster.servers))
-
-    def decided(self, slot: int, decision: Any) -> None:
-        """Channels that are on."""
-        on, server = np.asarray(decision, dtype=bool), self.problem.channels.server
-        busy = np.bincount(server[on], minlength=self.channels.size)
-        self.record.used[:, slot] = busy / np.maximum(self.channels, 1)
-        may = self.problem.available(self.arrivals[slot])
-        self.record.given[:, slot] = self.problem.requests[on].sum(axis=0) / self.total
-        self.record.asked[:, slot] = self.problem.requests[may].sum(axis=0) / self.total
-
-    def learned(self, feedback: Any) -> None:
-        """Net utilities of the channels that were on."""
-        for each in feedback:
-            true = self.instance.means(each.slot)[each.channels]
-            self.record.learn(each.channels, each.utilities, true)
-
-
-class ApproximationJobs:
-    """OPS's and OPM's family: machines work for jobs, and their rates are learned."""
-
-    def __init__(self, instance: Any, slots: int, seed: int):
-        names = [f"machine {m}" for m in range(instance.problem.M)]
-        self.true = instance.history(slots, seed)[0].mean(axis=0)
-        self.record = Record(slots, names, (), names, PERSIST)
-
-    def decided(self, slot: int, decision: Any) -> None:
-        """Which machines work is in the feedback."""
-
-    def learned(self, feedback: Any) -> None:
-        """Rates of the machines that worked."""
-        for each in feedback:
-            self.record.used[each.machines, each.slot] = 1.0
-            self.record.learn(each.machines, each.rates, self.true[each.machines])
-
-
-class Gangs:
+class Gangs(Record):
     """Gangs whose gain is known: tasks are on servers, nothing is learned about arms."""
 
-    def __init__(self, instance: Any, slots: int, seed: int):
-        cluster = instance.problem.cluster
-        self.problem, self.arrivals = instance.problem, instance.arrivals(slots, seed)
-        self.record = Record(slots, cluster.servers, cluster.devices)
+    def decided(self, slot: int, decision: Any) -> None:
+        came = self.arrivals[slot][self.problem.task_job_type] > 0
+        got = self.problem.handed_out(np.where(came, decision, -1).astype(np.int64))  # -1: nowhere
+        self.give(slot, got, self.problem.task_requests[came].sum(axis=0))
+
+
+class FluctuatingSpeeds(Record):
+    """ESDP's family: channels are on or off, and what they bring is learned."""
+
+    def names(self) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+        servers, devices, _ = super().names()
+        return servers, devices, [self.problem.name(e) for e in range(self.problem.E)]
+
+    def begin(self, seed: int) -> None:
+        self.arrivals = self.instance.history(self.slots, seed)[0]
 
     def decided(self, slot: int, decision: Any) -> None:
-        """Servers of the tasks of the jobs that came; -1 for none."""
-        came = self.arrivals[slot][self.problem.task_job_type] > 0
-        got = self.problem.handed_out(np.where(came, decision, -1).astype(np.int64))
-        asked = self.problem.task_requests[came].sum(axis=0)
-        self.record.give(slot, got, asked, self.problem.cluster.capacity)
+        on, server = np.asarray(decision, dtype=bool), self.problem.channels.server
+        channels = np.bincount(server, minlength=len(self.servers))
+        total = np.maximum(self.problem.cluster.capacity, 1e-300)
+        busy = np.bincount(server[on], minlength=channels.size)
+        self.used[:, slot] = busy / np.maximum(channels, 1)
+        may = self.problem.available(self.arrivals[slot])
+        self.given[:, slot] = self.problem.requests[on].sum(axis=0) / total
+        self.asked[:, slot] = self.problem.requests[may].sum(axis=0) / total
 
     def learned(self, feedback: Any) -> None:
-        """Arrivals only."""
+        for each in feedback:
+            true = self.instance.means(each.slot)[each.channels]
+            self.measure(each.channels, each.utilities, true)
 
 
-class GangSpeeds(Gangs):
+class GangSpeeds(FluctuatingSpeeds):
     """Gangs on servers of unknown speed: what the channels in use bring is learned."""
 
-    def __init__(self, instance: Any, slots: int, seed: int):
-        problem, cluster = instance.problem, instance.problem.cluster
-        self.instance, self.problem = instance, problem
-        self.arrivals = instance.history(slots, seed)[0]
-        names = [problem.name(e) for e in range(problem.E)]
-        self.record = Record(slots, cluster.servers, cluster.devices, names)
-
-    learned = FluctuatingSpeeds.learned
+    decided = Gangs.decided
 
 
-WATCHED: dict[str, Any] = {
+class ApproximationJobs(Record):
+    """OPS's and OPM's family: machines work for jobs, and their rates are learned."""
+
+    truth = "mean rate"
+
+    def names(self) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+        machines = [f"machine {m}" for m in range(self.problem.M)]
+        return machines, (), machines
+
+    def begin(self, seed: int) -> None:
+        self.rates = self.instance.history(self.slots, seed)[0].mean(axis=0)
+
+    def learned(self, feedback: Any) -> None:
+        for each in feedback:
+            self.used[each.machines, each.slot] = 1.0
+            self.measure(each.machines, each.rates, self.rates[each.machines])
+
+
+RECORDS: dict[str, type[Record]] = {
     "gain_overhead": GainOverhead,
     "gain_overhead_gang": Gangs,
     "fluctuating_speeds": FluctuatingSpeeds,
@@ -207,10 +176,8 @@ WATCHED: dict[str, Any] = {
 
 
 class _Watched:
-    """A policy that decides as it did, and is watched."""
-
-    def __init__(self, policy: Policy[Any, Any, Any], watch: Any):
-        self._policy, self._watch, self._slot = policy, watch, 0
+    def __init__(self, policy: Policy[Any, Any, Any], record: Record):
+        self._policy, self._record, self._slot = policy, record, 0
         self.timing, self.family = policy.timing, getattr(policy, "family", None)
         self.randomised = getattr(policy, "randomised", False)
 
@@ -219,12 +186,12 @@ class _Watched:
 
     def decide(self, observation: Any) -> Any:
         decision = self._policy.decide(observation)
-        self._watch.decided(self._slot, decision)
+        self._record.decided(self._slot, decision)
         self._slot += 1
         return decision
 
     def learn(self, feedback: Any) -> None:
-        self._watch.learned(feedback)
+        self._record.learned(feedback)
         self._policy.learn(feedback)
 
 
@@ -239,12 +206,12 @@ def watched(instance: Instance, policy: Policy[Any, Any, Any], slots: int, seed:
     >>> record.used.shape, bool((record.used <= 1 + 1e-9).all())
     ((8, 20), True)
     """
-    watch = WATCHED[instance.family](instance, slots, seed)
+    record = RECORDS[instance.family](instance, slots, seed)
     simulation: Any = Simulation(instance, policy, slots, seed)
-    simulation.policy = _Watched(simulation.policy, watch)
+    simulation.policy = _Watched(simulation.policy, record)
     for _ in range(slots):
         simulation.step()
-    return watch.record, simulation.rewards
+    return record, simulation.rewards
 
 
 def run_figures(comparison: Comparison) -> list[Drawn]:
@@ -257,7 +224,7 @@ def run_figures(comparison: Comparison) -> list[Drawn]:
     known = entries("policy").get(best.partition(":")[0])
     took = numbers.of("seconds").get((numbers.cells[0], best))
     long = took is None or took.mean > SECONDS
-    if comparison.scenario.family not in WATCHED or known is None or not known.built_in or long:
+    if comparison.scenario.family not in RECORDS or known is None or not known.built_in or long:
         return []
     stored = numbers.paths[numbers.cells[0], best][seed].columns.get("reward.slot")
     if stored is None:
@@ -280,7 +247,6 @@ def _binned(values: Floats, bins: int) -> Floats:
 
 
 def _map(record: Record, where: str) -> Drawn:
-    """How much of each server was given over time."""
     bins = min(BINS, record.slots)
     rows = min(ROWS, len(record.servers))
     used = _binned(_binned(record.used, bins).T, rows).T
@@ -339,21 +305,21 @@ def _short(name: str) -> str:
 
 
 def _asked(record: Record, where: str) -> list[Drawn]:
-    """What jobs asked for, and what they got."""
     if not record.devices:
         return []
     bins = min(BINS, record.slots)
     at = (np.arange(bins) + 0.5) * record.slots / bins
     rows, panels = [], []
-    for k, device in enumerate(record.devices[:DEVICES]):
+    for k, device in enumerate(record.devices[:DEVICE_TYPES]):
         panels.append(Panel(device, "slot", "% of what there is", level=100.0))
         for line, of in (("requested", record.asked[k]), ("given", record.given[k])):
             values = 100 * _binned(of, bins)
             rows += [(device, line, *each, None, None) for each in zip(at, values)]
-    table = _table(rows)
-    caption = f"{where} Of the jobs that arrived; the grey line is all that there is. "
-    caption += "Means over bins of slots."
-    return [pictured("Requested and given", table, panels, caption)]
+    caption = (
+        f"{where} Of the jobs that arrived; the grey line is all that there is. Means over bins of "
+        "slots."
+    )
+    return [pictured("Requested and given", rows, panels, caption)]
 
 
 def _learned(record: Record, where: str) -> list[Drawn]:
@@ -372,19 +338,13 @@ def _learned(record: Record, where: str) -> list[Drawn]:
     rows += [("", "measured", *each) for each in sides]
     inside = float((np.abs(mean - true) <= half + 1e-12).mean())
     rest = len(record.arms) - seen.size
-    caption = f"{where} Means of what the policy was told, with 95 % intervals; "
-    caption += f"{number(100 * inside)} % of them hold the truth. "
-    caption += record.truth
-    if rest:
-        caption += f" {rest} of {len(record.arms)} were used less than twice and are left out."
+    left_out = f" {rest} of {len(record.arms)} were used less than twice and are left out."
     best, most = record.arms[seen[order[0]]], int(np.argmax(record.count))
-    caption += f" The best is {best}; most often used: {record.arms[most]}, in "
-    caption += f"{number(float(record.count[most]))} slots."
+    caption = (
+        f"{where} Means of what the policy was told, with 95 % intervals; {number(100 * inside)} % "
+        f"of them hold the truth. {words('captions')[record.truth]}{left_out if rest else ''} The "
+        f"best is {best}; most often used: {record.arms[most]}, in "
+        f"{number(float(record.count[most]))} slots."
+    )
     panel = Panel("", "the best first", "value", "points")
-    return [pictured("Learned against true", _table(rows), [panel], caption)]
-
-
-def _table(rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
-    columns = ("panel", "line", "x", "mean", "low", "high")
-    table = pl.DataFrame(list(rows), schema=columns, orient="row", infer_schema_length=None)
-    return table.with_columns(pl.col("x", "mean", "low", "high").cast(pl.Float64))
+    return [pictured("Learned against true", rows, [panel], caption)]

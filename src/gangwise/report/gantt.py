@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gangwise.core.arrays import Floats, Ints
+from gangwise.experiments.statistics import period
 from gangwise.jobs import Jobs
-from gangwise.jobs.metrics import Outcome
-from gangwise.report.words import period
+from gangwise.jobs.metrics import Outcome, Pieces, held_until
 
 RECTANGLES = 12_000
 """More than this, and the chart of nodes shows means over bins: a page stays below 1 MB."""
@@ -51,20 +51,14 @@ def lanes(begin: Floats, end: Floats, amount: Ints, capacity: int) -> list[Lane]
             free = _merged([*free, *heapq.heappop(held)[2]])
         wanted, mine = int(amount[i]), []
         for offset, height in [s for s in free if s[1] >= wanted][:1] or free:
-            taken = min(height, wanted)
-            if taken:
+            if taken := min(height, wanted):
                 mine.append((offset, taken))
                 wanted -= taken
-        for offset, height in mine:
-            at = next(s for s in free if s[0] == offset)
-            free[free.index(at)] = (offset + height, at[1] - height)
-        free = [stretch for stretch in free if stretch[1]]
-        if wanted:
-            mine.append((max(capacity - wanted, 0), wanted))
-            heapq.heappush(held, (float(end[i]), i, mine[:-1]))
-        else:
-            heapq.heappush(held, (float(end[i]), i, mine))
-        found += [Lane(i, offset, height) for offset, height in mine]
+        used = dict(mine)
+        free = [(o + used.get(o, 0), h - used.get(o, 0)) for o, h in free if h > used.get(o, 0)]
+        heapq.heappush(held, (float(end[i]), i, mine))
+        over = [(max(capacity - wanted, 0), wanted)] if wanted else []
+        found += [Lane(i, offset, height) for offset, height in [*mine, *over]]
     return found
 
 
@@ -90,8 +84,7 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
     """
     begin = min(outcome.span[0] for outcome in outcomes.values())
     end = max(outcome.span[1] for outcome in outcomes.values())
-    every = [outcome.pieces for outcome in outcomes.values()]
-    exact = all(pieces is not None and pieces.job.size <= RECTANGLES for pieces in every)
+    exact = all(_pieces(outcome).job.size <= RECTANGLES for outcome in outcomes.values())
     charts = []
     if exact:
         charts = [_rectangles(outcome, device, begin) for outcome in outcomes.values()]
@@ -100,22 +93,31 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
         most = CELLS // len(outcomes)
         charts = [_cells(outcome, device, begin, end, most) for outcome in outcomes.values()]
     jobs = next(iter(outcomes.values())).jobs
-    by = "user" if len(jobs.users) > 1 else "job type"
     names, _ = _coloured(jobs)
+    by = "user" if len(jobs.users) > 1 else "job type"
+    caption = (
+        f"A rectangle is a job on the {device} that it holds, coloured by {by}. Which of a node's "
+        "devices a job holds is not known; the chart chooses free ones."
+    )
+    if not exact:
+        width = period((end - begin) / charts[0]["bins"])
+        caption = (
+            f"The share of {device} held, means over bins of {width}: there are too many jobs to "
+            "draw each."
+        )
     return {
         "device": device,
         "exact": exact,
         "seconds": end - begin,
         "schedulers": [{"name": row, **chart} for row, chart in zip(outcomes, charts)],
         "users": list(names) if exact and len(names) < 2000 else [],
-        "caption": (
-            f"A rectangle is a job on the {device} that it holds, coloured by {by}; which of a "
-            "node's devices it holds is drawn, not told."
-            if exact
-            else f"The share of {device} held, means over bins of "
-            f"{period((end - begin) / charts[0]['bins'])}: there are too many jobs to draw each."
-        ),
+        "caption": caption,
     }
+
+
+def _pieces(outcome: Outcome) -> Pieces:
+    assert outcome.pieces is not None, "a simulated schedule has pieces"
+    return outcome.pieces
 
 
 def _coloured(jobs: Jobs) -> tuple[Sequence[str], Ints]:
@@ -124,27 +126,23 @@ def _coloured(jobs: Jobs) -> tuple[Sequence[str], Ints]:
 
 
 def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
-    k = outcome.nodes.devices.index(device)
-    of = outcome.pieces
-    assert of is not None
+    k, of, jobs = outcome.nodes.devices.index(device), _pieces(outcome), outcome.jobs
     amount = np.rint(1000 * of.tasks * outcome.per_task[of.job, k]).astype(np.int64)
-    rows, offset, height, piece = [], [], [], []
+    found = []  # node, offset and height as shares of the node, piece
     for node in range(len(outcome.nodes)):
         capacity = int(outcome.nodes.capacity[node, k])
         mine = np.flatnonzero((of.node == node) & (amount > 0) & (of.end > of.begin))
         for lane in lanes(of.begin[mine], of.end[mine], amount[mine], capacity):
-            rows.append(node)
-            offset.append(lane.offset / max(capacity, 1))
-            height.append(lane.height / max(capacity, 1))
-            piece.append(int(mine[lane.interval]))
-    p = np.array(piece, dtype=np.int64)
-    jobs = outcome.jobs
+            share = (lane.offset / max(capacity, 1), lane.height / max(capacity, 1))
+            found.append((node, *share, int(mine[lane.interval])))
+    node_of, offset, height, piece = np.array(found).reshape(-1, 4).T
+    p = piece.astype(np.int64)
     return {
         "rows": list(outcome.nodes.names),
-        "count": len(rows),
-        "row": _packed(rows, "<u2"),
-        "offset": _packed(np.array(offset) * 65535, "<u2"),
-        "height": _packed(np.array(height) * 65535, "<u2"),
+        "count": len(found),
+        "row": _packed(node_of, "<u2"),
+        "offset": _packed(offset * 65535, "<u2"),
+        "height": _packed(height * 65535, "<u2"),
         "begin": _packed(of.begin[p] - begin, "<f4"),
         "end": _packed(of.end[p] - begin, "<f4"),
         "job": _packed(jobs.row[of.job[p]], "<u4"),
@@ -153,10 +151,7 @@ def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
 
 
 def _cells(outcome: Outcome, device: str, begin: float, end: float, most: int) -> dict[str, Any]:
-    k = outcome.nodes.devices.index(device)
-    of = outcome.pieces
-    assert of is not None
-    nodes = len(outcome.nodes)
+    k, of, nodes = outcome.nodes.devices.index(device), _pieces(outcome), len(outcome.nodes)
     per_row = -(-nodes // ROWS)
     rows = -(-nodes // per_row)
     bins = int(min(2000, most // rows))
@@ -167,7 +162,9 @@ def _cells(outcome: Outcome, device: str, begin: float, end: float, most: int) -
         mine = of.node // per_row == row
         capacity = outcome.nodes.capacity[row * per_row : (row + 1) * per_row, k].sum() / 1000
         if capacity > 0:
-            share[row] = _binned(of.begin[mine], of.end[mine], amount[mine], edges) / capacity
+            held = held_until(edges, of.begin[mine], amount[mine])
+            held -= held_until(edges, of.end[mine], amount[mine])
+            share[row] = np.diff(held) / np.diff(edges) / capacity
     names = outcome.nodes.names
     first = [names[row * per_row] for row in range(rows)]
     last = [names[min((row + 1) * per_row, nodes) - 1] for row in range(rows)]
@@ -176,21 +173,6 @@ def _cells(outcome: Outcome, device: str, begin: float, end: float, most: int) -
         "bins": bins,
         "share": _packed(np.clip(np.rint(255 * share), 0, 255), "u1"),
     }
-
-
-def _binned(begin: Floats, end: Floats, amount: Floats, edges: Floats) -> Floats:
-    """Mean amounts held in bins of the same width, [bins]."""
-    width = edges[1] - edges[0]
-    change = np.zeros(edges.size)
-    slope = np.zeros(edges.size + 1)
-    for times, sign in ((begin, 1.0), (end, -1.0)):
-        at = np.clip((times - edges[0]) / width, 0, edges.size - 1)
-        bin_ = np.floor(at).astype(np.int64)
-        # From its bin on an amount is held whole, but for the part of the bin before it.
-        np.add.at(slope, bin_, sign * amount)
-        np.add.at(change, bin_, -sign * amount * (at - bin_))
-    held: Floats = (np.cumsum(slope)[: edges.size] + change)[:-1]
-    return held
 
 
 def _packed(values: npt.ArrayLike, kind: str) -> str:

@@ -1,65 +1,69 @@
 """The report of jobs under several schedulers: the answer first, then tables, figures, nodes.
 
 :func:`job_report` makes everything of results that are there; :meth:`JobReport.page` lays it out as
-one HTML page that opens offline, :meth:`JobReport.terminal` as text.
+one HTML page that opens offline, :meth:`JobReport.terminal` as text. The page is the list
+:data:`SECTIONS`: each is a function of a :class:`JobReport`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-import polars as pl
 from rich.console import Group
-from rich.text import Text
+from rich.text import Text as Line
 
 import gangwise
-from gangwise.core.arrays import Floats, Ints
-from gangwise.core.errors import ScenarioError
-from gangwise.experiments.replay import Replayed
-from gangwise.experiments.sensitivity import Sensitivity
+from gangwise.core.arrays import Ints
+from gangwise.experiments.answer import Compared, ending_keys
+from gangwise.experiments.replay import Replayed, Sensitivity
 from gangwise.experiments.statistics import (
     Estimate,
     decimals_for,
     estimate_text,
     mean_and_interval,
     number,
+    period,
 )
 from gangwise.experiments.store import versions
-from gangwise.jobs.metrics import Outcome, by_group, size_groups
-from gangwise.jobs.rates import SlowNode
-from gangwise.report.dots import Dots, dots
+from gangwise.jobs.bounds import MOST_PRICED
+from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
+from gangwise.jobs.retelling import GroupWaits
 from gangwise.report.gantt import chart_of_nodes
+from gangwise.report.page import (
+    Bullets,
+    Chapter,
+    Chart,
+    Dots,
+    Drawn,
+    Page,
+    Part,
+    Section,
+    Terms,
+    Text,
+    dots,
+    html,
+    pictured,
+    terms,
+)
 from gangwise.report.plotting import Panel
-from gangwise.report.rendering import Drawn, pictured, render
+from gangwise.report.provenance import Made
 from gangwise.report.tables import (
     NONE,
     Cell,
     Sheet,
     columns_sheet,
-    count_cell,
     estimate_cells,
     rescaled,
     rich_tables,
+    value_cell,
 )
-from gangwise.report.words import about_scheduler, numbered, period
+from gangwise.report.words import about_scheduler, count, numbered, sentence_case, words
 
 HAPPENED = "as it happened"
-
-WORDS = {
-    "waiting": "From submission to the first start.",
-    "completion": "From submission to the end: waiting, running, and what restarts cost.",
-    "slowdown": "Completion over running time, both of 10 s at least: how much longer it felt.",
-    "utilisation": "Devices held, as a share of all devices over the makespan.",
-    "goodput": "The same, less what was lost to stragglers and restarts.",
-    "requested and given": "A job gets the devices that it asks for, all at once, or waits: what "
-    "is given is what was requested. The time that it asks for, its limit, is only an upper bound "
-    "of the time that it takes.",
-}
-"""What the page calls things."""
 
 BINS = 240
 """Bins of the figures over time."""
@@ -67,146 +71,95 @@ BINS = 240
 USERS, DRAWN_USERS = 12, 6
 """So many users, those with the most jobs, have a row, and a bar."""
 
+FARTHEST = 12
+"""Of weeks or days, so many have a row beside what was recorded: those that are farthest off."""
 
-@dataclass(frozen=True, eq=False)
-class LearnedRates:
-    """What a scheduler believed of rates at its end, beside the truth where it is known.
+TOLD_BY = {
+    "partition": ("Mean waiting by partition", "partition"),
+    "size": ("Mean waiting by job size", ""),
+    "user": ("Mean waiting by user class", "users"),
+    "week": ("Mean waiting by week of submission", "week"),
+    "day": ("Mean waiting by day of submission", "day"),
+}
+"""Titles of tables beside what was recorded, and what their rows are; empty: the device."""
 
-    Attributes
-    ----------
-    job_types : sequence of str [L]
-    mean, sd : ndarray of float64, shape [L, N]
-        Of the logarithm of the rate.
-    true : ndarray of float64, shape [L, N], optional
-        Rates.
-    slow : sequence of SlowNode
-        Nodes that are slower than their label says.
-    """
-
-    job_types: Sequence[str]
-    mean: Floats
-    sd: Floats
-    true: Floats | None = None
-    slow: Sequence[SlowNode] = ()
+SPREAD = ("mean", "median", "p95")
 
 
 @dataclass(frozen=True, eq=False)
-class JobResults:
-    """Results of the same jobs under several schedulers.
+class JobResults(Compared):
+    """Results of the same jobs under several schedulers, and what a page says beside them.
 
     Attributes
     ----------
-    name : str
-        Of the trace, as in a sentence: ``"NASA iPSC/860"``.
-    outcomes : mapping of str to sequence of Outcome
-        By scheduler; one outcome for each seed, in the same order for all.
-    base : str
-        The scheduler that the others are compared with.
     fidelity : sequence of str
         What was dropped or assumed of the trace, the first line first:
         :meth:`gangwise.jobs.model.Account.lines`.
     assumed : sequence of str
         Further assumptions, such as the parameters of a drawn world.
-    bounds : sequence of float
-        Certified lower bounds on the mean completion time, one a seed; empty for none.
-    learned : mapping of str to LearnedRates
-        By scheduler.
     sensitivity : Sensitivity, optional
         What would be said under other assumptions.
     command : str
         That made these results.
-    digest : str
-        Of the stored numbers, for the page to quote.
+    digest : str, or a function that gives it
+        Of the stored numbers, for the page to quote. The terminal does not: of a million jobs it
+        takes half a second.
     """
 
-    name: str
-    outcomes: Mapping[str, Sequence[Outcome]]
-    base: str = "fcfs+easy+best-fit"
     fidelity: Sequence[str] = ()
     assumed: Sequence[str] = ()
-    bounds: Sequence[float] = ()
-    learned: Mapping[str, LearnedRates] = field(default_factory=dict)
     sensitivity: Sensitivity | None = None
     command: str = ""
-    digest: str = ""
+    digest: str | Callable[[], str] = ""
 
 
 @dataclass(frozen=True, eq=False)
 class JobReport:
-    """What a page and the terminal show.
+    """What a page and the terminal show; what the page alone shows is made when it is.
 
     Attributes
     ----------
     answer : str
         One sentence or two.
-    fidelity : sequence of str
     sheets : list of Sheet
         For page and terminal.
-    groups : list of Sheet
-        By job size and user, for the page.
-    figures : list of Drawn
-    chart : dict
-        Of the nodes, for the script of the page.
-    dots : list of Dots
-        Paired changes of completion and waiting.
     """
 
     results: JobResults
     answer: str
     sheets: list[Sheet]
-    groups: list[Sheet]
-    figures: list[Drawn]
-    chart: dict[str, Any]
-    dots: list[Dots] = field(default_factory=list)
 
     def page(self) -> str:
-        """One HTML page that loads nothing."""
-        results = self.results
-        outcome = next(iter(results.outcomes.values()))[0]
-        seeds = len(next(iter(results.outcomes.values())))
+        return html(self.document())
+
+    def document(self) -> Page:
+        n = self.results
+        title = (
+            f"{numbered(len(n.outcomes), 'scheduler', 'schedulers')} on {self._jobs} jobs of "
+            f"{source_in_words(n.name)}"
+        )
         byline = [
-            f"{len(outcome.jobs):,} jobs",
-            f"{len(outcome.nodes):,} node{'' if len(outcome.nodes) == 1 else 's'}",
-            f"{len(results.outcomes)} scheduler{'' if len(results.outcomes) == 1 else 's'}",
-            "1 seed" if seeds == 1 else f"{seeds} seeds",
+            f"{self._jobs} jobs",
+            count(len(n.first.nodes), "node"),
+            count(len(n.outcomes), "scheduler"),
+            count(n.seeds, "seed"),
             f"gangwise {gangwise.__version__}",
         ]
-        return render(
-            "jobs.html",
-            title=self._title(outcome),
-            words=WORDS,
-            schedulers={name: about_scheduler(name) for name in results.outcomes},
-            byline=", ".join(byline),
-            report=self,
-            answer=self.answer,
-            told=[*results.fidelity[:1], *(f"{a[:1].upper()}{a[1:]}" for a in results.assumed)],
-            assumptions=[*results.fidelity[1:], *self._played()],
-            made={
-                "command": results.command,
-                "what": "schedules",
-                "file": "",
-                "python": "These results were made from Python.",
-                "versions": versions(),
-                "caption": "Versions",
-                "runs": (),
-                "digest": results.digest,
-                "of": "the stored outcomes",
-            },
-        )
+        told = [*n.fidelity, *map(sentence_case, n.assumed)]
+        parts: list[Part] = [Text(self.answer, "lead"), terms(words("jobs"))]
+        parts += [Text(f"{line}.", "fidelity") for line in told]
+        parts += [section for make in SECTIONS if (section := make(self)) is not None]
+        return Page(title, [Chapter(title, ", ".join(byline), parts)])
 
-    def _title(self, outcome: Outcome) -> str:
-        who = numbered(len(self.results.outcomes), "scheduler", "schedulers")
-        return f"{who} on {len(outcome.jobs):,} jobs of {source_in_words(self.results.name)}"
+    @property
+    def _jobs(self) -> str:
+        return f"{np.mean([len(o.jobs) for o in self.results.outcomes[self.results.base]]):,.0f}"
 
     def terminal(self) -> Group:
         """The same tables for the terminal, after the answer and the fidelity."""
         told = [*self.results.fidelity, *self.results.assumed]
-        lines = [Text(self.answer, "bold"), Text("\n".join(told)), Text()]
+        lines = [Line(self.answer, "bold"), Line("\n".join(told)), Line()]
         return Group(*lines, rich_tables(self.sheets))
-
-    def _played(self) -> list[str]:
-        told = [o.told for each in self.results.outcomes.values() for o in each[:1] if o.told]
-        return list(dict.fromkeys(told))
 
 
 def results_of(
@@ -214,24 +167,16 @@ def results_of(
     bounds: Sequence[float] = (),
     command: str = "",
     sensitivity: Sensitivity | None = None,
+    priced: bool = True,
 ) -> JobResults:
-    """Results of a replay, as a report takes them."""
-    truth, types = played.true_rates(), played.scenario.draw(played.seeds[0]).jobs.types
-    learned = {
-        name: LearnedRates(types, mean, sd, truth, [SlowNode(*each) for each in slow])
-        for name, (mean, sd, slow) in played.learned().items()
-    }
+    of = played.compared(bounds, priced)
     return JobResults(
-        name=str(played.scenario.describe()["source"]),
-        outcomes=played.outcomes,
-        base=played.schedulers[0],
+        **{field.name: getattr(of, field.name) for field in fields(of) if field.init},
         fidelity=played.scenario.fidelity(),
         assumed=played.scenario.assumed(),
-        bounds=bounds,
-        learned=learned,
         sensitivity=sensitivity,
         command=command,
-        digest=played.results.digest,
+        digest=lambda: played.results.digest,
     )
 
 
@@ -246,95 +191,14 @@ def job_report(results: JobResults) -> JobReport:
     Examples
     --------
     >>> from gangwise.jobs import Jobs, Nodes, simulate_jobs
+    >>> from gangwise.jobs.metrics import Outcome
     >>> jobs = Jobs.of(submit=[0, 1, 2], run=[1e4, 1e4, 5e3], tasks=[3, 2, 1], limit=2e4)
     >>> names = ("fcfs", "fcfs+easy+best-fit")
     >>> played = {n: [Outcome.of(simulate_jobs(jobs, Nodes.pool(4), n), n)] for n in names}
     >>> job_report(JobResults("three jobs", played)).answer
-    'On 3 jobs of three jobs, fcfs+easy+best-fit has a mean waiting of 56 min (p95 2.5 h); mean ...'
+    'On 3 jobs of three jobs, the base, fcfs, has a mean wait of 1.9 h and a mean completion of...'
     """
-    numbers = _Numbers(results)
-    return JobReport(
-        results,
-        _answer(numbers),
-        [
-            _times_sheet(numbers),
-            *_change_sheets(numbers),
-            _cluster_sheet(numbers),
-            _losses_sheet(numbers),
-            _users_sheet(numbers),
-            *_learned_sheets(results),
-            *_sensitivity_sheets(results),
-        ],
-        _group_sheets(numbers),
-        _figures(numbers),
-        chart_of_nodes(
-            {name: numbers.rows[name][0] for name in (numbers.best, numbers.base)},
-            _main_device(numbers),
-        ),
-        _changes(numbers),
-    )
-
-
-class _Numbers:
-    """Summaries of every scheduler and seed, with as it happened as a row like the others."""
-
-    def __init__(self, results: JobResults):
-        self.results = results
-        counts = {name: len(each) for name, each in results.outcomes.items()}
-        if not counts or len(set(counts.values())) != 1 or 0 in counts.values():
-            raise ScenarioError(
-                f"outcomes to compare must be of the same seeds; there are {counts}"
-            )
-        self.seeds = next(iter(counts.values()))
-        self.rows: dict[str, Sequence[Outcome]] = {}
-        first = next(iter(results.outcomes.values()))[0]
-        recorded = Outcome.recorded(first.jobs, first.nodes)
-        self.recorded = recorded
-        # Where every job starts when it is submitted, the log knows of no waiting.
-        self.waits = recorded is not None and bool((recorded.waiting[recorded.ended] > 0).any())
-        if recorded is not None and self.waits:
-            self.rows[HAPPENED] = [recorded]
-        self.rows |= results.outcomes
-        self.summaries = {name: [o.summary() for o in each] for name, each in self.rows.items()}
-        self.first = first
-        means = {name: self.of(name, "completion.mean").mean for name in results.outcomes}
-        # An oracle is shown what nobody can know: a yardstick, not a choice.
-        real = [name for name in means if "oracle" not in name.split("+")] or list(means)
-        self.best = min(real, key=lambda name: means[name])
-        base = results.base if results.base in results.outcomes else next(iter(results.outcomes))
-        self.base = base
-
-    def of(self, name: str, key: str) -> Estimate:
-        """A number of a scheduler over seeds."""
-        values = np.array([each[key] for each in self.summaries[name]])
-        if not np.isfinite(values).all():
-            return NONE
-        return mean_and_interval(values)
-
-    def change(self, name: str, over: str, key: str) -> Estimate:
-        """How much more than another's a number is, in per cent, paired by seed."""
-        if name == over or not {name, over} <= self.rows.keys():
-            return NONE
-        if math.nan in (mean := [self.of(each, key).mean for each in (name, over)]) or any(
-            not math.isfinite(x) for x in mean
-        ):
-            return NONE
-        a, b = (np.array([s[key] for s in self.summaries[each]]) for each in (name, over))
-        if (b == 0).any():
-            return NONE
-        return mean_and_interval(np.atleast_1d(100 * (a / b - 1)))
-
-    @property
-    def drawn(self) -> list[str]:
-        """Rows in the order in which figures colour them: as it happened comes last."""
-        return [*self.results.outcomes, *([HAPPENED] if HAPPENED in self.rows else [])]
-
-    @property
-    def interval(self) -> str:
-        """What the ± is."""
-        if self.seeds == 1:
-            return "One seed: no confidence interval."
-        return f"± is half the 95 % confidence interval over {self.seeds} seeds."
+    return JobReport(results, results.text, [sheet for make in SHEETS for sheet in make(results)])
 
 
 def source_in_words(name: str) -> str:
@@ -347,82 +211,10 @@ def source_in_words(name: str) -> str:
     return f"the synthetic twin of {of}" if kind == "twin" else name.rstrip("/").rpartition("/")[2]
 
 
-# The answer
-
-
-def _answer(n: _Numbers) -> str:
-    best, base = n.best, n.base
-    mean, high = (n.of(best, f"waiting.{which}").mean for which in ("mean", "p95"))
-    jobs = f"On {int(n.summaries[best][0]['jobs']):,} jobs of {n.results.name}"
-    if n.waits:
-        before = [n.of(HAPPENED, f"waiting.{which}").mean for which in ("mean", "p95")]
-        verb = "would have cut" if mean < before[0] else "would not have cut"
-        text = (
-            f"{jobs}, {best} {verb} mean waiting: from {period(before[0])} to {period(mean)} "
-            f"(p95 {period(before[1])} → {period(high)})"
-        )
-    else:
-        text = f"{jobs}, {best} has a mean waiting of {period(mean)} (p95 {period(high)})"
-    if best != base:
-        text += f"; {_against(n, best, base)}"
-    elif len(n.results.outcomes) > 1:
-        others = [name for name in n.results.outcomes if name != best]
-        next_best = min(others, key=lambda name: n.of(name, "completion.mean").mean)
-        text += f"; {_against(n, best, next_best)}, the next of {len(others) + 1} schedulers"
-    if n.results.bounds:
-        left = [
-            100 * (1 - b / s["completion.mean"])
-            for s, b in zip(n.summaries[best], n.results.bounds)
-        ]
-        share = number(max(float(np.mean(left)), 0.0), 1)
-        text += f"; no schedule without migration could save more than another {share} %"
-    text += "."
-    waited, took = (n.of(base, f"{what}.mean").mean for what in ("waiting", "completion"))
-    if waited < 0.01 * took and not n.results.learned:
-        text += f" Waiting is {number(100 * waited / took, 1)} % of completion under {base}: "
-        text += "there is little to gain."
-    slow = [s for name in (best, *n.results.learned) for s in _slow(n.results, name)]
-    if slow:
-        distinct = {s.node: s for s in slow}
-        shown = sorted(distinct.values(), key=lambda s: -s.slower)
-        named = ", ".join(
-            f"{s.node} by {number(100 * s.slower)} ± {number(50 * (s.high - s.low))} %"
-            for s in shown[:4]
-        )
-        are = (
-            "1 node is slower than its"
-            if len(shown) == 1
-            else f"{len(shown)} nodes are slower than their"
-        )
-        text += f" {are} label says: {named}{', …' if len(shown) > 4 else ''}."
-    return text
-
-
-def _slow(results: JobResults, name: str) -> Sequence[SlowNode]:
-    return results.learned[name].slow if name in results.learned else ()
-
-
-def _against(n: _Numbers, best: str, other: str) -> str:
-    """Mean completion time against another scheduler, and whether that is more than chance."""
-    found = n.change(best, other, "completion.mean")
-    if not math.isfinite(found.mean):
-        return f"it cannot be compared with {other}"
-    shown = Estimate(abs(found.mean), None, None)
-    half = "" if found.half is None else f" ± {number(found.half, 1)}"
-    if found.half is None and shown.mean < 0.05:
-        return f"mean completion is the same as that of {other}"
-    text = f"mean completion is {number(shown.mean, 1)} %{half} "
-    text += f"{'below' if found.mean <= 0 else 'above'} that of {other}"
-    if found.low is not None and found.high is not None and found.low <= 0 <= found.high:
-        text += ", which may be chance"
-    return text
-
-
 # Tables
 
 
 def _unit(values: Sequence[float]) -> tuple[float, str]:
-    """A unit in which the largest of some seconds reads well."""
     largest = max((v for v in values if math.isfinite(v)), default=0.0)
     for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if largest >= 3 * size:
@@ -430,214 +222,217 @@ def _unit(values: Sequence[float]) -> tuple[float, str]:
     return 1.0, "s"
 
 
-def _times_sheet(n: _Numbers) -> Sheet:
-    columns = []
+def _column(n: Compared, key: str, least: int = 0, factor: float = 1.0) -> list[Cell]:
+    return estimate_cells([n.of(row, key) for row in n.outcomes], False, least, factor)
+
+
+Columns = list[tuple[str, list[Cell]]]
+
+
+def _sheet(n: Compared, title: str, columns: Columns, *captions: str) -> Sheet:
+    return columns_sheet(title, list(n.outcomes), columns, captions, "scheduler")
+
+
+def _times_sheet(n: Compared) -> list[Sheet]:
+    columns: Columns = []
     for name in ("waiting", "completion"):
-        of = {w: [n.of(row, f"{name}.{w}") for row in n.rows] for w in ("mean", "median", "p95")}
-        size, unit = _unit([e.mean for e in of["mean"]])
-        for which, found in of.items():
-            cells = estimate_cells([rescaled(e, 1 / size) for e in found])
+        size, unit = _unit([n.of(row, f"{name}.mean").mean for row in n.outcomes])
+        for which in SPREAD:
+            cells = _column(n, f"{name}.{which}", factor=1 / size)
             columns.append((f"{name}\n{which}, {unit}", cells))
-    captions = [f"{n.interval} Waiting: to the first start. Completion: from submission to end."]
-    if n.recorded is not None and not n.waits:
+    captions = [f"{n.over_seeds} Waiting: to the first start. Completion: from submission to end."]
+    if n.happened is not None and not n.waited:
+        captions.append(words("captions")["no waiting"])
+    done = {row: n.of(row, "finished").mean for row in n.outcomes}
+    if any(done[row] < n.of(row, "jobs").mean for row in n.outcomes):
+        each = "; ".join(f"{row} {number(jobs)}" for row, jobs in done.items())
         captions.append(
-            "The log knows of no waiting, its jobs were submitted when they started: what happened "
-            "is in no table."
+            "Waiting is of the jobs that started, completion of those that did their work. Of "
+            f"{number(n.of(n.base, 'jobs').mean)} jobs these did: {each}."
         )
-    unended = {row: n.of(row, "not ended").mean for row in n.rows}
-    left = [f"{row}: {int(count):,}" for row, count in unended.items() if count]
-    if left:
-        captions.append(f"Jobs that did not end are in no mean. {'; '.join(left)}.")
-    if n.results.bounds:
-        size, unit = _unit(n.results.bounds)
-        bound = mean_and_interval(np.array(n.results.bounds) / size)
+    if n.bounds:
+        size, unit = _unit(n.bounds)
+        bound = mean_and_interval(np.array(n.bounds) / size)
+        until = "; jobs that are killed count until then" if n.killed else ""
         captions.append(
             "Certified lower bound: no scheduler without migration has a mean completion below "
-            f"{estimate_text(bound, decimals_for([bound]))} {unit}."
+            f"{estimate_text(bound, decimals_for([bound]))} {unit}{until}."
         )
-    title = "Waiting and completion time"
-    return columns_sheet(title, list(n.rows), columns, tuple(captions), "scheduler")
+        if not n.priced:
+            captions.append(
+                f"Prices were not searched: {len(n.first.jobs):,} jobs are more than "
+                f"{MOST_PRICED:,}; --bound asks for it, and may find a higher bound."
+            )
+    return [_sheet(n, "Waiting and completion time", columns, *captions)]
 
 
-def _change_sheets(n: _Numbers) -> list[Sheet]:
-    """Changes over as it happened, and over the scheduler that others are compared with."""
-    sheets = []
-    paired = "Paired by seed. " if n.seeds > 1 else ""
-    for over in (HAPPENED, n.base):
-        rows = [row for row in n.rows if row not in (over, HAPPENED)]
-        if over not in n.rows or not rows:
-            continue
-        columns = []
-        for what in ("waiting.mean", "waiting.p95", "completion.mean", "slowdown.mean"):
-            cells = estimate_cells([n.change(row, over, what) for row in rows], True, 1)
-            columns.append((what.replace(".", "\n"), cells))
-        caption = f"Less is better. {paired}{n.interval}"
-        title = f"More or less than {over}, %"
-        sheets.append(columns_sheet(title, rows, columns, (caption,), "scheduler"))
-    return sheets
+def _recorded_sheet(n: Compared) -> list[Sheet]:
+    """What happened, beside the base: how much of it the model explains."""
+    then, told, idle = n.happened, n.retold, n.idle
+    if then is None or told is None or idle is None:
+        return []
+    both = then.ended & n.first.ended
+    columns: Columns = []
+    for what in ("waiting", "completion"):
+        of = [spread(what, getattr(o, what)[both]) for o in (then, n.first)]
+        size, unit = _unit([each[f"{what}.mean"] for each in of])
+        for which in SPREAD:
+            found = [Estimate(each[f"{what}.{which}"] / size, None, None) for each in of]
+            columns.append((f"{what}\n{which}, {unit}", estimate_cells(found)))
+    beside = [Estimate(100 * share, None, None) for share in (idle.recorded, idle.simulated)]
+    columns.append((f"idle {idle.device}-hours\nbeside waiting jobs, %", estimate_cells(beside)))
+    retold = words("captions")["retold"].format(
+        jobs=f"{told.jobs:,}",
+        explained=number(100 * told.explained),
+        near=number(100 * told.near),
+        order=number(told.order, 2),
+        by_job=number(100 * told.by_job),
+        use=number(100 * told.use),
+        device=told.device,
+        waits=number(told.waits, 2),
+    )
+    captions = (retold, words("captions")["idle"])
+    rows = [HAPPENED, f"{n.base}, simulated"]
+    return [columns_sheet("What happened, and what the model retells", rows, columns, captions, "")]
 
 
-def _changes(n: _Numbers) -> list[Dots]:
-    """Changes of mean completion and waiting over the scheduler that others are compared with."""
-    caption = "Less is better. "
-    if n.seeds > 1:
-        caption += "Paired by seed. A line is the 95 % confidence interval; where it holds 0 the "
-        caption += "dot is hollow, and the difference may be chance."
-    else:
-        caption += n.interval
-    found = []
-    for key, what in (("completion.mean", "Mean completion"), ("waiting.mean", "Mean waiting")):
-        of = {row: n.change(row, n.base, key) for row in n.rows if row != n.base}
-        found.append(dots(f"{what} against {n.base}, %", of, caption))
-    return [each for each in found if each is not None]
+def _change_sheet(n: Compared) -> list[Sheet]:
+    """Changes over the scheduler that others are compared with."""
+    rows = [row for row in n.outcomes if row != n.base]
+    if not rows:
+        return []
+    columns: Columns = []
+    for what in ("waiting.mean", "waiting.p95", "completion.mean", "slowdown.mean"):
+        cells = estimate_cells([n.change(row, what) for row in rows], True, 1)
+        columns.append((what.replace(".", "\n"), cells))
+    caption = f"Less is better. {'Paired by seed. ' * (n.seeds > 1)}{n.intervals}"
+    errors = [n.error(f"{what}.mean") for what in ("waiting", "completion")]
+    if math.isfinite(errors[0].mean):
+        wait, completion = (estimate_text(e, decimals_for([e]), True) for e in errors)
+        caption += f" The model's own error: of mean waiting {wait}, of completion {completion}."
+    both = [n.paired(row)[1] for row in rows]
+    if min(both) < n.of(n.base, "jobs").mean:
+        columns.append(("jobs done\nunder both", [value_cell(round(one)) for one in both]))
+        caption += " Completion and slowdown: of the jobs that did their work under both."
+    title = f"More or less than {n.base}, %"
+    return [columns_sheet(title, rows, columns, (caption,), "scheduler")]
 
 
-def _cluster_sheet(n: _Numbers) -> Sheet:
-    makespans = [n.of(row, "makespan") for row in n.rows]
-    size, unit = _unit([e.mean for e in makespans])
-    columns = [(f"makespan,\n{unit}", estimate_cells([rescaled(e, 1 / size) for e in makespans]))]
+def _endings_sheet(n: Compared) -> list[Sheet]:
+    """Work that ended before it was done: shown where any scheduler has some."""
+    keys = ending_keys([{k: n.of(r, k).mean for k in n.summaries[r][0]} for r in n.outcomes])
+    if not keys:
+        return []
+    columns: Columns = []
+    for key in [*keys, *(f"thrown away.{device}" for device in n.first.nodes.devices)]:
+        name, _, device = key.partition(".")
+        columns.append((f"{name}\n{device}-hours" if device else name, _column(n, key)))
+    return [_sheet(n, "Work that was not done", columns, words("captions")["endings"])]
+
+
+def _cluster_sheet(n: Compared) -> list[Sheet]:
+    size, unit = _unit([n.of(row, "makespan").mean for row in n.outcomes])
+    columns = [(f"makespan,\n{unit}", _column(n, "makespan", factor=1 / size))]
     for device in n.first.nodes.devices:
         for key in ("utilisation", "goodput"):
-            found = [rescaled(n.of(row, f"{key}.{device}"), 100) for row in n.rows]
-            if key == "goodput" and HAPPENED in n.rows:
-                found[0] = NONE
-            columns.append((f"{key}\n{device}, %", estimate_cells(found, least=1)))
-    spent = [n.of(row, "microseconds per decision") for row in n.rows]
-    columns.append(
-        ("µs per\ndecision", estimate_cells([Estimate(e.mean, None, None) for e in spent]))
-    )
-    captions = (
-        "Utilisation: devices held, over the makespan. Goodput: the same, less what was lost to "
-        "stragglers and restarts. A decision is a round after all events of an instant; its time "
-        "is that of the whole simulation for schedulers that run compiled.",
-    )
-    return columns_sheet("Cluster", list(n.rows), columns, captions, "scheduler")
+            columns.append((f"{key}\n{device}, %", _column(n, f"{key}.{device}", 1, 100)))
+    spent = [n.of(row, "microseconds per decision").mean for row in n.outcomes]
+    cells = estimate_cells([Estimate(mean, None, None) for mean in spent])
+    columns.append(("µs per\ndecision", cells))
+    return [_sheet(n, "Cluster", columns, words("captions")["cluster"])]
 
 
-def _losses_sheet(n: _Numbers) -> Sheet:
-    columns = []
+def _losses_sheet(n: Compared) -> list[Sheet]:
+    columns: Columns = []
+    headings = {
+        "stragglers": "stragglers",
+        "restarts": "restarts",
+        "idle": "idle while\na job waits",
+    }
     for device in n.first.nodes.devices:
-        for key, heading in (
-            ("stragglers", "stragglers"),
-            ("restarts", "restarts"),
-            ("idle", "idle while\na job waits"),
-        ):
-            found = [n.of(row, f"{key}.{device}") for row in n.rows]
-            if HAPPENED in n.rows and key != "idle":
-                found[0] = NONE  # the log does not say on which nodes
-            columns.append((f"{heading}\n{device}-hours", estimate_cells(found)))
-    captions = (
-        "Stragglers: devices · hours · (1 − rate / declared rate) of every task, for its own node "
-        "is slower than its label says, or another task of its gang is. Idle while a job waits: "
-        "devices free while a waiting job asks for no more than these; fragmentation costs at most "
-        "that much, for order and reservations hold devices free as well.",
-    )
-    return columns_sheet("Device-hours lost", list(n.rows), columns, captions, "scheduler")
+        for key, heading in headings.items():
+            columns.append((f"{heading}\n{device}-hours", _column(n, f"{key}.{device}")))
+    return [_sheet(n, "Device-hours lost", columns, words("captions")["losses"])]
 
 
-def _users_sheet(n: _Numbers) -> Sheet:
-    worst = [n.of(row, "worst users") for row in n.rows]
-    size, unit = _unit([e.mean for e in worst])
-    columns = [
-        (f"slowdown\n{which}", estimate_cells([n.of(row, f"slowdown.{which}") for row in n.rows]))
-        for which in ("mean", "median", "p95")
-    ]
+def _users_sheet(n: Compared) -> list[Sheet]:
+    size, unit = _unit([n.of(row, "worst users").mean for row in n.outcomes])
+    columns = [(f"slowdown\n{which}", _column(n, f"slowdown.{which}")) for which in SPREAD]
     if np.isfinite(n.first.jobs.deadline).any():
-        missed = [n.of(row, "deadlines missed") for row in n.rows]
-        columns.append(("deadlines\nmissed", estimate_cells(missed)))
+        columns.append(("deadlines\nmissed", _column(n, "deadlines missed")))
     columns += [
-        (f"waiting,\nworst users,\n{unit}", estimate_cells([rescaled(e, 1 / size) for e in worst])),
-        ("unfairness", estimate_cells([n.of(row, "unfairness") for row in n.rows])),
-        ("jobs", [count_cell(int(n.of(row, "jobs").mean)) for row in n.rows]),
+        (f"waiting,\nworst users,\n{unit}", _column(n, "worst users", factor=1 / size)),
+        ("unfairness", _column(n, "unfairness")),
+        ("jobs", [value_cell(int(n.of(row, "jobs").mean)) for row in n.outcomes]),
     ]
     users = len(n.first.jobs.users)
     worst_are = f"the tenth of the {users:,} users who wait longest on average"
     if users < 20:
         worst_are = "the user who waits longest on average" if users > 1 else "there is one user"
-    captions = (
-        "Slowdown: completion over running time, both of 10 s at least. Worst users: "
-        f"{worst_are}. Unfairness: "
-        "1 − Jain's index of the users' mean slowdowns, 0 where all fare alike.",
-    )
-    return columns_sheet("Slowdown, deadlines, users", list(n.rows), columns, captions, "scheduler")
+    caption = words("captions")["users"].format(worst=worst_are)
+    return [_sheet(n, "Slowdown, deadlines, users", columns, caption)]
 
 
-def _learned_sheets(results: JobResults) -> list[Sheet]:
+def _learned_sheets(n: Compared) -> list[Sheet]:
     sheets = []
-    for name, learned in results.learned.items():
-        rows = sorted(learned.slow, key=lambda s: -s.slower)
-        if rows:
-            cells = [
-                (
-                    s.node,
-                    (
-                        Cell(
-                            estimate_text(Estimate(100 * s.slower, 100 * s.low, 100 * s.high), 0),
-                            s.slower,
-                        ),
-                    ),
-                )
-                for s in rows
-            ]
-            caption = f"As {name} believes at the end; ± is half the 95 % credible interval."
-            sheets.append(
-                Sheet(
-                    "Nodes slower than their label says",
-                    ("slower by, %",),
-                    tuple(cells),
-                    (caption,),
-                    "node",
-                )
-            )
+    for name, learned in n.learned.items():
+        slow = sorted(learned.slow, key=lambda s: -s.slower)
+        shares = [Estimate(100 * s.slower, 100 * s.low, 100 * s.high) for s in slow]
+        cells = [Cell(estimate_text(e, 0), e.mean, half=e.half) for e in shares]
+        caption = f"As {name} believes at the end; ± is half the 95 % credible interval."
+        title = "Nodes slower than their label says"
+        nodes, columns = [s.node for s in slow], [("slower by, %", cells)]
+        sheets += [columns_sheet(title, nodes, columns, (caption,), "node")] if slow else []
     return sheets
 
 
-def _sensitivity_sheets(results: JobResults) -> list[Sheet]:
-    told = results.sensitivity
-    if told is None:
+def _sensitivity_sheet(n: JobResults) -> list[Sheet]:
+    if (told := n.sensitivity) is None:
         return []
     found = [mean_and_interval(np.array(values)) for values in told.changes.values()]
     seeds = len(next(iter(told.changes.values())))
-    columns = [("mean completion", estimate_cells(found, True, 1))]
     caption = (
-        f"{told.scheduler} over {told.base}, %: one assumption at a time is another. Less is "
-        f"better. {'One seed' if seeds == 1 else f'The first {seeds} seeds'}."
+        f"Change of mean completion under {told.scheduler} against {told.base}, in %; less is "
+        "better. Each row replaces one assumption. "
+        f"{'One seed' if seeds == 1 else f'The first {seeds} seeds'}."
     )
+    if told.learning:
+        worth = mean_and_interval(np.array(told.learning))
+        caption += (
+            " Where nodes are as unlike as run times show (world estimated), learned rates change "
+            f"mean completion by {estimate_text(worth, 2, True)} % beside labels."
+        )
+    columns = [("mean completion", estimate_cells(found, True, 1))]
     title = "Under other assumptions"
     return [columns_sheet(title, list(told.changes), columns, (caption,), "assumed")]
 
 
-def _sensitivity_figure(results: JobResults, columns: Sequence[str]) -> list[Drawn]:
-    told = results.sensitivity
-    if told is None:
-        return []
-    panel = f"{told.scheduler} over {told.base}"
-    rows = []
-    for i, (name, values) in enumerate(told.changes.items()):
-        found = mean_and_interval(np.array(values))
-        label = name.replace(" ", "\n", 1) if i % 2 == 0 else "\n\n" + name.replace(" ", "\n", 1)
-        rows.append((panel, told.scheduler, label, found.mean, found.low, found.high))
-    table = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
-    table = table.with_columns(pl.col("mean", "low", "high").cast(pl.Float64))
-    title = "Under other assumptions"
-    panels = [Panel(panel, "", "mean completion, %", "bars")]
-    caption = "Change of mean completion where one assumption at a time is another."
-    return [pictured(title, table, panels, caption)]
+SHEETS: list[Callable[[JobResults], list[Sheet]]] = [
+    _times_sheet,
+    _recorded_sheet,
+    _change_sheet,
+    _endings_sheet,
+    _cluster_sheet,
+    _losses_sheet,
+    _users_sheet,
+    _learned_sheets,
+    _sensitivity_sheet,
+]
+"""The tables of page and terminal, in their order."""
 
 
-def _groups(n: _Numbers, users: int = USERS) -> list[tuple[str, list[Ints], list[str]]]:
+def _groups(n: Compared, users: int = USERS) -> list[tuple[str, list[Ints], list[str]]]:
     """Jobs by size and by user: what it is called, the group of each job by seed, names."""
-    seeds = next(iter(n.results.outcomes.values()))
+    seeds = n.outcomes[n.base]
     ends = np.cumsum([len(outcome.jobs) for outcome in seeds])[:-1]
-    device = _main_device(n)
+    device = n.device
     sizes = np.concatenate([o.demand[:, o.nodes.devices.index(device)] for o in seeds])
     by_size, size_names = size_groups(np.where(sizes > 0, sizes, 0.0))
     found = [(f"{device} of a job", np.split(by_size, ends), size_names)]
     named = np.concatenate([np.asarray(o.jobs.users)[o.jobs.user] for o in seeds])
     every, first, user = np.unique(named, return_index=True, return_inverse=True)
     if every.size > 1:
-        count = np.bincount(user)
-        top = np.lexsort((first, -count))[:users]
+        top = np.lexsort((first, -np.bincount(user)))[:users]
         place = np.full(every.size, top.size)
         place[top] = np.arange(top.size)
         rest = every.size - top.size
@@ -646,71 +441,65 @@ def _groups(n: _Numbers, users: int = USERS) -> list[tuple[str, list[Ints], list
     return found
 
 
-def _main_device(n: _Numbers) -> str:
-    """The device type of which the largest share is held: the scarce one."""
-    used = n.rows[n.best][0].utilisation
-    return max(used, key=lambda name: used[name] if math.isfinite(used[name]) else -1.0)
-
-
-def _group_means(n: _Numbers, group: Sequence[Ints]) -> dict[str, dict[int, Estimate]]:
-    """Mean waiting by scheduler and group, in seconds, with intervals over seeds."""
-    found: dict[str, dict[int, Estimate]] = {}
-    for row, each in n.rows.items():
-        seen: dict[int, list[float]] = {}
+def _group_means(
+    n: Compared, group: Sequence[Ints]
+) -> tuple[Mapping[str, Mapping[int, Estimate]], str]:
+    """Mean waiting by scheduler and group, with intervals over seeds, and its unit."""
+    seen: dict[str, dict[int, list[float]]] = {row: {} for row in n.outcomes}
+    for row, each in n.outcomes.items():
         for outcome, of in zip(each, group):
             for g, values in by_group(outcome, of, outcome.waiting).items():
-                seen.setdefault(g, []).append(values["of.mean"])
-        found[row] = {g: mean_and_interval(values) for g, values in seen.items()}
-    return found
+                seen[row].setdefault(g, []).append(values["of.mean"])
+    found = {
+        row: {g: mean_and_interval(values) for g, values in of.items()} for row, of in seen.items()
+    }
+    size, unit = _unit([e.mean for of in found.values() for e in of.values()])
+    return {
+        row: {g: rescaled(e, 1 / size) for g, e in of.items()} for row, of in found.items()
+    }, unit
 
 
-def _group_sheets(n: _Numbers) -> list[Sheet]:
+def _group_sheets(n: Compared) -> list[Sheet]:
     sheets = []
     for what, group, names in _groups(n):
-        means = _group_means(n, group)
-        size, unit = _unit([e.mean for each in means.values() for e in each.values()])
-        columns = [("jobs", [count_cell(int((group[0] == g).sum())) for g in range(len(names))])]
-        for row, each in means.items():
-            cells = estimate_cells(
-                [rescaled(each.get(g, NONE), 1 / size) for g in range(len(names))]
-            )
-            columns.append((row, cells))
+        means, unit = _group_means(n, group)
+        columns = [("jobs", [value_cell(int((group[0] == g).sum())) for g in range(len(names))])]
+        for row, of in means.items():
+            columns.append((row, estimate_cells([of.get(g, NONE) for g in range(len(names))])))
         title = f"Mean waiting by {what}, {unit}"
-        sheets.append(columns_sheet(title, names, columns, (n.interval,), what))
+        sheets.append(columns_sheet(title, names, columns, (n.over_seeds,), what))
     return sheets
 
 
 # Figures
 
+Rows = list[tuple[Any, ...]]
 
-def _figures(n: _Numbers) -> list[Drawn]:
-    columns = ("panel", "line", "x", "mean", "low", "high")
-    figures = []
-    rows: list[tuple[Any, ...]] = []
+
+def change_dots(n: Compared) -> list[Dots]:
+    caption = f"Less is better. {n.intervals}"
+    if n.seeds > 1 or n.blocks is not None:
+        caption += " Where the line of an interval holds 0 the dot is hollow, and the difference "
+        caption += "may be chance."
+    found = []
+    for key, what in (("completion.mean", "Mean completion"), ("waiting.mean", "Mean waiting")):
+        of = {row: n.change(row, key) for row in n.outcomes if row != n.base}
+        found += dots(f"{what} against {n.base}, %", of, caption)
+    return found
+
+
+def _group_figure(n: Compared) -> list[Drawn]:
+    rows: Rows = []
     panels = []
     for what, group, names in _groups(n, DRAWN_USERS):
-        means = _group_means(n, group)
-        size, unit = _unit([e.mean for each in means.values() for e in each.values()])
         if len(names) < 2:
             continue
+        means, unit = _group_means(n, group)
         panels.append(Panel(what, "", f"mean waiting, {unit}", "bars"))
         labels = _labels(names)
-        for row in n.drawn:
-            each = means.get(row, {})
-            rows += [
-                (what, row, labels[g], *rescaled(each[g], 1 / size))
-                for g in range(len(names))
-                if g in each
-            ]
-    if rows:
-        table = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
-        table = table.with_columns(pl.col("low", "high").cast(pl.Float64))
-        title = "Waiting by job size and user"
-        figures.append(pictured(title, table, panels, n.interval))
-    figures.append(_over_time(n, columns))
-    figures += _learned_figures(n, columns)
-    figures += _sensitivity_figure(n.results, columns)
-    return figures
+        for row, of in means.items():
+            rows += [(what, row, labels[g], *of[g]) for g in range(len(names)) if g in of]
+    return [pictured("Waiting by job size and user", rows, panels, n.over_seeds)] if rows else []
 
 
 def _labels(names: Sequence[str]) -> list[str]:
@@ -728,60 +517,162 @@ def _labels(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _over_time(n: _Numbers, columns: Sequence[str]) -> Drawn:
-    device = _main_device(n)
-    begin = min(o.span[0] for each in n.rows.values() for o in each[:1])
-    end = max(o.span[1] for each in n.rows.values() for o in each[:1])
+def _over_time(n: Compared) -> list[Drawn]:
+    shown = {name: each[0] for name, each in n.outcomes.items()}
+    return [pictured("Utilisation and queue over time", *_lines_over_time(n, shown))]
+
+
+def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, list[Panel], str]:
+    """Devices held and jobs waiting of some outcomes: rows, panels, caption."""
+    device = n.device
+    begin = min(o.span[0] for o in shown.values())
+    end = max(o.span[1] for o in shown.values())
     edges = np.linspace(begin, max(end, begin + 1), BINS + 1)
     size, unit = _unit([end - begin])
-    at = (edges[:-1] - begin) / size
+    at = ((edges[:-1] - begin) / size).tolist()
     capacity = n.first.capacity[n.first.nodes.devices.index(device)]
     used, waits = f"{device} held, %", "jobs waiting"
-    rows: list[tuple[Any, ...]] = []
-    for row in n.drawn:
-        each = n.rows[row]
-        held = 100 * each[0].over_time(device, edges) / capacity
-        rows += [(used, row, x, y, None, None) for x, y in zip(at.tolist(), held.tolist())]
-        queue = each[0].waiting_jobs(edges)
-        rows += [(waits, row, x, y, None, None) for x, y in zip(at.tolist(), queue.tolist())]
-    table = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
-    table = table.with_columns(pl.col("low", "high").cast(pl.Float64))
+    rows: Rows = []
+    for row, of in shown.items():
+        held = 100 * of.over_time(device, edges) / capacity
+        for panel, values in ((used, held), (waits, of.waiting_jobs(edges))):
+            rows += [(panel, row, x, y, None, None) for x, y in zip(at, values.tolist())]
     label = f"{unit} since the first submission"
     panels = [Panel(used, label, "", "steps"), Panel(waits, label, "", "steps")]
-    title = "Utilisation and queue over time"
     seed = "" if n.seeds == 1 else " of the first seed"
-    width = f"Means over {BINS} bins of {period((end - begin) / BINS)}{seed}."
-    return pictured(title, table, panels, width)
+    return rows, panels, f"Means over {BINS} bins of {period((end - begin) / BINS)}{seed}."
 
 
-def _learned_figures(n: _Numbers, columns: Sequence[str]) -> list[Drawn]:
-    """Believed and true rates of nodes, of the job type with the most jobs."""
+def _learned_figures(n: Compared) -> list[Drawn]:
+    """Believed and true rates of nodes, of the job types with the most jobs."""
     figures = []
-    for name, learned in n.results.learned.items():
+    for name, learned in n.learned.items():
         if learned.true is None:
             continue
-        count = np.bincount(n.first.jobs.type, minlength=len(learned.job_types))
-        shown = np.argsort(-count, kind="stable")[:2]
-        rows: list[tuple[Any, ...]] = []
+        jobs = np.bincount(n.first.jobs.type, minlength=len(learned.job_types))
+        rows: Rows = []
         panels = []
-        for t in shown:
+        for t in np.argsort(-jobs, kind="stable")[:2]:
             panel = f"job type {learned.job_types[t]}"
             order = np.argsort(-learned.true[t], kind="stable")
             mean, sd = learned.mean[t][order], learned.sd[t][order]
             low, high = np.exp(mean - 1.96 * sd), np.exp(mean + 1.96 * sd)
             place = np.arange(order.size, dtype=np.float64)
-            rows += [
-                (panel, "true", x, y, None, None) for x, y in zip(place, learned.true[t][order])
-            ]
+            true = learned.true[t][order]
+            rows += [(panel, "true", x, y, None, None) for x, y in zip(place, true)]
             rows += [(panel, "learned", *each) for each in zip(place, np.exp(mean), low, high)]
             panels.append(Panel(panel, "nodes, the fastest first", "rate", "points"))
-        table = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
-        table = table.with_columns(pl.col("mean", "low", "high").cast(pl.Float64))
         inside = np.abs(learned.mean - np.log(learned.true)) <= 1.96 * learned.sd
-        title = f"Learned and true rates, {name}"
         caption = (
             f"Bars are 95 % intervals; {number(100 * float(inside.mean()), 0)} % of all "
             f"{inside.size:,} of them hold the true rate. The two job types with the most jobs."
         )
-        figures.append(pictured(title, table, panels, caption))
+        figures.append(pictured(f"Learned and true rates, {name}", rows, panels, caption))
     return figures
+
+
+def _sensitivity_figure(n: JobResults) -> list[Drawn]:
+    if (told := n.sensitivity) is None:
+        return []
+    panel = f"{told.scheduler} against {told.base}"
+    rows = []
+    for i, (name, values) in enumerate(told.changes.items()):
+        label = "\n\n" * (i % 2) + name.replace(" ", "\n", 1)
+        rows.append((panel, told.scheduler, label, *mean_and_interval(np.array(values))))
+    panels = [Panel(panel, "", "mean completion, %", "bars")]
+    caption = "Change of mean completion when one assumption is replaced by another."
+    return [pictured("Under other assumptions", rows, panels, caption)]
+
+
+# Sections of the page
+
+
+def results_section(report: JobReport) -> Section:
+    return Section("Results", [*change_dots(report.results), *report.sheets])
+
+
+def retelling_section(report: JobReport) -> Section | None:
+    """What was recorded beside the base: over time, by partition, size, user class and period."""
+    n = report.results
+    if (told := n.retold) is None or n.happened is None:
+        return None
+    size, unit = _unit([told.recorded, told.simulated])
+    rows, panels, caption = _lines_over_time(n, {HAPPENED: n.happened, n.base: n.first})
+    when = next(what for what in told.groups if what in ("week", "day"))
+    waits = f"mean waiting, {unit}"
+    for g in told.groups[when]:
+        for line, seconds in ((HAPPENED, g.recorded), (n.base, g.simulated)):
+            rows.append((waits, line, float(g.name), seconds / size, None, None))
+    panels = [Panel(waits, f"{when} of submission", "", "steps"), *panels]
+    parts: list[Part] = [pictured("As it happened, and as retold", rows, panels, caption)]
+    for what, groups in told.groups.items():
+        shown = sorted(groups, key=_off, reverse=True)[:FARTHEST] if what == when else groups
+        of = [f"{len(shown)} of {len(groups)}, those farthest off. "] * (len(shown) < len(groups))
+        share = f"Explained group by group: {number(100 * told.by(what))} %."
+        columns = [
+            ("jobs", [value_cell(g.jobs) for g in shown]),
+            *(
+                (line, estimate_cells([Estimate(x / size, None, None) for x in seconds]))
+                for line, seconds in (
+                    (f"{HAPPENED}, {unit}", [g.recorded for g in shown]),
+                    (f"retold, {unit}", [g.simulated for g in shown]),
+                )
+            ),
+            ("explained, %", [value_cell(100 * g.explained) for g in shown]),
+        ]
+        title, first = TOLD_BY[what]
+        caption = "".join([*of, share])
+        names = [g.name for g in shown]
+        parts.append(columns_sheet(title, names, columns, (caption,), first or told.device))
+    return Section(f"What the model retells under {n.base}", parts)
+
+
+def _off(group: GroupWaits) -> float:
+    return abs(group.simulated - group.recorded) * group.jobs
+
+
+def figures_section(report: JobReport) -> Section:
+    n = report.results
+    figures = [*_group_figure(n), *_over_time(n), *_learned_figures(n), *_sensitivity_figure(n)]
+    title = "Waiting by job size and user, utilisation over time"
+    return Section(title, [*figures, *_group_sheets(n)])
+
+
+def nodes_section(report: JobReport) -> Section:
+    n = report.results
+    shown = {name: n.outcomes[name][0] for name in (n.best, n.base)}
+    return Section("Nodes over time", [Chart(chart_of_nodes(shown, n.device))])
+
+
+def schedulers_section(report: JobReport) -> Section:
+    about = {name: about_scheduler(name) for name in report.results.outcomes}
+    return Section("Schedulers", [Terms(about)])
+
+
+def assumptions_section(report: JobReport) -> Section | None:
+    told = [o.told for each in report.results.outcomes.values() for o in each[:1] if o.told]
+    return Section("What was assumed", [Bullets(list(dict.fromkeys(told)))]) if told else None
+
+
+def provenance_section(report: JobReport) -> Section:
+    n = report.results
+    return Made(
+        command=n.command,
+        what="schedules",
+        python="These results were made from Python.",
+        versions=versions(),
+        digest=n.digest if isinstance(n.digest, str) else n.digest(),
+        of="the stored outcomes",
+    ).section()
+
+
+SECTIONS: list[Callable[[JobReport], Section | None]] = [
+    results_section,
+    retelling_section,
+    figures_section,
+    nodes_section,
+    schedulers_section,
+    assumptions_section,
+    provenance_section,
+]
+"""Of the page, in their order."""

@@ -1,12 +1,11 @@
-"""The numbers of an experiment, read from its runs once, and the sentences that tell them.
+"""The numbers of an experiment, read from its runs once, and sentences about them.
 
-A comparison is an experiment of one cell that keeps every slot; tables, figures and sentences are
-those of any other experiment.
+A comparison is an experiment of one cell that keeps every slot; its tables, figures and sentences
+are those of any other experiment.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,12 +28,16 @@ from gangwise.experiments.statistics import (
     verdict,
 )
 from gangwise.report.plotting import COLOURS
-from gangwise.report.words import in_words
+from gangwise.report.tables import NONE
+from gangwise.report.words import count, in_words
 
 Place = tuple[Any, ...]
 """Values of the settings that vary, in the order of ``Results.cells``."""
 
-Of = Mapping[tuple[Place, str], Estimate]
+At = tuple[Place, str]
+"""A cell, and a policy or comparator."""
+
+Of = Mapping[At, Estimate]
 """An estimate over seeds for each cell and policy."""
 
 
@@ -63,21 +66,15 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Estimates of everything that runs have a single number of.
-
-    Parameters
-    ----------
-    results : Results
-        With one finished run at least.
-    """
+    """Estimates over seeds of every number of the runs; at least one run is finished."""
 
     results: Results
 
     @cached_property
-    def _single(self) -> dict[str, dict[tuple[Place, str], Estimate]]:
+    def _single(self) -> dict[str, dict[At, Estimate]]:
         rows = self.results.rows().filter(pl.col("at").is_null()).collect()
         by = ["metric", *self.results.cells, "policy"]
-        found: dict[str, dict[tuple[Place, str], Estimate]] = {}
+        found: dict[str, dict[At, Estimate]] = {}
         for group, part in rows.group_by(by, maintain_order=True):
             of = found.setdefault(group[0], {})
             of[group[1:-1], group[-1]] = estimate(part["value"].to_numpy())
@@ -85,22 +82,18 @@ class Numbers:
 
     @property
     def objective(self) -> str:
-        """The metric that policies are ranked by."""
         return self.results.objective
 
     @property
     def ranked_by(self) -> str:
-        """The objective in words."""
         return in_words(self.objective)
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds that were played."""
         return tuple(dict.fromkeys(run["seed"] for run in self.results.runs))
 
     @cached_property
     def slots(self) -> int:
-        """Slots of the longest run."""
         return max(int(run["slots"]) for run in self.results.runs)
 
     @property
@@ -112,14 +105,13 @@ class Numbers:
 
     @property
     def verb(self) -> str:
-        """What the first of a ranking does."""
         if self.objective == "reward.mean":
             return "earned most"
         return f"has the {'least' if self.results.minimise else 'most'} {self.objective}"
 
     @property
     def measured(self) -> str:
-        """Behind a value of the objective."""
+        """What stands behind a value of the objective; empty where runs have no slots."""
         return " per slot" if self.objective == "reward.mean" else ""
 
     @property
@@ -130,7 +122,6 @@ class Numbers:
 
     @property
     def family(self) -> str:
-        """The problem family."""
         return str(next(iter(self._about.values()))["family"])
 
     @property
@@ -150,6 +141,10 @@ class Numbers:
         means = (name.removesuffix(".mean") for name in self._single if name.endswith(".mean"))
         return [name for name in means if f"{name}.mean" != self.objective]
 
+    @cached_property
+    def at(self) -> list[At]:
+        return [(cell, policy) for cell in self.cells for policy in self.ranking(cell)]
+
     def bounds(self, comparator: str) -> dict[str, Of]:
         """Theoretical bounds on the regret against a comparator, by name."""
         return {
@@ -159,7 +154,6 @@ class Numbers:
         }
 
     def ranking(self, cell: Place) -> list[str]:
-        """Policies of a cell, best first."""
         of = {
             policy: e.mean
             for (at, policy), e in self.of(self.objective, True).items()
@@ -186,13 +180,17 @@ class Numbers:
         return [policy for policy in policies if policy in best]
 
     @cache  # noqa: B019 - lives as long as one report
-    def over(self, base: str) -> dict[tuple[Place, str], Mapping[str, Any]]:
-        """Rows of :meth:`Results.improvements` over a policy, by cell and policy."""
+    def over(self, base: str) -> dict[At, Mapping[str, Any]]:
         frame = self.results.improvements(base)
         return {
             (tuple(row[name] for name in self.results.cells), row["policy"]): row
             for row in frame.iter_rows(named=True)
         }
+
+    def lead(self, base: str, at: At) -> Estimate:
+        """How much more than another a policy earned, in per cent where that says something."""
+        row = self.over(base).get(at)
+        return Estimate(row["mean"], row["low"], row["high"]) if row and row["percent"] else NONE
 
     def better(self, cell: Place, best: str, other: str) -> Mapping[str, Any] | None:
         """The row of :meth:`over` that says how much better one policy is: positive is better."""
@@ -216,12 +214,12 @@ class Numbers:
         return max(sizes), max(path.slots for path in each)
 
     @cached_property
-    def gaps(self) -> Mapping[tuple[Place, str], float]:
+    def gaps(self) -> Mapping[At, float]:
         """The largest proven gap of each comparator over the seeds, relative to its reward."""
         on = [*self.results.cells, "policy", "seed"]
         rows = self.results.rows().filter(pl.col("comparator") & pl.col("at").is_null())
         both = rows.filter(pl.col("metric").is_in(["gap", "reward.mean"])).collect()
-        found: dict[tuple[Place, str], float] = {}
+        found: dict[At, float] = {}
         for (*cell, name, _), part in both.group_by(on, maintain_order=True):
             at, of = (tuple(cell), str(name)), dict(part.select("metric", "value").iter_rows())
             total = abs(of["reward.mean"]) * self.evaluated(*at)[0]
@@ -232,14 +230,16 @@ class Numbers:
     def against(self, comparator: str) -> tuple[Of, Of]:
         """Regret and share of the comparator's reward, each by cell and policy.
 
+        The share stands where it says something: the comparator earned in every seed.
+
         Raises
         ------
         StoreError
             When runs of the comparator are missing.
         """
         by = [*self.results.cells, "policy"]
-        regret: dict[tuple[Place, str], Estimate] = {}
-        share: dict[tuple[Place, str], Estimate] = {}
+        regret: dict[At, Estimate] = {}
+        share: dict[At, Estimate] = {}
         frame = self.results.against(comparator)
         for group, part in frame.group_by(by, maintain_order=True):
             at = (group[:-1], str(group[-1]))
@@ -249,11 +249,11 @@ class Numbers:
         return regret, share
 
     @cached_property
-    def paths(self) -> Mapping[tuple[Place, str], Mapping[int, Path]]:
+    def paths(self) -> Mapping[At, Mapping[int, Path]]:
         """Rewards of slots, and sums so far, of each cell and label by seed."""
         wanted = pl.col("metric").is_in(["reward.slot", "reward.cumulative"])
         rows = self.results.rows().filter(wanted).collect()
-        found: dict[tuple[Place, str], dict[int, Path]] = {}
+        found: dict[At, dict[int, Path]] = {}
         by = [*self.results.cells, "policy", "seed", "slots", "metric"]
         for (*cell, label, seed, slots, metric), part in rows.group_by(by, maintain_order=True):
             each = found.setdefault((tuple(cell), str(label)), {})
@@ -263,26 +263,21 @@ class Numbers:
 
     @cached_property
     def _about(self) -> dict[str, Mapping[str, Any]]:
-        """Columns of the first run of each label that say what was run."""
+        """What the first run of each label is."""
         found: dict[str, Mapping[str, Any]] = {}
-        names = ("scenario", "family", "settings", "policy", "configuration", "version")
         for run in self.results.runs:
             if run["label"] not in found:
-                frame = self.results.store.read(run["key"])
-                if frame is None:
-                    raise StoreError(f"run {run['key']} cannot be read; sweep again")
-                found[run["label"]] = dict(zip(names, frame.select(*names).row(0)))
+                found[run["label"]] = self.results.store.about(run["key"])
         return found
 
     def configuration(self, policy: str) -> tuple[str, Mapping[str, Any]]:
-        """The class of a policy, and its arguments."""
         about = self._about[policy]
-        return str(about["policy"]), json.loads(about["configuration"]) or {}
+        return str(about["policy"]), about["configuration"] or {}
 
     def scenario(self) -> tuple[str, Mapping[str, Any]]:
         """Name and settings of the scenario; what varies between cells is said to."""
         about = next(iter(self._about.values()))
-        settings = json.loads(about["settings"])
+        settings = dict(about["settings"])
         if "slots" in settings:  # what was played counts
             played = sorted({run["slots"] for run in self.results.runs})
             settings["slots"] = played[0] if len(played) == 1 else played
@@ -297,7 +292,6 @@ class Numbers:
 
     @property
     def run_versions(self) -> list[str]:
-        """Versions of gangwise that the runs were made with."""
         return sorted({str(about["version"]) for about in self._about.values()})
 
 
@@ -314,21 +308,10 @@ _MEANING = {
 
 
 def plain(comparator: str) -> str:
-    """A comparator's name as it reads in a sentence."""
     return _PLAIN.get(comparator, comparator)
 
 
-def count(n: int, one: str, many: str = "") -> str:
-    """How many of something.
-
-    >>> count(1, "seed"), count(3, "policy", "policies")
-    ('1 seed', '3 policies')
-    """
-    return f"{n} {one if n == 1 else many or one + 's'}"
-
-
 def byline(numbers: Numbers) -> str:
-    """What was run: scenario, how much of what, version."""
     results = numbers.results
     slots = sorted({run["slots"] for run in results.runs})
     said = [numbers.scenario()[0], count(len(results.policies), *numbers.deciders)]
@@ -343,7 +326,6 @@ def byline(numbers: Numbers) -> str:
 
 
 def interval_text(numbers: Numbers) -> str:
-    """What the ± is."""
     if len(numbers.seeds) == 1:
         return "One seed: no confidence interval."
     return f"± is half the 95 % confidence interval over {count(len(numbers.seeds), 'seed')}."
@@ -385,7 +367,6 @@ def lead(numbers: Numbers) -> str:
 
 
 def _lead_of_cell(numbers: Numbers, cell: Place) -> str:
-    """Who is first, how near the strongest comparator that is, and how far ahead of the others."""
     best, *others = numbers.ranking(cell)
     found = numbers.of(numbers.objective)[cell, best]
     seeds = count(len(numbers.seeds), "seed")
@@ -441,7 +422,6 @@ def _won(numbers: Numbers, policy: str, rows: Sequence[Mapping[str, Any]]) -> st
 
 
 def missing(results: Results) -> str:
-    """How many runs are not on the page; empty where all are."""
     if not results.missing:
         return ""
     of = len(results.runs) + len(results.missing)
@@ -481,7 +461,6 @@ def about_comparator(numbers: Numbers, comparator: str) -> str:
 
 
 def against_best(numbers: Numbers, cell: Place, policy: str) -> str:
-    """The policy against the best other one of a cell."""
     ranking = numbers.ranking(cell)
     if policy not in ranking or len(ranking) < 2:
         return ""
@@ -491,7 +470,6 @@ def against_best(numbers: Numbers, cell: Place, policy: str) -> str:
 
 
 def run_times(numbers: Numbers) -> float:
-    """Seconds of all runs, one after the other."""
     whole, cells = numbers.of("seconds"), numbers.results.cells
     at = (
         (tuple(run["cell"].get(name) for name in cells), run["label"])

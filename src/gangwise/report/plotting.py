@@ -1,7 +1,7 @@
-"""The plotting dialect: colours and line styles, panels of lines or bars, direct labels.
+"""Figures: a table of numbers and the panels it is drawn in, for a page or for a file.
 
 Figures are drawn with matplotlib's objects and no global state; the same numbers give the same SVG,
-byte for byte. The numbers of a picture of panels are a tidy table with a row per point:
+byte for byte. The numbers are a tidy table with a row per point:
 
 =========  ====================================================
 column     meaning
@@ -14,25 +14,29 @@ low, high  ends of its interval; null where there is none
 =========  ====================================================
 
 A policy has one colour and one line style in every figure and table of a page. Colours keep their
-distance for readers who do not see all hues. Lines that coincide stay distinguishable: neighbours
-in rank differ in dash pattern, and sparser patterns lie on top.
+distance for readers who do not see all hues.
+
+matplotlib is imported where something is drawn: a command that prints tables does without.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
-from matplotlib import rc_context
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+
+from gangwise.experiments.statistics import number, scale_for
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INK, MUTED, GRID = "#1b1b1d", "#6b6b70", "#e3e1dc"
 """Text, secondary text and rules on white; a page may put its own in their place."""
@@ -51,19 +55,25 @@ COLOURS = (
 )
 """Pairs: on white, on black."""
 
-LINES = ((2.4, ()), (1.9, (6.0, 2.0)), (1.8, (4.5, 1.6, 1.0, 1.6)), (1.9, (1.2, 1.6)))
+RANKED: tuple[tuple[float, tuple[float, ...]], ...] = (
+    (2.4, ()),
+    (1.9, (6.0, 2.0)),
+    (1.8, (4.5, 1.6, 1.0, 1.6)),
+    (1.9, (1.2, 1.6)),
+)
+"""Width and dashes of neighbours in a ranking, so that lines that coincide can be told apart."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a policy is drawn.
+    """How a line is drawn.
 
     Attributes
     ----------
     index : int
-        Which of :data:`COLOURS`; −1 for the grey of comparators.
+        Which of :data:`COLOURS`; −1 for grey.
     width : float
-        Line width in points.
+        Line width in points; of a panel of dots, their diameter.
     dashes : tuple of float
         On and off lengths in line widths; empty for a solid line.
     order : int
@@ -71,32 +81,42 @@ class Style:
     """
 
     index: int
-    width: float
-    dashes: tuple[float, ...]
-    order: int
+    width: float = 1.7
+    dashes: tuple[float, ...] = ()
+    order: int = 2
 
     @property
     def colour(self) -> str:
-        """The colour on white."""
         return MUTED if self.index < 0 else COLOURS[self.index][0]
 
     @property
     def variable(self) -> str:
-        """What a page calls the colour, on light and on dark."""
         return "muted" if self.index < 0 else f"c{self.index}"
 
 
-DASHES = (7.0, 4.0)
-REFERENCE = Style(-1, 1.1, DASHES, 90)
+Looks = Mapping[str, Style]
+"""How lines are drawn, by their names, in the order of their tags."""
+
+REFERENCE = Style(-1, 1.1, (7.0, 4.0), 90)
 """How comparators are drawn."""
 
 
-def plain_styles(names: Sequence[str]) -> dict[str, Style]:
-    """Coloured in the order of the names, dashed from the second round on: as sweeps are drawn."""
+def plain_styles(names: Iterable[str]) -> dict[str, Style]:
+    """Coloured in the order of the names, dashed from the second round on."""
     return {
-        name: Style(i % len(COLOURS), 1.9, () if i < len(COLOURS) else (3.7, 1.6), i)
+        name: Style(i % len(COLOURS), dashes=() if i < len(COLOURS) else (3.7, 1.6))
         for i, name in enumerate(names)
     }
+
+
+def ranked_styles(names: Iterable[str]) -> dict[str, Style]:
+    """Neighbours in rank differ in their dashes too, and sparser dashes lie on top."""
+    found = {}
+    for rank, name in enumerate(names):
+        pattern = (rank + rank // len(COLOURS)) % len(RANKED)
+        width, dashes = RANKED[pattern]
+        found[name] = Style(rank % len(COLOURS), width, dashes, 10 * pattern + 100)
+    return found
 
 
 COLUMNS = ("panel", "line", "x", "mean", "low", "high")
@@ -105,6 +125,8 @@ WIDTH, HEIGHT, DPI = 4.3, 3.1, 150
 MOST_IN_A_ROW = 3
 LEGEND_ROW, LEGEND_ROWS = 0.19, 3
 """Height of a row of the legend, in inches; how many there is room for at the usual height."""
+COLUMN_WIDTH = 3.45
+"""Of a figure in a paper with two columns, in inches."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +139,9 @@ class Panel:
         As in the column ``panel``.
     x, y : str
         Labels of the axes, with units.
-    kind : {"curve", "points", "steps", "bars"}
-        Lines with a band; points with error bars, joined; a distribution function; bars side by
-        side, for an ``x`` that is text.
+    kind : {"curve", "points", "dots", "steps", "bars"}
+        Lines with a band; points with error bars, joined; the same, not joined; a distribution
+        function; bars side by side, for an ``x`` that is text.
     log_x, log_y : bool
     level : float, optional
         Where to draw a thin horizontal line.
@@ -128,56 +150,99 @@ class Panel:
     name: str
     x: str
     y: str
-    kind: Literal["curve", "points", "steps", "bars"] = "curve"
+    kind: Literal["curve", "points", "dots", "steps", "bars"] = "curve"
     log_x: bool = False
     log_y: bool = False
     level: float | None = None
 
 
-def draw(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figure:
-    """The picture of a table of numbers.
+@dataclass(frozen=True)
+class FittedPanel(Panel):
+    """A panel whose axes are fitted to some of what it shows.
 
-    Parameters
+    Attributes
     ----------
-    title : str
-    numbers : polars.DataFrame
-        Columns as the module says.
-    panels : sequence of Panel
+    settled : float, optional
+        The vertical axis fits the means from this ``x`` on, and their bands up to as much again on
+        either side: bands of few seeds are wide.
+    ends : tuple of float, optional
+        The horizontal axis has this range, whatever is drawn.
+    choices : tuple of str
+        Names of the places 0, 1, … of the horizontal axis.
     """
+
+    settled: float | None = None
+    ends: tuple[float, float] | None = None
+    choices: tuple[str, ...] = ()
+
+
+def points(rows: Iterable[Sequence[Any]]) -> pl.DataFrame:
+    table = pl.DataFrame(list(rows), schema=COLUMNS, orient="row", infer_schema_length=None)
+    return table.with_columns(pl.col("mean", "low", "high").cast(pl.Float64))
+
+
+def draw(
+    title: str,
+    numbers: pl.DataFrame,
+    panels: Sequence[Panel],
+    looks: Looks | None = None,
+    width: float | None = None,
+    caption: str = "",
+) -> Figure:
+    """The picture of a table of numbers: panels side by side, the title above, a legend below.
+
+    Lines are coloured in the order of the table unless ``looks`` says otherwise. With a ``width``
+    in inches, panels stand below one another: :data:`COLUMN_WIDTH` suits a paper. The caption
+    stands above the legend.
+    """
+    from matplotlib.figure import Figure
+
+    across = 2 if len(panels) == 4 else min(len(panels), MOST_IN_A_ROW)
+    size = (across * WIDTH if across > 1 else 1.6 * WIDTH, HEIGHT)
+    if width is not None:
+        across, size = 1, (width, 0.72 * width)
+    down = -(-len(panels) // across)
     with settled():
-        return _panels(title, numbers, panels)
+        figure = Figure((size[0], down * size[1] + 0.9), facecolor="white", layout="constrained")
+        grid = figure.subplots(down, across, squeeze=False).ravel()
+        for axes, panel in zip(grid, panels):
+            _panel(axes, numbers, panel, looks, panel.name if len(panels) > 1 else "")
+        for axes in grid[len(panels) :]:
+            axes.set_axis_off()
+        _name_lines(figure, title, grid[: len(panels)], width is not None, caption)
+    return figure
 
 
 PAGE_WIDTH, PAGE_HEIGHT = 5.0, 3.1
-"""Of a plot on a page, in inches: it fits a narrow screen, for what it is a plot of is told beside
-it."""
+"""Of a plot on a page, in inches: it fits a narrow screen, for title and legend stand beside it."""
 
 
-def plots(numbers: pl.DataFrame, panels: Sequence[Panel]) -> tuple[tuple[str, ...], Looks]:
-    """A table of numbers for a page: a plot for each panel, and how each line looks.
+def page_plots(
+    numbers: pl.DataFrame, panels: Sequence[Panel], looks: Looks | None = None
+) -> tuple[tuple[str, ...], Looks]:
+    """A table of numbers for a page: a plot for each panel as SVG, and how each line looks.
 
     Lines are tagged, so that a page can name, hide and read them; see :func:`plot_text`.
     """
-    lines = numbers["line"].unique(maintain_order=True).to_list()
+    from matplotlib.figure import Figure
+
+    looks = _looks_of(numbers, looks)
     found = []
     with settled():
         for panel in panels:
             figure = Figure((PAGE_WIDTH, PAGE_HEIGHT), facecolor="white", layout="constrained")
             axes = figure.subplots()
-            part = numbers.filter(pl.col("panel") == panel.name)
-            title = panel.name if len(panels) > 1 else ""
-            _panel(axes, part, lines, panel, title)
-            found.append(plot_text(figure, axes, panel.kind != "bars"))
-    return tuple(found), {name: _look(i) for i, name in enumerate(lines)}
+            _panel(axes, numbers, panel, looks, panel.name if len(panels) > 1 else "")
+            read = panel.kind != "bars" and not (isinstance(panel, FittedPanel) and panel.choices)
+            found.append(plot_text(figure, axes, read))
+    return tuple(found), looks
 
 
-Looks = dict[str, Style]
-"""How lines are drawn, by their names, in the order of their tags."""
-
-
-def _look(i: int) -> Style:
-    """The look of a line of a panel."""
-    return Style(i % len(COLOURS), 1.7, () if i < len(COLOURS) else (3.7, 1.6), i)
+def _looks_of(numbers: pl.DataFrame, looks: Looks | None) -> Looks:
+    names = numbers["line"].unique(maintain_order=True).to_list()
+    if looks is None:
+        return plain_styles(names)
+    return {name: look for name, look in looks.items() if name in names}
 
 
 def plot_text(figure: Figure, axes: Axes, readable: bool = True) -> str:
@@ -191,32 +256,18 @@ def plot_text(figure: Figure, axes: Axes, readable: bool = True) -> str:
         return text
     width, height = 72 * figure.get_size_inches()
     box = axes.get_position()
-    across, up = axes.get_xlim(), axes.get_ylim()
-    where = (width * box.x0, width * box.x1, height * (1 - box.y0), height * (1 - box.y1))
+    limits = [f"{end:.8g}" for end in (*axes.get_xlim(), *axes.get_ylim())]
+    place = (width * box.x0, width * box.x1, height * (1 - box.y0), height * (1 - box.y1))
     log = (axes.get_xscale() == "log", axes.get_yscale() == "log")
-    told = [*(f"{end:.8g}" for end in (*across, *up)), *(f"{at:.2f}" for at in where)]
-    told += [str(int(each)) for each in log]
-    return text.replace("<svg ", f'<svg data-axes="{" ".join(told)}" ', 1)
+    data = [*limits, *(f"{at:.2f}" for at in place), *(str(int(each)) for each in log)]
+    return text.replace("<svg ", f'<svg data-axes="{" ".join(data)}" ', 1)
 
 
-def _panels(title: str, numbers: pl.DataFrame, panels: Sequence[Panel]) -> Figure:
-    across = 2 if len(panels) == 4 else min(len(panels), MOST_IN_A_ROW)
-    down = -(-len(panels) // across)
-    width = across * WIDTH if across > 1 else 1.6 * WIDTH
-    figure = Figure(figsize=(width, down * HEIGHT + 0.9), facecolor="white", layout="constrained")
-    grid = figure.subplots(down, across, squeeze=False).ravel()
-    lines = numbers["line"].unique(maintain_order=True).to_list()
-    for axes, panel in zip(grid, panels):
-        part = numbers.filter(pl.col("panel") == panel.name)
-        _panel(axes, part, lines, panel, panel.name if len(panels) > 1 else "")
-    for axes in grid[len(panels) :]:
-        axes.set_axis_off()
-    name_lines(figure, title, grid[: len(panels)])
-    return figure
-
-
-def _panel(axes: Axes, part: pl.DataFrame, lines: Sequence[str], panel: Panel, title: str) -> None:
-    _bars(axes, part, lines) if panel.kind == "bars" else _lines(axes, part, lines, panel)
+def _panel(
+    axes: Axes, numbers: pl.DataFrame, panel: Panel, looks: Looks | None, title: str
+) -> None:
+    part = numbers.filter(pl.col("panel") == panel.name)
+    (_bars if panel.kind == "bars" else _lines)(axes, part, _looks_of(numbers, looks), panel)
     dress(axes, panel.x, panel.y, title)
     if panel.log_x:
         axes.set_xscale("log")
@@ -224,113 +275,163 @@ def _panel(axes: Axes, part: pl.DataFrame, lines: Sequence[str], panel: Panel, t
         axes.set_yscale("log")
     if panel.level is not None:
         axes.axhline(panel.level, color=MUTED, linewidth=0.8, zorder=1)
-    if panel.log_x and panel.kind == "points":
+    if isinstance(panel, FittedPanel):
+        _fit(axes, part, panel)
+    elif panel.log_x and panel.kind == "points":
         at = part["x"].unique().sort().to_list()
         axes.set_xticks(at, [f"{x:,g}" for x in at])
         axes.minorticks_off()
 
 
-def name_lines(figure: Figure, title: str, shown: Iterable[Axes]) -> None:
-    """Put a title above a picture and a legend below it, which makes it taller where it is long."""
-    figure.suptitle(
-        title, x=0.01, ha="left", color=INK, fontsize=11.5, weight="bold", parse_math=False
+def _fit(axes: Axes, part: pl.DataFrame, panel: FittedPanel) -> None:
+    """Limits and round ticks of a fitted panel."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    if panel.choices:
+        axes.set_xticks(range(len(panel.choices)), panel.choices)
+        axes.set_xlim(-0.6, len(panel.choices) - 0.4)
+    elif panel.ends is not None and panel.log_x:
+        low, high = panel.ends
+        room = (high / low) ** 0.04
+        axes.set_xlim(low / room, high * room)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axes.minorticks_off()
+    elif panel.ends is not None:
+        low, high = panel.ends
+        axes.set_xlim(low - 0.04 * (high - low), high + 0.04 * (high - low))
+    if panel.log_y:
+        axes.set_xlim(1, None)
+        return
+    if panel.settled is not None:
+        axes.set_ylim(*_limits(part.filter(pl.col("x") >= panel.settled), panel.level))
+        if np.isfinite(panel.settled) and not part.is_empty():
+            axes.set_xlim(0, part["x"].max())  # type: ignore[arg-type]  # slots played
+    unit = _round_ticks(axes.yaxis)
+    axes.set_ylabel(f"{panel.y}, {unit}" if unit else panel.y, color=INK, parse_math=False)
+    if not panel.log_x and not panel.choices:
+        _round_ticks(axes.xaxis, scaled=False, whole=not part["x"].dtype.is_float())
+
+
+def _limits(part: pl.DataFrame, level: float | None) -> tuple[float, float]:
+    """Room for the means, and for their bands up to as much again on either side."""
+    ends = part.filter(pl.col("mean").is_finite()).select(
+        pl.col("mean").min().alias("bottom"),
+        pl.col("mean").max().alias("top"),
+        pl.col("low").fill_nan(None).min().alias("low"),
+        pl.col("high").fill_nan(None).max().alias("high"),
     )
+    bottom, top, low, high = ends.row(0)
+    if bottom is None:
+        return (0.0, 1.0)
+    if level is not None:
+        bottom, top = min(bottom, level), max(top, level)
+    span = top - bottom or abs(top) or 1.0
+    if low is not None:
+        bottom, top = max(min(bottom, low), bottom - span / 2), min(max(top, high), top + span / 2)
+    return bottom - 0.04 * span, top + 0.04 * span
+
+
+def _round_ticks(axis: Any, scaled: bool = True, whole: bool = False) -> str:
+    """Round numbers on an axis, in thousands or millions where they are large; their unit."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    by, unit = scale_for(axis.get_view_interval()) if scaled else (1.0, "")
+    axis.set_major_locator(MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10]))
+    ticks = axis.get_ticklocs() / by
+    decimals = next((d for d in range(9) if np.allclose(ticks, ticks.round(d), 1e-6, 0)), 9)
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value / by, decimals)))
+    return unit
+
+
+def _name_lines(
+    figure: Figure, title: str, shown: Iterable[Axes], small: bool, caption: str
+) -> None:
+    """Put a title above a picture and a legend below it, which makes it taller where it is long."""
+    size = {"fontsize": 8.5 if small else 11.5, "weight": "bold", "wrap": small}
+    figure.suptitle(title, x=0.01, ha="left", color=INK, parse_math=False, **size)
     named: dict[str, Artist] = {}
     for axes in shown:
         for handle, label in zip(*axes.get_legend_handles_labels()):
             named.setdefault(label, handle)
     width, height = figure.get_size_inches()
-    columns = max(min(len(named), int(width / _column(named))), 1)
+    column = max(1.7, 0.7 + 0.07 * max(map(len, named), default=0))
+    columns = max(min(len(named), int(width / column)), 1)
     further = max(0, -(-len(named) // columns) - LEGEND_ROWS)
-    figure.set_size_inches(width, height + LEGEND_ROW * further)
+    lines = textwrap.wrap(caption, int(width * 14))
+    figure.set_size_inches(width, height + LEGEND_ROW * further + 0.15 * len(lines))
+    told: dict[str, Any] = {"title": "\n".join(lines), "title_fontsize": 8.2} if lines else {}
     figure.legend(
-        handles=list(named.values()),
-        labels=list(named),
+        list(named.values()),
+        list(named),
         loc="outside lower left",
         frameon=False,
-        fontsize=9,
+        fontsize=7.5 if small else 9,
         ncols=columns,
+        alignment="left",
+        **told,
     )
 
 
-def _column(names: Iterable[str]) -> float:
-    """Width of a column of the legend, in inches."""
-    return max(1.7, 0.7 + 0.07 * max(map(len, names), default=0))
-
-
-def _lines(axes: Axes, part: pl.DataFrame, lines: Sequence[str], panel: Panel) -> None:
-    for i, name in enumerate(lines):
+def _lines(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
+    for tag, (name, look) in enumerate(looks.items()):
         line = part.filter(pl.col("line") == name).sort("x")
         if line.is_empty():
             continue
         x, mean = line["x"].to_numpy(), line["mean"].to_numpy()
         low, high = line["low"].to_numpy(), line["high"].to_numpy()
-        colour = COLOURS[i % len(COLOURS)][0]
-        dashes = "solid" if i < len(COLOURS) else "dashed"
-        if panel.kind == "points":
+        drawn: dict[str, Any] = {"color": look.colour, "label": name, "gid": f"line{tag}"}
+        drawn |= {"linestyle": (0, look.dashes) if look.dashes else "solid", "zorder": look.order}
+        if panel.kind in ("points", "dots"):
+            if panel.kind == "points":
+                drawn |= {"markersize": 3.5, "linewidth": 1.3}
+            else:
+                drawn |= {"markersize": look.width, "linestyle": "", "markeredgewidth": 0}
+            axes.plot(x, mean, marker="o", **drawn)
             known = np.isfinite(low.astype(np.float64))
-            axes.plot(
-                x,
-                mean,
-                marker="o",
-                color=colour,
-                markersize=3.5,
-                linewidth=1.3,
-                label=name,
-                linestyle=dashes,
-                gid=f"line{i}",
-            )
             ends = (x[known], low[known], high[known])
-            axes.vlines(*ends, color=colour, linewidth=1.0, gid=f"ends{i}")
+            axes.vlines(*ends, color=look.colour, linewidth=1.0, gid=f"ends{tag}")
             continue
-        style = "steps-post" if panel.kind == "steps" else "default"
+        steps = panel.kind == "steps"
         axes.plot(
-            x,
-            mean,
-            color=colour,
-            linewidth=1.7,
-            label=name,
-            drawstyle=style,
-            linestyle=dashes,
-            gid=f"line{i}",
+            x, mean, linewidth=look.width, drawstyle="steps-post" if steps else "default", **drawn
         )
         if np.isfinite(low.astype(np.float64)).all():
             axes.fill_between(
                 x,
                 low,
                 high,
-                color=colour,
+                color=look.colour,
                 alpha=0.09,
                 linewidth=0,
-                step="post" if panel.kind == "steps" else None,
-                gid=f"band{i}",
+                step="post" if steps else None,
+                gid=f"band{tag}",
             )
 
 
-def _bars(axes: Axes, part: pl.DataFrame, lines: Sequence[str]) -> None:
+def _bars(axes: Axes, part: pl.DataFrame, looks: Looks, panel: Panel) -> None:
     places = part["x"].cast(pl.String).unique(maintain_order=True).to_list()
-    shown = [name for name in lines if name in part["line"].to_list()]
+    names = set(part["line"].to_list())
+    shown = [tag for tag, name in enumerate(looks) if name in names]
     width = 0.8 / max(len(shown), 1)
-    for i, name in enumerate(shown):
+    for i, tag in enumerate(shown):
+        name, look = list(looks.items())[tag]
         line = part.filter(pl.col("line") == name)
         at = np.array([places.index(str(x)) for x in line["x"]]) + (i + 0.5) * width - 0.4
-        mean = line["mean"].to_numpy()
-        i = lines.index(name)
-        hatch = "" if i < len(COLOURS) else "////"
         axes.bar(
             at,
-            mean,
+            line["mean"].to_numpy(),
             width * 0.92,
-            color=COLOURS[i % len(COLOURS)][0],
+            color=look.colour,
             label=name,
-            hatch=hatch,
+            hatch="////" if look.dashes else "",
             edgecolor="white",
             linewidth=0,
-            gid=f"line{i}",
+            gid=f"line{tag}",
         )
         for place, low, high in zip(at, line["low"], line["high"]):
             if low is not None and high is not None:
-                axes.vlines(place, low, high, color=INK, linewidth=1.0, gid=f"ends{i}")
+                axes.vlines(place, low, high, color=INK, linewidth=1.0, gid=f"ends{tag}")
     axes.set_xticks(range(len(places)), places)
 
 
@@ -350,26 +451,28 @@ def dress(axes: Axes, x: str, y: str, title: str = "") -> None:
     axes.set_facecolor("none")
 
 
-def image(figure: Figure, ending: Literal["png", "svg"]) -> bytes:
-    """A figure as a PNG or SVG document."""
+def image(figure: Figure, ending: Literal["png", "svg", "pdf"]) -> bytes:
+    """A figure as a PNG, SVG or PDF document; without the date, the same numbers give the same."""
     buffer = io.BytesIO()
+    undated = {"svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}
     with settled():
-        undated = {"Date": None, "Creator": None} if ending == "svg" else None
-        figure.savefig(buffer, format=ending, dpi=DPI, metadata=undated)
+        figure.savefig(buffer, format=ending, dpi=DPI, metadata=undated.get(ending))
     return buffer.getvalue()
 
 
 def svg_text(figure: Figure) -> str:
-    """A figure as an SVG document."""
     return image(figure, "svg").decode()
 
 
 def settled() -> AbstractContextManager[None]:
     """Matplotlib's settings under which an SVG has no random names, and text that stays text."""
+    from matplotlib import rc_context
+
     return rc_context(
         {
             "svg.hashsalt": "gangwise",
             "svg.fonttype": "none",
+            "pdf.fonttype": 42,
             "font.family": ["sans-serif"],
             "font.sans-serif": ["DejaVu Sans"],
             "font.size": 9.5,
@@ -377,98 +480,3 @@ def settled() -> AbstractContextManager[None]:
             "path.simplify": True,
         }
     )
-
-
-# Direct labels at the right end of lines
-
-
-_LONGEST = 26
-_LEADER, _SAMPLE, _TEXT = 0.035, 0.105, 0.12
-"""Where leader, line sample and text end or begin, right of the axes, in widths of the axes."""
-
-
-@dataclass(frozen=True)
-class Label:
-    """The name of a line, the height where the line ends, and how the line looks."""
-
-    height: float
-    text: str
-    colour: str
-    width: float
-    dashes: tuple[float, ...]
-
-
-def apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Heights as near as can be to the wanted ones, in the same order, at least a gap apart.
-
-    The gap shrinks when there are too many labels between ``low`` and ``high``.
-
-    >>> [round(x, 2) for x in apart([0.5, 0.5, 0.9], 0.1, 0.0, 1.0)]
-    [0.45, 0.55, 0.9]
-    """
-    n = len(wanted)
-    if n > 1:
-        gap = min(gap, (high - low) / (n - 1))
-    order = sorted(range(n), key=lambda i: wanted[i])
-    # Groups of labels that touch, each around the mean of its wanted heights; merged on overlap.
-    groups: list[list[float]] = []
-    for i in order:
-        groups.append([wanted[i]])
-        while len(groups) > 1 and _top(groups[-2], gap) + gap > _start(groups[-1], gap):
-            groups[-2:] = [groups[-2] + groups[-1]]
-    heights = [_start(group, gap) + j * gap for group in groups for j in range(len(group))]
-    heights = [max(y, low + j * gap) for j, y in enumerate(heights)]
-    heights = [min(y, high - (n - 1 - j) * gap) for j, y in enumerate(heights)]
-    found = [0.0] * n
-    for i, height in zip(order, heights):
-        found[i] = height
-    return found
-
-
-def _start(group: Sequence[float], gap: float) -> float:
-    """Lowest height of a group whose members stand a gap apart around their mean."""
-    return sum(group) / len(group) - (len(group) - 1) * gap / 2
-
-
-def _top(group: Sequence[float], gap: float) -> float:
-    return _start(group, gap) + (len(group) - 1) * gap
-
-
-def place_labels(figure: Figure, axes: Axes, labels: Sequence[Label]) -> None:
-    """Write each label right of the axes, with a sample of its line and a leader to its end."""
-    low, high = axes.get_ylim()
-    box = axes.get_position()
-    points = figure.get_figheight() * 72 * box.height
-    size = float(np.clip(points / max(len(labels), 1) / 1.35, 6.0, 9.0))
-    # Higher ranks come first; on a tie the better policy is to stand higher.
-    ordered = list(reversed(labels))
-    ends = [min(max((label.height - low) / (high - low), 0.0), 1.0) for label in ordered]
-    places = apart(ends, 1.35 * size / points, 0.0, 1.0)
-    for label, end, place in zip(ordered, ends, places):
-        leader = Line2D([1.005, _LEADER + 1], [end, place], color=GRID, linewidth=0.8)
-        sample = Line2D([_LEADER + 1.005, _SAMPLE + 1], [place, place], color=label.colour)
-        sample.set_linewidth(label.width)
-        if label.dashes:
-            sample.set_dashes(label.dashes)
-        for line in (leader, sample):
-            line.set_transform(axes.transAxes)
-            line.set_clip_on(False)
-            axes.add_line(line)
-        axes.text(
-            1 + _TEXT,
-            place,
-            _short(label.text),
-            transform=axes.transAxes,
-            color=INK,
-            fontsize=size,
-            va="center",
-            parse_math=False,
-        )
-
-
-def _short(text: str) -> str:
-    """A name that fits beside the axes; its beginning and its end tell names apart."""
-    if len(text) <= _LONGEST:
-        return text
-    half = (_LONGEST - 1) // 2
-    return f"{text[:half]}…{text[-half:]}"

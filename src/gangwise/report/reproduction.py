@@ -4,45 +4,132 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
+import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
-from gangwise.report.figures import BANDS
+from gangwise.report.curves import BANDS
 from gangwise.report.numbers import Numbers, run_times
+from gangwise.report.page import (
+    Bullets,
+    Chapter,
+    Choices,
+    Drawn,
+    Fold,
+    Page,
+    Part,
+    Section,
+    Text,
+    pictured,
+)
 from gangwise.report.plotting import Panel
-from gangwise.report.rendering import Drawn, pictured
-from gangwise.report.tables import Cell, Sheet, count_cell
-from gangwise.report.words import sentence_case
+from gangwise.report.provenance import made_in
+from gangwise.report.tables import Cell, Sheet, value_cell
+from gangwise.report.words import count, sentence_case, words
 
-ROW = {"paper", "artefact", "says", "version", "the paper", "ours", "low", "high", "verdict", "why"}
-"""What a row of the side-by-side table has."""
+Verdict = Literal["agrees", "other-size", "differs", "open", "depends", "uncompared"]
+"""Other size: the same direction as the paper's number and within a factor of it, but not near it.
+Open: the interval is too wide to tell. Depends: on which rows of a trace the authors took.
+Uncompared: the paper says nothing of it; it counts nowhere.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One claim beside our number for it.
+
+    Attributes
+    ----------
+    paper, artefact, says, version : str
+    number : float or str
+        The paper's.
+    ours : Estimate
+    verdict : str
+        See :data:`Verdict`.
+    why : str
+    rule : str
+        When ours agrees; fixed before anything is run.
+    readings : int
+        Over how many readings of what the paper leaves open this is: ``ours`` is then the mean of
+        their means, between the smallest and the largest. 0: it is of one.
+    agreeing : int
+        In how many of them ours agrees.
+    timed : bool
+        A computation time, which no run finds again: it is committed, and never compared.
+    """
+
+    paper: str
+    artefact: str
+    says: str
+    version: str
+    number: float | str
+    ours: Estimate
+    verdict: Verdict
+    why: str
+    rule: str = ""
+    readings: int = 0
+    agreeing: int = 0
+    timed: bool = False
+
+    @property
+    def text(self) -> str:
+        """Our number for reading: with its interval, or the span of the means of all readings."""
+        decimals = decimals_for([self.ours])
+        if not self.readings:
+            return estimate_text(self.ours, decimals)
+        low, high = (number(self.ours.mean if v is None else v, decimals) for v in self.ours[1:])
+        agrees = f", agrees in {self.agreeing}" * (self.verdict == "depends")
+        return f"{low} to {high} over {self.readings} readings{agrees}"
+
+    @property
+    def stem(self) -> str:
+        """What the files of its artefact are called."""
+        return f"{self.paper}-{self.artefact}"
+
+    @property
+    def id(self) -> str:
+        """What identifies the row."""
+        return f"{self.paper} {self.artefact}: {self.says} [{self.version}]"
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Row:
+        """A row from the values of :meth:`as_dict`."""
+        given = {name: plain[key] for name, key in _COLUMNS.items() if key in plain}
+        mean = math.nan if plain["ours"] is None else plain["ours"]
+        return cls(**given, ours=Estimate(mean, plain["low"], plain["high"]))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON and tables."""
+        plain = {key: getattr(self, name) for name, key in _COLUMNS.items()}
+        ours = dict(zip(("ours", "low", "high"), self.ours))
+        first = ("paper", "artefact", "says", "version", "the paper")
+        return {key: plain.pop(key) for key in first} | ours | plain
+
+
+_COLUMNS = {
+    each.name: "the paper" if each.name == "number" else each.name
+    for each in fields(Row)
+    if each.name not in ("ours", "timed")
+}
+"""What the fields of a row are called in files."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """An artefact: what ``reproduction.json`` says of it.
-
-    Attributes
-    ----------
-    paper, name, title : str
-    experiments : tuple of str
-    panels : tuple of Panel
-        How its numbers are drawn; empty in folders of earlier versions.
-    """
+    """An artefact: what ``reproduction.json`` says of it."""
 
     paper: str
     name: str
     title: str
     experiments: tuple[str, ...] = ()
-    panels: tuple[Panel, ...] = ()
+    panels: tuple[Panel, ...] = ()  # how its numbers are drawn; none in folders of old versions
 
     @property
     def stem(self) -> str:
@@ -51,7 +138,6 @@ class Shown:
 
     @property
     def called(self) -> str:
-        """As a reader would say it."""
         return called(self.paper, self.name)
 
 
@@ -70,29 +156,14 @@ PAPERS = {"ogasched": "OGASched", "esdp": "ESDP", "opm": "OPS and OPM"}
 
 @dataclass(frozen=True)
 class Reproduced:
-    """All of ``reproduction.json`` and of ``side-by-side.json``.
+    """All of ``reproduction.json`` and of ``side-by-side.json``."""
 
-    Attributes
-    ----------
-    quick : bool
-        Whether at the small scale.
-    left_out : dict
-        Artefacts that were not run, and why.
-    artefacts : list of Shown
-    rows : list of dict
-        Claims beside our numbers; none where there is no claim.
-    seeds : tuple of int or None
-        Instead of each artefact's own.
-    version : str
-        Of gangwise, that wrote them.
-    """
-
-    quick: bool
-    left_out: dict[str, str]
+    quick: bool  # whether at the small scale
+    left_out: dict[str, str]  # artefacts that were not run, and why
     artefacts: list[Shown]
-    rows: list[dict[str, Any]]
-    seeds: tuple[int, ...] | None = None
-    version: str = ""
+    rows: list[Row]  # claims beside our numbers
+    seeds: tuple[int, ...] | None = None  # instead of each artefact's own
+    version: str = ""  # of gangwise
 
 
 def read_reproduction(folder: Path) -> Reproduced:
@@ -122,17 +193,17 @@ def read_reproduction(folder: Path) -> Reproduced:
     except (KeyError, TypeError, ValueError) as error:
         raise _torn(path, repr(error)) from error
     path = folder / "side-by-side.json"
-    rows: list[dict[str, Any]] = _read(path) if path.exists() else []
-    for i, row in enumerate(rows):
-        if not isinstance(row, dict) or not set(row) >= ROW:
-            raise _torn(path, f"entry {i} is no row of the table")
+    try:
+        rows = [Row.of(row) for row in (_read(path) if path.exists() else [])]
+    except (KeyError, TypeError) as error:
+        raise _torn(path, f"an entry is no row of the table: {error!r}") from error
     return Reproduced(quick, left_out, artefacts, rows, own, version)
 
 
 def read_picture(folder: Path, artefact: Shown) -> Drawn | None:
     """The picture of an artefact, drawn from its numbers; None where there is none.
 
-    Where the folder does not say how they are drawn, it is the picture that lies there.
+    If the folder does not say how to draw them, it is the stored picture.
 
     Raises
     ------
@@ -188,9 +259,9 @@ def lead(found: Reproduced) -> str:
     shown = "1 artefact" if n == 1 else f"{n} artefacts"
     if not rows:
         return f"{shown}, without a claim to compare."
-    count = {name: sum(row["verdict"] == name for row in rows) for name in VERDICTS}
-    compared = [row for row in rows if row["verdict"] in VERDICTS]
-    claims = len({(row["paper"], row["artefact"], row["says"]) for row in compared})
+    count = {name: sum(row.verdict == name for row in rows) for name in VERDICTS}
+    compared = [row for row in rows if row.verdict in VERDICTS]
+    claims = len({(row.stem, row.says) for row in compared})
     return (
         f"{shown}, {claims} {'claim' if claims == 1 else 'claims'}, {len(compared)} comparisons: "
         f"{count['agrees']} agree with the paper, {count['other-size']} have its direction and "
@@ -203,83 +274,100 @@ def lead(found: Reproduced) -> str:
 def overview_sheet(found: Reproduced) -> Sheet:
     """Every artefact with its verdicts."""
 
-    def count(artefact: Shown, verdict: str) -> Cell:
-        mine = (row for row in found.rows if _stem(row) == artefact.stem)
-        return count_cell(sum(row["verdict"] == verdict for row in mine))
+    def verdict_cell(artefact: Shown, verdict: str) -> Cell:
+        mine = (row for row in found.rows if row.stem == artefact.stem)
+        return value_cell(sum(row.verdict == verdict for row in mine))
 
-    depends = any(row["verdict"] == "depends" for row in found.rows)
+    depends = any(row.verdict == "depends" for row in found.rows)
     verdicts = VERDICTS if depends else VERDICTS[:-1]
     return Sheet(
         "Artefacts",
         ("what it shows", *verdicts),
         tuple(
-            (a.called, (Cell(a.title, words=True), *(count(a, verdict) for verdict in verdicts)))
+            (a.called, (Cell(a.title, words=True), *(verdict_cell(a, v) for v in verdicts)))
             for a in found.artefacts
         ),
-        (
-            "How many comparisons of the paper's numbers and statements with ours came out so; "
-            "other-size: the same direction as the paper's number, but not near it; open: the "
-            "interval is too wide to tell"
-            + "; depends: on which rows of a trace the paper took" * depends
-            + ".",
-        ),
+        (words("captions")["artefacts"], *[words("captions")["depends"]] * depends),
         "artefact",
+        links=[artefact.stem for artefact in found.artefacts],
     )
 
 
-def claims_sheet(found: Reproduced) -> dict[str, Any]:
+def claims_sheet(found: Reproduced) -> Sheet:
     """Every claim, where each leads, and by what its row may be chosen."""
-    sheet = Sheet(
+    return Sheet(
         "Every claim",
         ("where", "the paper", "version", "ours", "verdict"),
         tuple(
-            (row["says"], (Cell(called(row["paper"], row["artefact"]), words=True), *_cells(row)))
+            (row.says, (Cell(called(row.paper, row.artefact), words=True), *_cells(row)))
             for row in found.rows
         ),
-        (
-            "± is half the 95 % confidence interval over seeds. A number of a paper agrees when "
-            "our mean is near it, a statement when all of our interval is on its side; it is open "
-            "when the interval reaches both ways. The margins were fixed before anything was run. "
-            "Uncompared: the paper says nothing of it. Why each differs, or may, is said with its "
-            "artefact below. As printed: the paper's algorithm to the letter; other versions are "
-            "corrected.",
-        ),
+        (words("captions")["claims"],),
         "claim",
+        links=[row.stem for row in found.rows],
+        data=[{"paper": row.paper, "verdict": row.verdict} for row in found.rows],
     )
-    return {
-        "sheet": sheet,
-        "links": [_stem(row) for row in found.rows],
-        "data": [{key: row[key] for key in ("paper", "verdict")} for row in found.rows],
-    }
 
 
-def artefact_parts(
-    folder: Path, artefact: Shown, every: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
-    """The section of an artefact: its picture, its claims, and why ours differ."""
-    rows = [row for row in every if _stem(row) == artefact.stem]
+def artefact_section(folder: Path, artefact: Shown, every: Sequence[Row]) -> Section:
+    """An artefact: its picture, its claims, and why ours differ."""
+    rows = [row for row in every if row.stem == artefact.stem]
     picture = read_picture(folder, artefact)
-    told = picture is not None and not picture.titled  # above the picture, which says it then
-    title = artefact.called if told else f"{artefact.called}: {artefact.title}"
-    sheet = Sheet(
-        "What the paper says, and what we found",
-        ("the paper", "version", "ours", "verdict"),
-        tuple((row["says"], _cells(row)) for row in rows),
-        (),
-        "claim",
-    )
+    titled = picture is not None and not picture.titled  # above the picture, which says it then
+    parts: list[Part] = [] if picture is None else [picture]
+    if rows:
+        parts.append(
+            Sheet(
+                "What the paper says, and what we found",
+                ("the paper", "version", "ours", "verdict"),
+                tuple((row.says, _cells(row)) for row in rows),
+                (),
+                "claim",
+            )
+        )
     reasons: dict[str, dict[str, None]] = {}
     for row in rows:
-        if row["why"]:
-            reasons.setdefault(row["why"], {})[row["says"]] = None
-    return {
-        "stem": artefact.stem,
-        "title": title,
-        "prefix": re.sub(r"\W", "", artefact.stem),
-        "picture": picture,
-        "sheet": sheet if rows else None,
-        "reasons": {reason: list(of) for reason, of in reasons.items()},
-    }
+        if row.why:
+            reasons.setdefault(row.why, {})[row.says] = None
+    if reasons:
+        each = [f"{'; '.join(of)}: {reason}." for reason, of in reasons.items()]
+        parts += [Text("Where ours differs, or may, and why:"), Bullets(each)]
+    title = artefact.called if titled else f"{artefact.called}: {artefact.title}"
+    return Section(title, parts, artefact.stem)
+
+
+def page(folder: Path) -> Page:
+    """Everything that ``gangwise reproduce`` left in a folder."""
+    found = read_reproduction(folder)
+    papers = list(dict.fromkeys(a.paper for a in found.artefacts))
+    named = ", ".join(PAPERS.get(paper, paper) for paper in papers)
+    scale = "quick: fewer slots, seeds and cells than the papers" if found.quick else "full scale"
+    parts: list[Part] = [Text(lead(found), "lead")]
+    if found.left_out:
+        parts.append(Text("Left out:", "note"))
+        parts.append(Bullets([f"{stem}: {why}" for stem, why in found.left_out.items()]))
+    if len(found.artefacts) > 1:
+        parts.append(Section("What was reproduced", [overview_sheet(found)]))
+    if found.rows:
+        n = len(found.rows)
+        by = "by verdict and paper" if len(papers) > 1 else "by verdict"
+        claims: list[Part] = [Choices({"verdict": VERDICTS, "paper": papers}), claims_sheet(found)]
+        fold = Fold(f"{n} comparisons, {by}", claims, opened=n <= 20)
+        parts.append(Section("Side by side", [fold]))
+    parts += [artefact_section(folder, a, found.rows) for a in found.artefacts]
+    timings, unread = timings_sheet(folder, found.artefacts)
+    notes: list[Part] = [Text(text, "note") for text in unread]
+    if timings is not None:
+        notes.insert(0, Fold(count(len(timings.rows), "experiment"), [timings]))
+    if notes:
+        parts.append(Section("Timings", notes))
+    shown = [f"{a.stem}.{ending}" for a in found.artefacts for ending in ("parquet", "svg")]
+    parts.append(
+        made_in(folder, "reproduction", ["reproduction.json", "side-by-side.json", *shown])
+    )
+    title = "The papers' numbers beside ours"
+    byline = "; ".join([named, scale, f"gangwise {gangwise.__version__}"])
+    return Page(title, [Chapter(title, byline, parts)])
 
 
 def timings_sheet(folder: Path, artefacts: Sequence[Shown]) -> tuple[Sheet | None, list[str]]:
@@ -297,41 +385,27 @@ def timings_sheet(folder: Path, artefacts: Sequence[Shown]) -> tuple[Sheet | Non
         of = "; ".join(a.called for a in artefacts if name in a.experiments)
         cells = (
             Cell(of, words=True),
-            count_cell(len(results.runs)),
+            value_cell(len(results.runs)),
             Cell(number(seconds, 1), seconds),
         )
         rows.append((name, cells))
     if not rows:
         return None, unread
-    captions = (
-        "Seconds of all runs one after the other, on the machines that ran them. A run that "
-        "several experiments share is counted with each and was done once.",
-    )
+    captions = (words("captions")["experiments"],)
     sheet = Sheet("Experiments", ("for", "runs", "seconds"), tuple(rows), captions, "experiment")
     return sheet, unread
 
 
-def _stem(row: dict[str, Any]) -> str:
-    return f"{row['paper']}-{row['artefact']}"
-
-
-def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
+def _cells(row: Row) -> tuple[Cell, ...]:
     """What the paper says, in which version, and what we found."""
-    given = row["the paper"]
-    if isinstance(given, int | float):
-        paper = Cell(f"{given:,.10g}".replace("-", "−"), given)  # as the paper prints it
+    given = row.number
+    if isinstance(given, str):
+        paper = Cell(given, mark="said")
     else:
-        paper = Cell(str(given), mark="said")
-    mean = math.nan if row["ours"] is None else row["ours"]
-    ours = Estimate(mean, row["low"], row["high"])
-    decimals = decimals_for([ours])
-    text = estimate_text(ours, decimals)
-    if readings := row.get("readings", 0):
-        low, high = (number(mean if v is None else v, decimals) for v in ours[1:])
-        text = f"{low} to {high} over {readings} readings"
+        paper = Cell(f"{given:,.10g}".replace("-", "−"), given)  # as the paper prints it
     return (
         paper,
-        Cell(row["version"], words=True),
-        Cell(text, ours.mean),
-        Cell(row["verdict"], words=True, mark=row["verdict"]),
+        Cell(row.version, words=True),
+        Cell(row.text, row.ours.mean),
+        Cell(row.verdict, words=True, mark=row.verdict),
     )

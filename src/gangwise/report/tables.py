@@ -1,4 +1,4 @@
-"""Tables, prepared once and shown in the terminal or on a page.
+"""Tables, prepared once and shown in the terminal, on a page, or written as CSV and LaTeX.
 
 A :class:`Sheet` holds finished texts. :func:`rich_tables` lays sheets out for the terminal; the
 template ``parts.html`` does it for pages.
@@ -6,10 +6,12 @@ template ``parts.html`` does it for pages.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -18,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
+from gangwise.report.plotting import Looks
 
 NONE = Estimate(math.nan, None, None)
 """Where there is nothing to show."""
@@ -31,12 +34,15 @@ class Cell:
     ----------
     mark : str
         A class for how it looks on a page.
+    half : float, optional
+        Half the width of the 95 % confidence interval.
     """
 
     text: str
     value: float = math.nan
     words: bool = False
     mark: str = ""
+    half: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,12 @@ class Sheet:
         What a reader must know, one sentence or more each.
     first : str
         Heading of the first column.
+    looks : mapping
+        Samples of lines beside the names of rows, on a page.
+    links : sequence of str
+        Where the name of each row leads, on a page.
+    data : sequence of mapping
+        Further data attributes of each row, by which a page chooses.
     """
 
     title: str
@@ -61,9 +73,11 @@ class Sheet:
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
     captions: tuple[str, ...] = ()
     first: str = "policy"
+    looks: Looks = field(default_factory=dict)
+    links: Sequence[str] = ()
+    data: Sequence[Mapping[str, str]] = ()
 
     def words(self, column: int) -> bool:
-        """Whether a column, counted from 0 after the first, is of words."""
         return all(cells[column].words for _, cells in self.rows)
 
 
@@ -79,22 +93,27 @@ def columns_sheet(
     return Sheet(title, tuple(heading for heading, _ in columns), rows, captions, first)
 
 
-def estimate_cells(estimates: Sequence[Estimate], sign: bool = False, least: int = 0) -> list[Cell]:
-    """Cells of one column, all with the same number of decimals; at least so many if given."""
+def estimate_cells(
+    estimates: Sequence[Estimate], sign: bool = False, least: int = 0, factor: float = 1.0
+) -> list[Cell]:
+    """Cells of one column, all with the same number of decimals; at least so many if given.
+
+    Estimates are multiplied by the factor first.
+    """
+    if factor != 1:
+        estimates = [rescaled(e, factor) for e in estimates]
     decimals = max(least, decimals_for(estimates))
     if least and all(e.half is None for e in estimates):
         decimals = least
-    return [Cell(estimate_text(e, decimals, sign), e.mean) for e in estimates]
+    return [Cell(estimate_text(e, decimals, sign), e.mean, half=e.half) for e in estimates]
+
+
+def value_cell(value: float, decimals: int = 0) -> Cell:
+    return Cell(number(value, decimals), value)
 
 
 def time_cell(found: Estimate) -> Cell:
-    """A time, with a decimal where it is short."""
-    return Cell(number(found.mean, 1 if found.mean < 10 else 0), found.mean)
-
-
-def count_cell(value: int) -> Cell:
-    """A whole number."""
-    return Cell(number(value), value)
+    return value_cell(found.mean, 1 if found.mean < 10 else 0)
 
 
 def rescaled(estimate: Estimate, factor: float) -> Estimate:
@@ -112,7 +131,7 @@ def pieces(name: str) -> list[str]:
     >>> pieces("ogasched-react:steps=3")
     ['ogasched-', 'react:', 'steps=', '3']
     """
-    return re.findall(r"[^-_:,=\s]+[-_:,=\s]*|[-_:,=\s]+", name)
+    return re.findall(r"[^-_:,=+\s]+[-_:,=+\s]*|[-_:,=+\s]+", name)
 
 
 def folded(name: str, width: int) -> str:
@@ -138,11 +157,9 @@ class Breakable:
     name: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The name in as many lines as the width asks for."""
         yield Text(folded(self.name, options.max_width), overflow="fold")
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Between the longest piece and the whole name."""
         longest = max((len(piece) for piece in pieces(self.name)), default=1)
         return Measurement(min(longest, 20), max(len(self.name), 1))
 
@@ -172,3 +189,78 @@ def rich_tables(sheets: Iterable[Sheet], heading_width: int = 12) -> Group:
         parts += [Text(sheet.title, "bold"), Text(), table, Text()]
         parts += [*(Text(caption, "dim") for caption in sheet.captions), Text()]
     return Group(*parts[:-1])
+
+
+# Files
+
+
+def csv_text(sheet: Sheet) -> str:
+    """A table as CSV: full numbers, and half their intervals in columns of their own.
+
+    >>> cells = tuple(estimate_cells([Estimate(2.04, 1.54, 2.54)]))
+    >>> print(csv_text(Sheet("t", ("reward",), (("drf", cells),))), end="")
+    policy,reward,reward ±
+    drf,2.04,0.5
+    """
+    half = [any(cells[i].half is not None for _, cells in sheet.rows) for i in _columns(sheet)]
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    headings = [sheet.first]
+    for i, heading in enumerate(sheet.columns):
+        name = heading.replace("\n", " ")
+        headings += [name, f"{name} ±"] if half[i] else [name]
+    table.writerow(headings)
+    for name, cells in sheet.rows:
+        row: list[str | float | None] = [name]
+        for i, cell in enumerate(cells):
+            row.append(cell.text if cell.words or math.isnan(cell.value) else cell.value)
+            row += [cell.half] if half[i] else []
+        table.writerow(row)
+    return out.getvalue()
+
+
+def latex_text(sheet: Sheet) -> str:
+    r"""A table as LaTeX for the package booktabs, with its title and captions as comments.
+
+    >>> cells = tuple(estimate_cells([Estimate(2.04, 1.54, 2.54)]))
+    >>> print(latex_text(Sheet("t", ("% over\na",), (("b_1", cells),))), end="")
+    % t
+    \begin{tabular}{lr}
+    \toprule
+    policy & \% over a \\
+    \midrule
+    b\_1 & $2.0 \pm 0.5$ \\
+    \bottomrule
+    \end{tabular}
+    """
+    words = [bool(sheet.rows) and sheet.words(i) for i in _columns(sheet)]
+    lines = [f"% {' '.join(text.split())}" for text in (sheet.title, *sheet.captions)]
+    lines += [rf"\begin{{tabular}}{{l{''.join('l' if w else 'r' for w in words)}}}", r"\toprule"]
+    head = [sheet.first, *(heading.replace("\n", " ") for heading in sheet.columns)]
+    lines += [" & ".join(map(_latex, head)) + r" \\", r"\midrule"]
+    for name, cells in sheet.rows:
+        lines.append(" & ".join([_latex(name), *(_latex(cell.text) for cell in cells)]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _columns(sheet: Sheet) -> range:
+    return range(len(sheet.columns))
+
+
+def _latex(text: str) -> str:
+    if re.fullmatch(r"[−+]?[\d,.]+( ± <?[\d,.]+)?", text):
+        return f"${text.replace('−', '-').replace('±', chr(92) + 'pm').replace(',', '{,}')}$"
+    safe = re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
+    for sign, written in _SIGNS.items():
+        safe = safe.replace(sign, written)
+    return safe
+
+
+_SIGNS = {"±": r"$\pm$", "−": "$-$", "–": "--", "µ": r"\textmu ", "√": r"$\surd$", "÷": r"$\div$"}
+_SIGNS |= {
+    "~": r"\textasciitilde ",
+    "^": r"\textasciicircum ",
+    "<": "$<$",
+    ">": "$>$",
+    "…": r"\dots ",
+}

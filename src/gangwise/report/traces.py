@@ -7,23 +7,23 @@ SVG, byte for byte.
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.files import write_whole
-from gangwise.report.plotting import COLOURS, INK, MUTED, dress, image, settled
+from gangwise.jobs.metrics import held_until
+from gangwise.report.plotting import FittedPanel, draw, image, plain_styles, points
+from gangwise.report.words import enumerated, sentence_case
 from gangwise.traces.tables import Tables, device_totals
 from gangwise.traces.work import period, work
 
-QUANTITIES = ("cpu", "mem", "gpu")
+QUANTITIES = {"cpu": "CPU", "mem": "memory", "gpu": "GPUs"}
 HOUR, DAY = 3600.0, 86400.0
 WIDTHS = (1.0, 10.0, 60.0, 300.0, HOUR, DAY, 7 * DAY)
 FEWEST_BINS, MOST_BINS = 48, 10_000
@@ -77,7 +77,6 @@ class Distribution:
 
     @property
     def zeros(self) -> float:
-        """Share of the requests whose value is 0."""
         return float(self.share[0]) if self.known and self.values[0] == 0 else 0.0
 
 
@@ -114,7 +113,7 @@ def arrivals(tables: Tables) -> Arrivals | None:
     days, cycle = int(max(end - begin, 0)), None
     if days >= FEWEST_DAYS:
         whole = hours[(hours >= 24 * begin) & (hours < 24 * end)]
-        cycle = np.bincount(whole % 24, minlength=24) / days
+        cycle = (np.bincount(whole % 24, minlength=24) / days).astype(np.float64)
     return Arrivals(width, float(place.min() * width), counts, cycle, days)
 
 
@@ -144,7 +143,7 @@ def load(tables: Tables, bins: int = 400) -> Load | None:
     for name in QUANTITIES:
         asked = jobs[name].fill_null(0).to_numpy() * tasks
         if asked.any():
-            held = _since(edges, begin, asked) - _since(edges, end, asked)
+            held = held_until(edges, begin, asked) - held_until(edges, end, asked)
             requested[name] = np.diff(held) / np.diff(edges)
     totals = device_totals(tables)
     return Load(edges, requested, {n: totals[n] for n in requested if totals.get(n, 0) > 0})
@@ -160,17 +159,6 @@ def _width(span: float) -> float:
     return shorter[0] if shorter else longer[0] if longer else span / MOST_BINS
 
 
-def _since(times: Floats, starts: Floats, asked: Floats) -> Floats:
-    """Σ asked · (time − start) over those that started before each time."""
-    order = np.argsort(starts, kind="stable")
-    starts, asked = starts[order], asked[order]
-    before = np.searchsorted(starts, times)
-    amount = np.concatenate([[0.0], np.cumsum(asked)])[before]
-    moment = np.concatenate([[0.0], np.cumsum(asked * starts)])[before]
-    held: Floats = amount * times - moment
-    return held
-
-
 def _distribution(column: pl.Series) -> Distribution:
     known = column.drop_nulls().to_numpy()
     values, counts = np.unique(known, return_counts=True)
@@ -178,9 +166,169 @@ def _distribution(column: pl.Series) -> Distribution:
     return Distribution(values.astype(np.float64), share, known.size, len(column) - known.size)
 
 
-_PANEL, _HEIGHT = 4.3, 3.3
-_COLOUR = {"cpu": COLOURS[0][0], "mem": COLOURS[1][0], "gpu": COLOURS[2][0]}
-_WORD = {"cpu": "CPU", "mem": "memory", "gpu": "GPUs"}
+class Picture(NamedTuple):
+    rows: list[tuple[Any, ...]]
+    panels: list[FittedPanel]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What was drawn, by file name without ending."""
+
+    captions: dict[str, str]  # what each picture is made of
+    left_out: dict[str, str]  # why a picture was not drawn
+
+
+def draw_trace(tables: Tables, directory: Path | str) -> Pictures:
+    """Draw ``arrivals``, ``sizes``, ``lifetimes`` and ``load`` into an existing folder.
+
+    A picture that has nothing to show is left out.
+    """
+    captions, left_out = {}, {}
+    for stem, (title, picture) in PICTURES.items():
+        made = picture(tables)
+        if isinstance(made, str):
+            left_out[stem] = made
+            continue
+        captions[stem] = made.caption
+        numbers = points(made.rows)
+        looks = plain_styles(["requests", *QUANTITIES.values()])
+        heading = f"{tables.trace}: {title}"
+        figure = draw(heading, numbers, made.panels, looks, caption=made.caption)
+        for ending in ("png", "svg"):
+            write_whole(Path(directory, f"{stem}.{ending}"), image(figure, ending))
+    return Pictures(captions, left_out)
+
+
+def _steps(panel: str, line: str, edges: Floats, values: Floats | Ints) -> list[tuple[Any, ...]]:
+    """Values [n] between edges [n + 1] as the points of steps; the last one is held to its edge."""
+    held = np.append(values, values[-1])
+    return [(panel, line, x, y, None, None) for x, y in zip(edges.tolist(), held.tolist())]
+
+
+def _arrivals(tables: Tables) -> Picture | str:
+    found = arrivals(tables)
+    if found is None:
+        return "no request has a time of creation"
+    bin_name = _NAMES.get(found.width, period(found.width))
+    caption = (
+        f"{_requests(tables)}; {found.counts.sum():,} have a time of creation and are counted here "
+        f"by {bin_name}."
+    )
+    bins = np.arange(found.counts.size + 1)
+    edges = np.asarray(found.first + found.width * bins, dtype=np.float64)
+    scale, unit = _clock(edges[-1])
+    panel = f"requests created per {bin_name}"
+    rows = _steps(panel, "requests", edges / scale, found.counts)
+    panels = [_panel(panel, f"{unit} since the start of the trace")]
+    if found.cycle is None:
+        caption += " No daily cycle: fewer than two whole days."
+    else:
+        caption += (
+            f" The cycle is the mean over {found.days} whole days, counted from the start of the "
+            "trace, which need not be midnight."
+        )
+        panel = "requests created per hour, mean"
+        hours = np.linspace(0.0, 24.0, 25)
+        rows += _steps(panel, "requests", hours, found.cycle)
+        panels.append(_panel(panel, "hour of each day of the trace", ends=(0.0, 24.0)))
+    return Picture(rows, panels, caption)
+
+
+def _sizes(tables: Tables) -> Picture | str:
+    found = sizes(tables)
+    if not found:
+        return "no request says what it asks for"
+    caption = (
+        f"Share of {_requests(tables)} of which a task asks for at most so much; a request counts "
+        "once, however many tasks it has."
+    )
+    names = {QUANTITIES[name]: each for name, each in found.items()}
+    if unknown := [f"{d.unknown:,} do not say how much {n}" for n, d in names.items() if d.unknown]:
+        caption += f" Left out: {enumerated(unknown)}."
+    if none := [f"{100 * d.zeros:.3g} % ask for no {n}" for n, d in names.items() if d.zeros]:
+        caption += f" {sentence_case(enumerated(none))}."
+    rows, panels = [], []
+    for name, each in found.items():
+        axis = f"{QUANTITIES[name]} of a task ({tables.units[name]})"
+        positive = each.values[each.values > 0]
+        wide = bool(positive[-1] > 20 * positive[0])
+        panels.append(_panel(QUANTITIES[name], axis, "share of requests", wide))
+        rows += _distribution_steps(QUANTITIES[name], QUANTITIES[name], each, wide)
+    return Picture(rows, panels, caption)
+
+
+def _distribution_steps(
+    panel: str, line: str, found: Distribution, log: bool
+) -> list[tuple[Any, ...]]:
+    """A distribution function as steps; on a logarithmic axis what is 0 is left of it."""
+    positive = found.values > 0
+    values, share = found.values[positive], found.share[positive]
+    edges = np.concatenate([[values[0] / 1.3 if log else 0.0], values, [values[-1] * 1.05]])
+    return _steps(panel, line, edges, np.concatenate([[found.zeros], share]))
+
+
+def _lifetimes(tables: Tables) -> Picture | str:
+    found = lifetimes(tables)
+    if not found.known:
+        return "of no request it is known how long it ran"
+    last = tables.jobs["deleted"].max()
+    until_end = int((tables.jobs["deleted"] == last).sum())
+    middle = float(found.values[np.searchsorted(found.share, 0.5)])
+    caption = (
+        f"Share of {_requests(tables)} that run at most so long, {_span(tables)}. Half last at "
+        f"most {period(middle)}. {until_end:,} end with the last deletion of all and may last "
+        "longer."
+    )
+    if found.unknown:
+        caption += f" {found.unknown:,} that never ran, or whose times are not known, are left out."
+    if found.zeros:
+        caption += f" {100 * found.zeros:.2g} % last 0 s and are not on the axis."
+    panel = _panel("lifetimes", "lifetime in seconds", "share of requests", True)
+    timed = found.values[-1] > 0
+    rows = _distribution_steps(panel.name, "requests", found, True) if timed else []
+    return Picture(rows, [panel], caption)
+
+
+def _load(tables: Tables) -> Picture | str:
+    found = load(tables)
+    if found is None:
+        return "of no request it is known how long it ran"
+    if not found.requested:
+        return "no request says what it asks for"
+    bins = len(found.edges) - 1
+    caption = (
+        f"What {_requests(tables)} hold {_span(tables)}, as means over {bins} "
+        f"bins of {period(round(float(np.diff(found.edges)[0]), 1))}."
+    )
+    if totals := [
+        f"{total:,.7g} {tables.units[n]} ({QUANTITIES[n]})" for n, total in found.capacity.items()
+    ]:
+        caption += (
+            f" Capacity is that of all {len(tables.servers):,} servers: {enumerated(totals)}."
+        )
+    if without := [QUANTITIES[name] for name in found.requested if name not in found.capacity]:
+        caption += f" Capacity of {enumerated(without)} is not known here: amounts, not shares."
+    scale, unit = _clock(found.edges[-1])
+    rows, panels = [], []
+    for name, requested in found.requested.items():
+        total = found.capacity.get(name)
+        of = tables.units[name] if total is None else "% of capacity"
+        panels.append(_panel(QUANTITIES[name], f"{unit} since the start of the trace", of))
+        shown = requested if total is None else 100 * requested / total
+        rows += _steps(QUANTITIES[name], QUANTITIES[name], found.edges / scale, shown)
+    return Picture(rows, panels, caption)
+
+
+PICTURES: dict[str, tuple[str, Callable[[Tables], Picture | str]]] = {
+    "arrivals": ("arrivals", _arrivals),
+    "sizes": ("request sizes", _sizes),
+    "lifetimes": ("lifetimes", _lifetimes),
+    "load": ("load requested", _load),
+}
+"""Each with its title, and what makes it, or says why there is none."""
+
 _NAMES = {
     1.0: "second",
     10.0: "10 seconds",
@@ -192,242 +340,24 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """What was drawn.
-
-    Attributes
-    ----------
-    captions : dict
-        What each picture is made of, by file name without ending.
-    left_out : dict
-        Why a picture was not drawn.
-    """
-
-    captions: dict[str, str]
-    left_out: dict[str, str]
-
-
-def draw_trace(tables: Tables, directory: Path | str) -> Pictures:
-    """Draw ``arrivals``, ``sizes``, ``lifetimes`` and ``load`` into an existing folder.
-
-    A picture that has nothing to show is left out.
-    """
-    captions, left_out = {}, {}
-    pictures = {"arrivals": _arrivals, "sizes": _sizes, "lifetimes": _lifetimes, "load": _load}
-    with settled():
-        for stem, picture in pictures.items():
-            made = picture(tables)
-            if isinstance(made, str):
-                left_out[stem] = made
-                continue
-            figure, captions[stem] = made
-            for ending in ("png", "svg"):
-                write_whole(Path(directory, f"{stem}.{ending}"), image(figure, ending))
-    return Pictures(captions, left_out)
-
-
-def _arrivals(tables: Tables) -> tuple[Figure, str] | str:
-    found = arrivals(tables)
-    if found is None:
-        return "no request has a time of creation"
-    bin_name = _NAMES.get(found.width, period(found.width))
-    caption = (
-        f"{_requests(tables)}; {found.counts.sum():,} have a time of creation and are counted here "
-        f"by {bin_name}."
-    )
-    if found.cycle is None:
-        caption += " No daily cycle: fewer than two whole days."
-    else:
-        caption += (
-            f" Right: mean over {found.days} whole days, counted from the start of the trace, "
-            "which need not be midnight."
-        )
-    figure, panels = _figure(
-        f"{tables.trace}: arrivals", 1 if found.cycle is None else 2, caption, wide=True
-    )
-    starts = found.first + found.width * np.arange(found.counts.size + 1)
-    scale, unit = _clock(starts[-1])
-    panels[0].stairs(found.counts, starts / scale, fill=True, color=_COLOUR["cpu"], linewidth=0)
-    dress(panels[0], f"{unit} since the start of the trace", "", f"requests created per {bin_name}")
-    panels[0].set_xlim(starts[0] / scale, starts[-1] / scale)
-    panels[0].set_ylim(0, None)
-    if found.cycle is not None:
-        panels[1].stairs(found.cycle, np.arange(25), fill=True, color=_COLOUR["mem"], linewidth=0)
-        dress(panels[1], "hour of each day of the trace", "", "requests created per hour, mean")
-        panels[1].set_xticks(range(0, 25, 6))
-        panels[1].set_xlim(0, 24)
-        panels[1].set_ylim(0, None)
-    return figure, caption
-
-
-def _sizes(tables: Tables) -> tuple[Figure, str] | str:
-    found = sizes(tables)
-    if not found:
-        return "no request says what it asks for"
-    caption = (
-        f"Share of {_requests(tables)} of which a task asks for at most so much; a request counts "
-        "once, however many tasks it has."
-    )
-    unknown = [
-        f"{d.unknown:,} do not say how much {_WORD[n]}" for n, d in found.items() if d.unknown
-    ]
-    if unknown:
-        caption += f" Left out: {_and(unknown)}."
-    figure, panels = _figure(f"{tables.trace}: request sizes", len(found), caption)
-    for axes, (name, distribution) in zip(panels, found.items()):
-        _steps(axes, distribution, _COLOUR[name])
-        dress(axes, f"{_WORD[name]} of a task ({tables.units[name]})", "", "share of requests")
-        if distribution.zeros:
-            axes.text(
-                0.98,
-                0.04,
-                f"{100 * distribution.zeros:.3g} % ask for none",
-                color=MUTED,
-                transform=axes.transAxes,
-                ha="right",
-            )
-    return figure, caption
-
-
-def _lifetimes(tables: Tables) -> tuple[Figure, str] | str:
-    found = lifetimes(tables)
-    if not found.known:
-        return "of no request it is known how long it ran"
-    last = tables.jobs["deleted"].max()
-    until_end = int((tables.jobs["deleted"] == last).sum())
-    caption = (
-        f"Share of {_requests(tables)} that run at most so long, {_span(tables)}. {until_end:,} "
-        "end with the last deletion of all and may last longer."
-    )
-    if found.unknown:
-        caption += f" {found.unknown:,} that never ran, or whose times are not known, are left out."
-    if found.zeros:
-        caption += f" {100 * found.zeros:.2g} % last 0 s and are not on the axis."
-    figure, [axes] = _figure(f"{tables.trace}: lifetimes", 1, caption)
-    if found.values[-1] > 0:
-        _steps(axes, found, _COLOUR["cpu"], always_log=True)
-    middle = float(found.values[np.searchsorted(found.share, 0.5)])
-    dress(axes, "lifetime in seconds", "", "share of requests")
-    axes.text(
-        0.98,
-        0.04,
-        f"half last at most {period(middle)}",
-        color=MUTED,
-        ha="right",
-        transform=axes.transAxes,
-    )
-    return figure, caption
-
-
-def _load(tables: Tables) -> tuple[Figure, str] | str:
-    found = load(tables)
-    if found is None:
-        return "of no request it is known how long it ran"
-    if not found.requested:
-        return "no request says what it asks for"
-    bins = len(found.edges) - 1
-    caption = (
-        f"What {_requests(tables)} hold {_span(tables)}, as means over {bins} "
-        f"bins of {period(round(float(np.diff(found.edges)[0]), 1))}."
-    )
-    without = [_WORD[name] for name in found.requested if name not in found.capacity]
-    if found.capacity:
-        totals = [
-            f"{total:,.7g} {tables.units[n]} ({_WORD[n]})" for n, total in found.capacity.items()
-        ]
-        caption += f" Capacity is that of all {len(tables.servers):,} servers: {_and(totals)}."
-    if without:
-        caption += f" Capacity of {_and(without)} is not known here: amounts, not shares."
-    figure, panels = _figure(f"{tables.trace}: load", len(found.requested), caption)
-    scale, unit = _clock(found.edges[-1])
-    for axes, (name, requested) in zip(panels, found.requested.items()):
-        total = found.capacity.get(name)
-        shown = requested if total is None else 100 * requested / total
-        axes.stairs(shown, found.edges / scale, color=_COLOUR[name], linewidth=1.3, baseline=None)
-        of = tables.units[name] if total is None else "% of capacity"
-        dress(axes, f"{unit} since the start of the trace", "", f"{_WORD[name]} requested, {of}")
-        axes.set_xlim(found.edges[0] / scale, found.edges[-1] / scale)
-        axes.set_ylim(0, None)
-    return figure, caption
-
-
-def _figure(title: str, panels: int, caption: str, wide: bool = False) -> tuple[Figure, list[Axes]]:
-    """Panels side by side between a title and what the picture is made of."""
-    width = max(panels * _PANEL, 6.4 if panels == 1 else 0.0) + 2.0 * wide
-    lines = textwrap.wrap(caption, int(width * 14.5))
-    below = 0.16 * len(lines) + 0.15
-    height = _HEIGHT + 0.35 + below
-    figure = Figure(figsize=(width, height), facecolor="white", layout="constrained")
-    engine = figure.get_layout_engine()
-    assert engine is not None
-    engine.set(rect=(0, below / height, 1, 1 - (below + 0.35) / height))  # type: ignore[call-arg]  # of the constrained layout that was asked for
-    ratios = [2.2, 1] if wide and panels == 2 else [1] * panels
-    axes = figure.subplots(1, panels, squeeze=False, width_ratios=ratios)[0]
-    figure.text(
-        0.012, 1 - 0.25 / height, title, color=INK, fontsize=11.5, weight="bold", parse_math=False
-    )
-    figure.text(
-        0.012,
-        0.08 / height,
-        "\n".join(lines),
-        color=MUTED,
-        fontsize=8.2,
-        va="bottom",
-        parse_math=False,
-    )
-    return figure, list(axes)
-
-
-def _steps(axes: Axes, found: Distribution, colour: str, always_log: bool = False) -> None:
-    positive = found.values > 0
-    values, share = found.values[positive], found.share[positive]
-    low = found.zeros
-    if always_log or values[-1] > 20 * values[0]:
-        axes.set_xscale("log")
-        edge = values[0] / 1.3
-    else:
-        edge = 0.0
-    axes.step(
-        [edge, *values, values[-1] * 1.05],
-        [low, *share, share[-1]],
-        where="post",
-        color=colour,
-        linewidth=1.6,
-    )
-    if axes.get_xscale() == "linear":
-        axes.set_xlim(0, None)
-    axes.set_ylim(0, 1.02)
+def _panel(
+    name: str, x: str, y: str = "", log: bool = False, ends: tuple[float, float] | None = None
+) -> FittedPanel:
+    return FittedPanel(name, x, y, "steps", log, level=0.0, settled=-np.inf, ends=ends)
 
 
 def _clock(end: float) -> tuple[float, str]:
-    """Seconds of a unit in which a time reads well, and its name."""
-    return next(
-        (size, name)
-        for size, name in (
-            (86400.0, "days"),
-            (3600.0, "hours"),
-            (60.0, "minutes"),
-            (1.0, "seconds"),
-        )
-        if end >= 2 * size or size == 1
-    )
+    units = {"days": DAY, "hours": HOUR, "minutes": 60.0, "seconds": 1.0}
+    return next((size, name) for name, size in units.items() if end >= 2 * size or size == 1)
 
 
 def _requests(tables: Tables) -> str:
     jobs = tables.jobs
-    said = f"{len(jobs):,} requests"
-    if "job" in jobs.columns:
-        said += f" of {jobs['job'].n_unique():,} jobs"
-    return said
+    of = f" of {jobs['job'].n_unique():,} jobs" if "job" in jobs.columns else ""
+    return f"{len(jobs):,} requests{of}"
 
 
 def _span(tables: Tables) -> str:
-    """From when to when devices are held."""
     if "started" in tables.jobs.columns:
         return "from start to end, without the time that they waited"
     return "from creation to deletion, waiting included"
-
-
-def _and(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -1,13 +1,12 @@
 """Every figure, table and regret claim of the papers, beside the papers' own numbers.
 
 An :class:`~gangwise.reproduce.artefact.Artefact` is one of them: the experiments it needs, the
-numbers it shows, the picture, and the paper's claims about it. One module per paper lists its
-artefacts; :func:`~gangwise.reproduce.run.reproduce` runs them.
+numbers it shows, the picture, and the paper's claims about it. They are rows of a table for each
+paper, see :mod:`~gangwise.reproduce.papers`; :func:`~gangwise.reproduce.run.reproduce` runs them.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,5 +34,6 @@ def artefacts(paper: str) -> tuple[Artefact, ...]:
 
     if paper not in PAPERS:
         raise UnknownName("paper", paper, list(PAPERS))
-    found: tuple[Artefact, ...] = import_module(f"gangwise.reproduce.{paper}").ARTEFACTS
-    return found
+    from gangwise.reproduce import papers
+
+    return papers.artefacts(paper)

@@ -6,8 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.resources import files
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,112 +15,25 @@ import polars as pl
 
 from gangwise.core.files import write_whole
 from gangwise.experiments.results import Results
-from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
-from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim, Verdict
+from gangwise.experiments.statistics import Estimate
+from gangwise.report.reproduction import Row, Verdict
+from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim
 
 
-@dataclass(frozen=True)
-class Row:
-    """One claim beside our number for it.
-
-    Attributes
-    ----------
-    paper, artefact, says, version : str
-    number : float or str
-        The paper's.
-    ours : Estimate
-    verdict : str
-        See :data:`~gangwise.reproduce.artefact.Verdict`.
-    why : str
-    timed : bool
-        A computation time, which no run finds again: it is committed, and never compared.
-    rule : str
-        When ours agrees; fixed before anything is run.
-    readings : int
-        Over how many readings of what the paper leaves open this is: ``ours`` is then the mean of
-        their means, between the smallest and the largest. 0: it is of one.
-    agreeing : int
-        In how many of them ours agrees.
-    """
-
-    paper: str
-    artefact: str
-    says: str
-    version: str
-    number: float | str
-    ours: Estimate
-    verdict: Verdict
-    why: str
-    timed: bool = False
-    rule: str = ""
-    readings: int = 0
-    agreeing: int = 0
-
-    @property
-    def text(self) -> str:
-        """Our number for reading: with its interval, or the span of the means of all readings."""
-        decimals = decimals_for([self.ours])
-        if not self.readings:
-            return estimate_text(self.ours, decimals)
-        low, high = (number(self.ours.mean if v is None else v, decimals) for v in self.ours[1:])
-        agrees = f", agrees in {self.agreeing}" * (self.verdict == "depends")
-        return f"{low} to {high} over {self.readings} readings{agrees}"
-
-    @property
-    def id(self) -> str:
-        """What identifies the row."""
-        return f"{self.paper} {self.artefact}: {self.says} [{self.version}]"
-
-    @classmethod
-    def found(cls, artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> Row:
-        """Our number for a claim, judged."""
-        return cls(
-            artefact.paper,
-            artefact.name,
-            claim.says,
-            version,
-            claim.paper,
-            ours,
-            claim.verdict(version, ours),
-            claim.why,
-            claim.timed,
-            claim.judge.text,
-        )
-
-    @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Row:
-        """A row from the values of :meth:`as_dict`."""
-        return cls(
-            plain["paper"],
-            plain["artefact"],
-            plain["says"],
-            plain["version"],
-            plain["the paper"],
-            Estimate(plain["ours"], plain["low"], plain["high"]),
-            plain["verdict"],
-            plain["why"],
-            rule=plain.get("rule", ""),
-            readings=plain.get("readings", 0),
-            agreeing=plain.get("agreeing", 0),
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON and tables."""
-        return {
-            "paper": self.paper,
-            "artefact": self.artefact,
-            "says": self.says,
-            "version": self.version,
-            "the paper": self.number,
-            "ours": self.ours.mean,
-            "low": self.ours.low,
-            "high": self.ours.high,
-            "verdict": self.verdict,
-            "why": self.why,
-            "rule": self.rule,
-            "readings": self.readings,
-            "agreeing": self.agreeing,
-        }
+def judged(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> Row:
+    """Our number for a claim, with its verdict."""
+    return Row(
+        artefact.paper,
+        artefact.name,
+        claim.says,
+        version,
+        claim.paper,
+        ours,
+        claim.verdict(version, ours),
+        claim.why,
+        claim.rule.text,
+        timed=claim.timed,
+    )
 
 
 def over_readings(rows: Iterable[Row]) -> list[Row]:
@@ -159,9 +71,7 @@ def _merged(rows: Sequence[Row]) -> Row:
 
 
 def _path(quick: bool) -> Path:
-    return Path(str(files("gangwise.reproduce").joinpath("expected"))) / (
-        "quick.json" if quick else "full.json"
-    )
+    return Path(__file__).with_name("expected") / ("quick.json" if quick else "full.json")
 
 
 Totals = Mapping[str, Mapping[str, Sequence[float]]]
@@ -242,7 +152,7 @@ def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
         for claim in artefact.claims:
             start = f"{artefact.paper} {artefact.name}: {claim.says} ["
             found += [
-                Row.found(artefact, claim, key[len(start) : -1], ours)
+                judged(artefact, claim, key[len(start) : -1], ours)
                 for key, ours in known.items()
                 if key.startswith(start)
             ]
@@ -307,7 +217,7 @@ def differences(rows: Sequence[Row], quick: bool) -> list[str]:
 def rules(artefacts: Iterable[Artefact]) -> dict[str, str]:
     """When ours agrees with each claim: what is committed before anything is run."""
     return {
-        f"{artefact.paper} {artefact.name}: {claim.says}": claim.judge.text
+        f"{artefact.paper} {artefact.name}: {claim.says}": claim.rule.text
         + (f"; not judged: {', '.join(claim.beside)}" if claim.beside else "")
         for artefact in artefacts
         for claim in artefact.claims
@@ -363,7 +273,7 @@ def fill(page: str, rows: Sequence[Row]) -> str:
     return re.sub(marked, block, page, flags=re.DOTALL)
 
 
-SAID: Mapping[Verdict, str] = {
+IN_TABLES: Mapping[Verdict, str] = {
     "agrees": ", agrees",
     "other-size": ", same direction, other size",
     "differs": ", differs",
@@ -377,7 +287,7 @@ def _of_one(rows: Sequence[Row]) -> str:
     rows = over_readings(rows)
     lines = ["| | the paper | ours |", "|---|---|---|"]
     for (says, papers), claim in groupby(rows, lambda row: (row.says, row.number)):
-        ours = "<br>".join(f"{row.version}: {row.text}{SAID[row.verdict]}" for row in claim)
+        ours = "<br>".join(f"{row.version}: {row.text}{IN_TABLES[row.verdict]}" for row in claim)
         said = f"{papers:g}" if isinstance(papers, float) else str(papers)
         lines.append("| " + " | ".join(c.replace("|", "\\|") for c in (says, said, ours)) + " |")
     lines += ["", f"{counts(rows)}."]

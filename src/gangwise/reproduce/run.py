@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import gangwise
@@ -18,9 +18,9 @@ from gangwise.experiments.specification import Experiment
 from gangwise.experiments.sweep import Backend, Progress, silent, sweep
 from gangwise.report.pages import PAGE
 from gangwise.report.plotting import COLUMNS, draw, image
-from gangwise.report.reproduction import Reproduced, Shown, read_reproduction
+from gangwise.report.reproduction import Reproduced, Row, Shown, read_reproduction
 from gangwise.reproduce.artefact import Artefact, Found, Scale
-from gangwise.reproduce.expected import Row, Totals, markdown, over_readings, table, totals
+from gangwise.reproduce.expected import Totals, judged, markdown, over_readings, table, totals
 
 ENDINGS = ("csv", "parquet", "png", "svg")
 """Files of an artefact."""
@@ -32,7 +32,7 @@ def earlier_artefacts(out: Path, scale: Scale, redone: Iterable[Artefact]) -> Re
     Nothing stays of another scale, other seeds or another version: one table holds what one
     command could have made. A torn file holds nothing.
     """
-    nothing = Reproduced(scale.quick, {}, [], [])
+    nothing = Reproduced(scale.quick, {}, [], [], scale.seeds, gangwise.__version__)
     try:
         found = read_reproduction(out)
     except StoreError:
@@ -41,13 +41,11 @@ def earlier_artefacts(out: Path, scale: Scale, redone: Iterable[Artefact]) -> Re
     if (found.quick, found.seeds, found.version) != same:
         return nothing
     again = {artefact.stem for artefact in redone}
-    return Reproduced(
-        found.quick,
-        {stem: why for stem, why in found.left_out.items() if stem not in again},
-        [artefact for artefact in found.artefacts if artefact.stem not in again],
-        [row for row in found.rows if f"{row['paper']}-{row['artefact']}" not in again],
-        found.seeds,
-        found.version,
+    return replace(
+        found,
+        left_out={stem: why for stem, why in found.left_out.items() if stem not in again},
+        artefacts=[artefact for artefact in found.artefacts if artefact.stem not in again],
+        rows=[row for row in found.rows if row.stem not in again],
     )
 
 
@@ -74,33 +72,14 @@ def _claim_files(rows: Sequence[Row]) -> dict[str, Content]:
     }
 
 
-def _about(
-    earlier: Reproduced,
-    chosen: Mapping[Artefact, Sequence[Experiment]],
-    left_out: Mapping[str, str],
-    scale: Scale,
-) -> str:
+def _about(found: Reproduced) -> str:
     """What the folder holds, for ``gangwise report``."""
-    there = {artefact.stem for artefact in earlier.artefacts}
-    told = {**earlier.left_out, **left_out}
     about = {
-        "version": gangwise.__version__,
-        "quick": scale.quick,
-        "seeds": None if scale.seeds is None else list(scale.seeds),
-        "artefacts": [
-            *(asdict(artefact) for artefact in earlier.artefacts),
-            *(
-                {
-                    "paper": a.paper,
-                    "name": a.name,
-                    "title": a.title,
-                    "experiments": [e.name for e in experiments],
-                    "panels": [asdict(panel) for panel in a.panels],
-                }
-                for a, experiments in chosen.items()
-            ),
-        ],
-        "left_out": {stem: why for stem, why in told.items() if stem not in there},
+        "version": found.version,
+        "quick": found.quick,
+        "seeds": None if found.seeds is None else list(found.seeds),
+        "artefacts": [asdict(artefact) for artefact in found.artefacts],
+        "left_out": found.left_out,
     }
     return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
 
@@ -182,36 +161,46 @@ def reproduce(
     left_out: dict[str, str] = {}
     chosen: dict[Artefact, list[Experiment]] = {}
     for artefact in artefacts:
-        folder = None if scale.traces is None else scale.traces / artefact.trace
-        if artefact.trace and (folder is None or not folder.is_dir()):
-            left_out[artefact.stem] = f"needs the trace {artefact.trace}: " + (
-                "give the folder that holds it with --traces"
-                if folder is None
-                else f"there is no folder {folder}"
-            )
-            continue
-        chosen[artefact] = list(artefact.experiments(scale))
+        if why := _missing_trace(artefact, scale):
+            left_out[artefact.stem] = why
+        else:
+            chosen[artefact] = list(artefact.experiments(scale))
     unique = {e.name: e for experiments in chosen.values() for e in experiments}
-    total, done = sum(len(e.runs()) for e in unique.values()), 0
+    runs, done = sum(len(e.runs()) for e in unique.values()), 0
     results: dict[str, Results] = {}
-    for experiment in unique.values():
-        before = done
+    for name, experiment in unique.items():
 
-        def further(what: str, finished: int, of: int, before: int = before) -> None:
-            nonlocal done
-            done = before + finished
-            tell("runs", done, total)
+        def further(what: str, finished: int, of: int, before: int = done) -> None:
+            tell("runs", before + finished, runs)
 
-        results[experiment.name] = sweep(experiment, out / "runs", jobs, backend, address, further)
+        results[name] = sweep(experiment, out / "runs", jobs, backend, address, further)
+        done += len(experiment.runs())
     rows: list[Row] = []
     files: dict[str, Content] = {}
+    shown: list[Shown] = []
     for artefact, experiments in chosen.items():
         found = {e.name: results[e.name] for e in experiments}
         files |= artefact_files(artefact, found)
         for claim in artefact.claims:
-            rows += [Row.found(artefact, claim, *each) for each in claim.ours(found).items()]
+            rows += [judged(artefact, claim, *each) for each in claim.ours(found).items()]
+        axes = tuple(artefact.panels)
+        shown.append(Shown(artefact.paper, artefact.name, artefact.title, tuple(found), axes))
     earlier = earlier_artefacts(out, scale, chosen)
-    files |= _claim_files([*map(Row.of, earlier.rows), *over_readings(rows)])
-    files["reproduction.json"] = _about(earlier, chosen, left_out, scale)
+    files |= _claim_files([*earlier.rows, *over_readings(rows)])
+    kept = {artefact.stem for artefact in earlier.artefacts}
+    missing = {k: why for k, why in {**earlier.left_out, **left_out}.items() if k not in kept}
+    every = replace(earlier, artefacts=[*earlier.artefacts, *shown], left_out=missing)
+    files["reproduction.json"] = _about(every)
     written = publish(out, files, earlier.artefacts)
     return Reproduction(rows, written, left_out, totals(results), bool(earlier.artefacts))
+
+
+def _missing_trace(artefact: Artefact, scale: Scale) -> str:
+    """Why an artefact cannot be played; empty where it can."""
+    if not artefact.trace:
+        return ""
+    needs = f"needs the trace {artefact.trace}: "
+    if scale.traces is None:
+        return f"{needs}give the folder that holds it with --traces"
+    folder = scale.traces / artefact.trace
+    return "" if folder.is_dir() else f"{needs}there is no folder {folder}"

@@ -1,0 +1,439 @@
+"""Figures of an experiment over its slots, a panel for each cell, and of its objective by setting.
+
+Curves are computed per seed, then averaged, then thinned for drawing. Where every slot was kept
+they are exact on every slot; otherwise they are known where sums so far were recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.experiments.statistics import number
+from gangwise.report.numbers import Numbers, Path, Place, cell_text, plain
+from gangwise.report.page import Drawn, pictured
+from gangwise.report.plotting import (
+    REFERENCE,
+    FittedPanel,
+    Panel,
+    Style,
+    draw,
+    image,
+    plain_styles,
+    points,
+    ranked_styles,
+)
+from gangwise.report.words import count, words
+
+POINTS = 240
+"""Most points of a drawn line."""
+
+BANDS = 5
+"""More lines than this, and their bands lie on each other: a page shows the band of one at a time,
+and differences as dots."""
+
+PANELS = 9
+"""Most cells of a figure."""
+
+SETTLED = 0.05
+"""Axes are fitted to what lies after this part of the slots: the first few averages jump."""
+
+ROOT = "√t, for shape"
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A mean over seeds with its pointwise 95 % confidence band.
+
+    Attributes
+    ----------
+    slots : ndarray of int64, shape [n]
+        Slots played so far, from 1.
+    mean, half : ndarray of float64, shape [n]
+        Mean, and half the width of the band; ``half`` is None with a single seed.
+    """
+
+    slots: Ints
+    mean: Floats
+    half: Floats | None
+
+    @classmethod
+    def of(cls, slots: Ints, each: list[Floats]) -> Curve:
+        from scipy.special import stdtrit  # a tenth of a second, which terminals can do without
+
+        stack, seeds = np.stack(each), len(each)
+        if seeds < 2:
+            return cls(slots, stack[0], None)
+        half = stdtrit(seeds - 1, 0.975) * stack.std(axis=0, ddof=1) / np.sqrt(seeds)
+        return cls(slots, stack.mean(axis=0), half)
+
+
+def thin(length: int, points: int = POINTS) -> Ints:
+    """Positions to draw of a series: evenly spread, the first and the last among them.
+
+    >>> thin(10, 4)
+    array([0, 3, 6, 9])
+    """
+    if length <= points:
+        return np.arange(length)
+    return np.unique(np.linspace(0, length - 1, points).round().astype(np.int64))
+
+
+def cumulative_reward(numbers: Numbers, cell: Place, label: str) -> Curve | None:
+    """Σ of the rewards so far; None where they are known on some of the slots only."""
+    return _of_sums(numbers, cell, label, lambda played, sums: sums)
+
+
+def average_reward(numbers: Numbers, cell: Place, label: str) -> Curve | None:
+    """(1/t) Σ of the rewards so far; of a comparator on a sample of the slots, their mean."""
+    curve = _of_sums(numbers, cell, label, lambda played, sums: sums / played)
+    if curve is not None or not (paths := numbers.paths.get((cell, label))):
+        return curve
+    played = thin(max(path.slots for path in paths.values())) + 1
+    mean = np.mean([path.columns["reward.slot"][1].mean() for path in paths.values()])
+    return Curve(played, np.full(played.size, mean), None)
+
+
+def _of_sums(
+    numbers: Numbers, cell: Place, label: str, drawn: Callable[[Ints, Floats], Floats]
+) -> Curve | None:
+    """A function of the slots played and the sums so far."""
+    known = [path.sums() for path in numbers.paths.get((cell, label), {}).values()]
+    found = [each for each in known if each is not None]
+    if not found or len(found) < len(known):
+        return None
+    at = thin(found[0][0].size)
+    return Curve.of(found[0][0][at], [drawn(played[at], sums[at]) for played, sums in found])
+
+
+def _paired(numbers: Numbers, cell: Place, one: str, other: str) -> list[tuple[Path, Path]]:
+    """The runs of two in the seeds that both have."""
+    a, b = numbers.paths.get((cell, one), {}), numbers.paths.get((cell, other), {})
+    return [(a[seed], b[seed]) for seed in a if seed in b]
+
+
+def ratio(numbers: Numbers, cell: Place, best: str, other: str) -> Curve | None:
+    """Cumulative reward of one policy over that of another, seed by seed.
+
+    Not a number wherever the other has earned nothing, or less, in some seed: a ratio then says
+    nothing.
+    """
+    each = []
+    for mine, theirs in _paired(numbers, cell, best, other):
+        a, b = mine.sums(), theirs.sums()
+        if a is None or b is None:
+            return None
+        at = thin(a[0].size)
+        played, over, under = a[0][at], a[1][at], b[1][at]
+        each.append(np.divide(over, under, out=np.full(at.size, np.nan), where=under > 0))
+    return Curve.of(played, each) if each else None
+
+
+def regret(numbers: Numbers, cell: Place, policy: str, versus: str) -> Curve | None:
+    """Cumulative regret: the comparator's reward so far minus the policy's.
+
+    Where the comparator was evaluated on some slots only, the mean difference on these is scaled to
+    all slots so far, as :meth:`gangwise.Run.regret` does. None where the policy's rewards are not
+    known there.
+    """
+    grid: Ints | None = None
+    each: list[Floats] = []
+    for mine, its in _paired(numbers, cell, policy, versus):
+        ours, theirs = mine.sums(), its.sums()
+        if ours is not None and theirs is not None and ours[0].size == theirs[0].size:
+            played, curve = ours[0], theirs[1] - ours[1]
+        elif (found := _sampled(mine, its)) is not None:
+            played, curve = found
+        else:
+            return None
+        if grid is None:
+            grid = played[thin(played.size)]
+        each.append(np.interp(grid, played, curve))
+    return Curve.of(grid, each) if grid is not None else None
+
+
+def _sampled(mine: Path, its: Path) -> tuple[Ints, Floats] | None:
+    """Regret so far from the slots that a comparator was evaluated on."""
+    if not ("reward.slot" in mine.columns and "reward.slot" in its.columns):
+        return None
+    slots, rewards = its.columns["reward.slot"]
+    known, ours = mine.columns["reward.slot"]
+    both, of_theirs, of_ours = np.intersect1d(slots, known, return_indices=True)
+    if both.size < slots.size:
+        return None
+    played = both + 1
+    played[-1] = mine.slots
+    difference = rewards[of_theirs] - ours[of_ours]
+    return played, np.cumsum(difference) / np.arange(1, both.size + 1) * played
+
+
+# Figures
+
+
+def styles(numbers: Numbers) -> dict[str, Style]:
+    """How each policy and comparator is drawn; of a single cell, the best policy first."""
+    if len(numbers.cells) == 1:
+        found = ranked_styles(numbers.ranking(numbers.cells[0]))
+    else:
+        found = plain_styles(dict.fromkeys([*numbers.drawn, *numbers.results.policies]))
+    return found | dict.fromkeys(numbers.results.comparators, REFERENCE)
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """A figure over the slots, to be drawn."""
+
+    title: str
+    caption: str
+    unit: str
+    lines: Callable[[Place], dict[str, Curve]]  # of a cell, by policy, comparator or other name
+    level: float | None = None
+    settled: bool = False  # whether axes fit what lies after SETTLED
+    log: bool = False  # both axes, without bands and what is not positive
+
+
+def figures(numbers: Numbers) -> list[Drawn]:
+    """What a page shows: of one cell its curves, of many the objective by setting and panels."""
+    shown = list(curves(numbers).values())
+    found = [_by_setting(numbers)] if len(numbers.cells) > 1 else []
+    found += [_drawn(numbers, each) for each in [*shown, *bounded(numbers)]]
+    return [each for each in found if each is not None]
+
+
+def figure_files(numbers: Numbers) -> dict[str, bytes]:
+    """The figures of one cell as PNG and SVG, by the name of a file.
+
+    The same numbers give the same SVG, byte for byte.
+    """
+    files: dict[str, bytes] = {}
+    n = len(numbers.seeds)
+    about = f"{numbers.scenario()[0]}; " + (
+        f"mean of {n} seeds, 95 % bands" if n > 1 else "one seed"
+    )
+    for stem, each in curves(numbers).items():
+        if (drawn := _drawn(numbers, each)) is not None and drawn.numbers is not None:
+            figure = draw(f"{drawn.title}\n{about}", drawn.numbers, drawn.panels, drawn.key)
+            files |= {f"{stem}.png": image(figure, "png"), f"{stem}.svg": image(figure, "svg")}
+    return files
+
+
+def curves(numbers: Numbers) -> dict[str, Curves]:
+    """``average-reward`` and ``regret``; of one cell also ``cumulative-reward`` and ``ratio``.
+
+    None where runs have no slots.
+    """
+    if not numbers.measured:
+        return {}
+    names, one = numbers.results.comparators, len(numbers.cells) == 1
+    shown = list(styles(numbers))[: len(numbers.results.policies)] if one else numbers.drawn
+
+    def each(of: Callable[..., Curve | None], *more: str) -> Callable[[Place], dict[str, Curve]]:
+        def lines(cell: Place) -> dict[str, Curve]:
+            found = {p: of(numbers, cell, p) for p in [*shown, *more]}
+            return {label: curve for label, curve in found.items() if curve is not None}
+
+        return lines
+
+    band = _band(numbers, len(shown) + len(names) * one)
+    average = f"All rewards up to a slot, divided by the slots so far. {band}"
+    found = {
+        "average-reward": Curves(
+            "Average reward per slot so far",
+            average + (_about_references(numbers) if one else ""),
+            "average reward per slot",
+            each(average_reward, *names),
+            settled=True,
+        )
+    }
+    if one:
+        found["cumulative-reward"] = Curves(
+            "Cumulative reward", band, "reward, summed over slots", each(cumulative_reward)
+        )
+        found["ratio"] = _ratios(numbers, shown, band)
+    for i, versus in enumerate(names[:1] if one else names):
+        found[f"regret{'' if i == 0 else f'-{versus}'}"] = Curves(
+            f"{'Cumulative regret' if one else 'Regret so far'} against {versus}",
+            f"Reward of the {plain(versus)} so far minus the policy's; below 0 is better. "
+            f"{band}{_about_bounds(numbers, versus)}",
+            "regret, summed over slots",
+            _regrets(numbers, shown, versus),
+            level=0.0,
+        )
+    return found
+
+
+def _ratios(numbers: Numbers, shown: list[str], band: str) -> Curves:
+    best, *others = shown
+    paired = "Paired: both policies met the same arrivals and noise. " * (len(numbers.seeds) > 1)
+
+    def lines(cell: Place) -> dict[str, Curve]:
+        every = {p: ratio(numbers, cell, best, p) for p in others}
+        return {p: c for p, c in every.items() if c is not None and np.isfinite(c.mean[-1])}
+
+    return Curves(
+        f"Cumulative reward of {best} over that of each other policy",
+        f"Above 1, {best} has earned more so far. {paired}{band}",
+        f"{best} ÷ other policy",
+        lines,
+        level=1.0,
+        settled=True,
+    )
+
+
+def _regrets(
+    numbers: Numbers, shown: list[str], versus: str
+) -> Callable[[Place], dict[str, Curve]]:
+    def lines(cell: Place) -> dict[str, Curve]:
+        every = {p: regret(numbers, cell, p, versus) for p in shown}
+        found = {p: curve for p, curve in every.items() if curve is not None}
+        return found | (_root(found) if len(numbers.cells) == 1 else {})
+
+    return lines
+
+
+def _root(regrets: dict[str, Curve]) -> dict[str, Curve]:
+    largest = max(regrets.values(), key=lambda curve: float(curve.mean[-1]), default=None)
+    if largest is None or largest.mean[-1] <= 0:
+        return {}
+    grid = np.unique(np.linspace(1, largest.slots[-1], 200).round().astype(np.int64))
+    return {ROOT: Curve(grid, largest.mean[-1] * np.sqrt(grid / grid[-1]), None)}
+
+
+def bounded(numbers: Numbers) -> list[Curves]:
+    """Regret in one cell beside what a theorem allows, both axes logarithmic."""
+    found: list[Curves] = []
+    if len(numbers.cells) > 1 or not numbers.measured:
+        return found
+    (cell,) = numbers.cells
+    at = np.unique(np.geomspace(1, numbers.slots, 60).round()).astype(np.int64)
+    for versus in numbers.results.comparators:
+        every = {p: regret(numbers, cell, p, versus) for p in styles(numbers)}
+        above = {p: c for p, c in every.items() if c is not None and c.mean[-1] > 0}
+        limits = {
+            f"bound at the last slot ({name})": Curve(
+                at, np.full(at.size, of[cell, versus].mean), None
+            )
+            for name, of in numbers.bounds(versus).items()
+        }
+        if above and limits:
+            lines = above | limits | _root(above)
+            found.append(
+                Curves(
+                    f"Regret against {versus} and its bound",
+                    words("captions")["bound"],
+                    "regret, summed over slots",
+                    lambda _, lines=lines: lines,  # type: ignore[misc]  # bound now
+                    log=True,
+                )
+            )
+    return found
+
+
+def _about_bounds(numbers: Numbers, versus: str) -> str:
+    text = ""
+    for name, of in numbers.bounds(versus).items():
+        values = [bound.mean for bound in of.values()]
+        more = " or more" if len(numbers.cells) > 1 else ", outside the axes"
+        text += f" The theoretical bound ({name}) at the last slot is {number(min(values))}{more}."
+    return text
+
+
+def _about_references(numbers: Numbers) -> str:
+    names, cell = numbers.results.comparators, numbers.cells[0]
+    if not names:
+        return ""
+    known = [(name, *numbers.evaluated(cell, name)) for name in names]
+    partial = [name for name, n, slots in known if n < slots]
+    sampled = f"; {' and '.join(partial)}: the mean over a sample of the slots" if partial else ""
+    return f" Grey dashed lines are comparators{sampled}."
+
+
+def _band(numbers: Numbers, many: int = 0, shown: str = "bands") -> str:
+    """What a line and its band are; ``many`` lines show the band of one at a time."""
+    if len(numbers.seeds) == 1:
+        return "One seed: no confidence interval."
+    text = f"Mean over {count(len(numbers.seeds), 'seed')}; "
+    if many > BANDS:
+        return text + "point at a name for the 95 % confidence interval of its line."
+    return text + f"{shown} are 95 % confidence intervals."
+
+
+def _drawn(numbers: Numbers, figure: Curves) -> Drawn | None:
+    """A panel for each cell with its curves; None without any."""
+    rows, panels, cells = [], [], numbers.cells
+    for cell in cells[:PANELS]:
+        name = cell_text(numbers.results.cells, cell) if len(cells) > 1 else ""
+        panels.append(
+            FittedPanel(
+                name,
+                "slot",
+                figure.unit,
+                log_x=figure.log,
+                log_y=figure.log,
+                level=figure.level,
+                settled=numbers.slots * SETTLED * figure.settled,
+            )
+        )
+        for label, curve in figure.lines(cell).items():
+            mean = np.where(curve.mean > 0, curve.mean, np.nan) if figure.log else curve.mean
+            half = np.full(mean.size, np.nan) if curve.half is None or figure.log else curve.half
+            columns = (curve.slots, mean, mean - half, mean + half)
+            rows += [(name, label, *each) for each in zip(*(c.tolist() for c in columns))]
+    if not rows:
+        return None
+    looks = styles(numbers)
+    looks |= {row[1]: REFERENCE for row in rows if row[1] not in looks}
+    return _limited(numbers, figure.title, rows, panels, figure.caption, looks)
+
+
+def _by_setting(numbers: Numbers) -> Drawn | None:
+    """The objective along the numeric setting with most values, a panel for each of the others."""
+    names, cells = numbers.results.cells, numbers.cells
+    values: dict[int, set[Any]] = {i: {cell[i] for cell in cells} for i in range(len(names))}
+    numeric = {
+        i: len(each)
+        for i, each in values.items()
+        if len(each) > 1
+        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in each)
+    }
+    along = max(numeric, key=lambda i: numeric[i]) if numeric else None
+    rewards, rows = numbers.of(numbers.objective), []
+    for policy in numbers.drawn:
+        for cell in cells:
+            if (found := rewards.get((cell, policy))) is None:
+                continue
+            panel, x = "all", cell_text(names, cell).replace(", ", "\n")
+            if along is not None:
+                rest = [i for i in range(len(names)) if i != along]
+                panel = cell_text([names[i] for i in rest], tuple(cell[i] for i in rest))
+                x = cell[along]
+            rows.append((panel, policy, x, *found))
+    label = "" if along is None else names[along]
+    title = "Reward per slot" if numbers.measured else numbers.ranked_by
+    title += f" by {label}" if label else " in each cell"
+    panels = [
+        Panel(name, label, numbers.ranked_by, "bars" if along is None else "points")
+        for name in dict.fromkeys(row[0] for row in rows)
+    ]
+    return _limited(numbers, title, rows, panels, _band(numbers, shown="bars"), styles(numbers))
+
+
+def _limited(
+    numbers: Numbers,
+    title: str,
+    rows: list[tuple[Any, ...]],
+    panels: list[Any],
+    caption: str,
+    looks: dict[str, Style],
+) -> Drawn:
+    """A figure of at most so many panels, whose caption tells what is left out."""
+    if len(numbers.cells) > 1 and len(numbers.results.policies) > len(numbers.drawn):
+        caption += f" Only the best {len(numbers.drawn)} policies are drawn."
+    more = max(len(panels), len(numbers.cells) if panels[0].kind == "curve" else 0) - PANELS
+    if more > 0:
+        caption += f" {more} further panels are left out; the tables have all."
+    return pictured(title, points(rows), panels[:PANELS], caption, looks)

@@ -1,0 +1,412 @@
+"""What a page is made of, and how it becomes one HTML file.
+
+A page is a list of chapters, a chapter a title and its parts: sentences, tables, figures, folds,
+and sections of such. The template ``page.html`` has a macro for each kind of part. Every value is
+escaped unless a filter here made it, and a page loads nothing from outside: style sheet, script and
+drawings are part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import polars as pl
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from gangwise.core.errors import StoreError
+from gangwise.experiments.statistics import Estimate, decimals_for, estimate_text, number
+from gangwise.report.plotting import (
+    COLOURS,
+    GRID,
+    INK,
+    MUTED,
+    Looks,
+    Panel,
+    Style,
+    draw,
+    image,
+    page_plots,
+    points,
+)
+from gangwise.report.tables import Sheet, csv_text, latex_text, pieces
+from gangwise.report.words import enumerated
+
+
+class Text(NamedTuple):
+    """A paragraph, and where it leads; ``kind`` is a class of the style sheet: lead, note."""
+
+    text: str
+    kind: str = ""
+    link: str = ""
+
+
+class Code(NamedTuple):
+    text: str
+
+
+class Bullets(NamedTuple):
+    items: Sequence[str]
+
+
+class Values(NamedTuple):
+    entries: Mapping[Any, Any]
+    caption: str = ""
+
+
+class Terms(NamedTuple):
+    entries: Mapping[str, str]
+
+
+class Fold(NamedTuple):
+    summary: str
+    parts: Sequence[Part]
+    anchor: str = ""
+    look: Style | None = None
+    opened: bool = False
+    kind: str = ""
+
+
+class Choices(NamedTuple):
+    """Which rows of a section are shown: values to choose from, by the data attribute of a row."""
+
+    values: Mapping[str, Sequence[str]]
+
+
+class Chart(NamedTuple):
+    """The chart of nodes: the data of ``gantt.js``, one on a page."""
+
+    data: Mapping[str, Any]
+
+
+class Drawn(NamedTuple):
+    """A figure: its plots as SVG, what it shows, how to read it, what its lines are."""
+
+    plots: tuple[str, ...]
+    title: str
+    caption: str
+    key: Looks = MappingProxyType({})
+    titled: bool = False  # whether the drawing says its title itself
+    numbers: pl.DataFrame | None = None  # what it was drawn from; without, it is on pages only
+    panels: Sequence[Panel] = ()
+
+
+class Dot(NamedTuple):
+    """A row of a dot plot: where its dot and the ends of its interval are, in per cent.
+
+    ``clear`` tells whether the interval leaves zero out.
+    """
+
+    name: str
+    at: float
+    low: float
+    high: float
+    text: str
+    clear: bool
+
+
+class Dots(NamedTuple):
+    """Paired differences on one axis with zero: rows, ticks with their places, the place of zero.
+
+    Laid out by the page itself, so that it fits every screen and can be read as a table.
+    """
+
+    title: str
+    caption: str
+    rows: tuple[Dot, ...]
+    ticks: tuple[tuple[float, str], ...]
+    zero: float
+    looks: Looks = MappingProxyType({})
+
+
+class Section(NamedTuple):
+    title: str
+    parts: Sequence[Part]
+    anchor: str = ""
+
+
+Part = (
+    Text | Code | Bullets | Values | Terms | Fold | Choices | Chart | Drawn | Dots | Section | Sheet
+)
+
+
+class Chapter(NamedTuple):
+    title: str
+    byline: str
+    parts: Sequence[Part]
+    name: str = ""
+    """What leads to it, where there are several."""
+
+
+class Page(NamedTuple):
+    """One HTML file; with several chapters it has a heading of its own and links to them."""
+
+    title: str
+    chapters: Sequence[Chapter]
+    heading: str = ""
+    byline: str = ""
+    lead: str = ""
+
+
+def html(page: Page) -> str:
+    parts = [part for chapter in page.chapters for part in walk(chapter.parts)]
+    told = {name: [p for p in parts if isinstance(p, kind)] for name, kind in _ONCE.items()}
+    text = _ENVIRONMENT.get_template("page.html").render(page=page, **told)
+    # Empty lines go, except where they are part of a text.
+    kept = re.split(r"(<pre>.*?</pre>)", text, flags=re.DOTALL)
+    kept[::2] = [re.sub(r"\n\s*\n+", "\n", each) for each in kept[::2]]
+    return "".join(kept)
+
+
+_ONCE = {"choices": Choices, "charts": Chart}
+"""Parts that add to the style sheet or the script of a page."""
+
+
+def walk(parts: Sequence[Part]) -> Iterator[Part]:
+    """All parts, those of sections and folds too."""
+    for part in parts:
+        yield part
+        if isinstance(part, Section | Fold):
+            yield from walk(part.parts)
+
+
+Format = Literal["csv", "latex", "svg", "pdf", "png"]
+ENDINGS: Mapping[str, str] = {
+    "csv": "csv",
+    "latex": "tex",
+    "svg": "svg",
+    "pdf": "pdf",
+    "png": "png",
+}
+
+
+def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
+    """The tables or figures of a page as files, by their names; figures have a width in inches."""
+    found: dict[str, bytes] = {}
+    for chapter in page.chapters:
+        for part in walk(chapter.parts):
+            content = _exported(part, wanted, width)
+            if content is None:
+                continue
+            named = " ".join(filter(None, [chapter.name, part.title]))  # type: ignore[union-attr]  # tables and figures have one
+            stem = re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-")[:80]
+            same = sum(re.fullmatch(rf"{stem}(-\d+)?\..*", name) is not None for name in found)
+            found[f"{stem}{f'-{same + 1}' if same else ''}.{ENDINGS[wanted]}"] = content
+    return found
+
+
+def _exported(part: Part, wanted: Format, width: float) -> bytes | None:
+    if isinstance(part, Sheet) and wanted in ("csv", "latex"):
+        return (csv_text if wanted == "csv" else latex_text)(part).encode()
+    if isinstance(part, Drawn) and part.numbers is not None and wanted in ("svg", "pdf", "png"):
+        return image(draw(part.title, part.numbers, part.panels, part.key, width), wanted)
+    return None
+
+
+def pictured(
+    title: str,
+    numbers: pl.DataFrame | Iterable[Sequence[Any]],
+    panels: Sequence[Panel],
+    caption: str,
+    looks: Looks | None = None,
+) -> Drawn:
+    table = numbers if isinstance(numbers, pl.DataFrame) else points(numbers)
+    plots, key = page_plots(table, panels, looks)
+    return Drawn(plots, title, caption, key, numbers=table, panels=panels)
+
+
+def terms(meanings: Mapping[str, str]) -> Fold:
+    """What the terms of a page mean."""
+    summary = f"What {enumerated(list(meanings))} {'means' if len(meanings) == 1 else 'mean'} here"
+    return Fold(summary, [Terms(meanings)], kind="words")
+
+
+MOST_DOTS = 40
+"""Rows of a dot plot."""
+
+
+def dots(
+    title: str, found: Mapping[str, Estimate], caption: str, looks: Looks | None = None
+) -> list[Dots]:
+    """The plot of some differences, the smallest first; none without any.
+
+    Examples
+    --------
+    >>> (drawn,) = dots("%", {"a": Estimate(5.0, 2.0, 8.0), "b": Estimate(1.0, -1.0, 3.0)}, "")
+    >>> [(row.name, row.clear) for row in drawn.rows], [label for _, label in drawn.ticks]
+    ([('b', False), ('a', True)], ['−2', '0', '2', '4', '6', '8'])
+    """
+    known = {name: each for name, each in found.items() if math.isfinite(each.mean)}
+    if not known:
+        return []
+    of = dict(sorted(known.items(), key=lambda item: item[1].mean)[:MOST_DOTS])
+    ends = [0.0, *(end for each in of.values() for end in each if end is not None)]
+    from matplotlib.ticker import MaxNLocator  # here: a terminal shows no figures
+
+    values = [
+        float(v) for v in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(min(ends), max(ends))
+    ]
+    low, high = values[0], values[-1]
+    decimals = next(
+        d for d in range(9) if d > 7 or all(abs(round(v, d) - v) < 1e-9 for v in values)
+    )
+    digits = max(1, decimals_for(list(of.values())))
+
+    def place(value: float) -> float:
+        return round(100 * (value - low) / (high - low), 2)
+
+    rows = []
+    for name, each in of.items():
+        left = each.mean if each.low is None else each.low
+        right = each.mean if each.high is None else each.high
+        clear = each.half is not None and (left > 0 or right < 0)
+        text = estimate_text(each, digits, True)
+        rows.append(Dot(name, place(each.mean), place(left), place(right), text, clear))
+    ticks = tuple((place(v), number(v, decimals)) for v in values)
+    return [Dots(title, caption, tuple(rows), ticks, place(0.0), looks or {})]
+
+
+# Filters of the templates
+
+
+def breakable(name: str) -> Markup:
+    """A name that may be broken after its separators.
+
+    >>> breakable("a-b<script>")
+    Markup('a-<wbr>b&lt;script&gt;')
+    """
+    return Markup("<wbr>").join(pieces(name))
+
+
+def prose(text: str) -> Markup:
+    r"""A sentence with its numbers kept together with their signs, and `code` marked as such.
+
+    >>> prose("12 % < 13 %"), prose("see `a<b`")
+    (Markup('12\xa0% &lt; 13\xa0%'), Markup('see <code>a&lt;b</code>'))
+    """
+    safe = str(escape(text.replace(" %", "\u00a0%").replace(" ± ", "\u00a0±\u00a0")))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", safe))
+
+
+def setting(value: Any) -> str:
+    """A setting as a reader would write it.
+
+    >>> setting(None), setting("1"), setting([1, 2])
+    ('none', '1', '[1, 2]')
+    """
+    if value is None or isinstance(value, str):
+        return "none" if value is None else value
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def _plain_number(value: float) -> str:
+    """A number for scripts; empty where there is none."""
+    return "" if math.isnan(value) else repr(float(value))
+
+
+def _for_script(value: Any) -> Markup:
+    """Data as JSON inside a script element, which no text in it can close."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character, safe in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+        text = text.replace(character, safe)
+    return Markup(text)
+
+
+_LARGEST, _SMALLEST = 1.47, 0.93
+"""Pixels of the page per point of a drawing: letters neither grow with wide windows, nor shrink out
+of sight with narrow ones."""
+
+_ACTIVE = re.compile(
+    r"<\s*(script|foreignobject|iframe|animate|set)\b|\son\w+\s*=|javascript:", re.I
+)
+"""What a drawing has no use for, and could run."""
+
+
+def embedded(svg: str, prefix: str, title: str) -> Markup:
+    """An SVG document as an element of a page.
+
+    Identifiers get a prefix, so that several drawings do not clash; colours become variables of the
+    page, so that a drawing follows its light and dark theme; the document's declarations and
+    metadata, which name outside addresses, are dropped.
+
+    Raises
+    ------
+    StoreError
+        Where a tag could run a script: matplotlib writes none.
+    """
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    head, body = svg[: svg.index(">") + 1], svg[svg.index(">") + 1 :]
+    found = re.search(r'viewBox="([\d. -]*)"', head)
+    box = found.group(1) if found else "0 0 100 100"
+    body = body.replace("xlink:href=", "href=")
+    # Only inside tags: text between tags belongs to users.
+    body = re.sub(r"<[^>]*>", lambda tag: _tag(tag.group(0), prefix), body)
+    wide = float(box.split()[2])
+    size = f"max-width: {wide * _LARGEST:.0f}px; min-width: {wide * _SMALLEST:.0f}px"
+    axes = re.search(r'data-axes="[-+.\w ]*"', head)
+    data = f" {axes[0]}" if axes else ""
+    opening = f'<svg viewBox="{box}"{data} style="{size}" role="img" aria-label="{escape(title)}">'
+    return Markup(opening + body.rstrip())
+
+
+def _tag(tag: str, prefix: str) -> str:
+    """One tag with its identifiers prefixed, its colours as variables, its numbers shortened."""
+    if _ACTIVE.search(tag):
+        raise StoreError(
+            f"a drawing has the tag {tag[:60]}, which could run a script; make it again"
+        )
+    tag = re.sub(r'\bid="(line|band|ends)(\d+)"', r'data-\1="\2"', tag)
+    tag = re.sub(r'\bid="([^"]*)"', rf'id="{prefix}-\1"', tag)
+    tag = re.sub(r"url\(#([^)]*)\)", rf"url(#{prefix}-\1)", tag)
+    tag = re.sub(r'href="#([^"]*)"', rf'href="#{prefix}-\1"', tag)
+    if ' d="' in tag:
+        tag = re.sub(r"\d+\.\d+", lambda n: f"{float(n.group(0)):.1f}".removesuffix(".0"), tag)
+        tag = re.sub(r"\s*\n\s*", " ", tag)
+    return re.sub(r"#[0-9a-f]{6}\b", lambda c: _VARIABLES.get(c.group(0), c.group(0)), tag)
+
+
+_VARIABLES = {
+    **{on_white: f"var(--c{i})" for i, (on_white, _) in enumerate(COLOURS)},
+    INK: "var(--ink)",
+    "#000000": "var(--ink)",
+    MUTED: "var(--muted)",
+    GRID: "var(--rule)",
+    "#ffffff": "none",
+}
+
+
+def _colours() -> Markup:
+    light, dark = (
+        " ".join(f"--c{i}: {shade};" for i, shade in enumerate(shades)) for shades in zip(*COLOURS)
+    )
+    return Markup(
+        f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
+    )
+
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("gangwise.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters |= {
+    "breakable": breakable,
+    "prose": prose,
+    "setting": setting,
+    "plain_number": _plain_number,
+    "embedded": embedded,
+    "for_script": _for_script,
+    "enumerated": enumerated,
+    "kind": lambda part: type(part).__name__,
+}
+_ENVIRONMENT.globals["colours"] = _colours

@@ -1,0 +1,496 @@
+"""The artefacts of a paper, from the tables of ``papers/PAPER.toml``.
+
+``[[figures]]``
+    Figures, tables and theorems, with ``experiments``, ``panels`` and ``claims``. With
+    ``each``, the name of another table, there is one for each of its entries, whose values
+    stand in texts as ``{key}``; a claim with ``only`` is of that source alone. ``numbers``
+    names a function that gives all that is drawn.
+``claims``
+    A row each: what the number ``says``; what the ``paper`` says, a number, words, or two
+    printed values of which the first has a ``lead`` over the second, in per cent; when ours
+    agrees, ``near`` the number (by this share of it), ``above`` or ``below`` a level, or never
+    judged; ``why`` ours differs, in words or by the name of a reason; and a ``measure`` with
+    its parameters, by name (see :mod:`~gangwise.reproduce.measures` and the module of the
+    paper). It is measured for each of ``versions`` on each experiment of ``on``, or on all of
+    them together (``join``). ``choice`` is the policy that is measured; in it and in
+    parameters ``{}`` is the version's policy. ``answers`` names a function that gives the
+    numbers of all versions instead.
+``panels``
+    Axes, and a measure of each of ``lines`` ``against`` something, see :func:`_axis`. Entries
+    of one name are one panel, with the axes of the first; ``{on}`` is what an experiment is
+    called.
+``[lines]``
+    Which policy a version or a line is, with parameters of its own if any. ``on`` and
+    ``versions`` are names of such tables, lists, or tables; without ``on`` it is the figure's
+    first experiment.
+``[experiments]``
+    Fields of an :class:`~gangwise.experiments.specification.Experiment`, over those of
+    ``[kinds]`` and ``[defaults]``; ``quick`` has those of the quick scale. ``seeds`` is how
+    many, from 100 on. There is one experiment for each of ``variants`` or ``lengths`` (of
+    slots). ``[policies]`` has the lists of policies that they name.
+``[rows]``
+    The artefacts that are played again on rows of the traces, see :func:`traced`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import cache
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from gangwise.core.errors import UnknownName
+from gangwise.experiments.results import Results
+from gangwise.experiments.specification import Experiment
+from gangwise.experiments.statistics import Estimate
+from gangwise.report.plotting import Panel
+from gangwise.reproduce import measures
+from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim, Found, Rule, Scale, table
+
+Table = Mapping[str, Any]
+
+ROWS_FOLDER = "alibaba-v2018"
+"""Of the traces' folder; that of gpu-v2020 stands beside it."""
+
+CLAIM = {
+    *("says", "paper", "number", "near", "above", "below", "why", "timed", "beside", "only"),
+    *("measure", "versions", "on", "named", "join", "choice"),
+}
+AXES = {field.name for field in fields(Panel)}
+PANEL = AXES | {"measure", "lines", "on", "against", "label", "first", "since"}
+"""Keys of claims and of panels that are no parameters of their measures."""
+
+
+class Place(NamedTuple):
+    """An experiment, what it is called in labels, and parameters that are for it alone."""
+
+    label: str
+    experiment: str
+    parameters: Table = MappingProxyType({})
+
+
+def _read(name: str) -> dict[str, Any]:
+    path = Path(__file__).with_name("papers") / f"{name}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _filled(value: Any, key: str, text: str) -> Any:
+    """A value of a table with ``{key}`` replaced in all its texts."""
+    if isinstance(value, str):
+        return value.replace(f"{{{key}}}", text)
+    if isinstance(value, dict):
+        return {_filled(k, key, text): _filled(v, key, text) for k, v in value.items()}
+    return [_filled(v, key, text) for v in value] if isinstance(value, list) else value
+
+
+class Paper:
+    """The tables of a paper, as artefacts.
+
+    Parameters
+    ----------
+    name : str
+        ``ogasched``, ``esdp`` or ``opm``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tables = _read(name)
+        self._functions = {**vars(measures), **vars(import_module(f"gangwise.reproduce.{name}"))}
+
+    def artefacts(self) -> tuple[Artefact, ...]:
+        """Figures, tables and theorems in order; then those on rows of the traces."""
+        figures = [
+            filled
+            for figure in self.tables["figures"]
+            for filled in (self._sources(figure) if "each" in figure else [figure])
+        ]
+        found = {figure["name"]: self._artefact(figure) for figure in figures}
+        rows = self.tables.get("rows", {"slots": {}})
+        readings = [
+            reading
+            for reading in _read("traces")["readings"]
+            if reading.get("only", self.name) == self.name
+        ]
+        instead = self.tables["defaults"].get("scenario", "")
+        again = [
+            traced(found[name], instead, rows["scenario"], readings, slots)
+            for name, slots in rows["slots"].items()
+        ]
+        return *found.values(), *again
+
+    def _sources(self, figure: Table) -> Iterator[dict[str, Any]]:
+        for source in self.tables[figure["each"]]:
+            chosen = {
+                **figure,
+                "claims": [
+                    claim
+                    for claim in figure["claims"]
+                    if claim.get("only", source["source"]) == source["source"]
+                ],
+            }
+            for key, text in source.items():
+                chosen = _filled(chosen, key, text)
+            yield chosen
+
+    def _artefact(self, figure: Table) -> Artefact:
+        names = figure["experiments"]
+
+        def experiments(scale: Scale) -> list[Experiment]:
+            return [one for name in names for one in self.experiments(name, scale)]
+
+        def numbers(found: Found) -> pl.DataFrame:
+            panels = figure["panels"]
+            return table([row for panel in panels for row in self._rows(panel, names[0], found)])
+
+        panels: dict[str, Panel] = {}
+        for panel in figure["panels"]:
+            axes = {key: value for key, value in panel.items() if key in AXES}
+            for place in self.places(panel.get("on", [names[0]])):
+                name = panel["name"].replace("{on}", place.label)
+                if name not in panels:
+                    panels[name] = Panel(**{**axes, "name": name})
+        return Artefact(
+            self.name,
+            figure["name"],
+            figure["title"],
+            experiments,
+            self._functions[figure["numbers"]] if "numbers" in figure else numbers,
+            list(panels.values()),
+            [self._claim(claim, names[0]) for claim in figure["claims"]],
+            figure.get("trace", ""),
+        )
+
+    # Experiments
+
+    def _specification(self, name: str) -> dict[str, Any]:
+        """The fields of an experiment over those of its kind and the defaults."""
+        own = self.tables["experiments"][name]
+        kind = self.tables["kinds"][own["kind"]] if "kind" in own else {}
+        layers = (self.tables["defaults"], kind, own)
+        merged = {key: value for layer in layers for key, value in layer.items()}
+        merged["quick"] = {k: v for layer in layers for k, v in layer.get("quick", {}).items()}
+        return merged
+
+    def _variants(self, specification: Table, lengths: Sequence[int]) -> dict[str, dict[str, Any]]:
+        """Label → what differs, ``name`` included; one without a label where nothing does."""
+        if lengths:
+            return {str(slots): {"name": str(slots), "slots": slots} for slots in lengths}
+        chosen = specification.get("variants") or {"": {}}
+        if isinstance(chosen, list):
+            chosen = {label: self.tables["variants"][label] for label in chosen}
+        return dict(chosen)
+
+    def _name(self, name: str, variant: Table) -> str:
+        return "-".join(filter(None, (self.name, name, variant.get("name"))))
+
+    def experiments(self, name: str, scale: Scale) -> list[Experiment]:
+        """The experiments of an entry of ``[experiments]`` at a scale."""
+        specification = self._specification(name)
+        quick = specification.pop("quick") if scale.quick else {}
+        lengths = {**specification, **quick}.get("lengths", ())
+        made = []
+        for variant in self._variants(specification, lengths).values():
+            layers = (specification, variant, quick)
+            given = {key: value for layer in layers for key, value in layer.items()}
+            given["slots"] = variant.get("slots", given.get("slots"))
+            settings = {k: v for layer in layers for k, v in layer.get("settings", {}).items()}
+            if "trace" in given:
+                settings["folder"] = str((scale.traces or Path()) / given["trace"])
+            sets = given["policies"]
+            policies = [
+                policy
+                for each in ([sets] if isinstance(sets, str) else sets)
+                for policy in self.tables["policies"][each]
+            ]
+            given |= {
+                "name": self._name(name, variant),
+                "settings": settings,
+                "seeds": scale.first_seeds(given["seeds"]),
+                "policies": [_with_slots(policy, given["slots"]) for policy in policies],
+            }
+            known = Experiment.model_fields.keys() - {"trace"}
+            made.append(Experiment(**{k: v for k, v in given.items() if k in known}))
+        return made
+
+    def _members(self, name: str) -> list[Place]:
+        """All experiments of an entry of ``[experiments]``, at any scale."""
+        specification = self._specification(name)
+        lengths = {*specification.get("lengths", ()), *specification["quick"].get("lengths", ())}
+        return [
+            Place("" if lengths else label, self._name(name, variant))
+            for label, variant in self._variants(specification, sorted(lengths)).items()
+        ]
+
+    def places(self, on: Sequence[str] | Table) -> list[Place]:
+        """The experiments that a claim or a panel is ``on``: names, or a table by label."""
+        if isinstance(on, Mapping):
+            labelled = []
+            for label, value in on.items():
+                chosen = {"experiment": value} if isinstance(value, str) else dict(value)
+                [(_, experiment, _)] = self._members(chosen.pop("experiment"))
+                labelled.append(Place(label, experiment, chosen))
+            return labelled
+        found = []
+        for name in on:
+            if name in self.tables["experiments"]:
+                found += self._members(name)
+            else:  # one of several variants, by its whole name
+                members = [m for group in self.tables["experiments"] for m in self._members(group)]
+                found += [m for m in members if m.experiment == f"{self.name}-{name}"]
+        return found
+
+    # Measures
+
+    def _measure(
+        self, row: Table, keys: set[str]
+    ) -> tuple[Callable[..., Estimate], dict[str, Any]]:
+        """The measure of a claim or a panel, and its parameters: what is not one of ``keys``."""
+        parameters = {key: value for key, value in row.items() if key not in keys}
+        name = row["measure"]
+        if name not in self._functions:
+            raise UnknownName("measure", name, [n for n in self._functions if n.islower()])
+        measure = self._functions[name]
+        known = inspect.signature(measure).parameters
+        for key in parameters:
+            if key not in known:
+                raise UnknownName(f"parameter of the measure {name}", key, list(known))
+        return measure, parameters
+
+    def lines(self, chosen: str | Sequence[str] | Table) -> dict[str, dict[str, Any]]:
+        """Lines or versions by label: the policy of each, and parameters that are for it alone."""
+        found = self.tables["lines"][chosen] if isinstance(chosen, str) else chosen
+        listed = dict(found) if isinstance(found, Mapping) else {name: name for name in found}
+        return {
+            label: {"policy": value} if isinstance(value, str) else dict(value)
+            for label, value in listed.items()
+        }
+
+    def _claim(self, row: Table, first: str) -> Claim:
+        paper, whys = row["paper"], row.get("why", [])
+        if isinstance(paper, dict):
+            ours, theirs = paper["lead"]
+            paper = round(100 * (ours / theirs - 1), paper["digits"])
+        reasons = self.tables["reasons"]
+        return Claim(
+            row["says"],
+            paper,
+            self._functions[row["answers"]] if "answers" in row else self._ours(row, first),
+            Rule(
+                row.get("number", paper) if "near" in row else None,
+                row.get("near", 0.25),
+                row.get("above"),
+                row.get("below"),
+            ),
+            "; ".join(reasons.get(why, why) for why in ([whys] if isinstance(whys, str) else whys)),
+            row.get("timed", False),
+            tuple(row.get("beside", ())),
+        )
+
+    def _ours(self, row: Table, first: str) -> Callable[[Found], dict[str, Estimate]]:
+        measure, parameters = self._measure(row, CLAIM)
+        versions = self.lines(row.get("versions", "versions"))
+        places = self.places(row.get("on", [first]))
+
+        def answer(line: Table, place: Place, *results: Results) -> Estimate:
+            given = {**parameters, **line, **place.parameters}
+            policy = given.pop("policy")
+            given = _filled(given, "", policy)
+            who = row.get("choice", "{}").replace("{}", policy)
+            if row.get("join") and "also" in inspect.signature(measure).parameters:
+                given["also"] = results
+            return measure(results[-1], who, **given)
+
+        def ours(found: Found) -> dict[str, Estimate]:
+            played = [place for place in places if place.experiment in found]
+            if row.get("join"):
+                results = [found[place.experiment] for place in played]
+                return {
+                    label: answer(line, Place("", ""), *results) for label, line in versions.items()
+                }
+            return {
+                _label(version, place.label if row.get("named", True) else ""): answer(
+                    line, place, found[place.experiment]
+                )
+                for place in played
+                for version, line in versions.items()
+            }
+
+        return ours
+
+    def _rows(
+        self, panel: Table, first: str, found: Found
+    ) -> Iterator[tuple[str, str, float | str, Estimate]]:
+        """What a panel draws: its name, line, x and estimate."""
+        for line, means in panel.get("printed", {}).items():
+            for x, mean in zip(panel["against"], means, strict=True):
+                yield panel["name"], line, x, Estimate(mean, None, None)
+        if "measure" not in panel:
+            return
+        measure, parameters = self._measure(panel, PANEL)
+        lines = self.lines(panel["lines"])
+        for place in self.places(panel.get("on", [first])):
+            if place.experiment not in found:
+                continue
+            results = found[place.experiment]
+            name = panel["name"].replace("{on}", place.label)
+            who = panel.get("base", next(iter(lines.values()))["policy"])
+            points = list(_axis(results, panel, who))
+            for line, given in lines.items():
+                for x, text, point in points:
+                    who = given["policy"].replace("{x}", text)
+                    both = {**parameters, **point}
+                    if "cell" in parameters and "cell" in point:
+                        both["cell"] = {**parameters["cell"], **point["cell"]}
+                    yield name, line, x, measure(results, who, **both)
+
+
+def _with_slots(policy: Any, slots: int | None) -> Any:
+    """A policy of which an argument is the number of slots."""
+    if isinstance(policy, str) or "arguments" not in policy:
+        return policy
+    given = {k: slots if v == "{slots}" else v for k, v in policy["arguments"].items()}
+    return {**policy, "arguments": given}
+
+
+def _label(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
+
+
+Point = tuple[float | str, str, dict[str, Any]]
+"""x, what stands for ``{x}`` in the policy of a line, and parameters of the measure."""
+
+
+def _axis(results: Results, panel: Table, who: str) -> Iterator[Point]:
+    """The points of a panel ``against``: a setting that varies, or one of these.
+
+    ``recorded`` slots, from ``first`` or T/``since`` on, or the ``ends`` of these; ``logarithmic``
+    slots; ``intervals`` between such; a list of ``parts``: slots T/part; ``length``: T itself;
+    names, by list or by label; ``:argument=``: the values of an argument in the policies' names.
+    """
+    against = panel["against"]
+    if isinstance(against, Mapping):
+        yield from ((label, value, {}) for label, value in against.items())
+    elif isinstance(against, list) and isinstance(against[0], str):
+        yield from ((name, name, {}) for name in against)
+    elif against == "length":
+        yield measures.slots_played(results), "", {}
+    elif isinstance(against, str) and against.startswith(":"):
+        texts = [name.partition(against)[2] for name in results.policies if against in name]
+        yield from ((float(text), text, {}) for text in dict.fromkeys(texts))
+    elif against in results.cells:
+        for value in measures.values(results, against):
+            x = value if isinstance(value, str) else float(value)
+            label = panel["label"].replace("{x}", str(value)) if "label" in panel else x
+            yield label, "", {"cell": {against: value}}
+    else:
+        yield from _slot_axis(measures.recorded(results, who), panel)
+
+
+def _slot_axis(slots: Any, panel: Table) -> Iterator[Point]:
+    against, T = panel["against"], float(slots[-1])
+    if isinstance(against, list):
+        yield from ((T / part, "", {"at": T / part}) for part in against)
+    elif against == "logarithmic":
+        yield from ((at, "", {"at": at}) for at in np.geomspace(10, T, 40))
+    elif against == "intervals":
+        edges = pairwise(np.geomspace(10, T, 25))
+        yield from ((last, "", {"interval": (first, last)}) for first, last in edges)
+    else:
+        first = panel.get("first", T / panel["since"] if "since" in panel else 0)
+        chosen = [at for at in slots if at >= first]
+        if against == "ends":
+            yield from ((at, "", {}) for at in (chosen[0], T))
+        else:
+            yield from ((at, "", {"at": at}) for at in chosen)
+
+
+# On rows of the traces
+
+
+def traced(
+    artefact: Artefact, instead: str, scenario: str, readings: Sequence[Table], slots: Sequence[int]
+) -> Artefact:
+    """An artefact on rows of the traces, once for each reading of which rows the authors took.
+
+    Its picture is of the first reading. What is said of a claim covers all of them: a version of an
+    algorithm agrees where it does with every reading, and else depends on the reading.
+
+    Parameters
+    ----------
+    artefact : Artefact
+    instead, scenario : str
+        The scenario of the artefact's that is replaced (experiments with another one are not
+        played), and the one that takes its settings and those of the readings.
+    readings : sequence of mapping
+        ``name`` and ``settings``.
+    slots : pair of int
+        At most so many, at the quick scale and the full one: there are many readings. Seeds are 3
+        and 5.
+    """
+
+    def experiments(scale: Scale) -> list[Experiment]:
+        most = slots[0 if scale.quick else 1]
+        chosen = replace(scale, seeds=tuple(scale.first_seeds(3 if scale.quick else 5)))
+        folder = {"folder": str(scale.traces or "")}
+        return [
+            one.model_copy(
+                update={
+                    "name": f"{one.name}-rows-{i}",
+                    "scenario": scenario,
+                    "settings": {**one.settings, **reading.get("settings", {}), **folder},
+                    "slots": min(one.slots or 2000, most),
+                }
+            )
+            for i, reading in enumerate(readings)
+            for one in artefact.experiments(chosen)
+            if one.scenario == instead
+        ]
+
+    def of_reading(found: Found, i: int) -> dict[str, Results]:
+        """Results with one reading, by the names that the artefact knows."""
+        ending = f"-rows-{i}"
+        return {k.removesuffix(ending): v for k, v in found.items() if k.endswith(ending)}
+
+    def in_all(claim: Claim) -> Callable[[Found], dict[str, Estimate]]:
+        """In all readings but those without an answer, such as an exponent of a loss."""
+
+        def ours(found: Found) -> dict[str, Estimate]:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return {
+                    f"{version}{AT}{reading['name']}": estimate
+                    for i, reading in enumerate(readings)
+                    for version, estimate in claim.ours(of_reading(found, i)).items()
+                    if np.isfinite(estimate.mean)
+                }
+
+        return ours
+
+    return Artefact(
+        artefact.paper,
+        f"{artefact.name}{ON_ROWS}",
+        f"{artefact.title}, {readings[0]['name']}",
+        experiments,
+        lambda found: artefact.numbers(of_reading(found, 0)),
+        artefact.panels,
+        [
+            replace(claim, ours=in_all(claim))
+            for claim in artefact.claims
+            if claim.rule.compares and not claim.timed
+        ],
+        ROWS_FOLDER,
+    )
+
+
+@cache
+def artefacts(paper: str) -> tuple[Artefact, ...]:
+    """The artefacts of a paper, in its order."""
+    return Paper(paper).artefacts()
