@@ -136,6 +136,7 @@ def test_run(tmp_path):
     assert "best_fixed" in summary["regret"]
 
 
+@pytest.mark.full
 def test_a_run_into_a_folder_is_a_folder_of_results(tmp_path):
     done = gangwise("run", SMALL, "drf", "--slots", 12, "--out", tmp_path / "out", "--json")
     gangwise("report", tmp_path / "out")
@@ -173,6 +174,7 @@ def test_labels_are_no_markup(tmp_path):
         assert done.stdout.count("[/foo]") >= 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -202,6 +204,7 @@ def test_errors_are_one_line_and_exit_code_2(arguments, message):
     assert done.stdout == ""
 
 
+@pytest.mark.full
 def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     out = tmp_path / "results"
     arguments = [

@@ -119,8 +119,9 @@ class Loaded(HTMLParser):
             self.found.append(of.get("href") or "")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
-    importlib.util.find_spec("mkdocs") is None, reason="needs pip install 'gangwise[docs]'"
+    importlib.util.find_spec("mkdocs") is None, reason="needs pip install '.[docs]'"
 )
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
@@ -138,3 +139,14 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
         assert not outside, (page, outside)
         assert not re.search(r"@import|url\(\s*['\"]?(https?:)?//", text), page
     assert "<math" in (tmp_path / "algorithms/ogasched/index.html").read_text()
+
+
+def test_nothing_tells_to_install_a_package_that_nobody_has_published() -> None:
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for folder, kind in ((DOCS, "*.md"), (ROOT / "src", "*.py"), (ROOT, "README.md"))
+        for path in (folder.glob if folder == ROOT else folder.rglob)(kind)
+    }
+    assert [p for p, text in texts.items() if re.search(r"pip install ['\"]?gangwise", text)] == []
+    said = [path.name for path, text in texts.items() if "pip install '.[{" in text]
+    assert said == ["errors.py"], "say it with to_install()"

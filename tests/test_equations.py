@@ -51,5 +51,5 @@ def test_show_prints_where_it_is_and_what_it_says():
     assert "gain_overhead.kernels:gradient" in shown
     asked = json.loads(CliRunner().invoke(app, ["show", "esdp (27)", "--json"]).output)
     assert asked["label"] == "ESDP (27)"
-    assert asked["kernel"]["symbol"] == "fluctuating_speeds.solvers.kernels:tabulate"
+    assert asked["kernel"]["symbol"] == "fluctuating_speeds.solvers.programme:tabulate"
     assert asked["kernel"]["line"] > 1

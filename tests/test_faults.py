@@ -17,6 +17,8 @@ from gangwise.core.files import find_folders
 from gangwise.experiments.runs import TIMINGS
 from tests.faults import FAULTS, failing
 
+pytestmark = pytest.mark.full
+
 SMALL = "ogasched-default-v1:servers=6,job_types=3"
 
 

@@ -23,6 +23,7 @@ STARTERS = [
 ]
 
 
+@pytest.mark.full
 def test_new_code_passes_its_own_test(tmp_path: Path) -> None:
     for i, (kind, family) in enumerate(STARTERS):
         given = ["new", kind, f"mine-{i}", "--folder", str(tmp_path)]

@@ -72,7 +72,7 @@ def test_a_wheel_has_every_file_that_is_no_module(unpacked: Path) -> None:
     }
     found = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
     assert not {name for name in expected - found if "egg-info" not in name}
-    assert {"gangwise/py.typed", "gangwise/report/templates/base.html"} <= found
+    assert {"gangwise/py.typed", "gangwise/report/templates/page.html"} <= found
 
 
 def test_a_source_distribution_has_what_the_tests_read(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ Versions stay bound to a behaviour: what changes rewards gets a new one. An acti
 feasible in the way that its class says, so that nothing is ever refused. Rewards of the first three
 are those of :func:`gangwise.compare`, slot by slot, so that returns can be set beside its policies.
 
-Needs the package gymnasium (``pip install 'gangwise[gym]'``). Importing this module registers the
-ids; ``gymnasium.make("gangwise.gym:gangwise/Jobs-v1")`` does both.
+Needs the package gymnasium (``pip install '.[gym]'`` in the checkout). Importing this module
+registers the ids; ``gymnasium.make("gangwise.gym:gangwise/Jobs-v1")`` does both.
 
 >>> import gymnasium, gangwise.gym
 >>> env = gymnasium.make("gangwise/GainOverhead-v1", scenario="ogasched-default-v1:servers=8")
@@ -43,11 +43,15 @@ from gangwise.fluctuating_speeds.learners import ListScheduling
 from gangwise.jobs.books import Books, Place, Queue
 from gangwise.jobs.model import Job
 from gangwise.jobs.schedule import Schedule, Tables
-from gangwise.jobs.scheduler import Composed, composed
-from gangwise.jobs.simulation import PlainSimulation
+from gangwise.jobs.scheduler import Composed
+from gangwise.jobs.simulation import JobSimulation
 
 LARGEST = 1e6
-"""Of observations."""
+"""The largest number in an observation."""
+
+
+def _box(low: float, high: float, *shape: int) -> spaces.Box:
+    return spaces.Box(low, high, shape, np.float32)
 
 
 class SlotEnv(gymnasium.Env[Any, Any]):
@@ -69,9 +73,11 @@ class SlotEnv(gymnasium.Env[Any, Any]):
     """
 
     family = ""
+    usual = ""
+    """The scenario where none is given."""
 
-    def __init__(self, scenario: str, instance: int = 0, slots: int = 0):
-        made = named_source(scenario, {}).scenario()
+    def __init__(self, scenario: str = "", instance: int = 0, slots: int = 0):
+        made = named_source(scenario or self.usual, {}).scenario()
         if made.family != self.family:
             raise ScenarioError(
                 f"{scenario} is of the family {made.family}; {type(self).__name__} plays "
@@ -80,7 +86,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
         self.instance = made.instance(instance)
         self.problem = self.instance.problem
         self.slots = slots or made.slots
-        self._bind()
+        self._set_spaces()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -91,44 +97,39 @@ class SlotEnv(gymnasium.Env[Any, Any]):
         self.environment = self.instance.environment()
         self.environment.start(streams.workload, streams.noise)
         self.slot = 0
-        self._forget(streams.policy)
-        self._look()
-        return self._observation(), self._told()
+        self._begin(streams.policy)
+        self._observe()
+        return self._observation(), self._mask()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Play a slot."""
+        """Play a slot. The last one cuts the episode off; nothing ends it before."""
         outcome = self.environment.step(self.slot, self._decision(action))
-        self._learn(outcome.feedback)
+        for feedback in outcome.feedback:
+            self._learn(feedback)
         self.slot += 1
-        self._look()
-        told = {"reward": outcome.reward} | dict(zip(self.environment.metrics, outcome.metrics))
-        return (
-            self._observation(),
-            float(outcome.reward),
-            False,
-            self.slot >= self.slots,
-            told | self._told(),
-        )
+        self._observe()
+        info = {"reward": outcome.reward, **dict(zip(self.environment.metrics, outcome.metrics))}
+        cut_off = self.slot >= self.slots
+        return self._observation(), float(outcome.reward), False, cut_off, info | self._mask()
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         self.seen: Any = self.environment.observe(self.slot, "react")
 
-    def _told(self) -> dict[str, Any]:
+    def _mask(self) -> dict[str, Any]:
+        """What is said of actions that have an effect."""
         return {}
 
-    def _forget(self, rng: np.random.Generator) -> None:
+    def _begin(self, rng: np.random.Generator) -> None:
         """Begin to learn anew."""
 
     def _learn(self, feedback: Any) -> None:
-        """Take in what the slot taught."""
+        """Take in what a slot taught."""
 
     @abstractmethod
-    def _bind(self) -> None:
-        """Set up the spaces."""
+    def _set_spaces(self) -> None: ...
 
     @abstractmethod
-    def _observation(self) -> Any:
-        """What the agent sees."""
+    def _observation(self) -> Any: ...
 
     @abstractmethod
     def _decision(self, action: Any) -> Any:
@@ -143,14 +144,11 @@ class GainOverheadEnv(SlotEnv):
     than once, all its shares of it shrink alike.
     """
 
-    family = "gain_overhead"
+    family, usual = "gain_overhead", "ogasched-default-v1"
 
-    def __init__(self, scenario: str = "ogasched-default-v1", instance: int = 0, slots: int = 0):
-        super().__init__(scenario, instance, slots)
-
-    def _bind(self) -> None:
-        self.observation_space = spaces.Box(0.0, LARGEST, (self.problem.L,), np.float32)
-        self.action_space = spaces.Box(0.0, 1.0, self.problem.upper.shape, np.float32)
+    def _set_spaces(self) -> None:
+        self.observation_space = _box(0.0, LARGEST, self.problem.L)
+        self.action_space = _box(0.0, 1.0, *self.problem.upper.shape)
 
     def _observation(self) -> Any:
         return np.asarray(self.seen.arrivals, dtype=np.float32)
@@ -174,27 +172,21 @@ class FluctuatingSpeedsEnv(SlotEnv):
     last. ``action_masks()``, also ``info["action_mask"]`` [E]: channels whose job type arrived.
     """
 
-    family = "fluctuating_speeds"
+    family, usual = "fluctuating_speeds", "esdp-default-v1"
 
-    def __init__(self, scenario: str = "esdp-default-v1", instance: int = 0, slots: int = 0):
-        super().__init__(scenario, instance, slots)
-
-    def _bind(self) -> None:
+    def _set_spaces(self) -> None:
         self._list = ListScheduling(self.problem)
         E = self.problem.channels.job_type.size
-        self.action_space = spaces.Box(-1.0, 1.0, (E,), np.float32)
-        self.observation_space = spaces.Box(
-            -LARGEST, LARGEST, (self.problem.L + 2 * E,), np.float32
-        )
+        self.action_space = _box(-1.0, 1.0, E)
+        self.observation_space = _box(-LARGEST, LARGEST, self.problem.L + 2 * E)
 
-    def _forget(self, rng: np.random.Generator) -> None:
+    def _begin(self, rng: np.random.Generator) -> None:
         self._plays = np.zeros(self.problem.channels.job_type.size)
         self._total = np.zeros_like(self._plays)
 
     def _learn(self, feedback: Any) -> None:
-        for each in feedback:
-            self._plays[each.channels] += 1
-            self._total[each.channels] += each.utilities
+        self._plays[feedback.channels] += 1
+        self._total[feedback.channels] += feedback.utilities
 
     def _observation(self) -> Any:
         mean = self._total / np.maximum(self._plays, 1)
@@ -205,7 +197,7 @@ class FluctuatingSpeedsEnv(SlotEnv):
         """Channels that may be used in this slot [E]."""
         return np.asarray(self.problem.available(self.seen.arrivals), dtype=bool)
 
-    def _told(self) -> dict[str, Any]:
+    def _mask(self) -> dict[str, Any]:
         return {"action_mask": self.action_masks()}
 
     def _decision(self, action: Any) -> Bools:
@@ -226,19 +218,17 @@ class ApproximationJobsEnv(SlotEnv):
     ``info["action_mask"]`` [rows]: rows that hold a job.
     """
 
-    family = "approximation_jobs"
+    family, usual = "approximation_jobs", "opm-default-v1"
 
-    def __init__(
-        self, scenario: str = "opm-default-v1", instance: int = 0, slots: int = 0, rows: int = 16
-    ):
+    def __init__(self, scenario: str = "", instance: int = 0, slots: int = 0, rows: int = 16):
         self.rows = rows
         super().__init__(scenario, instance, slots)
 
-    def _bind(self) -> None:
-        self.action_space = spaces.Box(0.0, 1.0, (self.rows,), np.float32)
-        self.observation_space = spaces.Box(0.0, LARGEST, (4 * self.rows + 2,), np.float32)
+    def _set_spaces(self) -> None:
+        self.action_space = _box(0.0, 1.0, self.rows)
+        self.observation_space = _box(0.0, LARGEST, 4 * self.rows + 2)
 
-    def _forget(self, rng: np.random.Generator) -> None:
+    def _begin(self, rng: np.random.Generator) -> None:
         self._placing = CountingPolicy()
         self._placing.start(self.problem, rng)
         self._rng = rng
@@ -246,11 +236,10 @@ class ApproximationJobsEnv(SlotEnv):
         self._rate = np.ones(self.problem.M)
 
     def _learn(self, feedback: Any) -> None:
-        for each in feedback:
-            self._rate[each.machines] += 0.2 * (each.rates - self._rate[each.machines])
+        self._rate[feedback.machines] += 0.2 * (feedback.rates - self._rate[feedback.machines])
 
-    def _look(self) -> None:
-        super()._look()
+    def _observe(self) -> None:
+        super()._observe()
         jobs = self.seen.jobs
         order = np.lexsort((jobs.arrival[jobs.rows], jobs.deadline[jobs.rows]))
         self._shown: Ints = jobs.rows[order[: self.rows]]
@@ -266,7 +255,7 @@ class ApproximationJobsEnv(SlotEnv):
         rest = (jobs.rows.size - shown.size, self.seen.available.mean())
         return np.concatenate([table.ravel(), rest]).astype(np.float32)
 
-    def _told(self) -> dict[str, Any]:
+    def _mask(self) -> dict[str, Any]:
         return {"action_mask": np.arange(self.rows) < self._shown.size}
 
     def _decision(self, action: Any) -> Ints:
@@ -280,8 +269,8 @@ class ApproximationJobsEnv(SlotEnv):
         return self._placing.hand_out(self.seen, self._shown, want, fastest)
 
 
-class _Held(Composed):
-    """Starts nothing by itself; keeps what it is shown, and lets its choice of nodes learn."""
+class _AgentStarts(Composed):
+    """Starts nothing by itself, and lets its choice of nodes learn."""
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Any]:
         """A round in which nothing starts."""
@@ -320,7 +309,7 @@ class JobsEnv(gymnasium.Env[Any, Any]):
         if not 1 <= jobs <= len(self._scenario.jobs):
             raise ScenarioError(f"{jobs} jobs of {len(self._scenario.jobs)}")
         self.action_space = spaces.Discrete(window + 1)
-        self.observation_space = spaces.Box(-LARGEST, LARGEST, (6 * window + 3,), np.float32)
+        self.observation_space = _box(-LARGEST, LARGEST, 6 * window + 3)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -331,11 +320,11 @@ class JobsEnv(gymnasium.Env[Any, Any]):
         begin = int(self.np_random.integers(rows.size - self._count + 1))
         chosen = (begin <= rows) & (rows < begin + self._count)
         played = self._scenario.draw(int(self.np_random.integers(2**31)), chosen)
-        base = composed(f"fcfs+none+{self._choice}")
-        held = _Held(base.queue, base.backfilling, base.choice)
-        held.limits = self._scenario.options.limits
+        base = Composed.named(f"fcfs+none+{self._choice}")
+        scheduler = _AgentStarts(base.queue, base.backfilling, base.choice)
+        scheduler.limits = self._scenario.options.limits
         tables = Tables.of(played.jobs, played.nodes, played.conditions, self._scenario.options)
-        self._play = PlainSimulation(tables, held)
+        self._play = JobSimulation(tables, scheduler)
         self._go_on()
         return self._observation(), {"action_mask": self.action_masks()}
 
@@ -350,8 +339,8 @@ class JobsEnv(gymnasium.Env[Any, Any]):
             self._find_room()
         else:
             hours, over = self._go_on()
-        told = {"action_mask": self.action_masks(), "now": self._play.now}
-        return self._observation(), -hours / self._count, over, False, told
+        info = {"action_mask": self.action_masks(), "now": self._play.now}
+        return self._observation(), -hours / self._count, over, False, info
 
     @property
     def tables(self) -> Tables:
@@ -366,16 +355,14 @@ class JobsEnv(gymnasium.Env[Any, Any]):
         """To the next instant at which a job waits: job-hours that passed, whether all is over."""
         hours = 0.0
         while True:
-            before, present = self._play.now, self._present()
+            before = self._play.now
+            present = len(self._play.waiting) + len(self._play.books.running)
             alive = self._play.step()
             if before >= 0:
                 hours += present * (self._play.now - before) / 3600
             if not alive or self._play.waiting:
                 self._find_room()
                 return hours, not alive
-
-    def _present(self) -> int:
-        return len(self._play.waiting) + len(self._play.books.running)
 
     def _find_room(self) -> None:
         """Where the first waiting jobs would be placed; None for those that do not fit."""

@@ -14,8 +14,8 @@ from gangwise import create_policy, create_scenario
 from gangwise.core import checkpoints
 from gangwise.core.checkpoints import key_file, read_checkpoint, user_key, write_checkpoint
 from gangwise.core.errors import StoreError
-from gangwise.core.identity import run_identity
 from gangwise.core.simulation import Simulation
+from gangwise.experiments.runs import GivenSource, RunSpec
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,9 @@ class Planted:
 def simulation(policy="drf", seed=0, slots=10):
     scenario = create_scenario("ogasched-default-v1:servers=8,job_types=3")
     plays = create_policy(policy)
-    identity = run_identity(scenario, plays, slots, seed, policy)
+    identity = RunSpec(
+        GivenSource(scenario), {}, seed, slots, label=policy, policy=plays
+    ).identity()
     return Simulation(scenario.instance(seed), plays, slots, seed, policy, identity)
 
 
@@ -109,7 +111,7 @@ def test_a_flipped_bit_in_any_byte_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("other", "told"),
     [
-        (simulation("fairness"), "policy was drf r2 and is now fairness r1"),
+        (simulation("fairness"), "policy was drf r3 and is now fairness r1"),
         (simulation(seed=1), "seed was 0 and is now 1"),
         (simulation(slots=12), "slots was 10 and is now 12"),
     ],

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import pickle
+import random
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,8 +33,12 @@ from gangwise.core.errors import ScenarioError
 from gangwise.core.isolation import IsolatedError, IsolatedPolicy
 from gangwise.core.registry import create
 from gangwise.core.simulation import Simulation
+from gangwise.engines.launch import birth
 from gangwise.gain_overhead import Fairness
 from gangwise.jobs import Composed, Place
+from gangwise.jobs.choice import BestFit, WorstFit
+
+pytestmark = pytest.mark.full
 
 HERE = __name__
 
@@ -89,6 +99,32 @@ class KnowsTheSeed(Fairness):
 def test_a_policy_that_reads_what_it_is_not_shown_is_named(wrong: type) -> None:
     with pytest.raises(PolicyCheckFailed, match="reads what it is not shown"):
         check_policy(f"{HERE}:{wrong.__name__}", problems=3, isolated=True)
+
+
+@dataclass
+class Random(Fairness):
+    """Draws from a generator that nobody gave it, and only now and then."""
+
+    def decide(self, observation):
+        return super().decide(observation) * (0.5 if random.random() < 0.2 else 1.0)
+
+
+@dataclass
+class RandomComposed(Composed):
+    """Chooses nodes by chance."""
+
+    def place(self, queue, books, now):
+        self.choice = random.choice([BestFit(), WorstFit()])
+        return super().place(queue, books, now)
+
+
+def test_chance_is_no_peek() -> None:
+    with pytest.raises(PolicyCheckFailed, match="not deterministic") as caught:
+        check_policy(f"{HERE}:Random", problems=3, isolated=True)
+    assert "reads what it is not shown" not in str(caught.value)
+    with pytest.raises(SchedulerCheckFailed, match="not deterministic") as told:
+        check_scheduler(f"{HERE}:RandomComposed", cases=3, isolated=True)
+    assert "reads what it is not shown" not in str(told.value)
 
 
 def test_what_it_looks_for_is_not_there() -> None:
@@ -201,7 +237,7 @@ def test_what_goes_wrong_over_there_is_said_here(wrong: type, said: str) -> None
 
 def test_silence_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = IsolatedPolicy(f"{HERE}:NeverAnswers")
-    monkeypatch.setattr("gangwise.core.isolation.PATIENCE", 0.2)
+    monkeypatch.setattr("gangwise.core.isolation.ANSWER_PATIENCE", 0.2)
     with pytest.raises(IsolatedError, match=r"NeverAnswers has not answered for 0\.2 s"):
         policy.decide(None)
 
@@ -212,6 +248,70 @@ class NeverAnswers(Fairness):
         import time
 
         time.sleep(3600)
+
+
+@dataclass
+class ComputesForEver(Fairness):
+    """Tells that it was asked, and computes where no signal of Python's gets through."""
+
+    told: str = ""
+
+    def decide(self, observation):
+        Path(self.told).write_text(str(os.getpid()))
+        sum(range(10**15))
+
+
+@dataclass
+class TakesAll(Fairness):
+    def decide(self, observation):
+        return bytearray(2**50) and super().decide(observation)
+
+
+PLAY = """
+import sys
+from gangwise import simulate, create_scenario
+from contextlib import nullcontext
+from gangwise.core.interrupt import exit_code, requests_to_stop, stop_at_once
+from gangwise.core.isolation import IsolatedPolicy
+instance = create_scenario("ogasched-default-v1:servers=8").instance(seed=0)
+stop_at_once()
+try:
+    with requests_to_stop() if sys.argv[3] == "ask" else nullcontext():
+        simulate(instance, IsolatedPolicy(sys.argv[1], {"told": sys.argv[2]}), slots=5, seed=0)
+except KeyboardInterrupt as stop:
+    sys.exit(exit_code(stop))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "how"), [(signal.SIGTERM, "raise"), (signal.SIGINT, "ask"), (signal.SIGKILL, "")]
+)
+def test_it_holds_off_no_signal_and_dies_with_who_asks(
+    tmp_path: Path, number: int, how: str
+) -> None:
+    told = tmp_path / "told"
+    command = [sys.executable, "-c", PLAY, f"{HERE}:ComputesForEver", str(told), how]
+    asking = subprocess.Popen(command)
+    while not (told.exists() and told.read_text()):
+        assert asking.poll() is None
+        time.sleep(0.05)
+    alone = int(told.read_text())
+    asking.send_signal(number)
+    code = asking.wait(60.0)
+    assert code == (-number if number == signal.SIGKILL else 128 + number)
+    for _ in range(600):  # it is its own process group: nobody else would end it
+        if not birth(alone):
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(alone, signal.SIGKILL)
+        pytest.fail("it outlived who asked")
+
+
+def test_it_takes_no_more_memory_than_it_may() -> None:
+    instance = create("scenario", "ogasched-default-v1:servers=8").instance(seed=0)
+    with pytest.raises(IsolatedError, match="MemoryError"):
+        simulate(instance, IsolatedPolicy(f"{HERE}:TakesAll"), slots=2, seed=0)
 
 
 def test_replays_and_runs_may_be_isolated() -> None:

@@ -33,7 +33,7 @@ def test_code_of_a_built_in_changes_with_its_revision_in_mind() -> None:
     found = sorted(changed())
     assert not found, (
         f"the code of {', '.join(found)} changed: if its results change, raise its revision in "
-        "catalogue.py; then run `python -m tests.revisions` to record the digest"
+        "catalogue.toml; then run `python -m tests.revisions` to record the digest"
     )
 
 

@@ -246,7 +246,8 @@ class Conformance:
         watch.engine.place(job, 1, [Placed("a1", 2)])
         watch.told("started", job)
         watch.engine.preempt(job)
-        assert watch.told("preempted", job).attempt == 1
+        off = watch.told("preempted", job)
+        assert (off.attempt, off.cause) == (1, "released")
         watch.phase(job, "pending")
         watch.engine.place(job, 2, [Placed("b1", 1), Placed("b2", 1)])
         row = watch.phase(job, "running")
@@ -263,7 +264,8 @@ class Conformance:
         try:
             watch.told("node_down", node="b1")
             assert not {n.name: n for n in watch.engine.nodes()}["b1"].up
-            assert watch.told("preempted", job).attempt == 1
+            off = watch.told("preempted", job)
+            assert (off.attempt, off.cause) == (1, "node_failed")
             watch.phase(job, "pending")
             with pytest.raises(Rejected, match="b1"):
                 watch.engine.place(job, 2, [Placed("a1", 1), Placed("b1", 1)])

@@ -29,7 +29,7 @@ from pathlib import Path
 from ssl import create_default_context
 from typing import Any
 
-RIGHTS = Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes-rbac.json"
+RIGHTS = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rbac.json"
 UNITS = {
     "m": 1e-3,
     "": 1.0,
@@ -230,20 +230,38 @@ class ControlPlane:
         self.grant()
         return self
 
-    def start_scheduler(self) -> None:
-        """Kubernetes' own, for pods that name no other."""
+    def start_scheduler(self, stands_by: str = "") -> None:
+        """Kubernetes' own, for pods that name no other.
+
+        With ``stands_by``, a Lease as NAMESPACE/NAME, it is configured as the how-to says: it
+        answers to the name ``gangwise`` as soon as nobody else holds the Lease.
+        """
         user = Api(self.admin.server, self._certificate, self._tokens["system:kube-scheduler"])
-        self._spawn(
-            "kube-scheduler",
-            {
-                "kubeconfig": user.kubeconfig(self.root / "kube-scheduler.json"),
-                "leader-elect": "false",
-                "bind-address": "127.0.0.1",
-                "port": 0,
-                "secure-port": _free_ports(1)[0],
-                "cert-dir": self.root / "keys",
-            },
-        )
+        kubeconfig = user.kubeconfig(self.root / "kube-scheduler.json")
+        options: dict[str, Any] = {
+            "bind-address": "127.0.0.1",
+            "port": 0,
+            "secure-port": _free_ports(1)[0],
+            "cert-dir": self.root / "keys",
+        }
+        if stands_by:
+            namespace, _, name = stands_by.partition("/")
+            election = {"leaderElect": True, "resourceLock": "leases", "resourceName": name}
+            election |= {"resourceNamespace": namespace, "leaseDuration": "6s"}
+            election |= {"renewDeadline": "4s", "retryPeriod": "1s"}
+            configuration = {
+                "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+                "kind": "KubeSchedulerConfiguration",
+                "clientConnection": {"kubeconfig": str(kubeconfig)},
+                "leaderElection": election,
+                "profiles": [{"schedulerName": "gangwise"}],
+            }
+            file = self.root / "stands-by.json"
+            file.write_text(json.dumps(configuration))
+            options["config"] = file
+        else:
+            options |= {"kubeconfig": kubeconfig, "leader-elect": "false"}
+        self._spawn("kube-scheduler", options)
 
     def grant(self) -> None:
         """Give the restricted user the rights of the how-to, and no other."""
@@ -251,10 +269,16 @@ class ControlPlane:
             item["subjects"] = (
                 [{"kind": "User", "name": "gangwise"}] if "subjects" in item else None
             )
-            kinds = f"/apis/rbac.authorization.k8s.io/v1/{item['kind'].lower()}s"
-            if item["kind"] not in ("ClusterRole", "ClusterRoleBinding"):
+            kinds = f"{item['kind'].lower()}s"
+            group = "/apis/rbac.authorization.k8s.io/v1"
+            if item["kind"] in ("Role", "RoleBinding"):
+                kinds = f"namespaces/{item['metadata']['namespace']}/{kinds}"
+            elif item["kind"] == "Namespace":
+                group = "/api/v1"
+            elif item["kind"] == "ServiceAccount":
                 continue
-            code, answer = self.admin("POST", kinds, {k: v for k, v in item.items() if v})
+            body = {k: v for k, v in item.items() if v}
+            code, answer = self.admin("POST", f"{group}/{kinds}", body)
             if code not in (201, 409):
                 raise RuntimeError(f"{item['metadata']['name']} was not accepted: {answer}")
         until(lambda: self.restricted("GET", "/api/v1/nodes?limit=1")[0] == 200, "rights in force")
@@ -486,7 +510,8 @@ class StandInNodes:
         times = {"startedAt": begun, "finishedAt": _now()}
         ended = [{"terminated": {"exitCode": code & 255, **times}} for code in codes]
         self._report(pod, "Failed" if any(codes) else "Succeeded", ended)
-        code, now = self.api("GET", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        code, now = self._heard("GET", path)
         if code == 200 and now["metadata"].get("deletionTimestamp"):
             self._delete(pod)
 
@@ -507,16 +532,23 @@ class StandInNodes:
         meta = pod["metadata"]
         body = {"metadata": {"uid": meta["uid"]}, "status": status}
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status"
-        while not self._closing:  # as a kubelet: until the server has heard it, or the pod is gone
-            with suppress(OSError, HTTPException):
-                if self.api("PATCH", path, body, "merge")[0] in (200, 404, 409):
-                    return
+        while not self._closing:  # as a kubelet: until it is taken, or the pod is gone
+            if self._heard("PATCH", path, body, "merge")[0] in (200, 404, 409):
+                return
             time.sleep(0.2)
+
+    def _heard(self, *request: Any) -> tuple[int, Any]:
+        """Ask until the server answers: it may be busy, or stopped and started by a test."""
+        while not self._closing:
+            with suppress(OSError, HTTPException):
+                return self.api(*request)
+            time.sleep(0.2)
+        return 0, None
 
     def _delete(self, pod: Any) -> None:
         meta = pod["metadata"]
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
-        self.api("DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", body)
+        self._heard("DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", body)
 
     def _kill(self, uid: str, how: int) -> None:
         with self._lock:

@@ -62,6 +62,7 @@ InactiveLimit=0
 Waittime=0
 MaxJobCount=20000
 DefMemPerCPU=10
+Licenses=solver:2
 TmpFS=/tmp
 """
 PARAMETERS = (
@@ -70,16 +71,26 @@ PARAMETERS = (
 )
 HELD = """
 function slurm_job_submit(job, partitions, uid)
-   if job.partition == "gangwise" then
-      if job.array_inx then
-         slurm.log_user("job arrays are not placed by gangwise")
-         return slurm.ERROR
-      end
+   -- born held, unless its user holds it: then it is not marked, and stays his
+   if job.partition == "gangwise" and job.priority ~= 0 and job.array_inx == nil then
+      local site = job.admin_comment
+      job.admin_comment = "gangwise" .. (site and " | " .. site or "")
       job.priority = 0
    end
    return slurm.SUCCESS
 end
-function slurm_job_modify(job, record, partitions, uid) return slurm.SUCCESS end
+function slurm_job_modify(job, record, partitions, uid)
+   if record.partition ~= "gangwise" or job.admin_comment ~= nil then return slurm.SUCCESS end
+   local mark = record.admin_comment or ""
+   if job.priority == 0 and string.find(mark, "^gangwise") then
+      job.admin_comment = "byhand " .. mark  -- scontrol hold, by whoever it was
+   elseif job.priority == 4294967295 and string.find(mark, "^byhand ") then
+      job.admin_comment = string.sub(mark, 8)  -- scontrol release: as it was before that
+      local head = string.match(job.admin_comment, "^[^|]*")
+      if string.find(head, "^gangwise ?$") or string.find(head, " held") then job.priority = 0 end
+   end
+   return slurm.SUCCESS
+end
 return slurm.SUCCESS
 """
 
@@ -121,6 +132,8 @@ class SlurmCluster:
         Seconds after which a node that is silent is down.
     weights : mapping
         Slurm takes nodes of small weight first.
+    inside : str
+        Nodes of the partitions ``gangwise`` and ``native``; all are in ``open``.
     """
 
     root: Path
@@ -128,6 +141,7 @@ class SlurmCluster:
     parameters: str = PARAMETERS
     timeout: int = 5
     weights: Mapping[str, int] = field(default_factory=dict)
+    inside: str = "ALL"
     daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -176,8 +190,9 @@ class SlurmCluster:
             for g in range(gpus):  # a character device; its trailing number is the index
                 os.symlink("/dev/null", root / f"devices/{name}-{g}")
                 gres.append(f"NodeName={name} Name=gpu File={root}/devices/{name}-{g}")
-        for name, default in (("open", "YES"), ("gangwise", "NO")):
-            lines.append(f"PartitionName={name} Nodes=ALL Default={default} MaxTime=INFINITE")
+        for name, default in (("open", "YES"), ("gangwise", "NO"), ("native", "NO")):
+            of = "ALL" if name == "open" else self.inside
+            lines.append(f"PartitionName={name} Nodes={of} Default={default} MaxTime=INFINITE")
         (root / "etc/slurm.conf").write_text("\n".join(lines) + "\n")
         (root / "etc/gres.conf").write_text("\n".join(gres) + "\n")
         (root / "etc/job_submit.lua").write_text(HELD)
@@ -235,11 +250,15 @@ class SlurmCluster:
                 raise RuntimeError(f"waited {seconds:g} s for {what}:\n{log}")
             time.sleep(0.1)
 
-    def call(self, *command: str, check: bool = True, text: str = "") -> str:
-        """Run one of Slurm's commands; its output."""
-        done = subprocess.run(
+    def run(self, *command: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        """Run one of Slurm's commands."""
+        return subprocess.run(
             command, env=self.environment, capture_output=True, text=True, input=text, check=False
         )
+
+    def call(self, *command: str, check: bool = True, text: str = "") -> str:
+        """Run one of Slurm's commands; its output."""
+        done = self.run(*command, text=text)
         if check and done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout

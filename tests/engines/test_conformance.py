@@ -1,6 +1,7 @@
 """The conformance suite on each engine named in GANGWISE_ENGINES (default: local).
 
-One that is named must pass: what cannot be started fails and is not skipped.
+One that is named must pass: what cannot be started fails and is not skipped. Real clusters are
+played by ``pytest -m full``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ def start(name: str, folder: Path) -> Lab:
     raise ValueError(f"GANGWISE_ENGINES names {name!r}; known: local, slurm, kubernetes")
 
 
-@pytest.fixture(scope="module", params=NAMED)
+REAL = [pytest.param(n, marks=() if n == "local" else pytest.mark.full) for n in NAMED]
+
+
+@pytest.fixture(scope="module", params=REAL)
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     lab = start(request.param, tmp_path_factory.mktemp(request.param))
     yield lab

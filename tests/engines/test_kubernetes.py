@@ -18,6 +18,8 @@ from tests.engines.conformance import Watch, sizes
 from tests.engines.kubernetes_cluster import until, why_not
 from tests.engines.kubernetes_lab import GROUPS, KubernetesLab
 
+pytestmark = pytest.mark.full
+
 if not os.environ.get("GANGWISE_KUBE"):  # where it is set, what cannot start fails
     pytest.skip(why_not(), allow_module_level=True)
 
@@ -117,7 +119,7 @@ def test_killed_between_two_bindings(lab: KubernetesLab, watch: Watch, then: str
         pod = next(p for p in watch.engine._table.gangs[job].pods.values() if p.name[-1] == "0")
     marks = {"job": job, "attempt": "3", "placement": '{"a1": 1, "b1": 1}'}
     written = {f"gangwise.io/{k}": v for k, v in marks.items()}
-    assert watch.engine._api.bind(pod, "a1", written) == ""
+    assert not watch.engine._api.bind(pod, "a1", written).why
     watch.engine.close()
     again = watch.reopened()
     row = again.status(job)

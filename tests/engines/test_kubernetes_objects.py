@@ -20,10 +20,12 @@ from gangwise.engines.kubernetes_objects import (
     fits_affinity,
     job_type,
     natural,
+    not_modelled,
     note,
     per_node,
     quantity,
     seconds,
+    selects,
     thousandths,
 )
 
@@ -123,11 +125,32 @@ def test_affinity_compares_numbers_and_names() -> None:
 
 
 def test_one_a_node() -> None:
-    rule = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
+    group = {"scheduling.x-k8s.io/pod-group": "g"}
+    rule: Any = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": group}}
     rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
-    assert per_node(pod({}, metadata={"labels": {"a": "b"}}, affinity=rules)) == 1
-    with pytest.raises(EngineError, match="anti-affinity to others"):
+    assert per_node(pod({}, metadata={"labels": group}, affinity=rules)) == 1
+    with pytest.raises(EngineError, match="anti-affinity"):
         per_node(pod({}, affinity=rules))
+    rule["labelSelector"] = {"matchLabels": {"app": "a"}}  # pods of other gangs carry it, too
+    with pytest.raises(EngineError, match="anti-affinity"):
+        per_node(pod({}, metadata={"labels": {**group, "app": "a"}}, affinity=rules))
+
+
+def test_whom_a_rule_selects() -> None:
+    one = pod({}, metadata={"labels": {"app": "a"}})
+    in_set = {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["b"]}]}
+    for selector, expected in (
+        ({"matchLabels": {"app": "a"}}, True),
+        ({"matchLabels": {"app": "b"}}, False),
+        (in_set, True),
+        ({}, True),  # an empty selector means all pods, none means nobody
+        (None, False),
+    ):
+        assert selects({"labelSelector": selector}, one) is expected
+    there = {"labelSelector": {}, "namespaces": ["elsewhere"]}
+    assert not selects(there, one)
+    assert selects({"labelSelector": {}, "namespaceSelector": {}, **there}, one)
+    assert not selects({"labelSelector": {}}, one, "elsewhere")
 
 
 def test_gangs_by_label_annotation_and_owner() -> None:
@@ -157,3 +180,32 @@ def test_names_and_times() -> None:
     assert job_type(pod({}, metadata={"labels": {"app": "bert"}})) == "bert"
     assert seconds("1970-01-02T00:00:01Z") == 86_401
     assert math.isnan(seconds(None))
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"schedulingGates": [{"name": "g"}]}, "scheduling gates"),
+        ({"resourceClaims": [{"name": "g"}]}, "dynamic resource allocation"),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "no"}}]}, "a volume"),
+        ({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {}}]}, ""),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 1}]},
+            "spread over zone",
+        ),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, ""),
+    ],
+)
+def test_what_is_not_modelled_is_named(spec: dict[str, Any], said: str) -> None:
+    assert not_modelled(pod({"cpu": "1"}, **spec)).startswith(said)
+    assert bool(not_modelled(pod({"cpu": "1"}, **spec))) == bool(said)
+
+
+def test_a_port_of_the_node_is_a_device() -> None:
+    one = pod({"cpu": "1"})
+    one["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+    assert demand(one, Names())["gangwise.io/port:TCP:8080"] == 1000
+    one["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "protocol": "UDP"}]
+    assert not any("port" in kind for kind in demand(one, Names()))
+    one["spec"]["hostNetwork"] = True
+    assert demand(one, Names())["gangwise.io/port:UDP:80"] == 1000

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gangwise.core.errors import EngineError, Rejected
 from gangwise.engines.engine import Placed
+from gangwise.engines.intake import Quarantine
 from gangwise.engines.slurm import SlurmEngine
 
 
@@ -28,7 +30,7 @@ def old(job: int, state: str, **more: Any) -> dict[str, Any]:
         "state_reason": "None",
         "priority": 0,
         "restart_cnt": 0,
-        "admin_comment": "",
+        "admin_comment": "gangwise",
         "comment": "",
         "dependency": "",
         "features": "",
@@ -172,12 +174,15 @@ class Recorded(SlurmEngine):
         self._values = {"a100": "model"}
         self._told, self._was_up, self._runs, self._where = {}, {}, {}, {}
         self._reports, self._nodes, self._table = {}, [], {}
+        self._lists, self._left, self._unstarted, self._reserved = {}, {}, {}, {}
+        self.quarantine = Quarantine()
         self._looked = self._seen = self._nodes_looked = -math.inf
 
     def _run(self, *command: str) -> str:
         if command[0] in self.answers:
             return json.dumps(self.answers[command[0]])
-        self.said.append(" ".join(command))
+        if "show" not in command:
+            self.said.append(" ".join(command))
         return ""
 
 
@@ -190,7 +195,7 @@ def engine(request: pytest.FixtureRequest) -> Recorded:
 
 def test_jobs(engine: Recorded):
     table = {row.job.id: row for row in engine.jobs()}
-    assert set(table) == {"1", "2", "3", "4", "5", "6"}, "7 waits for another job"
+    assert table["7"].foreign, "it waits for another job"
     first = table["1"].job
     assert (first.tasks, first.per_node, first.limit) == (2, 1, 5400.0)
     assert first.demand == {"gpu": 4000, "cpu": 1000, "memory": 10_000}
@@ -207,13 +212,13 @@ def test_jobs(engine: Recorded):
     assert (table["3"].started, table["4"].ended) == (1100.0, 1200.0)
     assert table["4"].detail == "exit code 3"
     assert table["5"].job.limit == math.inf
-    assert [row.foreign for row in table.values()] == [False] * 5 + [True]
+    assert [row.foreign for row in table.values()] == [False] * 5 + [True] * 2
 
 
 def test_nodes(engine: Recorded):
     nodes = {node.name: node for node in engine.nodes()}
     assert nodes["n1"].devices == {"cpu": 8000, "memory": 1_000_000, "gpu": 4000}
-    assert nodes["n1"].labels == {"model": "a100", "fast": "yes"}
+    assert nodes["n1"].labels == {"model": "a100", "fast": "yes", "type of gpu": "a100"}
     assert [nodes[n].up for n in ("n1", "n2", "n3")] == [True, False, False]
     assert "drain" in nodes["n3"].reason
     assert "fan" in nodes["n3"].reason
@@ -225,7 +230,11 @@ def test_what_slurm_started_again_by_itself_is_held(engine: Recorded):
     engine.answers["squeue"]["jobs"] = [row]
     (status,) = engine.jobs()
     assert (status.phase, status.attempt) == ("pending", 2)
-    assert engine.said == ["scontrol hold 2"]
+    assert status.cause == "node_failed"
+    assert engine.said == [
+        "scontrol -- update jobid=2 priority=0 admincomment=gangwise attempt=2 restarts=0 "
+        "on=n1:1,n2:1 for= nodes=0 held reqnodelist="
+    ]
 
 
 def test_a_placement_names_nodes_and_then_releases():
@@ -234,11 +243,35 @@ def test_a_placement_names_nodes_and_then_releases():
     engine = Recorded(rows, nodes)
     engine.place("1", 3, [Placed("n2", 1), Placed("n1", 1)])
     update, release = engine.said
-    assert "reqnodelist=n1,n2 numnodes=2-2 starttime=now" in update
+    assert update.endswith("reqnodelist=n1,n2"), "counts and all else stay as they are"
     assert "admincomment=gangwise attempt=3 restarts=0 on=n2:1,n1:1" in update
-    assert release == "scontrol release 1"
+    assert release == "scontrol -- release 1"
     with pytest.raises(Rejected, match="where 4 are free"):
         engine.place("1", 3, [Placed("n2", 2)])
+
+
+@pytest.mark.parametrize(
+    ("script", "raised"),
+    [
+        ("echo 'Invalid job id specified' >&2; exit 1", Rejected),
+        ("echo 'scontrol: error: Unable to contact slurm controller' >&2; exit 1", EngineError),
+        ("echo 'Socket timed out on send/recv operation' >&2; exit 1", EngineError),
+        (None, EngineError),  # the program is not there: nobody has refused anything
+    ],
+)
+def test_silence_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, raised: type[Exception]
+):
+    if script is not None:
+        program = tmp_path / "scontrol"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    engine = SlurmEngine.__new__(SlurmEngine)
+    engine._environment = None
+    with pytest.raises((EngineError, Rejected)) as caught:
+        engine._change("hold", "connect-4")
+    assert type(caught.value) is raised
 
 
 def test_an_answer_that_is_none():

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -22,7 +23,7 @@ from gangwise import (
     simulate,
     write_report,
 )
-from gangwise.experiments.runs import named_source
+from gangwise.experiments.runs import NamedSource, named_source
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.sweep import sweep
 from gangwise.gain_overhead import DRF, Fairness
@@ -194,6 +195,7 @@ print(len(found.runs), found.table()[0].policy)
 """
 
 
+@pytest.mark.full
 def test_a_policy_of_a_script_is_played(tmp_path):
     (tmp_path / "script.py").write_text(MAIN)
     done = subprocess.run(
@@ -222,6 +224,7 @@ class Stops(Fairness):
 ARMED: list[bool] = []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_stopped_comparison_goes_on_where_it_was(tmp_path, jobs):
     def policies():
@@ -352,3 +355,31 @@ def test_a_folder_of_results_is_a_source(tmp_path):
 def test_a_replay_of_jobs_is_not_compared(tmp_path):
     with pytest.raises(ScenarioError, match="use gangwise replay"):
         gangwise.compare("replay", "drf")
+
+
+@pytest.mark.parametrize(
+    ("target", "trace"),
+    [
+        ("opm-google-v1:folder=/a/path", False),
+        ("esdp-mini-batch-v1:folder=there/times.csv", False),
+        ("ogasched-alibaba-v1:folder=/a/mapping.toml", False),
+        ("/a/path/opm-google-v1", True),
+        ("log.swf", True),
+        ("twin:google-2011", True),
+    ],
+)
+def test_arguments_of_a_scenario_may_be_paths(target: str, trace: bool) -> None:
+    assert named_source(target, {}) == NamedSource(target, trace)
+
+
+def test_a_path_among_the_arguments_reaches_the_scenario(tmp_path: Path) -> None:
+    with pytest.raises(gangwise.TraceError, match=f"^{tmp_path}/nowhere") as caught:
+        compare(f"opm-google-v1:folder={tmp_path}/nowhere", "fair", 5, 1, [])
+    assert "opm-google-v1" not in str(caught.value)
+
+
+def test_a_twin_is_compared() -> None:
+    """Its name has a colon, as that of a scenario with arguments."""
+    twin = named_source("twin:alibaba-gpu-v2023", {"servers": 20, "days": 1})
+    found = compare(twin, ["fairness"], 3, 1, [])
+    assert found.table()[0].reward.mean > 0

@@ -126,6 +126,7 @@ def test_what_was_given_as_an_object_cannot_be_played_again(tmp_path: Path) -> N
         explain_slot(tmp_path, 5)
 
 
+@pytest.mark.full
 def test_a_job_from_submission_to_end(tmp_path: Path) -> None:
     names = ["fcfs+easy+learned", "fcfs+conservative+best-fit", "gavel", "las"]
     replay("twin:alibaba-gpu-v2023", names, 1, tmp_path, first=120, world="unlike", nodes=4, load=3)

@@ -70,8 +70,8 @@ def test_stored_runs_are_what_was_played_and_are_not_played_again(tmp_path: Path
                 assert stored.summary()["waiting.mean"] == plain.summary()["waiting.mean"]
                 assert stored.utilisation == plain.utilisation
     assert first.results.digest == opened.results.digest
-    mean, sd, _ = opened.learned()["fcfs+easy+learned"]
-    assert mean.shape == sd.shape == (len(played.jobs.types), 4)
+    learned = opened.learned()["fcfs+easy+learned"]
+    assert learned.mean.shape == learned.sd.shape == (len(played.jobs.types), 4)
 
 
 def test_a_learner_forgets_between_runs() -> None:
@@ -83,6 +83,7 @@ def test_a_learner_forgets_between_runs() -> None:
     )
 
 
+@pytest.mark.full
 def test_pages_and_bounds(tmp_path: Path) -> None:
     out = tmp_path / "out"
     found = replay("twin:alibaba-gpu-v2023", ["fcfs+easy+best-fit", "sjf"], [3], out, **SMALL)
@@ -113,7 +114,7 @@ def test_other_nodes_than_those_of_the_log(swf: Path) -> None:
     assert found.scenario.assumed()[0] == "2 nodes of 3 cpu, in place of those of the log"
     (played,) = found.outcomes["fcfs"]
     assert played.start.tolist() == [0.0, 60.0, 90.0]
-    assert "nodes unknown" not in found.scenario.fidelity()[0]
+    assert "the log lists no nodes" not in found.scenario.fidelity()[0]
 
 
 def test_nodes_are_of_what_most_jobs_ask_for(tmp_path: Path) -> None:
@@ -124,7 +125,7 @@ def test_nodes_are_of_what_most_jobs_ask_for(tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text(
         f'trace = "csv"\n[jobs]\nfile = "jobs.csv"\n[jobs.columns]\n{columns}'
     )
-    assert "nodes unknown: one pool" in replay(tmp_path / "m.toml", "fcfs").scenario.fidelity()[0]
+    assert "taken to be one pool" in replay(tmp_path / "m.toml", "fcfs").scenario.fidelity()[0]
     played = replay(tmp_path / "m.toml", "fcfs", nodes=1, devices=4).outcomes["fcfs"][0]
     assert played.start.tolist() == [0.0, 1.0, 60.0, 61.0]
 
@@ -244,3 +245,18 @@ def test_a_folder_is_a_log_or_an_earlier_replay(tmp_path: Path, swf: Path) -> No
         ScenarioError, match="load: a scenario that is made already has its settings"
     ):
         replay(first.scenario, "fcfs", load=0.5)
+
+
+def test_prices_are_not_searched_of_many_jobs_unless_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangwise.experiments.replay.MOST_PRICED", 10)
+    found = replay("twin:alibaba-gpu-v2023", ["fcfs+easy+best-fit"], [3], tmp_path, **SMALL)
+    few, many = found.bounds()[0], found.bounds(steps=30)[0]
+    assert (few.searched, few.dual, many.searched) == (False, few.alone, True)
+    assert few.mean_completion == max(many.alone, many.busy_time) <= many.mean_completion
+    write_replay(found, tmp_path, [few])
+    write_report(tmp_path)  # again, from what is stored
+    assert "Prices were not searched" in (tmp_path / "report.html").read_text()
+    assert not json.loads((tmp_path / "summary.json").read_text())["prices_searched"]
+    assert not (tmp_path / "prices-3.parquet").exists()

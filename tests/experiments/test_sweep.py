@@ -404,6 +404,7 @@ def test_names_that_do_not_exist_are_found_before_anything_is_run(tmp_path):
     assert not (tmp_path / "out" / "runs").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("where", "error"),
     [
@@ -444,6 +445,7 @@ class Fails(DRF):
         raise Odd("on", "purpose")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_run_that_fails_does_not_take_the_others_along(tmp_path, jobs):
     register("policy", "fails", Fails, "fails")  # of no family, so that no other test meets it

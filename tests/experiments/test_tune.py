@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +15,10 @@ from scipy import stats
 from gangwise import ScenarioError, StoreError, UnknownName, compare, create_scenario
 from gangwise.cli import app
 from gangwise.experiments.store import Store
-from gangwise.experiments.tune import ParameterRange, Tuning, read_tuning, tune
+from gangwise.experiments.tune import STUDY, ParameterRange, Tuning, read_tuning, tune
 from gangwise.report.pages import write_report
 
-pytest.importorskip("optuna", reason="tuning needs Optuna: pip install 'gangwise[tune]'")
+pytest.importorskip("optuna", reason="tuning needs Optuna: pip install '.[tune]'")
 
 SCENARIO = "ogasched-default-v1:servers=8,job_types=3"
 POLICY = "ogasched-react:shrink=0.5,steps=1,fraction=0.03"  # a poor default
@@ -101,6 +102,16 @@ def test_started_again_nothing_is_played_again(tuning, folder):
     assert {path: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()} == runs
 
 
+def test_without_its_study_file_a_tuning_is_found_again_from_its_runs(tuning, folder, tmp_path):
+    """As in a folder of a version that kept the study in a database."""
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / STUDY).unlink()
+    (copy / "tuning.json").unlink()
+    runs = {path: path.stat().st_mtime_ns for path in (copy / "runs").iterdir()}
+    assert tuned(copy) == tuning
+    assert {path: path.stat().st_mtime_ns for path in (copy / "runs").iterdir()} == runs
+
+
 KILLED = """
 import os, signal, sys
 import gangwise.experiments.tune as module
@@ -117,6 +128,7 @@ tuned(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.full
 def test_killed_in_a_trial_it_goes_on_to_the_same_study(tuning, tmp_path):
     root = Path(__file__).parents[2]
     done = subprocess.run(
@@ -222,7 +234,7 @@ def test_a_mistaken_metric_can_be_mended(tmp_path):
 
 def test_without_optuna(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ScenarioError, match=r"pip install 'gangwise\[tune\]'"):
+    with pytest.raises(ScenarioError, match="Optuna"):
         tuned(tmp_path)
 
 

@@ -39,7 +39,10 @@ grid = { contention = [1, 5] }
 SCRIPTS = Path(sys.executable).parent
 TIME = 150
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks into /proc")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks into /proc"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,9 @@ are placed one after another. Nothing is shared with the package: cases come as 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 NEVER = 10**9
 
@@ -118,6 +120,24 @@ class SlowSimulation:
         unused = [g for g, have in enumerate(device[n]) if have == 1000][: d // 1000]
         return tuple(unused) if len(unused) == d // 1000 else None
 
+    def ways(self, free: list, device: list, n: int, j: int) -> list:
+        """Devices that a task may take on a node: fgd alone has several ways for a fraction."""
+        d = self.jobs[j].demand[self.cluster.shared] if self.choice == "fgd" else 0
+        if 0 < d < 1000:
+            return [(n, (g,)) for g, have in enumerate(device[n]) if have >= d]
+        used = self.devices_for(device, n, j)
+        return [] if used is None else [(n, used)]
+
+    def left_over(self, row: list, n: int, j: int, sign: int) -> float:
+        """Of all device types as shares of the largest node; those not asked for are kept."""
+        capacity, K = self.cluster.capacity, len(row)
+        score = 0.0
+        for k, d in enumerate(self.jobs[j].demand):
+            score += sign * (row[k] / max(max(other[k] for other in capacity), 1))
+            if d == 0:
+                score -= K * ((capacity[n][k] > 0) + (row[k] > 0))
+        return score
+
     def dominant(self, j: int) -> int:
         total = [
             max(sum(row[k] for row in self.cluster.capacity), 1)
@@ -142,27 +162,31 @@ class SlowSimulation:
                     continue
                 if any(d > f for d, f in zip(job.demand, free[n])):
                     continue
-                used = self.devices_for(device, n, j)
-                if used is not None:
-                    able.append((n, used))
+                able += self.ways(free, device, n, j)
             if not able:
                 return None
             if self.choice == "first-fit":
                 rule = lambda place: place[0]  # noqa: E731
-            elif self.choice == "best-fit":
-                rule = lambda place: (free[place[0]][k], place[0])  # noqa: E731
-            elif self.choice == "worst-fit":
-                rule = lambda place: (-free[place[0]][k], place[0])  # noqa: E731
+            elif self.choice in ("best-fit", "worst-fit"):
+                sign = -1 if self.choice == "best-fit" else 1
+
+                def rule(place, free=free, sign=sign):
+                    n = place[0]
+                    return -self.left_over(free[n], n, j, sign), n
             elif self.choice == "fgd":
 
                 def rule(place, free=free, device=device):
-                    was = self.fragments(free[place[0]], device[place[0]])
-                    row, parts = list(free[place[0]]), list(device[place[0]])
+                    n, used = place
+                    was = self.fragments(n, free[n], device[n])
+                    row, parts = list(free[n]), list(device[n])
                     for i, d in enumerate(job.demand):
                         row[i] -= d
-                    for g in place[1]:
+                    for g in used:
                         parts[g] -= min(job.demand[self.cluster.shared], 1000)
-                    return self.fragments(row, parts) - was, place[0]
+                    grows = self.fragments(n, row, parts) - was
+                    seen = sum(self.jobs[m].tasks for m in self.submitted)
+                    level = math.ceil(Fraction(grows, 40 * seen))
+                    return level, n, [device[n][g] for g in used], used
             else:
                 rule = lambda place: (  # noqa: E731
                     -(self.labels[place[0]] - 0.003 * (free[place[0]][k] / 1000.0)),
@@ -176,19 +200,17 @@ class SlowSimulation:
                 device[best[0]][g] -= min(job.demand[self.cluster.shared], 1000)
         return places
 
-    def fragments(self, row: list, parts: list) -> int:
+    def fragments(self, n: int, row: list, parts: list) -> int:
         """F_n over all tasks seen so far; ``parts`` are the free shared devices of the node."""
-        total = 0
+        total, shared = 0, self.cluster.shared
         for m in self.submitted:
-            ask = self.jobs[m].demand
-            g = self.cluster.shared
-            able = all(a <= f for a, f in zip(ask, row))
-            if ask[g] >= 1000:
-                able = able and sum(p == 1000 for p in parts) >= ask[g] // 1000
-            elif ask[g] > 0:
-                able = able and any(p >= ask[g] for p in parts)
-            lost = sum(p for p in parts if not able or p < min(ask[g], 1000))
-            total += self.jobs[m].tasks * lost
+            ask, nodes = self.jobs[m].demand, self.jobs[m].nodes
+            of_one, many = min(ask[shared], 1000), max(ask[shared] // 1000, 1)
+            usable = [p for p in parts if p >= of_one]
+            able = (nodes is None or n in nodes) and all(a <= f for a, f in zip(ask, row))
+            if ask[shared] == 0 or not able or len(usable) < many:
+                usable = []
+            total += self.jobs[m].tasks * (sum(parts) - sum(usable))
         return total
 
     # ------------------------------------------------------------------ time

@@ -54,3 +54,48 @@ def values(upsilon, sigma, a, c, top) -> list[float]:
         return most
 
     return [best(s, tuple(int(k) for k in c), 0) for s in range(top + 1)]
+
+
+def algorithm_2(
+    upsilon, sigma, a, c, top: int, copy_when_skipped: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """ESDP Algorithm 2 as printed: V(s) and x(s), s = 0, …, ``top``; it schedules nothing.
+
+    Where a channel is skipped, its x keeps the initial zeros instead of what was decided behind it;
+    ``copy_when_skipped`` adds the missing line.
+    """
+    E = len(upsilon)
+    value, x = {}, {}
+    none = np.zeros(E, dtype=np.int64)
+    for s in range(top + 1):
+        for left in itertools.product(*(range(int(k) + 1) for k in c)):
+            value[s, left, E] = 0.0 if s == 0 else -np.inf
+            x[s, left, E] = none
+            for i in range(E - 1, -1, -1):
+                skipped = value[s, left, i + 1]
+                x[s, left, i] = x[s, left, i + 1] if copy_when_skipped else none
+                value[s, left, i] = skipped
+                if not any(left):
+                    continue
+                less = tuple(max(have - int(take), 0) for have, take in zip(left, a[i]))
+                behind = (max(s - int(upsilon[i]), 0), less, i + 1)
+                value[s, left, i] = max(value[behind] + sigma[i], skipped)
+                if value[s, left, i] != skipped:
+                    with_it = x[behind].copy()
+                    with_it[i] = 1
+                    x[s, left, i] = with_it
+                    if (with_it @ a > left).any():
+                        value[s, left, i] = skipped
+                        x[s, left, i] = x[s, left, i + 1]
+    whole = tuple(int(k) for k in c)
+    return (
+        np.array([value[s, whole, 0] for s in range(top + 1)]),
+        np.array([x[s, whole, 0] for s in range(top + 1)]),
+    )
+
+
+def select(sigma, x) -> tuple[int, float]:
+    """Selection of ESDP (21) as printed, also of an s that no x reaches, whose x is zero."""
+    worth = np.arange(len(x)) + np.sqrt(x @ sigma)
+    s = int(worth.argmax())
+    return s, float(worth[s])

@@ -1,7 +1,7 @@
 """The ``gangwise`` command: parses, calls, prints.
 
-Results go to standard output, progress and messages to standard error. A module per group of
-commands; what they share is in :mod:`gangwise.cli.options`.
+Results go to standard output, progress and messages to standard error. A command is a function
+``NAME_command``; its options are described in ``commands.toml``, in plain words.
 """
 
 from __future__ import annotations
@@ -19,19 +19,23 @@ import typer
 from typer.core import TyperGroup
 
 import gangwise
-from gangwise.cli.check import check_command
+from gangwise.cli.calibrate import calibrate_command
 from gangwise.cli.compare import compare_command, run_command
 from gangwise.cli.experiments import report_command, reproduce_command, sweep_command, tune_command
-from gangwise.cli.explain import explain_command
-from gangwise.cli.files import clean_command, verify_command
-from gangwise.cli.jobs import jobs_command
-from gangwise.cli.listing import list_command, show_command
-from gangwise.cli.new import new_command
-from gangwise.cli.options import say
+from gangwise.cli.folders import clean_command, explain_command, verify_command, watch_command
+from gangwise.cli.forecast import forecast_command
+from gangwise.cli.listing import check_command, list_command, new_command, show_command
+from gangwise.cli.options import add_command, say
 from gangwise.cli.replay import demo_command, replay_command
-from gangwise.cli.serve import account_command, rank_command, serve_command, top_command
-from gangwise.cli.trace import trace_app
-from gangwise.cli.watch import watch_command
+from gangwise.cli.serve import (
+    account_command,
+    detach_command,
+    doctor_command,
+    rank_command,
+    serve_command,
+    top_command,
+)
+from gangwise.cli.trace import jobs_command, nodes_command, trace_app
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once, stops_kept
 from gangwise.core.json_text import json_text
@@ -43,7 +47,6 @@ class Commands(TyperGroup):
     """Commands that end when they are told to, whatever they are at, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; click would end it with "Aborted." and code 1."""
         try:
             with stops_kept():
                 return super().invoke(ctx)
@@ -67,7 +70,10 @@ app = typer.Typer(
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="With --version: of all that numbers depend on.")
+        bool,
+        typer.Option(
+            "--json", help="With --version: also of Python and the packages that results depend on."
+        ),
     ] = False,
 ) -> None:
     if version:
@@ -76,7 +82,6 @@ def _root(
 
 
 def _versions() -> dict[str, str]:
-    """Versions of gangwise, Python, the platform, and the packages that gangwise needs."""
     found = {"gangwise": gangwise.__version__, "python": platform.python_version()}
     found["platform"] = platform.platform()
     for needed in requires("gangwise") or ():
@@ -86,44 +91,23 @@ def _versions() -> dict[str, str]:
     return found
 
 
-JOBS, LIVE, SLOTS = "Jobs of a cluster", "A live cluster", "Slots of the papers"
-FOLDERS, MORE = "Folders", "More"
-
-for _panel, _command, _example in (
-    (JOBS, demo_command, "gangwise demo"),
-    (JOBS, jobs_command, "gangwise jobs jobs.swf"),
-    (JOBS, replay_command, "gangwise replay jobs.swf --policies fcfs+easy+best-fit,sjf+easy"),
-    (LIVE, serve_command, "gangwise serve --engine local --shadow"),
-    (LIVE, top_command, "gangwise top"),
-    (LIVE, account_command, "gangwise account"),
-    (SLOTS, compare_command, "gangwise compare ogasched-default-v1 --policies drf,greedy"),
-    (SLOTS, run_command, "gangwise run esdp-default-v1 thompson-beta --versus omniscient"),
-    (SLOTS, sweep_command, "gangwise sweep experiment.toml --out results"),
-    (SLOTS, tune_command, "gangwise tune opm-default-v1 opm --range eta=0.01:1:log"),
-    (SLOTS, reproduce_command, "gangwise reproduce opm --quick --out reproduced"),
-    (FOLDERS, report_command, "gangwise report results"),
-    (FOLDERS, watch_command, "gangwise watch results"),
-    (FOLDERS, explain_command, "gangwise explain results --slot 100"),
-    (FOLDERS, verify_command, "gangwise verify results"),
-    (FOLDERS, clean_command, "gangwise clean results"),
-    (MORE, list_command, "gangwise list --family gain_overhead"),
-    (MORE, show_command, 'gangwise show "OGASched (9)"'),
-    (MORE, new_command, "gangwise new scheduler LongestWait"),
-    (MORE, check_command, "gangwise check my_policy.py:MyPolicy"),
+for _command in (
+    *(demo_command, jobs_command, nodes_command, calibrate_command),
+    *(replay_command, forecast_command),
+    *(serve_command, top_command, account_command, detach_command, doctor_command),
+    *(compare_command, run_command, sweep_command, tune_command, reproduce_command),
+    *(report_command, watch_command, explain_command, verify_command, clean_command),
+    *(list_command, show_command, new_command, check_command),
 ):
-    app.command(
-        _command.__name__.removesuffix("_command"),
-        rich_help_panel=_panel,
-        epilog=f"Example: {_example}",
-    )(_command)
+    add_command(app, _command)
 app.command(
     "rank",
-    rich_help_panel=LIVE,
+    rich_help_panel="A live cluster",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     add_help_option=False,
     epilog="Example: gangwise rank -- python train.py",
 )(rank_command)
-app.add_typer(trace_app, name="trace", rich_help_panel=JOBS)
+app.add_typer(trace_app, name="trace", rich_help_panel="Jobs of a cluster")
 
 
 def main() -> None:

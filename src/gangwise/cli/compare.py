@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 import gangwise
-from gangwise.cli import completion
 from gangwise.cli.options import (
-    Family,
-    Isolated,
-    Json,
-    Settings,
-    Slots,
-    Target,
-    TraceOption,
+    after_stop,
     command_line,
     comparator_names,
     progress,
     say,
     seed_list,
     source_of,
+    table,
 )
 from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import json_text
@@ -33,60 +25,39 @@ if TYPE_CHECKING:
     from gangwise.core.simulation import Run
     from gangwise.experiments.compare import Comparison
     from gangwise.experiments.runs import NamedSource
+    from gangwise.experiments.store import MemoryStore
 
 FILES = (".parquet", ".csv")
 """Endings of --out of ``run`` that ask for one file of rows instead of a folder of results."""
 
 
 def compare_command(
-    target: Target = None,
-    trace: TraceOption = None,
-    family: Family = None,
-    policies: Annotated[
-        str | None,
-        typer.Option(
-            help="Names separated by commas, arguments after a colon: "
-            "drf,ogasched-react:steps=5,fraction=0.2; a class of your own is "
-            "file.py:Class or package.module:Class. All of the family by default.",
-            autocompletion=completion.policies,
-        ),
-    ] = None,
-    slots: Slots = None,
-    seeds: Annotated[str, typer.Option(help="How many (5 means 0 to 4), or a list: 3,7,9.")] = "5",
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for runs, rewards.parquet, figures and report.html.")
-    ] = None,
-    optimum_slots: Annotated[
-        int, typer.Option(help="Slots per seed on which the optimum of a slot is solved.")
-    ] = 200,
-    comparators: Annotated[
-        str | None,
-        typer.Option(
-            help="Names separated by commas, or 'none'. All by default.",
-            autocompletion=completion.comparators,
-        ),
-    ] = None,
-    settings: Settings = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Workers; all cores by default, unless it is a trifle.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Only go on with what is in --out: refuse all else.")
-    ] = False,
-    isolated: Isolated = False,
-    as_json: Json = False,
+    target: str | None = None,
+    trace: str | None = None,
+    family: str | None = None,
+    policies: str | None = None,
+    slots: int | None = None,
+    seeds: str = "5",
+    out: Path | None = None,
+    optimum_slots: int = 200,
+    comparators: str | None = None,
+    settings: list[str] | None = None,
+    jobs: int | None = None,
+    resume: bool = False,
+    isolated: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Compare policies: same instances, same arrivals, one table, and pictures with --out.
+    """Compare policies on the same instances and arrivals; with --out also figures and a page.
 
-    What is in --out already is not played again: stopped, or asked for more seeds or policies, the
-    same command does the rest.
+    Finished runs in --out are not repeated: after a stop, or for more seeds or policies, the same
+    command does the rest.
     """
     from gangwise.experiments.compare import AUTO, COMPARISON, compare
 
     source = source_of(target, settings, trace, family)
     if resume:
         _refuse_all_else(source, slots, out, COMPARISON)
-    with progress(_after_stop(out)) as tell:
+    with progress(after_stop(out)) as tell:
         comparison = compare(
             source,
             policies,
@@ -104,56 +75,35 @@ def compare_command(
     else:
         from rich.console import Console
 
+        from gangwise.report.experiments import terminal_sheets
         from gangwise.report.numbers import Numbers
-        from gangwise.report.sheets import told_sheets
         from gangwise.report.tables import rich_tables
 
         console = Console()
         for line in comparison.told:
             console.print(line, highlight=False, markup=False)
-        console.print(rich_tables(told_sheets(Numbers(comparison.results))))
+        console.print(rich_tables(terminal_sheets(Numbers(comparison.results))))
     if out is not None:
         _write_pages(comparison, out)
 
 
 def run_command(
-    target: Target = None,
-    policy: Annotated[
-        str | None,
-        typer.Argument(
-            help="A policy, as in: ogasched-react:steps=5",
-            show_default=False,
-            autocompletion=completion.policies,
-        ),
-    ] = None,
-    trace: TraceOption = None,
-    family: Family = None,
-    slots: Slots = None,
-    seed: Annotated[int, typer.Option(help="Draws the instance, its arrivals and the noise.")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder of results, as of compare; or a .parquet or .csv file for the per-slot "
-            "rows."
-        ),
-    ] = None,
-    versus: Annotated[
-        str | None,
-        typer.Option(
-            help="Also compare with this comparator: reward, paired difference, regret.",
-            autocompletion=completion.comparators,
-        ),
-    ] = None,
-    settings: Settings = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Only go on with what is in --out: refuse all else.")
-    ] = False,
-    isolated: Isolated = False,
-    as_json: Json = False,
+    target: str | None = None,
+    policy: str | None = None,
+    trace: str | None = None,
+    family: str | None = None,
+    slots: int | None = None,
+    seed: int = 0,
+    out: Path | None = None,
+    versus: str | None = None,
+    settings: list[str] | None = None,
+    resume: bool = False,
+    isolated: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Run one policy and print what it earned.
 
-    Stopped, or killed, it goes on where it was when it is started again.
+    If it is stopped or killed, start it again: it continues where it was.
     """
     from gangwise.experiments.compare import compare
     from gangwise.experiments.store import MemoryStore
@@ -173,7 +123,7 @@ def run_command(
     if resume and file is None:
         _refuse_all_else(source, slots, out, "run")
     judges = [] if versus is None else [versus]
-    with progress(_after_stop(file or out)) as tell:
+    with progress(after_stop(file or out)) as tell:
         comparison = compare(
             source,
             [policy],
@@ -186,7 +136,27 @@ def run_command(
             name="run",
             isolated=isolated,
         )
-    (run,) = comparison.runs.values()
+    if file is not None and isinstance(store, MemoryStore):
+        _write_rows(comparison, store, file)
+    elif out is not None:
+        _write_pages(comparison, out)
+    summary = _run_summary(comparison, versus)
+    if as_json:
+        print(json_text(summary))
+        return
+    for line in comparison.told:
+        print(line)
+    for key, value in summary.items():
+        if key not in ("fidelity", "format", "version", "regret", "versus"):
+            print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
+    if versus is not None:
+        (run,) = comparison.runs.values()
+        _print_versus(run, comparison.comparators[versus, seed])
+
+
+def _run_summary(comparison: Comparison, versus: str | None) -> dict[str, Any]:
+    """What ``--json`` prints of a single run."""
+    ((_, seed), run), *_ = comparison.runs.items()
     summary: dict[str, Any] = {
         "format": "gangwise-run-output-1",
         "version": gangwise.__version__,
@@ -199,32 +169,22 @@ def run_command(
         judge = run.comparator(comparison.comparators[versus, seed])
         summary["regret"] = {versus: run.regret(judge)}
         summary["versus"] = {versus: _against(run, judge)}
-    if file is not None and isinstance(store, MemoryStore):
-        frame = comparison.frame()
-        with store.lock():
-            write = frame.write_csv if file.suffix == ".csv" else frame.write_parquet
-            store.files.write(file.name, write, replace=True)
-            store.files.checkpoint(file.name).unlink(missing_ok=True)
-        say(f"wrote {run.slots} rows to {file}")
-    elif out is not None:
-        _write_pages(comparison, out)
-    if as_json:
-        print(json_text(summary))
-    else:
-        for line in comparison.told:
-            print(line)
-        for key in ("fidelity", "format", "version", "regret", "versus"):
-            summary.pop(key, None)
-        for key, value in summary.items():
-            print(f"{key:>14}  {value:,.4f}" if isinstance(value, float) else f"{key:>14}  {value}")
-        if versus is not None:
-            _print_versus(run, comparison.comparators[versus, seed])
+    return summary
+
+
+def _write_rows(comparison: Comparison, store: MemoryStore, file: Path) -> None:
+    """A row for each slot, as CSV or Parquet."""
+    frame = comparison.frame()
+    with store.lock():
+        write = frame.write_csv if file.suffix == ".csv" else frame.write_parquet
+        store.files.write(file.name, write, replace=True)
+        store.files.checkpoint(file.name).unlink(missing_ok=True)
+    say(f"wrote {comparison.slots} rows to {file}")
 
 
 def _against(run: Run, judge: Comparator) -> dict[str, Any]:
     """A run beside a comparator, on the slots that this was evaluated on."""
-    from gangwise.experiments.output import numbers
-    from gangwise.experiments.statistics import batch_means
+    from gangwise.experiments.statistics import batch_means, numbers
 
     own = run.rewards[judge.slots]
     return {
@@ -238,25 +198,21 @@ def _against(run: Run, judge: Comparator) -> dict[str, Any]:
 
 
 def _print_versus(run: Run, judge: Comparator) -> None:
-    """A table: policy, comparator, and the difference of the two slot by slot."""
     from rich.console import Console
-    from rich.table import Table
 
     from gangwise.experiments.statistics import BATCHES, batch_means, decimals_for, estimate_text
 
     own = run.rewards[judge.slots]
     rows = [batch_means(own), batch_means(judge.rewards), batch_means(own - judge.rewards)]
     digits = decimals_for(rows)
-    table = Table(box=None, pad_edge=False)
-    for name in ("", "reward per slot", f"share of {judge.name}, %"):
-        table.add_column(name, justify="right" if name else "left")
-    share = f"{100 * run.share_of(judge):.1f}"
-    table.add_row(run.policy, estimate_text(rows[0], digits), share)
-    table.add_row(judge.name, estimate_text(rows[1], digits), "100")
-    table.add_row("difference, paired", estimate_text(rows[2], digits, sign=True), "")
+    cells = [
+        (run.policy, estimate_text(rows[0], digits), f"{100 * run.share_of(judge):.1f}"),
+        (judge.name, estimate_text(rows[1], digits), "100"),
+        ("difference, paired", estimate_text(rows[2], digits, sign=True), ""),
+    ]
     console = Console(highlight=False)
     console.print()
-    console.print(table)
+    console.print(table(["", "reward per slot", f"share of {judge.name}, %"], cells))
     parts = f"{BATCHES} batches of {judge.slots.size // BATCHES} slots"
     told = f"± is half a 95 % interval of the means of {parts}: " if rows[2].half else ""
     console.print(
@@ -269,12 +225,6 @@ def _workers(jobs: int | None, auto: int) -> int:
     if jobs == 0:
         raise ScenarioError("--jobs is how many workers, or -1 for all cores; not 0")
     return auto if jobs is None else jobs
-
-
-def _after_stop(out: Path | None) -> str:
-    if out is None:
-        return "nothing was saved; with --out there is something to go on from"
-    return f"what is finished is stored\nto go on: {command_line()}"
 
 
 def _refuse_all_else(source: NamedSource, slots: int | None, out: Path | None, name: str) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from gangwise.core.registry import ANY, Kind, entries
 
-Completer = Callable[[str], list[str]]
-
 
 def _last(incomplete: str, known: Iterable[str], separators: str = ",") -> list[str]:
     """What the last piece of a list may become, with what stands before it.
@@ -24,9 +22,7 @@ def _last(incomplete: str, known: Iterable[str], separators: str = ",") -> list[
 
 def _files(incomplete: str) -> list[str]:
     """Files and folders, as a shell completes them by itself where nothing else is offered."""
-    if has_magic(incomplete):
-        return []
-    found = sorted(glob(incomplete + "*"))
+    found = [] if has_magic(incomplete) else sorted(glob(incomplete + "*"))
     return [name + "/" if Path(name).is_dir() else name for name in found]
 
 
@@ -34,17 +30,11 @@ def _names(kind: Kind) -> list[str]:
     return [name for name in entries(kind) if name != ANY]
 
 
-def scenario_or_file(incomplete: str) -> list[str]:
-    """A scenario, or a file or folder."""
-    return _last(incomplete, _names("scenario"), "\0") + _files(incomplete)
-
-
-def policies(incomplete: str) -> list[str]:
-    """Policies, separated by commas; or files with classes of one's own."""
+def _policies(incomplete: str) -> list[str]:
     return _last(incomplete, _names("policy")) or _files(incomplete)
 
 
-def schedulers(incomplete: str) -> list[str]:
+def _schedulers(incomplete: str) -> list[str]:
     """Schedulers, separated by commas, whose parts are joined by plus signs."""
     parts = []
     if not incomplete.endswith(".py"):
@@ -54,29 +44,26 @@ def schedulers(incomplete: str) -> list[str]:
     return _last(incomplete, [*parts, *_names("scheduler")], ",+ ") or _files(incomplete)
 
 
-def deciders(incomplete: str) -> list[str]:
-    """A policy or a scheduler."""
-    return [*_last(incomplete, _names("policy")), *schedulers(incomplete)]
+def _comparators(incomplete: str) -> list[str]:
+    return _last(incomplete, {"none", *(name.rpartition("/")[2] for name in _names("comparator"))})
 
 
-def comparators(incomplete: str) -> list[str]:
-    """Comparators, separated by commas."""
-    known = {name.rpartition("/")[2] for name in _names("comparator")}
-    return _last(incomplete, {*known, "none"})
-
-
-def trace_or_file(incomplete: str) -> list[str]:
-    """A synthetic twin, or a file or folder."""
+def _trace_or_file(incomplete: str) -> list[str]:
     from gangwise.traces.twins import NAMES
 
     return _last(incomplete, [f"twin:{name}" for name in NAMES], "\0") + _files(incomplete)
 
 
-def trace_names(incomplete: str) -> list[str]:
-    """Formats of traces."""
-    return _last(incomplete, _names("trace"))
-
-
-def families(incomplete: str) -> list[str]:
-    """Families of problems."""
-    return _last(incomplete, _names("family"))
+COMPLETERS: dict[str, Callable[[str], list[str]]] = {
+    "scenario_or_file": lambda incomplete: (
+        _last(incomplete, _names("scenario"), "\0") + _files(incomplete)
+    ),
+    "trace_or_file": _trace_or_file,
+    "policies": _policies,
+    "schedulers": _schedulers,
+    "deciders": lambda incomplete: [*_last(incomplete, _names("policy")), *_schedulers(incomplete)],
+    "comparators": _comparators,
+    "trace_names": lambda incomplete: _last(incomplete, _names("trace")),
+    "families": lambda incomplete: _last(incomplete, _names("family")),
+}
+"""By what ``commands.toml`` calls them; typer knows their argument by its name."""

@@ -1,33 +1,22 @@
-"""``gangwise sweep``.
-
-``gangwise tune``.
-
-``gangwise report``.
-
-``gangwise reproduce``.
-"""
+"""``gangwise sweep``, ``tune``, ``report`` and ``reproduce``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 import gangwise
-from gangwise.cli import completion
 from gangwise.cli.options import (
-    Address,
-    BackendName,
-    Jobs,
-    Json,
-    Settings,
-    Slots,
+    after_stop,
     command_line,
+    lead_text,
     progress,
     say,
     seed_list,
     settings_of,
+    table,
 )
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.core.json_text import json_text
@@ -37,39 +26,26 @@ if TYPE_CHECKING:
 
     from gangwise.experiments.results import Results
     from gangwise.experiments.tune import Tuning
+    from gangwise.report.reproduction import Row
     from gangwise.reproduce.artefact import Artefact
-    from gangwise.reproduce.expected import Row
 
 
 def sweep_command(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="An experiment file (.toml).")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the results; sweeps/NAME by default.")
-    ] = None,
-    jobs: Jobs = -1,
-    backend: BackendName = "loky",
-    address: Address = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="Instead of the file's: how many, or a list: 3,7,9.")
-    ] = None,
-    settings: Settings = None,
-    over: Annotated[
-        str | None,
-        typer.Option(help="The policy that others are compared with; the first by default."),
-    ] = None,
-    interval: Annotated[
-        Literal["t", "bootstrap"], typer.Option(help="How confidence intervals are made.")
-    ] = "t",
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of experiment files.")
-    ] = False,
-    as_json: Json = False,
+    file: Path | None = None,
+    out: Path | None = None,
+    jobs: int = -1,
+    backend: Literal["loky", "dask", "ray"] = "loky",
+    address: str | None = None,
+    seeds: str | None = None,
+    settings: list[str] | None = None,
+    over: str | None = None,
+    interval: Literal["t", "bootstrap"] = "t",
+    schema: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Run an experiment file: every policy in every cell with every seed.
 
-    Stopped, or killed, it goes on where it was when it is started again.
+    If it is stopped or killed, start it again: it continues where it was.
     """
     from gangwise.experiments.specification import Experiment
     from gangwise.experiments.specification import schema as schema_of_files
@@ -92,7 +68,7 @@ def sweep_command(
         raise ScenarioError(f"--over {over}: the policies are {', '.join(known)}")
     folder = Path("sweeps", experiment.name) if out is None else out
     again = command_line()
-    with progress(f"every finished run is stored\nto go on: {again}") as tell:
+    with progress(after_stop(folder)) as tell:
         results = sweep(experiment, folder, jobs, backend, address, tell)
     write_provenance(folder, experiment.name, again)
     if as_json:
@@ -103,7 +79,7 @@ def sweep_command(
 
 
 def _summary(results: Results, over: str, interval: Literal["t", "bootstrap"]) -> dict[str, Any]:
-    metrics = [f"{name}.mean" for name in results.experiment["metrics"]]
+    metrics = [f"{name}.mean" for name in results.experiment["metrics"]] + results.endings
     return {
         "format": "gangwise-sweep-1",
         "version": gangwise.__version__,
@@ -128,101 +104,61 @@ def _print_sweep(
     results: Results, metrics: list[str], over: str, interval: Literal["t", "bootstrap"]
 ) -> None:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
     from gangwise.report.tables import Breakable
 
     for line in results.told:
         print(line)
-    names = [results.objective, *(f"{name}.mean" for name in metrics)]
+    names = [results.objective, *(f"{name}.mean" for name in metrics), *results.losses]
     rows = results.table(*names, interval=interval).to_dicts()
-    columns = {
-        name: [Estimate(row[name], row[f"{name}.low"], row[f"{name}.high"]) for row in rows]
+    columns = [
+        [Estimate(row[name], row[f"{name}.low"], row[f"{name}.high"]) for row in rows]
         for name in names
-    }
+    ]
     where = [*results.cells, "policy"]
     ahead = {
         tuple(row[key] for key in where): Estimate(row["mean"], row["low"], row["high"])
         for row in results.improvements(over, interval=interval).to_dicts()
         if row["percent"]
     }
-    table = Table(box=None, pad_edge=False)
-    for name in where:
-        table.add_column(Text(name))
-    for name in [_called(results.objective), *metrics, f"% over {over}"]:
-        table.add_column(Text(name), justify="right")
+    shown = []
     for i, row in enumerate(rows):
-        lead = ahead.get(tuple(row[key] for key in where))
-        if i and results.cells and any(row[key] != rows[i - 1][key] for key in results.cells):
-            table.add_section()
-        table.add_row(
-            *(Text(NOTHING if row[key] is None else str(row[key])) for key in results.cells),
-            Breakable(row["policy"]),
-            *(estimate_text(found[i], decimals_for(found)) for found in columns.values()),
-            NOTHING
-            if lead is None
-            else estimate_text(lead, max(1, decimals_for([lead])), sign=True),
-        )
+        at = tuple(row[key] for key in where)
+        cells = [NOTHING if value is None else str(value) for value in at[:-1]]
+        numbers = [estimate_text(found[i], decimals_for(found)) for found in columns]
+        lead = lead_text(ahead[at]) if at in ahead else NOTHING
+        shown.append([*cells, Breakable(row["policy"]), *numbers, lead])
+    first = "reward per slot" if results.objective == "reward.mean" else results.objective
+    headings = [*where, first, *metrics, *results.losses, f"% over {over}"]
     console = Console()
-    console.print(table)
+    console.print(table(headings, shown, range(len(where))))
     for sentence in results.sentences(interval):
         console.print(f"{sentence}.", highlight=False, markup=False, soft_wrap=True)
-
-
-def _called(objective: str) -> str:
-    return "reward per slot" if objective == "reward.mean" else objective
 
 
 SHOWN = 5
 
 
 def tune_command(
-    scenario: Annotated[
-        str,
-        typer.Argument(
-            help="A scenario (see: gangwise list), or a scenario file (.toml).",
-            autocompletion=completion.scenario_or_file,
-        ),
-    ],
-    policy: Annotated[
-        str,
-        typer.Argument(
-            help="A policy, as in: ogasched-react:steps=5", autocompletion=completion.deciders
-        ),
-    ],
-    ranges: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--range",
-            help="What to tune, may be repeated: fraction=0.05:0.8:log, steps=1:20:int, "
-            "estimator=decay|window.",
-        ),
-    ] = None,
-    knob: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
-    settings: Settings = None,
-    trials: Annotated[int, typer.Option(help="In all, with those of an earlier start.")] = 30,
-    seeds: Annotated[
-        str, typer.Option(help="What trials are judged by: a list.")
-    ] = "1000,1001,1002",
-    validation: Annotated[
-        str, typer.Option(help="What the best is compared with the default on: other seeds.")
-    ] = ",".join(map(str, range(2000, 2010))),
-    slots: Slots = None,
-    metric: Annotated[
-        str, typer.Option(help="What to tune for; the objective of the scenario by default.")
-    ] = "",
-    minimise: Annotated[bool, typer.Option("--minimise", help="Less of it is better.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of study and runs; tuned/POLICY by default.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="Workers; all cores by default.")] = -1,
-    as_json: Json = False,
+    scenario: str,
+    policy: str,
+    ranges: list[str] | None = None,
+    knob: list[str] | None = None,
+    settings: list[str] | None = None,
+    trials: int = 30,
+    seeds: str = "1000,1001,1002",
+    validation: str = ",".join(map(str, range(2000, 2010))),
+    slots: int | None = None,
+    metric: str = "",
+    minimise: bool = False,
+    out: Path | None = None,
+    jobs: int = -1,
+    as_json: bool = False,
 ) -> None:
     """Tune a policy's arguments with Optuna, then compare with the default on other seeds.
 
-    Stopped, or killed, it goes on where it was when it is started again.
+    If it is stopped or killed, start it again: it continues where it was.
     """
     from gangwise.core.registry import parse
     from gangwise.experiments.results import Results
@@ -233,7 +169,7 @@ def tune_command(
         raise ScenarioError(f"--knob is called --range now: write --range {knob[0]}")
     folder = Path("tuned", parse(policy)[0]) if out is None else out
     again = command_line()
-    with progress(f"every finished trial is stored\nto go on: {again}") as tell:
+    with progress(after_stop(folder)) as tell:
         tuning = tune(
             scenario,
             policy,
@@ -263,8 +199,6 @@ def tune_command(
 
 def _print_tuning(tuning: Tuning) -> None:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
 
@@ -273,41 +207,35 @@ def _print_tuning(tuning: Tuning) -> None:
         shown.append(tuning.default)
     over = [tuning.over_default(trial) for trial in shown]
     percent = all(row["percent"] for row in over if row)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("trial")
-    ahead = f"{'% ' * percent}better than default"
-    for name in (*tuning.default.arguments, tuning.metric, ahead):
-        table.add_column(Text(name), justify="right")
     decimals = decimals_for([trial.estimate for trial in shown])
+    rows = []
     for trial, row in zip(shown, over):
-        told = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in trial.arguments.values())
+        values = [f"{v:.4g}" if isinstance(v, float) else str(v) for v in trial.arguments.values()]
         name = "default" if trial == tuning.default else str(trial.number)
-        lead = NOTHING
-        if row is not None:
-            of = Estimate(row["mean"], row["low"], row["high"])
-            lead = estimate_text(of, max(1, decimals_for([of])), sign=True)
-        table.add_row(name, *map(Text, told), estimate_text(trial.estimate, decimals), lead)
+        lead = Estimate(row["mean"], row["low"], row["high"]) if row else None
+        estimate = estimate_text(trial.estimate, decimals)
+        rows.append([name, *values, estimate, lead_text(lead) if lead else NOTHING])
+    ahead = f"{'% ' * percent}better than default"
     console = Console()
-    console.print(table)
+    console.print(table(["trial", *tuning.default.arguments, tuning.metric, ahead], rows))
     text = tuning.sentence
     console.print(f"{text[0].upper()}{text[1:]}.", highlight=False, markup=False, soft_wrap=True)
 
 
 def report_command(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="What was given as --out to sweep, reproduce, tune or compare."
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="The file to write; DIR/report.html by default.")
-    ] = None,
-    opened: Annotated[bool, typer.Option("--open", help="Show it in a browser.")] = False,
+    folder: Path,
+    out: Path | None = None,
+    wanted: Literal["html", "csv", "latex", "svg", "pdf", "png"] = "html",
+    opened: bool = False,
 ) -> None:
     """Write one page about a folder of results; it needs no network and no other file."""
-    from gangwise.report.pages import write_report
+    from gangwise.report.pages import write_files, write_report
 
+    if wanted != "html":
+        target = Path(f"report-{wanted}") if out is None else out
+        written = write_files(folder, wanted, target)
+        say(f"wrote {', '.join(path.name for path in written) or 'nothing'} to {target}")
+        return
     path = write_report(folder, out)
     say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
     if opened:
@@ -327,48 +255,25 @@ _COLOURS = {
 
 
 def reproduce_command(
-    paper: Annotated[
-        str | None, typer.Argument(metavar="PAPER", help="ogasched, esdp or opm; all with --all.")
-    ] = None,
-    figure: Annotated[
-        list[int] | None, typer.Option(help="A figure of the paper; may be repeated.")
-    ] = None,
-    table: Annotated[
-        list[int] | None, typer.Option(help="A table of the paper; may be repeated.")
-    ] = None,
-    theorem: Annotated[
-        list[int] | None, typer.Option(help="A theorem of the paper; may be repeated.")
-    ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="All figures, tables and theorems (the default).")
-    ] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer slots, seeds and cells: minutes, not hours.")
-    ] = False,
-    seeds: Annotated[
-        str | None, typer.Option(help="Instead of each artefact's own: how many, or a list.")
-    ] = None,
-    traces: Annotated[
-        Path | None,
-        typer.Option(help="Folder with the folders of public traces, such as google-2011."),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for pictures, numbers and the side-by-side table.")
-    ] = Path("reproduced"),
-    jobs: Jobs = -1,
-    backend: BackendName = "loky",
-    address: Address = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Fail where a result is not the committed one.")
-    ] = False,
-    accept: Annotated[
-        bool, typer.Option("--accept", help="Commit the results as those to find again.")
-    ] = False,
-    as_json: Json = False,
+    paper: str | None = None,
+    figure: list[int] | None = None,
+    table: list[int] | None = None,
+    theorem: list[int] | None = None,
+    everything: bool = False,
+    quick: bool = False,
+    seeds: str | None = None,
+    traces: Path | None = None,
+    out: Path = Path("reproduced"),
+    jobs: int = -1,
+    backend: Literal["loky", "dask", "ray"] = "loky",
+    address: str | None = None,
+    check: bool = False,
+    accept: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Reproduce figures and tables of the papers, beside the papers' own numbers.
 
-    Stopped, it goes on where it was when it is started again.
+    If it is stopped, start it again: it continues where it was.
     """
     from gangwise.experiments.store import read_provenance, write_provenance
     from gangwise.reproduce import PAPERS, artefacts
@@ -400,7 +305,7 @@ def reproduce_command(
         found = _chosen(found, wanted)
     chosen = tuple(seed_list(seeds)) if seeds else None
     again = command_line()
-    with progress(f"every finished run is stored\nto go on: {again}") as tell:
+    with progress(after_stop(out)) as tell:
         done = reproduce(found, Scale(quick, chosen, traces), out, jobs, backend, address, tell)
     before = read_provenance(out, "reproduction") if done.joined else None
     commands = before.command.splitlines() if before else []
@@ -445,19 +350,24 @@ def _is(wanted: str, name: str) -> bool:
 
 def _print_reproduced(rows: Sequence[Row]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     from gangwise.reproduce.expected import counts, over_readings
 
-    table = Table(box=None, pad_edge=False)
-    for name in ("where", "what", "the paper", "version", "ours", ""):
-        table.add_column(name, justify="right" if name in ("the paper", "ours") else "left")
     rows = over_readings(rows)
-    for row in rows:
-        said = (f"{row.paper} {row.artefact}", row.says, str(row.number), row.version, row.text)
-        table.add_row(*map(Text, said), Text(row.verdict, _COLOURS[row.verdict]))
-    Console().print(table)
+    shown = [
+        (
+            f"{row.paper} {row.artefact}",
+            row.says,
+            str(row.number),
+            row.version,
+            row.text,
+            Text(row.verdict, _COLOURS[row.verdict]),
+        )
+        for row in rows
+    ]
+    headings = ["where", "what", "the paper", "version", "ours", ""]
+    Console().print(table(headings, shown, (0, 1, 3, 5)))
     told = ("agrees", "uncompared")
     for why in dict.fromkeys(row.why for row in rows if row.verdict not in told and row.why):
         Console().print(f"why not: {why}", markup=False, highlight=False, soft_wrap=True)

@@ -8,78 +8,64 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+import tomllib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from functools import cache
+from importlib.resources import files
+from inspect import signature
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from gangwise.cli import completion
+from gangwise.cli.completion import COMPLETERS
 from gangwise.core.errors import ScenarioError
 from gangwise.core.interrupt import exit_code, stops_kept
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
+    from rich.progress import Progress as ProgressBar
+    from rich.progress import ProgressColumn
+    from rich.table import Table
 
     from gangwise.experiments.runs import NamedSource
+    from gangwise.experiments.statistics import Estimate
     from gangwise.experiments.sweep import Progress
 
 
-Target = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="SCENARIO_OR_TRACE",
-        help="A scenario (see: gangwise list), with settings after a colon if wanted "
-        "(ogasched-default-v1:contention=1,servers=64); a scenario file (.toml); or the file or "
-        "folder of a trace, or the mapping of your own (.toml).",
-        show_default=False,
-        autocompletion=completion.scenario_or_file,
-    ),
-]
-TraceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--trace",
-        metavar="PATH",
-        help="The file or folder of a trace, instead of SCENARIO_OR_TRACE.",
-    ),
-]
-Family = Annotated[
-    str | None,
-    typer.Option(
-        help="Of a trace: gain_overhead, fluctuating_speeds or approximation_jobs. By "
-        "default gain_overhead, or what the trace is good for.",
-        autocompletion=completion.families,
-    ),
-]
-Slots = Annotated[int | None, typer.Option(help="Slots per run; the scenario's own by default.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Isolated = Annotated[
-    bool,
-    typer.Option(
-        "--isolated",
-        help="Play classes of others (file.py:Class) in processes of their own, which see "
-        "observations only. They are slower there, and decide the same.",
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the scenario or trace."),
-]
-Jobs = Annotated[int, typer.Option(help="Workers; all cores, or all of the cluster, by default.")]
-BackendName = Annotated[
-    Literal["loky", "dask", "ray"],
-    typer.Option("--backend", help="loky: processes here; dask, ray: a cluster that is running."),
-]
-Address = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Of the Dask scheduler or the Ray cluster.")
-]
+@cache
+def _described() -> dict[str, Any]:
+    return tomllib.loads((files("gangwise.cli") / "commands.toml").read_text(encoding="utf-8"))
+
+
+def add_command(app: typer.Typer, function: Callable[..., None], group: str = "") -> None:
+    """Make a function a command: its options are described in ``commands.toml``.
+
+    Types and defaults are those of the function; its docstring is the help.
+    """
+    name = function.__name__.removesuffix("_command")
+    shared, own = _described()["options"], _described()["commands"][group + name]
+    hints = get_type_hints(function)
+    for parameter in signature(function).parameters:
+        about = own.get(parameter, shared.get(parameter))
+        about = {"help": about} if isinstance(about, str) else dict(about)
+        names = about.pop("names", ())
+        if complete := about.pop("complete", ""):
+            about["autocompletion"] = COMPLETERS[complete]
+        kind: Any = typer.Argument if about.pop("argument", False) else typer.Option
+        option = kind(*([names] if isinstance(names, str) else names), **about)
+        hints[parameter] = Annotated[hints[parameter], option]
+    function.__annotations__ = hints
+    app.command(name, rich_help_panel=own.get("panel"), epilog=f"Example: {own['example']}")(
+        function
+    )
 
 
 def settings_of(pairs: list[str] | None, family: str | None = None) -> dict[str, Any]:
-    """Settings out of ``key=value`` texts."""
     from gangwise.core.registry import parse
 
     for pair in pairs or ():
@@ -138,7 +124,6 @@ def comparator_names(text: str | None) -> list[str] | None:
 
 
 def say(text: str) -> None:
-    """Print a message to standard error."""
     print(text, file=sys.stderr)
 
 
@@ -154,6 +139,35 @@ def screen() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=WIDE)
 
 
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[Any]], left: Container[int] = (0,)
+) -> Table:
+    """A table for a terminal; columns are aligned to the right, but for those named ``left``.
+
+    Cells are texts, or anything that Rich renders; square brackets in texts are no markup.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False)
+    for i, heading in enumerate(headings):
+        of_words = i in left
+        made.add_column(
+            Text(heading),
+            justify="left" if of_words else "right",
+            overflow="fold" if of_words else "ellipsis",
+        )
+    for row in rows:
+        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return made
+
+
+def lead_text(lead: Estimate) -> str:
+    from gangwise.experiments.statistics import decimals_for, estimate_text
+
+    return estimate_text(lead, max(1, decimals_for([lead])), sign=True)
+
+
 MINUTE = 60.0
 """Seconds between two lines of a log."""
 
@@ -165,17 +179,23 @@ HOUR = 3600.0
 
 
 def command_line(*without: str) -> str:
-    """The command as it was typed."""
     return shlex.join(["gangwise", *(word for word in sys.argv[1:] if word not in without)])
 
 
+def after_stop(out: Path | None) -> str:
+    """What to say after Ctrl-C: what is stored, and how to continue."""
+    if out is None:
+        return "nothing was saved; with --out there is something to go on from"
+    return f"what is finished is stored\nto go on: {command_line()}"
+
+
 @contextmanager
-def progress(after_stop: str) -> Iterator[Progress]:
+def progress(when_stopped: str) -> Iterator[Progress]:
     """Show progress on standard error; Ctrl-C ends the command with code 130, SIGTERM with 143.
 
     Parameters
     ----------
-    after_stop : str
+    when_stopped : str
         What to say after Ctrl-C: what is stored, and how to go on.
     """
     from rich.console import Console
@@ -185,14 +205,14 @@ def progress(after_stop: str) -> Iterator[Progress]:
     try:
         with stops_kept():
             if console.is_terminal:
-                with _bar(console) as tell:
+                with _bar() as tell:
                     yield tell
             else:
                 yield progress_lines(say)
     except KeyboardInterrupt as stop:
         where = f": {stop}" if str(stop) else ""
         say(f"gangwise: interrupted{where}")
-        say(after_stop)
+        say(when_stopped)
         raise typer.Exit(exit_code(stop)) from None
 
 
@@ -203,26 +223,31 @@ def _tell_of_compiling(console: Console) -> None:
 
     def compiling(name: str) -> None:
         nonlocal told
-        if not told:
-            told = True
-            console.print("compiling kernels (only the first time on this machine) …")
+        if name == "play":
+            console.print("compiling the simulation, once per installation: up to a minute …")
+        elif not told:
+            console.print("compiling kernels, once per installation …")
+        told = True
 
     on_compile(compiling)
 
 
-@contextmanager
-def _bar(console: Console) -> Iterator[Progress]:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+def progress_bar(*columns: ProgressColumn, **more: Any) -> ProgressBar:
+    """A bar on standard error with the time left, and further columns before it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as ProgressBar
 
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        speed_estimate_period=HOUR,
-    ) as bar:
+    first = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    console = Console(stderr=True)
+    return ProgressBar(
+        *first, *columns, TimeRemainingColumn(), console=console, transient=True, **more
+    )
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    with progress_bar(speed_estimate_period=HOUR) as bar:
         tasks: dict[str, Any] = {}
 
         def tell(what: str, done: int, of: int) -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from gangwise.cli.options import Json, Settings, say, settings_of
+from gangwise.cli.options import say, settings_of
 from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import json_text
 
-State = Annotated[
-    Path, typer.Option("--state", help="Folder where the service keeps what it knows.")
-]
 HERE = Path("gangwise-state")
+ALIVE = 5.0
+"""Seconds within which a service that works has touched its heartbeat."""
 
 
 def rates_of(texts: list[str] | None) -> dict[str, float]:
@@ -37,44 +37,23 @@ def rates_of(texts: list[str] | None) -> dict[str, float]:
 
 
 def serve_command(
-    engine: Annotated[
-        str, typer.Option(help="local, slurm or kubernetes (see: gangwise list).")
-    ] = "local",
-    act: Annotated[
-        bool,
-        typer.Option("--act/--shadow", help="Place jobs, or only watch and say what was lost."),
-    ] = False,
-    scheduler: Annotated[
-        str, typer.Option(help="Who decides: queue+backfilling+choice, or a scheduler's name.")
-    ] = "fcfs+easy+learned:depth=100",
-    baseline: Annotated[str, typer.Option(help="What is compared with.")] = "fcfs+easy+best-fit",
-    baseline_every: Annotated[
-        int, typer.Option(help="Every so many jobs, one goes where the baseline has it; 0: none.")
-    ] = 0,
-    rate: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL=VALUE:RATE", help="Declared speed of nodes; 1 without."),
-    ] = None,
-    state: State = HERE,
-    seconds: Annotated[
-        float, typer.Option(help="Stop after so many seconds; 0: when told to.")
-    ] = 0.0,
-    http: Annotated[
-        str,
-        typer.Option(metavar="[HOST:]PORT", help="Serve a page and an API there; loopback first."),
-    ] = "",
-    tokens: Annotated[
-        Path | None,
-        typer.Option(help="File of tokens: lines 'reader TOKEN' and 'operator TOKEN', mode 600."),
-    ] = None,
-    account_every: Annotated[
-        float, typer.Option(help="Seconds between accounts of what would have been saved; 0: none.")
-    ] = 600.0,
-    settings: Settings = None,
+    engine: str = "local",
+    act: bool = False,
+    scheduler: str = "priority+easy+learned:depth=100",
+    baseline: str = "fcfs+easy+best-fit",
+    baseline_every: int = 0,
+    rate: list[str] | None = None,
+    state: Path = HERE,
+    seconds: float = 0.0,
+    http: str = "",
+    tokens: Path | None = None,
+    account_every: float = 600.0,
+    forecast_every: float = 60.0,
+    settings: list[str] | None = None,
 ) -> None:
-    """Stand beside a cluster: watch what it does, or place its jobs.
+    """Run beside a cluster: watch what it does, or place its jobs.
 
-    Without settings the local engine pretends a small cluster with users, to look at.
+    Without settings, the local engine simulates a small cluster with users.
     """
     import time
 
@@ -91,6 +70,7 @@ def serve_command(
         from gangwise.service.demo import Demo
 
         given["folder"] = str(state / "cluster")
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
         demo = Demo(state / "cluster", served=not act)
         rates = rates or rates_of(list(Demo.rates))
         say(f"a pretended cluster of 6 nodes with users, in {state / 'cluster'}")
@@ -105,15 +85,24 @@ def serve_command(
         every=baseline_every,
         rates=rates,
         account=account_every,
+        forecast=forecast_every,
     )
     for note in service.notes:
         say(note)
     say(f"{'acting' if act else 'watching'}; look with: gangwise top --state {state}")
-    listening = listen(http, tokens, state, service) if http else None
+    listening = listen(http, tokens, state) if http else None
+
+    def over() -> bool:
+        if stop.is_set() or time.monotonic() > end:
+            return True
+        if listening is not None and listening.revive():
+            say("the process of the API had ended and is started again")
+        return False
+
     end = time.monotonic() + seconds if seconds else float("inf")
     with requests_to_stop() as stop:
         try:
-            service.serve(lambda: stop.is_set() or time.monotonic() > end)
+            service.serve(over)
         finally:
             if listening is not None:
                 listening.close()
@@ -122,28 +111,100 @@ def serve_command(
                 demo.stop()
 
 
-def listen(http: str, tokens: Path | None, state: Path, service: Any) -> Any:
-    """Serve the page and the API of a service in this process."""
+def detach_command(
+    engine: str = "slurm",
+    if_silent: float = 0.0,
+    state: Path = HERE,
+    settings: list[str] | None = None,
+) -> None:
+    """Give all pending jobs back to the cluster, as their users submitted them.
+
+    This needs only the cluster, not the service or its folder. Run it from cron with
+    --if-silent 600, and it releases held jobs if the service is gone.
+    """
+    import time
+
+    from gangwise.core.registry import create
+    from gangwise.service.loop import HEARTBEAT
+
+    try:
+        silent = time.time() - (state / HEARTBEAT).stat().st_mtime
+    except OSError:
+        silent = math.inf  # there is no such service
+    if silent < (if_silent or ALIVE):
+        if if_silent:
+            return
+        raise ScenarioError(
+            f"a service works in {state}: stop it first, or it takes the jobs that come next"
+        )
+    cluster = create("engine", engine, **settings_of(settings))
+    if not hasattr(cluster, "detach"):
+        raise ScenarioError(f"--engine {engine}: its jobs cannot be given back")
+    done = cluster.detach()
+    for job, what in done.items():
+        say(f"{job}: {what}")
+    say(f"{len(done)} jobs given back")
+
+
+def doctor_command(
+    engine: str = "slurm", settings: list[str] | None = None, as_json: bool = False
+) -> None:
+    """Say what of this cluster's configuration and queue would be left alone, and why.
+
+    It looks at the cluster once and changes nothing.
+    """
+    from contextlib import closing
+
+    from gangwise.core.registry import create
+
+    given = settings_of(settings)
+    if engine != "local":
+        given.setdefault("watch", True)
+    with closing(create("engine", engine, **given)) as cluster:
+        nodes, jobs = cluster.nodes(), cluster.jobs()
+        remarks, alone = cluster.survey() if hasattr(cluster, "survey") else ([], {})
+        alone |= getattr(cluster, "held", dict)()
+        rows = cluster.quarantine.rows()
+        alone |= {row["name"]: row["why"] for row in rows if row["kind"] in ("job", "pod")}
+    remarks += [f"node {node.name} is not up: {node.reason}" for node in nodes if not node.up]
+    remarks += [f"{r['kind']} {r['name']}: {r['why']}" for r in rows if r["kind"] == "node"]
+    waiting = {row.job.id for row in jobs if row.phase == "pending"} | set(alone)
+    if as_json:
+        print(
+            json_text(
+                {
+                    "nodes": len(nodes),
+                    "waiting": len(waiting),
+                    "left_alone": alone,
+                    "remarks": remarks,
+                }
+            )
+        )
+        return
+    print(f"{len(nodes)} nodes; {len(waiting)} jobs wait, {len(alone)} of them would be left alone")
+    for remark in remarks:
+        print(f"  {remark}")
+    for why in dict.fromkeys(alone.values()):
+        names = [job for job, each in alone.items() if each == why]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        print(f"  {why}: {', '.join(names[:5])}{more}")
+
+
+def listen(http: str, tokens: Path | None, state: Path) -> Any:
+    """Serve the page and the API of the service of this folder, from a process of their own."""
+    from gangwise.service.listening import Listening
+
     host, _, port = http.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not port.isdigit() or int(port) > 65_535:
         raise ScenarioError(f"--http {http}: give a port, or HOST:PORT")
-    try:
-        from gangwise.service.api import Listening, create_app, is_loopback, read_tokens
-        from gangwise.service.state import StoredState
-    except ModuleNotFoundError as error:
-        raise ScenarioError(f"--http needs {error.name}: pip install 'gangwise[live]'") from error
-    known = read_tokens(tokens) if tokens is not None else {}
-    if not is_loopback(host) and not known:
-        raise ScenarioError(f"--http {http}: beyond this host, give --tokens as well")
-    shown = create_app(StoredState(state, service.ask), known, host=host)
-    listening = Listening(shown, host, int(port))
+    listening = Listening(state, host, int(port), tokens)
     say(f"http://{f'[{host}]' if ':' in host else host}:{listening.port}")
     return listening
 
 
-def top_command(state: State = HERE, as_json: Json = False) -> None:
-    """The cluster now: nodes slower than their label, who runs, who waits and why."""
+def top_command(state: Path = HERE, as_json: bool = False) -> None:
+    """Show the cluster now: nodes slower than their label, who runs, who waits and why."""
     from rich.console import Console
 
     from gangwise.service.store import Store
@@ -161,14 +222,8 @@ def top_command(state: State = HERE, as_json: Json = False) -> None:
         console.print(part)
 
 
-def account_command(
-    since: Annotated[
-        str, typer.Option(help="Jobs submitted from then on, such as 2026-11-16T08:00; Monday.")
-    ] = "",
-    state: State = HERE,
-    as_json: Json = False,
-) -> None:
-    """What would have been saved: the real arrivals since Monday, played through the simulation."""
+def account_command(since: str = "", state: Path = HERE, as_json: bool = False) -> None:
+    """Compute what would have been saved: the arrivals since Monday, replayed in simulation."""
     import datetime
 
     from gangwise.service.account import account

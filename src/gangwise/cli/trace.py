@@ -1,99 +1,63 @@
-"""``gangwise trace``: list, inspect, convert and plot traces, and see what workload they become."""
+"""``gangwise trace``: formats, what is in a trace, pictures; ``gangwise jobs``: jobs of a log."""
 
 from __future__ import annotations
 
-import json
-import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from gangwise.cli import completion
-from gangwise.cli.options import Family, Json, Settings, say, settings_of
-from gangwise.core.errors import StoreError
+from gangwise.cli.options import (
+    add_command,
+    command_line,
+    progress,
+    progress_bar,
+    say,
+    screen,
+    settings_of,
+    table,
+)
+from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.interrupt import Stopped, exit_code, requests_to_stop
-
-TracePath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="PATH",
-        help="A folder with files of a trace, or one of them; a "
-        "converted trace; tables that trace workload wrote; or twin:NAME.",
-        show_default=False,
-    ),
-]
-TraceName = Annotated[
-    str,
-    typer.Option(
-        "--trace",
-        metavar="NAME",
-        help="The format, when it is not to be recognised (trace list).",
-        autocompletion=completion.trace_names,
-    ),
-]
-ReaderSettings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="An argument of the reader, or of the twin."),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first bad row, and name it.")]
+from gangwise.core.json_text import json_text
 
 
 def inspect_command(
-    path: TracePath,
-    settings: ReaderSettings = None,
-    strict: Strict = False,
-    everything: Annotated[
-        bool,
-        typer.Option("--all", help="Read all rows also of large traces, not only their start."),
-    ] = False,
-    as_json: Json = False,
+    path: Path,
+    settings: list[str] | None = None,
+    strict: bool = False,
+    everything: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Which trace it is, its tables, rows and load, what is missing and what was left out."""
+    """Recognise a trace: its tables, rows and load, what is missing and what was left out."""
     from gangwise.traces.inspect import inspect
 
     with reading_bar("reading") as tell:
         found = inspect(
             path, strict=strict, everything=everything, progress=tell, **settings_of(settings)
         )
-    if as_json:
-        print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
-    else:
-        print(found)
+    print(json_text(found.to_dict()) if as_json else found)
     if not found.usable:
         say("gangwise: nothing here can be used")
         raise typer.Exit(1)
 
 
 def convert_command(
-    path: TracePath,
-    out: Annotated[
-        Path,
-        typer.Argument(
-            metavar="OUT",
-            help="An empty folder, or one that is not there yet; or that of a conversion that was "
-            "stopped; or a file .swf or .swf.gz, for the jobs in the Standard Workload Format.",
-            show_default=False,
-        ),
-    ],
-    trace: TraceName = "",
-    strict: Strict = False,
-    as_json: Json = False,
+    path: Path, out: Path, trace: str = "", strict: bool = False, as_json: bool = False
 ) -> None:
     """Convert a trace to Parquet, in constant memory; or its jobs to SWF.
 
-    Stopped, or killed, it goes on where it was when it is started again.
+    If it is stopped or killed, start it again: it continues where it was.
     """
     if out.name.endswith((".swf", ".swf.gz")):
         from gangwise.traces.jobs import open_jobs, save_swf
 
         log = open_jobs(path, trace=trace, strict=strict)
         save_swf(log, out)
-        print(json.dumps(log.played.to_dict(), indent=2) if as_json else log.played.line)
+        print(json_text(log.played.to_dict()) if as_json else log.played.line)
         say(f"wrote {len(log.jobs):,} jobs to {out}")
         return
     from gangwise.traces.convert import convert
@@ -103,58 +67,55 @@ def convert_command(
             made = convert(path, out, trace=trace, strict=strict, progress=tell)
     except KeyboardInterrupt as stop:
         say("gangwise: interrupted; what is converted is stored")
-        say(f"to go on: {shlex.join(['gangwise', *sys.argv[1:]])}")
+        say(f"to go on: {command_line()}")
         raise typer.Exit(exit_code(stop)) from None
-    if as_json:
-        print(json.dumps(made.to_dict(), indent=2, ensure_ascii=False))
-    else:
-        print(made)
+    print(json_text(made.to_dict()) if as_json else made)
     if made.resumed:
         say("part of it was converted before")
 
 
-def list_command(as_json: Json = False) -> None:
-    """Every trace format: what it is, where it is published, and its tables."""
+def list_command(as_json: bool = False) -> None:
+    """List the trace formats: what each is, where it is published, and its tables."""
     from gangwise.traces.registered import described
 
     found = described()
     if as_json:
-        print(json.dumps({"traces": found}, indent=2, ensure_ascii=False))
+        print(json_text({"traces": found}))
         return
     for trace in found:
         print("\n".join(_lines(trace)), end="\n\n")
 
 
 def _lines(trace: dict[str, Any]) -> list[str]:
-    lines = [f"{trace['name']}: {trace['title']}"]
-    rows = [
-        ("what", trace["summary"]),
-        ("published", trace["published"]),
-        ("licence", trace["licence"]),
-        ("span", trace["span"] or "not stated"),
-        ("size", trace["size"] or "not stated"),
-    ]
     checksums = trace["checksums"] or "not published"
     if trace["licence"] == "your own":
         checksums = "none: the files are your own"
-    if trace["sha256"]:
+    elif trace["sha256"]:
         checksums = f"SHA-256, from {trace['checksums']}"
-    rows.append(("checksums", checksums))
-    lines += [f"  {key:<11s}{text}" for key, text in rows]
+    rows = {
+        "what": trace["summary"],
+        "published": trace["published"],
+        "licence": trace["licence"],
+        "span": trace["span"] or "not stated",
+        "size": trace["size"] or "not stated",
+        "checksums": checksums,
+    }
+    lines = [f"{trace['name']}: {trace['title']}"]
+    lines += [f"  {key:<11s}{text}" for key, text in rows.items()]
     lines += [f"    {digest}  {file}" for file, digest in trace["sha256"].items()]
-    for table in trace["tables"]:
-        about = [table["gives"] or "not used yet"] + ["needed"] * table["needed"]
-        about += ["in parts"] * table["parts"]
-        lines.append(f"  table      {table['name']}: {'; '.join(about)}")
+    for each in trace["tables"]:
+        about = [each["gives"] or "not used yet"] + ["needed"] * each["needed"]
+        about += ["in parts"] * each["parts"]
+        lines.append(f"  table      {each['name']}: {'; '.join(about)}")
     return lines
 
 
 def plot_command(
-    path: TracePath,
-    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("trace-pictures"),
-    settings: ReaderSettings = None,
-    trace: TraceName = "",
-    strict: Strict = False,
+    path: Path,
+    out: Path = Path("trace-pictures"),
+    settings: list[str] | None = None,
+    trace: str = "",
+    strict: bool = False,
 ) -> None:
     """Draw arrivals, request sizes, lifetimes and load, as PNG and SVG."""
     from gangwise.report.traces import draw_trace
@@ -174,6 +135,8 @@ def plot_command(
 
 
 PATIENCE = 2.0
+
+
 """Seconds before the bar is shown."""
 
 
@@ -184,26 +147,9 @@ def reading_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     Where it is called, Ctrl-C and SIGTERM are heard, and nowhere else: compiled code that reads
     would drop them.
     """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import DownloadColumn, TransferSpeedColumn
 
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
+    bar = progress_bar(DownloadColumn(binary_units=True), TransferSpeedColumn())
     task, begun, shown = bar.add_task(what), time.monotonic(), False
 
     def tell(done: int, of: int) -> None:
@@ -224,25 +170,20 @@ def reading_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def workload_command(
-    path: TracePath,
-    family: Family = None,
-    settings: Settings = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for the tables, as Parquet, and scenario.toml, which compare plays again."
-        ),
-    ] = None,
-    as_json: Json = False,
+    path: Path,
+    family: str | None = None,
+    settings: list[str] | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
 ) -> None:
-    """What a trace becomes: job types, channels, arrivals per slot, lifetimes and load."""
+    """Show the workload that a trace becomes: job types, channels, arrivals, lifetimes, load."""
     from gangwise.traces.slots.opening import open_trace, outline
 
     given = settings_of(settings, family)
     scenario = open_trace(path, **given)
     found = outline(scenario)
     if as_json:
-        print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+        print(json_text(found.to_dict()))
     else:
         _show(found.to_dict())
         print(scenario.fidelity())  # type: ignore[attr-defined]  # every scenario of a trace has one
@@ -259,46 +200,24 @@ def workload_command(
 
 def _show(found: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     console = Console()
     console.print(f"{found['scenario']}: {found['family']}")
     for key, value in found["numbers"].items():
         console.print(f"  {key.replace('_', ' '):<24s}{_text(value)}", highlight=False)
-    if found["job_types"]:
-        table = Table(box=None, pad_edge=False)
-        for name in found["job_types"][0]:
-            first = name == "job_type"
-            table.add_column(
-                name.replace("_", " "),
-                justify="left" if first else "right",
-                overflow="fold" if first else "ellipsis",
-                min_width=16 if first else None,
-            )
-        for row in found["job_types"]:
-            table.add_row(*(_text(value) for value in row.values()))
-        console.print(table)
+    if types := found["job_types"]:
+        rows = [[*map(_text, row.values())] for row in types]
+        console.print(table([name.replace("_", " ") for name in types[0]], rows))
 
 
 def _text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value)
 
 
-def guess_command(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help="A CSV or JSON file that no format reads.", show_default=False
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="Write the mapping here, not on the screen.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def guess_command(file: Path, out: Path | None = None, as_json: bool = False) -> None:
     """Draft a mapping for an unknown file, with the load under each reading of it.
 
-    What is printed is the mapping itself; what was assumed is in its comments.
+    It prints the mapping itself, whose comments say what was assumed.
     """
     import os
 
@@ -306,7 +225,7 @@ def guess_command(
 
     found = guess(file)
     if as_json:
-        print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+        print(json_text(found.to_dict()))
     if out is None:
         if not as_json:
             print(found.toml(), end="")
@@ -321,14 +240,62 @@ def guess_command(
 
 
 trace_app = typer.Typer(help="Look at traces, convert them, draw them.", no_args_is_help=True)
-for _command, _example in (
-    (list_command, "gangwise trace list"),
-    (inspect_command, "gangwise trace inspect path/to/download"),
-    (guess_command, "gangwise trace guess my-log.csv"),
-    (convert_command, "gangwise trace convert path/to/download jobs.swf"),
-    (plot_command, "gangwise trace plot path/to/download --out pictures"),
-    (workload_command, "gangwise trace workload path/to/download --family gain_overhead"),
+
+
+for _command in (
+    *(list_command, inspect_command, guess_command),
+    *(convert_command, plot_command, workload_command),
 ):
-    trace_app.command(_command.__name__.removesuffix("_command"), epilog=f"Example: {_example}")(
-        _command
-    )
+    add_command(trace_app, _command, "trace ")
+
+
+def jobs_command(
+    path: Path,
+    job_type: str = "",
+    settings: list[str] | None = None,
+    trace: str = "",
+    strict: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Describe the jobs of a log: what can be replayed, load, sizes, waits, run times, users."""
+    from gangwise.traces.jobs import jobs_of
+    from gangwise.traces.jobs_summary import report, summary
+    from gangwise.traces.registered import open_tables
+
+    tables = open_tables(path, trace=trace, strict=strict, **settings_of(settings))
+    log = jobs_of(tables, job_type=job_type)
+    if as_json:
+        print(json_text({"played": log.played.to_dict(), **summary(log, tables)}))
+    else:
+        print(report(log, tables))
+
+
+def nodes_command(
+    path: Path,
+    by: float = 0.01,
+    out: Path | None = None,
+    settings: list[str] | None = None,
+    trace: str = "",
+    strict: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Find slow nodes in a log with node lists: how unlike nodes are, and which changed when."""
+    from gangwise.core.files import Folder
+    from gangwise.experiments.nodes import find_slow_nodes
+    from gangwise.report.nodes import node_page, node_text
+
+    if not 0 <= by < 10:
+        raise ScenarioError(f"--by {by:g}: give a share, such as 0.05")
+    knobs = settings_of(settings)
+    with progress("nothing is kept") as tell:
+        found = find_slow_nodes(path, trace=trace, by=by, progress=tell, strict=strict, **knobs)
+    text = json_text(found.as_dict())
+    if as_json:
+        print(text)
+    else:
+        screen().print(node_text(found))
+    if out is not None:
+        with Folder(out).publish("nodes") as new:
+            new.write("nodes.json", text + "\n")
+            new.write("nodes.html", node_page(found, path.name))
+        say(f"wrote nodes.json and nodes.html to {out}")

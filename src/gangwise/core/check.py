@@ -1,6 +1,6 @@
 """``check_policy``: what every policy must keep to, tried on random problems.
 
-A policy of your own gets the same treatment as the built-in ones.
+A policy of your own gets the same checks as the built-in ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gangwise.core.simulation import Simulation, Streams
 
 
 class PolicyCheckFailed(GangwiseError, AssertionError):  # noqa: N818 - the name says what it is
-    """A policy does not keep to the contract; says which part and on which problem."""
+    """A policy breaks the contract; the message says which part and on which problem."""
 
 
 def check_policy(
@@ -31,26 +31,24 @@ def check_policy(
     family: Family | str | None = None,
     isolated: bool = False,
 ) -> None:
-    """Fuzz a policy.
+    """Try a policy on random problems.
 
-    On each random problem it must be feasible in every slot, give the same run again under the
-    same seed, from a clone, and from a checkpoint taken half way, keep its hands off what it was
-    shown, and — unless it calls itself ``randomised`` — treat servers alike whatever they are
-    called.
+    On each problem it must be feasible in every slot; give the same run again under the same seed,
+    from a clone, and from a checkpoint taken half way; leave alone what it was shown; and, unless
+    it calls itself ``randomised``, treat servers alike whatever they are called.
 
     Parameters
     ----------
     policy : Policy or str
-        A name, or a policy, of which only the configuration is used; it is cloned for every
-        problem.
+        A name, or a policy, of which only the configuration is used.
     problems, slots, seed : int
         How much to try.
     family : Family or str, optional
-        Taken from ``policy.family`` when not given.
+        By default ``policy.family``.
     isolated : bool
         Have it play in a process of its own, see :mod:`gangwise.core.isolation`, and compare with a
-        run beside its world: a policy that reads what it is not shown is named. One that is given
-        by name is not imported here.
+        run in the process of its world: a policy that reads what it is not shown fails. A policy
+        given by name is not imported here.
 
     Raises
     ------
@@ -87,15 +85,18 @@ def check_policy(
         instance = checked.fuzz(np.random.default_rng(drawn_by))
         where = f"{name} on problem {index} (seed {seed})"
         rewards, decisions = _play(instance, clone(made), slots, index, where)
-        if process is not None:
-            _check_alone(process, checked, drawn_by, decisions, index, where)
         for what, again in (
-            ("a second run with the same seed", clone(made)),
-            ("a run of a policy that has run before", _used(instance, made, slots)),
+            (f"a second run with the same seed differs: {CHANCE}", clone(made)),
+            (
+                "a run of a policy that has run before differs; start() must forget everything",
+                _used(instance, made, slots),
+            ),
         ):
             repeated, _ = _play(instance, again, slots, index, where)
             if not np.array_equal(rewards, repeated):
-                raise PolicyCheckFailed(f"{where}: {what} differs; start() must forget everything")
+                raise PolicyCheckFailed(f"{where}: {what}")
+        if process is not None:
+            _check_alone(process, checked, drawn_by, decisions, index, where)
         _check_resume(instance, made, slots, index, rewards, where)
         if not getattr(made, "randomised", False):
             _check_relabelling(checked, instance, made, slots, index, decisions, where)
@@ -133,11 +134,16 @@ def _play(
     return rewards, decisions
 
 
+CHANCE = (
+    "it is not deterministic; draw from the generator that start() is given, not from random, "
+    "numpy.random or a clock, and keep nothing outside of the policy"
+)
+"""Why a policy decides differently when it is played again."""
 READS = (
     "it reads what it is not shown, such as arrivals on the stack or behind an array, or the seed "
     "of its generator"
 )
-"""What is said of a policy that is another beside its world."""
+"""Why a policy decides differently in the process of its world."""
 
 
 def _check_alone(
@@ -148,22 +154,27 @@ def _check_alone(
     seed: int,
     where: str,
 ) -> None:
-    """Compare decisions in a process of its own with those beside the world."""
+    """Compare decisions in a process of its own with those in the process of its world."""
+    given = (_beside, family, drawn_by, len(decisions), seed, where)
     try:
-        beside = process.apply(_beside, family, drawn_by, len(decisions), seed, where)
+        beside = process.apply(*given)
     except IsolatedError as error:
         raise PolicyCheckFailed(f"{error}; alone it does not: {READS}") from error
-    for t, (told, decision) in enumerate(zip(beside, decisions, strict=True)):
-        if told != _digest(decision):
-            raise PolicyCheckFailed(
-                f"{where}, slot {t}: it decides otherwise where its world is within reach: {READS}"
+    for t, (digest, decision) in enumerate(zip(beside, decisions, strict=True)):
+        if digest != _digest(decision):
+            chance = process.apply(*given) != beside
+            why = (
+                CHANCE
+                if chance
+                else f"its decisions change when it runs in one process with its world: {READS}"
             )
+            raise PolicyCheckFailed(f"{where}, slot {t}: {why}")
 
 
 def _beside(
     policy: Any, family: Family, drawn_by: list[int], slots: int, seed: int, where: str
 ) -> list[str]:
-    """Digests of the decisions of a policy that runs in one process with its world."""
+    """Digests of the decisions of a policy that runs in the process of its world."""
     instance = family.fuzz(np.random.default_rng(drawn_by))
     return [_digest(each) for each in _play(instance, clone(policy), slots, seed, where)[1]]
 

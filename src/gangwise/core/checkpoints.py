@@ -1,10 +1,8 @@
-"""Checkpoints: the state of an unfinished run, authenticated by a key of the user's own.
+"""Checkpoints: the state of an unfinished run, signed with a key of the user's own.
 
 A checkpoint holds objects of any class, so it is a pickle, and whoever unpickles a file runs what
 its writer put into it. Therefore each carries an HMAC-SHA256 over all of it, made with a key that
-only this user can read; a file without a valid one is refused before anything of it is looked at.
-
-::
+only this user can read. A file without a valid one is refused before it is unpickled. Its lines::
 
     gangwise-checkpoint-3
     {"hmac": …, "key": first digits of the digest of the key}
@@ -31,10 +29,11 @@ from gangwise.core.errors import StoreError
 from gangwise.core.files import digest_of, write_whole
 
 FORMAT = b"gangwise-checkpoint-3"
+AFRESH = "delete it to start afresh"
 
 
 def key_file() -> Path:
-    """Where the user's key is: ``gangwise/key`` in the configuration folder of the system."""
+    """``gangwise/key`` in the user's configuration folder."""
     if sys.platform == "win32":
         base = Path(os.environ.get("APPDATA", Path.home() / "AppData" / "Roaming"))
     else:
@@ -43,12 +42,9 @@ def key_file() -> Path:
 
 
 def user_key() -> bytes:
-    """The key of this user, made on first use; nobody else may read it.
+    """The key of this user, made on first use.
 
-    Raises
-    ------
-    StoreError
-        When it cannot be made or read, or others can read it.
+    Raises StoreError when it cannot be made or read, or others can read it.
     """
     path = key_file()
     try:
@@ -76,7 +72,7 @@ def user_key() -> bytes:
 
 
 def _make_key(path: Path) -> None:
-    """Another process may make it at the same time: the first one counts."""
+    """Make a key; of two processes that make one at the same time, the first counts."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     side = path.with_name(f".key-{os.getpid()}-{secrets.token_hex(4)}")
     handle = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -96,44 +92,45 @@ def _make_key(path: Path) -> None:
 
 
 def write_checkpoint(path: Path, state: object, run: Mapping[str, Any]) -> None:
-    """Save a state, all or nothing.
+    """Save a state that pickles, all or nothing; raises StoreError when it cannot be written.
 
-    Parameters
-    ----------
-    path : path
-    state : object
-        Must pickle.
-    run : mapping
-        What defines the run, of JSON: see :func:`gangwise.core.identity.run_identity`.
-
-    Raises
-    ------
-    StoreError
-        When it cannot be written.
+    ``run`` is what defines the run: see :meth:`gangwise.experiments.runs.RunSpec.identity`.
     """
     key = user_key()
     payload = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
     about = {"version": __version__, "run": dict(run), "size": len(payload)}
     body = json.dumps(about).encode() + b"\n" + payload
     seal = {"hmac": hmac.new(key, body, hashlib.sha256).hexdigest(), "key": digest_of(key)[:8]}
-    write_whole(path, b"\n".join([FORMAT, json.dumps(seal).encode(), body]))
+    write_whole(path, b"\n".join([FORMAT, json.dumps(seal).encode(), body]), 0o600)
 
 
 def read_checkpoint(path: Path, run: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-    """A saved state and what defines its run, if this user saved it with this version.
+    """A state that this user saved with this version, and what defines its run.
 
-    Parameters
-    ----------
-    path : path
-    run : mapping, optional
-        What defines the run that is to go on; not compared when not given.
-
-    Raises
-    ------
-    StoreError
-        When the file is no checkpoint, damaged, another user's, or of another run or version.
+    ``run`` is what the run must be; any run will do where it is not given. Raises StoreError when
+    the file is no checkpoint, damaged, another user's, or of another run or version.
     """
-    afresh = "delete it to start afresh"
+    about, payload = check_checkpoint(path)
+    if about["version"] != __version__:
+        raise StoreError(
+            f"{path} was saved by gangwise {about['version']}, this is {__version__}; {AFRESH}"
+        )
+    if run is not None and about["run"] != json.loads(json.dumps(dict(run))):
+        raise StoreError(
+            f"{path} holds another run: {differences(about['run'], run)}; give the arguments that "
+            f"it was started with, or {AFRESH}"
+        )
+    try:
+        return pickle.loads(payload), about["run"]
+    except Exception as error:  # classes that moved or changed raise anything
+        raise StoreError(f"{path} cannot be gone on with ({error}); {AFRESH}") from error
+
+
+def check_checkpoint(path: Path) -> tuple[dict[str, Any], bytes]:
+    """What a checkpoint says of itself, and its pickle, which fits its seal and is not opened.
+
+    Raises StoreError when the file is no checkpoint, damaged, or another user's.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -141,44 +138,31 @@ def read_checkpoint(path: Path, run: Mapping[str, Any] | None = None) -> tuple[A
     marker, _, rest = content.partition(b"\n")
     sealed, _, body = rest.partition(b"\n")
     if marker != FORMAT:
-        raise StoreError(f"{path} is not a whole gangwise checkpoint of this version; {afresh}")
+        raise StoreError(f"{path} is not a whole gangwise checkpoint of this version; {AFRESH}")
     key = user_key()
     try:
         seal = json.loads(sealed)
         theirs, made = str(seal["key"]), str(seal["hmac"])
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} is not a whole gangwise checkpoint; {afresh}") from error
+        raise StoreError(f"{path} is not a whole gangwise checkpoint; {AFRESH}") from error
     if not hmac.compare_digest(
         made.encode(), hmac.new(key, body, hashlib.sha256).hexdigest().encode()
     ):
         if theirs != digest_of(key)[:8]:
             raise StoreError(
                 f"{path} was saved by another user, or with another key than {key_file()}; it is "
-                f"not opened, for it could run any command; {afresh}"
+                f"not opened, for it could run any command; {AFRESH}"
             )
-        raise StoreError(f"{path} is damaged: its seal does not fit; {afresh}")
+        raise StoreError(f"{path} is damaged: its seal does not fit; {AFRESH}")
     header, _, payload = body.partition(b"\n")
-    about = json.loads(header)
-    if about["version"] != __version__:
-        raise StoreError(
-            f"{path} was saved by gangwise {about['version']}, this is {__version__}; {afresh}"
-        )
-    if run is not None and about["run"] != json.loads(json.dumps(dict(run))):
-        raise StoreError(
-            f"{path} holds another run: {differences(about['run'], run)}; give the arguments that "
-            f"it was started with, or {afresh}"
-        )
-    try:
-        return pickle.loads(payload), about["run"]
-    except Exception as error:  # classes that moved or changed raise anything
-        raise StoreError(f"{path} cannot be gone on with ({error}); {afresh}") from error
+    return json.loads(header), payload
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What differs between two identities, in words.
 
-    >>> differences({"seed": 1, "settings": {"rho": 0.5}}, {"seed": 2, "settings": {"rho": 0.7}})
-    'seed was 1 and is now 2, rho was 0.5 and is now 0.7'
+    >>> differences({"seed": 1, "settings": {"rho": 0.5}}, {"seed": 1, "settings": {"rho": 0.7}})
+    'rho was 0.5 and is now 0.7'
     """
     found = []
     for name in dict.fromkeys([*before, *now]):

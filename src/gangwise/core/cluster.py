@@ -1,9 +1,9 @@
 """Clusters, job types and the channels between them (OGASched §2.1, Fig. 1).
 
-A cluster has ``R`` servers with ``K`` device types; ``L`` job types want devices; an edge of the
-bipartite graph (job type, server) is a *channel*. Array axes are always job type ``l``, server
-``r``, device type ``k``, in this order. Arrays over channels have ``E`` rows, sorted by server and
-then by job type, so that the channels of one server are contiguous.
+A cluster has R servers with K device types; L job types request devices; an edge of the bipartite
+graph (job type, server) is a *channel*. Array axes are always job type l, server r, device type k,
+in this order. Arrays over channels have E rows, sorted by server and then by job type, so that the
+channels of one server are contiguous.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DeviceType:
 
 @dataclass(frozen=True)
 class Server:
-    """One server: how much it has of each device type (absent means none)."""
+    """One server, with how much it has of each device type (absent means none)."""
 
     name: str
     capacity: Mapping[str, float]
@@ -40,7 +40,7 @@ class Server:
 
 @dataclass(frozen=True)
 class JobType:
-    """Jobs that look alike to the scheduler: what one of them requests of each device type."""
+    """Jobs that look alike to the scheduler, with what one of them requests of each device type."""
 
     name: str
     requests: Mapping[str, float]
@@ -63,26 +63,10 @@ def _vector(
 
 
 def request_matrix(job_types: Iterable[JobType], devices: Sequence[str]) -> Floats:
-    """Requests of the job types as an array.
+    """Requests of the job types, shape [L, K]; columns are in the order of ``devices``.
 
-    Parameters
-    ----------
-    job_types : iterable of JobType
-    devices : sequence of str
-        Device type names; the order of the columns.
+    Raises ScenarioError for an unknown device type or a request that is negative or not finite.
 
-    Returns
-    -------
-    ndarray of shape [L, K]
-        Devices requested.
-
-    Raises
-    ------
-    ScenarioError
-        For an unknown device type or a request that is negative or not finite.
-
-    Examples
-    --------
     >>> request_matrix([JobType("train", {"gpu": 4})], ["cpu", "gpu"])
     array([[0., 4.]])
     """
@@ -97,18 +81,11 @@ class Cluster:
     Parameters
     ----------
     capacity : ndarray of shape [R, K]
-        Devices of each type on each server.
-    devices : tuple of str
-        Device type names, length K.
-    servers : tuple of str, optional
-        Server names, length R; ``server-0`` … when not given.
+        Devices of each type on each server; finite and not negative.
+    devices, servers : tuple of str
+        Names, length K and R; servers are ``server-0`` … by default.
     units : tuple of str, optional
         Unit of each device type, length K.
-
-    Raises
-    ------
-    ScenarioError
-        For a capacity that is negative or not finite, or names that do not match the array.
 
     Examples
     --------
@@ -154,7 +131,7 @@ class Cluster:
 
     @classmethod
     def of(cls, servers: Sequence[Server], devices: Sequence[DeviceType] = ()) -> Cluster:
-        """Build a cluster from servers; device types are taken from them when not given."""
+        """Build a cluster from servers; by default their device types, in their order."""
         if not devices:
             names: dict[str, None] = {}
             for server in servers:
@@ -174,14 +151,7 @@ class Cluster:
 class Channels:
     """The edges of the bipartite graph, sorted by server, then by job type.
 
-    Parameters
-    ----------
-    job_type : ndarray of int64, shape [E]
-        Job type of each channel.
-    server : ndarray of int64, shape [E]
-        Server of each channel, never decreasing.
-    shape : (L, R)
-        How many job types and servers there are.
+    ``job_type`` and ``server`` have shape [E]; ``shape`` is (L, R).
 
     Examples
     --------
@@ -240,10 +210,7 @@ class Channels:
     ) -> Channels:
         """Connect each job type to every server that can hold one of its requests whole.
 
-        Raises
-        ------
-        ScenarioError
-            When a job type requests more than any server has; says which device is short.
+        Raises ScenarioError when a job type fits on no server; names the device that is short.
         """
         requests = np.asarray(requests, dtype=np.float64)
         mask = np.zeros((len(requests), len(cluster.capacity)), dtype=bool)

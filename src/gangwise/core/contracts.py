@@ -1,12 +1,12 @@
-"""Contracts: what policies, environments, instances, scenarios and families offer one another.
+"""Contracts between policies, environments, instances, scenarios and families.
 
-A :class:`Policy` meets an :class:`Environment` slot by slot; an :class:`Instance` is one drawn
-problem with its workload, and makes environments (fresh ones, so that every policy starts alike)
-and comparators (what regret is measured against); a :class:`Scenario` draws instances; a
-:class:`Family` serves the tools that work for all problem families alike.
+A :class:`Policy` meets an :class:`Environment` slot by slot. An :class:`Instance` is one drawn
+problem with its workload; it makes environments, a fresh one for every policy, and comparators,
+which regret is measured against. A :class:`Scenario` draws instances. A :class:`Family` serves the
+tools that work for all problem families alike.
 
-A policy's constructor arguments are its whole configuration, so policies are dataclasses whose
-``init`` fields are the configuration; whatever else they hold is state, which ``start`` sets anew.
+A policy's constructor arguments are its whole configuration: policies are dataclasses whose
+``init`` fields are the configuration. Whatever else they hold is state, which ``start`` sets anew.
 """
 
 from __future__ import annotations
@@ -35,28 +35,26 @@ class Policy(Protocol[ObservationT, DecisionT, FeedbackT]):
 
     ``start`` binds it to a problem and makes it forget everything; ``decide`` returns a feasible
     decision; ``learn`` receives the feedback of a slot, which may come late or never and therefore
-    carries its slot. A policy may inherit the defaults of :class:`PolicyBase`; it need not.
+    carries its slot. :class:`PolicyBase` has defaults to inherit.
     """
 
     @property
     def timing(self) -> Timing:
-        """When the policy decides; a ``reserve`` policy is never shown the slot's arrivals."""
+        """When it decides; a ``reserve`` policy never sees the slot's arrivals."""
 
-    def start(self, problem: Any, rng: np.random.Generator) -> None:
-        """Bind to a problem and forget everything."""
+    def start(self, problem: Any, rng: np.random.Generator) -> None: ...
 
     def decide(self, observation: ObservationT) -> DecisionT:
-        """Return a feasible decision for this slot. It may be reused by the next call."""
+        """Return a feasible decision for this slot. The next call may reuse the array."""
 
-    def learn(self, feedback: FeedbackT) -> None:
-        """Take in what a slot taught."""
+    def learn(self, feedback: FeedbackT) -> None: ...
 
 
 class PolicyBase:
     """Defaults of a policy: it sees the arrivals before it decides, and learns nothing.
 
-    A policy that inherits it is a dataclass all the same. State is not declared: ``start`` assigns
-    it, so that it is no part of the configuration.
+    A subclass is still a dataclass. Do not declare state: ``start`` assigns it, so that it is no
+    part of the configuration.
 
     Attributes
     ----------
@@ -64,7 +62,7 @@ class PolicyBase:
         The problem family that the policy is for; without one it is for any.
     timing : {"react", "reserve"}
     randomised : bool
-        Whether decisions are drawn. Only then may they depend on what servers are called.
+        Whether decisions are drawn. Only then may they depend on the names of servers.
 
     Examples
     --------
@@ -87,15 +85,12 @@ class PolicyBase:
     timing: Timing = "react"
     randomised: bool = False
 
-    def learn(self, feedback: Any) -> None:
-        """Nothing to learn."""
+    def learn(self, feedback: Any) -> None: ...
 
 
 def configuration(policy: object) -> dict[str, Any]:
-    """Constructor arguments of a policy.
+    """Constructor arguments of a policy; raises TypeError where it is no dataclass.
 
-    Examples
-    --------
     >>> @dataclasses.dataclass
     ... class Half:
     ...     share: float = 0.5
@@ -123,7 +118,7 @@ ToldT = TypeVar("ToldT", covariant=True)
 
 @dataclass(slots=True)
 class Outcome(Generic[ToldT]):
-    """What a slot brought: its reward, what the policy may learn, and named measurements."""
+    """The result of a slot: its reward, the policy's feedback, and the environment's metrics."""
 
     reward: float
     feedback: ToldT
@@ -131,8 +126,6 @@ class Outcome(Generic[ToldT]):
 
 
 class Environment(Protocol):
-    """The world a policy acts in."""
-
     @property
     def problem(self) -> Any:
         """What a policy is told at the start; never the hidden truth."""
@@ -155,18 +148,9 @@ class Environment(Protocol):
 class Comparator:
     """What a comparator would have earned on the very same slots.
 
-    Attributes
-    ----------
-    name : str
-        ``best_fixed``, ``per_slot_optimum``, ``omniscient`` …
-    slots : ndarray of int64, shape [n]
-        The slots it was evaluated on (all of them, unless it was sampled).
-    rewards : ndarray of float64, shape [n]
-        Its reward in each of these slots.
-    gap : float
-        The total over these slots is proved to be within this of the true optimum.
-    bounds : mapping
-        Named theoretical bounds on the total regret against it.
+    ``slots`` [n] are those it was evaluated on, all or a sample, and ``rewards`` [n] what it earned
+    there. Their total is proved to be within ``gap`` of the true optimum. ``bounds`` are named
+    theoretical bounds on the total regret against it.
     """
 
     name: str
@@ -179,8 +163,6 @@ class Comparator:
 def evenly_spaced(slots: int, sample: int | None) -> npt.NDArray[np.int64]:
     """The slots that a comparator is evaluated on: all, or ``sample`` of them, ends included.
 
-    Examples
-    --------
     >>> evenly_spaced(10, 4), evenly_spaced(3, None)
     (array([0, 3, 6, 9]), array([0, 1, 2]))
     """
@@ -195,35 +177,25 @@ class Instance(Protocol):
     """One drawn problem with its workload."""
 
     @property
-    def family(self) -> str:
-        """The problem family, such as ``gain_overhead``."""
+    def family(self) -> str: ...
 
     @property
-    def problem(self) -> Any:
-        """What policies are told."""
+    def problem(self) -> Any: ...
 
     @property
     def comparators(self) -> tuple[str, ...]:
         """Comparators to evaluate unless others are named: primary first, strongest last."""
 
-    def environment(self) -> Environment:
-        """A fresh environment."""
+    def environment(self) -> Environment: ...
 
     def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
-        """Evaluate a comparator on the slots of the run with this seed.
-
-        ``sample`` bounds the number of slots that an expensive comparator is evaluated on.
-        """
+        """Evaluate a comparator on the slots of the run with this seed, or ``sample`` of them."""
 
 
 class InstanceBase:
     """Comparators of an instance: those that are registered for its family.
 
-    Attributes
-    ----------
-    family : str
-    comparators : tuple of str
-        Those that are evaluated unless others are named: the primary one first, the strongest last.
+    ``comparators`` are evaluated by default: the primary one first, the strongest last.
     """
 
     family: str
@@ -232,10 +204,7 @@ class InstanceBase:
     def comparator(self, name: str, slots: int, seed: int, sample: int | None = None) -> Comparator:
         """Evaluate a registered comparator on the slots of the run with this seed.
 
-        Raises
-        ------
-        UnknownName
-            For one that is not registered for the family.
+        Raises UnknownName for one that is not registered for the family.
         """
         known = registered_comparators(self.family)
         if name not in known:
@@ -250,29 +219,24 @@ class Scenario(Protocol):
 
     @property
     def name(self) -> str:
-        """A versioned id, so that a published number stays bound to a behaviour."""
+        """A versioned name, so that a published number stays bound to a behaviour."""
 
     @property
-    def family(self) -> str:
-        """The problem family of its instances."""
+    def family(self) -> str: ...
 
     @property
     def slots(self) -> int:
         """How many slots a run has unless told otherwise."""
 
-    def instance(self, seed: int) -> Instance:
-        """Draw one instance."""
+    def instance(self, seed: int) -> Instance: ...
 
     def describe(self) -> dict[str, Any]:
         """Parameters and distributions, for reports and result stores."""
 
 
 class Family(Protocol):
-    """One problem family."""
-
     @property
-    def name(self) -> str:
-        """Such as ``gain_overhead``."""
+    def name(self) -> str: ...
 
     def fuzz(self, rng: np.random.Generator) -> Instance:
         """Draw a small instance with awkward corners, for checking policies."""

@@ -9,6 +9,7 @@
     ├── UnknownName         no such policy, scenario or comparator; says what was probably meant
     ├── StoreError          a result or checkpoint that cannot be written or resumed
     └── EngineError         a cluster that does not answer, or not as it should
+        ├── StandingBy      another service acts on this cluster
         └── Rejected        a placement that the cluster, or its adapter, refuses
 
 A message says what was wrong, where, and what to do about it.
@@ -20,8 +21,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-class GangwiseError(Exception):
-    """Base of every error that gangwise raises on purpose."""
+def to_install(extra: str) -> str:
+    """The command that installs an optional part; gangwise is installed from a checkout.
+
+    >>> to_install("live")
+    "in the checkout of gangwise: pip install '.[live]'"
+    """
+    return f"in the checkout of gangwise: pip install '.[{extra}]'"
+
+
+class GangwiseError(Exception): ...
 
 
 class ScenarioError(GangwiseError, ValueError):
@@ -31,14 +40,7 @@ class ScenarioError(GangwiseError, ValueError):
 class TraceError(GangwiseError, ValueError):
     """A trace file cannot be used.
 
-    Parameters
-    ----------
-    message : str
-        What was found and what to do.
-    file : path, optional
-        The file at fault.
-    row : int, optional
-        The line of the file, counted from 1 with the header included, as an editor shows it.
+    ``row`` is the line of ``file``, counted from 1 with the header included, as an editor shows it.
     """
 
     def __init__(self, message: str, file: Path | str | None = None, row: int | None = None):
@@ -53,12 +55,10 @@ class InfeasibleDecision(GangwiseError):  # noqa: N818 - the name says what it i
 
 
 LISTED = 50
-"""Most names that an error lists."""
+"""An error lists at most so many names."""
 
 
 class UnknownName(GangwiseError, LookupError):  # noqa: N818 - the name says what it is
-    """A name that is not registered."""
-
     def __init__(self, kind: str, name: str, known: Sequence[str]):
         from difflib import get_close_matches
 
@@ -80,6 +80,10 @@ class StoreError(GangwiseError, OSError):
 
 class EngineError(GangwiseError):
     """A cluster does not answer, or says what cannot be understood; another try may work."""
+
+
+class StandingBy(EngineError):  # noqa: N818 - nothing is wrong
+    """Another service acts on this cluster."""
 
 
 class Rejected(EngineError):  # noqa: N818 - the name says what it is

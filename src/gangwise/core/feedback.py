@@ -18,19 +18,10 @@ FeedbackT = TypeVar("FeedbackT")
 class Delivery:
     """Delay and loss of feedback, drawn for every slot whatever was decided.
 
-    Parameters
-    ----------
-    delay : float
-        Slots between a decision and its feedback; 0 is within the slot.
-    kind : {"constant", "geometric"}
-        ``geometric``: the delay is geometric with mean ``delay``, so that feedback overtakes.
-    loss : float
-        Probability that a slot's feedback never comes.
+    ``delay`` is the slots between a decision and its feedback, 0 within the slot; ``geometric``
+    delays have it as their mean, so that feedback overtakes. With probability ``loss`` it never
+    comes.
 
-    Examples
-    --------
-    >>> Delivery(3).draw(4, np.random.default_rng(0))
-    array([3, 3, 3, 3])
     >>> Delivery(2, "geometric", loss=0.2).draw(8, np.random.default_rng(2))
     array([ 0,  2,  2, -1,  1,  2, -1, -1])
     """
@@ -68,8 +59,6 @@ class Delivery:
 class Mailbox(Generic[FeedbackT]):
     """Feedback on its way: posted with a delay, handed out when it is due, oldest slot first.
 
-    Examples
-    --------
     >>> mailbox = Mailbox[str]()
     >>> [mailbox.exchange(t, delay, f"slot {t}") for t, delay in enumerate([1, -1, 0])]
     [(), ('slot 0',), ('slot 2',)]

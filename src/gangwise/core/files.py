@@ -1,18 +1,16 @@
-"""Atomic, sealed files and folders of results.
+"""Atomic, sealed files and folders of results: everything that gangwise writes goes through here.
 
-Everything that gangwise writes goes through here:
-
-- A file is written beside its place, flushed, and renamed; the folder is flushed too. Whoever looks
-  sees the old file or the new one, and after a power cut as well.
-- Files that belong together are published together (:meth:`Folder.publish`): all are on the disk
-  before the first is renamed, and what they replace is gone before the first of them appears, so
-  that a new summary never stands beside an old page. A publication that was cut short is completed
-  by whoever opens the folder next.
-- A folder of results keeps its state in ``.gangwise/``: the registry of its own files with their
-  digests, its locks, checkpoints. What is read back is compared with its digest
-  (:meth:`Folder.read`); only registered files are ever replaced or removed.
-- A lock (:meth:`Folder.lock`) admits one writer. The kernel releases it when its holder dies, so a
-  stale one cannot bar the way; the holder's process, host and command are kept beside it.
+- A file is written beside its place, flushed, and renamed, and the folder is flushed: whoever
+  looks, even after a power cut, sees the old file or the new one.
+- Files that belong together are published together (:meth:`Folder.publish`). All are on the disk
+  before the first is renamed, and what they replace is gone before the first appears, so that a new
+  summary never stands beside an old page. Whoever opens the folder next completes a publication
+  that was cut short.
+- ``.gangwise/`` in the folder holds the registry of its own files with their digests, its locks and
+  its checkpoints. A file that is read is compared with its digest (:meth:`Folder.read`). Only
+  registered files are ever replaced or removed.
+- A lock (:meth:`Folder.lock`) admits one writer. The kernel releases it when its holder dies; the
+  holder's process, host and command are kept beside it.
 """
 
 from __future__ import annotations
@@ -31,14 +29,14 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, NamedTuple
 
 from gangwise.core.errors import StoreError
 
 STATE = ".gangwise"
-"""Where a folder of results keeps what is not a result."""
+"""The folder, in a folder of results, of what is not a result."""
 
 CHECKPOINTS = f"{STATE}/checkpoints"
 
@@ -46,49 +44,33 @@ Content = bytes | str | Callable[[IO[bytes]], object]
 """What is written: bytes, text (as UTF-8), or a function that writes to a binary file."""
 
 ORPHAN = re.compile(r"\.gangwise-([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.part")
-"""A file on its way: host, process and a random number."""
+"""An unfinished file: host, process and a random number."""
 
 LONGEST = 240
-"""Bytes of a file's name; systems take 255."""
+"""Longest file name, in bytes; systems take 255."""
 
-PATIENCE = 60.0
-"""Seconds that a process waits for another one that writes a line into the registry."""
+REGISTRY_PATIENCE = 60.0
+"""Seconds to wait for another process that writes a line into the registry."""
 
 
 def digest_of(data: bytes) -> str:
-    """SHA-256 in hexadecimal digits.
-
-    >>> digest_of(b"gangwise")[:8]
-    '98c406ed'
-    """
     return hashlib.sha256(data).hexdigest()
 
 
-def write_whole(path: Path | str, content: Content) -> None:
+def write_whole(path: Path | str, content: Content, mode: int = 0o666) -> None:
     """Write one file, all or nothing: beside its place, flushed, renamed.
 
-    Raises
-    ------
-    StoreError
-        When it cannot be written; what was there before is still there.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_whole(Path(folder, "a.txt"), "whole")
-    ...     Path(folder, "a.txt").read_text()
-    'whole'
+    Raises StoreError when it cannot be written; what was there before is still there.
     """
     path = Path(path)
     data = _bytes(content)
     with _failing("write", path):
         os.makedirs(path.parent, exist_ok=True)
-        _put(_beside(path.parent, data), path)
+        _put(_beside(path.parent, data, mode), path)
 
 
 def remove_orphans(folder: Path) -> list[Path]:
-    """Remove files on their way whose writer, a process of this machine, is no more."""
+    """Remove unfinished files of processes of this machine that are dead."""
     removed = []
     with _failing("clean", folder):
         for name in _names(folder):
@@ -99,18 +81,8 @@ def remove_orphans(folder: Path) -> list[Path]:
     return removed
 
 
-@dataclass(frozen=True)
-class Seal:
-    """One of a folder's own files, as it was written.
-
-    Attributes
-    ----------
-    sha256 : str
-    size : int
-        In bytes.
-    part_of : str
-        The publication that it belongs to.
-    """
+class Seal(NamedTuple):
+    """Digest and size (bytes) of a folder's own file, and the publication that it belongs to."""
 
     sha256: str
     size: int
@@ -118,11 +90,9 @@ class Seal:
 
     @classmethod
     def of(cls, data: bytes, part_of: str = "") -> Seal:
-        """The seal of what is about to be written."""
         return cls(digest_of(data), len(data), part_of)
 
     def fits(self, data: bytes) -> bool:
-        """Whether this is what was written."""
         return len(data) == self.size and digest_of(data) == self.sha256
 
 
@@ -130,14 +100,9 @@ class Seal:
 class Verification:
     """What is right and wrong in a folder of results; names are relative to it.
 
-    Attributes
-    ----------
-    whole, damaged, missing : list of str
-        Own files that are as they were written, that are not, and that are gone.
-    unknown : list of str
-        Files that gangwise did not write, or whose entry in the registry is lost.
-    unfinished : list of str
-        Checkpoints, publications cut short, files on their way whose writer died.
+    Own files are ``whole``, ``damaged`` or ``missing``; gangwise did not write the ``unknown``
+    ones, or lost their entry. ``unfinished`` are checkpoints, publications that were cut short, and
+    unfinished files of dead processes.
     """
 
     whole: list[str]
@@ -148,12 +113,10 @@ class Verification:
 
     @property
     def sound(self) -> bool:
-        """Whether every own file is there and whole."""
         return not (self.damaged or self.missing)
 
 
-@dataclass(frozen=True)
-class Cleaned:
+class Cleaned(NamedTuple):
     """What :meth:`Folder.clean` removed, and the unknown files that it left; relative names."""
 
     removed: list[str]
@@ -162,14 +125,12 @@ class Cleaned:
 
 @dataclass
 class Publication:
-    """Files that are published together."""
-
     folder: Folder
     name: str
     staged: dict[str, tuple[Path, Seal]] = field(default_factory=dict)
 
     def write(self, name: str, content: Content) -> str:
-        """Stage a file; returns its digest, for other files to quote."""
+        """Stage a file; returns its digest."""
         data = _bytes(content)
         place = self.folder.place(name)
         self.folder.refuse_to_replace(name)
@@ -183,12 +144,6 @@ class Publication:
 class Folder:
     """A folder of results.
 
-    Parameters
-    ----------
-    path : path
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as path:
     ...     folder = Folder(path)
@@ -210,22 +165,13 @@ class Folder:
 
     @contextmanager
     def lock(self, name: str = "folder", command: str = "") -> Iterator[None]:
-        """Keep other writers out; the thread that holds it may take it again.
+        """Keep other writers out; the thread that holds the lock may take it again.
 
-        Whoever takes it first completes a publication that was cut short and removes the files that
-        dead processes left on their way.
+        Whoever takes it first completes a publication that was cut short, and removes unfinished
+        files of dead processes. ``name`` is ``folder`` for all of it, or a file that is written
+        into it; ``command`` is told to those who find it locked.
 
-        Parameters
-        ----------
-        name : str
-            ``folder`` for all of it, or the name of one file that is written into it.
-        command : str
-            Told to those who find it locked.
-
-        Raises
-        ------
-        StoreError
-            When another process has it: names process, host and command.
+        Raises StoreError when another process holds it; names process, host and command.
         """
         path = self.state / "locks" / f"{digest_of(name.encode())[:16]}.lock"
         mine = (os.path.abspath(path), os.getpid(), threading.get_ident())
@@ -275,11 +221,10 @@ class Folder:
     # The registry of own files
 
     def own(self) -> dict[str, Seal]:
-        """Files that were written here, by name."""
         return {name: seals[-1] for name, seals in self._registry().items()}
 
     def place(self, name: str) -> Path:
-        """Where a file is; names are relative, with slashes, and stay in the folder."""
+        """Where a file is; names are relative, with slashes, and stay inside the folder."""
         parts = PurePosixPath(name)
         long = any(len(part.encode()) > LONGEST for part in parts.parts)
         if not parts.parts or parts.is_absolute() or ".." in parts.parts or "\n" in name or long:
@@ -287,15 +232,13 @@ class Folder:
         return self.path / parts
 
     def checkpoint(self, name: str) -> Path:
-        """Where the state of an unfinished run is."""
         self.place(name)
         return self.path / CHECKPOINTS / name
 
     def refuse_to_replace(self, name: str) -> None:
         """Raise StoreError where a file that gangwise did not write would be lost.
 
-        Where the registry has lost entries, the file may be gangwise's own, and its content made
-        again: it is set aside under another name.
+        Where the registry has lost entries, the file may be gangwise's own: it is renamed instead.
         """
         path = self.place(name)
         if name in self._registry() or not os.path.lexists(path):
@@ -310,18 +253,18 @@ class Folder:
             _flush_folder(path.parent)
 
     def _lost_entries(self) -> bool:
-        """Whether the registry is there but empty, or has lines that were torn or flipped."""
+        """Whether the registry is empty, or has lines that were torn or flipped."""
         path = self.state / "files"
         if not path.exists():
             return False
         with self._registry_lock(), _failing("read", path):
             lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
-        return not lines or any(_unsealed(line) is None for line in lines)
+        return not lines or any(unsealed(line) is None for line in lines)
 
     def _registry(self) -> dict[str, list[Seal]]:
         """All seals of each file, the last one last.
 
-        A seal is written down before its file is in place, so an earlier one may be the true one.
+        A seal is written before its file is in place, so an earlier one may be the true one.
         """
         path = self.state / "files"
         try:
@@ -334,8 +277,10 @@ class Folder:
         return self._known.seals
 
     def _enter(self, entries: Iterable[tuple[str, Seal | None]]) -> None:
-        """Write seals into the registry; None strikes a file out."""
-        lines = [_sealed({"file": name, "seal": seal and asdict(seal)}) for name, seal in entries]
+        """Append seals to the registry; None strikes a file out."""
+        lines = [
+            sealed_line({"file": name, "seal": seal and seal._asdict()}) for name, seal in entries
+        ]
         path = self.state / "files"
         with self._registry_lock(), _failing("write", path):
             new = not path.exists()
@@ -351,7 +296,7 @@ class Folder:
     @contextmanager
     def _registry_lock(self) -> Iterator[None]:
         path = self.state / "files.lock"
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + REGISTRY_PATIENCE
         with _failing("lock", self.path):
             os.makedirs(self.state, exist_ok=True)
             while (handle := _lock(path)) is None:
@@ -366,19 +311,11 @@ class Folder:
     # Reading and writing
 
     def write(self, name: str, content: Content, replace: bool = False) -> Path:
-        """Write one file of its own, whole and sealed.
+        """Write one file, whole and sealed.
 
-        Parameters
-        ----------
-        name : str
-        content : bytes, str or callable
-        replace : bool
-            Also where there is a file that is not registered: its name says what it is.
+        With ``replace``, also in place of a file that is not registered: its name says what it is.
 
-        Raises
-        ------
-        StoreError
-            When it cannot be written, or would replace a file that gangwise did not write.
+        Raises StoreError when it cannot be written, or would replace a file of somebody else.
         """
         path = self.place(name)
         if not replace:
@@ -400,10 +337,7 @@ class Folder:
     def read(self, name: str) -> bytes:
         """A file as it was written.
 
-        Raises
-        ------
-        StoreError
-            When it is missing, or its digest is another than when it was written.
+        Raises StoreError when it is missing, or its digest is not what was written.
         """
         path = self.place(name)
         try:
@@ -419,7 +353,6 @@ class Folder:
         return data
 
     def read_text(self, name: str) -> str:
-        """The same as text."""
         return self.read(name).decode()
 
     def whole(self, name: str) -> bool:
@@ -433,7 +366,7 @@ class Folder:
         return True
 
     def remove(self, name: str) -> bool:
-        """Remove a file if it is registered; whether it was there."""
+        """Remove a registered file; returns whether it was there."""
         if name not in self._registry():
             return False
         path, there = self.place(name), True
@@ -447,14 +380,11 @@ class Folder:
 
     @contextmanager
     def publish(self, name: str) -> Iterator[Publication]:
-        """Publish files together; files of the last publication of this name go.
+        """Publish files together, in place of the last publication of this name.
 
         Nothing changes unless all of them are on the disk.
 
-        Raises
-        ------
-        StoreError
-            When one cannot be written, or would replace a file that gangwise did not write.
+        Raises StoreError when one cannot be written, or would replace a file of somebody else.
         """
         new = Publication(self, name)
         with self.lock():
@@ -472,25 +402,25 @@ class Folder:
             self.recover()
 
     def _announce(self, new: Publication) -> None:
-        """From here on the publication is completed, if need be by another process."""
+        """From here on the publication will be completed, by another process if need be."""
         stale = [
             name
             for name, seal in self.own().items()
             if seal.part_of == new.name and name not in new.staged
         ]
-        files = {n: {"side": side.name, "seal": asdict(s)} for n, (side, s) in new.staged.items()}
-        write_whole(self._announced, _sealed({"files": files, "stale": stale}))
+        files = {n: {"side": side.name, "seal": s._asdict()} for n, (side, s) in new.staged.items()}
+        write_whole(self._announced, sealed_line({"files": files, "stale": stale}))
 
     @property
     def _announced(self) -> Path:
         return self.state / "publication"
 
     def recover(self) -> bool:
-        """Complete a publication that was cut short; whether there was one. Needs the lock."""
+        """Complete a publication that was cut short, if there was one. Needs the lock."""
         path = self._announced
         if not path.exists():
             return False
-        plan = _unsealed(path.read_bytes())
+        plan = unsealed(path.read_bytes())
         if plan is None:
             raise StoreError(
                 f"{path} is damaged while results were being published; remove it, "
@@ -540,13 +470,7 @@ class Folder:
         )
 
     def clean(self, everything: bool = False) -> Cleaned:
-        """Remove leftovers and damaged files, or all own files; unknown files stay.
-
-        Parameters
-        ----------
-        everything : bool
-            Also results, and the state of the folder itself.
-        """
+        """Remove leftovers and damaged files, or all own files and the state."""
         with self.lock():
             found, own = self.verify(), self.own()
             removed = [name for name in (own if everything else found.damaged) if self.remove(name)]
@@ -562,8 +486,8 @@ class Folder:
         return Cleaned(removed, found.unknown)
 
     def _remove_state(self, folders: set[Path]) -> None:
-        """What this module makes in ``.gangwise``, and folders of own files that are empty then."""
-        for name in ("files", "files.lock", "study.db"):  # Optuna writes the last one
+        """Remove ``.gangwise``, and folders of own files that are empty now."""
+        for name in ("files", "files.lock", "study", "study.db"):  # the last two of a tuning
             with suppress(FileNotFoundError):
                 os.unlink(self.state / name)
         for name in _names(self.state / "locks"):
@@ -574,7 +498,7 @@ class Folder:
                 os.rmdir(self.path / folder)
 
     def _files(self) -> list[str]:
-        """Names of the files that are no state, sorted; folders of results in it are their own."""
+        """Names of the files that are no state, sorted, without folders of results inside it."""
         found = []
         for base, folders, files in os.walk(self.path):
             here = Path(base)
@@ -583,20 +507,13 @@ class Folder:
         return sorted(found)
 
     def _unfinished(self) -> list[str]:
-        """Names of what was under way when a process ended."""
         checkpoints = [f"{CHECKPOINTS}/{name}" for name in _names(self.path / CHECKPOINTS)]
         sides = [f"{STATE}/{name}" for name in _names(self.state) if _orphaned(name)]
         return checkpoints + sides + [f"{STATE}/publication"] * self._announced.exists()
 
 
 def find_folders(path: Path) -> list[Folder]:
-    """A folder of results and those in it, outermost first.
-
-    Raises
-    ------
-    StoreError
-        When there are none.
-    """
+    """A folder of results and those inside it, outermost first; raises StoreError for none."""
     if not path.is_dir():
         raise StoreError(f"{path} is no folder")
     states = sorted(p.parent for p in path.rglob(STATE) if p.is_dir())
@@ -609,14 +526,11 @@ def find_folders(path: Path) -> list[Folder]:
 
 
 class _Registry:
-    """What a registry says, read as it grows."""
-
     def __init__(self) -> None:
         self.seals: dict[str, list[Seal]] = {}
         self._file, self._read = -1, 0
 
     def follow(self, file: IO[bytes]) -> None:
-        """Take in what was appended since the last time."""
         about = os.fstat(file.fileno())
         if about.st_ino != self._file or about.st_size < self._read:
             self.seals, self._file, self._read = {}, about.st_ino, 0  # another file
@@ -627,7 +541,7 @@ class _Registry:
         end = new.rfind(b"\n") + 1
         self._read += end
         for line in new[:end].split(b"\n"):
-            entry = _unsealed(line)
+            entry = unsealed(line)
             if entry is None:  # torn or flipped: the file that it names becomes an unknown one
                 continue
             if entry["seal"] is None:
@@ -653,10 +567,10 @@ def _host() -> str:
     return digest_of(socket.gethostname().encode())[:8]
 
 
-def _beside(folder: Path, data: bytes) -> Path:
-    """Data on the disk under a name of its own."""
+def _beside(folder: Path, data: bytes, mode: int = 0o666) -> Path:
+    """Write data to the disk under a name of its own."""
     side = folder / f".gangwise-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part"
-    handle = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    handle = os.open(side, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         try:
             _write(handle, data)
@@ -680,7 +594,6 @@ def _write(handle: int, data: bytes) -> None:
 
 
 def _put(side: Path, path: Path) -> None:
-    """Rename a file on its way, and flush its folder."""
     try:
         os.replace(side, path)
     except BaseException:
@@ -711,7 +624,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _orphaned(name: str) -> bool:
-    """Whether a file is on its way and its writer, on this machine, is no more."""
+    """Whether a file is unfinished and its writer, on this machine, is dead."""
     match = ORPHAN.fullmatch(name)
     return match is not None and match[1] == _host() and not _alive(int(match[2]))
 
@@ -727,7 +640,7 @@ def _alive(pid: int) -> bool:
 
 
 def _lock(path: Path) -> int | None:
-    """Take a lock for as long as the handle is open; None when another has it."""
+    """Take a lock for as long as the handle is open; None when another process has it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if sys.platform == "win32":
@@ -757,13 +670,12 @@ def _who(holder: Path) -> str:
         return " by another process"
 
 
-def _sealed(entry: Mapping[str, Any]) -> bytes:
-    """A line of JSON after its checksum."""
+def sealed_line(entry: Mapping[str, Any]) -> bytes:
     text = json.dumps(entry).encode()
     return b"%08x " % zlib.crc32(text) + text
 
 
-def _unsealed(line: bytes) -> dict[str, Any] | None:
+def unsealed(line: bytes) -> dict[str, Any] | None:
     check, _, text = line.strip().partition(b" ")
     if not text or check != b"%08x" % zlib.crc32(text):
         return None
@@ -780,7 +692,7 @@ def _fits(seal: Seal, path: Path) -> bool:
 
 @contextmanager
 def _failing(what: str, path: Path) -> Iterator[None]:
-    """Errors of the system in words."""
+    """Turn errors of the system into StoreError."""
     try:
         yield
     except StoreError:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Tabular(Protocol):
-    """What has a table; a class says its columns, or makes the frame itself.
+    """What has a table: a class defines its columns, or makes the frame itself.
 
     Tools that read Arrow take it as it is: ``pyarrow.table(it)``, ``duckdb.from_arrow(it)``.
     """
@@ -22,19 +22,12 @@ class Tabular(Protocol):
         return {name: column.to_numpy() for name, column in self.to_polars().to_dict().items()}
 
     def to_polars(self) -> pl.DataFrame:
-        """The table."""
         import polars as pl  # late: many have tables, few are asked for them, and it takes 0.15 s
 
         return pl.DataFrame(dict(self.columns()))
 
     def to_pandas(self) -> Any:
-        """The table for pandas; nothing else need be installed beside pandas.
-
-        Raises
-        ------
-        GangwiseError
-            Without pandas.
-        """
+        """The table for pandas; raises GangwiseError without pandas."""
         try:
             import pandas
         except ImportError as error:

@@ -1,9 +1,9 @@
-"""Mixed-integer linear programmes, solved by HiGHS: one set-up, one way to read the answer.
+"""Mixed-integer linear programmes, solved by HiGHS.
 
     maximise c·x   subject to   A x ≤ b,   0 ≤ x ≤ upper,   some columns whole.
 
-HiGHS runs on one thread with a fixed seed, so that the same programme has the same answer wherever
-it is solved, as long as no limit in seconds stops it.
+HiGHS runs on one thread with a fixed seed, so that a programme has the same answer everywhere, as
+long as no limit in seconds stops it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.errors import GangwiseError
 
 FEASIBILITY = 1e-9
-"""How far a row may be exceeded and a whole column be off, in HiGHS's scaling."""
+"""By how much, in HiGHS's scaling, a row may be exceeded and a whole column be off."""
 
 HAS_FEASIBLE_POINT = 2  # kSolutionStatusFeasible, which highspy gives as a number
 
@@ -32,13 +32,7 @@ Row = tuple[npt.ArrayLike, npt.ArrayLike, float]
 class Rows:
     """Constraints A x ≤ b, row by row (compressed sparse rows).
 
-    Attributes
-    ----------
-    start : ndarray of int64, shape [n + 1]
-        Row i has the entries start[i] … start[i + 1] - 1.
-    column, factor : ndarray of shape [entries]
-    most : ndarray of shape [n]
-        b.
+    Row i has the entries start[i] … start[i + 1] − 1 of ``column`` and ``factor``; b is ``most``.
     """
 
     start: Ints
@@ -50,8 +44,6 @@ class Rows:
     def of(cls, rows: Iterable[Row]) -> Rows:
         """From rows one by one.
 
-        Examples
-        --------
         >>> Rows.of([([0, 1], [1.0, 1.0], 1.0), ([1], [2.0], 3.0)]).start
         array([0, 2, 3])
         """
@@ -65,7 +57,6 @@ class Rows:
         )
 
     def above(self, other: Rows) -> Rows:
-        """These rows and then the others."""
         return Rows(
             np.concatenate((self.start, self.start[-1] + other.start[1:])),
             np.concatenate((self.column, other.column)),
@@ -75,16 +66,10 @@ class Rows:
 
 
 class Answer(NamedTuple):
-    """What HiGHS found in time.
+    """What HiGHS found in time: the best feasible point ``x``, if any; whole columns nearly so.
 
-    Attributes
-    ----------
-    x : ndarray of shape [n] or None
-        The best feasible point, None where there is none yet; whole columns only nearly so.
-    bound : float
-        No feasible point has a larger objective.
-    optimal : bool
-        The gap asked for was reached; no limit stopped the search.
+    No feasible point has a larger objective than ``bound``. ``optimal``: no limit stopped the
+    search.
     """
 
     x: Floats | None
@@ -103,7 +88,7 @@ def maximise(
     seconds: float = np.inf,
     nodes: int | None = None,
 ) -> Answer:
-    """Solve a programme.
+    """Solve a programme; raises GangwiseError when HiGHS ends without an answer and not at a limit.
 
     Parameters
     ----------
@@ -111,25 +96,16 @@ def maximise(
         c, and the largest value of each column; +inf for none.
     whole : ndarray of bool, shape [n]
         Columns that take whole numbers only.
-    rows : Rows
     relative_gap, absolute_gap : float
-        Stop when bound and best point are as close.
+        Stop when bound and best point are this close.
     seconds : float
         Time limit.
     nodes : int, optional
-        Branch and bound nodes, at most. Unlike seconds they are the same everywhere.
+        Most branch and bound nodes; unlike seconds they are the same on every machine.
 
-    Raises
-    ------
-    GangwiseError
-        When HiGHS ends in any other way than with an answer or at a limit.
-
-    Examples
-    --------
     >>> one_of_two = Rows.of([([0, 1], [1.0, 1.0], 1.0)])
-    >>> maximise(
-    ...     np.array([2.0, 3.0]), np.ones(2), np.ones(2, dtype=bool), one_of_two, relative_gap=1e-9
-    ... )
+    >>> c, all_whole = np.array([2.0, 3.0]), np.ones(2, dtype=bool)
+    >>> maximise(c, np.ones(2), all_whole, one_of_two, relative_gap=1e-9)
     Answer(x=array([0., 1.]), bound=3.0, optimal=True)
     """
     api: Any = highspy  # has no type information

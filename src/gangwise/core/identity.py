@@ -1,16 +1,18 @@
-"""What a run is: the identity of all that defines it, and its key.
+"""The identity of a run: all that defines it, and the key made of it.
 
-The identity of a run names its scenario, policy, settings and seed. Two runs of one identity give
-the same numbers, so a finished one is never played again.
+An identity names scenario, policy, settings and seed. Two runs of one identity give the same
+numbers, so a finished one is never played again.
 
-- What gangwise itself brings is identified by its registered name and a revision, an integer in the
-  registry that is raised when it computes other numbers; never by the module it lives in.
-- A class or function from outside is identified by its name and a digest of its source: of its
-  module and of the modules of its own that this one imports, directly or not, wherever the import
-  stands. The standard library, installed packages and gangwise are left out, and so are data files.
-  The digest is also one of the code in memory, for a module may be older than its file.
+- gangwise's own code is identified by its registered name and a revision, an integer in the
+registry
+  that is raised when it computes other numbers; never by its module.
+- A class or function from outside is identified by its name and a digest of the source of its
+module
+  and of all modules that this one imports, directly or not; the standard library, installed
+  packages, gangwise and data files are left out. The digest also covers the code in memory, for a
+  module may be older than its file.
 - A class or function of ``__main__``, a notebook or another function is identified by a digest of
-  its code alone, and of the code and constants that the code refers to.
+  its code, and of the code and constants that the code refers to.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ from typing import Any
 
 import numpy as np
 
-from gangwise.core.contracts import Scenario, configuration
+from gangwise.core.contracts import configuration
 from gangwise.core.errors import ScenarioError
-from gangwise.core.registry import Kind, first_entry
+from gangwise.core.registry import ANY, Kind, first_entry
 
 BUILT_IN = "gangwise"
 
@@ -48,57 +50,17 @@ def key_of(identity: Mapping[str, Any]) -> str:
 
 
 PATHS = ("folder", "path")
-"""Settings that say where the files of a trace are; their digests say which they are."""
-
-
-def run_identity(
-    scenario: Scenario, policy: object, slots: int, seed: int, label: str = ""
-) -> dict[str, Any]:
-    """All that defines a run of a policy; where the files of a trace are is not part of it.
-
-    Examples
-    --------
-    >>> from gangwise import create_policy, create_scenario
-    >>> found = run_identity(
-    ...     create_scenario("ogasched-default-v1"), create_policy("drf"), slots=10, seed=3
-    ... )
-    >>> found["scenario"], found["policy"], found["seed"]
-    ('ogasched-default-v1', 'drf r2', 3)
-    """
-    described = dict(scenario.describe())
-    if described.get("files"):
-        described = {k: v for k, v in described.items() if k not in PATHS}
-    return {
-        "policy": identify(type(policy), "policy"),
-        **({"label": label} if label else {}),
-        "configuration": plain(configuration(policy)),
-        "scenario": scenario.name,
-        "made_by": identify(type(scenario), "scenario"),
-        "settings": plain(described),
-        "slots": slots,
-        "seed": seed,
-    }
+"""Settings that say where the files of a trace are; their digests define the run instead."""
 
 
 def identify(thing: Any, kind: Kind | None = None) -> str:
-    """What a class or function is called, with its revision or digest.
+    """A class or function's name with its revision or digest; ``kind`` is its registry.
 
-    Parameters
-    ----------
-    thing : type or callable
-    kind : {"policy", "scenario", "trace", "family"}, optional
-        What it may be registered as.
+    Raises ScenarioError for a lambda, and whatever else has no name.
 
-    Raises
-    ------
-    ScenarioError
-        For a lambda, and whatever else has no name.
-
-    Examples
-    --------
     >>> from gangwise.gain_overhead import DRF
     >>> identify(DRF, "policy"), identify(sorted), identify(Path)
-    ('drf r2', 'sorted', 'pathlib.Path')
+    ('drf r3', 'sorted', 'pathlib.Path')
     >>> class Mine:
     ...     share = 0.5
     >>> name, digest = identify(Mine).split()
@@ -115,7 +77,8 @@ def identify(thing: Any, kind: Kind | None = None) -> str:
         return name
     if lasting and _top(module) == BUILT_IN:
         entry = first_entry(kind, f"{module}:{name}") if kind else None
-        return f"{entry.name} r{entry.revision}" if entry else f"{name} r1"
+        called = name if entry is None or entry.name == ANY else entry.name
+        return f"{called} r{entry.revision if entry else 1}"
     if lasting and _top(module) in sys.stdlib_module_names:
         return f"{module}.{name}"
     parts = list(_parts_of_code(thing, module, lasting))
@@ -129,13 +92,8 @@ def identify(thing: Any, kind: Kind | None = None) -> str:
 def plain(value: Any) -> Any:
     """A value as JSON has it, the same in every process; classes and functions are identified.
 
-    Raises
-    ------
-    ScenarioError
-        For what has no lasting name.
+    Raises ScenarioError for what has no lasting name.
 
-    Examples
-    --------
     >>> plain({"alpha": np.float64(0.5), "sizes": (1, 2)})
     {'alpha': 0.5, 'sizes': [1, 2]}
     """
@@ -164,7 +122,6 @@ def _nameless(thing: Any) -> ScenarioError:
 
 
 def _found(module: str, name: str) -> Any:
-    """What a module has under a qualified name."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -229,7 +186,6 @@ def _library() -> tuple[Path, ...]:
 
 
 def _installed(file: Path) -> bool:
-    """Whether a file belongs to the standard library or an installed package."""
     path = file.resolve()
     packages = ("site-packages", "dist-packages")
     return any(path.is_relative_to(p) for p in _library()) or any(p in path.parts for p in packages)
@@ -243,9 +199,9 @@ def _top(module: str) -> str:
 
 
 def _parts_of_code(thing: Any, module: str, lasting: bool) -> Iterator[bytes]:
-    """Code of a class or function, and what of its own it refers to, in a lasting order.
+    """Code of a class or function and of what it refers to, in a lasting order.
 
-    In modules that last, lists and the like may be filled while they are used, and are left out.
+    Lists and the like in modules that last are left out: they may be filled while they are used.
     """
     seen: set[int] = set()
 
@@ -327,10 +283,10 @@ SILENT = {
     "_is_protocol",
     "_is_runtime_protocol",
 }
-"""What is in a class without being said by it, or said elsewhere too."""
+"""Parts of a class that its source does not say, or that are digested elsewhere."""
 
 MADE = {"__init__", "__repr__", "__eq__", "__replace__", "__setattr__", "__delattr__"}
-"""What dataclasses makes; the fields say it all."""
+"""Methods that dataclasses generates from the fields."""
 
 
 def _of_class(each: type, walk: Any) -> Iterator[bytes]:
@@ -372,7 +328,6 @@ def _of_function(each: FunctionType, walk: Any) -> Iterator[bytes]:
 
 
 def _of_code(code: CodeType, names: set[str]) -> Iterator[bytes]:
-    """What the code does, not where it stands."""
     names.update(code.co_names)
     yield code.co_code
     yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)).encode()

@@ -1,8 +1,7 @@
 """Being asked to stop: Ctrl-C (SIGINT), and SIGTERM, which Slurm, Kubernetes and systemd send.
 
-Both mean the same: finish what is in hand, save, and end with exit code 130 or 143. A second one
-interrupts at once. Where Ctrl-C is ignored, as for a process that a script starts in the
-background, it stays so.
+Both mean: finish what is in hand, save, and end with exit code 130 or 143. A second one interrupts
+at once. A process that ignores Ctrl-C, as one that a script starts in the background, still does.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ def stop_at_once() -> None:
 
 @contextmanager
 def stops_kept() -> Iterator[None]:
-    """Raise a stop instead of what compiled code makes of it.
+    """Raise the stop, not an error that compiled code makes of it.
 
-    Where a callback of compiled code is stopped, the exception may be printed and dropped; then
-    the code fails for a reason of its own.
+    A stop in a callback of compiled code may be printed and dropped; the code then fails for a
+    reason of its own.
     """
     try:
         yield
@@ -73,9 +72,17 @@ class Request(threading.Event):
     signal: int = signal.SIGINT
 
 
+_requests: list[Request] = []
+
+
+def asked_to_stop() -> Request | None:
+    """The request that was made and is not yet looked at, for whoever waits for somebody else."""
+    return next((each for each in _requests if each.is_set()), None)
+
+
 @contextmanager
 def requests_to_stop() -> Iterator[Request]:
-    """Turn the first Ctrl-C or SIGTERM into a request that is looked at when it suits."""
+    """Turn the first Ctrl-C or SIGTERM into a request, to be looked at when it suits."""
     asked = Request()
     if threading.current_thread() is not threading.main_thread():
         yield asked
@@ -91,9 +98,11 @@ def requests_to_stop() -> Iterator[Request]:
     for number, handler in before.items():
         if handler != signal.SIG_IGN:
             signal.signal(number, request)
+    _requests.append(asked)
     try:
         yield asked
     finally:
+        _requests.remove(asked)
         for number, handler in before.items():
             if handler is not None:  # None: it was not set from Python
                 signal.signal(number, handler)
@@ -101,7 +110,7 @@ def requests_to_stop() -> Iterator[Request]:
 
 @contextmanager
 def children_left_alone() -> Iterator[None]:
-    """Processes started here are never told to stop: whoever starts them ends them.
+    """Shield processes that are started here from Ctrl-C and SIGTERM: who starts them ends them.
 
     A terminal sends Ctrl-C to all processes of a command; a worker that gets it while it starts
     prints a traceback. Blocked signals stay blocked in a new process; here they wait for the end.

@@ -1,24 +1,27 @@
-"""Isolation: a policy or scheduler in a process of its own, which is told what it may know.
+"""Isolation: a policy or scheduler in a process of its own, which sees only what it may know.
 
-What is played beside a policy, in the same process, lies within its reach: the arrivals to come are
-on the stack, in the memory that an array is a view of, and behind the seed of its generator. Here
-the class is imported and called in another process. That one gets, over a pipe, the arguments of
-the contract (problem, observations, feedback) and nothing else; a generator comes with its state
-and without the seed that it was spawned from. What it answers is read as plain values, never as
-pickles: numbers, text, lists, arrays of numbers, and the dataclasses that the caller expects.
+Whatever runs in the same process as a policy is within its reach: the arrivals to come are on the
+stack, in the memory behind an array, and behind the seed of its generator. Here the class is
+imported and called in another process. Over a pipe it gets the arguments of the contract (problem,
+observations, feedback) and nothing else; a generator comes with its state but without the seed that
+it was spawned from. Answers are read as plain values, never as pickles: numbers, text, lists,
+arrays of numbers, and the dataclasses that the caller expects.
 
-It is no sandbox: the process has the rights of the user, files and network included, and is not
-kept from guessing a small seed by trying all of them.
+It is no sandbox: the process has the rights of the user, files and network included, and could try
+all small seeds. It may take half of the machine's memory and five minutes for an answer, is not
+waited for when its user wants to stop, and dies with the process that asks.
 """
 
 from __future__ import annotations
 
 import base64
+import ctypes
 import dataclasses
 import json
 import os
 import pickle
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -36,36 +39,34 @@ import numpy as np
 from gangwise.core.contracts import Timing, configuration
 from gangwise.core.errors import GangwiseError, ScenarioError
 from gangwise.core.identity import identify
+from gangwise.core.interrupt import Stopped, asked_to_stop
+from gangwise.core.limits import machine_memory
 from gangwise.core.registry import Kind, create, is_outside, label_of
 
-PATIENCE = 300.0
+ANSWER_PATIENCE = 300.0
 """Seconds that an answer may take; the first one may have to compile."""
 
+STOP_PATIENCE = 2.0
+"""Seconds for which an answer is waited for once the user wants to stop."""
+MEMORY = 0.5
+"""Share of the machine's memory that it may take."""
+
 _SIZE = struct.Struct("<Q")
-_START = "from gangwise.core.isolation import serve; serve()"
+_START = "from gangwise.core.isolation import serve; serve({parent})"
 
 
 class IsolatedError(GangwiseError):
-    """What runs in a process of its own failed, in its own words, or does not answer."""
+    """What runs in a process of its own failed, or does not answer."""
 
 
-# ------------------------------------------------------------------------------------ the caller
+# The caller
 
 
 class IsolatedProcess:
     """A process that makes objects of one class and calls their methods.
 
-    Parameters
-    ----------
-    kind : {"policy", "scheduler"}
-    specification : str
-        ``file.py:Class``, ``package.module:Class`` or a registered name, with arguments.
-    arguments : mapping
-        More arguments.
-    types : tuple of type
-        Dataclasses that may be in its answers.
-    watch : bool
-        Whether a decision that changes what it was shown is an error.
+    ``types`` are the dataclasses that may be in its answers. With ``watch``, a decision that
+    changes what it was shown is an error.
     """
 
     def __init__(
@@ -79,8 +80,9 @@ class IsolatedProcess:
         self.name = label_of(specification)
         self._types = {each.__name__: each for each in types}
         self._lock = threading.RLock()
+        main = threading.current_thread() is threading.main_thread()  # which lives as long as we do
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START],
+            [sys.executable, "-c", _START.format(parent=os.getpid() if main else 0)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the process that asks
@@ -91,7 +93,6 @@ class IsolatedProcess:
 
     @classmethod
     def shared(cls, owner: Isolated) -> IsolatedProcess:
-        """The one of all objects of a class with the same arguments."""
         key = (type(owner), owner.specification, repr(owner.arguments), owner.watch)
         found = _shared.get(key)
         if found is None:
@@ -99,71 +100,69 @@ class IsolatedProcess:
         return found
 
     def new(self, state: bytes | None = None) -> int:
-        """A fresh object, or one with a state that :meth:`save` gave; what calls name it by."""
+        """Make a fresh object, or one with a state from :meth:`save`; returns its number."""
         return int(self._asked((_NEW, 0, (state,))))
 
     def save(self, number: int) -> bytes:
-        """The state of an object, as that process pickles it."""
         return base64.b64decode(self._asked((_SAVE, number, ())))
 
     def forget(self, number: int) -> None:
-        """An object is not needed any more."""
         with suppress(IsolatedError):
             self._asked((_FORGET, number, ()))
 
     def call(self, number: int, method: str, *arguments: Any) -> Any:
         """Call a method of an object.
 
-        Raises
-        ------
-        IsolatedError
-            When it raises, does not answer, or answers what is no plain value.
+        Raises IsolatedError when it raises, does not answer, or answers what is no plain value.
         """
         return self._asked((method, number, arguments))
 
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call ``function(object, *arguments)`` there; the function is named, not sent."""
+        """Call ``function(object, *arguments)`` there; the function is sent by name."""
         return self._asked((function, self.new(), arguments))
 
     def _asked(self, message: tuple[Any, ...]) -> Any:
-        with self._lock:
-            self._send(message)
-            return self._answer()
-
-    def _send(self, message: tuple[Any, ...]) -> None:
         try:
             data = pickle.dumps(message)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise IsolatedError(
-                f"{self.name}: what it is to be told cannot go to another process: {error}"
+                f"{self.name}: its arguments cannot be sent to another process: {error}"
             ) from error
         pipe = self._process.stdin
         assert pipe is not None
-        try:
-            pipe.write(_SIZE.pack(len(data)) + data)
-            pipe.flush()
-        except OSError:
-            raise self._gone() from None
-
-    def _answer(self) -> Any:
-        until = time.monotonic() + PATIENCE
-        (size,) = _SIZE.unpack(self._read(_SIZE.size, until))
-        told = json.loads(self._read(size, until), object_hook=self._decoded)
-        if "error" in told:
-            error = IsolatedError(f"{self.name}: {told['error']}")
-            error.add_note(str(told["traceback"]))
-            raise error
-        return _frozen(told["value"])
+        with self._lock:
+            try:
+                pipe.write(_SIZE.pack(len(data)) + data)
+                pipe.flush()
+            except OSError:
+                raise self._gone() from None
+            until = time.monotonic() + ANSWER_PATIENCE
+            try:
+                (size,) = _SIZE.unpack(self._read(_SIZE.size, until))
+                data = self._read(size, until)
+            except BaseException:  # Ctrl-C, say: nobody waits for what it may still answer
+                self._process.kill()
+                raise
+            answer = json.loads(data, object_hook=self._decoded)
+        if "error" in answer:
+            failed = IsolatedError(f"{self.name}: {answer['error']}")
+            failed.add_note(str(answer["traceback"]))
+            raise failed
+        return _frozen(answer["value"])
 
     def _read(self, size: int, until: float) -> bytes:
         pipe = self._process.stdout
         assert pipe is not None
         parts: list[bytes] = []
         while size:
-            ready, _, _ = select.select([pipe], [], [], max(until - time.monotonic(), 0.0))
+            wait = min(max(until - time.monotonic(), 0.0), STOP_PATIENCE)
+            ready, _, _ = select.select([pipe], [], [], wait)
+            if not ready and (asked := asked_to_stop()) is not None:
+                raise Stopped(number=asked.signal)
+            if not ready and time.monotonic() < until:
+                continue
             if not ready:
-                self._process.kill()
-                raise IsolatedError(f"{self.name} has not answered for {PATIENCE:g} s")
+                raise IsolatedError(f"{self.name} has not answered for {ANSWER_PATIENCE:g} s")
             part = os.read(pipe.fileno(), min(size, 1 << 20))
             if not part:
                 raise self._gone()
@@ -208,86 +207,58 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-NOBODYS = 2**100
-"""A seed that is no run's."""
+NO_SEED = 2**100
+"""A seed that no run has."""
 
 SPAWNED = 8
-"""How often a generator may be split over there."""
-
-
-@dataclass(frozen=True)
-class Draws:
-    """What a generator draws, and those that are spawned from it, without the seed of all."""
-
-    kind: str
-    state: Mapping[str, Any]
-    spawned: tuple[Draws, ...] = ()
-
-    @classmethod
-    def of(cls, rng: np.random.Generator, spawned: int = SPAWNED) -> Draws:
-        """Of a generator, which is not to be used any more."""
-        bits = rng.bit_generator
-        others = rng.spawn(spawned) if spawned else []
-        return cls(type(bits).__name__, bits.state, tuple(cls.of(each, 0) for each in others))
-
-    def generator(self) -> Seedless:
-        """A generator that draws the same.
-
-        Examples
-        --------
-        >>> first, second = (np.random.default_rng(7) for _ in range(2))
-        >>> other = Draws.of(first).generator()
-        >>> bool(other.random() == second.random()), other.bit_generator.seed_seq.entropy == NOBODYS
-        (True, True)
-        >>> bool(other.spawn(2)[1].random() == second.spawn(2)[1].random())
-        True
-        """
-        bits = getattr(np.random, self.kind)(NOBODYS)
-        bits.state = self.state
-        made = Seedless(bits)
-        made.spawned = [each.generator() for each in self.spawned]
-        return made
+"""How often a generator may be split in the other process."""
 
 
 class Seedless(np.random.Generator):
-    """A generator that was split before it came, and does not know what it was spawned from."""
+    """A generator without the seed that it was spawned from, split in advance.
 
-    spawned: list[Seedless]
+    >>> first, second = (np.random.default_rng(7) for _ in range(2))
+    >>> other = pickle.loads(pickle.dumps(Seedless.of(first)))
+    >>> bool(other.random() == second.random()), other.bit_generator.seed_seq.entropy == NO_SEED
+    (True, True)
+    >>> bool(other.spawn(2)[1].random() == second.spawn(2)[1].random())
+    True
+    """
+
+    split: list[Seedless]
+
+    @classmethod
+    def of(cls, rng: np.random.Generator, split: int = SPAWNED) -> Seedless:
+        """One that draws the same as a generator, which must not be used any more."""
+        bits, others = rng.bit_generator, rng.spawn(split) if split else []
+        return _seedless(type(bits).__name__, bits.state, [cls.of(each, 0) for each in others])
 
     def spawn(self, n_children: int) -> list[np.random.Generator]:
-        """Some of those that it was split into."""
-        if n_children > len(self.spawned):
+        if n_children > len(self.split):
             raise ScenarioError(f"in a process of its own a generator is split {SPAWNED} times")
-        taken, self.spawned = self.spawned[:n_children], self.spawned[n_children:]
+        taken, self.split = self.split[:n_children], self.split[n_children:]
         return list(taken)
 
     def __reduce__(self) -> tuple[Any, ...]:
         bits = self.bit_generator
-        others = tuple(
-            Draws(type(s.bit_generator).__name__, s.bit_generator.state) for s in self.spawned
-        )
-        return _generator, (Draws(type(bits).__name__, bits.state, others),)
+        return _seedless, (type(bits).__name__, bits.state, self.split)
 
 
-def _generator(draws: Draws) -> Seedless:
-    return draws.generator()
+def _seedless(kind: str, state: Any, split: list[Seedless]) -> Seedless:
+    bits = getattr(np.random, kind)(NO_SEED)
+    bits.state = state
+    made = Seedless(bits)
+    made.split = split
+    return made
 
 
 @dataclass
 class Isolated:
-    """What stands in for an object that lives in another process.
+    """Stands in for an object that lives in another process.
 
-    Its configuration says which: where the class is, its arguments, and a digest of its source, so
-    that runs of an edited class are played again.
-
-    Parameters
-    ----------
-    specification : str
-    arguments : mapping
-    code : str
-        Identity of the class, as :func:`gangwise.core.identity.identify` has it there.
-    watch : bool
-        Whether changing what it is shown is an error.
+    Its configuration says which: where the class is, its arguments, and ``code``, the identity that
+    :func:`gangwise.core.identity.identify` gives it there, so that runs of an edited class are
+    played again. ``watch``: changing what it is shown is an error.
     """
 
     kind: ClassVar[Kind]
@@ -305,12 +276,9 @@ class Isolated:
 
     @classmethod
     def of(cls, given: Any, watch: bool = False) -> Any:
-        """By what it is called, or an object whose class has a place that can be imported from.
+        """From a specification, or an object whose class can be imported.
 
-        Raises
-        ------
-        ScenarioError
-            For an object of ``__main__``, a notebook or a function.
+        Raises ScenarioError for an object of ``__main__``, a notebook or a function.
         """
         if isinstance(given, str):
             return cls(given, watch=watch)
@@ -323,18 +291,16 @@ class Isolated:
         return cls(f"{kind.__module__}:{kind.__qualname__}", configuration(given), watch=watch)
 
     def another_process(self) -> IsolatedProcess:
-        """A process of this class, with no object of another in it."""
         return IsolatedProcess(
             self.kind, self.specification, self.arguments, self.types, self.watch
         )
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the object over there."""
         process, number = self._there()
         return process.call(number, method, *arguments)
 
     def _there(self) -> tuple[IsolatedProcess, int]:
-        """Process and number of the object, made when it is needed."""
+        """Process and number of the object, which is made when it is needed."""
         if self._object is None:
             process = IsolatedProcess.shared(self)
             self._object = process, (number := process.new(self._state))
@@ -343,18 +309,17 @@ class Isolated:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the process says of the class."""
         return self._there()[0].about
 
     def __getstate__(self) -> dict[str, Any]:
-        """Its state as that process pickles it, opaque here."""
+        """With its state as the other process pickles it, opaque here."""
         state = self._state
         if self._object is not None:
             state = self._object[0].save(self._object[1])
         return {**configuration(self), "_state": state, "_object": None}
 
     def _asked(self, name: str) -> Any:
-        """An attribute of the object; AttributeError where it has none."""
+        """An attribute of the object; raises AttributeError where it has none."""
         found = self.about["attributes"].get(name)
         if found is None:
             raise AttributeError(f"{self.specification} has no attribute {name!r}")
@@ -363,10 +328,8 @@ class Isolated:
 
 @dataclass
 class IsolatedPolicy(Isolated):
-    """A policy in a process of its own: it is told the problem, observations and feedback.
+    """A policy in a process of its own: it sees the problem, observations and feedback.
 
-    Examples
-    --------
     >>> from gangwise import create_policy, create_scenario, simulate
     >>> instance = create_scenario("ogasched-default-v1:servers=8").instance(seed=0)
     >>> alone = simulate(instance, IsolatedPolicy("drf"), slots=5, seed=0)
@@ -378,51 +341,69 @@ class IsolatedPolicy(Isolated):
 
     @property
     def family(self) -> str:
-        """Of the policy."""
         return str(self._asked("family"))
 
     @property
     def timing(self) -> Timing:
-        """Of the policy."""
         timing: Timing = self._asked("timing")
         return timing
 
     @property
     def randomised(self) -> bool:
-        """Of the policy."""
         return bool(self.about["attributes"].get("randomised"))
 
     def start(self, problem: Any, rng: np.random.Generator) -> None:
-        """Bind it to a problem."""
-        self.call("start", problem, Draws.of(rng))
+        self.call("start", problem, Seedless.of(rng))
 
     def decide(self, observation: Any) -> Any:
-        """Its decision."""
         return self.call("decide", observation)
 
     def learn(self, feedback: Any) -> None:
-        """What it is taught."""
         self.call("learn", feedback)
 
 
 def apart(kind: type[Isolated], what: Kind, given: Any, isolated: bool) -> Any:
-    """What is named, or given; if ``isolated``, and not gangwise's own, in a process of its own."""
+    """What is given or named; if ``isolated`` and not gangwise's, in a process of its own."""
     if isinstance(given, str):
         return kind.of(given) if isolated and is_outside(given) else create(what, given)
     foreign = not type(given).__module__.startswith("gangwise.") and not isinstance(given, type)
     return kind.of(given) if isolated and foreign else given
 
 
-# ------------------------------------------------------------------------------------- the other
+# The other process
 
 
 _NEW, _SAVE, _FORGET = "(new)", "(save)", "(forget)"
 ATTRIBUTES = ("family", "timing", "randomised", "learns", "look")
-"""What is asked of the object at once, where it has it."""
+"""Attributes that an object sends with its first answer, where it has them."""
 
 
-def serve() -> None:
-    """Make objects and answer calls, until the pipe is closed. What is printed goes to stderr."""
+def confine(parent: int) -> None:
+    """Die with the process that asks, whatever is being computed; take no more than some memory.
+
+    Parameters
+    ----------
+    parent : int
+        Its number; 0 where a thread of it started this one, whose end would count as its end.
+    """
+    if sys.platform == "win32":
+        return
+    import resource
+
+    if (there := machine_memory()) is not None:
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        most = int(there * MEMORY)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    if parent and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def serve(parent: int = 0) -> None:
+    """Make objects and answer calls until the pipe is closed. What they print goes to stderr."""
+    confine(parent)
     reading, writing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
@@ -450,8 +431,6 @@ def serve() -> None:
 
 @dataclass
 class _Held:
-    """The objects of a process."""
-
     kind: Kind
     specification: str
     arguments: dict[str, Any]
@@ -483,7 +462,6 @@ class _Held:
             return base64.b64encode(pickle.dumps(held)).decode()
         if not isinstance(method, str):
             return method(held, *arguments)
-        arguments = tuple(a.generator() if isinstance(a, Draws) else a for a in arguments)
         watch = self.watch and method in ("decide", "place")
         shown = pickle.dumps(arguments) if watch else b""
         told = getattr(held, method)(*arguments)

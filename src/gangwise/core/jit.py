@@ -1,10 +1,10 @@
-"""Compiled inner loops.
+"""Compiled inner loops, and their machine code on disk.
 
-Every kernel is a module-level function, so that its machine code is cached on disk: the first use
-on a machine compiles, later processes load. Kernels allocate nothing; callers pass work space.
-Each has a plain twin in ``tests/reference``.
-
-Compiled code on disk, safe under several processes.
+Every kernel is a module-level function, so that its machine code is cached: the first use on a
+machine compiles, later processes load. Kernels allocate nothing; callers pass work space. Each has
+a plain twin in ``tests/reference``. This file alone touches numba's private parts, to load code
+fast, to compile large kernels once, and to keep the cache safe under several processes;
+``tests/core/test_jit.py`` says when numba has changed them.
 
 numba numbers the files of a kernel's signatures and enters a number before it writes the file. Two
 processes that compile two signatures at once may take the same number, and one that looks between
@@ -71,7 +71,6 @@ class KernelFiles(IndexDataCacheFile):
 
     @classmethod
     def of(cls, dispatcher: Any) -> KernelFiles:
-        """Instead of the files that numba gave a kernel."""
         files = cls.__new__(cls)
         vars(files).update(vars(dispatcher._cache._cache_file))
         files._source_stamp = _stamp(dispatcher, _as_bytes(files._source_stamp))
@@ -105,9 +104,12 @@ class KernelFiles(IndexDataCacheFile):
         if data is None:
             return {}
         stream = io.BytesIO(data)
-        if pickle.load(stream) != self._version:
+        try:
+            if pickle.load(stream) != self._version:
+                return {}
+            stamp, overloads = pickle.load(stream)
+        except (AttributeError, ImportError):  # a class of an older version, which is gone
             return {}
-        stamp, overloads = pickle.load(stream)
         found: dict[Any, str] = overloads if stamp == self._source_stamp else {}
         return found
 
@@ -126,7 +128,6 @@ class KernelCache(FunctionCache):
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Code of a signature; None where there is none."""
         rtsys.initialize(target_context)
         cache: Any = self
         with cache._guard_against_spurious_io_errors():
@@ -160,12 +161,6 @@ def _cached(function: F, njit: Any) -> F:
     return cast(F, compiled)
 
 
-def is_compiled(function: Callable[..., object]) -> bool:
-    """Whether a kernel's machine code is there, in this process or on disk."""
-    compiled: Any = function
-    return bool(compiled.overloads or compiled._cache._cache_file._load_index())
-
-
 # ----------------------------------------------------------------------------------- large kernels
 
 
@@ -183,27 +178,27 @@ class _Whole(JITCodeLibrary):
 
 
 class _Part(JITCodeLibrary):
-    """Code of a kernel that only others call: it is optimised and translated with them, once."""
+    """Code of a kernel that only others call: it is optimised with them, not here."""
 
     def _optimize_final_module(self) -> None:
-        """Not here."""
+        pass
 
     def _finalize_final_module(self) -> None:
-        """No machine code."""
         library: Any = self
         library._finalize_dynamic_globals()
         library._finalized = True
 
     @property
     def codegen(self) -> Any:
-        """Takes in no environment: there is nothing of this that could be run."""
-        return _Nowhere
+        return _NoMachineCode
 
 
-class _Nowhere:
+class _NoMachineCode:
+    """What numba asks to keep a kernel's environment, where nothing of it is run by itself."""
+
     @staticmethod
     def set_env(name: str, environment: Any) -> None:
-        """Nothing."""
+        pass
 
 
 class _WholeCompiler(Compiler):
@@ -212,7 +207,6 @@ class _WholeCompiler(Compiler):
     code: Any = _Whole
 
     def compile_extra(self, func: Any) -> Any:
-        """Compile a function."""
         state: Any = self.state
         code = self.code(state.targetctx.codegen(), func.__qualname__)
         code.enable_object_caching()
@@ -268,13 +262,13 @@ def _lean(**options: Any) -> Any:
     return njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)
 
 
-def on_compile(tell: Callable[[str], None]) -> None:
-    """Call ``tell`` with a kernel's name whenever one is compiled rather than loaded."""
+def on_compile(report: Callable[[str], None]) -> None:
+    """Call ``report`` with a kernel's name whenever one is compiled rather than loaded."""
     from numba.core import event
 
     class Listener(event.Listener):
         def on_start(self, event: Any) -> None:
-            tell(event.data["dispatcher"].py_func.__name__)
+            report(event.data["dispatcher"].py_func.__name__)
 
         def on_end(self, event: Any) -> None:
             return

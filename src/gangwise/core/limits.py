@@ -14,7 +14,7 @@ from pydantic import Field
 from gangwise.core.errors import ScenarioError
 
 MOST = 1_000_000
-"""Of job types, servers, machines, jobs: the largest clusters have a tenth of it."""
+"""Most job types, servers, machines or jobs: the largest clusters have a tenth of it."""
 
 MOST_SEEDS = 100_000
 MOST_LETTERS = 200
@@ -28,7 +28,7 @@ _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_
 
 
 def machine_memory() -> int | None:
-    """Bytes of memory that this process may have, by machine and control group; None: unknown."""
+    """Bytes of memory that machine and control group allow this process; None where unknown."""
     found = []
     with suppress(AttributeError, ValueError, OSError):  # not on this system
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -41,17 +41,10 @@ def machine_memory() -> int | None:
 
 
 def require_memory(needed: float, what: str, remedy: str) -> None:
-    """Raise ScenarioError when this machine does not have so much memory.
+    """Raise ScenarioError when this machine lacks so many bytes.
 
-    Parameters
-    ----------
-    needed : float
-        Bytes.
-    what, remedy : str
-        What needs them, and what to ask for instead.
+    ``what`` needs them, and the error suggests to ask for ``remedy``.
 
-    Examples
-    --------
     >>> require_memory(1e6, "a run of 1000 slots", "fewer slots")
     >>> require_memory(1e30, "a run of 10**28 slots", "fewer slots")
     Traceback (most recent call last):
@@ -68,9 +61,6 @@ def require_memory(needed: float, what: str, remedy: str) -> None:
 def require_count(name: str, value: object, most: int = MOST, least: int = 1) -> None:
     """Raise ScenarioError unless a value is a whole number within limits.
 
-    Examples
-    --------
-    >>> require_count("steps", 5)
     >>> require_count("steps", 1.5)
     Traceback (most recent call last):
     gangwise.core.errors.ScenarioError: steps is 1.5; it must be a whole number from 1 to 1000000
@@ -83,8 +73,6 @@ def require_count(name: str, value: object, most: int = MOST, least: int = 1) ->
 def require_seeds(seeds: object) -> tuple[int, ...]:
     """Seeds as whole numbers, each once, in their order; a number alone says how many.
 
-    Examples
-    --------
     >>> require_seeds([3, 7, 3]), require_seeds(3)
     ((3, 7), (0, 1, 2))
     >>> require_seeds("12")

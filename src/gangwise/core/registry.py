@@ -1,10 +1,8 @@
-"""Names of policies, scenarios, traces, families, schedulers and comparators.
+"""Names of policies, scenarios, traces, families, schedulers, comparators and engines.
 
-Entries name their target as ``module:attribute``, so that listing them imports nothing heavy.
-Other packages add theirs through the entry point groups ``gangwise.policies``,
-``gangwise.scenarios``, ``gangwise.traces``, ``gangwise.families``, ``gangwise.schedulers`` and
-``gangwise.comparators`` and ``gangwise.engines``. What has no name is called by where it is:
-``file.py:Class`` or ``package.module:Class``.
+An entry names its target as ``module:attribute``, so that listing imports nothing heavy. Other
+packages add theirs through the entry point groups of :data:`GROUPS`. Code without a name is called
+by its place: ``file.py:Class`` or ``package.module:Class``.
 """
 
 from __future__ import annotations
@@ -41,18 +39,9 @@ GROUPS: Mapping[Kind, str] = {
 class Entry:
     """A registered name.
 
-    Attributes
-    ----------
-    target : str or callable
-        ``module:attribute`` or the factory itself.
-    summary : str
-        One line for listings.
-    family : str
-        The problem family it belongs to.
-    preset : mapping
-        Arguments that the name stands for; callers may override them.
-    revision : int
-        Raised whenever what it stands for computes other numbers: finished runs are keyed by it.
+    ``target`` is ``module:attribute`` or the factory itself, ``summary`` a line for listings,
+    ``family`` the problem family, ``preset`` the arguments that the name stands for. ``revision``
+    is raised whenever it computes other numbers: finished runs are keyed by it.
     """
 
     name: str
@@ -64,11 +53,10 @@ class Entry:
 
     @property
     def built_in(self) -> bool:
-        """Whether gangwise itself brings what it stands for."""
+        """Whether it is gangwise's own."""
         return isinstance(self.target, str) and self.target.startswith("gangwise.")
 
     def load(self) -> Callable[..., Any]:
-        """Import the factory."""
         if not isinstance(self.target, str):
             return self.target
         module, _, attribute = self.target.partition(":")
@@ -91,14 +79,9 @@ def register(
 ) -> None:
     """Give a name to a policy, scenario, trace, family, scheduler or comparator.
 
-    ``revision`` is raised when what it stands for computes other numbers. A comparator's target is
-    called as ``target(instance, slots, seed, sample, **preset)`` and returns a
-    :class:`~gangwise.Comparator`; families may have comparators of the same name.
-
-    Raises
-    ------
-    ScenarioError
-        When the name is taken by something else.
+    Raise ``revision`` when it computes other numbers. A comparator's target is called as
+    ``target(instance, slots, seed, sample, **preset)`` and returns a :class:`~gangwise.Comparator`;
+    families may have comparators of the same name. Raises ScenarioError when the name is taken.
 
     Examples
     --------
@@ -125,10 +108,8 @@ def entries(kind: Kind) -> dict[str, Entry]:
 
 
 def comparators(family: str) -> dict[str, Entry]:
-    """The comparators that may be asked for in a family, by name: its own, then those of any.
+    """The comparators of a family by name: its own, then those of any.
 
-    Examples
-    --------
     >>> comparators("gain_overhead")["per_slot_optimum"].summary
     'the best feasible decision of every single slot'
     """
@@ -141,7 +122,7 @@ def comparators(family: str) -> dict[str, Entry]:
 
 
 def first_entry(kind: Kind, target: str) -> Entry | None:
-    """The entry under which ``module:attribute`` was registered first; its name stays with it."""
+    """The first entry for ``module:attribute``; its name stays with it."""
     for entry in _entries[kind].values():
         found = entry.target
         if not isinstance(found, str):
@@ -157,14 +138,10 @@ _TRUTH = {"true": True, "false": False}
 def parse(specification: str) -> tuple[str, dict[str, Any]]:
     """Split ``name:key=value,key=value`` into the name and its arguments.
 
-    Examples
-    --------
     >>> parse("ogasched-react:steps=5,fraction=0.2")
     ('ogasched-react', {'steps': 5, 'fraction': 0.2})
-    >>> parse("ogasched-default-v1:alpha=(1,2),utility=log")
-    ('ogasched-default-v1', {'alpha': (1, 2), 'utility': 'log'})
-    >>> parse("ogasched-react:memory=false")
-    ('ogasched-react', {'memory': False})
+    >>> parse("ogasched-default-v1:alpha=(1,2),utility=log,memory=false")
+    ('ogasched-default-v1', {'alpha': (1, 2), 'utility': 'log', 'memory': False})
     """
     name, _, rest = specification.strip().partition(":")
     arguments: dict[str, Any] = {}
@@ -182,8 +159,6 @@ def parse(specification: str) -> tuple[str, dict[str, Any]]:
 def names_of(text: str) -> list[str]:
     """Names of a list separated by commas, each with its arguments.
 
-    Examples
-    --------
     >>> names_of("drf,ogasched-react:steps=5,fraction=0.2, my_policies.py:EqualShares")
     ['drf', 'ogasched-react:steps=5,fraction=0.2', 'my_policies.py:EqualShares']
     """
@@ -200,10 +175,8 @@ _OUTSIDE = re.compile(r"(?P<where>.+\.py|[A-Za-z_][\w.]*):(?P<what>[A-Za-z_]\w*)
 
 
 def label_of(specification: str) -> str:
-    """What a specification is called in tables: a class from outside goes without its file.
+    """A specification's name in tables: a class from outside goes without its file.
 
-    Examples
-    --------
     >>> label_of("policies/mine.py:EqualShares:share=0.5"), label_of("drf")
     ('EqualShares:share=0.5', 'drf')
     """
@@ -214,8 +187,6 @@ def label_of(specification: str) -> str:
 def is_outside(specification: str) -> bool:
     """Whether a text is ``file.py:Class`` or ``package.module:Class``, not a registered name.
 
-    Examples
-    --------
     >>> is_outside("mine.py:EqualShares:share=0.5"), is_outside("ogasched-react:steps=5")
     (True, False)
     """
@@ -225,13 +196,9 @@ def is_outside(specification: str) -> bool:
 def from_outside(kind: Kind, specification: str) -> Entry | None:
     """The entry of ``file.py:Class`` or ``package.module:Class``; None for any other text.
 
-    The folder of a file is put on the path that modules are imported from, as Python does with a
-    script's, so that workers find the class as well.
-
-    Raises
-    ------
-    ScenarioError
-        When the file, or what is asked of it, is not there or cannot be imported.
+    The folder of a file is put on the import path, as Python does with a script's, so that workers
+    find the class as well. Raises ScenarioError when the file or class is not there or cannot be
+    imported.
     """
     found = _OUTSIDE.fullmatch(specification.strip())
     if found is None:
@@ -254,7 +221,7 @@ def from_outside(kind: Kind, specification: str) -> Entry | None:
 
 
 def _module_of(file: Path) -> str:
-    """Put a file's folder on the path and say what the file is called there."""
+    """Put a file's folder on the import path and return the module's name."""
     if not file.is_file():
         raise ScenarioError(f"{file}: there is no such file")
     name, folder = file.stem, str(file.resolve().parent)
@@ -273,25 +240,15 @@ def _module_of(file: Path) -> str:
 
 
 ANY = "*"
-"""The entry of a kind that builds every name that no other entry has."""
+"""The entry whose class builds, by ``named``, every name that no other entry of its kind has."""
 
 
 def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     """Build what a name stands for.
 
-    Parameters
-    ----------
-    kind : {"policy", "scenario", "trace", "family"}
-    specification : str
-        A registered name, with arguments after a colon if wanted; or a class of your own,
-        ``file.py:Class`` or ``package.module:Class:argument=3``.
-    **arguments
-        More arguments; they win over the specification's.
-
-    Raises
-    ------
-    UnknownName
-        For a name or an argument that does not exist; says what was probably meant.
+    ``specification`` is a registered name, with arguments after a colon if wanted, or a class from
+    outside, ``file.py:Class`` or ``package.module:Class:argument=3``; ``arguments`` win over those.
+    Raises UnknownName for a name or an argument that does not exist; suggests similar ones.
 
     Examples
     --------
@@ -309,7 +266,7 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
     else:
         name, given = parse(specification)
         if name not in known and ANY in known:
-            return known[ANY].load()(specification, **arguments)
+            return known[ANY].load().named(specification, **arguments)  # type: ignore[attr-defined]  # ANY has it
         if name not in known:
             raise UnknownName(kind, name, list(known))
         entry = known[name]
@@ -329,14 +286,12 @@ def create(kind: Kind, specification: str, **arguments: Any) -> Any:
 
 
 LARGEST = 10_000_000
-"""Of whole numbers among a policy's arguments: steps, windows, limits of a search."""
+"""Largest whole number among a policy's arguments: steps, windows, limits of a search."""
 
 
 def check_arguments(policy: object) -> None:
-    """Raise ScenarioError where an argument that is a whole number is none, or beyond all measure.
+    """Raise ScenarioError where an argument that must be a whole number is none, or too large.
 
-    Examples
-    --------
     >>> @dataclasses.dataclass
     ... class Steps:
     ...     steps: int = 5

@@ -1,9 +1,11 @@
-"""Settings of scenarios: checked against their model, with an error that names the one at fault."""
+"""Settings of scenarios, checked against their model, and the TOML files that users write."""
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -18,14 +20,10 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def checked(model: type[ModelT], name: str, given: Mapping[str, Any]) -> ModelT:
-    """Settings of the scenario ``name``.
+    """Settings of the scenario ``name``, checked.
 
-    Raises
-    ------
-    UnknownName
-        For a setting that does not exist; says what was probably meant.
-    ScenarioError
-        For a value that makes no sense; names the setting.
+    Raises UnknownName for a setting that does not exist; ScenarioError for a value that makes no
+    sense, with the setting's name.
     """
     try:
         settings = model(**given)
@@ -47,8 +45,6 @@ def checked(model: type[ModelT], name: str, given: Mapping[str, Any]) -> ModelT:
 def require_range(name: str, bounds: tuple[float, float], positive: bool = False) -> None:
     """Raise ValueError, for pydantic to report, unless a setting is a finite range.
 
-    Examples
-    --------
     >>> require_range("beta", (0.0, 0.5))
     >>> require_range("alpha", (0.0, 0.5), positive=True)
     Traceback (most recent call last):
@@ -58,3 +54,13 @@ def require_range(name: str, bounds: tuple[float, float], positive: bool = False
     if not (0 <= low <= high and math.isfinite(high)) or (positive and low == 0):
         least = "<" if positive else "≤"
         raise ValueError(f"{name} must be a range (low, high) with 0 {least} low ≤ high")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file; raises ScenarioError with the file and the line at fault."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ScenarioError(f"{path}: {error}") from error

@@ -1,18 +1,13 @@
-"""The slot loop.
+"""The slot loop, its random streams, and the run that comes out of it.
 
 ::
 
     Environment ──observation──► Policy.decide ──decision──► Environment ──feedback──► Policy.learn
 
-A simulation is a plain object that pickles: saving it between two slots and going on later gives
-the same bytes as never having stopped.
-
-Random streams: one seed, four independent generators.
-
-The instance, its arrivals, its noise and the policy each draw from a stream of their own, so that
-nothing a policy draws can change the arrivals or the noise that it and its rivals meet.
-
-What a run leaves behind: per-slot rows, summaries, and regret with a name.
+A simulation is a plain object that pickles: saved between two slots and continued later, it gives
+the same bytes as without a stop. Instance, arrivals, noise and policy draw from separate streams of
+one seed, so that nothing a policy draws changes the arrivals or the noise that it and its rivals
+meet.
 """
 
 from __future__ import annotations
@@ -41,8 +36,6 @@ from gangwise.core.registry import check_arguments
 
 @dataclass(frozen=True)
 class Streams:
-    """The independent generators of one run."""
-
     instance: np.random.Generator
     workload: np.random.Generator
     noise: np.random.Generator
@@ -50,15 +43,8 @@ class Streams:
 
     @classmethod
     def of(cls, seed: int) -> Streams:
-        """Spawn the streams of a seed.
+        """Spawn the streams of a seed; raises ScenarioError where it is no whole number from 0 on.
 
-        Raises
-        ------
-        ScenarioError
-            For a seed that is negative or no whole number.
-
-        Examples
-        --------
         >>> a, b = Streams.of(7), Streams.of(7)
         >>> _ = a.policy.random(1000)
         >>> bool((a.workload.random(3) == b.workload.random(3)).all())
@@ -73,21 +59,9 @@ class Streams:
 class Run(Tabular):
     """One policy on one instance; as a table, a row for each slot.
 
-    Attributes
-    ----------
-    policy : str
-        Name that the policy goes by in this run.
-    configuration : mapping
-        The policy's constructor arguments.
-    seed : int
-    draw : callable
-        Draws the instance, or returns the one that was played.
-    rewards : ndarray of float64, shape [T]
-        Reward of each slot.
-    metrics : mapping of str to ndarray of float64, shape [T]
-        What the environment measured in each slot.
-    nanoseconds : ndarray of int64, shape [T]
-        Time that the policy took to decide and learn in each slot.
+    ``rewards`` and each of ``metrics`` (what the environment measured) have shape [T], and so have
+    ``nanoseconds``, the time that the policy took to decide and learn. ``draw`` returns the
+    instance, or draws it again.
     """
 
     policy: str
@@ -100,29 +74,26 @@ class Run(Tabular):
 
     @cached_property
     def instance(self) -> Instance:
-        """The instance that was played."""
         return self.draw()
 
     @property
     def slots(self) -> int:
-        """How many slots were played."""
         return int(self.rewards.size)
 
     @property
     def mean_reward(self) -> float:
-        """Average reward per slot."""
         return float(self.rewards.mean())
 
     @property
     def us_per_slot(self) -> float:
-        """Time that the policy takes to decide and learn, mean over the slots, in microseconds.
+        """Microseconds that the policy takes to decide and learn, mean over the slots.
 
-        Compiling and loading kernels is no part of it: see :func:`warm_up`.
+        Compiling and loading kernels does not count: see :func:`warm_up`.
         """
         return float(self.nanoseconds.mean()) / 1e3
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Plain per-slot rows, for the dataframe of your choice."""
+        """Plain per-slot rows, for any data frame."""
         columns = {"reward": self.rewards, **self.metrics}
         for t in range(self.slots):
             row: dict[str, Any] = {"policy": self.policy, "seed": self.seed, "slot": t}
@@ -130,7 +101,6 @@ class Run(Tabular):
             yield row
 
     def columns(self) -> dict[str, Any]:
-        """Slot, reward and metrics, one array a column."""
         return {"slot": np.arange(self.slots), "reward": self.rewards, **self.metrics}
 
     def __repr__(self) -> str:
@@ -138,7 +108,6 @@ class Run(Tabular):
         return f"Run({self.policy}, seed {self.seed}, {self.slots} slots, {earned})"
 
     def summary(self) -> dict[str, Any]:
-        """Totals and averages of the run."""
         return {
             "policy": self.policy,
             "seed": self.seed,
@@ -157,8 +126,8 @@ class Run(Tabular):
     def regret(self, versus: str | Comparator = "best_fixed", sample: int | None = None) -> float:
         """Comparator's total reward minus the policy's, signed and never clamped.
 
-        Where the comparator was evaluated on a sample of the slots, the mean difference on these
-        slots is scaled to all of them.
+        Where the comparator was evaluated on a sample of the slots, the mean difference there is
+        scaled to all slots.
         """
         comparator = self.comparator(versus, sample)
         difference = comparator.rewards - self.rewards[comparator.slots]
@@ -170,7 +139,7 @@ class Run(Tabular):
         return np.cumsum(comparator.rewards - self.rewards[comparator.slots])
 
     def share_of(self, versus: str | Comparator) -> float:
-        """The policy's reward as a share of the comparator's, on the comparator's slots."""
+        """The policy's share of the comparator's reward, on the comparator's slots."""
         comparator = self.comparator(versus)
         total = float(comparator.rewards.sum())
         return float(self.rewards[comparator.slots].sum()) / total if total else float("nan")
@@ -187,22 +156,11 @@ class Interrupted(Stopped):
 
 @dataclass
 class Simulation:
-    """One policy on one instance, as far as it has got.
+    """One policy on one instance, as far as it has been played.
 
-    Parameters
-    ----------
-    instance : Instance
-    policy : Policy
-        Bound to the instance's problem here; whatever it knew is forgotten.
-    slots : int
-        How many slots to play.
-    seed : int
-        With the instance and the policy's configuration, all that the run depends on.
-    name : str, optional
-        What to call the policy in the results.
-    identity : mapping, optional
-        All that defines the run, kept in its checkpoints: see
-        :func:`gangwise.core.identity.run_identity`.
+    The policy is bound to the instance's problem and forgets whatever it knew. ``identity`` is all
+    that defines the run and is kept in its checkpoints: see
+    :meth:`gangwise.experiments.runs.RunSpec.identity`.
     """
 
     instance: Instance
@@ -219,9 +177,7 @@ class Simulation:
 
     def __post_init__(self) -> None:
         if not hasattr(self.slots, "__index__") or self.slots < 1:
-            raise ScenarioError(
-                f"a run needs at least one slot, and a whole number; {self.slots} were asked for"
-            )
+            raise ScenarioError(f"slots is {self.slots!r}; give a whole number, at least 1")
         if isinstance(self.policy, type):
             raise ScenarioError(
                 f"{self.policy.__name__} is a class; give a policy: {self.policy.__name__}()"
@@ -246,7 +202,6 @@ class Simulation:
         self.nanoseconds = np.zeros(self.slots, dtype=np.int64)
 
     def step(self) -> None:
-        """Play one slot."""
         t, clock = self.slot, time.perf_counter_ns
         observation = self.environment.observe(t, self.policy.timing)
         begin = clock()
@@ -263,7 +218,7 @@ class Simulation:
         self.slot = t + 1
 
     def _check_kind(self, decision: Any) -> None:
-        """What is no array of real numbers must at least not be one of text or complex numbers."""
+        """Refuse a decision of text, of complex numbers, or of nothing."""
         kind = np.asarray(decision).dtype
         if kind.kind in "cSU" or decision is None:
             raise InfeasibleDecision(
@@ -280,17 +235,11 @@ class Simulation:
     ) -> Run:
         """Play the remaining slots.
 
-        Parameters
-        ----------
-        checkpoint : path, optional
-            Saved here every ``every`` seconds and when interrupted.
-        progress : callable, optional
-            Called with the number of slots played, about ten times a second.
+        The state is saved to ``checkpoint`` every ``every`` seconds and when interrupted.
+        ``progress`` is called with the number of slots played, about ten times a second.
 
-        Raises
-        ------
-        Interrupted
-            On Ctrl-C or SIGTERM, after the slot in hand is finished and the checkpoint is written.
+        Raises Interrupted on Ctrl-C or SIGTERM, after the slot in hand is finished and the
+        checkpoint is written.
         """
         now = time.monotonic
         warm_up(self.instance, self.policy, self.slots, self.seed)
@@ -336,17 +285,8 @@ class Simulation:
     def load(cls, path: Path, identity: Mapping[str, Any] | None = None) -> Simulation:
         """Read a simulation that this user saved, see :mod:`gangwise.core.checkpoints`.
 
-        Parameters
-        ----------
-        path : path
-        identity : mapping, optional
-            What the run must be; it is compared with what was saved.
-
-        Raises
-        ------
-        StoreError
-            When it is not a whole checkpoint of this user, of this version, and of this run; or
-            when the policy was edited since.
+        Raises StoreError when it is not a whole checkpoint of this user, of this version and, if
+        ``identity`` is given, of this run; or when the policy was edited since.
         """
         simulation, run = read_checkpoint(Path(path), identity)
         if not isinstance(simulation, cls):
@@ -368,8 +308,8 @@ _warm: set[tuple[object, ...]] = set()
 def warm_up(instance: Instance, policy: Policy[Any, Any, Any], slots: int, seed: int) -> None:
     """Have kernels compiled or loaded before the first slot that is timed.
 
-    A few slots are played by a clone and thrown away, once per process and configuration. What a
-    policy uses only later in a run is still loaded in the slot that needs it.
+    A clone plays a few slots that are thrown away, once per process and configuration. A kernel
+    that is first used later in a run is loaded then.
     """
     key = (type(policy), repr(configuration(policy)), type(instance))
     if key in _warm:
@@ -394,8 +334,6 @@ def simulate(
 ) -> Run:
     """Run a policy on an instance.
 
-    Examples
-    --------
     >>> from gangwise import create_policy, create_scenario, simulate
     >>> instance = create_scenario("ogasched-default-v1").instance(seed=1)
     >>> run = simulate(instance, create_policy("fairness"), slots=20, seed=1)

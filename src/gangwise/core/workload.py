@@ -1,10 +1,8 @@
 """Workloads: how many jobs of each type arrive in each slot.
 
-A workload is a description; its ``stream`` is one realisation of it, drawn from a generator of its
-own so that every policy compared meets the same arrivals. Streams pickle, and drawing ``n`` slots
-and then ``m`` gives the same arrivals as drawing ``n + m``.
-
-Arrivals of a run: slot by slot while it is played, or those of many slots at once.
+A workload is a description; its ``stream`` is one realisation, drawn from a generator of its own so
+that all policies meet the same arrivals. Streams pickle, and drawing n slots and then m gives the
+same arrivals as drawing n + m.
 """
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from gangwise.core.errors import ScenarioError
 
 
 class ArrivalStream(Protocol):
-    """One realisation of a workload."""
-
     def draw(self, slots: int) -> Ints:
         """Arrivals of the next slots, shape [slots, L], in jobs.
 
@@ -31,18 +27,16 @@ class ArrivalStream(Protocol):
 
 
 class Workload(Protocol):
-    """A description of arrivals."""
+    """A description of arrivals; ``stream`` starts one realisation of it."""
 
     @property
     def most(self) -> Ints:
-        """The most jobs of each type that one slot can bring, shape [L]."""
+        """The most jobs of each type that can come in one slot, shape [L]."""
 
-    def stream(self, rng: np.random.Generator) -> ArrivalStream:
-        """Start one realisation."""
+    def stream(self, rng: np.random.Generator) -> ArrivalStream: ...
 
 
 def _whole(value: npt.ArrayLike, what: str) -> Ints:
-    """A copy as whole numbers, read-only."""
     given = np.asarray(value)
     with np.errstate(invalid="ignore"):  # NaN is found below
         array = np.array(given, dtype=np.int64, ndmin=1, order="C")
@@ -67,16 +61,10 @@ def _probabilities(value: npt.ArrayLike, what: str, L: int | None = None) -> Flo
 
 @dataclass(frozen=True, eq=False)
 class BinomialArrivals:
-    """Several jobs of one type in a slot: ``most[l]`` chances, each a job with ``probability[l]``.
+    """``most[l]`` chances in each slot, each a job with ``probability[l]``; both of shape [L].
 
-    Parameters
-    ----------
-    probability : array of shape [L]
-    most : array of int, shape [L]
-        J_l of OGASched §3.4.
+    ``most`` is J_l of OGASched §3.4.
 
-    Examples
-    --------
     >>> stream = BinomialArrivals([0.5, 1.0], [1, 3]).stream(np.random.default_rng(0))
     >>> stream.draw(2)[:, 1]
     array([3, 3])
@@ -94,7 +82,6 @@ class BinomialArrivals:
         object.__setattr__(self, "most", most)
 
     def stream(self, rng: np.random.Generator) -> ArrivalStream:
-        """Start one realisation."""
         return _BinomialStream(self, rng)
 
 
@@ -114,8 +101,6 @@ class _BinomialStream:
 class BernoulliArrivals(BinomialArrivals):
     """At most one job of each type in a slot, with probability ``probability[l]`` (OGASched (1)).
 
-    Examples
-    --------
     >>> BernoulliArrivals([1.0, 0.0]).stream(np.random.default_rng(0)).draw(2)
     array([[1, 0],
            [1, 0]])
@@ -130,7 +115,7 @@ class BernoulliArrivals(BinomialArrivals):
 class OnOffArrivals:
     """Bursts: each job type is on or off; while on, a job arrives with ``probability[l]``.
 
-    The lengths of on and off periods are geometric with means ``mean_on`` and ``mean_off`` slots,
+    On and off periods have geometric lengths with means ``mean_on`` and ``mean_off`` (slots),
     independently per job type; the first slot is drawn from the stationary distribution.
     """
 
@@ -147,11 +132,9 @@ class OnOffArrivals:
 
     @property
     def most(self) -> Ints:
-        """One job of each type at most."""
         return np.ones(self.probability.size, dtype=np.int64)
 
     def stream(self, rng: np.random.Generator) -> ArrivalStream:
-        """Start one realisation."""
         on = rng.random(self.probability.size) < self.mean_on / (self.mean_on + self.mean_off)
         return _OnOffStream(self, rng, on)
 
@@ -177,15 +160,8 @@ class _OnOffStream:
 class ReplayedArrivals:
     """Arrivals counted from a trace, optionally thinned.
 
-    Parameters
-    ----------
-    counts : array of int, shape [slots, L]
-        Jobs of each type in each slot of the trace.
-    keep : float
-        Probability that a job of the trace is kept (OGASched §4 applies ρ on top of the trace's
-        arrivals); 1 replays the trace as it is.
-    repeat : bool
-        Begin again after the last slot; otherwise asking for more slots is an error.
+    ``counts`` [slots, L] are the jobs of each type in each slot; a job is kept with probability
+    ``keep`` (ρ of OGASched §4); with ``repeat`` they begin again after the last slot.
     """
 
     counts: Ints
@@ -210,7 +186,6 @@ class ReplayedArrivals:
         return most
 
     def stream(self, rng: np.random.Generator) -> ArrivalStream:
-        """Start one realisation."""
         return _ReplayedStream(self, rng)
 
 
@@ -243,9 +218,6 @@ BLOCK = 256  # slots drawn at a time
 class ArrivalsBySlot:
     """Arrivals of one slot after the other, drawn some slots ahead.
 
-    Examples
-    --------
-    >>> from gangwise.core.workload import BernoulliArrivals
     >>> stream = BernoulliArrivals([1.0, 0.0]).stream(np.random.default_rng(0))
     >>> ArrivalsBySlot(stream).at(0)
     array([1, 0])

@@ -1,15 +1,15 @@
 """Compare policies on one scenario: the same instances, arrivals and noise for all of them.
 
-A comparison is a sweep of one cell that keeps every slot. It goes through the same store under the
-same keys, so what was played before is not played again, and any folder of results can be opened as
-one (:meth:`Comparison.open`), shown, extended and verified.
+A comparison is a sweep of one cell that keeps every slot. Its runs go into the same store under the
+same keys, so that what was played before is not played again. Any folder of such results can be
+opened as a comparison (:meth:`Comparison.open`), shown, extended and verified.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,6 @@ from gangwise.core.json_text import finite
 from gangwise.core.limits import MOST_LETTERS, require_seeds
 from gangwise.core.registry import entries, label_of, names_of
 from gangwise.core.simulation import Run
-from gangwise.experiments.output import numbers
 from gangwise.experiments.results import Results, Shown
 from gangwise.experiments.runs import (
     GivenSource,
@@ -39,20 +38,21 @@ from gangwise.experiments.runs import (
     played_run,
     stored_comparator,
 )
-from gangwise.experiments.statistics import Estimate, mean_and_interval
-from gangwise.experiments.store import MemoryStore, Store
+from gangwise.experiments.statistics import Estimate, mean_and_interval, numbers
+from gangwise.experiments.store import Store, store_of
 from gangwise.experiments.sweep import Progress, Workers, check_names, perform
 
 FIDELITY = "fidelity.json"
 """Beside the results of a trace: what was read, left out and assumed."""
+
 COMPARISON = "comparison"
 """Name of the experiment of a comparison."""
 
 FEW_SLOTS = 5_000
-"""Slots of all runs together that are played before workers have started."""
+"""Up to so many slots of all runs together are played sooner than workers start."""
 
 AUTO = 0
-"""As many workers as there are cores, none for a handful of slots."""
+"""As many workers as there are cores, none for a few slots."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +65,15 @@ class Row:
         Average reward per slot.
     over : mapping of str to Estimate
         Paired improvement over each other policy, in per cent; absent where the other's reward is
-        not positive, since a percentage then says nothing.
+        not positive.
     share_of : mapping of str to Estimate
-        Share of each comparator's reward, on the comparator's slots; not a number where it earned
-        nothing in some seed.
+        Share of each comparator's reward, on its slots; NaN where it earned nothing in some seed.
     regret : mapping of str to Estimate
         Total regret against each comparator; signed.
     metrics : mapping of str to Estimate
         Averages of what the environment measures.
     us_per_slot : float
-        Time that the policy takes to decide and learn, mean over slots and seeds, in microseconds;
-        kernels were compiled or loaded before the first slot.
+        Microseconds that the policy takes to decide and learn, mean over slots and seeds.
     """
 
     policy: str
@@ -89,7 +87,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Described:
-    """A scenario as results describe it; where it is known, it draws instances."""
+    """A scenario as results describe it; it draws instances where they say how."""
 
     name: str
     family: str
@@ -98,17 +96,9 @@ class Described:
     source: Source | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Parameters and distributions."""
         return dict(self.settings)
 
     def instance(self, seed: int) -> Any:
-        """Draw one instance.
-
-        Raises
-        ------
-        StoreError
-            For results of a scenario that was made in Python.
-        """
         if self.source is None:
             raise StoreError(
                 f"the scenario {self.name!r} was made in Python; these results do not say how"
@@ -119,12 +109,17 @@ class Described:
 class _Lazy(Mapping[tuple[str, int], Any]):
     """Runs or comparators by label and seed, read when they are asked for."""
 
-    def __init__(self, keys: Mapping[tuple[str, int], str], read: Any):
-        self._keys, self._read, self._found = keys, read, dict[tuple[str, int], Any]()
+    def __init__(self, results: Results, comparators: bool, read: Callable[..., Any]):
+        self._read, self._found = read, dict[tuple[str, int], Any]()
+        self._keys = {
+            (run["label"], run["seed"]): run["key"]
+            for run in results.runs
+            if run["comparator"] == comparators
+        }
 
     def __getitem__(self, at: tuple[str, int]) -> Any:
         if at not in self._found:
-            self._found[at] = self._read(at, self._keys[at])
+            self._found[at] = self._read(*at, self._keys[at])
         return self._found[at]
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
@@ -138,15 +133,9 @@ class _Lazy(Mapping[tuple[str, int], Any]):
 class Comparison(Shown):
     """Several policies on one scenario over several seeds: a view on the results of one cell.
 
-    In Python and in a notebook it shows itself as a table; :func:`gangwise.write_report` makes a
-    page, :meth:`to_pandas` and :meth:`to_polars` give the table as a data frame, :meth:`frame`
-    every slot of every run.
-
-    Attributes
-    ----------
-    results : Results
-        Of one cell, with every slot.
-    scenario : Scenario
+    It shows itself as a table in Python and in a notebook; :func:`gangwise.write_report` makes a
+    page, :meth:`to_pandas` and :meth:`to_polars` a data frame of the table, :meth:`frame` one of
+    every slot.
     """
 
     results: Results
@@ -156,11 +145,8 @@ class Comparison(Shown):
     def open(cls, folder: Store | Path | str, name: str = COMPARISON) -> Comparison:
         """The comparison in a folder of results.
 
-        Raises
-        ------
-        StoreError
-            When there is none, when it is not finished, or when the experiment is a sweep of
-            several cells or without the rewards of every slot.
+        Raises StoreError when there is none, when it is not finished, or when the experiment has
+        several cells or no rewards of every slot.
         """
         results = Results.open(folder, name)
         where = results.store.folder
@@ -173,18 +159,13 @@ class Comparison(Shown):
             raise StoreError(f"{name} in {where} is a sweep, not a comparison")
         about = results.store.about(str(results.runs[0]["key"]))
         asked, source = results.experiment, None
-        if asked.get("scenario") or asked.get("trace"):
-            source = NamedSource.of(
-                asked.get("scenario") or asked["trace"],
-                bool(asked.get("trace")),
-                asked.get("settings", {}),
-            )
+        if played := asked.get("scenario") or asked.get("trace"):
+            source = NamedSource.of(played, bool(asked.get("trace")), asked.get("settings", {}))
         told = (about["scenario"], about["family"], about["slots"], about["settings"])
         return cls(results, Described(*told, source))
 
     @property
     def slots(self) -> int:
-        """How many slots each run has."""
         return int(self.results.runs[0]["slots"])
 
     @cached_property
@@ -199,7 +180,6 @@ class Comparison(Shown):
 
     @cached_property
     def comparator_names(self) -> tuple[str, ...]:
-        """The comparators that were evaluated."""
         return tuple(self.results.comparators)
 
     @cached_property
@@ -207,63 +187,62 @@ class Comparison(Shown):
         """Runs by policy and seed."""
         store, draw = self.results.store, self.scenario.instance
 
-        def read(at: tuple[str, int], key: str) -> Run:
-            return played_run(store.rows(key), *at, store.about(key), lambda: draw(at[1]))
+        def read(label: str, seed: int, key: str) -> Run:
+            return played_run(store.rows(key), label, seed, store.about(key), lambda: draw(seed))
 
-        return _Lazy(self._keys(comparators=False), read)
+        return _Lazy(self.results, False, read)
 
     @cached_property
     def comparators(self) -> Mapping[tuple[str, int], Comparator]:
         """Comparators by name and seed."""
-        store = self.results.store
+        rows = self.results.store.rows
         return _Lazy(
-            self._keys(comparators=True), lambda at, key: stored_comparator(store.rows(key), at[0])
+            self.results, True, lambda label, seed, key: stored_comparator(rows(key), label)
         )
 
-    def _keys(self, comparators: bool) -> dict[tuple[str, int], str]:
-        return {
-            (run["label"], run["seed"]): run["key"]
-            for run in self.results.runs
-            if run["comparator"] == comparators
-        }
-
     def table(self) -> list[Row]:
-        """One row for each policy, best first."""
         return self._table
 
     @cached_property
+    def _over(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Paired improvements: over whom → policy → row."""
+        names = self.policies if len(self.policies) > 1 else ()
+        return {
+            name: {
+                row["policy"]: row for row in self.results.improvements(name).iter_rows(named=True)
+            }
+            for name in names
+        }
+
+    @cached_property
     def _table(self) -> list[Row]:
-        results, names = self.results, self.policies
-        over = {name: _by_policy(results.improvements(name)) for name in names if len(names) > 1}
+        results = self.results
         versus = {name: results.against(name) for name in self.comparator_names}
-        metrics = {m: _each(results.per_seed(f"{m}.mean"), "value") for m in results.metrics}
-        rewards = _each(results.per_seed("reward.mean"), "value")
-        times = _each(results.per_seed("us_per_slot"), "value")
-        shares = {name: _each(frame, "share") for name, frame in versus.items()}
-        regrets = {name: _each(frame, "regret") for name, frame in versus.items()}
-        rows = [
-            Row(
-                policy,
-                mean_and_interval(rewards[policy]),
-                {
-                    other: Estimate(of[policy]["mean"], of[policy]["low"], of[policy]["high"])
-                    for other, of in over.items()
-                    if other != policy and of[policy]["percent"]
-                },
-                {name: mean_and_interval(each[policy]) for name, each in shares.items()},
-                {name: mean_and_interval(each[policy]) for name, each in regrets.items()},
-                {name: mean_and_interval(each[policy]) for name, each in metrics.items()},
-                float(times[policy].mean()),
+        metrics = {m: _by_policy(results.per_seed(f"{m}.mean")) for m in results.metrics}
+        rewards = _by_policy(results.per_seed("reward.mean"))
+        times = _by_policy(results.per_seed("us_per_slot"))
+        shares = {name: _by_policy(frame, "share") for name, frame in versus.items()}
+        regrets = {name: _by_policy(frame, "regret") for name, frame in versus.items()}
+        rows = []
+        for policy in self.policies:
+            over = {
+                other: Estimate(of[policy]["mean"], of[policy]["low"], of[policy]["high"])
+                for other, of in self._over.items()
+                if other != policy and of[policy]["percent"]
+            }
+            share, regret, metric = (
+                {name: mean_and_interval(each[policy]) for name, each in columns.items()}
+                for columns in (shares, regrets, metrics)
             )
-            for policy in names
-        ]
+            reward, us = mean_and_interval(rewards[policy]), float(times[policy].mean())
+            rows.append(Row(policy, reward, over, share, regret, metric, us))
         return sorted(rows, key=lambda row: -row.reward.mean)
 
     @property
     def fidelity(self) -> Mapping[str, Any] | None:
-        """How much of a trace was played, and on what terms; None for a scenario of no trace.
+        """How much of a trace was played; None for a scenario of no trace.
 
-        ``line`` comes first wherever the result is shown, ``warnings`` after it.
+        Every result is shown below ``line`` and ``warnings``.
         """
         if not self.results.fidelity:
             return None
@@ -271,19 +250,19 @@ class Comparison(Shown):
 
     @cached_property
     def tied(self) -> bool:
-        """Whether all of several policies earned the same in every seed: there is nothing to rank.
+        """Whether all of several policies earned the same in every seed.
 
-        The same is up to 10⁻⁹ of it, what sums in another order may differ by.
+        The same is up to 10⁻⁹ of it: sums in another order may differ by as much.
         """
         if len(self.policies) < 2:
             return False
-        earned = _each(self.results.per_seed("reward.mean"), "value")
+        earned = _by_policy(self.results.per_seed("reward.mean"))
         first, *others = [np.asarray(earned[policy], dtype=np.float64) for policy in self.policies]
         return all(np.allclose(other, first, rtol=1e-9, atol=1e-12) for other in others)
 
     @property
     def told(self) -> list[str]:
-        """What comes above the table: how faithful it is to a trace, and whether it ranks."""
+        """Lines above the table: how much of a trace is played, and whether all are tied."""
         lines = self.results.told
         if self.tied:
             lines.append(
@@ -294,7 +273,6 @@ class Comparison(Shown):
 
     @property
     def headline(self) -> str:
-        """What was compared."""
         seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) != 1)}"
         return (
             f"{self.scenario.name}: mean reward per slot over {self.slots} slots × {seeds}, "
@@ -323,10 +301,9 @@ class Comparison(Shown):
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def comparator_reward(self, name: str) -> Estimate:
-        """Average reward per slot of a comparator."""
-        return mean_and_interval(
-            [float(self.comparators[name, s].rewards.mean()) for s in self.seeds]
-        )
+        """Average reward of a comparator in a slot."""
+        rewards = [float(self.comparators[name, s].rewards.mean()) for s in self.seeds]
+        return mean_and_interval(rewards)
 
     def bounds(self, name: str) -> dict[str, Estimate]:
         """Theoretical bounds on the total regret against a comparator."""
@@ -334,21 +311,18 @@ class Comparison(Shown):
         return {b: mean_and_interval([each[b] for each in found]) for b in found[0]}
 
     def gap(self, name: str) -> float:
-        """The largest proven gap of a comparator over the seeds, relative to its total."""
+        """The largest proven gap of a comparator over the seeds, relative to its total reward."""
         each = [self.comparators[name, s] for s in self.seeds]
         return max(c.gap / max(abs(float(c.rewards.sum())), 1e-300) for c in each)
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``--json`` prints: :class:`~gangwise.experiments.output.CompareOutput`.
+        """What ``--json`` prints: see docs/results.schema.json.
 
-        The same keys for every problem family. ``share_of_optimum`` is the share of the last
-        comparator, the strongest one of the family. An interval needs two seeds: with one it is
-        null. ``fidelity`` is null for what is not made of a trace; ``ranked`` is false where all
-        policies earned the same.
+        ``share_of_optimum`` is the share of the last comparator, the strongest one of the family.
+        An interval needs two seeds and is null otherwise. ``fidelity`` is null without a trace;
+        ``ranked`` is false where all policies earned the same.
         """
         optimum = self.comparator_names[-1] if self.comparator_names else None
-        names, results = self.policies, self.results
-        over = {name: _by_policy(results.improvements(name)) for name in names if len(names) > 1}
         policies = [
             {
                 "name": row.policy,
@@ -356,8 +330,11 @@ class Comparison(Shown):
                 "mean_reward": finite(row.reward.mean),
                 "ci95": [row.reward.low, row.reward.high],
                 "over": {
-                    other: {key: finite(of[row.policy][key]) for key in _PAIRED}
-                    for other, of in over.items()
+                    other: {
+                        key: finite(of[row.policy][key])
+                        for key in ("mean", "low", "high", "percent", "seeds")
+                    }
+                    for other, of in self._over.items()
                     if other != row.policy
                 },
                 "share_of": {name: numbers(e) for name, e in row.share_of.items()},
@@ -368,16 +345,6 @@ class Comparison(Shown):
             }
             for row in self.table()
         ]
-        comparators = [
-            {
-                "name": name,
-                "mean_reward": finite(self.comparator_reward(name).mean),
-                "relative_gap": finite(self.gap(name)),
-                "slots_evaluated": int(self.comparators[name, self.seeds[0]].slots.size),
-                "regret_bounds": {b: finite(e.mean) for b, e in self.bounds(name).items()},
-            }
-            for name in self.comparator_names
-        ]
         return {
             "format": "gangwise-compare-1",
             "scenario": self.scenario.name,
@@ -387,8 +354,19 @@ class Comparison(Shown):
             "fidelity": self.fidelity,
             "ranked": not self.tied,
             "policies": policies,
-            "comparators": comparators,
+            "comparators": [self._judge(name) for name in self.comparator_names],
             "version": gangwise.__version__,
+        }
+
+    def _judge(self, name: str) -> dict[str, Any]:
+        """A comparator as JSON has it."""
+        slots = self.comparators[name, self.seeds[0]].slots
+        return {
+            "name": name,
+            "mean_reward": finite(self.comparator_reward(name).mean),
+            "relative_gap": finite(self.gap(name)),
+            "slots_evaluated": int(slots.size),
+            "regret_bounds": finite({b: e.mean for b, e in self.bounds(name).items()}),
         }
 
     def frame(self) -> pl.DataFrame:
@@ -411,7 +389,7 @@ class Comparison(Shown):
         }
 
     def store(self, folder: Path | str) -> Store:
-        """Have the runs in a folder, for what opens one: ``gangwise report``, :meth:`open`."""
+        """Copy the runs into a folder, for ``gangwise report`` and :meth:`open`."""
         store, mine = Store(folder), self.results.store
         if store.folder != mine.folder:
             with store.lock():
@@ -422,19 +400,10 @@ class Comparison(Shown):
         return store
 
     def write(self, folder: Path | str) -> list[Path]:
-        """Write the runs, ``rewards.parquet`` and ``summary.json``; no page.
+        """Write the runs, ``rewards.parquet`` and ``summary.json``; return where the two are.
 
-        :func:`gangwise.write_report` makes a page of the folder.
-
-        Returns
-        -------
-        list of Path
-            Of ``rewards.parquet`` and ``summary.json``.
-
-        Raises
-        ------
-        StoreError
-            When they cannot be written.
+        :func:`gangwise.write_report` makes a page of the folder. Raises StoreError where they
+        cannot be written.
         """
         files = self.store(folder).files
         with files.publish(COMPARISON) as new:  # in place of an earlier one, its page included
@@ -444,17 +413,17 @@ class Comparison(Shown):
 
 
 def is_comparison(folder: Path, name: str) -> bool:
-    """Whether an experiment of a folder of results has one cell and keeps every slot."""
+    """Whether an experiment in a folder of results has one cell and keeps every slot."""
     plan = Store(folder).read_plan(name)
     return bool(plan["experiment"].get("every_slot")) and not any(r["cell"] for r in plan["runs"])
 
 
+Policies = str | Sequence[str | Policy[Any, Any, Any]] | Mapping[str, str | Policy[Any, Any, Any]]
+
+
 def compare(
     scenario: Scenario | Source | Path | str,
-    policies: str
-    | Sequence[str | Policy[Any, Any, Any]]
-    | Mapping[str, str | Policy[Any, Any, Any]]
-    | None = None,
+    policies: Policies | None = None,
     slots: int | None = None,
     seeds: Sequence[int] | int = 5,
     comparators: Sequence[str] | None = None,
@@ -470,32 +439,27 @@ def compare(
     Parameters
     ----------
     scenario : Scenario, path or str
-        A scenario; or, as on the command line, the name of one, a scenario file (.toml), the file
-        or folder of a trace, or a folder of results, for the scenario that was played there.
+        A scenario, or what :func:`gangwise.experiments.runs.named_source` takes.
     policies : str, sequence of str or Policy, or mapping of names to policies, optional
         Names may carry arguments, ``"ogasched-react:steps=5"``, and may be separated by commas in
-        one text; ``"mine.py:MyPolicy"`` is a class in a file. All of the family when not given.
+        one text; ``"mine.py:MyPolicy"`` is a class in a file. By default all of the family.
     slots : int, optional
-        Slots per run; the scenario's own number when not given.
+        Slots per run; by default the scenario's own number.
     seeds : sequence of int, or int
-        One instance, one sequence of arrivals and one run of every policy per seed; a number alone
-        says how many.
+        One instance, one sequence of arrivals and one run of every policy per seed, or how many.
     comparators : sequence of str, optional
-        All of the family's when not given.
-    optimum_slots : int, optional
-        Evaluate comparators that solve a programme per slot on at most so many slots.
+        By default all of the family; those that solve a programme per slot are evaluated on at
+        most ``optimum_slots`` slots.
     out : path or Store, optional
-        A folder of results. What was played before, there, is not played again; a run that was
-        stopped goes on where it was.
+        A folder of results for the experiment ``name``. What was played there before is not played
+        again; a run that was stopped goes on where it was.
     progress : callable, optional
         ``progress(what, done, of)``, in slots of all runs.
     jobs : int
         Workers; −1 for all cores, 0 for as many as this is worth. The numbers are the same. What
         does not pickle, and policies of ``__main__``, are played in this process.
-    name : str
-        Of the experiment, in the folder.
     isolated : bool
-        Play policies that gangwise does not bring in processes of their own, which see observations
+        Play policies from outside gangwise in processes of their own, which see observations
         only: see :mod:`gangwise.core.isolation`.
 
     Raises
@@ -503,7 +467,7 @@ def compare(
     ScenarioError
         When a policy belongs to another family, or nothing is left to compare.
     Interrupted
-        On Ctrl-C, with the run in hand saved if there is a folder.
+        On Ctrl-C; the run in hand is saved if there is a folder.
 
     Examples
     --------
@@ -513,84 +477,64 @@ def compare(
     """
     source = _source(scenario)
     drawn_from, listed = source.scenario(), require_seeds(seeds)
-    if isinstance(drawn_from, Replay):
-        raise ScenarioError(
-            f"{scenario if isinstance(scenario, str | Path) else source.name} is a replay of jobs, "
-            "not of slots with policies: use gangwise replay"
-        )
-    named = _named(policies, drawn_from.family, isolated)
+    named = _named(policies, drawn_from, isolated)
     slots = drawn_from.slots if slots is None else _count("slots", slots)
-    if optimum_slots is not None and _count("optimum_slots", optimum_slots) < 1:
-        raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
     if slots < 1 or not listed:
         raise ScenarioError(f"nothing to run: {slots} slots and {len(listed)} seeds")
-    if isinstance(comparators, str):
-        raise ScenarioError(f"comparators is {comparators!r}; give a list of names")
-    for label, (_, policy) in named.items():
-        family = getattr(policy, "family", drawn_from.family)
-        if family != drawn_from.family:
-            raise ScenarioError(
-                f"policy {label!r} is for the family {family}; scenario {drawn_from.name!r} is of "
-                f"the family {drawn_from.family}"
-            )
-    first = RunSpec(source, {}, listed[0], slots)
-    judges = first.source.instance(listed[0]).comparators if comparators is None else comparators
-    check_names(first, judges, ())
+    if optimum_slots is not None and _count("optimum_slots", optimum_slots) < 1:
+        raise ScenarioError(f"the optimum needs at least one slot; got {optimum_slots}")
+    judges = _judges(comparators, RunSpec(source, {}, listed[0], slots))
+    everyone = [(label, policy) for label, (_, policy) in named.items()]
     specs = [
         RunSpec(source, {}, seed, slots, optimum_slots, 150, label, policy, every_slot=True)
         for seed in listed
-        for label, policy in [
-            *((n, p) for n, (_, p) in named.items()),
-            *((j, None) for j in judges),
-        ]
+        for label, policy in [*everyone, *((judge, None) for judge in judges)]
     ]
-    asked = {
-        "name": name,
-        **_asked(source),
-        "policies": [said for said, _ in named.values()],
-        "seeds": list(listed),
-        "slots": slots,
-        "comparators": list(judges),
-        "optimum_slots": optimum_slots,
-        "points": 150,
-        "every_slot": True,
-    }
-    if jobs == AUTO:
-        jobs = 1 if slots * len(specs) <= FEW_SLOTS else -1
-    store = out if isinstance(out, Store) else MemoryStore() if out is None else Store(out)
-    results = perform(asked, specs, store, Workers(jobs), progress, slotwise=True)
+    asked = {"name": name, **source.asked, "policies": [text for text, _ in named.values()]}
+    asked |= {"seeds": list(listed), "slots": slots, "comparators": judges}
+    asked |= {"optimum_slots": optimum_slots, "points": 150, "every_slot": True}
+    jobs = jobs if jobs != AUTO else 1 if slots * len(specs) <= FEW_SLOTS else -1
+    results = perform(asked, specs, store_of(out), Workers(jobs), progress, slotwise=True)
     return Comparison(results, drawn_from)
 
 
 def _source(scenario: Any) -> Source:
-    if isinstance(scenario, str | Path):
-        return named_source(str(scenario), {})
+    source: Source = scenario
     if isinstance(scenario, type):
         raise ScenarioError(
             f"{scenario.__name__} is a class; give a scenario, {scenario.__name__}()"
         )
-    if hasattr(scenario, "made_by"):
-        source: Source = scenario
-        return source
-    if not hasattr(scenario, "instance"):
-        raise ScenarioError(f"{scenario!r} is no scenario; give the name of one, or an object")
-    return GivenSource(scenario)
+    if isinstance(scenario, str | Path):
+        source = named_source(str(scenario), {})
+    elif not isinstance(scenario, Source):
+        if not hasattr(scenario, "instance"):
+            raise ScenarioError(f"{scenario!r} is no scenario; give the name of one, or an object")
+        source = GivenSource(scenario)
+    if isinstance(source.scenario(), Replay):
+        raise ScenarioError(
+            f"{scenario if isinstance(scenario, str | Path) else source.name} is a replay of jobs, "
+            "not of slots with policies: use gangwise replay"
+        )
+    return source
 
 
-def _asked(source: Source) -> dict[str, Any]:
-    """How a plan names a source."""
-    if isinstance(source, NamedSource):
-        kind = "trace" if source.trace else "scenario"
-        return {kind: source.name, "settings": json.loads(source.settings)}
-    return {"scenario": "", "settings": {}}
+def _judges(comparators: Sequence[str] | None, first: RunSpec) -> list[str]:
+    """The comparators that are asked for, or those of the instance."""
+    if isinstance(comparators, str):
+        raise ScenarioError(f"comparators is {comparators!r}; give a list of names")
+    if comparators is None:
+        comparators = first.source.instance(first.seed).comparators
+    check_names(first, comparators, ())
+    return list(comparators)
 
 
 def _named(
-    policies: Any, family: str, isolated: bool
+    policies: Any, scenario: Scenario, isolated: bool
 ) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
-    """Policies by label, with what a plan calls them."""
+    """Policies by label, each with its text in a plan."""
     if policies is None:
-        policies = [name for name, entry in entries("policy").items() if entry.family == family]
+        known = entries("policy").items()
+        policies = [name for name, entry in known if entry.family == scenario.family]
     elif isinstance(policies, str):
         policies = names_of(policies)
     given = policies.items() if isinstance(policies, Mapping) else ((None, p) for p in policies)
@@ -605,17 +549,24 @@ def _named(
                 f"{policy!r} is no policy: it needs start, decide, learn and timing; see "
                 "docs/how-to/own-policy.md"
             )
-        said = entry if isinstance(entry, str) else type(policy).__name__
-        label = str(label_of(said) if label is None else label)
+        text = entry if isinstance(entry, str) else type(policy).__name__
+        label = str(label_of(text) if label is None else label)
         if len(label) > MOST_LETTERS:
             raise ScenarioError(
                 f"a policy's name has {len(label)} letters; {MOST_LETTERS} are the most"
             )
         if label in named:
             raise ScenarioError(f"policy {label!r} is named twice; give a mapping of names instead")
-        named[label] = label if not isinstance(entry, str) else said, policy
+        named[label] = text if isinstance(entry, str) else label, policy
     if not named:
         raise ScenarioError("no policies to compare")
+    for label, (_, policy) in named.items():
+        family = getattr(policy, "family", scenario.family)
+        if family != scenario.family:
+            raise ScenarioError(
+                f"policy {label!r} is for the family {family}; scenario {scenario.name!r} is of "
+                f"the family {scenario.family}"
+            )
     return named
 
 
@@ -625,16 +576,9 @@ def _count(what: str, value: Any) -> int:
     return int(value)
 
 
-_PAIRED = ("mean", "low", "high", "percent", "seeds")
-
-
-def _each(frame: pl.DataFrame, column: str) -> dict[str, Any]:
+def _by_policy(frame: pl.DataFrame, column: str = "value") -> dict[str, Any]:
     """One number for each seed, by policy."""
     return {
         str(policy): part[column].fill_null(math.nan).to_numpy()
         for (policy,), part in frame.group_by("policy", maintain_order=True)
     }
-
-
-def _by_policy(frame: pl.DataFrame) -> dict[str, dict[str, Any]]:
-    return {row["policy"]: row for row in frame.iter_rows(named=True)}

@@ -1,18 +1,19 @@
 """Why a finished run decided as it did: one slot of a policy, one job of a scheduler.
 
-The run is played again up to there, from its seed, and compared with what is stored. What is said
-follows from problem, observation, feedback and decision, so it can be said of any policy: who came,
-who got what and where, what one more unit was worth to those who got it and to the next in line. A
-policy that has a method ``explain(observation)`` adds a sentence of its own; a scheduler's
+The run is played again up to there, from its seed, and compared with what is stored. The
+explanation follows from problem, observation, feedback and decision, so any policy has one: who
+came, who got what and where, what one more unit was worth to those who got it and to the next in
+line. A policy's method ``explain(observation)`` adds a sentence of its own; a scheduler's
 ``explain(job)`` says why a job waited in every round.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,32 +32,27 @@ from gangwise.gain_overhead.ascent import Ascent
 from gangwise.gain_overhead.offline import solve
 from gangwise.gain_overhead.problem import GainOverheadProblem
 from gangwise.gangs.problem import GangPlacementProblem, GangProblem
-from gangwise.jobs.books import Ask, Books, Explanation, Place, Preempt
+from gangwise.jobs.books import Ask, Books, EventKind, Explanation, Place, Preempt
 from gangwise.jobs.choice import ByRate
 from gangwise.jobs.kernels import RUNNING
 from gangwise.jobs.model import Job
 from gangwise.jobs.schedule import Tables
 from gangwise.jobs.scheduler import Composed, fresh
-from gangwise.jobs.simulation import PlainSimulation
+from gangwise.jobs.simulation import JobSimulation
 
 SERVERS = 4
-"""Servers, channels or machines that are listed of a job."""
+"""At most so many servers, channels or machines are listed of a job."""
 
 CONTESTED = 3
-"""Places about which it is said who came second."""
+"""At so many places it is said who came second."""
 
 
 @dataclass
 class Told:
     """What can be said of a decision.
 
-    Attributes
-    ----------
-    about : mapping
-        What was played: scenario, who decided, seed, slot or job, and numbers of the whole.
-    rows : list of mapping
-        A row for each job type, or job; or for each time that something changed.
-    sentences : list of str
+    ``about`` is what was played: scenario, decider, seed, slot or job, and numbers of the whole;
+    ``rows`` has a row for each job type, or job, or for each time that something changed.
     """
 
     about: Mapping[str, Any]
@@ -64,49 +60,30 @@ class Told:
     sentences: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         told = {"rows": self.rows, "sentences": self.sentences}
         found: dict[str, Any] = finite({"format": "gangwise-explain-1", **self.about, **told})
         return found
 
 
 def explain_slot(folder: Path | str, slot: int, policy: str = "", seed: int | None = None) -> Told:
-    """What a policy decided in a slot of a finished run, and why.
+    """What a policy decided in a slot (from 0) of a finished run, and why.
 
-    Parameters
-    ----------
-    folder : path
-        Of a comparison, or of ``gangwise run``.
-    slot : int
-        From 0.
-    policy : str
-        As it is called in the results; the best one by default.
-    seed : int, optional
-        The first one by default.
+    ``folder`` is of a comparison or of ``gangwise run``. By default it is the best policy and the
+    first seed.
 
-    Raises
-    ------
-    StoreError
-        When the folder holds no such run, or playing it again earns something else.
-    UnknownName
-        For a policy that is not in the results.
+    Raises UnknownName for a policy that is not in the results; StoreError when the folder holds no
+    such run, or playing it again earns something else.
     """
     comparison = _comparison(folder)
     policy = policy or comparison.table()[0].policy
-    if policy not in comparison.policies:
-        raise UnknownName("policy in these results", policy, comparison.policies)
-    seed = comparison.seeds[0] if seed is None else seed
-    if seed not in comparison.seeds:
-        known = ", ".join(map(str, comparison.seeds))
-        raise ScenarioError(f"seed {seed} was not played; the seeds are {known}")
+    seed = _found("policy", policy, comparison.policies, seed, comparison.seeds)
     if not 0 <= slot < comparison.slots:
         raise ScenarioError(
             f"slot {slot} was not played; the slots are 0 to {comparison.slots - 1}"
         )
-    asked = comparison.results.experiment["policies"]
-    said = dict(zip(comparison.policies, asked)).get(policy, policy)
+    asked = dict(zip(comparison.policies, comparison.results.experiment["policies"]))
     try:
-        decider = create("policy", said)
+        decider = create("policy", asked.get(policy, policy))
     except (UnknownName, ScenarioError) as error:
         raise StoreError(
             f"{policy!r} was given as an object in Python, or has gone, so that it cannot be "
@@ -122,7 +99,6 @@ def explain_slot(folder: Path | str, slot: int, policy: str = "", seed: int | No
             f"played again, slot {slot} of {policy} earns {reward!r}, and {stored!r} is stored: "
             "the folder was made by other code"
         )
-    metrics = dict(zip(simulation.environment.metrics, simulation.metrics[slot].tolist()))
     told = Told(
         {
             "scenario": comparison.scenario.name,
@@ -131,31 +107,38 @@ def explain_slot(folder: Path | str, slot: int, policy: str = "", seed: int | No
             "seed": seed,
             "slot": slot,
             "reward": float(reward),
-            "metrics": metrics,
+            "metrics": dict(zip(simulation.environment.metrics, simulation.metrics[slot].tolist())),
         }
     )
-    problem, seen = simulation.environment.problem, simulation.seen
-    if isinstance(problem, GainOverheadProblem):
-        _shares(told, problem, simulation.arrivals(), simulation.decision)
-    elif isinstance(problem, FluctuatingSpeedsProblem):
-        _channels(told, problem, simulation, seen)
-    elif isinstance(problem, GangPlacementProblem):
-        _gangs(told, problem, simulation.arrivals(), np.asarray(simulation.decision))
-    elif isinstance(problem, ApproximationProblem):
-        _machines(told, problem, simulation, seen)
-    else:
+    problem = simulation.environment.problem
+    explained = next((f for kind, f in FAMILIES.items() if isinstance(problem, kind)), None)
+    if explained is None:
         told.sentences.append(f"It decided {np.array2string(simulation.decision, threshold=50)}.")
+    else:
+        explained(told, problem, simulation)
     if simulation.own_words:
         told.sentences.append(f"In its own words: {simulation.own_words}")
     return told
 
 
+def _found(
+    kind: str, name: str, names: Sequence[str], seed: int | None, seeds: Sequence[int]
+) -> int:
+    """The seed, or the first one, of a decider that was played."""
+    if name not in names:
+        raise UnknownName(f"{kind} in these results", name, list(names))
+    seed = seeds[0] if seed is None else seed
+    if seed not in seeds:
+        known = ", ".join(map(str, seeds))
+        raise ScenarioError(f"seed {seed} was not played; the seeds are {known}")
+    return seed
+
+
 def _comparison(folder: Path | str) -> Comparison:
     """The experiment of slots in a folder: a comparison, or a run."""
     plans = Store(folder).plans()
-    names = [name for name in (COMPARISON, "run", *plans) if name in plans]
-    for name in names:
-        if name != REPLAY and is_comparison(Path(folder), name):
+    for name in (COMPARISON, "run", *plans):
+        if name in plans and name != REPLAY and is_comparison(Path(folder), name):
             return Comparison.open(folder, name)
     raise StoreError(
         f"{folder} has no runs with every slot: a folder of gangwise compare or run has; for jobs "
@@ -164,64 +147,55 @@ def _comparison(folder: Path | str) -> Comparison:
 
 
 class _Remembering(Simulation):
-    """A simulation that keeps what was shown, decided and taught in its last slot."""
+    """A simulation that keeps what its policy saw, decided and learned in the last slot.
+
+    ``seen`` counts and sums, by channel or machine, the values that feedback has brought.
+    """
+
+    own_words = ""
 
     def step(self) -> None:
-        """Play one slot, through the same code as always."""
         policy = self.policy
-        decide, learn, own = policy.decide, policy.learn, getattr(policy, "explain", None)
+        own = getattr(policy, "explain", None)
         if not hasattr(self, "seen"):
             self.seen: dict[int, tuple[int, float]] = {}
-        self.own_words = ""
 
-        def deciding(observation: Any) -> Any:
-            self.observation = observation
-            decision = decide(observation)
+        def decide(observation: Any) -> Any:
+            self.observation, decision = observation, policy.decide(observation)
             self.decision = np.array(decision, copy=True)
             self.own_words = str(own(observation)) if own is not None else ""
             return decision
 
-        def learning(feedback: Any) -> None:
+        def learn(feedback: Any) -> None:
             for each in feedback if self.slot < self.slots - 1 else ():
-                self._see(each)
-            learn(feedback)
+                places = getattr(each, "channels", getattr(each, "machines", ()))
+                values = getattr(each, "utilities", getattr(each, "rates", ()))
+                for place, value in zip(np.asarray(places).tolist(), np.asarray(values).tolist()):
+                    n, total = self.seen.get(place, (0, 0.0))
+                    self.seen[place] = n + 1, total + value
+            policy.learn(feedback)
 
-        watched: Any = _Deciding(policy, deciding, learning)
+        watched: Any = SimpleNamespace(timing=policy.timing, decide=decide, learn=learn)
         self.policy = watched
         try:
             super().step()
         finally:
             self.policy = policy
 
-    def _see(self, feedback: Any) -> None:
-        """Means so far, of channels or machines, from what feedback has told."""
-        places = getattr(feedback, "channels", getattr(feedback, "machines", ()))
-        values = getattr(feedback, "utilities", getattr(feedback, "rates", ()))
-        for place, value in zip(np.asarray(places).tolist(), np.asarray(values).tolist()):
-            n, total = self.seen.get(place, (0, 0.0))
-            self.seen[place] = n + 1, total + value
-
     def arrivals(self) -> Any:
-        """Who came in the last slot; to a policy that reserves it was not shown."""
+        """The arrivals of the last slot, which a policy that reserves did not see."""
         return np.asarray(self.environment.observe(self.slot - 1, "react").arrivals)
 
-
-@dataclass
-class _Deciding:
-    policy: Any
-    decide: Any
-    learn: Any
-
-    @property
-    def timing(self) -> Any:
-        return self.policy.timing
+    def means(self, places: int) -> tuple[Any, Any]:
+        """How often each place was used, and the mean of what it brought (NaN for never)."""
+        found = [self.seen.get(place, (0, math.nan)) for place in range(places)]
+        count, total = (np.array(each) for each in zip(*found))
+        return count, total / np.maximum(count, 1)
 
 
-# ---------------------------------------------------------------------------------- gain, overhead
-
-
-def _shares(told: Told, p: GainOverheadProblem, arrivals: Any, y: Any) -> None:
+def _shares(told: Told, p: GainOverheadProblem, simulation: _Remembering) -> None:
     """Devices by job type and server, and marginal rewards, OGASched (9), where devices ran out."""
+    arrivals, y = simulation.arrivals(), simulation.decision
     came, devices, servers = np.flatnonzero(arrivals), p.cluster.devices, p.cluster.servers
     state = Ascent(p, y * (arrivals[p.channels.job_type] != 0)[:, None])
     state.slope(arrivals.astype(np.float64), arrivals)
@@ -299,16 +273,10 @@ def _places(places: list[tuple[str, float]]) -> str:
     return (shown or "nowhere") + (f", {more} more" if more > 0 else "")
 
 
-# ------------------------------------------------------------------------------------------ speeds
-
-
-def _channels(
-    told: Told, p: FluctuatingSpeedsProblem, simulation: Any, seen: Mapping[int, tuple[int, float]]
-) -> None:
+def _channels(told: Told, p: FluctuatingSpeedsProblem, simulation: _Remembering) -> None:
     """Channels that were used, with what was known of them, and the best that was left out."""
     x, arrivals = np.asarray(simulation.decision) != 0, simulation.arrivals()
-    plays = np.array([seen.get(e, (0, 0.0))[0] for e in range(p.E)])
-    mean = np.array([seen[e][1] / seen[e][0] if e in seen else math.nan for e in range(p.E)])
+    plays, mean = simulation.means(p.E)
     left = p.cluster.capacity - x @ p.requests
     for l in np.flatnonzero(arrivals):
         mine = np.flatnonzero(p.channels.job_type == l)
@@ -364,11 +332,9 @@ def _channels(
     told.sentences.append(f"Taken: {limits}.")
 
 
-# ------------------------------------------------------------------------------------------- gangs
-
-
-def _gangs(told: Told, p: GangPlacementProblem, arrivals: Any, placement: Any) -> None:
+def _gangs(told: Told, p: GangPlacementProblem, simulation: _Remembering) -> None:
     """Tasks and servers of each gang, and whether one that stayed out would have had room."""
+    arrivals, placement = simulation.arrivals(), np.asarray(simulation.decision)
     gain = overhead = None
     if isinstance(p, GangProblem):
         gain, overhead = p.by_job_type(placement)
@@ -402,15 +368,10 @@ def _gangs(told: Told, p: GangPlacementProblem, arrivals: Any, placement: Any) -
             )
 
 
-# ---------------------------------------------------------------------------------------- machines
-
-
-def _machines(
-    told: Told, p: ApproximationProblem, simulation: Any, seen: Mapping[int, tuple[int, float]]
-) -> None:
+def _machines(told: Told, p: ApproximationProblem, simulation: _Remembering) -> None:
     """Machines of each job, what they cost, and what more work is worth to it."""
     jobs, decision = simulation.observation.jobs, np.asarray(simulation.decision)
-    rows = jobs.rows
+    rows, seen = jobs.rows, simulation.seen
     slope = slopes_at(jobs, rows, np.maximum(jobs.work[rows], 1e-3)) if rows.size else rows
     cheapest = float(p.prices[simulation.observation.available].min(initial=math.inf))
     for row, worth in zip(rows.tolist(), np.asarray(slope).tolist()):
@@ -450,66 +411,48 @@ def _machines(
     told.sentences.append(f"{busy} of {p.M} machines work.")
 
 
-# -------------------------------------------------------------------------------------------- jobs
+FAMILIES: dict[type, Callable[[Told, Any, _Remembering], None]] = {
+    GainOverheadProblem: _shares,
+    FluctuatingSpeedsProblem: _channels,
+    GangPlacementProblem: _gangs,
+    ApproximationProblem: _machines,
+}
 
 
 def explain_job(folder: Path | str, job: str, scheduler: str = "", seed: int | None = None) -> Told:
-    """Why a job of a finished replay waited, and where it was placed.
+    """Why a job, by its id in the log, of a finished replay waited, and where it was placed.
 
-    Parameters
-    ----------
-    folder : path
-        Of a replay.
-    job : str
-        Its id in the log.
-    scheduler : str
-        As it is called in the results; the first one by default.
-    seed : int, optional
-        The first one by default.
+    By default it is the first scheduler and the first seed.
 
-    Raises
-    ------
-    StoreError
-        When the folder holds no replay, or playing it again starts the job at another time.
-    UnknownName
-        For a job or a scheduler that is not there.
+    Raises UnknownName for a job or a scheduler that is not there; StoreError when the folder holds
+    no replay, or playing it again starts the job at another time.
     """
     replayed = Replayed.open(folder)
     scheduler = scheduler or str(replayed.schedulers[0])
-    if scheduler not in replayed.schedulers:
-        raise UnknownName("scheduler in these results", scheduler, list(replayed.schedulers))
-    seed = int(replayed.seeds[0]) if seed is None else seed
-    if seed not in replayed.seeds:
-        known = ", ".join(map(str, replayed.seeds))
-        raise ScenarioError(f"seed {seed} was not played; the seeds are {known}")
+    seed = _found("scheduler", scheduler, replayed.schedulers, seed, replayed.seeds)
     played, scenario = replayed.scenario.draw(seed), replayed.scenario
     ids = [str(name) for name in played.jobs.id]
     if job not in ids:
         raise UnknownName("job", job, ids[:1000])
     j = ids.index(job)
-    said = dict(zip(replayed.results.policies, replayed.results.experiment["policies"]))
-    decider = fresh(create("scheduler", said.get(scheduler, scheduler)))
+    asked = dict(zip(replayed.results.policies, replayed.results.experiment["policies"]))
+    decider = fresh(create("scheduler", asked.get(scheduler, scheduler)))
     options = scenario.options
     if isinstance(decider, Composed):
         decider.limits, decider.restart = options.limits, options.restart
     tables = Tables.of(played.jobs, played.nodes, played.conditions, options)
     simulation = _Following(tables, decider, job)
-    while simulation.step() and simulation.phase[j] <= RUNNING:
+    while simulation.step() and simulation.jobs[j]["phase"] <= RUNNING:
         continue
     outcome = replayed.outcomes[scheduler][list(replayed.seeds).index(seed)]
-    if not _same(simulation.first[j], outcome.start[j]):
-        raise StoreError(
-            f"played again, job {job} starts at {simulation.first[j]:g} s, and "
-            f"{outcome.start[j]:g} s is stored: the folder was made by other code"
-        )
     start, end = float(outcome.start[j]), float(outcome.end[j])
+    first = float(simulation.schedule().start[j])
+    if not (first == start or (math.isnan(first) and math.isnan(start))):
+        raise StoreError(
+            f"played again, job {job} starts at {first:g} s, and {start:g} s is stored: the folder "
+            "was made by other code"
+        )
     submitted = float(played.jobs.submit[j])
-    shape = played.jobs.shapes[played.jobs.shape[j]]
-    asks = " + ".join(
-        f"{amount / 1000:g} {kind}"
-        for amount, kind in zip(shape.demand, played.jobs.devices)
-        if amount
-    )
     told = Told(
         {
             "scenario": scenario.settings.source,
@@ -523,29 +466,25 @@ def explain_job(folder: Path | str, job: str, scheduler: str = "", seed: int | N
         },
         simulation.rows_told,
     )
-    n = int(played.jobs.tasks[j])
-    told.sentences.append(
+    shape, n = played.jobs.shapes[played.jobs.shape[j]], int(played.jobs.tasks[j])
+    demand = zip(shape.demand, played.jobs.devices)
+    asks = " + ".join(f"{amount / 1000:g} {kind}" for amount, kind in demand if amount)
+    if math.isnan(start):
+        since = " and never started."
+    elif math.isnan(end):
+        since = f", started {_lasting(start - submitted)} later and has not ended."
+    else:
+        since = f", started {_lasting(start - submitted)} later"
+        since += f" and ended {_lasting(end - start)} after that."
+    told.sentences = [
         f"Job {job}, {n} task{'s' * (n != 1)} of {asks}, was submitted at {_clock(submitted)}"
-        + (
-            " and never started."
-            if math.isnan(start)
-            else f", started {_lasting(start - submitted)} later"
-            + (
-                " and has not ended."
-                if math.isnan(end)
-                else f" and ended {_lasting(end - start)} after that."
-            )
-        )
-    )
-    told.sentences += simulation.sentences
+        + since,
+        *simulation.sentences,
+    ]
     return told
 
 
-def _same(one: float, other: float) -> bool:
-    return one == other or (math.isnan(one) and math.isnan(other))
-
-
-class _Following(PlainSimulation):
+class _Following(JobSimulation):
     """A simulation that writes down what happens to one job."""
 
     def __init__(self, tables: Tables, scheduler: Any, job: str):
@@ -628,10 +567,10 @@ class _Following(PlainSimulation):
             started = ", ".join(sorted(each.job for each in others)[:SERVERS])
             self.sentences.append(f"In the same round started: {started}.")
 
-    def _interrupt(self, j: int, now: float, kind: Any) -> None:
+    def _leave(self, j: int, kind: EventKind) -> None:
         if str(self.tables.jobs.id[j]) == self.job and kind == "failed":
-            self._note(now, "cut short", "one of its nodes failed; it waits again")
-        super()._interrupt(j, now, kind)
+            self._note(self.now, "cut short", "one of its nodes failed; it waits again")
+        super()._leave(j, kind)
 
 
 def _clock(seconds: float) -> str:

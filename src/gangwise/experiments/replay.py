@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,54 +14,75 @@ import polars as pl
 
 import gangwise
 from gangwise.core.arrays import Floats
-from gangwise.core.errors import ScenarioError, StoreError
+from gangwise.core.contracts import configuration
+from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
 from gangwise.core.isolation import apart
 from gangwise.core.json_text import finite
 from gangwise.core.limits import require_seeds
 from gangwise.core.registry import label_of, names_of
-from gangwise.experiments.output import difference, numbers
-from gangwise.experiments.replay_scenario import TWIN, ReplayScenario, stored_outcome
+from gangwise.experiments.answer import (
+    BY_BLOCKS,
+    ORACLES,
+    Compared,
+    LearnedRates,
+    best_of,
+    ending_keys,
+    kills_more,
+    paired_times,
+    words,
+)
+from gangwise.experiments.nodes import ESTIMATED
+from gangwise.experiments.replay_scenario import TWIN, ReplayScenario, load_of, stored_outcome
 from gangwise.experiments.results import Results, Shown
-from gangwise.experiments.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
-from gangwise.experiments.statistics import mean_and_interval
-from gangwise.experiments.store import MemoryStore, Store
-from gangwise.experiments.sweep import Progress, Workers, perform
-from gangwise.jobs.bounds import LowerBound
-from gangwise.jobs.isolation import IsolatedScheduler
+from gangwise.experiments.runs import (
+    PLAN,
+    GivenSource,
+    NamedSource,
+    Rows,
+    RunSpec,
+    Source,
+    played_in,
+)
+from gangwise.experiments.statistics import difference, mean_and_interval, numbers
+from gangwise.experiments.store import Store, store_of
+from gangwise.experiments.sweep import Progress, Workers, perform, silent
+from gangwise.jobs.audit import Audit, audit
+from gangwise.jobs.bounds import MOST_PRICED, LowerBound
+from gangwise.jobs.check import IsolatedScheduler
 from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.rates import SlowNode
+from gangwise.jobs.scheduler import create_scheduler
+from gangwise.jobs.world import DrawnWorld
 
 NAME = "replay"
 """Of the experiment, in a folder."""
 
+STEPS = 200
+"""Steps of the search for the prices of a lower bound."""
+
 BASE = "fcfs+easy+best-fit"
-"""What others are compared with."""
+"""The scheduler that others are compared with."""
+
+AUDITED = 20_000
+"""Up to so many jobs of all seeds the result has an audit; ``gangwise verify`` always has one."""
 
 WITHOUT_RATES = (
     BASE,
     "fcfs+none+first-fit",
     "fcfs+conservative+best-fit:depth=100",
     "sjf+easy+best-fit",
-    "wfp3+easy+best-fit",
     "fair-share+easy+best-fit",
+    "fcfs+easy+best-fit:ends=learned",
+    "aged+easy+best-fit:ends=learned",
 )
-"""Compared where a job takes as long on every node."""
+"""Compared by default where a job takes as long on every node."""
 
 WITH_RATES = ("fcfs+easy+label", BASE, "fcfs+easy+ucb", "fcfs+easy+learned", "fcfs+easy+oracle")
-"""Compared where nodes have rates: with what trusts the labels."""
+"""Compared by default where nodes have rates; the base is what trusts the labels."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Replayed(Shown):
-    """Results of a replay: a view on the one kind of result.
-
-    Attributes
-    ----------
-    scenario : ReplayScenario
-    results : Results
-    seeds : sequence of int
-    schedulers : sequence of str
-    """
-
     scenario: ReplayScenario
     results: Results
     seeds: Sequence[int]
@@ -68,13 +90,7 @@ class Replayed(Shown):
 
     @classmethod
     def open(cls, folder: Store | Path | str, name: str = NAME) -> Replayed:
-        """The replay in a folder of results.
-
-        Raises
-        ------
-        StoreError
-            When there is none; with the source's own error where its files are gone.
-        """
+        """The replay in a folder of results; raises StoreError where there is none."""
         results = Results.open(folder, name)
         asked = results.experiment
         scenario = NamedSource.of("replay", False, asked["settings"]).scenario()
@@ -93,36 +109,40 @@ class Replayed(Shown):
 
     @property
     def headline(self) -> str:
-        """What was played of which log."""
         return "\n".join([*self.scenario.fidelity(), "hours, means over seeds"])
 
     def to_polars(self) -> pl.DataFrame:
-        """Means over seeds, in hours, least completion time first.
+        """Means over seeds, in hours, least completion first; who kills more comes behind.
 
         Columns: ``scheduler``; ``waiting``, ``waiting.p95``, ``completion``, ``completion.p95``;
-        ``slowdown``, bounded.
+        ``slowdown``, bounded; and what any scheduler has of :data:`gangwise.jobs.metrics.ENDINGS`:
+        how many, and device-hours, such as ``killed`` and ``killed.gpu``.
         """
-        rows = []
-        for name, each in self.outcomes.items():
-            found = [outcome.summary() for outcome in each]
-            mean = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
-            rows.append(
-                {
-                    "scheduler": name,
-                    "waiting": mean["waiting.mean"] / 3600,
-                    "waiting.p95": mean["waiting.p95"] / 3600,
-                    "completion": mean["completion.mean"] / 3600,
-                    "completion.p95": mean["completion.p95"] / 3600,
-                    "slowdown": mean["slowdown.mean"],
-                }
-            )
-        return pl.DataFrame(rows).sort("completion")
+        summaries = {name: [o.summary() for o in each] for name, each in self.outcomes.items()}
+        means = {
+            name: {key: float(np.mean([one[key] for one in each])) for key in each[0]}
+            for name, each in summaries.items()
+        }
+        hours = ("waiting.mean", "waiting.p95", "completion.mean", "completion.p95")
+        rows = [
+            {
+                "scheduler": name,
+                **{key.removesuffix(".mean"): mean[key] / 3600 for key in hours},
+                "slowdown": mean["slowdown.mean"],
+                **{key: mean[key] for key in ending_keys(means.values())},
+            }
+            for name, mean in means.items()
+        ]
+        base = self.outcomes[self.base]
+        behind = [kills_more(self.outcomes[name], base) for name in means]
+        return pl.DataFrame(rows).sort(pl.Series(behind), "completion")
 
     def jobs(self) -> pl.DataFrame:
-        """What became of each job: a row for each, under each scheduler, with each seed.
+        """What became of each job, under each scheduler, with each seed.
 
         Columns: ``scheduler``, ``seed``, those of the jobs, ``start``, ``last_start``, ``end``,
-        ``waiting``, ``completion`` (seconds), ``lost`` (device-seconds).
+        ``waiting``, ``completion`` (seconds), ``lost`` (device-seconds), ``ended``: finished,
+        killed, cancelled, unfinished or set aside.
         """
         parts = [
             outcome.to_polars().insert_column(1, pl.Series("seed", [seed] * len(outcome.jobs)))
@@ -132,7 +152,6 @@ class Replayed(Shown):
         return pl.concat(parts, how="diagonal_relaxed")
 
     def rows(self, scheduler: str, seed: int) -> Rows:
-        """The rows of one run."""
         key = next(
             run["key"]
             for run in self.results.runs
@@ -149,29 +168,40 @@ class Replayed(Shown):
             for name in self.schedulers
         }
 
-    def learned(self) -> dict[str, tuple[Floats, Floats, list[tuple[str, float, float, float]]]]:
-        """By scheduler: mean and sd of log rates [L, N] of the first seed, and slow nodes."""
-        played = self.scenario.draw(self.seeds[0])
-        shape = (len(played.jobs.types), len(played.nodes))
-        found = {}
+    @cached_property
+    def base(self) -> str:
+        """What others are compared with: see :attr:`Compared.base`."""
+        return self.compared().base
+
+    def audits(self, scheduler: str, instants: int = 2_000) -> list[Audit]:
+        """The audits of a scheduler's runs, one for each seed.
+
+        Of a scheduler without a name, only what always holds is looked at.
+        """
+        decider: Any = None
+        with suppress(GangwiseError):
+            decider = create_scheduler(scheduler)
+        options = self.scenario.options
+        return [
+            audit(outcome, decider, self.scenario.draw(seed).conditions, options, None, instants)
+            for seed, outcome in zip(self.seeds, self.outcomes[scheduler])
+        ]
+
+    def learned(self) -> dict[str, LearnedRates]:
+        """What learners believed of rates at the end of the first seed, by scheduler."""
+        played, true, found = self.scenario.draw(self.seeds[0]), self.true_rates(), {}
+        names, shape = played.nodes.names, (len(played.jobs.types), len(played.nodes))
         for name in self.schedulers:
             columns = {n: v for n, (_, v) in self.rows(name, self.seeds[0]).columns().items()}
             if "learned.mean" in columns:
-                slow = [
-                    (played.nodes.names[int(n)], float(s), float(low), float(high))
-                    for n, s, low, high in zip(
-                        *(columns.get(f"slow.{k}", NONE) for k in ("node", "slower", "low", "high"))
-                    )
-                ]
-                found[name] = (
-                    columns["learned.mean"].reshape(shape),
-                    columns["learned.sd"].reshape(shape),
-                    slow,
-                )
+                of = (columns.get(f"slow.{k}", ()) for k in ("node", "slower", "low", "high"))
+                slow = [SlowNode(names[int(n)], *map(float, rest)) for n, *rest in zip(*of)]
+                mean, sd = (columns[f"learned.{of}"].reshape(shape) for of in ("mean", "sd"))
+                found[name] = LearnedRates(played.jobs.types, mean, sd, true, slow)
         return found
 
     def true_rates(self) -> Floats | None:
-        """Rates [L, N] of the first seed when the last job was submitted, None where all are 1."""
+        """Rates [L, N] of the first seed at the last submission; None where all are 1."""
         played = self.scenario.draw(self.seeds[0])
         hidden, last = played.conditions, float(played.jobs.submit.max())
         if hidden.rates is None:
@@ -182,82 +212,107 @@ class Replayed(Shown):
                 factor[n] = value
         return np.asarray(np.asarray(hidden.rates) * factor)
 
-    def bounds(self, steps: int = 200, progress: Progress | None = None) -> list[LowerBound]:
-        """Certified lower bounds on the mean completion time, one for each seed."""
+    def bounds(
+        self, steps: int | None = None, progress: Progress | None = None
+    ) -> list[LowerBound]:
+        """Certified lower bounds on the mean completion time, one for each seed.
+
+        By default prices are searched in 200 steps, and not at all for more than
+        :data:`~gangwise.jobs.bounds.MOST_PRICED` jobs.
+        """
+        if steps is None:
+            steps = STEPS if len(self.outcomes[self.schedulers[0]][0].jobs) <= MOST_PRICED else 0
         found = []
+        tell = progress or silent
         for i, seed in enumerate(self.seeds):
-            if progress is not None:
-                progress("lower bound", i, len(self.seeds))
-            least = min(each[i].summary()["completion.mean"] for each in self.outcomes.values())
-            found.append(self.scenario.bound(seed, least, steps))
-        if progress is not None:
-            progress("lower bound", len(self.seeds), len(self.seeds))
+
+            def taken(step: int, before: int = i * steps) -> None:
+                tell("lower bound", before + step, len(self.seeds) * steps or 1)
+
+            taken(0)
+            least = min(each[i].until_left for each in self.outcomes.values())
+            found.append(self.scenario.bound(seed, least, steps, taken))
+        tell("lower bound", len(self.seeds) * steps or 1, len(self.seeds) * steps or 1)
         return found
 
-    def as_dict(self) -> dict[str, Any]:
-        """What ``--json`` prints: :class:`~gangwise.experiments.output.ReplayOutput`.
-
-        Means and intervals over seeds, and differences from the first scheduler paired by seed.
-        """
-        summaries = {
-            name: [outcome.summary() for outcome in each] for name, each in self.outcomes.items()
-        }
-        base = self.schedulers[0]
-        schedulers = []
-        for name, each in summaries.items():
-            values = {key: np.array([summary[key] for summary in each]) for key in each[0]}
-            theirs = {
-                key: np.array([summary[key] for summary in summaries[base]]) for key in values
-            }
-            found = {key: numbers(mean_and_interval(of)) for key, of in values.items()}
-            over = {
-                "than": base,
-                "metrics": {key: difference(values[key], theirs[key]) for key in values},
-            }
-            schedulers.append(
-                {
-                    "name": name,
-                    "metrics": {key: of["mean"] for key, of in found.items()},
-                    "intervals": found,
-                    "over": None if name == base else over,
-                }
-            )
-        recorded, happened = None, None
-        if not self.scenario.drawn:
-            first = self.scenario.draw(self.seeds[0])
-            happened = Outcome.recorded(first.jobs, first.nodes)
-        if happened is not None:
-            recorded = {k: finite(v) for k, v in happened.summary().items()}
+    def _audited(self, scheduler: str) -> dict[str, int] | None:
+        """How many starts an auditor looked at and what it found; None for many jobs."""
+        if len(self.scenario.draw(self.seeds[0]).jobs) * len(self.seeds) > AUDITED:
+            return None
+        reports = self.audits(scheduler, 100)
         return {
-            "format": "gangwise-replay-1",
+            "starts": sum(report.starts for report in reports),
+            "findings": sum(sum(report.counts.values()) for report in reports),
+        }
+
+    def compared(self, bounds: Sequence[float] = (), priced: bool = True) -> Compared:
+        """What tables, ``--json`` and the answer are made of."""
+        scenario = self.scenario
+        return Compared(
+            str(scenario.describe()["source"]),
+            self.outcomes,
+            self.results.experiment.get("rules", ""),
+            scenario.drawn,
+            scenario.as_logged,
+            bounds,
+            self.learned(),
+            scenario.not_modelled,
+            priced,
+            scenario.partition,
+        )
+
+    def as_dict(self, bounds: Sequence[float] = (), priced: bool = True) -> dict[str, Any]:
+        """What ``--json`` prints: see docs/results.schema.json.
+
+        Means and intervals over seeds, and paired differences from the base; those of
+        completion and slowdown on the jobs that did their work under both.
+        """
+        compared = self.compared(bounds, priced)
+        happened = compared.happened
+        return {
+            "format": "gangwise-replay-2",
             "version": gangwise.__version__,
             "scenario": self.scenario.describe(),
             "fidelity": self.scenario.fidelity(),
             "assumed": self.scenario.assumed(),
             "seeds": list(self.seeds),
-            "as_it_happened": recorded,
-            "schedulers": schedulers,
+            "answer": compared.as_dict(),
+            "as_it_happened": None if happened is None else finite(happened.summary()),
+            "schedulers": [
+                _scheduler(compared, name) | {"audited": self._audited(name)}
+                for name in self.schedulers
+            ],
+            "lower_bounds": list(bounds),
+            "prices_searched": bool(bounds) and priced,
         }
 
 
-NONE = np.zeros(0)
+def _scheduler(compared: Compared, name: str) -> dict[str, Any]:
+    summaries = compared.summaries
+    values = {key: np.array([each[key] for each in summaries[name]]) for key in summaries[name][0]}
+    found = {key: numbers(mean_and_interval(of)) for key, of in values.items()}
+    over = None
+    if name != compared.base:
+        theirs = {key: np.array([each[key] for each in summaries[compared.base]]) for key in values}
+        paired, both = compared.paired(name)
+        pairs = {key: (values[key], theirs[key]) for key in values} | paired
+        differences = {key: difference(*pair) for key, pair in pairs.items()}
+        for key in BY_BLOCKS if compared.blocks is not None else ():
+            differences[key] |= numbers(compared.change(name, key))
+        over = {"than": compared.base, "jobs": both, "metrics": differences}
+    return {
+        "name": name,
+        "metrics": {key: of["mean"] for key, of in found.items()},
+        "intervals": found,
+        "over": over,
+    }
 
 
 def replay_source(source: Path | str, settings: Mapping[str, Any]) -> NamedSource:
-    """The scenario of a replay, from what it is of.
+    """The scenario of a replay: of a log, or of the folder of an earlier replay.
 
-    Parameters
-    ----------
-    source : path or str
-        A trace's folder or file, an .swf, a cluster file, ``twin:NAME``; the folder of an earlier
-        replay, for the same jobs under the same rules.
-    settings : mapping
-        Of :class:`Settings`; in place of those of the earlier replay.
-
-    Raises
-    ------
-    ScenarioError
-        For a folder of results that are no replay.
+    ``settings`` are fields of :class:`Settings` and win over those of the earlier replay. Raises
+    ScenarioError for a folder of results that are no replay.
     """
     folder = Path(source)
     if not any(folder.glob(f"*{PLAN}")):
@@ -279,6 +334,7 @@ def replay(
     jobs: int = 1,
     progress: Progress | None = None,
     isolated: bool = False,
+    rules: str = "",
     **settings: Any,
 ) -> Replayed:
     """Play the jobs of a log under schedulers.
@@ -286,8 +342,8 @@ def replay(
     Parameters
     ----------
     scenario : ReplayScenario, NamedSource, path or str
-        A scenario; or what :func:`replay_source` makes one of: a trace's folder or file,
-        ``twin:NAME``, the folder of an earlier replay.
+        A scenario; a trace's folder or file, an .swf, a cluster file, ``twin:NAME``; or the folder
+        of an earlier replay, for the same jobs under the same rules.
     schedulers : str, sequence of str, or mapping of names to schedulers
         Names, which may be separated by commas in one text.
         By default :data:`WITH_RATES` in a drawn world, else :data:`WITHOUT_RATES`.
@@ -298,8 +354,11 @@ def replay(
     jobs : int
         Workers, −1 for all cores.
     isolated : bool
-        Play schedulers that gangwise does not bring in processes of their own, which see queue,
-        books and rates only: see :mod:`gangwise.core.isolation`.
+        Play schedulers from outside gangwise in processes of their own, which see queue, books and
+        rates only: see :mod:`gangwise.core.isolation`.
+    rules : str
+        The scheduler that was in force; played too, and the others are compared with it. By
+        default the plain one that explains most of the recorded waits.
     **settings
         Of :class:`Settings`.
 
@@ -309,26 +368,19 @@ def replay(
     >>> [len(each) for each in found.outcomes.values()]
     [1, 1]
     """
-    source: Any = scenario
-    if isinstance(scenario, str | Path):
-        source = replay_source(scenario, settings)
-    elif settings:
-        raise ScenarioError(
-            f"{', '.join(settings)}: a scenario that is made already has its settings; give them "
-            "to it, or give the log in its place"
-        )
-    elif isinstance(scenario, ReplayScenario):
-        source = GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots
-    elif not isinstance(scenario, NamedSource):
-        raise ScenarioError(
-            f"{scenario!r} is no log to replay; give its folder or file, or a ReplayScenario"
-        )
-    played: ReplayScenario = source.scenario()
-    drawn = played.drawn
+    source = _source(scenario, settings)
+    (progress or silent)("reading the log", 0, 1)
+    played: Any = source.scenario()
     names = names_of(schedulers) if isinstance(schedulers, str) else schedulers
-    names = names or (WITH_RATES if drawn else WITHOUT_RATES)
-    listed = list(require_seeds(seeds or (5 if drawn else 1)))
+    if not names:
+        names = WITH_RATES if played.drawn else WITHOUT_RATES
+        if rules:  # under another name they are played once
+            mine = _parts_of(rules)
+            names = [name for name in names if _parts_of(name) != mine]
+    listed = list(require_seeds(seeds or (5 if played.drawn else 1)))
     called = names if isinstance(names, Mapping) else {label_of(name): name for name in names}
+    if rules and label_of(rules) not in called:
+        called = {label_of(rules): rules, **called}
     made = {
         label: apart(IsolatedScheduler, "scheduler", each, isolated)
         for label, each in called.items()
@@ -348,7 +400,160 @@ def replay(
         "slots": 1,
         "objective": played.objective,
         "minimise": True,
+        **({"rules": label_of(rules)} if rules else {}),
     }
-    store = out if isinstance(out, Store) else MemoryStore() if out is None else Store(Path(out))
-    results = perform(asked, specs, store, Workers(jobs), progress)
+    results = perform(asked, specs, store_of(out), Workers(jobs), progress)
     return Replayed(played, results, listed, list(made))
+
+
+def _parts_of(name: str) -> str:
+    return repr(configuration(create_scheduler(name)))
+
+
+def _source(scenario: Any, settings: Mapping[str, Any]) -> Source:
+    if isinstance(scenario, str | Path):
+        return replay_source(scenario, settings)
+    if settings:
+        raise ScenarioError(
+            f"{', '.join(settings)}: a scenario that is made already has its settings; give them "
+            "to it, or give the log in its place"
+        )
+    if isinstance(scenario, ReplayScenario):
+        return GivenSource(scenario)  # type: ignore[arg-type]  # a Replay, not slots
+    if not isinstance(scenario, NamedSource):
+        raise ScenarioError(
+            f"{scenario!r} is no log to replay; give its folder or file, or a ReplayScenario"
+        )
+    return scenario
+
+
+def audited(folder: Path) -> dict[str, Audit | str]:
+    """An audit of every run of the replay in a folder, or why there is none."""
+    if NAME not in Store(folder).plans():
+        return {}
+    try:
+        replayed = Replayed.open(folder)
+    except GangwiseError as error:
+        return {NAME: f"not audited: {error}"}
+    return {
+        f"{name}, seed {seed}": report
+        for name in replayed.schedulers
+        for seed, report in zip(replayed.seeds, replayed.audits(name))
+    }
+
+
+# Sensitivity: a log does not say everything, and what it leaves out is assumed. The best scheduler
+# and the base are played again, each time with a single assumption changed.
+
+SENSITIVITY_SEEDS = 3
+"""So many of the replay's seeds are played again."""
+
+MOST_TRIED = 30_000
+"""Jobs up to which a replay tries by itself what learning would be worth."""
+
+MORE = 1.1
+"""The load, where more of it is assumed."""
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What one scheduler gains over another under several assumptions.
+
+    ``changes`` has, by assumption, the change of the mean completion time in per cent for each
+    seed; the first is that of the replay itself.
+    """
+
+    scheduler: str
+    base: str
+    changes: Mapping[str, tuple[float, ...]]
+    learning: tuple[float, ...] = ()  # the same of learned rates against labels, nodes as estimated
+
+    def as_dict(self) -> dict[str, Any]:
+        changes = {name: list(values) for name, values in self.changes.items()}
+        told = {"scheduler": self.scheduler, "base": self.base, "changes": changes}
+        return told | {"learning": list(self.learning)}
+
+    @classmethod
+    def of_dict(cls, told: Mapping[str, Any]) -> Sensitivity:
+        changes = {name: tuple(values) for name, values in told["changes"].items()}
+        return cls(told["scheduler"], told["base"], changes, tuple(told.get("learning", ())))
+
+
+def other_assumptions(scenario: ReplayScenario) -> dict[str, dict[str, Any]]:
+    """The settings of each assumption, in place of the scenario's.
+
+    >>> list(other_assumptions(ReplayScenario(world="like", nodes=4, first=50)))
+    ['limits exact', 'load + 10 %', 'no affinity']
+    """
+    s, first = scenario.settings, scenario.draw(0)
+    found: dict[str, dict[str, Any]] = {}
+    if (first.jobs.limit != first.jobs.run).any():
+        found["limits exact"] = {"overestimate": 1.0}
+    else:
+        found["limits 1 to 5 times"] = {"overestimate": 5.0}
+    load = load_of(first.jobs, first.nodes)
+    if load > 0:
+        found["load + 10 %"] = {"load": MORE * (s.load or load)}
+    if isinstance(scenario.world, DrawnWorld):
+        word = s.world.partition(":")[0]
+        own = {f.name: getattr(scenario.world, f.name) for f in fields(DrawnWorld)}
+
+        def world(**changed: Any) -> dict[str, Any]:
+            given = own | changed
+            text = ",".join(f"{k}={v!r}" for k, v in given.items() if v != float("inf"))
+            return {"world": f"{word}:{text}"}
+
+        if round(own["stragglers"] * s.nodes) > 0:
+            found["no stragglers"] = world(stragglers=0.0)
+            found["twice the stragglers"] = world(stragglers=min(2 * own["stragglers"], 0.9))
+        if own["affinity"] > 0:
+            found["no affinity"] = world(affinity=0.0)
+    return found
+
+
+def sensitivity(
+    played: Replayed, jobs: int = 1, progress: Progress | None = None
+) -> Sensitivity | None:
+    """Play the best scheduler and the base under other assumptions; None for a single one."""
+    base = played.base
+    real = [n for n in played.schedulers if n != base and not ORACLES & words(n)]
+    if not real:
+        return None
+    best = best_of(played.outcomes, real, base)
+    seeds = list(played.seeds)[:SENSITIVITY_SEEDS]
+    settings = played.scenario.given
+    source = settings.pop("source")
+    changes = {"as assumed": _changes(played, best, base, len(seeds))}
+    for name, other in other_assumptions(played.scenario).items():
+        again = replay(source, [base, best], seeds, None, jobs, progress, **{**settings, **other})
+        changes[name] = _changes(again, best, base, len(seeds))
+    return Sensitivity(best, base, changes, worth_of_learning(played.scenario, jobs, progress))
+
+
+def worth_of_learning(
+    scenario: ReplayScenario, jobs: int = 1, progress: Progress | None = None
+) -> tuple[float, ...]:
+    """What learned rates change beside labels, in per cent by seed, on nodes as estimated.
+
+    Nothing where the log does not say where jobs ran, or jobs are not played on its nodes, or there
+    are more than :data:`MOST_TRIED`.
+    """
+    logged = scenario.cluster is None and scenario.as_logged and not scenario.settings.nodes
+    if not logged or not scenario.log.host.size or len(scenario.jobs) > MOST_TRIED:
+        return ()
+    given = {**scenario.given, "world": ESTIMATED}
+    base, learned = "fcfs+easy+label", "fcfs+easy+learned"
+    seeds = range(SENSITIVITY_SEEDS)
+    try:
+        source = given.pop("source")
+        played = replay(source, [base, learned], seeds, None, jobs, progress, **given)
+    except GangwiseError:  # nothing can be compared
+        return ()
+    return _changes(played, learned, base, SENSITIVITY_SEEDS)
+
+
+def _changes(played: Replayed, best: str, base: str, seeds: int) -> tuple[float, ...]:
+    """Of mean completion, in per cent by seed, on the jobs that did their work under both."""
+    ours, theirs = (played.outcomes[name][:seeds] for name in (best, base))
+    mine, its = paired_times(ours, theirs)[0]["completion.mean"]
+    return tuple((100 * (mine / its - 1)).tolist())

@@ -1,29 +1,29 @@
 """The jobs of a log on nodes, as a scenario whose runs are stored like any other.
 
 Source × scheduler × seed → tidy rows under one key, so that sweeps, tuning and reports take them as
-they take slots. Rows of a run: one number for each entry of
-:meth:`gangwise.jobs.metrics.Outcome.summary` (``waiting.mean``, ``completion.p95``,
-``utilisation.gpu`` …), and one for each job, piece and node, from which :func:`stored_outcome`
-makes the outcome again.
+they take slots. A run has a row for each number of :meth:`gangwise.jobs.metrics.Outcome.summary`
+(``waiting.mean``, ``completion.p95``, ``utilisation.gpu`` …), and rows for each job, piece and
+node, from which :func:`stored_outcome` makes the outcome again.
 
-Without a world, jobs take as long as the log says, wherever they run, and nothing is drawn: one
-seed says it all. With one, nodes have hidden rates, drawn from the seed.
+Without a world, jobs take as long as the log says on every node, and nothing is drawn: one seed is
+enough. With one, nodes have hidden rates, drawn from the seed.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from gangwise.core.errors import ScenarioError
+from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.settings import checked
+from gangwise.experiments.nodes import ESTIMATED, EstimatedWorld, find_slow_nodes
 from gangwise.experiments.runs import Rows
 from gangwise.jobs.books import Books
 from gangwise.jobs.bounds import BoundedJobs, LowerBound, lower_bound
@@ -32,16 +32,35 @@ from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import simulate_jobs
+from gangwise.jobs.site import Site
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
-from gangwise.traces.jobs import NO_NODES, JobLog, open_jobs
+from gangwise.traces.jobs import JobLog, open_jobs
 from gangwise.traces.registered import reader_arguments, reader_of, without_reader
 
 TWIN = "twin:alibaba-gpu-v2023"
-"""Replayed where nothing is named: nothing to download."""
+"""Replayed by default: there is nothing to download."""
+
+OF_LOG = "log"
+"""In place of a site file: pools as the log shows them."""
 
 NO_LIMITS = "limits unknown: run times used"
-"""As a log says it that has none."""
+"""How a log without limits says so."""
+
+JOB_COLUMNS = ("start", "last_start", "end", "lost", "clean", "phase")
+"""What is stored of each job of an outcome."""
+
+PIECES = tuple(each.name for each in fields(Pieces))
+
+TABLES = (
+    *("after_from", "after", "devices", "shapes", "types", "users", "account", "accounts"),
+    "pools",
+)
+"""Fields of Jobs that are no column with a value for each job."""
+
+_COLUMNS = ("submit", "run", "limit", "tasks", "shape", "type", "user", "deadline", "priority")
+SIMULATED = (*_COLUMNS, "after_from", "after")
+"""Arrays of Jobs that a simulation reads, in the order of their digest."""
 
 
 class Settings(BaseModel):
@@ -73,7 +92,7 @@ class Settings(BaseModel):
     world: str = Field(
         "",
         description="hidden rates: unlike, like, drifting nodes, drawn; measured:FILE, "
-        "recorded:FOLDER; arguments after a colon or comma",
+        "recorded:FOLDER; estimated, from node lists; arguments after a colon or comma",
     )
     load: float = Field(0.0, ge=0, le=100, description="arrivals stretched to it; 0: as logged")
     limits: Literal["wall-clock", "work"] = Field(
@@ -87,12 +106,16 @@ class Settings(BaseModel):
         description="requested limits drawn, uniform from 1 to so many times the run time, in "
         "place of the log's; 1: exactly the run time; 0: as logged",
     )
+    site: str = Field(
+        "",
+        description="site file, or folder with site.toml: pools, caps, windows; log: pools on "
+        "the nodes that their jobs ran on",
+    )
     restart: float = Field(300.0, ge=0, description="seconds that a restart costs")
 
 
-@dataclass(frozen=True)
-class Played:
-    """What one seed plays: all schedulers meet the same."""
+class Played(NamedTuple):
+    """What all schedulers meet with one seed."""
 
     jobs: Jobs
     nodes: Nodes
@@ -100,7 +123,7 @@ class Played:
 
 
 def _of_reader(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those settings that are arguments of the reader of the source."""
+    """The settings that are arguments of the reader of the source."""
     source = Path(str(settings.get("source", TWIN)))
     others = {name: settings[name] for name in settings.keys() - Settings.model_fields.keys()}
     if not others or not source.exists() or without_reader(source) or is_cluster_of_jobs(source):
@@ -138,7 +161,10 @@ class ReplayScenario:
         own = {name: value for name, value in settings.items() if name not in self._reader}
         self.settings = checked(Settings, self.name, own)
         s = self.settings
-        if s.world and not s.nodes:
+        self.estimated = s.world == ESTIMATED
+        if self.estimated and (s.nodes or log is not None):
+            raise ScenarioError("world estimated plays the nodes of a log's files: drop nodes")
+        if s.world and not s.nodes and not self.estimated:
             self.settings = s = s.model_copy(update={"nodes": 64})
         self.cluster: ClusterOfJobs | None = None
         if log is None and is_cluster_of_jobs(s.source):
@@ -148,15 +174,31 @@ class ReplayScenario:
                         f"{s.source}: {name} is of logs; a cluster file says itself what there is"
                     )
             self.cluster = read_cluster_of_jobs(s.source)
-        self.world: World | None = world_of(s.world) if s.world else None
+        drawn = s.world and not self.estimated
+        self.world: World | None = world_of(s.world) if drawn else None
         if log is not None:
             self.log = log
 
     @cached_property
     def log(self) -> JobLog:
-        """The log, read once."""
         s = self.settings
-        return open_jobs(s.source, trace=s.trace, job_type=s.job_type, **self._reader)
+        return open_jobs(s.source, trace=s.trace, job_type=s.job_type, rows=False, **self._reader)
+
+    @cached_property
+    def site(self) -> Site | None:
+        """The rules of the site, if any were given."""
+        if not self.settings.site:
+            return None
+        if self.cluster is not None:
+            raise ScenarioError("site is of logs; a cluster file has no pools")
+        of_log = self.settings.site == OF_LOG
+        site = Site.of_log(self.log.jobs) if of_log else Site.read(self.settings.site)
+        return site.with_hosts(self.log.jobs, self.log.nodes, self.log.host_from, self.log.host)
+
+    @cached_property
+    def estimate(self) -> EstimatedWorld:
+        s = self.settings
+        return EstimatedWorld(find_slow_nodes(s.source, trace=s.trace, **self._reader))
 
     @property
     def given(self) -> dict[str, Any]:
@@ -167,11 +209,37 @@ class ReplayScenario:
     def drawn(self) -> bool:
         """Whether runs differ from seed to seed."""
         s = self.settings
-        return self.world is not None or self.cluster is not None or s.overestimate > 1
+        world = self.world is not None or self.estimated
+        return world or self.cluster is not None or s.overestimate > 1
+
+    @property
+    def as_logged(self) -> bool:
+        """Whether the log's own jobs, times, nodes and rates are played.
+
+        Given nodes stand in for those of the log where it lists none.
+        """
+        s = self.settings
+        if self.drawn or s.load:
+            return False
+        return not s.nodes or bool(self.log.played.nodes_assumed)
+
+    @property
+    def not_modelled(self) -> Sequence[str]:
+        if self.cluster is not None or (self.site is not None and self.site.rules.pool):
+            return ()
+        return self.log.played.not_modelled
+
+    @property
+    def partition(self) -> Any:
+        """Partition or queue of each job that is played, [J]; None where the log has none."""
+        jobs = self.jobs if self.cluster is None else None
+        if jobs is None or not any(jobs.pools):
+            return None
+        return np.array(jobs.pools)[jobs.pool]
 
     @cached_property
     def jobs(self) -> Jobs:
-        """The jobs of the log that are played, before anything is drawn."""
+        """The jobs that are played, before anything is drawn."""
         s, jobs = self.settings, self.log.jobs
         if s.nodes:
             kind = self._device
@@ -182,7 +250,6 @@ class ReplayScenario:
         return self._taken(jobs)
 
     def _taken(self, jobs: Jobs) -> Jobs:
-        """Those that are not too long, and the first of them."""
         s = self.settings
         if s.longest:
             jobs = only_jobs(jobs, jobs.run <= s.longest)
@@ -194,70 +261,85 @@ class ReplayScenario:
 
     @property
     def _device(self) -> str:
-        """The device that nodes have which are not the log's: that of its device-hours."""
+        """The device of nodes that are not the log's: the one that its device-hours count."""
         devices, counted = self.log.jobs.devices, self.log.played.device
         return counted if counted in devices else devices[0]
 
     def draw(self, seed: int, keep: Any = None) -> Played:
-        """Jobs, nodes and hidden conditions of a seed; of the jobs that ``keep`` says, if given."""
+        """Jobs, nodes and hidden conditions of a seed; only of the jobs in ``keep``, if given."""
         over, played = self.settings.overestimate, self._draw(seed, keep)
+        if self.site is not None:
+            played = Played(*self.site.placed(*played))
         if not over:
             return played
         factor = np.random.default_rng([seed, 23]).uniform(1.0, max(over, 1.0), len(played.jobs))
-        return replace(played, jobs=replace(played.jobs, limit=played.jobs.run * factor))
+        every = np.broadcast_to(True, factor.shape)
+        jobs = replace(played.jobs, limit=played.jobs.run * factor, requested=every)
+        return played._replace(jobs=jobs)
 
     def _draw(self, seed: int, keep: Any) -> Played:
-        s = self.settings
+        s, conditions = self.settings, Conditions()
+        jobs = self.jobs if self.cluster is None else self._taken(self.cluster.draw_jobs(seed))
+        if keep is not None:
+            jobs = only_jobs(jobs, keep)
+        if self.world is not None:
+            if s.load:
+                jobs = rescaled(jobs, s.load, self.world.capacity(s.nodes, s.devices))
+            drawn = self.world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
+            return Played(drawn.jobs, _told_apart(drawn.nodes, jobs), drawn.conditions)
         if self.cluster is not None:
             nodes = self.cluster.node_table()
-            jobs = self._taken(self.cluster.draw_jobs(seed))
-            jobs = jobs if keep is None else only_jobs(jobs, keep)
-            if s.load:
-                jobs = _loaded(jobs, s.load, nodes)
-            conditions = self.cluster.hide(jobs, nodes, seed)
-            return Played(jobs, _told_apart(nodes, jobs), conditions)
-        jobs = self.jobs if keep is None else only_jobs(self.jobs, keep)
-        if self.world is None:
+        else:
             alike = Nodes.alike(s.nodes, {self._device: s.devices}) if s.nodes else None
             nodes = self.log.nodes if alike is None else alike
-            if s.load:
-                jobs = _loaded(jobs, s.load, nodes)
-            return Played(jobs, _told_apart(nodes, jobs), Conditions())
         if s.load:
-            jobs = rescaled(jobs, s.load, self.world.capacity(s.nodes, s.devices))
-        drawn = self.world.draw(jobs, s.nodes, {self._device: float(s.devices)}, seed)
-        return Played(drawn.jobs, _told_apart(drawn.nodes, jobs), drawn.conditions)
+            span = float(jobs.submit[-1] - jobs.submit[0])
+            jobs = stretched(jobs, span * load_of(jobs, nodes) / s.load)
+        if self.cluster is not None:
+            conditions = self.cluster.hide(jobs, nodes, seed)
+        elif self.estimated:
+            jobs, conditions = self.estimate.draw(self.log, jobs, seed)
+        return Played(jobs, _told_apart(nodes, jobs), conditions)
 
     @property
     def options(self) -> Options:
-        """Rules of the simulation."""
         s = self.settings
-        return Options(enforced=s.enforced, limits=s.limits, restart=s.restart)
+        options = Options(enforced=s.enforced, limits=s.limits, restart=s.restart)
+        return options if self.site is None else self.site.options(options)
 
     def describe(self) -> dict[str, Any]:
-        """Settings, and digests of the files of the log."""
         if self.cluster is not None:
+            digest, name = self.cluster.digest(), Path(self.settings.source).name
             return {
                 **self.settings.model_dump(exclude={"source"}),
-                "source": Path(self.settings.source).name,
-                "files": {Path(self.settings.source).name: self.cluster.digest()},
-                "digest": self.cluster.digest(),
-                "drawn": "; ".join(self.cluster.told()),
+                "source": name,
+                "files": {name: digest},
+                "digest": digest,
+                "drawn": "; ".join(self.cluster.lines()),
             }
         files = dict(self.log.played.digests)
-        world = {} if self.world is None else dict(self.world.digests)
+        site = {"site": Path(self.settings.site).name} if self.settings.site else {}
         return {
-            **self.given,
+            **{name: value for name, value in self.given.items() if name != "site"},
+            **site,
             "source": Path(self.settings.source).name if files else self.settings.source,
             "files": files,
-            "digest": _digest(self.jobs),
+            "digest": self._of_jobs,
             "world": self._world_name(),
-            "world_files": world,
-            "drawn": "" if self.world is None else self.world.told(),
+            "world_files": {} if self.world is None else dict(self.world.digests),
+            "drawn": self.estimate.told()
+            if self.estimated
+            else self.world.told()
+            if self.world is not None
+            else "",
         }
 
+    @cached_property
+    def _of_jobs(self) -> str:
+        return _digest(self.jobs, self.site)
+
     def _world_name(self) -> str:
-        """Without the folder of its files, whose digests say more."""
+        """Without the folder of its files, whose digests define it."""
         name = self.settings.world
         if self.world is None or not self.world.digests:
             return name
@@ -268,46 +350,47 @@ class ReplayScenario:
     def fidelity(self) -> list[str]:
         """How much of the log is played; the first line comes before every result."""
         if self.cluster is not None:
-            return self.cluster.told()[:1]
-        jobs, log = self.jobs, self.log
-        known, drawn = dict(log.played.assumed), self.drawn
-        if drawn:  # limits are drawn, which is told
-            known = {what: n for what, n in known.items() if what != NO_LIMITS}
-        if self.settings.nodes:
-            known = {what: n for what, n in known.items() if not what.startswith(NO_NODES)}
-        played, some = log.played, len(jobs) < log.played.played
-        if some:
+            return self.cluster.lines()[:1]
+        jobs, log, played = self.jobs, self.log, self.log.played
+        known = {
+            what: n
+            for what, n in played.assumed.items()
+            # What is drawn or given is told by :meth:`assumed`.
+            if not (self.drawn and what == NO_LIMITS)
+            and not (self.settings.nodes and what == played.nodes_assumed)
+        }
+        if len(jobs) == played.played:
+            line = replace(played, assumed=known).line
+        else:
 
             def hours(of: Jobs) -> float:
-                amount = np.array(
-                    [shape.demand[of.devices.index(self._device)] for shape in of.shapes]
-                )
+                k = of.devices.index(self._device)
+                amount = np.array([shape.demand[k] for shape in of.shapes])
                 return float((amount[of.shape] / 1000 * of.tasks * of.run).sum()) / 3600
 
             share = hours(jobs) / max(hours(log.jobs), 1e-12)
             known = {what: len(jobs) if n == played.played else n for what, n in known.items()}
-            played = replace(played, played=len(jobs), played_hours=share * played.played_hours)
-        line = replace(played, assumed=known).line
-        if some:
-            asked = (
-                f" are played ({len(jobs):,} were asked for of {log.played.played:,} that can be)"
+            some = replace(
+                played, played=len(jobs), played_hours=share * played.played_hours, assumed=known
             )
-            line = line.replace(" are played", asked, 1)
-        return [line]
+            asked = f"{len(jobs):,} were asked for of {played.played:,} that can be"
+            line = some.line.replace(" are played", f" are played ({asked})", 1)
+        return [line, *(f"warning: {found.text}" for found in log.played.overused)]
 
     def assumed(self) -> list[str]:
         """What was drawn or stretched."""
         s = self.settings
         said = []
         if self.cluster is not None:
-            said += self.cluster.told()[1:]
+            said += self.cluster.lines()[1:]
         elif self.world is not None:
             said.append(f"{s.nodes} nodes of {s.devices} {self._device}; {self.world.told()}")
         else:
             if s.nodes:
                 many = f"{s.nodes:,} node{'s' * (s.nodes > 1)} of {s.devices:,} {self._device}"
                 said.append(f"{many}, in place of those of the log")
-            said.append("jobs take as long as the log says, on whichever node they run")
+            alike = "jobs take as long as the log says, on whichever node they run"
+            said.append(self.estimate.told() if self.estimated else alike)
         if s.overestimate:
             said.append(
                 f"requested limits are drawn, 1 to {s.overestimate:g} times the run time"
@@ -316,41 +399,36 @@ class ReplayScenario:
             )
         if s.load:
             said.append(f"arrivals are stretched to a load of {s.load:g}")
+        if self.site is not None:
+            said += self.site.lines(self.jobs)
         if s.restart:
             said.append(f"a restart costs {s.restart:g} s")
         return said
 
+    def compiled(self, decider: Any) -> bool:
+        """Whether a run under it is compiled code: gangwise's own parts, combined."""
+        if type(decider) is not Composed:
+            return False
+        made_by = (type(decider.queue).__module__, type(decider.choice).__module__)
+        return all(name.startswith("gangwise.") for name in made_by)
+
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
-        """Play one run."""
         played, decider = self.draw(seed), fresh(decider)
-        schedule = simulate_jobs(
-            played.jobs, played.nodes, decider, played.conditions, self.options
+        outcome = Outcome.of(  # the schedule itself is not kept
+            simulate_jobs(played.jobs, played.nodes, decider, played.conditions, self.options),
+            label,
+            self.options.restart,
         )
-        outcome = Outcome.of(schedule, label)
         rows = Rows()
         for name, value in outcome.summary().items():
             rows.add(name, value)
-        every = np.arange(len(played.jobs))
-        for name, values in (
-            ("start", outcome.start),
-            ("last_start", outcome.last_start),
-            ("end", outcome.end),
-            ("lost", outcome.lost),
-            ("clean", outcome.clean.astype(float)),
+        for what, names, of in (
+            ("job", JOB_COLUMNS, outcome),
+            ("piece", PIECES if outcome.pieces else (), outcome.pieces),
         ):
-            rows.add(f"job.{name}", values, every)
-        if outcome.pieces is not None:
-            p = outcome.pieces
-            place = np.arange(p.job.size)
-            for name, column in (
-                ("job", p.job),
-                ("node", p.node),
-                ("tasks", p.tasks),
-                ("begin", p.begin),
-                ("end", p.end),
-                ("whole", p.whole),
-            ):
-                rows.add(f"piece.{name}", np.asarray(column, dtype=np.float64), place)
+            for name in names:
+                column = np.asarray(getattr(of, name), dtype=np.float64)
+                rows.add(f"{what}.{name}", column, np.arange(column.size))
         rows.add("decisions", float(outcome.decisions))
         rows.add("scheduler.seconds", outcome.seconds)
         learner = getattr(getattr(decider, "choice", None), "rates", None)
@@ -358,10 +436,16 @@ class ReplayScenario:
             _learned(rows, learner, played)
         return rows
 
-    def bound(self, seed: int, above: float | None = None, steps: int = 200) -> LowerBound:
+    def bound(
+        self,
+        seed: int,
+        above: float | None = None,
+        steps: int = 200,
+        progress: Callable[[int], None] | None = None,
+    ) -> LowerBound:
         """Certified lower bound on the mean completion time of a seed."""
-        played = self.draw(seed)
-        return lower_bound(bounded(played, self.options), steps=steps, above=above)
+        jobs = bounded(self.draw(seed), self.options)
+        return lower_bound(jobs, steps=steps, above=above, progress=progress)
 
 
 def _learned(rows: Rows, learner: Any, played: Played) -> None:
@@ -381,7 +465,7 @@ def _learned(rows: Rows, learner: Any, played: Played) -> None:
 
 
 def load_of(jobs: Jobs, nodes: Nodes) -> float:
-    """Work over what the nodes declare to do while jobs come, in the device most asked for.
+    """Work over what nodes declare to do between first and last arrival, of the scarcest device.
 
     0 where all jobs come at one instant.
     """
@@ -393,14 +477,8 @@ def load_of(jobs: Jobs, nodes: Nodes) -> float:
     return float((spent / np.maximum(total, 1e-12)).max() / span) if span > 0 else 0.0
 
 
-def _loaded(jobs: Jobs, load: float, nodes: Nodes) -> Jobs:
-    """Arrivals stretched to a load."""
-    span = float(jobs.submit[-1] - jobs.submit[0])
-    return stretched(jobs, span * load_of(jobs, nodes) / load)
-
-
 def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
-    """Nodes whose GPUs are told apart where tasks take parts of one, and never more than one."""
+    """Tell the GPUs of a node apart where tasks take parts of one, and never more than one."""
     if "gpu" not in nodes.devices or "gpu" not in jobs.devices:
         return nodes
     asked = np.array([shape.demand[jobs.devices.index("gpu")] for shape in jobs.shapes])
@@ -413,7 +491,7 @@ def _told_apart(nodes: Nodes, jobs: Jobs) -> Nodes:
 
 
 def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
-    """Some of the jobs; what they come after is dropped with what is left out."""
+    """Some of the jobs, without the dependencies on those that are left out."""
     chosen = np.flatnonzero(keep)
     place = np.full(len(jobs), -1)
     place[chosen] = np.arange(chosen.size)
@@ -429,23 +507,9 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
         lengths.append(earlier.size)
         after.append(earlier)
     columns = {
-        name: getattr(jobs, name)[chosen]
-        for name in (
-            "id",
-            "row",
-            "submit",
-            "run",
-            "limit",
-            "tasks",
-            "shape",
-            "type",
-            "user",
-            "deadline",
-            "budget",
-            "priority",
-            "recorded_start",
-            "recorded_end",
-        )
+        each.name: getattr(jobs, each.name)[chosen]
+        for each in fields(jobs)
+        if each.name not in TABLES
     }
     used, columns["shape"] = np.unique(columns["shape"], return_inverse=True)
     types, columns["type"] = np.unique(columns["type"], return_inverse=True)
@@ -460,32 +524,25 @@ def only_jobs(jobs: Jobs, keep: Any, device: str = "") -> Jobs:
     )
 
 
-def _digest(jobs: Jobs) -> str:
-    """Of everything that a simulation reads of jobs."""
+def _digest(jobs: Jobs, site: Site | None) -> str:
+    """Of everything that a simulation reads of jobs, and of the rules of a site."""
     made = hashlib.sha256()
-    for column in (
-        jobs.submit,
-        jobs.run,
-        jobs.limit,
-        jobs.tasks,
-        jobs.shape,
-        jobs.type,
-        jobs.user,
-        jobs.deadline,
-        jobs.priority,
-        jobs.after_from,
-        jobs.after,
-    ):
-        made.update(np.ascontiguousarray(column).tobytes())
-    made.update(repr((jobs.devices, jobs.shapes, jobs.types)).encode())
+    if site is not None:
+        made.update(repr((site.digest, site.ran_on, jobs.pools, jobs.accounts)).encode())
+        for codes in (jobs.pool, jobs.charged):
+            made.update(np.ascontiguousarray(codes).tobytes())
+    for name in SIMULATED:
+        made.update(np.ascontiguousarray(getattr(jobs, name)).tobytes())
+    kinds = repr((jobs.devices, jobs.shapes, jobs.types))
+    made.update(kinds.replace(", pool=''", "").encode())  # as folders of 0.2 have it
     return made.hexdigest()[:16]
 
 
 def bounded(played: Played, options: Options) -> BoundedJobs:
     """Jobs as :func:`gangwise.jobs.bounds.lower_bound` takes them.
 
-    Rates are the highest that each node ever has, times the noise of the job; what is counted is
-    the device type of which the log asks for the largest share. A job that may be killed at its
+    Rates are the highest that each node ever has, times the noise of the job. The device type that
+    counts is the one of which the log asks for the largest share. A job that may be killed at its
     limit counts with no more work than its slowest node does until then.
     """
     jobs, nodes, hidden = played.jobs, played.nodes, played.conditions
@@ -503,7 +560,6 @@ def bounded(played: Played, options: Options) -> BoundedJobs:
         before = 1.0 if mine[0][0] > 0 else 0.0  # from the start on it has a factor
         top[n] = max([before, *(f for _, f in mine)])
     rates = rates * top
-    noise = np.ones(len(jobs)) if hidden.noise is None else np.asarray(hidden.noise)
     empty = Books.opened(nodes)
     position = {name: i for i, name in enumerate(nodes.devices)}
     room = []
@@ -513,23 +569,25 @@ def bounded(played: Played, options: Options) -> BoundedJobs:
             if name in position:
                 demand[position[name]] = amount
         room.append(empty.fits(shape._replace(demand=tuple(demand))))
-    kinds, kind = np.unique(np.stack([jobs.type, jobs.shape]), axis=1, return_inverse=True)
+    several, kind = np.unique(jobs.type * len(jobs.shapes) + jobs.shape, return_inverse=True)
+    kinds = np.stack(np.divmod(several, len(jobs.shapes)))
     fits = np.array(room)[kinds[1]]
     fits = np.minimum(fits, int(jobs.tasks.max()))
-    work = tables.work / noise
+    work = tables.work if hidden.noise is None else tables.work / np.asarray(hidden.noise)
     if options.enforced and options.limits == "wall-clock":
         slowest = np.where(fits > 0, rates[kinds[0]], np.inf).min(axis=1)
-        work = np.minimum(work, jobs.limit * slowest[kind.ravel()])
+        work = np.minimum(work, jobs.limit * slowest[kind])
     can = ~tables.aside
     later = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_from))
     waits = can[later] & can[jobs.after]
     row = np.cumsum(can) - 1
+    on = slice(None) if can.all() else can  # a million jobs are not copied for nothing
     return BoundedJobs(
-        jobs.submit[can],
-        work[can],
-        jobs.tasks[can],
-        (held[:, k] / jobs.tasks)[can],
-        kind.ravel()[can],
+        jobs.submit[on],
+        work[on],
+        jobs.tasks[on],
+        (held[:, k] / jobs.tasks)[on],
+        kind[on],
         rates[kinds[0]],
         fits,
         nodes.capacity[:, k] / 1000,
@@ -539,18 +597,18 @@ def bounded(played: Played, options: Options) -> BoundedJobs:
 
 
 def stored_outcome(rows: Rows, label: str, played: Played) -> Outcome:
-    """An outcome from the rows of its run."""
+    """An outcome from the rows of its run; raises StoreError where they lack how jobs ended."""
     columns = {name: values for name, (_, values) in rows.columns().items()}
+    if "job.phase" not in columns:
+        raise StoreError(
+            f"the stored run of {label} does not say which jobs were killed: an older gangwise "
+            "made it; replay into a new folder"
+        )
     pieces = None
     if "piece.job" in columns:
-        pieces = Pieces(
-            columns["piece.job"].astype(np.int64),
-            columns["piece.node"].astype(np.int64),
-            columns["piece.tasks"].astype(np.int64),
-            columns["piece.begin"],
-            columns["piece.end"],
-            columns["piece.whole"] > 0,
-        )
+        found: dict[str, Any] = {name: columns[f"piece.{name}"] for name in PIECES}
+        whole = {name: found[name].astype(np.int64) for name in found.keys() - {"begin", "end"}}
+        pieces = Pieces(**{**found, **whole})
     return Outcome(
         label,
         played.jobs,
@@ -562,6 +620,7 @@ def stored_outcome(rows: Rows, label: str, played: Played) -> Outcome:
         pieces,
         columns["job.lost"],
         columns["job.clean"] > 0,
+        columns["job.phase"].astype(np.int8),
         int(columns["decisions"][0]),
         float(columns["scheduler.seconds"][0]),
     )

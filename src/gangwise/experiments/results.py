@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from markupsafe import escape
 from gangwise.core.errors import StoreError, UnknownName
 from gangwise.core.frames import Tabular
 from gangwise.experiments.runs import TIMINGS
-from gangwise.experiments.statistics import Interval, estimate, paired, verdict
+from gangwise.experiments.statistics import Interval, estimate, number, paired, verdict
 from gangwise.experiments.store import Store
 
 FEW_CELLS = 4
@@ -31,11 +31,8 @@ def _share_played(fidelity: Mapping[str, Any]) -> float:
 
 
 class Shown(Tabular, Protocol):
-    """What a result shows of itself in Python and in a notebook: a headline and its table."""
-
     @property
-    def headline(self) -> str:
-        """What the table is of, in a line."""
+    def headline(self) -> str: ...
 
     def __repr__(self) -> str:
         with _plainly():
@@ -47,7 +44,7 @@ class Shown(Tabular, Protocol):
 
 
 def _plainly() -> pl.Config:
-    """Frames whole, without their shapes and types."""
+    """How frames are shown: whole, without shapes and types."""
     return pl.Config(
         tbl_hide_dataframe_shape=True,
         tbl_hide_column_data_types=True,
@@ -62,22 +59,20 @@ def _plainly() -> pl.Config:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Results(Shown):
-    """The finished runs that an experiment asks for.
+    """The finished runs of an experiment.
 
     Every frame has a column for each setting that varies between cells, and ``policy``, the label.
 
     Attributes
     ----------
-    store : Store
     experiment : mapping
-        The experiment, as its file says.
-    runs : tuple of mapping
-        Finished runs: ``key``, ``cell``, ``label``, ``comparator``, ``seed``, ``slots``.
-    missing : tuple of mapping
-        Runs that are not finished.
+        The content of the experiment file.
+    runs, missing : tuple of mapping
+        Finished and unfinished runs: ``key``, ``cell``, ``label``, ``comparator``, ``seed``,
+        ``slots``.
     fidelity : tuple of mapping
-        How much of a log each cell plays, and on what terms: ``cell``, ``line``, ``warnings`` and
-        what these are made of. Empty where no log is played.
+        How much of a log each cell plays: ``cell``, ``line``, ``warnings`` and the numbers behind
+        them. Empty where no log is played.
     """
 
     store: Store
@@ -88,12 +83,9 @@ class Results(Shown):
 
     @classmethod
     def open(cls, folder: Store | Path | str, name: str = "") -> Results:
-        """Results in a folder, or in a store; the name of the experiment if there are several.
+        """Results in a folder or store; of the only experiment there where none is named.
 
-        Raises
-        ------
-        StoreError
-            When there are none.
+        Raises StoreError when there are none.
         """
         store = folder if isinstance(folder, Store) else Store(folder)
         plan = store.read_plan(name)
@@ -104,18 +96,15 @@ class Results(Shown):
 
     @property
     def headline(self) -> str:
-        """What was swept, and how much of it is done."""
         done = f"{len(self.runs)} of {len(self.runs) + len(self.missing)} runs"
         name = self.experiment.get("name") or "results"
         return f"{name}: {self.objective}, mean and 95 % interval over seeds; {done}"
 
     def to_polars(self) -> pl.DataFrame:
-        """The table of the objective, see :meth:`table`."""
         return self.table()
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all numbers but the timings, whichever order they were made in."""
         made = hashlib.sha256()
         for run in sorted(self.runs, key=lambda run: str(run["key"])):
             made.update(str(run["key"]).encode())
@@ -126,37 +115,31 @@ class Results(Shown):
 
     @cached_property
     def cells(self) -> list[str]:
-        """The settings that vary."""
         return list(dict.fromkeys(key for run in self.runs for key in run["cell"]))
 
     @property
     def policies(self) -> list[str]:
-        """Labels of the policies."""
         return list(dict.fromkeys(run["label"] for run in self.runs if not run["comparator"]))
 
     @property
     def comparators(self) -> list[str]:
-        """Names of the comparators."""
         return list(dict.fromkeys(run["label"] for run in self.runs if run["comparator"]))
 
     @property
     def objective(self) -> str:
-        """The metric that policies are ranked by."""
         return self.experiment.get("objective") or "reward.mean"
 
     @property
     def minimise(self) -> bool:
-        """Whether less of it is better."""
         return bool(self.experiment.get("minimise"))
 
     @cached_property
     def slotwise(self) -> bool:
-        """Whether runs are slots with a reward, not whole replays of jobs."""
         return "reward.mean" in self._single["metric"]
 
     @property
     def unit(self) -> str:
-        """Behind a difference of the objective: a mean of slots is so much per slot."""
+        """What follows a difference of the objective: a mean over slots is per slot."""
         return " per slot" if self.slotwise and self.objective.endswith(".mean") else ""
 
     @cached_property
@@ -166,8 +149,22 @@ class Results(Shown):
         means = [name.removesuffix(".mean") for name in names if name.endswith(".mean")]
         return [name for name in means if name != "reward"]
 
+    @cached_property
+    def endings(self) -> list[str]:
+        """Metrics of work that was not done: numbers of jobs, and device-hours."""
+        names = self._single["metric"].unique(maintain_order=True).to_list()
+        if "killed" not in names:
+            return []
+        from gangwise.jobs.metrics import ENDINGS  # its kernels load a while: replays have them
+
+        return [name for name in names if name.partition(".")[0] in ENDINGS]
+
+    @cached_property
+    def losses(self) -> list[str]:
+        some = self._single.filter(pl.col("value") > 0)["metric"].unique().to_list()
+        return [name for name in self.endings if name in some]
+
     def plan(self) -> dict[str, Any]:
-        """What the experiment asks for, as a store keeps it."""
         every = [*self.runs, *self.missing]
         return {
             "experiment": dict(self.experiment),
@@ -177,10 +174,9 @@ class Results(Shown):
 
     @property
     def told(self) -> list[str]:
-        """What comes above all that is shown: how much of a log is played, with warnings.
+        """Lines above all that is shown: how much of a log is played, with warnings.
 
-        Once for all cells of which the same is to be said; of more than a few, those of which least
-        is played.
+        Cells of which the same can be said share a line; of many, those of which least is played.
         """
         said: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for each in sorted(self.fidelity, key=_share_played):
@@ -200,8 +196,8 @@ class Results(Shown):
 
         Columns: the settings that vary, ``policy`` (or the name of a comparator), ``comparator``
         (bool), ``seed``, ``slots``, ``metric``, ``at``, ``value``, ``key``; see
-        :mod:`gangwise.experiments.runs` for the metrics. Without ``timings``, the same
-        experiment gives the same rows, wherever and however often it was run.
+        :mod:`gangwise.experiments.runs` for the metrics. Without ``timings``, the same experiment
+        always gives the same rows.
         """
         if not self.runs:
             raise StoreError(f"no run in {self.store.folder} is finished; sweep first")
@@ -222,13 +218,10 @@ class Results(Shown):
         return rows.select(*plan.columns[:-1], "metric", "at", "value", "key")
 
     def per_seed(self, metric: str = "") -> pl.DataFrame:
-        """One number per cell, policy and seed; the objective unless another metric is named.
+        """One number per cell, policy and seed; of the objective by default.
 
-        Raises
-        ------
-        UnknownName
-            For a metric that no run has; those of a single number are ``NAME.mean``,
-            ``NAME.total``, ``us_per_slot``.
+        Raises UnknownName for a metric that no run has; metrics of a single number are
+        ``NAME.mean``, ``NAME.total``, ``us_per_slot``.
         """
         metric = metric or self.objective
         found = self._single.filter(pl.col("metric") == metric)
@@ -247,29 +240,22 @@ class Results(Shown):
         Columns: cells, ``policy``, ``seeds``, and for each metric ``METRIC``, ``METRIC.low``,
         ``METRIC.high``; the best policy of each cell first.
         """
-        names = list(dict.fromkeys([self.objective, *metrics]))
         groups: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for metric in names:
-            by = [*self.cells, "policy"]
-            for group, part in self.per_seed(metric).group_by(by, maintain_order=True):
-                found = estimate(part["value"].to_numpy(), interval)
-                row = groups.setdefault(group, {**dict(zip(by, group)), "seeds": part.height})
-                row |= {
-                    metric: found.mean,
-                    f"{metric}.low": found.low,
-                    f"{metric}.high": found.high,
-                }
+        for metric in dict.fromkeys([self.objective, *metrics]):
+            for group, row, part in _grouped(self.per_seed(metric), [*self.cells, "policy"]):
+                known = groups.setdefault(group, {**row, "seeds": part.height})
+                known |= _columns(metric, part["value"], interval)
         cell = {group[:-1]: i for i, group in reversed(list(enumerate(groups)))}
         sign = 1 if self.minimise else -1
         order = sorted(groups, key=lambda g: (cell[g[:-1]], sign * groups[g][self.objective]))
         return pl.DataFrame([groups[group] for group in order], infer_schema_length=None)
 
     def improvements(self, over: str, metric: str = "", interval: Interval = "t") -> pl.DataFrame:
-        """How much more each policy has than ``over``, seed by seed: the same arrivals and noise.
+        """How much more each policy has than ``over``, paired by seed.
 
         Columns: cells, ``policy``, ``over``, ``seeds`` (common ones), ``percent``, ``mean``,
-        ``low``, ``high``. Where ``over`` is not positive in every seed, a percentage would say
-        nothing: ``percent`` is false and the numbers are plain differences.
+        ``low``, ``high``. Where ``over`` is not positive in every seed a percentage means nothing:
+        ``percent`` is false and the numbers are differences.
         """
         if over not in self.policies:
             raise UnknownName("policy in these results", over, self.policies)
@@ -279,20 +265,10 @@ class Results(Shown):
             base, on=[*self.cells, "seed"], nulls_equal=True, maintain_order="left"
         )
         rows = []
-        for group, part in both.group_by([*self.cells, "policy"], maintain_order=True):
+        for _, row, part in _grouped(both, [*self.cells, "policy"]):
             of, percent = paired(part["value"].to_numpy(), part["base"].to_numpy(), interval)
-            named = dict(zip([*self.cells, "policy"], group))
-            rows.append(
-                {
-                    **named,
-                    "over": over,
-                    "seeds": part.height,
-                    "percent": percent,
-                    "mean": of.mean,
-                    "low": of.low,
-                    "high": of.high,
-                }
-            )
+            row |= {"over": over, "seeds": part.height, "percent": percent, **of._asdict()}
+            rows.append(row)
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def against(self, comparator: str) -> pl.DataFrame:
@@ -344,38 +320,30 @@ class Results(Shown):
         Columns: cells, ``policy``, ``share``, ``share.low``, ``share.high``, ``regret`` and the
         like; a share is null where the comparator earned nothing with some seed.
         """
-        rows = []
-        by = [*self.cells, "policy"]
-        for group, part in self.against(comparator).group_by(by, maintain_order=True):
-            row = dict(zip(by, group))
-            for name in ("share", "regret"):
-                of = estimate(part[name].fill_null(np.nan).to_numpy(), interval)
-                row |= {name: of.mean, f"{name}.low": of.low, f"{name}.high": of.high}
-            rows.append(row)
+        found = self.against(comparator)
+        rows = [
+            row
+            | _columns("share", part["share"].fill_null(np.nan), interval)
+            | _columns("regret", part["regret"].fill_null(np.nan), interval)
+            for _, row, part in _grouped(found, [*self.cells, "policy"])
+        ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def curves(self, metric: str = "reward", interval: Interval = "t") -> pl.DataFrame:
         """Cumulative curves of policies and comparators.
 
         Columns: cells, ``policy``, ``comparator``, ``at`` (slots played), ``mean``, ``low``,
-        ``high`` over seeds.
-
-        Raises
-        ------
-        UnknownName
-            For a metric that no run has.
+        ``high`` over seeds. Raises UnknownName for a metric that no run has.
         """
-        by = [*self.cells, "policy", "comparator", "at"]
-        curves = pl.col("metric").str.ends_with(".cumulative")
         found = self.rows().filter(pl.col("metric") == f"{metric}.cumulative").collect()
         if found.is_empty():
-            names = self.rows().filter(curves).select(pl.col("metric").unique()).collect()
-            known = names["metric"].str.strip_suffix(".cumulative").to_list()
+            names = self.rows().select(pl.col("metric").unique()).collect()["metric"].to_list()
+            known = [n.removesuffix(".cumulative") for n in names if n.endswith(".cumulative")]
             raise UnknownName("metric", metric, known)
-        rows = []
-        for group, part in found.group_by(by, maintain_order=True):
-            of = estimate(part["value"].to_numpy(), interval)
-            rows.append({**dict(zip(by, group)), "mean": of.mean, "low": of.low, "high": of.high})
+        rows = [
+            row | estimate(part["value"].to_numpy(), interval)._asdict()
+            for _, row, part in _grouped(found, [*self.cells, "policy", "comparator", "at"])
+        ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def jobs(self) -> pl.DataFrame:
@@ -394,37 +362,38 @@ class Results(Shown):
 
     def sentences(self, interval: Interval = "t") -> list[str]:
         """For each cell, the best policy against the next one, in words."""
-        table, said = self.table(interval=interval), []
+        table, found = self.table(interval=interval), []
         over = cache(partial(self.improvements, interval=interval))
         groups = table.group_by(self.cells, maintain_order=True) if self.cells else [((), table)]
         for group, part in groups:
             if part.height < 2:
                 continue
+            cell = dict(zip(self.cells, group))
             best, other = part["policy"][:2]
             for row in over(other).iter_rows(named=True):
-                if row["policy"] == best and tuple(row[c] for c in self.cells) == tuple(group):
-                    where = ", ".join(
-                        f"{key} = {value}"
-                        for key, value in zip(self.cells, group)
-                        if value is not None
-                    )
+                if row["policy"] == best and all(row[key] == cell[key] for key in cell):
+                    where = ", ".join(f"{key} = {v}" for key, v in cell.items() if v is not None)
                     better = turned(row) if self.minimise else row
-                    said.append((f"{where}: " if where else "") + verdict(better, self.unit))
-        return said
+                    text = verdict(better, self.unit) + self._kills(best, other, group)
+                    found.append((f"{where}: " if where else "") + text)
+        return found
 
-    def to_parquet(self, path: Path | str, timings: bool = True) -> Path:
-        """Write all rows as one Parquet file, sorted."""
-        path = Path(path)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.rows(timings).collect().write_parquet(path)
-        except OSError as error:
-            raise StoreError(f"cannot write {path}: {error}") from error
-        return path
+    def _kills(self, best: str, other: str, cell: tuple[Any, ...]) -> str:
+        """What a sentence adds where the two schedulers kill different numbers of jobs."""
+        if "killed" not in self.losses:
+            return ""
+        found = self.per_seed("killed")
+        for name, value in zip(self.cells, cell):
+            found = found.filter(pl.col(name).eq_missing(value))
+        one, its = (
+            float(found.filter(pl.col("policy") == policy)["value"].to_numpy().mean())
+            for policy in (best, other)
+        )
+        return "" if one == its else f", and kills {number(one)} jobs instead of {number(its)}"
 
 
 def turned(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of improvements of a metric of which less is better: positive is better then."""
+    """A row of improvements with its sign turned, for a metric of which less is better."""
     low, high = row["low"], row["high"]
     return {
         **row,
@@ -432,6 +401,19 @@ def turned(row: Mapping[str, Any]) -> dict[str, Any]:
         "low": None if high is None else -high,
         "high": None if low is None else -low,
     }
+
+
+def _grouped(
+    frame: pl.DataFrame, by: list[str]
+) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], pl.DataFrame]]:
+    """Groups in the order in which they come: key, key by name, rows."""
+    for group, part in frame.group_by(by, maintain_order=True):
+        yield group, dict(zip(by, group)), part
+
+
+def _columns(name: str, values: pl.Series, interval: Interval) -> dict[str, float | None]:
+    found = estimate(values.to_numpy(), interval)
+    return {name: found.mean, f"{name}.low": found.low, f"{name}.high": found.high}
 
 
 def _column(values: list[Any]) -> Any:

@@ -1,7 +1,7 @@
 """Runs: what is simulated × who decides × seed → tidy rows of numbers.
 
-A :class:`RunSpec` names all that a run depends on, its key is a hash of that, and :func:`measure`
-plays it. What a run leaves behind:
+A :class:`RunSpec` holds everything that a run depends on; its key is a hash of that.
+:func:`measure` plays it and returns rows of these metrics:
 
 =====================  ====================  ==============================================
 metric                 at                    value
@@ -16,8 +16,7 @@ job.cost …             job, as they left     what became of each job, where th
                                              keeps ``results()`` (approximation jobs)
 us_per_slot            null                  time that the policy takes to decide and learn,
                                              mean over the slots, microseconds; kernels were
-                                             compiled or loaded before the first of them; of a
-                                             run that is played whole, of its first slots
+                                             compiled or loaded before the first of them
 nanoseconds.slot       slot                  the same of each slot, with ``every_slot``
 proved                 null                  share of the searches that proved their choice best,
                                              of a policy that is :class:`Searching`
@@ -26,16 +25,17 @@ gap                    null                  comparator: its proven gap, summed 
 bound.…                null                  comparator: theoretical bounds on the regret
 =====================  ====================  ==============================================
 
-Everything but the timings is a function of what defines the run, see :meth:`RunSpec.identity`.
+Everything but the timings follows from what defines the run, see :meth:`RunSpec.identity`.
 
-Slots are one kind of run. A scenario that plays whole runs by itself, as a replay of jobs does, is
-a :class:`Replay`; its rows go the same way into store, tables and pages.
+Most scenarios are played slot by slot. A scenario that plays whole runs by itself, as the replay of
+a log does, is a :class:`Replay`; its rows go into the same store, tables and pages.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -57,12 +57,8 @@ from gangwise.core.contracts import (
 )
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.identity import PATHS, identify, key_of, plain
-from gangwise.core.registry import Entry, comparators, create, entries, parse
+from gangwise.core.registry import Entry, comparators, create, entries
 from gangwise.core.simulation import Run, Simulation
-from gangwise.gain_overhead.whole_runs import COLUMNS, play_whole, plays_whole
-from gangwise.scenarios.files import read_scenario
-from gangwise.traces.formats.own_csv import is_mapping
-from gangwise.traces.slots.opening import open_trace
 
 TIMINGS = (
     "us_per_slot",
@@ -71,96 +67,91 @@ TIMINGS = (
     "microseconds per decision",
     "scheduler.seconds",
 )
-"""The metrics that differ from one execution of a run to the next."""
-
+"""Metrics that differ from one execution of a run to the next."""
 
 PLAN = ".plan.json"
-"""How the files of a folder of results end that say what an experiment asks for."""
-
-WORTH_IT, STEPPED = 500, 64
-"""Slots from which a run may be played whole, and how many of it are stepped to be timed."""
+"""Ending of the files in a folder of results that hold the plan of an experiment."""
 
 
 @dataclass
 class Rows:
-    """Rows of a run: metric names with how many rows each has, and the columns of all."""
+    """Rows of a run: each metric's name and number of rows, where its values are, the values."""
 
     metrics: list[tuple[str, int]] = field(default_factory=list)
     at: list[Ints] = field(default_factory=list)
     values: list[Floats] = field(default_factory=list)
 
     def add(self, metric: str, value: Floats | float, at: Ints | None = None) -> None:
-        """Add one number, or a column with where its values are."""
+        """Add one number, or a column of values and their places ``at``."""
         values = np.atleast_1d(np.asarray(value, dtype=np.float64))
         self.metrics.append((metric, values.size))
         self.at.append(np.full(values.size, -1) if at is None else np.asarray(at, dtype=np.int64))
         self.values.append(values)
 
     def columns(self) -> dict[str, tuple[Ints, Floats]]:
-        """Where the values of each metric are, and the values."""
         return {n: (at, v) for (n, _), at, v in zip(self.metrics, self.at, self.values)}
 
 
 @runtime_checkable
 class Replay(Protocol):
-    """A scenario of which a run is something else than slots with a reward.
+    """A scenario whose runs are not slots with a reward.
 
-    It has a scenario's ``name``, ``family``, ``slots`` (how long a run is, at least 1) and
-    ``describe()`` as well; they define the run together with the decider and the seed.
+    Like every scenario it has ``name``, ``family``, ``slots`` (at least 1) and ``describe()``,
+    which define a run together with the decider and the seed.
     """
 
     @property
     def deciders(self) -> Literal["policy", "scheduler"]:
-        """As what those that decide in it are registered."""
+        """The registry in which its deciders are."""
 
     @property
     def objective(self) -> str:
-        """The metric of one number per run that ranks them, such as ``wait.mean``."""
+        """The metric, one number per run, that ranks deciders, such as ``wait.mean``."""
 
     @property
-    def minimise(self) -> bool:
-        """Whether less of it is better."""
+    def minimise(self) -> bool: ...
 
     def replay(self, decider: Any, seed: int, slots: int, label: str) -> Rows:
-        """Play one run. Metrics of one number are those that tables and tuning can rank by."""
+        """Play one run. Tables and tuning can rank by any metric of a single number."""
 
 
 @runtime_checkable
 class Searching(Protocol):
-    """A policy that searches for its choices, and counts searches and what they proved best."""
+    """A policy that counts its searches, and those that proved their choice best."""
 
     programmes: int
     proved: int
 
 
-class Source(Protocol):
-    """Where instances come from."""
+class Source(ABC):
+    """Where instances come from: a scenario, and which code draws its instances."""
 
-    @property
-    def name(self) -> str:
-        """As in an experiment file, or the scenario's own name."""
+    name: str
 
-    def scenario(self) -> Scenario:
-        """The scenario."""
+    @abstractmethod
+    def scenario(self) -> Scenario: ...
 
     def instance(self, seed: int) -> Instance:
-        """The instance of a seed."""
+        """The instance of a seed; each process keeps the last one."""
+        return _instance(self, seed)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """How a plan names it; a scenario that was made in Python has no name."""
+        return {"scenario": "", "settings": {}}
 
     def made_by(self) -> list[str]:
-        """Identities of the code that draws instances."""
+        return [identify(type(self.scenario()), "scenario")]
 
 
 @dataclass(frozen=True)
-class NamedSource:
-    """A registered scenario, a scenario file or a trace, with settings as JSON text."""
-
+class NamedSource(Source):
     name: str
     trace: bool
     settings: str = "{}"
 
     @classmethod
     def of(cls, name: str, trace: bool, settings: Mapping[str, Any]) -> NamedSource:
-        """Settings must be of the kind that TOML can say."""
         try:
             return cls(name, trace, json.dumps(dict(settings)))
         except TypeError as error:
@@ -170,63 +161,69 @@ class NamedSource:
         """The scenario; each process keeps the last few, so that traces are read once."""
         return _scenario(self)
 
-    def instance(self, seed: int) -> Instance:
-        """The instance of a seed; each process keeps the last one."""
-        return _instance(self, seed)
+    @property
+    def asked(self) -> dict[str, Any]:
+        kind = "trace" if self.trace else "scenario"
+        return {kind: self.name, "settings": json.loads(self.settings)}
 
     def made_by(self) -> list[str]:
-        """Identities of the scenario's class and of what its name is registered for."""
-        made = [identify(type(self.scenario()), "scenario")]
-        entry = entries("scenario").get(parse(self.name)[0])
-        return made if entry is None else [*made, identify(entry.load(), "scenario")]
+        entry = None if self.trace else _registered(self.name)
+        return super().made_by() + ([identify(entry.load(), "scenario")] if entry else [])
+
+
+@dataclass(frozen=True, eq=False)
+class GivenSource(Source):
+    given: Scenario
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # read-only
+        return self.given.name
+
+    def scenario(self) -> Scenario:
+        return self.given
 
 
 def named_source(
     target: str, settings: Mapping[str, Any], trace: bool = False, family: str | None = None
 ) -> NamedSource:
-    """What a text names: a registered scenario, a scenario file, or the files of a trace.
+    """The source that a text names.
 
-    Parameters
-    ----------
-    target : str
-        A name, with settings after a colon if wanted; a .toml file; a file or folder of a trace,
-        the mapping of one's own, or ``twin:NAME``; a folder of results, for what was played there.
-    settings : mapping
-        More settings.
-    trace : bool
-        It is a trace, whatever it looks like.
-    family : str, optional
-        Of a trace.
-
-    Raises
-    ------
-    ScenarioError
-        For a family of what is no trace; for results of several scenarios.
+    It may be a registered name, with settings after a colon; a scenario file (.toml); a file or
+    folder of a trace (always, if ``trace``), a mapping file, or ``twin:NAME``; a folder of results,
+    for what was played there. Raises ScenarioError for the ``family`` of something else than a
+    trace, and for results of several scenarios.
     """
     if len(target) > 4000:
         raise ScenarioError(f"{target[:40]}… is no scenario or trace: it has {len(target)} letters")
+    from gangwise.traces.formats.own_csv import is_mapping
+
     path = Path(target)
     if not trace and any(path.glob(f"*{PLAN}")):
         return played_in(path, settings)
-    if not trace and path.suffix == ".toml" and not is_mapping(path):
+    if not trace and _is_file(target) and not is_mapping(path):
         return NamedSource.of(target, False, settings)
-    files = path.exists() or "/" in target or target.endswith((".csv", ".gz", ".swf"))
-    if trace or files or target.startswith("twin:"):
+    looks = "/" in target or target.endswith((".csv", ".gz", ".swf")) or target.startswith("twin:")
+    if trace or path.exists() or (looks and _registered(target) is None):
         return NamedSource.of(target, True, settings)
     if family is not None:
         raise ScenarioError(f"--family is for traces; the scenario {target!r} has a family")
     return NamedSource.of(target, False, settings)
 
 
-def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
-    """What the experiments in a folder of results play, with other settings where some are given.
+def _registered(target: str) -> Entry | None:
+    return entries("scenario").get(target.strip().partition(":")[0])
 
-    Raises
-    ------
-    ScenarioError
-        When they play several scenarios, or one that was made in Python.
-    StoreError
-        When a plan cannot be read.
+
+def _is_file(target: str) -> bool:
+    """Whether a text names a scenario file, not a scenario with a file among its arguments."""
+    return target.endswith(".toml") and _registered(target) is None
+
+
+def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
+    """What the experiments in a folder of results play; given settings replace theirs.
+
+    Raises ScenarioError when they play several scenarios, or one that was made in Python;
+    StoreError when a plan cannot be read.
     """
     found: dict[NamedSource, str] = {}
     for path in sorted(folder.glob(f"*{PLAN}")):
@@ -254,14 +251,14 @@ def played_in(folder: Path, settings: Mapping[str, Any]) -> NamedSource:
 
 
 def deciders(scenario: object) -> Any:
-    """The kind under which those that decide in a scenario are registered."""
+    """The registry of those that decide in a scenario: policy or scheduler."""
     return scenario.deciders if isinstance(scenario, Replay) else "policy"
 
 
 def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
-    """How much of a log a scenario plays in so many slots, and on what terms.
+    """How much of a log a scenario plays in so many slots; None where it plays no log.
 
-    ``line`` comes first wherever a result is shown, ``warnings`` after it. None of no log.
+    Every result is shown below ``line`` and ``warnings``.
     """
     told = getattr(scenario, "fidelity", None)
     if told is None:
@@ -277,36 +274,16 @@ def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
 def _scenario(source: NamedSource) -> Scenario:
     settings = json.loads(source.settings)
     if source.trace:
+        from gangwise.traces.slots.opening import open_trace
+
         traced: Scenario = open_trace(source.name, **settings)
         return traced
-    if source.name.endswith(".toml"):
+    if _is_file(source.name):
+        from gangwise.scenarios.files import read_scenario
+
         return read_scenario(source.name, settings)
     scenario: Scenario = create("scenario", source.name, **settings)
     return scenario
-
-
-@dataclass(frozen=True, eq=False)
-class GivenSource:
-    """A scenario that was made in Python."""
-
-    given: Scenario
-
-    @property
-    def name(self) -> str:
-        """The scenario's."""
-        return self.given.name
-
-    def scenario(self) -> Scenario:
-        """The scenario."""
-        return self.given
-
-    def instance(self, seed: int) -> Instance:
-        """The instance of a seed; each process keeps the last one."""
-        return _instance(self, seed)
-
-    def made_by(self) -> list[str]:
-        """Identity of the scenario's class."""
-        return [identify(type(self.given), "scenario")]
 
 
 @lru_cache(maxsize=1)
@@ -316,19 +293,10 @@ def _instance(source: Source, seed: int) -> Instance:
 
 @dataclass(frozen=True, eq=False)
 class RunSpec:
-    """A policy, or a comparator, on one instance.
+    """A policy, or a comparator (then ``policy`` is None), on one instance.
 
-    Attributes
-    ----------
-    source : Source
-    cell : mapping
-        The settings that vary in the experiment, for results.
-    label : str
-        What the policy is called in results, or the name of the comparator.
-    policy : Policy, optional
-        None for a comparator.
-    every_slot : bool
-        Whether rewards and metrics of every slot are kept, not only sums and curves.
+    ``cell`` has the settings that vary in the experiment, ``label`` the name in results. With
+    ``every_slot``, rewards and metrics of every slot are kept, not only sums and curves.
     """
 
     source: Source
@@ -342,7 +310,7 @@ class RunSpec:
     every_slot: bool = False
 
     def identity(self) -> dict[str, Any]:
-        """All that defines the run; where the files of a trace are is not part of it."""
+        """All that defines the run; the place of a trace's files does not."""
         scenario = self.source.scenario()
         described = dict(scenario.describe())
         if described.get("files"):
@@ -380,18 +348,17 @@ class RunSpec:
 
     @property
     def registered(self) -> Entry | None:
-        """Of a comparator: what its name is registered for."""
         if self.policy is not None:
             return None
         return comparators(self.source.scenario().family).get(self.label)
 
     @property
     def whole(self) -> bool:
-        """Whether it is played in compiled code from end to end, beside which threads go on."""
-        return self.slots >= WORTH_IT and plays_whole(self.policy)
+        """Whether a replay plays it in compiled code from end to end; threads go on beside it."""
+        compiled = getattr(self.source.scenario(), "compiled", None)
+        return compiled is not None and bool(compiled(self.policy))
 
     def key(self) -> str:
-        """Content hash of what defines the run."""
         return key_of(self.identity())
 
     def __str__(self) -> str:
@@ -400,7 +367,7 @@ class RunSpec:
 
 
 def checkpoint_slots(slots: int, points: int) -> Ints:
-    """Numbers of slots played at which curves are recorded, ascending; the last is ``slots``.
+    """After how many slots curves are recorded, ascending; the last is ``slots``.
 
     >>> checkpoint_slots(100, 8).tolist()
     [1, 5, 22, 34, 67, 100]
@@ -416,13 +383,8 @@ def measure(
 ) -> Rows:
     """Play a run, or evaluate a comparator.
 
-    Parameters
-    ----------
-    spec : RunSpec
-    checkpoint : path, optional
-        Where the unfinished run is kept, and gone on with from.
-    progress : callable, optional
-        Called with the number of slots played.
+    An unfinished run is saved to ``checkpoint`` and continued from there. ``progress`` is called
+    with the number of slots played.
     """
     begin = time.perf_counter()
     scenario = spec.source.scenario()
@@ -437,38 +399,6 @@ def measure(
     return rows
 
 
-def _whole(
-    spec: RunSpec, policy: Policy[Any, Any, Any], progress: Callable[[int], None] | None
-) -> Run | None:
-    """A run in compiled code, the same to the bit; None where it has to be stepped, or is short.
-
-    The first slots are stepped all the same: they say how long the policy takes, and that both
-    ways earn the same.
-
-    Raises
-    ------
-    StoreError
-        When they do not, which would be an error of gangwise.
-    """
-    if not spec.whole:
-        return None
-    instance = spec.source.instance(spec.seed)
-    found = play_whole(instance, policy, spec.slots, spec.seed)
-    if found is None:
-        return None
-    first = Simulation(instance, policy, STEPPED, spec.seed, spec.label).run()
-    if not np.array_equal(first.rewards, found[:STEPPED, 0]):
-        raise StoreError(f"{spec}: a whole run differs from a stepped one; please report it")
-    nanoseconds = np.full(spec.slots, int(first.nanoseconds.mean()))
-    nanoseconds[:STEPPED] = first.nanoseconds
-    columns = dict(zip(COLUMNS, np.ascontiguousarray(found.T)))
-    rewards = columns.pop("reward")
-    if progress is not None:
-        progress(spec.slots)
-    told = configuration(policy)
-    return Run(spec.label, told, spec.seed, lambda: instance, rewards, columns, nanoseconds)
-
-
 def _of_policy(
     spec: RunSpec,
     policy: Policy[Any, Any, Any],
@@ -476,17 +406,15 @@ def _of_policy(
     progress: Callable[[int], None] | None,
 ) -> Rows:
     begun = checkpoint is not None and checkpoint.exists()
-    run, results = None if begun else _whole(spec, policy, progress), None
-    if run is None:
-        identity = spec.identity() if checkpoint is not None else {}
-        if checkpoint is not None and begun:
-            simulation = Simulation.load(checkpoint, identity)
-        else:
-            instance = spec.source.instance(spec.seed)
-            simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label, identity)
-        run = simulation.run(checkpoint, progress=progress)
-        results = getattr(simulation.environment, "results", None)
-        policy = simulation.policy
+    identity = spec.identity() if checkpoint is not None else {}
+    if checkpoint is not None and begun:
+        simulation = Simulation.load(checkpoint, identity)
+    else:
+        instance = spec.source.instance(spec.seed)
+        simulation = Simulation(instance, policy, spec.slots, spec.seed, spec.label, identity)
+    run = simulation.run(checkpoint, progress=progress)
+    results = getattr(simulation.environment, "results", None)
+    policy = simulation.policy
     rows = Rows()
     columns = {"reward": run.rewards, **run.metrics}
     _series(rows, columns, checkpoint_slots(spec.slots, spec.points))
@@ -534,7 +462,7 @@ def _series(rows: Rows, columns: Mapping[str, Floats], played: Iterable[int]) ->
 def played_run(
     rows: Rows, label: str, seed: int, about: Mapping[str, Any], draw: Callable[[], Instance]
 ) -> Run:
-    """A stored run with every slot as :func:`gangwise.simulate` had returned it."""
+    """A stored run with every slot, as :func:`gangwise.simulate` returned it."""
     columns = {n: v for n, (_, v) in rows.columns().items() if n.endswith(".slot")}
     named = {n.removesuffix(".slot"): v for n, v in columns.items()}
     rewards, nanoseconds = named.pop("reward"), named.pop("nanoseconds").astype(np.int64)
@@ -543,7 +471,7 @@ def played_run(
 
 
 def stored_comparator(rows: Rows, label: str) -> Comparator:
-    """A stored comparator as :meth:`gangwise.Instance.comparator` had returned it."""
+    """A stored comparator, as :meth:`gangwise.Instance.comparator` returned it."""
     columns = rows.columns()
     slots, rewards = columns["reward.slot"]
     bounds = {

@@ -25,8 +25,6 @@ A policy may also be a table, with a grid of its own:
     label = "ascent"                    # what to call it in results
     arguments = { fraction = 0.2 }
     grid = { steps = [1, 5] }           # ascent:steps=1, ascent:steps=5
-
-An experiment as the content of an experiment file.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,31 +53,18 @@ from gangwise.core.contracts import Policy
 from gangwise.core.errors import ScenarioError
 from gangwise.core.limits import MOST_LETTERS, MOST_SEEDS
 from gangwise.core.registry import create
-from gangwise.core.toml import read_toml
+from gangwise.core.settings import read_toml
 from gangwise.experiments.runs import NamedSource, RunSpec, deciders
 
-COLUMNS = (
-    "policy",
-    "comparator",
-    "seed",
-    "seeds",
-    "metric",
-    "at",
-    "value",
-    "key",
-    "mean",
-    "low",
-    "high",
-    "over",
-    "percent",
-    "share",
-    "regret",
+_COLUMNS = (
+    "policy comparator seed seeds metric at value key mean low high over percent share regret"
 )
-"""Columns of results, after which no setting that varies can be called."""
+COLUMNS = frozenset(_COLUMNS.split())
+"""Columns of results, whose names no setting that varies can have."""
 
 
 def _differ(values: list[Any]) -> list[Any]:
-    """What is listed twice would be counted twice."""
+    """Refuse to list something twice: it would count twice."""
     for i, value in enumerate(values):
         if value in values[:i]:
             raise ValueError(f"{value!r} is listed twice")
@@ -112,7 +96,6 @@ class PolicyTable(_Strict):
     grid: Grid = Field({}, description="arguments to vary: every combination is a policy")
 
     def labelled(self, kind: Any = "policy") -> dict[str, Policy[Any, Any, Any]]:
-        """The policies that this table stands for."""
         found: dict[str, Policy[Any, Any, Any]] = {}
         for chosen in _combinations(self.grid):
             fixed = {} if self.label else self.arguments
@@ -126,8 +109,6 @@ class PolicyTable(_Strict):
 class Experiment(_Strict):
     """An experiment file, checked.
 
-    Examples
-    --------
     >>> experiment = Experiment(
     ...     name="small",
     ...     scenario="ogasched-default-v1",
@@ -189,11 +170,11 @@ class Experiment(_Strict):
 
     @model_validator(mode="after")
     def _cells_have_names_of_their_own(self) -> Experiment:
-        for case in self.cases:
-            both = sorted(set(case) & set(self.grid))
-            if both:
-                raise ValueError(f"{both[0]} is both in grid and in cases")
-        for key in {*self.grid, *(key for case in self.cases for key in case)} & {*COLUMNS}:
+        varied = {key for case in self.cases for key in case}
+        for key in self.grid:
+            if key in varied:
+                raise ValueError(f"{key} is both in grid and in cases")
+        for key in varied.union(self.grid) & COLUMNS:
             raise ValueError(f"{key} cannot vary: results have a column of that name")
         return self
 
@@ -202,17 +183,8 @@ class Experiment(_Strict):
         """Read an experiment file.
 
         Paths in it are relative to its folder: a scenario file, a trace, and a setting ``folder``.
-
-        Parameters
-        ----------
-        path : path
-        **changes
-            Fields that win over the file's; ``settings`` are merged.
-
-        Raises
-        ------
-        ScenarioError
-            Names the file and the key at fault.
+        ``changes`` are fields that win over the file's; ``settings`` are merged. Raises
+        ScenarioError with the file and the key at fault.
         """
         path = Path(path)
         content = read_toml(path)
@@ -227,13 +199,7 @@ class Experiment(_Strict):
 
     @classmethod
     def of(cls, content: Mapping[str, Any], where: str = "experiment") -> Experiment:
-        """Check the content of an experiment file.
-
-        Raises
-        ------
-        ScenarioError
-            Names the key at fault.
-        """
+        """Check the content of an experiment file; raises ScenarioError with the key at fault."""
         try:
             return cls(**content)
         except ValidationError as error:
@@ -247,35 +213,28 @@ class Experiment(_Strict):
 
     @property
     def chosen_seeds(self) -> list[int]:
-        """The seeds."""
         return self.seeds if isinstance(self.seeds, list) else list(range(self.seeds))
 
     @property
     def cells(self) -> list[Settings]:
-        """The settings that vary, of each cell; one cell without any where nothing varies."""
+        """The settings of each cell that vary; a single empty cell where nothing varies."""
         return [
             {**case, **chosen} for case in self.cases or [{}] for chosen in _combinations(self.grid)
         ]
 
-    def _deciders(self) -> Any:
-        source = self.scenario or self.trace
-        first = NamedSource.of(source, bool(self.trace), {**self.settings, **self.cells[0]})
-        return deciders(first.scenario())
-
     def labelled(self) -> dict[str, Policy[Any, Any, Any]]:
         """The policies by label.
 
-        Raises
-        ------
-        UnknownName
-            For a policy or argument that does not exist.
-        ScenarioError
-            For two policies with one label.
+        Raises UnknownName for a policy or argument that does not exist, ScenarioError for two
+        policies with one label.
         """
+        source = self.scenario or self.trace
+        first = NamedSource.of(source, bool(self.trace), {**self.settings, **self.cells[0]})
+        kind = deciders(first.scenario())
         found: dict[str, Policy[Any, Any, Any]] = {}
         for entry in self.policies:
             table = PolicyTable(name=entry) if isinstance(entry, str) else entry
-            for label, policy in table.labelled(self._deciders()).items():
+            for label, policy in table.labelled(kind).items():
                 if label in found:
                     raise ScenarioError(f"two policies are called {label!r}; give one a label")
                 found[label] = policy
@@ -283,31 +242,24 @@ class Experiment(_Strict):
 
     def runs(self) -> list[RunSpec]:
         """All runs, cell by cell and seed by seed, so that neighbours share their instance."""
-        policies = self.labelled()
+        everyone: dict[str, Policy[Any, Any, Any] | None] = {**self.labelled()}
+        judges = [(name, None) for name in self.comparators]
         found = []
         for cell in self.cells:
-            source = NamedSource.of(
-                self.scenario or self.trace, bool(self.trace), {**self.settings, **cell}
-            )
+            settings = {**self.settings, **cell}
+            source = NamedSource.of(self.scenario or self.trace, bool(self.trace), settings)
             slots = self.slots or source.scenario().slots
             if cell.get("slots", slots) != slots:
                 raise ScenarioError(
                     f"slots = {cell['slots']} is one of the cells, but {slots} slots would be "
                     "played in it; leave slots out of the experiment"
                 )
-            for seed in self.chosen_seeds:
-                run = partial(
-                    RunSpec,
-                    source,
-                    cell,
-                    seed,
-                    slots,
-                    self.optimum_slots,
-                    self.points,
-                    every_slot=self.every_slot,
-                )
-                found += [run(label=name, policy=policy) for name, policy in policies.items()]
-                found += [run(label=name) for name in self.comparators]
+            how = self.optimum_slots, self.points
+            found += [
+                RunSpec(source, cell, seed, slots, *how, label, policy, self.every_slot)
+                for seed in self.chosen_seeds
+                for label, policy in [*everyone.items(), *judges]
+            ]
         return found
 
 
@@ -315,12 +267,11 @@ _BRANCHES = ("str", "PolicyTable", "list[constrained-int]", "constrained-int")
 
 
 def _closeness(error: Any) -> tuple[int, bool]:
-    """Of the errors of a union, that of the branch which was meant is the deepest one."""
+    """The deepest error of a union is of the branch that was meant."""
     return len(error["loc"]), not error["type"].endswith("_type")
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of experiment files."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Experiment.model_json_schema(),
@@ -333,21 +284,14 @@ def _combinations(grid: Mapping[str, list[Any]]) -> list[Settings]:
 
 
 def _near(content: dict[str, Any], key: str, folder: Path) -> None:
-    """Make a path relative to the file's folder, if there is something."""
+    """Make a path relative to the file's folder, if there is such a file."""
     if isinstance(content.get(key), str) and (folder / content[key]).exists():
         content[key] = str(folder / content[key])
 
 
 def experiment_toml(experiment: Mapping[str, Any]) -> str:
-    """The text of an experiment file; what is as by default is left out.
+    """The text of an experiment file, without what is as by default.
 
-    Parameters
-    ----------
-    experiment : mapping
-        As in :attr:`gangwise.experiments.results.Results.experiment`.
-
-    Examples
-    --------
     >>> print(experiment_toml({"name": "a", "seeds": 3, "trace": "", "grid": {"rho": [0.5, 1]}}))
     name = "a"
     seeds = 3
@@ -364,18 +308,17 @@ def experiment_toml(experiment: Mapping[str, Any]) -> str:
             lines = [f"{_key(name)} = {_value(each)}" for name, each in value.items()]
             tables.append("\n".join([f"[{key}]", *lines]))
         elif key in ("policies", "cases"):
-            each = "".join(f"    {_value(_given(entry))},\n" for entry in value)
+            given = [
+                {k: v for k, v in entry.items() if v not in ("", {})}
+                if isinstance(entry, Mapping) and "name" in entry  # a policy's table
+                else entry
+                for entry in value
+            ]
+            each = "".join(f"    {_value(entry)},\n" for entry in given)
             plain.append(f"{key} = [\n{each}]")
         else:
             plain.append(f"{key} = {_value(value)}")
     return "\n\n".join(["\n".join(plain), *tables]) + "\n"
-
-
-def _given(entry: Any) -> Any:
-    """A policy without the parts of its table that are empty."""
-    if isinstance(entry, Mapping) and "name" in entry:
-        return {key: value for key, value in entry.items() if value not in ("", {})}
-    return entry
 
 
 def _key(name: str) -> str:

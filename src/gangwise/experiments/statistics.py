@@ -1,6 +1,6 @@
-"""Statistics over seeds: estimates with confidence intervals, and how they are told.
+"""Statistics over seeds: estimates with confidence intervals, and how they are written.
 
-Numbers have as many digits as their intervals can carry, and no more.
+A number has as many digits as its interval justifies.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
 from gangwise.core.errors import ScenarioError
+from gangwise.core.json_text import finite
 
 Interval = Literal["t", "bootstrap"]
 
@@ -31,24 +31,24 @@ class Estimate(NamedTuple):
 
     @property
     def half(self) -> float | None:
-        """Half the width of the interval."""
         return None if self.high is None or self.low is None else (self.high - self.low) / 2
 
     def __format__(self, spec: str) -> str:
-        """Format as ``mean ± half``.
-
-        >>> f"{Estimate(2.0, 1.5, 2.5):.1f}"
-        '2.0 ± 0.5'
-        """
+        """Format as ``mean ± half``, such as ``2.0 ± 0.5``."""
         mean = format(self.mean, spec)
         return mean if self.half is None else f"{mean} ± {format(self.half, spec.lstrip('+'))}"
+
+
+def _t(degrees: float) -> float:
+    """The 97.5 % quantile of Student's t."""
+    from scipy.special import stdtrit  # a tenth of a second, which one seed can do without
+
+    return float(stdtrit(degrees, 0.975))
 
 
 def mean_and_interval(values: npt.ArrayLike) -> Estimate:
     """Mean and Student's t interval of independent values, one for each seed.
 
-    Examples
-    --------
     >>> mean_and_interval([1.0, 2.0, 3.0]).mean
     2.0
     """
@@ -56,24 +56,20 @@ def mean_and_interval(values: npt.ArrayLike) -> Estimate:
     mean = float(x.mean())
     if x.size < 2 or not np.isfinite(x).all():
         return Estimate(mean, None, None)
-    half = float(stdtrit(x.size - 1, 0.975) * x.std(ddof=1) / np.sqrt(x.size))
+    half = _t(x.size - 1) * float(x.std(ddof=1)) / math.sqrt(x.size)
     return Estimate(mean, mean - half, mean + half)
 
 
 def bootstrap(values: npt.ArrayLike) -> Estimate:
-    """Mean and percentile bootstrap interval: seeds are drawn again with replacement.
+    """Mean and percentile bootstrap interval: seeds are drawn with replacement.
 
-    It assumes no normal distribution, but of few seeds it is too narrow: of 2 to 9 normal values
-    it covers the mean in 50 to 88 % of cases instead of 95 %. The draws are fixed, so the same
-    values give the same interval.
+    It assumes no distribution, but is too narrow for few seeds: of 2 to 9 normal values it covers
+    the mean in 50 to 88 % of cases instead of 95 %. The draws are fixed, so the same values give
+    the same interval. ``scipy.stats.bootstrap`` differs from it in the last bit and takes a second
+    to import.
 
-    Raises
-    ------
-    ScenarioError
-        For 2 to 9 values; take :func:`mean_and_interval`.
+    Raises ScenarioError for 2 to 9 values; take :func:`mean_and_interval`.
 
-    Examples
-    --------
     >>> bootstrap(range(10)).low
     2.7
     """
@@ -98,10 +94,8 @@ def batch_means(values: npt.ArrayLike) -> Estimate:
     """Mean of a series in time with the interval of batch means.
 
     Slots depend on one another, so that an interval over them would be too narrow; the means of
-    :data:`BATCHES` long stretches hardly do. No interval of fewer than two slots a batch.
+    :data:`BATCHES` long stretches hardly do. No interval where a batch has fewer than two slots.
 
-    Examples
-    --------
     >>> batch_means([1.0] * 39).low is None, batch_means([1.0, 3.0] * 20)
     (True, Estimate(mean=2.0, low=2.0, high=2.0))
     """
@@ -113,21 +107,71 @@ def batch_means(values: npt.ArrayLike) -> Estimate:
     return Estimate(float(x.mean()), *(e if e is None else e + shift for e in found[1:]))
 
 
+LEAST_BLOCKS = 8
+"""An interval over weeks or days needs so many of them."""
+
+
+def stationary_bootstrap(values: npt.ArrayLike) -> Estimate:
+    """Mean of a series in time with the interval of the stationary bootstrap (not in scipy).
+
+    Politis and Romano (1994): blocks of random lengths, geometric with mean ℓ, are drawn from the
+    series closed to a circle. Two values i apart lie in one block with probability (1 − 1/ℓ)^i and
+    are independent otherwise, so the variance of the mean of a resample has a closed form:
+    (1/n) (c₀ + 2 Σᵢ (1 − i/n) (1 − 1/ℓ)^i cᵢ), with c the autocovariances on the circle and
+    ℓ = √n. The interval is Student's with n/ℓ − 1 degrees of freedom, for there are no more than
+    n/ℓ blocks; the factor n/(n − ℓ) corrects for the mean being taken from the same values.
+
+    No interval of fewer than :data:`LEAST_BLOCKS` values.
+
+    >>> stationary_bootstrap([1.0, 3.0] * 2).low is None
+    True
+    >>> f"{stationary_bootstrap([1.0, 3.0, 2.0, 5.0, 4.0, 4.0, 2.0, 3.0, 3.0]):.2f}"
+    '3.00 ± 1.87'
+    """
+    x = np.asarray(values, dtype=np.float64)
+    n, mean = x.size, float(x.mean())
+    if n < LEAST_BLOCKS or not np.isfinite(x).all():
+        return Estimate(mean, None, None)
+    length = math.sqrt(n)
+    apart = np.arange(n)
+    circular = np.fft.irfft(np.abs(np.fft.rfft(x - mean)) ** 2, n) / n
+    weight = np.where(apart > 0, 2.0, 1.0) * (1 - apart / n) * (1 - 1 / length) ** apart
+    variance = max(float(weight @ circular), 0.0) / (n - length)
+    half = _t(n / length - 1) * math.sqrt(variance)
+    return Estimate(mean, mean - half, mean + half)
+
+
+def change_by_blocks(values: npt.ArrayLike, others: npt.ArrayLike) -> Estimate:
+    """By how many per cent one sum exceeds another; both are given by week or day, in order.
+
+    100 (Σ values / Σ others − 1), with the interval of :func:`stationary_bootstrap` over the paired
+    differences of the blocks: to first order, block w shifts the ratio r by
+    (values_w − r · others_w) / Σ others.
+
+    >>> change_by_blocks([2.0] * 9, [1.0] * 9)
+    Estimate(mean=100.0, low=100.0, high=100.0)
+    """
+    a, b = (np.asarray(each, dtype=np.float64) for each in (values, others))
+    total = float(b.sum())
+    if total <= 0 or not math.isfinite(total):
+        return Estimate(math.nan, None, None)
+    ratio = float(a.sum()) / total
+    half = stationary_bootstrap(100 * a.size * (a - ratio * b) / total).half
+    mean = 100 * (ratio - 1)
+    return Estimate(mean, *((None, None) if half is None else (mean - half, mean + half)))
+
+
 def estimate(values: npt.ArrayLike, interval: Interval = "t") -> Estimate:
-    """Mean with the interval asked for; of paired differences, this is a paired comparison."""
     return bootstrap(values) if interval == "bootstrap" else mean_and_interval(values)
 
 
 def paired(
     values: npt.ArrayLike, others: npt.ArrayLike, interval: Interval = "t"
 ) -> tuple[Estimate, bool]:
-    """How much more values are than others, seed by seed; whether that is in per cent.
+    """How much more values are than others, seed by seed; and whether that is in per cent.
 
-    A percentage of what is not positive, or not finite, would say nothing: then it is a plain
-    difference.
+    It is a plain difference where another value is not positive or not finite.
 
-    Examples
-    --------
     >>> paired([3.0, 6.0], [2.0, 4.0])
     (Estimate(mean=50.0, low=50.0, high=50.0), True)
     >>> paired([3.0, 6.0], [0.0, 4.0])[1]
@@ -138,8 +182,28 @@ def paired(
     return estimate(100 * (a / b - 1) if percent else a - b, interval), percent
 
 
+def numbers(estimate: Estimate) -> dict[str, float | None]:
+    """An estimate as JSON has it.
+
+    >>> numbers(Estimate(1.0, None, None))
+    {'mean': 1.0, 'low': None, 'high': None}
+    """
+    found: dict[str, float | None] = finite(estimate._asdict())
+    return found
+
+
+def difference(values: npt.ArrayLike, others: npt.ArrayLike) -> dict[str, Any]:
+    """How much more values are than others, seed by seed, as JSON has it.
+
+    >>> difference([3.0, 6.0], [2.0, 4.0])
+    {'mean': 50.0, 'low': 50.0, 'high': 50.0, 'percent': True, 'seeds': 2}
+    """
+    found, percent = paired(values, others)
+    return {**numbers(found), "percent": percent, "seeds": np.size(values)}
+
+
 NOTHING = "–"
-"""Stands where a number would say nothing."""
+"""Written in place of a number that would mean nothing."""
 
 _SCALES = ((1e9, "billions"), (1e6, "millions"), (1e3, "thousands"))
 
@@ -156,29 +220,46 @@ def number(value: float, decimals: int = 0, sign: bool = False) -> str:
     return f"{value:{'+' if sign and value else ''},.{decimals}f}".replace("-", "−")
 
 
-def decimals_for(estimates: Iterable[Estimate]) -> int:
-    """Decimals that a column of estimates deserves, from 0 to 4.
+def period(seconds: float) -> str:
+    """A time with two digits in a unit that fits it.
 
-    The middle interval is shown with two digits where it starts with 1, 2 or 3 and with one digit
-    otherwise; one decimal more where a narrower interval needs it. The largest number is shown with
-    two digits at least, and with four where there is no interval.
+    >>> period(11_160), period(42), period(0), period(1.2e6)
+    ('3.1 h', '42 s', '0 s', '14 days')
+    """
+    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if abs(seconds) >= (2 if name == "days" else 1.5) * size:
+            scaled = seconds / size
+            return f"{number(scaled, 1 if abs(scaled) < 9.95 else 0)} {name}"
+    return f"{number(seconds, 0 if abs(seconds) >= 9.95 or seconds == 0 else 1)} s"
+
+
+def decimals_for(estimates: Iterable[Estimate]) -> int:
+    """Decimals of a column of estimates, from 0 to 4.
+
+    The middle interval gets two digits where it starts with 1, 2 or 3 and one digit otherwise; one
+    decimal more where a narrower interval needs it. The largest number gets two digits at least,
+    and four where there is no interval.
 
     >>> decimals_for([Estimate(2819.3, 2807.1, 2831.5)])
     0
     >>> decimals_for([Estimate(25.04, 24.23, 25.85), Estimate(3.0, 2.9, 3.1)])
     1
-    >>> decimals_for([Estimate(5.04, -2.0, 12.1)])
-    1
     """
+
+    def shown(value: float, digits: int) -> int:
+        """Decimals that show a value with so many digits."""
+        return digits - 1 - math.floor(math.log10(value)) if value > 0 else 0
+
     known = [e for e in estimates if math.isfinite(e.mean)]
     largest = max((abs(e.mean) for e in known), default=0.0)
     halves = [half for e in known if (half := e.half) is not None and half > 0]
+    wanted = shown(largest, 4)
     if halves:
-        middle = _decimals(median(halves), 2 if _first_digit(median(halves)) <= 3 else 1)
-        wanted = min(max(middle, _decimals(min(halves), 1)), middle + 1)
-        wanted = max(wanted, _decimals(largest, 2))
-    else:
-        wanted = _decimals(largest, 4)
+        half = median(halves)
+        first_digit = int(half / 10 ** math.floor(math.log10(half)))
+        middle = shown(half, 2 if first_digit <= 3 else 1)
+        wanted = min(max(middle, shown(min(halves), 1)), middle + 1)
+        wanted = max(wanted, shown(largest, 2))
     return min(max(wanted, 0), 4)
 
 
@@ -226,29 +307,12 @@ def small_share(share: float) -> str:
     return f"{up:.{digits}f}".rstrip("0").rstrip(".") + " %" if digits else f"{up:.0f} %"
 
 
-def _first_digit(value: float) -> int:
-    return int(value / 10 ** math.floor(math.log10(value)))
-
-
-def _decimals(value: float, digits: int) -> int:
-    """Decimals that show a value with so many digits."""
-    return digits - 1 - math.floor(math.log10(value)) if value > 0 else 0
-
-
 def verdict(row: Mapping[str, Any], unit: str = " per slot") -> str:
     """A row of :meth:`~gangwise.experiments.results.Results.improvements` in words.
 
-    ``unit`` is of differences that are no percentages.
+    ``unit`` follows differences that are not percentages.
 
-    >>> row = {
-    ...     "policy": "A",
-    ...     "over": "B",
-    ...     "seeds": 20,
-    ...     "percent": True,
-    ...     "mean": 12.1,
-    ...     "low": 11.3,
-    ...     "high": 12.9,
-    ... }
+    >>> row = dict(policy="A", over="B", seeds=20, percent=True, mean=12.1, low=11.3, high=12.9)
     >>> verdict(row)
     'A beats B by 12.1 % ± 0.8 (20 seeds)'
     >>> verdict({**row, "low": -0.5, "high": 24.7})
@@ -258,16 +322,14 @@ def verdict(row: Mapping[str, Any], unit: str = " per slot") -> str:
     >>> verdict({**row, "seeds": 1, "percent": False, "low": None, "high": None})
     'A beats B by 12.10 per slot (1 seed)'
     """
-    found = Estimate(row["mean"], row["low"], row["high"])
+    mean, low, high = row["mean"], row["low"], row["high"]
     a, b, n = row["policy"], row["over"], row["seeds"]
     seeds = "1 seed" if n == 1 else f"{n} seeds"
-    apart = found.low is None or found.high is None or found.low > 0 or found.high < 0
-    shown = found
-    beats = "beats"
-    if apart and found.mean < 0:
+    apart = low is None or low > 0 or high < 0
+    shown, beats = Estimate(mean, low, high), "beats"
+    if apart and mean < 0:
         beats = "falls behind"  # not "B beats A": the percentage is of B
-        low, high = (None if end is None else -end for end in (found.high, found.low))
-        shown = Estimate(-found.mean, low, high)
+        shown = Estimate(-mean, *((None, None) if low is None else (-high, -low)))
     text = estimate_text(shown, max(1, decimals_for([shown])), sign=not apart)
     mean, _, half = text.partition(" ± ")
     percent = " %" if row["percent"] else ""

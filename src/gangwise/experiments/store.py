@@ -1,12 +1,12 @@
 """The store: finished runs on disk, one Parquet file each, and together one tidy data set.
 
 A folder of results holds ``runs/KEY.parquet`` and, for each experiment, ``NAME.plan.json`` (what it
-asks for) and ``NAME.command.json`` (how it was made). The key is a hash of all that defines a run,
-so experiments share the runs that are the same, and whoever asks for more gets only the rest done.
+asks for) and ``NAME.command.json`` (how it was made). The key is a hash of all that defines a run:
+experiments share equal runs, and whoever asks for more has only the rest played.
 
-Files go through :mod:`gangwise.core.files`, so that one under its final name is whole. A run
-carries a digest of its content as well: a copy of the folder without its ``.gangwise`` is still
-good, and a file that a disk has damaged counts as not done.
+Files go through :mod:`gangwise.core.files`, so that one under its final name is whole. A run also
+carries a digest of its content: a copy of the folder without its ``.gangwise`` is still good, and a
+file that a disk has damaged counts as not played.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import json
 import platform
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -28,29 +29,22 @@ import polars as pl
 import gangwise
 from gangwise.core.errors import StoreError
 from gangwise.core.files import Folder
+from gangwise.core.registry import ANY, entries
 from gangwise.experiments.runs import PLAN, Rows
 
 FORMAT = "gangwise-run-1"
 
 
 class Store:
-    """The finished runs under a folder.
-
-    Parameters
-    ----------
-    folder : path
-    """
-
     def __init__(self, folder: Path | str):
         self.folder = Path(folder)
         self.files = Folder(self.folder)
+        self._seen: dict[str, tuple[tuple[int, ...], tuple[Mapping[str, Any], Rows]]] = {}
 
     def lock(self) -> AbstractContextManager[None]:
-        """Keep other writers out of the folder."""
         return self.files.lock()
 
     def path(self, key: str) -> Path:
-        """Where a run is."""
         return self.files.place(_name(key))
 
     def checkpoint(self, key: str) -> Path | None:
@@ -58,83 +52,98 @@ class Store:
         return self.files.checkpoint(key)
 
     def write(self, key: str, identity: Mapping[str, Any], rows: Rows) -> None:
-        """Store a finished run, all or nothing."""
-        frame = _frame(rows).select(*_columns(key, identity), "metric", "at", "value")
-        seal = _seal(key, frame)
+        about, seal = _about(key, identity), _seal_of(key, identity, rows)
 
         def parquet(file: Any) -> None:
+            frame = _frame(rows).select(*_columns(key, identity), "metric", "at", "value")
             frame.write_parquet(file, metadata=seal)
 
         self.files.write(_name(key), parquet, replace=True)
+        self._remember(key, about, rows)
         self.forget_checkpoint(key)
 
+    def _remember(self, key: str, about: Mapping[str, Any], rows: Rows) -> None:
+        """Keep the last few whole runs in memory, while the file is the same."""
+        self._seen.pop(key, None)
+        self._seen[key] = self._mark(key), (about, rows)
+        if len(self._seen) > KEPT:
+            del self._seen[next(iter(self._seen))]
+
+    def _mark(self, key: str) -> tuple[int, ...]:
+        """Changes whenever the file does; empty where there is none."""
+        try:
+            found = self.path(key).stat()
+        except OSError:
+            return ()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
     def forget_checkpoint(self, key: str) -> None:
-        """Remove the state of a run that is finished."""
         checkpoint = self.checkpoint(key)
         if checkpoint is not None:
             checkpoint.unlink(missing_ok=True)
 
-    def read(self, key: str) -> pl.DataFrame | None:
-        """A finished run; None unless it is there and whole.
-
-        Columns: what :meth:`about` tells, ``metric``, ``at`` and ``value``.
-        """
-        try:
-            data = io.BytesIO(self.path(key).read_bytes())
-            about = pl.read_parquet_metadata(data)
-            frame = pl.read_parquet(data)
-            sealed = _seal(key, frame)
-        except (OSError, pl.exceptions.PolarsError):
-            return None
-        return frame if sealed.items() <= about.items() else None
-
     def finished(self, key: str) -> bool:
-        """Whether a run is there and whole."""
-        return self.path(key).exists() and self.read(key) is not None
+        return self._load(key) is not None
 
     def rows(self, key: str) -> Rows:
-        """The numbers of a finished run."""
-        frame, rows = self._whole(key), Rows()
-        named = frame.select("metric", pl.col("at").fill_null(-1), "value")
-        for (metric,), part in named.group_by("metric", maintain_order=True):
-            rows.add(str(metric), part["value"].to_numpy(), part["at"].to_numpy())
-        return rows
+        return self._whole(key)[1]
+
+    def _whole(self, key: str) -> tuple[Mapping[str, Any], Rows]:
+        found = self._load(key)
+        if found is None:
+            raise StoreError(
+                f"{self.path(key)} is missing or damaged; run the command that made it again"
+            )
+        return found
+
+    def _load(self, key: str) -> tuple[Mapping[str, Any], Rows] | None:
+        """What a run is, and its numbers; None unless its file is there and whole."""
+        mark = self._mark(key)
+        if mark and key in self._seen and self._seen[key][0] == mark:
+            return self._seen[key][1]
+        try:
+            data = self.path(key).read_bytes()
+            seal = pl.read_parquet_metadata(io.BytesIO(data))
+            names = list(pl.read_parquet_schema(io.BytesIO(data)))
+            # A large file column by column: most are one text a row, which takes room.
+            parts = [names] if len(data) < LARGE else [[name] for name in names]
+            digest, numbers, about = hashlib.sha256(), dict[str, pl.Series](), dict[str, Any]()
+            for part in parts:
+                for column in pl.read_parquet(io.BytesIO(data), columns=part).iter_columns():
+                    _feed(digest, column)
+                    if column.name in ("metric", "at", "value"):
+                        numbers[column.name] = column
+                    elif len(column):
+                        about[column.name] = column[0]
+            if not _sealed(key, digest).items() <= seal.items():
+                return None
+            rows = _rows(numbers["metric"], numbers["at"], numbers["value"])
+            about |= {name: json.loads(about[name]) for name in _JSON}
+        except (OSError, KeyError, pl.exceptions.PolarsError):
+            return None
+        self._remember(key, about, rows)
+        return about, rows
 
     def about(self, key: str) -> dict[str, Any]:
         """What a finished run is: scenario, settings, policy, configuration, seed, slots …"""
-        frame = self._whole(key)
-        first = frame.drop("metric", "at", "value").row(0, named=True)
-        return {n: json.loads(v) if n in _JSON else v for n, v in first.items()}
+        return dict(self._whole(key)[0])
 
     def scan(self, keys: Iterable[str]) -> pl.LazyFrame:
         """Numbers of finished runs; columns ``key``, ``metric``, ``at`` and ``value``."""
         paths = [self.path(key) for key in dict.fromkeys(keys)]
         return pl.scan_parquet(paths).select("key", "metric", "at", "value")
 
-    def _whole(self, key: str) -> pl.DataFrame:
-        frame = self.read(key)
-        if frame is None:
-            raise StoreError(
-                f"{self.path(key)} is missing or damaged; run the command that made it again"
-            )
-        return frame
-
     def write_plan(self, name: str, plan: Mapping[str, Any]) -> None:
-        """Store what an experiment asks for."""
         text = json.dumps(plan, indent=1, allow_nan=False) + "\n"
         self.files.write(name + PLAN, text, replace=True)
 
     def plans(self) -> list[str]:
-        """Names of the experiments, sorted."""
         return sorted(p.name.removesuffix(PLAN) for p in self.folder.glob(f"*{PLAN}"))
 
     def read_plan(self, name: str = "") -> dict[str, Any]:
-        """What an experiment asks for; without a name, of the only one there.
+        """The plan of an experiment; without a name, of the only one there.
 
-        Raises
-        ------
-        StoreError
-            When there is none, or several to choose from.
+        Raises StoreError when there is none, or several to choose from.
         """
         known = self.plans()
         if not name and len(known) == 1:
@@ -155,12 +164,9 @@ class Store:
 
 
 class MemoryStore(Store):
-    """Finished runs that are kept nowhere else.
+    """Finished runs that are kept in memory alone.
 
-    Parameters
-    ----------
-    file : path, optional
-        Where the caller will write what it needs of them. Unfinished runs are saved beside it.
+    The caller will write what it needs of them to ``file``; unfinished runs are saved beside it.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -170,38 +176,18 @@ class MemoryStore(Store):
         self._plans: dict[str, Mapping[str, Any]] = {}
 
     def lock(self) -> AbstractContextManager[None]:
-        """Keep other writers of the file out."""
         return nullcontext() if self._file is None else self.files.lock(self._file.name)
 
     def checkpoint(self, key: str) -> Path | None:
-        """Where the unfinished run is saved; nowhere without a file, which is of one run."""
         return None if self._file is None else self.files.checkpoint(self._file.name)
 
     def write(self, key: str, identity: Mapping[str, Any], rows: Rows) -> None:
-        """Keep a finished run."""
-        self._runs[key] = identity, rows
+        self._runs[key] = _about(key, identity), rows
 
-    def read(self, key: str) -> pl.DataFrame | None:
-        """A finished run."""
-        if key not in self._runs:
-            return None
-        identity, rows = self._runs[key]
-        return _frame(rows).select(*_columns(key, identity), "metric", "at", "value")
-
-    def finished(self, key: str) -> bool:
-        """Whether a run is there."""
-        return key in self._runs
-
-    def rows(self, key: str) -> Rows:
-        """The numbers of a finished run."""
-        return self._runs[key][1]
-
-    def about(self, key: str) -> dict[str, Any]:
-        """What a finished run is."""
-        return {**_about(key, self._runs[key][0])}
+    def _load(self, key: str) -> tuple[Mapping[str, Any], Rows] | None:
+        return self._runs.get(key)
 
     def scan(self, keys: Iterable[str]) -> pl.LazyFrame:
-        """Numbers of finished runs."""
         frames = [
             _frame(self._runs[key][1]).lazy().select(pl.lit(key).alias("key"), pl.all())
             for key in dict.fromkeys(keys)
@@ -209,19 +195,27 @@ class MemoryStore(Store):
         return pl.concat(frames)
 
     def write_plan(self, name: str, plan: Mapping[str, Any]) -> None:
-        """Keep what an experiment asks for."""
         self._plans[name] = plan
 
     def plans(self) -> list[str]:
-        """Names of the experiments, sorted."""
         return sorted(self._plans)
 
     def read_plan(self, name: str = "") -> dict[str, Any]:
-        """What an experiment asks for."""
         return dict(self._plans[name or next(iter(self._plans))])
 
 
+def store_of(out: Store | Path | str | None) -> Store:
+    """A store as it is, in a folder, or in memory alone."""
+    return out if isinstance(out, Store) else MemoryStore() if out is None else Store(out)
+
+
 _JSON = ("settings", "configuration")
+
+KEPT = 8
+"""Runs whose rows stay in memory: a replay and its page ask for each several times."""
+
+LARGE = 1 << 20
+"""Bytes of a file that is read column by column."""
 
 
 def _name(key: str) -> str:
@@ -229,9 +223,10 @@ def _name(key: str) -> str:
 
 
 def _frame(rows: Rows) -> pl.DataFrame:
+    names = [pl.repeat(name, n, dtype=pl.String, eager=True) for name, n in rows.metrics]
     frame = pl.DataFrame(
         {
-            "metric": [name for name, n in rows.metrics for _ in range(n)],
+            "metric": pl.concat(names),
             "at": np.concatenate(rows.at),
             "value": np.concatenate(rows.values),
         }
@@ -247,28 +242,66 @@ def _about(key: str, identity: Mapping[str, Any]) -> dict[str, Any]:
 
 def _columns(key: str, identity: Mapping[str, Any]) -> list[pl.Expr]:
     """What a run is, the same in every row: a data set of all runs can be read as one table."""
-    found = []
-    for name, value in _about(key, identity).items():
-        kind = pl.Int64 if name in ("seed", "slots") else pl.String
-        text = json.dumps(value) if name in _JSON else value
-        found.append(pl.lit(text, kind).alias(name))
-    return found
+    return [
+        pl.lit(text, pl.Int64 if name in ("seed", "slots") else pl.String).alias(name)
+        for name, text in _texts(key, identity).items()
+    ]
 
 
-def _seal(key: str, frame: pl.DataFrame) -> dict[str, str]:
-    """What tells a whole file from a torn one: a digest of the content, however compressed."""
-    digest = hashlib.sha256()
-    for column in frame.iter_columns():
-        if column.name in ("at", "value"):
-            digest.update(column.fill_null(-1).to_numpy().tobytes())
-        else:
-            runs = column.rle().struct.unnest()
-            digest.update(repr([column.name, runs.rows()]).encode())
+def _texts(key: str, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands in the columns that are the same in every row."""
+    found = _about(key, identity)
+    return {name: json.dumps(v) if name in _JSON else v for name, v in found.items()}
+
+
+def _feed(digest: Any, column: pl.Series) -> None:
+    """Numbers as they are; of a text, how often it stands there."""
+    if column.name in ("at", "value"):
+        digest.update(np.ascontiguousarray(column.fill_null(-1).to_numpy()).data)
+    else:
+        runs = column.rle().struct.unnest()
+        digest.update(repr([column.name, runs.rows()]).encode())
+
+
+def _sealed(key: str, digest: Any) -> dict[str, str]:
     return {"format": FORMAT, "key": key, "digest": digest.hexdigest()}
 
 
-@dataclass(frozen=True)
-class Provenance:
+def _seal_of(key: str, identity: Mapping[str, Any], rows: Rows) -> dict[str, str]:
+    """The seal of a run that is not written yet: a digest of its content, however compressed."""
+    digest, total = hashlib.sha256(), sum(n for _, n in rows.metrics)
+    for name, text in _texts(key, identity).items():
+        digest.update(repr([name, [(total, text)] * bool(total)]).encode())
+    runs = [
+        (sum(n for _, n in same), name)
+        for name, same in groupby((r for r in rows.metrics if r[1]), key=itemgetter(0))
+    ]
+    digest.update(repr(["metric", runs]).encode())
+    for at in rows.at:
+        digest.update(np.ascontiguousarray(np.maximum(at, -1)).data)
+    for values in rows.values:
+        digest.update(np.ascontiguousarray(values).data)
+    return _sealed(key, digest)
+
+
+def _rows(metric: pl.Series, at: pl.Series, value: pl.Series) -> Rows:
+    """Metrics with their columns, in the order in which they are first met."""
+    parts: dict[str, list[slice]] = {}
+    begin = 0
+    for n, name in metric.rle().struct.unnest().rows():
+        parts.setdefault(str(name), []).append(slice(begin, begin + n))
+        begin += n
+    rows, places, values = Rows(), at.fill_null(-1).to_numpy(), value.to_numpy()
+    for name, of in parts.items():
+        whole = [
+            np.concatenate([x[part] for part in of]) if of[1:] else x[of[0]]
+            for x in (values, places)
+        ]
+        rows.add(name, *whole)
+    return rows
+
+
+class Provenance(NamedTuple):
     """How results were made: a command as it was typed, and the versions that it ran with."""
 
     command: str
@@ -292,18 +325,12 @@ def versions() -> dict[str, str]:
 
 def provenance_text(command: str) -> str:
     """The content of a ``NAME.command.json``, here and now."""
-    about = Provenance(command, versions())
-    return json.dumps(asdict(about), indent=1, ensure_ascii=False) + "\n"
+    about = Provenance(command, versions())._asdict()
+    return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
 
 
 def write_provenance(folder: Path, name: str, command: str) -> Path:
-    """Write ``NAME.command.json`` into a folder of results.
-
-    Raises
-    ------
-    StoreError
-        When it cannot be written.
-    """
+    """Write ``NAME.command.json``; raises StoreError when that fails."""
     return Folder(folder).write(f"{name}.command.json", provenance_text(command), replace=True)
 
 
@@ -318,3 +345,19 @@ def read_provenance(folder: Path, name: str) -> Provenance | None:
         raise StoreError(
             f"cannot read {path}: {error}; delete it, or run the command again"
         ) from error
+
+
+def older_runs(folder: Path) -> dict[str, list[str]]:
+    """Runs that an older revision of a built-in decider played: which revision → runs."""
+    now = {e.name: e.revision for kind in ("policy", "scheduler") for e in entries(kind).values()}
+    now["Composed"] = now.pop(ANY)  # the class of schedulers named by their parts
+    store, found = Store(folder), dict[str, list[str]]()
+    for name in store.plans():
+        for run in store.read_plan(name)["runs"]:
+            if not store.finished(run["key"]):
+                continue
+            decider, _, revision = str(store.about(run["key"])["policy"]).rpartition(" r")
+            if decider in now and revision.isdigit() and int(revision) < now[decider]:
+                what = f"{decider} of revision {revision}; it is at {now[decider]}"
+                found.setdefault(what, []).append(f"{run['label']}, seed {run['seed']}")
+    return found

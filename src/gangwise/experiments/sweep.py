@@ -4,54 +4,33 @@ Workers compute, this process writes: a cluster needs no shared folder, and a ru
 however often a worker that died made it be computed. What :func:`perform` does, a comparison, a
 sweep, a tuning and a reproduction do alike.
 
-Workers are joblib's: threads for runs that are played in compiled code from end to end (those of
-:mod:`gangwise.gain_overhead.whole_runs`), its own processes, or those of a Dask or Ray cluster,
-which must exist already and have this version of gangwise installed. Dask and Ray start a task
-again when its worker dies; of the processes of this machine, joblib's loky gives up all of them,
-which is reported as :class:`WorkersLost`.
+Replays under built-in schedulers, which compiled code plays from end to end, have threads of this
+process: compiled code holds no lock of the interpreter. Other runs have processes, here or on a
+cluster: see :mod:`gangwise.experiments.workers`.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
 import signal
-import socket
 import threading
 import traceback
-import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
-from multiprocessing import resource_tracker
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import Any, Literal, TypeVar
-
-from joblib import Parallel, delayed, effective_n_jobs, parallel_config
-from joblib.externals.loky.backend import resource_tracker as loky_tracker
-from joblib.externals.loky.process_executor import BrokenProcessPool
-from joblib.parallel import ParallelBackendBase
+from typing import Any, Literal, NamedTuple
 
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, UnknownName
-from gangwise.core.interrupt import children_left_alone
 from gangwise.core.registry import comparators as registered_comparators
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import Replay, Rows, RunSpec, fidelity_of, measure
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.store import Store
 
-Backend = Literal["loky", "dask", "ray", "threading"]
-T = TypeVar("T")
-
-CONNECT = 30
-"""Seconds to wait for a cluster."""
-
-Cluster = tuple[Any, tuple[type[BaseException], ...]]
-"""A backend for joblib, and the errors that say that workers died."""
-
+Backend = Literal["loky", "dask", "ray"]
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""
@@ -59,10 +38,6 @@ Progress = Callable[[str, int, int], None]
 
 def silent(what: str, done: int, of: int) -> None:
     """Tell nobody."""
-
-
-class WorkersLost(Exception):  # noqa: N818 - the name says what it is
-    """Workers died; tasks that are not finished have to be started again."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +48,8 @@ class Workers:
     ----------
     jobs : int
         How many at once; −1 for all cores, or all of the cluster. A single one is this process.
-    backend : {"loky", "dask", "ray", "threading"}
-        Threads are for compiled code; others would wait for the interpreter.
+    backend : {"loky", "dask", "ray"}
+        Processes of this machine, or of a cluster.
     address : str, optional
         Of the Dask scheduler or Ray cluster.
     """
@@ -83,9 +58,8 @@ class Workers:
     backend: Backend = "loky"
     address: str | None = None
 
-    def here(self) -> bool:
-        """Whether this process does it all; says so if these workers cannot be."""
-        if self.backend not in ("loky", "dask", "ray", "threading"):
+    def __post_init__(self) -> None:
+        if self.backend not in ("loky", "dask", "ray"):
             raise ScenarioError(f"there is no backend {self.backend!r}; choose loky, dask or ray")
         if self.backend == "loky" and self.address:
             raise ScenarioError(
@@ -93,165 +67,18 @@ class Workers:
             )
         if not isinstance(self.jobs, int) or self.jobs == 0:
             raise ScenarioError(f"jobs is how many workers, or -1 for all cores; not {self.jobs!r}")
-        return self.backend == "loky" and (self.jobs == 1 or effective_n_jobs(self.jobs) == 1)
 
+    def alone(self, runs: int) -> bool:
+        """Whether this process plays so many runs itself."""
+        if self.backend != "loky" or self.jobs == 1 or runs < 2:
+            return self.backend == "loky"
+        from gangwise.experiments.workers import at_once  # joblib: a fifth of a second
 
-def parallel(
-    function: Callable[..., T], tasks: Iterable[tuple[Any, ...]], workers: Workers
-) -> Generator[T, None, None]:
-    """``function(*task)`` of every task, in the order in which they get finished.
-
-    Raises
-    ------
-    WorkersLost
-        When workers died and the backend does not start their tasks again by itself.
-    ScenarioError, StoreError
-        When the backend is not installed, has no address, or does not answer; for 0 jobs.
-    """
-    jobs, backend = workers.jobs, workers.backend
-    workers.here()
-    with _cluster(backend, workers.address) as (chosen, lost):
-        settings = {"inner_max_num_threads": 1} if chosen == "loky" and jobs != 1 else {}
-        with parallel_config(chosen, n_jobs=jobs, **settings):
-            if chosen == "loky":  # these two processes, when they are started, unblock signals
-                for tracker in (resource_tracker, loky_tracker):
-                    tracker.ensure_running()
-            with children_left_alone():
-                results = Parallel(return_as="generator_unordered", batch_size=1)(
-                    delayed(function)(*task) for task in tasks
-                )
-            try:
-                yield from results
-            except lost as error:
-                why = next(iter(str(error).splitlines()), "")
-                raise WorkersLost(f"{type(error).__name__}: {why}") from None
-            finally:
-                with warnings.catch_warnings():  # joblib's advice to users who stop early
-                    warnings.simplefilter("ignore", UserWarning)
-                    results.close()
-
-
-@contextmanager
-def _cluster(backend: Backend, address: str | None) -> Iterator[Cluster]:
-    if backend in ("loky", "threading"):
-        yield backend, (BrokenProcessPool,)
-        return
-    package = _package(backend)
-    if not address:
-        raise ScenarioError(f"backend {backend} needs the address of a cluster that is running")
-    with (_dask if backend == "dask" else _ray)(package, address) as cluster:
-        yield cluster
-
-
-def _knock(address: str) -> None:
-    """See that something listens; Dask and Ray take minutes to say that nothing does."""
-    host, _, port = address.rpartition("//")[2].rpartition(":")
-    if not (host and port.isdigit()):
-        raise ScenarioError(f"address {address!r} has no port: write HOST:PORT")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT).close()
-    except (OSError, OverflowError) as error:
-        raise StoreError(f"nothing answers at {address}: {error}; start the cluster") from error
-
-
-@contextmanager
-def _dask(package: Any, address: str) -> Iterator[Cluster]:
-    _knock(address)
-    try:
-        client = package.Client(address, timeout=CONNECT, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"no Dask scheduler answers at {address}: {error}") from error
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=CONNECT)
-        except TimeoutError as error:
-            raise StoreError(f"the Dask cluster at {address} has no worker") from error
-
-        def submit(function: Callable[[], Any]) -> Any:
-            return client.submit(function, pure=False)
-
-        yield ClusterBackend(submit, sum(client.ncores().values())), (package.KilledWorker,)
-
-
-@contextmanager
-def _ray(package: Any, address: str) -> Iterator[Cluster]:
-    if address != "auto":
-        _knock(address)
-    try:
-        package.init(address=address, log_to_driver=False, ignore_reinit_error=True)
-    except (ConnectionError, ValueError, RuntimeError, package.exceptions.RayError) as error:
-        raise StoreError(f"no Ray cluster answers at {address}: {error}") from error
-    try:
-        remote = package.remote(num_cpus=1, max_retries=3)(_called)
-
-        def start(function: Callable[[], Any]) -> Future[Any]:
-            future: Future[Any] = remote.remote(function).future()
-            return future
-
-        cores = int(package.cluster_resources().get("CPU", 1))
-        yield ClusterBackend(start, cores), (package.exceptions.RayError,)
-    finally:
-        package.shutdown()
-
-
-def _called(function: Callable[[], Any]) -> Any:
-    return function()
-
-
-def _package(backend: Backend) -> Any:
-    """The library of a cluster."""
-    name = {"dask": "distributed", "ray": "ray"}[backend]
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ScenarioError(
-            f"backend {backend} is not installed: pip install 'gangwise[{backend}]'"
-        ) from error
-
-
-class ClusterBackend(ParallelBackendBase):  # type: ignore[misc]  # joblib ships no types
-    """Tasks go to a cluster.
-
-    Parameters
-    ----------
-    start : callable
-        Starts a function without arguments on the cluster; returns a future with
-        ``add_done_callback`` and ``result``.
-    cores : int
-        How many tasks run at once.
-    """
-
-    supports_retrieve_callback = True
-
-    def __init__(self, start: Callable[[Callable[[], Any]], Any], cores: int, **settings: Any):
-        super().__init__(**settings)
-        self.start, self.cores = start, cores
-        self._futures: set[Any] = set()
-
-    def effective_n_jobs(self, n_jobs: int) -> int:
-        """As many as asked for, −1 for all cores of the cluster."""
-        return self.cores if n_jobs < 0 else n_jobs
-
-    def submit(self, func: Callable[[], Any], callback: Callable[[Any], None]) -> Any:
-        """Start a batch of tasks."""
-        future = self.start(func)
-        self._futures.add(future)
-        future.add_done_callback(self._futures.discard)
-        future.add_done_callback(callback)
-        return future
-
-    def retrieve_result_callback(self, out: Any) -> Any:
-        """The result of a finished batch, or the error that ended it."""
-        return out.result()
-
-    def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Give up what is not finished."""
-        for future in tuple(self._futures):
-            future.cancel()
+        return at_once(self.jobs) == 1
 
 
 ATTEMPTS = 4
-"""How often the rest is started again after workers died, while nothing at all gets finished."""
+"""Dying workers are started again so often without finishing a single run."""
 
 
 def sweep(
@@ -262,13 +89,13 @@ def sweep(
     address: str | None = None,
     progress: Progress | None = None,
 ) -> Results:
-    """Do the runs of an experiment that are not finished, and return the results of all.
+    """Play the runs of an experiment that are not finished, and return the results of all.
 
     Parameters
     ----------
     experiment : Experiment or path
     out : path
-        Folder of the results. Experiments may share one: a run that is part of several is done
+        Folder of the results. Experiments may share one: a run that is part of several is played
         once.
     jobs : int
         Workers; −1 for all cores, or all of the cluster.
@@ -282,12 +109,12 @@ def sweep(
     Raises
     ------
     ScenarioError, UnknownName
-        For an experiment that makes no sense, before anything is run.
+        For an experiment that makes no sense, before anything is played.
     StoreError
         When results cannot be written, another process writes into the folder, or workers keep
         dying.
     GangwiseError
-        Of the first run that failed, after all others are done.
+        Of the first run that failed, after all others are played.
 
     Examples
     --------
@@ -323,64 +150,46 @@ def perform(
     progress: Progress | None = None,
     slotwise: bool = False,
 ) -> Results:
-    """Do the runs that are not in the store, and return the results of all.
+    """Play the runs that are not in the store, and return the results of all.
 
-    Whoever plays them, a run gives the same numbers. What cannot travel, such as a policy that does
-    not pickle or that was defined in ``__main__``, is played in this process.
-
-    Parameters
-    ----------
-    experiment : mapping
-        What the plan says beside the runs; at least its ``name``.
-    specs : sequence of RunSpec
-    store : Store
-    workers : Workers
-    progress : callable, optional
-        ``progress(what, done, of)``, in runs.
-    slotwise : bool
-        Progress in slots instead.
-
-    Raises
-    ------
-    StoreError
-        When results cannot be written, another process writes into the folder, or workers keep
-        dying.
-    GangwiseError
-        Of the first run that failed, after all others are done.
-    Interrupted
-        On Ctrl-C, with the run in hand saved if it was played in this process.
+    A run gives the same numbers whoever plays it. What cannot travel, such as a policy that does
+    not pickle or that was defined in ``__main__``, is played in this process. ``experiment`` is
+    stored in the plan and has at least a ``name``. ``progress`` counts runs, or slots if
+    ``slotwise``. Errors are those of :func:`sweep`; on Ctrl-C, Interrupted, with the run in hand
+    saved if this process played it.
     """
-    name, here = str(experiment["name"]), workers.here()
+    name = str(experiment["name"])
     keys = [spec.key() for spec in specs]
     wanted = dict(zip(keys, specs))
+    size = {key: spec.slots if slotwise else 1 for key, spec in wanted.items()}
+    failed: dict[str, Failure] = {}
     with store.lock():
         store.write_plan(name, _plan(experiment, specs, keys))
         left = {key: spec for key, spec in wanted.items() if not store.finished(key)}
-        tell = _Teller(progress or silent, name, list(wanted.values()), slotwise)
         for key in wanted.keys() - left.keys():
-            store.forget_checkpoint(key)  # killed between the two, a run leaves it behind
-            tell.finished(wanted[key])
-        tell.now()
-        failed: dict[str, Failure] = {}
+            store.forget_checkpoint(key)  # a run that was killed between the two leaves it behind
+
+        done, of = sum(size[key] for key in wanted.keys() - left.keys()), sum(size.values())
+
+        def tell(slots: int = 0) -> None:
+            (progress or silent)(name, done + slots, of)
 
         def take(key: str, outcome: Rows | Failure) -> None:
-            spec = left.pop(key)
+            nonlocal done
+            spec, done = left.pop(key), done + size[key]
             if isinstance(outcome, Failure):
                 failed[key] = outcome
             else:
                 store.write(key, spec.identity(), outcome)
-            tell.finished(spec)
-            tell.now()
+            tell()
 
-        if not here:
-            if workers.backend == "loky":  # for these, threads: nothing is to be started or sent
-                whole = {key for key, spec in left.items() if spec.whole}
-                _send(whole, left, store, Workers(workers.jobs, "threading"), take)
-            away = {key for key, spec in left.items() if _travels(spec)}
-            _send(away, left, store, workers, take)
+        tell()
+        if workers.backend == "loky":
+            _in_threads([k for k in left if left[k].whole], left, store, workers.jobs, take)
+        if not workers.alone(len(left)):
+            _in_processes(left, store, workers, take)
         for key, spec in list(left.items()):
-            slots_played = partial(tell.now, spec) if slotwise else None
-            take(key, _attempt(key, spec, store.checkpoint(key), slots_played)[1])
+            take(key, _attempt(key, spec, store.checkpoint(key), tell if slotwise else None)[1])
     if failed:
         raise _error_of(failed, wanted)
     return Results.open(store, name)
@@ -402,16 +211,37 @@ def _error_of(failed: Mapping[str, Failure], wanted: Mapping[str, RunSpec]) -> G
     return error
 
 
-def _send(
-    away: set[str],
-    left: dict[str, RunSpec],
+def _in_threads(
+    keys: Sequence[str],
+    left: Mapping[str, RunSpec],
+    store: Store,
+    jobs: int,
+    take: Callable[[str, Rows | Failure], None],
+) -> None:
+    """Play runs of compiled code side by side; a single one is left to the process itself."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    at_once = min(len(keys), jobs if jobs > 0 else (cores or 1) + 1 + jobs)
+    if at_once < 2:
+        return
+    tasks = [(key, left[key], store.checkpoint(key)) for key in keys]
+    with ThreadPool(at_once) as pool:
+        for key, outcome in pool.imap_unordered(lambda task: _attempt(*task), tasks):
+            take(key, outcome)
+
+
+def _in_processes(
+    left: Mapping[str, RunSpec],
     store: Store,
     workers: Workers,
     take: Callable[[str, Rows | Failure], None],
 ) -> None:
-    """Have workers play what is left, as often as they die."""
-    attempts, local = 0, workers.backend in ("loky", "threading")
-    total = len(left)
+    """Have workers play what can travel, starting them again when they die."""
+    away = {key for key, spec in left.items() if _travels(spec)}
+    if not away:
+        return
+    from gangwise.experiments.workers import WorkersLost, parallel
+
+    attempts, local, total = 0, workers.backend == "loky", len(left)
     while away & left.keys():
         before = len(left)
         tasks = [
@@ -420,7 +250,8 @@ def _send(
             if key in away
         ]
         try:
-            with closing(parallel(_attempt, tasks, workers)) as finished:
+            where = workers.jobs, workers.backend, workers.address
+            with closing(parallel(_attempt, tasks, *where)) as finished:
                 for key, outcome in finished:
                     take(key, outcome)
         except WorkersLost as lost:
@@ -432,39 +263,15 @@ def _send(
                 ) from lost
 
 
-class _Teller:
-    """How far a sweep is, in runs or in slots."""
-
-    def __init__(self, tell: Progress, what: str, specs: Sequence[RunSpec], slotwise: bool):
-        self._tell, self._what, self._slotwise = tell, what, slotwise
-        self._of, self._done = sum(map(self._size, specs)), 0
-
-    def _size(self, spec: RunSpec) -> int:
-        return spec.slots if self._slotwise else 1
-
-    def finished(self, spec: RunSpec) -> None:
-        self._done += self._size(spec)
-
-    def now(self, spec: RunSpec | None = None, slots: int = 0) -> None:
-        """Tell, with the slots of the run in hand."""
-        self._tell(self._what, self._done + slots, self._of)
-
-
 def check_names(spec: RunSpec, comparators: Sequence[str], metrics: Sequence[str]) -> None:
-    """Comparators and metrics are those of an instance, so one is drawn.
-
-    Raises
-    ------
-    UnknownName
-        For one that it does not have.
-    """
+    """Raise UnknownName for a comparator or metric that the instance of a run does not have."""
     if isinstance(spec.source.scenario(), Replay):
         return
     instance = spec.source.instance(spec.seed)
-    known = list(dict.fromkeys([*instance.comparators, *registered_comparators(instance.family)]))
+    known = [*instance.comparators, *registered_comparators(instance.family)]
     for name in comparators:
         if name not in known:
-            raise UnknownName("comparator", name, known)
+            raise UnknownName("comparator", name, list(dict.fromkeys(known)))
     if metrics:
         known = ["reward", *instance.environment().metrics]
         for name in metrics:
@@ -472,14 +279,10 @@ def check_names(spec: RunSpec, comparators: Sequence[str], metrics: Sequence[str
                 raise UnknownName("metric", name, known)
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """Why a run failed, in words: not every exception survives the way back from a worker.
 
-    Attributes
-    ----------
-    cause : Exception, optional
-        The exception itself, where the run was played in this process.
+    ``cause`` is the exception itself, where the run was played in this process.
     """
 
     error: str
@@ -488,12 +291,9 @@ class Failure:
 
 
 def _travels(spec: RunSpec) -> bool:
-    """Whether a worker can be given a run: its classes can be imported there.
-
-    A comparator that a user registered is known in this process alone.
-    """
+    """Whether a worker can import the classes of a run and unpickle their objects."""
     if spec.policy is None and (judge := spec.registered) and not judge.built_in:
-        return False
+        return False  # this process alone knows a comparator that a user registered
     if spec.policy is not None and type(spec.policy).__module__ == "__main__":
         return False
     try:
@@ -527,32 +327,27 @@ def _attempt(
             )
         return key, measure(spec, checkpoint, progress)
     except Exception as error:
-        told = f"{type(error).__name__}: {error}"
-        return key, Failure(told, traceback.format_exc(), None if away else error)
+        text = f"{type(error).__name__}: {error}"
+        return key, Failure(text, traceback.format_exc(), None if away else error)
 
 
 def _plan(
     experiment: Mapping[str, Any], specs: Sequence[RunSpec], keys: Sequence[str]
 ) -> dict[str, object]:
-    return {
-        "experiment": dict(experiment),
-        "runs": [
-            {
-                "key": key,
-                "cell": dict(spec.cell),
-                "label": spec.label,
-                "comparator": spec.policy is None,
-                "seed": spec.seed,
-                "slots": spec.slots,
-            }
-            for key, spec in zip(keys, specs)
-        ],
-        **({"fidelity": told} if (told := _fidelity(specs)) else {}),
-    }
-
-
-def _fidelity(specs: Sequence[RunSpec]) -> list[dict[str, object]]:
-    """How much of a log each cell plays; nothing where none is played."""
+    """What an experiment asks for, run by run, and how much of a log each of its cells plays."""
     cells = {(str(spec.cell), spec.slots): spec for spec in specs}.values()
     found = [(spec.cell, fidelity_of(spec.source.scenario(), spec.slots)) for spec in cells]
-    return [{"cell": dict(cell), **told} for cell, told in found if told is not None]
+    fidelity = [{"cell": dict(cell), **of} for cell, of in found if of is not None]
+    runs = [
+        {
+            "key": key,
+            "cell": dict(spec.cell),
+            "label": spec.label,
+            "comparator": spec.policy is None,
+            "seed": spec.seed,
+            "slots": spec.slots,
+        }
+        for key, spec in zip(keys, specs)
+    ]
+    plan: dict[str, object] = {"experiment": dict(experiment), "runs": runs}
+    return plan | {"fidelity": fidelity} if fidelity else plan

@@ -1,8 +1,8 @@
-"""Tuning a policy's arguments with Optuna, and an honest look at what it gained.
+"""Tuning: Optuna looks for better arguments of a policy, and other seeds judge what it found.
 
-Trials are played on some seeds, the best of them is compared with the default on others: the best
-of many trials looks better than it is on the seeds that chose it. Every run goes through
-:mod:`gangwise.experiments.sweep`, so it is stored once and shared.
+Every trial plays the same seeds. The best of many trials looks better on the seeds that chose it
+than it is, so the best and the default are compared on other seeds. All runs go through
+:mod:`gangwise.experiments.sweep`: each is stored once and shared.
 """
 
 from __future__ import annotations
@@ -11,46 +11,41 @@ import ast
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import gangwise
 from gangwise.core.contracts import configuration
-from gangwise.core.errors import GangwiseError, ScenarioError, StoreError
-from gangwise.core.files import STATE, Folder
+from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, to_install
+from gangwise.core.files import STATE, Folder, sealed_line, unsealed, write_whole
 from gangwise.core.registry import create
-from gangwise.experiments.output import difference, numbers
 from gangwise.experiments.results import Results, turned
 from gangwise.experiments.runs import NamedSource, Replay, deciders
 from gangwise.experiments.specification import Experiment, PolicyTable
-from gangwise.experiments.statistics import Estimate, mean_and_interval, verdict
+from gangwise.experiments.statistics import (
+    Estimate,
+    difference,
+    mean_and_interval,
+    numbers,
+    verdict,
+)
 from gangwise.experiments.sweep import Progress, silent, sweep
 
 if TYPE_CHECKING:
-    from optuna.study import Study
-    from optuna.trial import FrozenTrial
     from optuna.trial import Trial as OptunaTrial
 
 
 @dataclass(frozen=True)
 class ParameterRange:
-    """An argument and what it may be: numbers between two ends, or some choices.
+    """The values that an argument may take.
 
-    Parameters
-    ----------
-    name : str
-    ends : (int, int) or (float, float), optional
-        Lowest and highest; both are allowed. Integers only between two integers.
-    log : bool
-        Whether numbers are spread evenly over their logarithms.
-    choices : tuple
-        Instead of ends.
+    Numbers between two ``ends``, both allowed, spread evenly over their logarithms if ``log``;
+    integers only between two integers. Or one of some ``choices``.
     """
 
     name: str
@@ -60,19 +55,10 @@ class ParameterRange:
 
     @classmethod
     def parse(cls, text: str) -> ParameterRange:
-        """Read ``NAME=LOW:HIGH[:int][:log]`` or ``NAME=ONE|OTHER``.
+        """Read ``NAME=LOW:HIGH[:int][:log]`` or ``NAME=ONE|OTHER``; ScenarioError says how.
 
-        Raises
-        ------
-        ScenarioError
-            Says how to write one.
-
-        Examples
-        --------
         >>> ParameterRange.parse("steps=1:20:int")
         ParameterRange(name='steps', ends=(1, 20), log=False, choices=())
-        >>> ParameterRange.parse("fraction=0.05:0.8:log").log
-        True
         >>> ParameterRange.parse("estimator=decay|window").choices
         ('decay', 'window')
         """
@@ -104,16 +90,13 @@ class ParameterRange:
 
     @property
     def low(self) -> Any:
-        """The lower end, or the first choice."""
         return self.ends[0] if self.ends else self.choices[0]
 
     @property
     def high(self) -> Any:
-        """The upper end, or the last choice."""
         return self.ends[1] if self.ends else self.choices[-1]
 
     def holds(self, value: Any) -> bool:
-        """Whether a value may be suggested."""
         if self.ends is None:
             return any(value == choice and type(value) is type(choice) for choice in self.choices)
         kind = int if isinstance(self.ends[0], int) else int | float
@@ -121,7 +104,7 @@ class ParameterRange:
         return known and self.ends[0] <= value <= self.ends[1]
 
     def suggest(self, trial: OptunaTrial) -> Any:
-        """A value for a trial."""
+        """A value that Optuna's sampler suggests."""
         if self.ends is None:
             return trial.suggest_categorical(self.name, self.choices)
         low, high = self.ends
@@ -145,19 +128,16 @@ def _literal(text: str) -> Any:
 
 
 DEFAULT = "default"
-"""Label of the policy as it is."""
+"""Label of the policy with its own arguments."""
 
 TUNING = "tuning"
-"""Name of the experiment of the trials."""
+"""Name of the experiment that plays the trials."""
 
-STUDY = f"{STATE}/study.db"
-"""Optuna's, where the state of a folder is."""
+STUDY = f"{STATE}/study"
+"""The study in a folder of results: what is tuned, and the finished trials."""
 
-VALUES = "values"
-"""Of a trial of the study: what it earned with each seed."""
-
-WANTED = "wanted"
-"""Of the study: how many trials it is to have."""
+SEED = 0
+"""Seed of the sampler: the same command gives the same study."""
 
 
 @dataclass(frozen=True)
@@ -170,13 +150,16 @@ class Trial:
 
     @property
     def value(self) -> float:
-        """The mean over the seeds, which trials are ranked by."""
+        """The mean over the seeds, which ranks trials."""
         return self.estimate.mean
 
     @property
     def estimate(self) -> Estimate:
-        """Mean and interval over the seeds."""
         return mean_and_interval(self.values)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Trial:
+        return cls(told["number"], told["arguments"], tuple(told["values"]))
 
 
 @dataclass(frozen=True)
@@ -185,22 +168,18 @@ class Tuning:
 
     Attributes
     ----------
-    policy, metric : str
     minimise : bool
         Whether less of the metric is better.
-    ranges : tuple of ParameterRange
     default : Trial
-        The policy as it is; numbered −1 where it lies outside the ranges, and so is no trial.
+        The policy's own arguments; number −1 where they lie outside the ranges and are no trial.
     trials : tuple of Trial
         Best first.
     seeds, validation : tuple of int
-        Played by every trial; played by the best and the default only.
+        Seeds of every trial; seeds on which the best and the default are compared.
     row : mapping or None
         The best over the default on the validation seeds, as
         :meth:`~gangwise.experiments.results.Results.improvements` has it; positive is better. None
         where no trial was better than the default.
-    fidelity : tuple of mapping
-        How much of a log is played, as in :class:`~gangwise.experiments.results.Results`.
     """
 
     policy: str
@@ -210,15 +189,14 @@ class Tuning:
     default: Trial
     trials: tuple[Trial, ...]
     seeds: tuple[int, ...]
-    validation: tuple[int, ...]
-    row: Mapping[str, Any] | None
+    validation: tuple[int, ...] = ()
+    row: Mapping[str, Any] | None = None
     fidelity: tuple[Mapping[str, Any], ...] = ()
 
     def over_default(self, trial: Trial) -> dict[str, Any] | None:
-        """How much better a trial is than the default on the seeds of the tuning; positive is.
+        """How much better (positive) a trial is than the default on the seeds of the tuning.
 
-        Keys: ``mean``, ``low``, ``high``, ``percent``, ``seeds``. None for the default itself, and
-        for a trial that repeats it.
+        None for the default itself, and for a trial with its arguments.
         """
         if dict(trial.arguments) == dict(self.default.arguments):
             return None
@@ -227,20 +205,31 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """The best trial."""
         return self.trials[0]
 
     @property
     def sentence(self) -> str:
-        """What the tuning gained, in words."""
         on = f"tuned on {_seeds(self.seeds)}"
         if self.row is None:
             return f"{on}: none of {len(self.trials)} trials is better than the default; keep it"
-        found = f"{said(self.best.arguments)}; on {_seeds(self.validation)}"
+        found = f"{arguments_text(self.best.arguments)}; on {_seeds(self.validation)}"
         return f"{on}: {found}: {verdict(self.row)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """What ``--json`` prints, and ``tuning.json``: see docs/results.schema.json."""
+
+        def of(trial: Trial) -> dict[str, Any]:
+            found = numbers(trial.estimate)
+            return {
+                "number": trial.number,
+                "arguments": dict(trial.arguments),
+                "value": found["mean"],
+                "low": found["low"],
+                "high": found["high"],
+                "values": list(trial.values),
+                "over": self.over_default(trial),
+            }
+
         return {
             "format": "gangwise-tune-1",
             "version": gangwise.__version__,
@@ -251,53 +240,30 @@ class Tuning:
             "ranges": [vars(parameter) for parameter in self.ranges],
             "seeds": list(self.seeds),
             "validation_seeds": list(self.validation),
-            "default": self._told(self.default),
-            "best": self._told(self.best),
-            "trials": [self._told(trial) for trial in self.trials],
+            "default": of(self.default),
+            "best": of(self.best),
+            "trials": [of(trial) for trial in self.trials],
             "validation": None if self.row is None else dict(self.row),
             "sentence": self.sentence,
         }
 
-    def _told(self, trial: Trial) -> dict[str, Any]:
-        found = numbers(trial.estimate)
-        return {
-            "number": trial.number,
-            "arguments": dict(trial.arguments),
-            "value": found["mean"],
-            "low": found["low"],
-            "high": found["high"],
-            "values": list(trial.values),
-            "over": self.over_default(trial),
-        }
 
-
-def tuning_file(folder: Path) -> Path:
-    """Where what was found is kept; it is there when the tuning has finished."""
-    return folder / f"{TUNING}.json"
+FOUND = f"{TUNING}.json"
+"""The file of a finished tuning."""
 
 
 def write_tuning(folder: Path, tuning: Tuning) -> Path:
-    """Keep what was found.
-
-    Raises
-    ------
-    StoreError
-        When it cannot be written.
-    """
-    path = tuning_file(folder)
+    """Write ``tuning.json``; raises StoreError when that fails."""
     text = json.dumps(tuning.as_dict(), indent=1, allow_nan=False) + "\n"
-    return Folder(folder).write(path.name, text, replace=True)
+    return Folder(folder).write(FOUND, text, replace=True)
 
 
 def read_tuning(folder: Path) -> Tuning | None:
-    """What was found by the tuning in a folder; None where there was none.
+    """The finished tuning in a folder; None where there was none.
 
-    Raises
-    ------
-    StoreError
-        When the tuning has not finished yet, or the file is torn.
+    Raises StoreError when the tuning has not finished, or its file is damaged.
     """
-    path = tuning_file(folder)
+    path = folder / FOUND
     if not path.exists():
         if (folder / STUDY).exists():
             raise StoreError(
@@ -306,19 +272,18 @@ def read_tuning(folder: Path) -> Tuning | None:
             )
         return None
     try:
-        found = json.loads(Folder(folder).read_text(path.name))
+        found = json.loads(Folder(folder).read_text(FOUND))
+        ranges = [
+            {**r, "ends": r["ends"] and tuple(r["ends"]), "choices": tuple(r["choices"])}
+            for r in found["ranges"]
+        ]
         return Tuning(
             found["policy"],
             found["metric"],
             found["minimise"],
-            tuple(
-                ParameterRange(
-                    k["name"], k["ends"] and tuple(k["ends"]), k["log"], tuple(k["choices"])
-                )
-                for k in found["ranges"]
-            ),
-            _trial(found["default"]),
-            tuple(map(_trial, found["trials"])),
+            tuple(ParameterRange(**each) for each in ranges),
+            Trial.of(found["default"]),
+            tuple(map(Trial.of, found["trials"])),
             tuple(found["seeds"]),
             tuple(found["validation_seeds"]),
             found["validation"],
@@ -331,14 +296,10 @@ def read_tuning(folder: Path) -> Tuning | None:
         ) from error
 
 
-def _trial(told: Mapping[str, Any]) -> Trial:
-    return Trial(told["number"], told["arguments"], tuple(told["values"]))
-
-
-def said(arguments: Mapping[str, Any]) -> str:
+def arguments_text(arguments: Mapping[str, Any]) -> str:
     """Arguments in words, numbers short.
 
-    >>> said({"fraction": 0.123456, "steps": 5})
+    >>> arguments_text({"fraction": 0.123456, "steps": 5})
     'fraction = 0.1235, steps = 5'
     """
     return ", ".join(
@@ -359,11 +320,97 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"seeds {', '.join(map(str, seeds))}"
 
 
-Choices = Mapping[str, Mapping[str, Any]]
-"""Arguments by label."""
+def labels(tried: Sequence[Mapping[str, Any]], default: Mapping[str, Any]) -> list[str]:
+    """What the runs of each trial are labelled: trials that repeat one share its runs.
 
-SEED = 0
-"""Of the sampler: the same command gives the same study."""
+    >>> labels([{"steps": 1}, {"steps": 5}, {"steps": 1}, {"steps": 5}], {"steps": 1})
+    ['default', 'trial 1: steps = 5', 'default', 'trial 1: steps = 5']
+    """
+    known = {json.dumps(dict(default), sort_keys=True): DEFAULT}
+    return [
+        known.setdefault(
+            json.dumps(dict(each), sort_keys=True), f"trial {i}: {arguments_text(each)}"
+        )
+        for i, each in enumerate(tried)
+    ]
+
+
+@dataclass
+class Study:
+    """A tuning as it goes on, kept in :data:`STUDY` after every trial.
+
+    ``definition`` is what is tuned, as JSON: scenario, settings, slots, policy, ranges, seeds,
+    metric; ``default`` the policy's own values of the arguments that are tuned; ``wanted`` how many
+    trials there are to be; ``ends`` when the finished ``trials`` ended, seconds since 1970.
+    """
+
+    definition: dict[str, Any]
+    default: dict[str, Any]
+    wanted: int
+    trials: list[Trial] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, folder: Path) -> Study:
+        """The study in a folder; raises StoreError when there is none that can be read."""
+        try:
+            found = unsealed((folder / STUDY).read_bytes().strip())
+            if found is None:
+                raise ValueError("it is damaged; remove it, and its trials follow from the runs")
+            return cls(**{**found, "trials": [Trial.of(each) for each in found["trials"]]})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"cannot read the study {folder / STUDY}: {error}") from error
+
+    def write(self, folder: Path) -> None:
+        plain = json.loads(json.dumps(dataclasses.asdict(self), default=str))
+        write_whole(folder / STUDY, sealed_line(plain))
+
+    def resume(self, folder: Path) -> None:
+        """Take over the trials of an earlier call; raises StoreError for another study."""
+        before = Study.read(folder) if (folder / STUDY).exists() else self
+        now = json.loads(json.dumps(self.definition, default=str))
+        if before.trials and before.definition != now:
+            key = next(k for k in now if before.definition.get(k) != now[k])
+            raise StoreError(
+                f"{folder / STUDY} is a study with {key} = {before.definition.get(key)}, not "
+                f"{now[key]}; give another --out"
+            )
+        self.trials, self.ends = before.trials, before.ends
+
+    @property
+    def labels(self) -> list[str]:
+        return labels([trial.arguments for trial in self.trials], self.default)
+
+    def ranked(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
+        sign = 1.0 if self.definition["minimise"] else -1.0
+        return tuple(sorted(trials, key=lambda trial: (sign * trial.value, trial.number)))
+
+    def so_far(self) -> Tuning:
+        """What is known before it ends; the first trial stands in for an untried default."""
+        named = dict(zip(reversed(self.labels), reversed(self.trials)))
+        first = next(iter(self.trials), Trial(-1, self.default, ()))
+        return Tuning(
+            self.definition["policy"],
+            self.definition["metric"],
+            self.definition["minimise"],
+            tuple(map(ParameterRange.parse, self.definition["ranges"])),
+            named.get(DEFAULT, first),
+            self.ranked(self.trials),
+            tuple(self.definition["seeds"]),
+        )
+
+    def experiment(
+        self, name: str, choices: Mapping[str, Mapping[str, Any]], seeds: Sequence[int]
+    ) -> Experiment:
+        """An experiment that plays the policy with each choice of arguments, by label."""
+        d = self.definition
+        tables = [
+            PolicyTable(name=d["policy"], label=label, arguments=dict(arguments), grid={})
+            for label, arguments in choices.items()
+        ]
+        shared = {key: d[key] for key in ("scenario", "settings", "slots")}
+        content = {"name": name, "policies": tables, "seeds": list(seeds), **shared}
+        return Experiment.of({**content, "optimum_slots": 1, "points": 50}, name)
 
 
 def tune(
@@ -383,43 +430,39 @@ def tune(
 ) -> Tuning:
     """Look for better arguments of a policy; started again, it goes on where it was.
 
-    The sampler is Optuna's TPE with a fixed seed, and depends on the finished trials alone: the
-    same call gives the same study, interrupted or not.
+    Optuna's TPE sampler has a fixed seed and sees the finished trials alone: the same call gives
+    the same study, interrupted or not.
 
     Parameters
     ----------
     scenario : str
-        A registered scenario or a scenario file; a trace is named in a scenario file.
+        A registered scenario, with ``settings``, or a scenario file, which can name a trace.
     policy : str
-        A registered policy; arguments after a colon stay as they are and are part of the default.
+        A registered policy; arguments after a colon stay fixed and are part of the default.
     ranges : sequence of ParameterRange or str
         Such as ``"fraction=0.05:0.8:log"``.
     out : path
-        Folder of the study (``.gangwise/study.db``) and of the runs, to be read as those of a
-        sweep: the experiments ``tuning`` and ``validation``.
-    settings : mapping, optional
-        Of the scenario.
+        Folder of the study and of the runs: the experiments ``tuning`` and ``validation``.
     trials : int
         In all, with those of earlier calls. The default is the first of them if it is in range.
     seeds, validation : sequence of int
-        What trials are judged by; what the best and the default are compared on.
-    slots : int, optional
+        Seeds that judge trials; seeds on which the best is compared with the default.
     metric : str
-        Of a single number per run, see :mod:`gangwise.experiments.runs`; ``reward.mean`` where
-        slots are played, the scenario's own objective otherwise.
+        A metric of a single number per run, see :mod:`gangwise.experiments.runs`; by default
+        ``reward.mean``, or the objective of a scenario that plays whole runs.
     minimise : bool
         Whether less of the metric is better.
     jobs : int
-        Workers.
+        Workers, −1 for all cores.
     progress : callable, optional
         ``progress(what, done, of)``, in trials.
 
     Raises
     ------
     UnknownName
-        For an argument that the policy does not have, or a metric that runs do not have.
+        For an argument or metric that does not exist.
     ScenarioError
-        For ranges, seeds or trials that make no sense; without Optuna.
+        For ranges, seeds or trials that make no sense, and without Optuna.
     StoreError
         When the folder holds a study of something else.
     """
@@ -429,189 +472,112 @@ def tune(
     kind = deciders(played)
     if not metric and isinstance(played, Replay):
         metric, minimise = played.objective, played.minimise
-    metric = metric or "reward.mean"
     _check(kind, policy, parameters, trials, seeds, validation)
-    out, tell = Path(out), progress or silent
-    common = {
-        "scenario": scenario,
-        "settings": dict(settings or {}),
-        "slots": slots,
-        "optimum_slots": 1,
-        "points": 50,
-    }
-    definition = {
-        **common,
-        "policy": policy,
-        "ranges": [str(parameter) for parameter in parameters],
-        "seeds": list(seeds),
-        "metric": metric,
-        "minimise": minimise,
-        "version": gangwise.__version__,
-    }
-    plain = configuration(create(kind, policy))
-    default = {parameter.name: plain[parameter.name] for parameter in parameters}
-
-    def experiment(name: str, choices: Choices, on: Sequence[int]) -> Experiment:
-        tables = [
-            PolicyTable(name=policy, label=label, arguments=dict(arguments), grid={})
-            for label, arguments in choices.items()
-        ]
-        return Experiment.of({"name": name, "policies": tables, "seeds": list(on), **common}, name)
-
-    def play(name: str, choices: Choices, on: Sequence[int]) -> Results:
-        return sweep(experiment(name, choices, on), out, jobs)
-
-    def earned(choices: Choices) -> tuple[Results, dict[str, tuple[float, ...]]]:
-        results = play(TUNING, choices, seeds)
-        value = {(p, seed): v for p, seed, v in results.per_seed(metric).rows()}
-        found = {label: tuple(value[label, seed] for seed in seeds) for label in choices}
-        for label, values in found.items():
-            if not np.isfinite(values).all():
-                raise GangwiseError(f"{metric} of {policy} with {said(choices[label])}: {values}")
-        return results, found
-
-    sign = -1.0 if minimise else 1.0
-    experiment(TUNING, {DEFAULT: default}, seeds).runs()[0].key()  # mistakes come before a study
+    own = configuration(create(kind, policy))
+    definition: dict[str, Any] = {"scenario": scenario, "settings": dict(settings or {})}
+    definition |= {"slots": slots, "policy": policy, "ranges": list(map(str, parameters))}
+    definition |= {"seeds": list(seeds), "metric": metric or "reward.mean", "minimise": minimise}
+    definition |= {"version": gangwise.__version__}
+    study = Study(definition, {each.name: own[each.name] for each in parameters}, trials)
+    study.experiment(TUNING, {DEFAULT: study.default}, seeds).runs()[0].key()  # finds mistakes
     folder = Folder(out)
-    with folder.lock(), closing(_open(optuna, out, definition, minimise)) as opened:
-        study: Study = opened.study
-        study.set_user_attr(DEFAULT, default)
-        study.set_user_attr(WANTED, trials)
-        while (done := len(_finished(study))) < trials:
-            tell("tuning", done, trials)
-            folder.remove(tuning_file(out).name)  # until it is true again
-            study.sampler = optuna.samplers.TPESampler(seed=SEED + done)
-            if done == 0 and all(
-                parameter.holds(default[parameter.name]) for parameter in parameters
-            ):
-                study.enqueue_trial(default)
-            trial = study.ask()
-            asked = {parameter.name: parameter.suggest(trial) for parameter in parameters}
-            tried = [dict(each.params) for each in _finished(study)]
-            label = labels([*tried, asked], default)[-1]
-            values = earned({label: asked})[1][label]
-            trial.set_user_attr(VALUES, list(values))
-            study.tell(trial, Trial(done, asked, values).value)
-        tell("tuning", trials, trials)
-        tried = [dict(each.params) for each in _finished(study)]
-        called = labels(tried, default)
-        results, found = earned({DEFAULT: default} | dict(zip(called, tried)))
-        base = Trial(called.index(DEFAULT) if DEFAULT in called else -1, default, found[DEFAULT])
-        every = [Trial(i, each, found[called[i]]) for i, each in enumerate(tried)]
-        ranked = tuple(sorted(every, key=lambda trial: (-sign * trial.value, trial.number)))
-        row = None
-        if sign * ranked[0].value > sign * base.value:
-            row = _compare(play, ranked[0].arguments, default, validation, metric, sign)
-    tuning = Tuning(
-        policy,
-        metric,
-        minimise,
-        tuple(parameters),
-        base,
-        ranked,
-        tuple(seeds),
-        tuple(validation),
-        row,
-        results.fidelity,
-    )
-    write_tuning(out, tuning)
+    with folder.lock():
+        study.resume(folder.path)
+        study.write(folder.path)
+        _search(optuna, study, parameters, folder, jobs, progress or silent)
+        tuning = _judge(study, parameters, folder.path, tuple(validation), jobs)
+    write_tuning(folder.path, tuning)
     return tuning
 
 
-def _compare(
-    play: Callable[..., Results],
-    best: Mapping[str, Any],
-    default: Mapping[str, Any],
-    validation: Sequence[int],
-    metric: str,
-    sign: float,
-) -> dict[str, Any]:
-    results = play("validation", {DEFAULT: default, "tuned": best}, validation)
-    row = results.improvements(DEFAULT, metric).row(0, named=True)
-    return turned(row) if sign < 0 else dict(row)
+def _search(
+    optuna: Any,
+    study: Study,
+    parameters: Sequence[ParameterRange],
+    folder: Folder,
+    jobs: int,
+    progress: Progress,
+) -> None:
+    """Play trials until there are as many as wanted."""
+    direction = "minimize" if study.definition["minimise"] else "maximize"
+    sampled = optuna.create_study(direction=direction)
+    for trial in study.trials:  # what the sampler learns from
+        asked = optuna.trial.FixedTrial(dict(trial.arguments))
+        for parameter in parameters:
+            parameter.suggest(asked)
+        sampled.add_trial(
+            optuna.trial.create_trial(
+                params=dict(trial.arguments), distributions=asked.distributions, value=trial.value
+            )
+        )
+    while (done := len(study.trials)) < study.wanted:
+        progress("tuning", done, study.wanted)
+        folder.remove(FOUND)  # it is not true any more
+        sampled.sampler = optuna.samplers.TPESampler(seed=SEED + done)
+        if done == 0 and all(each.holds(study.default[each.name]) for each in parameters):
+            sampled.enqueue_trial(study.default)
+        suggested = sampled.ask()
+        chosen = {parameter.name: parameter.suggest(suggested) for parameter in parameters}
+        label = labels([*(trial.arguments for trial in study.trials), chosen], study.default)[-1]
+        values = _values(study, {label: chosen}, folder.path, jobs)[1][label]
+        trial = Trial(done, chosen, values)
+        sampled.tell(suggested, trial.value)
+        study.trials.append(trial)
+        study.ends.append(time.time())
+        study.write(folder.path)
+    progress("tuning", study.wanted, study.wanted)
 
 
-@dataclass(frozen=True)
-class SoFar:
-    """A tuning that may still go on.
-
-    Attributes
-    ----------
-    tuning : Tuning
-        Of the trials that are finished; what was found is not known yet. Where the default has not
-        been tried, the first trial stands in its place.
-    labels : tuple of str
-        Of each trial, by its number.
-    wanted : int
-        Trials in all.
-    ends : tuple of float
-        When trials ended, seconds since 1970, ascending.
-    """
-
-    tuning: Tuning
-    labels: tuple[str, ...]
-    wanted: int
-    ends: tuple[float, ...]
+def _values(
+    study: Study, choices: Mapping[str, Mapping[str, Any]], out: Path, jobs: int
+) -> tuple[Results, dict[str, tuple[float, ...]]]:
+    """Play choices of arguments on the seeds of the tuning: results, and values by label."""
+    metric, seeds = study.definition["metric"], study.definition["seeds"]
+    results = sweep(study.experiment(TUNING, choices, seeds), out, jobs)
+    value = {(p, seed): v for p, seed, v in results.per_seed(metric).rows()}
+    found = {label: tuple(value[label, seed] for seed in seeds) for label in choices}
+    for label, values in found.items():
+        if not np.isfinite(values).all():
+            what = f"{metric} of {study.definition['policy']} with {arguments_text(choices[label])}"
+            raise GangwiseError(f"{what}: {values}")
+    return results, found
 
 
-def study_so_far(folder: Path) -> SoFar:
-    """What the study in a folder holds; it is only read.
-
-    Raises
-    ------
-    ScenarioError
-        Without Optuna.
-    StoreError
-        When there is no study that can be read.
-    """
-    optuna = _optuna()
-    try:
-        storage = optuna.storages.RDBStorage(f"sqlite:///file:{folder / STUDY}?mode=ro&uri=true")
-        try:
-            study: Study = optuna.load_study(study_name=TUNING, storage=storage)
-            finished, about = _finished(study), study.user_attrs
-        finally:
-            storage.remove_session()
-            storage.engine.dispose()
-    except Exception as error:  # Optuna passes on whatever its database raises
-        raise StoreError(f"cannot read the study {folder / STUDY}: {error}") from error
-    what = json.loads(about["definition"])
-    trials = [
-        Trial(i, dict(each.params), tuple(each.user_attrs.get(VALUES, (each.value or 0.0,))))
-        for i, each in enumerate(finished)
-    ]
-    called = labels([trial.arguments for trial in trials], about.get(DEFAULT, {}))
-    sign = 1.0 if what["minimise"] else -1.0
-    tuning = Tuning(
-        what["policy"],
-        what["metric"],
-        what["minimise"],
-        tuple(map(ParameterRange.parse, what["ranges"])),
-        next((t for t, label in zip(trials, called) if label == DEFAULT), None)
-        or next(iter(trials), Trial(-1, about.get(DEFAULT, {}), ())),
-        tuple(sorted(trials, key=lambda trial: (sign * trial.value, trial.number))),
-        tuple(what["seeds"]),
-        (),
-        None,
+def _judge(
+    study: Study,
+    parameters: Sequence[ParameterRange],
+    out: Path,
+    validation: tuple[int, ...],
+    jobs: int,
+) -> Tuning:
+    """Compare the best trial with the default on other seeds."""
+    called, metric = study.labels, study.definition["metric"]
+    minimise = study.definition["minimise"]
+    choices = dict(zip(called, (trial.arguments for trial in study.trials)))
+    results, found = _values(study, {DEFAULT: study.default} | choices, out, jobs)
+    number = called.index(DEFAULT) if DEFAULT in called else -1
+    default = Trial(number, study.default, found[DEFAULT])
+    every = [Trial(i, t.arguments, found[called[i]]) for i, t in enumerate(study.trials)]
+    ranked, row = study.ranked(every), None
+    best = ranked[0]
+    if best.value < default.value if minimise else best.value > default.value:
+        both = {DEFAULT: study.default, "tuned": best.arguments}
+        judged = sweep(study.experiment("validation", both, validation), out, jobs)
+        row = judged.improvements(DEFAULT, metric).row(0, named=True)
+        row = turned(row) if minimise else dict(row)
+    seeds = tuple(study.definition["seeds"])
+    return Tuning(
+        study.definition["policy"],
+        metric,
+        minimise,
+        tuple(parameters),
+        default,
+        ranked,
+        seeds,
+        validation,
+        row,
+        results.fidelity,
     )
-    ends = sorted(each.datetime_complete.timestamp() for each in finished if each.datetime_complete)
-    return SoFar(tuning, tuple(called), about.get(WANTED, len(trials)), tuple(ends))
-
-
-def labels(tried: Sequence[Mapping[str, Any]], default: Mapping[str, Any]) -> list[str]:
-    """What the runs of each trial are labelled: trials that repeat one share its runs.
-
-    >>> labels([{"steps": 1}, {"steps": 5}, {"steps": 1}, {"steps": 5}], {"steps": 1})
-    ['default', 'trial 1: steps = 5', 'default', 'trial 1: steps = 5']
-    """
-    known = {_text(default): DEFAULT}
-    return [
-        known.setdefault(_text(each), f"trial {i}: {said(each)}") for i, each in enumerate(tried)
-    ]
-
-
-def _text(arguments: Mapping[str, Any]) -> str:
-    return json.dumps(dict(arguments), sort_keys=True)
 
 
 def _check(
@@ -636,17 +602,13 @@ def _check(
             "by what chose it"
         )
     kinds = {field.name: field.type for field in dataclasses.fields(create(kind, policy))}
-    for parameter in ranges:
-        if (
-            kinds.get(parameter.name) in (int, "int")
-            and parameter.ends
-            and isinstance(parameter.low, float)
-        ):
+    for each in ranges:
+        if kinds.get(each.name) in (int, "int") and each.ends and isinstance(each.low, float):
             raise ScenarioError(
-                f"range {parameter}: {parameter.name} of {policy} is a whole number; write "
-                f"{parameter.name}={parameter.low:.0f}:{parameter.high:.0f}:int"
+                f"range {each}: {each.name} of {policy} is a whole number; write "
+                f"{each.name}={each.low:.0f}:{each.high:.0f}:int"
             )
-    values = {parameter.name: parameter.choices or parameter.ends or () for parameter in ranges}
+    values = {each.name: each.choices or each.ends or () for each in ranges}
     for i in range(max(map(len, values.values()))):
         create(kind, policy, **{k: each[min(i, len(each) - 1)] for k, each in values.items()})
 
@@ -655,49 +617,6 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise ScenarioError("tuning needs Optuna: pip install 'gangwise[tune]'") from error
+        raise ScenarioError(f"tuning needs Optuna; {to_install('tune')}") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
-
-
-def _finished(study: Study) -> list[FrozenTrial]:
-    from optuna.trial import TrialState
-
-    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-
-
-def _open(optuna: Any, out: Path, definition: Mapping[str, Any], minimise: bool) -> Any:
-    """The study in the folder, to be closed; trials that were interrupted are given up."""
-    path, name = out / STUDY, TUNING
-    direction = "minimize" if minimise else "maximize"
-    text = json.dumps(definition, sort_keys=True, default=str)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
-        study = optuna.create_study(
-            storage=storage, study_name=name, load_if_exists=True, direction=direction
-        )
-    except Exception as error:  # Optuna passes on whatever its database raises
-        why = str(error).splitlines()[0]
-        raise StoreError(f"cannot open the study {path}: {why}") from error
-
-    def close() -> None:
-        storage.remove_session()
-        storage.engine.dispose()
-
-    known = study.user_attrs.get("definition", text)
-    if known != text and not _finished(study):
-        optuna.delete_study(study_name=name, storage=storage)
-        study = optuna.create_study(storage=storage, study_name=name, direction=direction)
-    elif known != text:
-        close()
-        before, now = json.loads(known), json.loads(text)
-        key = next(k for k in now if before.get(k) != now[k])
-        raise StoreError(
-            f"{path} is a study with {key} = {before.get(key)}, not {now[key]}; give another --out"
-        )
-    study.set_user_attr("definition", text)
-    for trial in study.get_trials(deepcopy=False):
-        if not trial.state.is_finished():
-            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-    return SimpleNamespace(study=study, close=close)

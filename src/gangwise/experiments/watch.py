@@ -1,8 +1,8 @@
-"""A run of another terminal as it goes on: progress, the table so far, the time that is left.
+"""A run in another terminal as it goes on: progress, the table so far, the time left.
 
-Nothing is asked of the process that plays: a folder of results says what is wanted (its plan), what
-is finished (a file for each run), and who writes into it. Of a tuning, whose plan grows with its
-trials, the study says the first two.
+The process that plays is not asked. A folder of results says what is wanted (the plan), what is
+finished (a file for each run), and who writes into it. For a tuning, whose plan grows with its
+trials, the study says what is wanted and finished.
 """
 
 from __future__ import annotations
@@ -19,33 +19,29 @@ from gangwise.core.json_text import finite
 from gangwise.experiments.results import Results
 from gangwise.experiments.runs import PLAN
 from gangwise.experiments.store import Store
-from gangwise.experiments.tune import STUDY, TUNING, study_so_far
+from gangwise.experiments.tune import STUDY, TUNING, Study
 
 RECENT = 20
-"""Finished runs that the time left is told from: what comes next goes as fast as what was last."""
+"""So many of the last finished runs tell the time that is left."""
+
+ENDS = (("mean", ""), ("low", ".low"), ("high", ".high"))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """How far an experiment is.
+    """How far an experiment is; its ``unit`` is runs, or the trials of a tuning.
 
     Attributes
     ----------
-    experiment : str
-    unit : {"runs", "trials"}
-        What is counted: runs, or the trials of a tuning.
-    done, of : int
     seconds_left : float, optional
-        As fast as the last ones went; None where too few are finished, or nobody plays.
+        At the pace of the last runs; None where too few are finished, or nobody plays.
     writer : mapping, optional
         Who plays: ``pid``, ``host``, ``command``, ``since``; None where nobody does.
-    objective : str
     table : list of mapping
         As :meth:`~gangwise.experiments.results.Results.table`, of what is finished, with ``ahead``,
-        ``ahead.low``, ``ahead.high`` over the first policy, paired by the seeds that both have. Of
-        a tuning: a row for each trial, best first, and better than the first is positive.
-    over : str
-        That policy.
+        ``ahead.low``, ``ahead.high`` over the first policy, ``over``, paired by the seeds that both
+        have. Of a tuning: a row for each trial, best first; ``ahead`` is positive where it is
+        better.
     percent : bool
         Whether ``ahead`` is in per cent.
     """
@@ -67,7 +63,7 @@ class Seen:
         return self.writer is not None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """What ``--json`` prints: see docs/results.schema.json."""
         about = {"format": "gangwise-watch-1", "version": gangwise.__version__}
         found: dict[str, Any] = finite({**about, "going_on": self.going_on, **vars(self)})
         return found
@@ -77,29 +73,22 @@ class Seen:
 class Watch:
     """A folder of results that is looked at again and again; finished runs are read once.
 
-    Parameters
-    ----------
-    folder : path
-    name : str
-        Of the experiment; the one that was begun last by default.
-
-    Raises
-    ------
-    StoreError
-        When there is no such folder, or nothing in it and nobody who writes.
+    ``name`` is the experiment's; by default the one that was begun last. Raises StoreError when
+    there is no such folder, or it has no results and nobody writes into it.
     """
 
     folder: Path
     name: str = ""
-    _whole: dict[str, float] = field(default_factory=dict, init=False)
+    _ends: dict[str, float] = field(default_factory=dict, init=False)  # by key of a run
 
     def look(self) -> Seen:
-        """How far it is now; without an experiment's name where none has begun yet."""
+        """How far it is now; the experiment has no name before one has begun."""
         store = Store(self.folder)
         if not self.folder.is_dir():
             raise StoreError(f"{self.folder} is no folder; give the --out of what is to be watched")
         writer = store.files.writer()
-        name = self.name or self._latest()
+        plans = sorted(self.folder.glob(f"*{PLAN}"), key=lambda path: path.stat().st_mtime)
+        name = self.name or (plans[-1].name.removesuffix(PLAN) if plans else "")
         if name not in store.plans():
             if writer is None or self.name:
                 raise StoreError(
@@ -110,74 +99,47 @@ class Watch:
         if name == TUNING and (self.folder / STUDY).exists():
             return self._trials(writer)
         plan = store.read_plan(name)
-        for key in {str(run["key"]) for run in plan["runs"]} - self._whole.keys():
+        for key in {str(run["key"]) for run in plan["runs"]} - self._ends.keys():
             if store.finished(key):
-                self._whole[key] = store.path(key).stat().st_mtime
-        done = tuple(run for run in plan["runs"] if run["key"] in self._whole)
-        missing = tuple(run for run in plan["runs"] if run["key"] not in self._whole)
+                self._ends[key] = store.path(key).stat().st_mtime
+        done = tuple(run for run in plan["runs"] if run["key"] in self._ends)
+        missing = tuple(run for run in plan["runs"] if run["key"] not in self._ends)
         results = Results(store, plan["experiment"], done, missing)
-        over, percent, table = "", True, []
-        if results.policies:
-            over = results.policies[0]
-            table = results.table().to_dicts()
+        over, percent, table = next(iter(results.policies), ""), True, []
+        if over:
             where = [*results.cells, "policy"]
-            ahead = {
-                tuple(row[key] for key in where): row
-                for row in results.improvements(over).to_dicts()
-            }
-            percent = all(row["percent"] for row in ahead.values())
+            table = results.table().to_dicts()
+            rows = results.improvements(over).to_dicts()
+            percent = all(row["percent"] for row in rows)
+            ahead = {tuple(row[key] for key in where): row for row in rows}
             for row in table:
                 found = ahead.get(tuple(row[key] for key in where), {})
-                for theirs, mine in (("mean", ""), ("low", ".low"), ("high", ".high")):
-                    row[f"ahead{mine}"] = found.get(theirs)
-        left = None
-        if writer is not None:
-            left = seconds_left(sorted(self._whole.values()), len(missing))
-        return Seen(
-            name,
-            "runs",
-            len(done),
-            len(done) + len(missing),
-            left,
-            writer,
-            results.objective,
-            table,
-            over,
-            percent,
-        )
-
-    def _latest(self) -> str:
-        plans = sorted(self.folder.glob(f"*{PLAN}"), key=lambda path: path.stat().st_mtime)
-        return plans[-1].name.removesuffix(PLAN) if plans else ""
+                row |= {f"ahead{mine}": found.get(theirs) for theirs, mine in ENDS}
+        left = None if writer is None else seconds_left(sorted(self._ends.values()), len(missing))
+        of = len(done) + len(missing)
+        objective = results.objective
+        return Seen(name, "runs", len(done), of, left, writer, objective, table, over, percent)
 
     def _trials(self, writer: dict[str, Any] | None) -> Seen:
-        """How far a tuning is, as its study says."""
-        so_far = study_so_far(self.folder)
-        tuning, table, percent = so_far.tuning, [], True
+        study = Study.read(self.folder)
+        tuning, labels, table, percent = study.so_far(), study.labels, [], True
         for trial in tuning.trials:
-            row = {"policy": so_far.labels[trial.number], "seeds": len(trial.values)}
+            row = {"policy": labels[trial.number], "seeds": len(trial.values)}
             over = tuning.over_default(trial) or dict.fromkeys(("mean", "low", "high"))
             for name, of in ((tuning.metric, trial.estimate._asdict()), ("ahead", over)):
-                row |= {name: of["mean"], f"{name}.low": of["low"], f"{name}.high": of["high"]}
+                row |= {f"{name}{mine}": of[theirs] for theirs, mine in ENDS}
             percent = percent and bool(over.get("percent", True))
             table.append(row)
-        done = len(tuning.trials)
+        done, wanted = len(tuning.trials), max(study.wanted, len(tuning.trials))
+        left = None if writer is None else seconds_left(study.ends, study.wanted - done)
+        base = labels[tuning.default.number] if tuning.trials else ""
         return Seen(
-            TUNING,
-            "trials",
-            done,
-            max(so_far.wanted, done),
-            None if writer is None else seconds_left(so_far.ends, so_far.wanted - done),
-            writer,
-            tuning.metric,
-            table,
-            so_far.labels[tuning.default.number] if tuning.trials else "",
-            percent,
+            TUNING, "trials", done, wanted, left, writer, tuning.metric, table, base, percent
         )
 
 
 def seconds_left(ends: Sequence[float], missing: int) -> float | None:
-    """As many times the usual distance between two ends as there are things missing.
+    """The usual time between two ends, times the number of things missing.
 
     >>> seconds_left([1.0], 5) is None, seconds_left([1.0, 2.0], 0)
     (True, 0.0)

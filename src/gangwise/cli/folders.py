@@ -1,0 +1,314 @@
+"""``gangwise verify``, ``clean``, ``watch`` and ``explain``: what is in a folder of results."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gangwise.cli.options import command_line, lead_text, say, screen, table
+from gangwise.cli.serve import HERE
+from gangwise.core.errors import ScenarioError, UnknownName
+from gangwise.core.json_text import json_text
+
+if TYPE_CHECKING:
+    from gangwise.core.files import Folder
+    from gangwise.experiments.explain import Told
+    from gangwise.experiments.watch import Seen
+
+
+MOST_NAMES = 20
+
+
+"""Names that are listed, of each kind, before the rest is counted."""
+
+
+def verify_command(folder: Path, repair: bool = False, as_json: bool = False) -> None:
+    """Compare every file of a folder of results with its digest, and audit the runs of a replay.
+
+    The folder of a service is compared with its own second copy, from which --repair restores it.
+    Exit code 1 if a file differs, or a schedule breaks the rules; after --repair, if something is
+    lost.
+    """
+    from gangwise.core.files import find_folders
+    from gangwise.service.sound import is_state
+
+    if is_state(folder):
+        _verify_state(folder, repair, as_json)
+        return
+    if repair:
+        raise ScenarioError(f"--repair: {folder} is no folder of a service; play its runs again")
+    from gangwise.experiments.replay import audited
+    from gangwise.experiments.store import older_runs
+
+    found = {each: each.verify() for each in find_folders(folder)}
+    sound = all(each.sound for each in found.values())
+    older = {each: older_runs(each.path) for each in found}
+    audits = {each: audited(each.path) if found[each].sound else {} for each in found}
+    reports = [a for each in audits.values() for a in each.values() if not isinstance(a, str)]
+    kept = not any(report.counts for report in reports)
+    if as_json:
+        about = [
+            {
+                "folder": str(each.path),
+                **vars(what),
+                "older": older[each],
+                "audits": {
+                    run: {"said": a} if isinstance(a, str) else {**asdict(a), "said": a.line}
+                    for run, a in audits[each].items()
+                },
+            }
+            for each, what in found.items()
+        ]
+        print(json_text({"sound": sound, "kept": kept, "folders": about}))
+    else:
+        for each, what in found.items():
+            print(f"{each.path}: {len(what.whole)} files are as they were written")
+            _print_names("damaged: not what was written", each, what.damaged)
+            _print_names("missing", each, what.missing)
+            _print_names(
+                "unfinished: the same command goes on with it, or gangwise clean",
+                each,
+                what.unfinished,
+            )
+            _print_names("not written by gangwise", each, what.unknown)
+            for decider, runs in older[each].items():
+                print(f"  {len(runs)} runs were played by {decider}: play them again")
+            for run, report in audits[each].items():
+                print(f"  {run}: {report if isinstance(report, str) else report.line}")
+                for finding in [] if isinstance(report, str) else report.findings[:MOST_NAMES]:
+                    print(f"    {finding}")
+    if not sound:
+        say("run the command that made them again: what is whole is not done twice")
+    if not (sound and kept):
+        raise typer.Exit(1)
+
+
+def clean_command(folder: Path, everything: bool = False, as_json: bool = False) -> None:
+    """Remove leftovers of stopped runs and damaged files; files of other programs stay."""
+    from gangwise.core.files import find_folders
+
+    cleaned = {}
+    for each in reversed(find_folders(folder)):
+        with each.lock(command=command_line()):
+            cleaned[each] = each.clean(everything)
+    if as_json:
+        about = [{"folder": str(each.path), **vars(what)} for each, what in cleaned.items()]
+        print(json_text({"folders": about}))
+        return
+    for each, what in cleaned.items():
+        print(f"{each.path}: removed {len(what.removed)} files")
+        _print_names("removed", each, what.removed)
+        _print_names("left, for gangwise did not write it", each, what.left)
+
+
+def _verify_state(folder: Path, repair: bool, as_json: bool) -> None:
+    from gangwise.service import sound
+
+    if repair:
+        from gangwise.service.loop import locked
+
+        lock = locked(folder / "lock")
+    report = sound.examine(folder)
+    if not (report.sound or repair):  # a service that works in it wrote meanwhile, perhaps
+        report = sound.examine(folder)
+    done = sound.repair(report) if repair else []
+    if repair:
+        os.close(lock)
+    if as_json:
+        about = {"damaged": report.damaged, "lost": report.lost, "restored": done}
+        print(json_text({"sound": report.sound, "commits": report.commits, **about}))
+    else:
+        print(f"{folder}: {report.commits} commits of a service are as they were written")
+        for what, found in (("damaged", report.damaged), ("restored", done), ("lost", report.lost)):
+            for name in found[:MOST_NAMES]:
+                print(f"  {what}: {name}")
+        if report.lost:
+            print("  who waits and who runs, the cluster's table tells when the service starts")
+        if report.damaged and not repair:
+            print("  stop the service, and run the same with --repair")
+    if report.lost or (report.damaged and not repair):
+        raise typer.Exit(1)
+
+
+def _print_names(what: str, folder: Folder, names: list[str]) -> None:
+    for name in names[:MOST_NAMES]:
+        print(f"  {what}: {folder.path / name}")
+    if len(names) > MOST_NAMES:
+        print(f"  {what}: {len(names) - MOST_NAMES} more")
+
+
+MOST_ROWS = 40
+
+
+"""Rows of the table that are shown."""
+
+
+def watch_command(
+    folder: Path, name: str = "", once: bool = False, every: float = 2.0, as_json: bool = False
+) -> None:
+    """Watch a run from another terminal: progress, the table so far with intervals, time left.
+
+    It ends when the run does. With --json it looks once.
+    """
+    from rich.live import Live
+
+    from gangwise.experiments.watch import Watch
+
+    watch = Watch(folder, name)
+    seen = watch.look()
+    if as_json:
+        print(json_text(seen.as_dict()))
+        return
+    console, going_on = screen(), seen.going_on
+    if once or not going_on:
+        console.print(_progress(folder, seen))
+        return
+    try:
+        with Live(_progress(folder, seen), console=console, auto_refresh=False) as live:
+            while going_on:
+                time.sleep(every)
+                seen = watch.look()
+                going_on = seen.going_on
+                live.update(_progress(folder, seen), refresh=True)
+        if not console.is_terminal:
+            console.print()  # which ends the line that Live leaves open
+    except KeyboardInterrupt:
+        say("gangwise: the run goes on; it is only watched no more")
+
+
+def _progress(folder: Path, seen: Seen) -> Any:
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    from gangwise.experiments.statistics import NOTHING, Estimate, decimals_for, estimate_text
+
+    if not seen.experiment:
+        return Text(f"{folder}: it has not begun yet")
+    state = "is finished" if seen.done == seen.of else "was stopped; the same command goes on"
+    if seen.writer is not None:
+        state = f"goes on since {seen.writer.get('since', '?')}: {seen.writer.get('command', '')}"
+    left = ""
+    if seen.seconds_left is not None and seen.writer is not None:
+        left = f", {timedelta(seconds=round(seen.seconds_left))} left"
+    parts: list[Any] = [
+        Text(f"{folder}: {seen.experiment} {state}"),
+        Text(f"{seen.done} of {seen.of} {seen.unit}{left}"),
+        ProgressBar(total=max(seen.of, 1), completed=seen.done, width=60),
+    ]
+    if seen.table:
+        name, rows = seen.objective, seen.table[:MOST_ROWS]
+        cells = list(rows[0])[: list(rows[0]).index("policy")]
+        found = [Estimate(row[name], row[f"{name}.low"], row[f"{name}.high"]) for row in rows]
+        shown = []
+        for row, value in zip(rows, found):
+            lead = Estimate(row["ahead"], row["ahead.low"], row["ahead.high"])
+            ahead = NOTHING if row["ahead"] is None else lead_text(lead)
+            settings = [NOTHING if row[key] is None else str(row[key]) for key in cells]
+            numbers = [str(row["seeds"]), estimate_text(value, decimals_for(found)), ahead]
+            shown.append([*settings, row["policy"], *numbers])
+        over = f"{'% over' if seen.percent else 'more than'} {seen.over}"
+        who = "policy" if seen.unit == "runs" else "trial"
+        headings = [*cells, who, "seeds", name, over]
+        parts += [Text(""), table(headings, shown, range(len(cells) + 1))]
+        if len(seen.table) > MOST_ROWS:
+            parts.append(
+                Text(f"and {len(seen.table) - MOST_ROWS} rows more: gangwise report {folder}")
+            )
+    return Group(*parts)
+
+
+def explain_command(
+    what: str,
+    slot: int | None = None,
+    job: str | None = None,
+    policy: str = "",
+    seed: int | None = None,
+    state: Path = HERE,
+    as_json: bool = False,
+) -> None:
+    """Explain why a job waits now, or what a finished run decided in a slot or for a job, and why.
+
+    gangwise explain 42 asks the live service what holds job 42 back, since when, what would free
+    it, and when it is expected to start. With --slot or --job the run is repeated from its seed up
+    to that point: who came, who got what and where, and how much the runner-up would have earned.
+    """
+    if slot is None and job is None:
+        if Path(what).is_dir():
+            raise ScenarioError(
+                f"{what} is a folder: say --slot T of a comparison, or --job ID of a replay"
+            )
+        _explain_live(what, state, as_json)
+        return
+    if slot is not None and job is not None:
+        raise ScenarioError("--slot is of a comparison, --job of a replay: give one of the two")
+    from gangwise.experiments.explain import explain_job, explain_slot
+
+    if slot is not None:
+        told = explain_slot(what, slot, policy, seed)
+    else:
+        told = explain_job(what, str(job), policy, seed)
+    if as_json:
+        print(json_text(told.as_dict()))
+    else:
+        _print_explanation(told)
+
+
+def _explain_live(job: str, state: Path, as_json: bool) -> None:
+    from gangwise.service.store import Store
+    from gangwise.service.views import explained
+
+    store = Store(state / "service.sqlite", read_only=True)
+    rows = [
+        row
+        for name in ("queue", "running", "held")
+        for row in (store.view(name) or (0.0, []))[1]
+        if row["job"] == job
+    ]
+    if not rows:
+        rows = store.rows("SELECT * FROM history WHERE job = ?", job)
+    if not rows:
+        names = [r["job"] for r in (store.view("queue") or (0.0, []))[1]]
+        raise UnknownName("job", job, names[:50])
+    print(json_text(rows[0]) if as_json else explained(rows[0]))
+
+
+def _print_explanation(told: Told) -> None:
+    from rich.text import Text
+
+    from gangwise.cli.options import screen
+
+    console = screen()
+    about = told.about
+    who = about.get("policy") or about.get("scheduler")
+    where = f"slot {about['slot']}" if "slot" in about else f"job {about['job']}"
+    line = f"{about['scenario']}, {who}, seed {about['seed']}, {where}"
+    console.print(Text(line, style="bold"))
+    if "reward" in about:
+        numbers = ", ".join(f"{k} {v:.5g}" for k, v in about["metrics"].items())
+        console.print(f"reward {about['reward']:.6g} ({numbers}), as it is stored", markup=False)
+    if told.rows:
+        names = list(dict.fromkeys(name for row in told.rows for name in row))
+        number = {
+            n: all(isinstance(r.get(n), int | float | None) for r in told.rows) for n in names
+        }
+        rows = [[_cell(row.get(name)) for name in names] for row in told.rows]
+        left = [i for i, name in enumerate(names) if not number[name]]
+        console.print()
+        console.print(table([name.replace("_", " ") for name in names], rows, left))
+        console.print()
+    for sentence in told.sentences:
+        console.print(sentence, markup=False)
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isinf(value)):
+        return "–"
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,680 @@
+"""The answer of a replay: what schedulers did to the same jobs, in numbers and in sentences.
+
+Tables, ``--json`` and sentences are made of one object, :class:`Compared`. Simulated is compared
+with simulated, always with one scheduler, the base: the rules in force. What was recorded stands
+apart, as :class:`~gangwise.jobs.retelling.Retelling`: how much of it the model explains under them.
+
+Where rates or jobs are drawn, intervals are Student's over seeds, paired. Where nothing is drawn,
+they are of the stationary bootstrap over weeks of submissions, paired, or over days where the log
+has fewer than eight weeks; fewer than eight days have none. A log in which a few days have nearly
+all jobs counts as one of few days. A scheduler is called better or worse than the base only where
+the interval of the change of mean completion excludes zero.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gangwise.core.arrays import Floats, Ints
+from gangwise.core.errors import ScenarioError
+from gangwise.core.json_text import finite
+from gangwise.experiments.statistics import (
+    LEAST_BLOCKS,
+    Estimate,
+    change_by_blocks,
+    mean_and_interval,
+    number,
+    numbers,
+    period,
+)
+from gangwise.jobs.metrics import ENDINGS, Outcome
+from gangwise.jobs.rates import SlowNode
+from gangwise.jobs.retelling import Retelling, explains, retell
+
+Verdict = Literal["better", "kills more", "worse", "cannot be told apart", "no interval"]
+
+ORACLES = {"oracle", "ends=true"}
+"""Words in names of schedulers that are shown what nobody can know."""
+
+GUIDED = {"label", "labels", "learned", "ends=learned", "ucb", *ORACLES}
+"""Words in names of schedulers that go by rates or by what they learn: no plain rules."""
+
+ENOUGH = 0.8
+"""From this share of the recorded mean wait on, rows may be compared with the past."""
+
+TELLING = 0.5
+"""Share of idle device-hours beside waiting jobs above which the answer mentions it."""
+
+SMALL = 0.05
+"""Per cent: a smaller change is shown as none."""
+
+BLOCKS = (("weeks", 7 * 86400.0), ("days", 86400.0))
+"""Periods (seconds) that group jobs by their submissions where nothing is drawn."""
+
+OBJECTIVE = "completion.mean"
+"""What schedulers are judged by; the less the better."""
+
+UNITS = {"cpu": "core", "gpu": "GPU"}
+"""Names of device types in device-hours."""
+
+UNKNOWN = Estimate(math.nan, None, None)
+
+
+def words(name: str) -> set[str]:
+    """Words of a scheduler's name.
+
+    >>> sorted(words("sjf+easy+learned-moving:ends=true"))
+    ['easy', 'ends=true', 'learned', 'moving', 'sjf']
+    """
+    return set(re.split("[^a-z=]+", name))
+
+
+# Work that was not done. A scheduler that has the long jobs killed would look fast by what is left:
+# so two schedulers are compared on the jobs that did their work under both, seed by seed, and none
+# is preferred to the base if it has more killed.
+
+
+def paired_times(
+    ours: Sequence[Outcome], theirs: Sequence[Outcome]
+) -> tuple[dict[str, tuple[Floats, Floats]], float]:
+    """Completion and slowdown of both by seed, on the jobs done under both, and their number.
+
+    A single outcome, such as what a log recorded, stands for every seed. The number is the mean
+    over seeds.
+    """
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    counts = []
+    for i in range(max(len(ours), len(theirs))):
+        a, b = ours[i % len(ours)], theirs[i % len(theirs)]
+        both = a.finished & b.finished
+        counts.append(int(both.sum()))
+        mine, its = a.times(both), b.times(both)
+        for key, value in mine.items():
+            lists = found.setdefault(key, ([], []))
+            lists[0].append(value)
+            lists[1].append(its[key])
+    pairs = {key: (np.array(mine), np.array(its)) for key, (mine, its) in found.items()}
+    return pairs, float(np.mean(counts))
+
+
+def ending_keys(summaries: Iterable[Mapping[str, float]]) -> list[str]:
+    """Keys of the jobs, and device-hours, that were not done under some of the summaries."""
+    each = list(summaries)
+    return [
+        key
+        for name in ENDINGS
+        for key in each[0]
+        if key.partition(".")[0] == name and any(one[key] > 0 for one in each)
+    ]
+
+
+def kills_more(ours: Sequence[Outcome], base: Sequence[Outcome]) -> bool:
+    """Whether killed jobs hold a larger share of the cluster under ours than under the base."""
+
+    def share(outcomes: Sequence[Outcome]) -> float:
+        killed = [o.endings["killed"][1] / np.maximum(o.capacity, 1e-9) for o in outcomes]
+        return float(np.mean([each.sum() for each in killed]))
+
+    return share(ours) > share(base) * (1 + 1e-9)
+
+
+def best_of(outcomes: Mapping[str, Sequence[Outcome]], names: Sequence[str], base: str) -> str:
+    """The scheduler with the least mean completion among those that kill no more than the base.
+
+    Completion is that of the jobs that did their work under all of them. Where every scheduler
+    kills more than the base, they are compared among themselves.
+    """
+    able = [name for name in names if not kills_more(outcomes[name], outcomes[base])] or names
+    means: dict[str, list[float]] = {name: [] for name in able}
+    for each in zip(*(outcomes[name] for name in able)):
+        done = np.logical_and.reduce([outcome.finished for outcome in each])
+        done = done if done.any() else np.ones_like(done)
+        for name, outcome in zip(able, each):
+            means[name].append(float(np.nanmean(outcome.completion[done])))
+    return min(able, key=lambda name: float(np.mean(means[name])))
+
+
+@dataclass(frozen=True)
+class IdleBesideWaiting:
+    """Share of idle device-hours at which a job waited that asked for no more than was idle.
+
+    Devices of all nodes count together, so the job may not have fitted on any single node.
+    ``recorded`` is as it happened, ``simulated`` under the base.
+    """
+
+    device: str
+    recorded: float
+    simulated: float
+
+    @property
+    def telling(self) -> bool:
+        """Whether most idle hours lay beside waiting jobs, and fewer under the base alone."""
+        return self.recorded > max(TELLING, self.simulated)
+
+
+def _idle_share(outcome: Outcome, device: str, beside: float) -> float:
+    k = outcome.nodes.devices.index(device)
+    idle = float(outcome.capacity[k] * outcome.makespan - outcome.device_seconds[k])
+    return min(1.0, beside / idle) if idle > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedRates:
+    """What a scheduler believed of rates at its end, and the truth where it is known.
+
+    ``mean`` and ``sd``, shape [L, N], are of the logarithm of the rate; ``true`` has rates;
+    ``slow`` are nodes that are slower than their label says.
+    """
+
+    job_types: Sequence[str]
+    mean: Floats
+    sd: Floats
+    true: Floats | None = None
+    slow: Sequence[SlowNode] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """The same jobs under several schedulers, and what was recorded of them.
+
+    Attributes
+    ----------
+    name : str
+        Of the log.
+    outcomes : mapping of str to sequence of Outcome
+        By scheduler; one for each seed, in the same order for all.
+    rules : str
+        The scheduler that was in force, if that is known: see :attr:`base`.
+    drawn : bool
+        Whether seeds differ: intervals are then over seeds alone.
+    as_logged : bool
+        Whether jobs, times and nodes are the log's, so that the record is of the same.
+    bounds : sequence of float
+        Certified lower bounds on mean completion, one for each seed, or none; ``priced`` if prices
+        were searched for them.
+    ignored : sequence of str
+        What the log has and the replay does not model.
+    partition : ndarray of str, shape [J], optional
+        Of each job, as logged.
+    """
+
+    name: str
+    outcomes: Mapping[str, Sequence[Outcome]]
+    rules: str = ""
+    drawn: bool = False
+    as_logged: bool = True
+    bounds: Sequence[float] = ()
+    learned: Mapping[str, LearnedRates] = field(default_factory=dict)
+    ignored: Sequence[str] = ()
+    priced: bool = True
+    partition: npt.NDArray[np.str_] | None = None
+    _pairs: dict[str, tuple[dict[str, tuple[Floats, Floats]], float]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        counts = {name: len(each) for name, each in self.outcomes.items()}
+        if not counts or len(set(counts.values())) != 1 or 0 in counts.values():
+            raise ScenarioError(
+                f"outcomes to compare must be of the same seeds; there are {counts}"
+            )
+        if self.rules and self.rules not in self.outcomes:
+            raise ScenarioError(f"{self.rules}, the rules in force, are none of {list(counts)}")
+
+    @cached_property
+    def plain(self) -> list[str]:
+        """The schedulers that may have been in force."""
+        return [n for n in self.outcomes if not GUIDED & words(n)]
+
+    @cached_property
+    def base(self) -> str:
+        """What the others are compared with: the rules in force.
+
+        Where these are not given, the plain scheduler that explains most of the recorded waits, or
+        the first scheduler where the log knows of none.
+        """
+        if self.rules or not (self.waited and self.plain):
+            return self.rules or next(iter(self.outcomes))
+        then = self.happened
+        assert then is not None
+        return max(self.plain, key=lambda name: explains(then, self.outcomes[name][0]))
+
+    @cached_property
+    def first(self) -> Outcome:
+        return self.outcomes[self.base][0]
+
+    @property
+    def seeds(self) -> int:
+        return len(self.outcomes[self.base])
+
+    @cached_property
+    def summaries(self) -> dict[str, list[dict[str, float]]]:
+        """Of each seed, by scheduler."""
+        return {name: [o.summary() for o in each] for name, each in self.outcomes.items()}
+
+    def of(self, name: str, key: str) -> Estimate:
+        """Mean and interval over seeds of a number of a scheduler's summary."""
+        values = np.array([each[key] for each in self.summaries[name]])
+        return mean_and_interval(values) if np.isfinite(values).all() else UNKNOWN
+
+    def change(self, name: str, key: str = OBJECTIVE) -> Estimate:
+        """By how many per cent a number exceeds that of the base, paired.
+
+        Completion and slowdown are of the jobs that did their work under both.
+        """
+        if name == self.base:
+            return UNKNOWN
+        if self.blocks is not None and key in BY_BLOCKS:
+            return self._by_blocks(name, *BY_BLOCKS[key])
+        a, b = self.paired(name)[0].get(key) or (
+            np.array([each[key] for each in self.summaries[who]]) for who in (name, self.base)
+        )
+        if not np.isfinite([a, b]).all() or (b == 0).any():
+            return UNKNOWN
+        return mean_and_interval(100 * (a / b - 1))
+
+    def paired(self, name: str) -> tuple[dict[str, tuple[Floats, Floats]], float]:
+        """Completion and slowdown under both, and of how many jobs: see :func:`paired_times`."""
+        if name not in self._pairs:
+            self._pairs[name] = paired_times(self.outcomes[name], self.outcomes[self.base])
+        return self._pairs[name]
+
+    @property
+    def killed(self) -> bool:
+        return any(o.endings["killed"][0] > 0 for each in self.outcomes.values() for o in each)
+
+    @cached_property
+    def blocks(self) -> tuple[str, Ints] | None:
+        """The unit that groups jobs, and the group of each; None where intervals are over seeds."""
+        if self.drawn or self.seeds > 1:
+            return None
+        since = self.first.jobs.submit - self.first.jobs.submit.min()
+        for unit, seconds in BLOCKS:
+            block = (since // seconds).astype(np.int64)
+            jobs = np.bincount(block)
+            # Blocks of unlike numbers of jobs tell no more than so many alike (Kish).
+            if jobs.sum() ** 2 >= LEAST_BLOCKS * (jobs**2).sum():
+                return unit, block
+        return None
+
+    def _by_blocks(
+        self,
+        name: str,
+        of_job: Callable[[Outcome], Floats],
+        counted: Callable[[Outcome], npt.NDArray[np.bool_]],
+    ) -> Estimate:
+        """Change of a mean over the jobs that count under both."""
+        assert self.blocks is not None
+        a, b = self.outcomes[name][0], self.first
+        both, block = counted(a) & counted(b), self.blocks[1]
+        sums = (np.bincount(block[both], of_job(o)[both], block.max() + 1) for o in (a, b))
+        return change_by_blocks(*sums)
+
+    def verdict(self, name: str) -> Verdict:
+        """What the interval of the change of mean completion says.
+
+        A scheduler whose killed jobs hold more device-hours than the base's is not better.
+        """
+        found = self.change(name)
+        if found.low is None or found.high is None:
+            return "no interval"
+        if found.low <= 0 <= found.high:
+            return "cannot be told apart"
+        if found.mean > 0:
+            return "worse"
+        more = kills_more(self.outcomes[name], self.outcomes[self.base])
+        return "kills more" if more else "better"
+
+    @cached_property
+    def others(self) -> list[str]:
+        """The schedulers beside the base, least mean completion first.
+
+        An oracle is left out: it knows what nobody can, a yardstick and no choice.
+        """
+        real = [n for n in self.outcomes if n != self.base and not ORACLES & words(n)]
+        change = {name: self.change(name).mean for name in real}
+        return sorted(real, key=lambda name: change[name] if math.isfinite(change[name]) else 1e300)
+
+    @property
+    def best(self) -> str:
+        """Least mean completion of those that kill no more than the base, which is among them."""
+        return best_of(self.outcomes, [self.base, *self.others], self.base)
+
+    @cached_property
+    def device(self) -> str:
+        """The device type of which the largest share is held: the scarce one."""
+        used = self.first.utilisation
+        return max(used, key=lambda name: used[name] if math.isfinite(used[name]) else -1.0)
+
+    @property
+    def could(self) -> float | None:
+        """Per cent of the base's mean completion that no schedule could save more of.
+
+        Killed jobs count until they were killed, as in the bound.
+        """
+        if not self.bounds:
+            return None
+        each = zip(self.outcomes[self.base], self.bounds)
+        return max(float(np.mean([100 * (1 - low / o.until_left) for o, low in each])), 0.0)
+
+    @cached_property
+    def happened(self) -> Outcome | None:
+        """As it happened; None where the log does not say, or something else is played."""
+        if not self.as_logged or self.drawn:
+            return None
+        any_ = next(iter(self.outcomes.values()))[0]
+        return Outcome.recorded(any_.jobs, any_.nodes)
+
+    @property
+    def waited(self) -> bool:
+        """Whether the log knows of waiting: in some, jobs are submitted when they start."""
+        then = self.happened
+        return then is not None and bool((then.waiting[then.ended] > 0).any())
+
+    @cached_property
+    def retold(self) -> Retelling | None:
+        if self.happened is None or not self.waited:
+            return None
+        return retell(self.happened, self.first, self.partition)
+
+    def error(self, key: str = OBJECTIVE) -> Estimate:
+        """By how many per cent a mean under the base exceeds what was recorded: the model's error.
+
+        With the interval over weeks or days.
+        """
+        then, now = self.happened, self.first
+        if then is None or not self.waited:
+            return UNKNOWN
+        of_job, both = BY_BLOCKS[key][0], then.ended & now.ended
+        block = np.zeros(both.size, dtype=np.int64) if self.blocks is None else self.blocks[1]
+        return change_by_blocks(*(np.bincount(block[both], of_job(o)[both]) for o in (now, then)))
+
+    def beyond(self, name: str) -> bool | None:
+        """Whether a change of mean completion is larger than the model's own error may be."""
+        error, change = self.error(), self.change(name)
+        if not math.isfinite(error.mean + change.mean):
+            return None
+        return abs(change.mean) > max(abs(each) for each in error if each is not None)
+
+    @cached_property
+    def idle(self) -> IdleBesideWaiting | None:
+        if self.happened is None or not self.waited:
+            return None
+        k, then = self.device, self.happened.idle_while_waiting(self.device)
+        now = 3600 * self.summaries[self.base][0][f"idle.{k}"]
+        shares = (_idle_share(self.happened, k, then), _idle_share(self.first, k, now))
+        return IdleBesideWaiting(k, *shares)
+
+    @property
+    def intervals(self) -> str:
+        """What the ± of a change means."""
+        if self.blocks is not None:
+            unit, block = self.blocks
+            many = int(block.max()) + 1
+            return f"± is half the 95 % interval over {many} {unit} of submissions, in blocks."
+        return self.over_seeds
+
+    @property
+    def over_seeds(self) -> str:
+        if self.seeds == 1:
+            return "One seed: no confidence interval."
+        return f"± is half the 95 % confidence interval over {self.seeds} seeds."
+
+    @property
+    def text(self) -> str:
+        return " ".join(said for sentence in SENTENCES if (said := sentence(self)))
+
+    def as_dict(self) -> dict[str, Any]:
+        unit, many = ("seeds", self.seeds) if self.seeds > 1 else (None, 0)
+        if self.blocks is not None:
+            unit, many = self.blocks[0], int(self.blocks[1].max()) + 1
+        told = self.retold
+        answer: dict[str, Any] = finite(
+            {
+                "text": self.text,
+                "base": self.base,
+                "intervals_over": unit,
+                "blocks": many,
+                "verdicts": {
+                    name: self.verdict(name) for name in self.outcomes if name != self.base
+                },
+                "model_error_percent": {
+                    key: numbers(self.error(key)) for key in ("waiting.mean", OBJECTIVE)
+                },
+                "beyond_model_error": {
+                    name: self.beyond(name) for name in self.outcomes if name != self.base
+                },
+                "retold": None if told is None else told.as_dict(),
+                "idle_beside_waiting": None if self.idle is None else vars(self.idle),
+                "not_modelled": list(self.ignored),
+                "could_save_percent": self.could,
+            }
+        )
+        return answer
+
+
+BY_BLOCKS: Mapping[
+    str, tuple[Callable[[Outcome], Floats], Callable[[Outcome], npt.NDArray[np.bool_]]]
+] = {
+    "waiting.mean": (lambda o: o.waiting, lambda o: o.started),
+    "completion.mean": (lambda o: o.completion, lambda o: o.finished),
+    "slowdown.mean": (lambda o: o.slowdown, lambda o: o.finished),
+}
+"""Means over jobs, which may be taken by week of submission; and the jobs that count."""
+
+
+def retelling(n: Compared) -> str:
+    counts = [each["jobs"] for each in n.summaries[n.base]]
+    jobs = f"On {np.mean(counts):,.0f} jobs of {n.name}"
+    if len(set(counts)) > 1:
+        jobs += f" (mean of {len(counts)} seeds)"
+    told = n.retold
+    if told is None:
+        wait, took = (n.of(n.base, f"{what}.mean").mean for what in ("waiting", "completion"))
+        apart = ""
+        if n.as_logged and not n.drawn:
+            apart = " Starts are not recorded as distinct from submissions, so what the model "
+            apart += "explains of them is not known."
+        return (
+            f"{jobs}, the base, {n.base}, has a mean wait of {period(wait)} and a mean completion "
+            f"of {period(took)}.{apart}"
+        )
+    chosen = not n.rules and len(n.plain) > 1
+    rules = n.base + f" (of {len(n.plain)} plain rules none explains more)" * chosen
+    shares = [f"{number(100 * told.explained)} %", f"job by job {number(100 * told.by_job)} %"]
+    if math.isfinite(told.order):
+        shares.append(f"order of starts τ = {number(told.order, 2)}")
+    found = f"retells {period(told.simulated)} of the mean wait of {period(told.recorded)}"
+    if told.simulated > told.recorded:
+        found = f"has a mean wait of {period(told.simulated)} where it was {period(told.recorded)}"
+        shares[0] += " explained"
+    text = f"{jobs}, the model under the base, {rules}, {found} ({'; '.join(shares)})"
+    if told.explained < ENOUGH:
+        text += ", so schedulers may be compared with one another below, and not with the past"
+    return f"{text}."
+
+
+def holding(n: Compared) -> str:
+    if n.idle is None or not n.idle.telling:
+        return ""
+    return (
+        f"Of the {UNITS.get(n.idle.device, n.idle.device)}-hours that were idle, "
+        f"{number(100 * n.idle.recorded)} % passed while a job waited that asked for no more (in "
+        f"the model {number(100 * n.idle.simulated)} %): something other than capacity held jobs, "
+        "such as limits, partitions, reservations, or nodes that were down."
+    )
+
+
+def ignoring(n: Compared) -> str:
+    return " ".join(f"{each[:1].upper()}{each[1:]}." for each in n.ignored)
+
+
+def comparing(n: Compared) -> str:
+    """Who is better than the base, who is worse, and who cannot be told apart from it."""
+    if not n.others:
+        return ""
+    by: dict[Verdict, list[str]] = {}
+    for name in n.others:
+        by.setdefault(n.verdict(name), []).append(name)
+    if unsure := by.get("no interval"):
+        return _without_interval(n, unsure)
+    kinds: tuple[Verdict, ...] = ("better", "kills more", "worse", "cannot be told apart")
+    better, costly, worse, alike = (by.get(kind, []) for kind in kinds)
+    if not better and not worse and not costly:
+        many = f"None of the {len(alike)} others can"
+        one = f"{alike[0]} cannot" if len(alike) == 1 else many
+        return f"{one} be told apart from the base ({_furthest(n, alike)})."
+    told = []
+    if better:
+        wait = period(n.of(better[0], "waiting.mean").mean)
+        first = f"{better[0]} completes jobs {_amount(n.change(better[0]))} sooner"
+        rest = [f"{name} {_amount(n.change(name))}" for name in better[1:]]
+        told.append(_listed([f"{first} (mean wait {wait})", *rest]))
+    for name in costly:
+        told.append(f"{name} completes jobs {_amount(n.change(name))} sooner but has more killed")
+    if worse:
+        told.append(
+            f"{_listed(worse)} {'complete' if len(worse) > 1 else 'completes'} "
+            f"{'them' if better or costly else 'jobs'} later"
+        )
+    if alike:
+        told.append(f"{_listed(alike)} cannot be told apart from it ({_furthest(n, alike)})")
+    return f"Against the base, {'; '.join(told)}."
+
+
+def doubting(n: Compared) -> str:
+    """The model's own error, beside what schedulers save in it."""
+    if not n.others or not math.isfinite(n.error().mean):
+        return ""
+    found = f"The model's own error of mean completion is {_signed(n.error())}"
+    differ = [name for name in n.others if n.verdict(name) in ("better", "kills more", "worse")]
+    small = [name for name in differ if not n.beyond(name)]
+    if not small:
+        return f"{found}."
+    which = (
+        f"the difference of {_listed(small)}" if len(small) < len(differ) else "these differences"
+    )
+    which, it = ("this difference", "it") if len(differ) == 1 else (which, "them")
+    return f"{found}, perhaps more than {which}: the cluster itself may not show {it}."
+
+
+def _signed(change: Estimate) -> str:
+    sign = "+" if change.mean > 0 else "−"
+    return f"{sign}{_amount(change)}"
+
+
+def _without_interval(n: Compared, names: Sequence[str]) -> str:
+    """The least mean completion, which may be chance."""
+    least = names[0]
+    change = n.change(least).mean
+    if not math.isfinite(change):
+        return f"{least} cannot be compared with the base."
+    why = "one seed has no interval"
+    if not n.drawn:
+        why = "jobs of so few days give no interval"
+    of = f", the least of the {len(names)} others," if len(names) > 1 else ""
+    if abs(change) < SMALL:
+        return f"The mean completion under {least}{of} is the same as under the base."
+    size = f"{number(abs(change), 1)} % {'below' if change < 0 else 'above'} that under the base"
+    return f"The mean completion under {least}{of} is {size}, which may be chance: {why}."
+
+
+def _amount(change: Estimate) -> str:
+    """A change in per cent, without its sign."""
+    half = "" if change.half is None else f" ± {number(change.half, 1)}"
+    return f"{number(abs(change.mean), 1)} %{half}"
+
+
+def _furthest(n: Compared, names: Sequence[str]) -> str:
+    """How far off those are that cannot be told apart."""
+    most = max(names, key=lambda name: abs(n.change(name).mean))
+    change = n.change(most)
+    if max(abs(change.mean), change.half or 0.0) < SMALL:
+        return f"less than {2 * SMALL:g} % off"
+    size = f"{_amount(change)} {'sooner' if change.mean < 0 else 'later'}"
+    return f"the farthest off, {most}, {size}" if len(names) > 1 else size
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def killing(n: Compared) -> str:
+    """How many jobs are killed at their limits, where schedulers differ in it.
+
+    With the device-hours thrown away, of the device type of which they are the largest share.
+    """
+    ended = {name: [o.endings["killed"] for o in n.outcomes[name]] for name in (n.base, *n.others)}
+    kills = {name: float(np.mean([count for count, _ in each])) for name, each in ended.items()}
+    differ = [name for name in n.others if kills[name] != kills[n.base]]
+    if not differ or not np.isfinite(list(kills.values())).all():
+        return ""
+    seconds = [np.mean([held for _, held in ended[name]], axis=0) for name in (n.base, *differ)]
+    hours = np.array(seconds) / 3600
+    k = int(np.argmax(hours.max(axis=0) / np.maximum(n.first.capacity, 1e-9)))
+    device = n.first.nodes.devices[k]
+    away = [number(each, int(hours[:, k].max() < 10)) for each in hours[:, k]]
+    told = [
+        f"{number(kills[n.base])} under the base ({away[0]} {UNITS.get(device, device)}-hours "
+        "thrown away)",
+        *(f"{number(kills[name])} under {name} ({h})" for name, h in zip(differ, away[1:])),
+    ]
+    both = [number(paired_times(n.outcomes[name], n.outcomes[n.base])[1]) for name in differ]
+    return (
+        f"Jobs killed at their limits: {_listed(told)}. Times are compared on the jobs that did "
+        f"their work under both, {_listed(both)} of them."
+    )
+
+
+def bounding(n: Compared) -> str:
+    if n.could is None:
+        return ""
+    return (
+        "No schedule without migration could complete jobs more than "
+        f"{number(n.could, 1)} % sooner than the base"
+        f"{'' if n.priced else ', and likely less: prices were not searched'}."
+    )
+
+
+def little(n: Compared) -> str:
+    waited, took = (n.of(n.base, f"{what}.mean").mean for what in ("waiting", "completion"))
+    if n.drawn or waited >= 0.01 * took:
+        return ""
+    return f"Waiting is {number(100 * waited / took, 1)} % of completion: there is little to gain."
+
+
+def slow_nodes(n: Compared) -> str:
+    distinct = {s.node: s for learned in n.learned.values() for s in learned.slow}
+    shown = sorted(distinct.values(), key=lambda s: -s.slower)
+    if not shown:
+        return ""
+    named = ", ".join(
+        f"{s.node} by {number(100 * s.slower)} ± {number(50 * (s.high - s.low))} %"
+        for s in shown[:4]
+    )
+    are = "1 node is slower than its"
+    if len(shown) > 1:
+        are = f"{len(shown)} nodes are slower than their"
+    return f"{are} label says: {named}{', …' if len(shown) > 4 else ''}."
+
+
+SENTENCES: tuple[Callable[[Compared], str], ...] = (
+    retelling,
+    holding,
+    ignoring,
+    comparing,
+    doubting,
+    killing,
+    bounding,
+    little,
+    slow_nodes,
+)
+"""The answer, in this order; a sentence that does not apply is empty."""

@@ -1,0 +1,218 @@
+"""When the jobs that wait at a time of a log will start, told from what was known by then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Floats
+from gangwise.core.errors import ScenarioError
+from gangwise.experiments.replay import replay_source
+from gangwise.experiments.replay_scenario import Played, ReplayScenario
+from gangwise.experiments.sweep import Progress, silent
+from gangwise.jobs.forecast import (
+    DAY,
+    DAYS,
+    DRAWS,
+    NO_RULES,
+    Calibration,
+    Forecaster,
+    Moment,
+    moment_of,
+)
+from gangwise.jobs.model import Jobs
+from gangwise.jobs.schedule import Schedule
+from gangwise.jobs.scheduler import fresh
+from gangwise.jobs.simulation import simulate_jobs
+
+TRIED = 24
+"""Earlier instants whose forecasts correct one."""
+MOST = 200
+"""Waiting jobs of an instant that count in a calibration."""
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
+
+
+def seconds_of(text: str) -> float:
+    """A time on the log's clock.
+
+    >>> seconds_of("90"), seconds_of("2d6h")
+    (90.0, 194400.0)
+    """
+    parts = re.findall(r"([0-9.]+)([smhd])", text)
+    try:
+        if "".join(number + unit for number, unit in parts) == text and parts:
+            return sum(float(number) * UNITS[unit] for number, unit in parts)
+        return float(text)
+    except ValueError:
+        raise ScenarioError(
+            f"--at {text}: give seconds on the log's clock, or a time such as 12d6h30m"
+        ) from None
+
+
+class Told(NamedTuple):
+    """Forecasts at an instant: who waits, the starts drawn [draws, W], and when they started."""
+
+    now: float
+    waiting: Any
+    starts: Floats
+    promised: Floats
+    truth: Floats
+
+
+@dataclass
+class Past:
+    """A log as it happened, in the simulation or as recorded, in which forecasts are made.
+
+    Parameters
+    ----------
+    recorded : bool
+        Who ran and waited when is what the log says, else what the simulation under the rules says.
+    """
+
+    played: Played
+    scheduler: Any = NO_RULES
+    options: Any = None
+    recorded: bool = False
+    draws: int = DRAWS
+
+    def __post_init__(self) -> None:
+        jobs, nodes, conditions = self.played
+        self.schedule: Schedule | None = None
+        if self.recorded:
+            self.begun, self.end = jobs.recorded_start, jobs.recorded_end
+            if not np.isfinite(self.begun).any():
+                raise ScenarioError("the log does not say when its jobs started: omit --recorded")
+        else:
+            self.schedule = simulate_jobs(
+                jobs, nodes, fresh(self.scheduler), conditions, self.options
+            )
+            self.begun, self.end = self.schedule.last_start, self.schedule.end
+        self.forecaster = Forecaster(jobs, nodes, self.scheduler, self.options)
+
+    def told(self, now: float, rng: np.random.Generator) -> Told:
+        """Forecasts at an instant."""
+        jobs, nodes, _ = self.played
+        can = ~self.forecaster.tables.aside
+        moment = moment_of(jobs, nodes, now, self.begun, self.end, can, self.schedule)
+        return self.foretold(moment, rng)
+
+    def foretold(self, moment: Moment, rng: np.random.Generator) -> Told:
+        """Forecasts from a moment."""
+        starts = self.forecaster.starts(moment, self.end - self.begun, self.end, self.draws, rng)
+        promised = self.forecaster.promised(moment)
+        return Told(moment.now, moment.waiting, starts, promised, self.begun[moment.waiting])
+
+    def corrected(
+        self, instants: Iterable[float], now: float, rng: np.random.Generator
+    ) -> Calibration:
+        """What forecasts at earlier instants were worth, of starts known by ``now``."""
+        found = Calibration()
+        for told in (self.told(each, rng) for each in instants):
+            for w in rng.permutation(told.waiting.size)[:MOST].tolist():
+                if told.truth[w] <= now:
+                    found.learn(told.starts[:, w], told.now, float(told.truth[w]), rng)
+        return found
+
+
+@dataclass(frozen=True)
+class ForecastOfLog:
+    """When waiting jobs start.
+
+    Attributes
+    ----------
+    told : str
+        What is assumed and what is drawn, in a line.
+    rows : list of dict
+        Of each waiting job: ``job``, ``user``, ``tasks``, ``limit``, ``waited``; seconds from then
+        on: ``p50``, ``p90``, ``promised`` (if all take as long as requested and nobody comes), and
+        ``started``, what came of it, None if nothing did.
+    """
+
+    now: float
+    told: str
+    rows: list[dict[str, Any]]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"now": self.now, "told": self.told, "jobs": self.rows}
+
+
+def forecast_log(
+    source: str,
+    at: float,
+    scheduler: str = NO_RULES,
+    recorded: bool = False,
+    draws: int = DRAWS,
+    settings: Mapping[str, Any] | None = None,
+    tell: Progress = silent,
+) -> ForecastOfLog:
+    """When the jobs that wait at a time of a log will start.
+
+    Parameters
+    ----------
+    at : float
+        Seconds on the log's clock.
+    scheduler : str
+        The rules under which the log is played up to then, and from then on.
+    recorded : bool
+        Begin with who waited and ran as recorded, not as simulated.
+
+    Raises
+    ------
+    ScenarioError
+        For a time outside of the log, or when nobody waits then.
+    """
+    scenario = replay_source(source, dict(settings or {})).scenario()
+    assert isinstance(scenario, ReplayScenario)
+    played = scenario.draw(0)
+    submit = played.jobs.submit
+    if not submit[0] <= at <= submit[-1]:
+        raise ScenarioError(
+            f"--at {at:g}: jobs are submitted from {submit[0]:g} to {submit[-1]:g} s "
+            f"(day {submit[0] / DAY:.1f} to {submit[-1] / DAY:.1f}) of {source}"
+        )
+    past = Past(played, scheduler, scenario.options, recorded, draws)
+    with np.errstate(invalid="ignore"):
+        waits = (submit <= at) & ~(past.begun <= at) & ~past.forecaster.tables.aside
+        waits &= ~(past.end <= at)
+    if not waits.any():
+        later = np.flatnonzero((past.begun > submit) & (submit > at))
+        then = f"; somebody does at {submit[later[0]]:.0f} s" if later.size else ""
+        raise ScenarioError(f"--at {at:g}: nobody waits then{then}")
+    rng = np.random.default_rng(0)
+    begin = max(float(submit[0]), at - DAYS * DAY)
+    instants = rng.uniform(begin, at, TRIED).tolist()
+
+    def counted() -> Iterator[float]:
+        for i, instant in enumerate(instants):
+            tell("forecasts", i, TRIED)
+            yield instant
+
+    calibration = past.corrected(counted(), at, rng)
+    rows = forecast_rows(played.jobs, past.told(at, rng), calibration)
+    state = "as recorded" if recorded else f"as {scheduler} has played the log"
+    assumed = past.forecaster.assumed
+    line = (
+        f"{len(rows)} jobs wait at {at:.0f} s, {state}. {draws} futures under {assumed}: drawn are "
+        "run times (from jobs that had ended or run by then) and who comes (from the log's last "
+        f"{DAYS} days); {calibration.known:,} starts foretold at {TRIED} earlier instants correct "
+        "them"
+    )
+    return ForecastOfLog(at, line, rows)
+
+
+def forecast_rows(jobs: Jobs, told: Told, calibration: Calibration) -> list[dict[str, Any]]:
+    """Rows of :class:`ForecastOfLog`."""
+    rows = []
+    for w, j in enumerate(told.waiting.tolist()):
+        job, now = jobs.job(j), told.now
+        p50, p90 = calibration.quantiles(told.starts[:, w], now, (0.5, 0.9)) - now
+        row = {"job": job.id, "user": job.user, "tasks": job.tasks, "limit": job.limit}
+        came = float(told.truth[w] - now)
+        row |= {"waited": now - job.submitted, "p50": float(p50), "p90": float(p90)}
+        row |= {"promised": float(told.promised[w] - now), "started": came if came > 0 else None}
+        rows.append(row)
+    return rows

@@ -1,0 +1,70 @@
+"""What becomes of a gang whose pods end, are deleted and are cancelled in different orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gangwise.engines.kubernetes_gangs import Gang, Table
+from gangwise.engines.kubernetes_objects import Names
+from tests.engines.hostile import pod
+
+Pods = list[dict[str, Any]]
+
+
+def running() -> tuple[Table, Gang, Pods]:
+    """A gang of two pods, each on its node, as the watch reports it."""
+    table, pods = Table("gangwise", 30.0, None, Names()), []
+    for name in ("p0", "p1"):
+        one = pod(name, "a")
+        notes = {"tasks": "2", "attempt": "1", "placement": '{"n0": 1, "n1": 1}'}
+        one["metadata"]["annotations"] |= {f"gangwise.io/{k}": v for k, v in notes.items()}
+        one["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "g"
+        table.one_pod("ADDED", one)
+        pods.append(one)
+    for one, node in zip(pods, ("n0", "n1"), strict=True):
+        one["spec"]["nodeName"], one["status"] = node, {"phase": "Running"}
+        table.one_pod("MODIFIED", one)
+    (gang,) = table.gangs.values()
+    assert gang.status is not None
+    assert gang.status.phase == "running"
+    return table, gang, pods
+
+
+def ended(one: dict[str, Any], phase: str = "Succeeded") -> dict[str, Any]:
+    return one | {"status": {"phase": phase}}
+
+
+@pytest.mark.parametrize("last", ["DELETED", "Succeeded", "Failed"])
+def test_a_cancelled_gang_ends_though_one_pod_had_ended_before(last: str) -> None:
+    table, gang, (first, second) = running()
+    table.one_pod("MODIFIED", ended(first))
+    gang.cancelled = True  # the engine deletes the pods that live: the second alone
+    if last == "DELETED":
+        table.one_pod("DELETED", second)
+    else:
+        table.one_pod("MODIFIED", ended(second, last))
+    assert gang.status is not None
+    assert gang.status.phase == "cancelled"
+    assert not table.holding(["n0", "n1"])
+
+
+def test_a_gang_one_of_whose_pods_was_deleted_ends_with_the_others() -> None:
+    table, gang, (first, second) = running()
+    table.one_pod("DELETED", first)
+    assert gang.status is not None
+    assert gang.status.phase == "running"
+    table.one_pod("MODIFIED", ended(second))
+    assert gang.status.phase == "failed"
+    assert "1 of its pods" in gang.status.detail
+    assert not table.holding(["n0", "n1"])
+
+
+def test_who_restarts_finds_the_same() -> None:
+    _, _, (_, second) = running()
+    again = Table("gangwise", 30.0, None, Names())
+    again.all_pods([ended(second)])
+    (gang,) = again.gangs.values()
+    assert gang.status is not None
+    assert gang.status.phase == "failed"
