@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-collect_ignore = (  # what they import comes with the extra "docs"
-    [] if importlib.util.find_spec("mkdocs") else ["docs/hooks.py", "docs/doctests.py"]
-)
+EXTRAS = {"mkdocs": ["docs/hooks.py", "docs/doctests.py"], "optuna": ["docs/how-to/tune.md"]}
+"""What cannot be collected without a module of an extra."""
+collect_ignore = [
+    p for name, of in EXTRAS.items() if not importlib.util.find_spec(name) for p in of
+]
 
 
 @pytest.fixture(autouse=True, scope="session")

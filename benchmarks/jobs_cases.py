@@ -1,89 +1,71 @@
-"""Random cases: both engines against a simulator that walks every second, and what must hold.
+"""Random cases of 30 to 300 jobs: the package against the witness of the stated rules.
 
-``python -m benchmarks.jobs_cases [CASES]``, 30,000 by default. The draw has gangs, tasks per node,
-labels, parts of GPUs, ties, run times of 0, requests too short, kills at the limit, dependencies,
-slow nodes, nodes that fail, drain, join and come back, and jobs withdrawn. Every case is played by
-the compiled engine under one of the combinations of parts, every tenth by the plain one as well,
-every fifth by one that preempts, every thousandth by Gavel. Differences from the slow simulator are
-listed, and whether the other engine has them, too; exit code 1 where there are any.
+``python -m benchmarks.jobs_cases [CASES [FIRST]]``, 200,000 from seed 0 by default. The draw has
+gangs, several device types, parts of GPUs, tasks per node, labels, ties, run times of 0, requests
+too short, limits of both kinds with and without kills, dependencies, rates, noise, nodes that fail,
+drain, join, come back and change their speed, checkpoints, restarts, and jobs withdrawn; every
+order of the queue with every kind of backfilling and choice of nodes. Each schedule is compared
+start for start, node for node, and every twentieth is audited. Tables count cases that differ, by
+size and by combination; exit code 1 where there are any.
 """
 
 from __future__ import annotations
 
 import itertools
+import resource
 import sys
-import time
+from collections import Counter
 
-import numpy as np
-from tests.jobs.invariants import check_schedule
-from tests.jobs.made import BACKFILLING, CHOICES, QUEUES, Case
-from tests.jobs.test_simulation import played, preemptive, slow, told
+from tests.jobs.middle import MiddleCase
 
-from gangwise.jobs import simulate_jobs
+from gangwise.jobs.audit import audit
+from gangwise.jobs.metrics import Outcome
 
-
-def promises_kept(case: Case, names: tuple[str, ...]) -> int:
-    """Promises made and kept, first come first served, where nothing else may break one."""
-    jobs, given = case.jobs, case.conditions
-    disturbed = given.rates is not None or given.downs or given.drains or given.cancels
-    if names[1] == "none" or disturbed or jobs.after.size or (jobs.run > jobs.limit).any():
-        return 0
-    name = f"fcfs+{names[1]}+{names[2]}"
-    schedule = simulate_jobs(jobs, case.nodes, name, engine="compiled")
-    made = np.isfinite(schedule.reserved)
-    assert (schedule.start[made] <= schedule.reserved[made]).all(), name
-    return int(made.sum())
+SIZES = (30, 60, 100, 150, 220, 301)
 
 
-def main(cases: int) -> None:
-    combinations = list(itertools.product(QUEUES, BACKFILLING, CHOICES))
-    began = time.time()
-    seen: dict[str, int] = {}
-    different: list[str] = []
+def _table(title: str, cases: Counter[str], different: Counter[str]) -> None:
+    print(f"\n| {title} | cases | differ |\n|---|---|---|")
+    for name, number in cases.items() if title == "size" else sorted(cases.items()):
+        print(f"| {name} | {number:,} | {different[name]:,} |")
 
-    def count(**what: int) -> None:
-        for name, number in what.items():
-            seen[name] = seen.get(name, 0) + number
 
-    for seed in range(cases):
-        names = combinations[seed % len(combinations)]
-        case = Case(seed, binary=names[0] == "fair-share", shared=names[2] == "fgd")
-        witness = slow(case, names)
-        expected = [
-            (s, l, e, sorted(nodes))
-            for s, l, e, nodes in zip(witness.start, witness.last, witness.end, witness.nodes)
-        ]
-        for engine in ("compiled", "plain")[: 1 + (seed % 10 == 0)]:
-            schedule = played(case, names, engine)
-            if told(schedule, case) != expected:
-                other = "plain" if engine == "compiled" else "compiled"
-                alike = told(played(case, names, other), case) == told(schedule, case)
-                also = f"{other} {'as well' if alike else 'not'}"
-                different.append(f"case {seed}, {'+'.join(names)}: {engine} differs, {also}")
-            count(**{f"{engine} runs": 1})
-        held = check_schedule(case.jobs, case.nodes, case.conditions, schedule)
-        kept = promises_kept(case, names)
-        count(
-            jobs=len(case.jobs),
-            attempts=held,
-            promises=kept,
-            requeues=schedule.counts["requeues"],
-            kills=schedule.counts["kills"],
-            cancellations=schedule.counts["cancellations"],
-        )
-        if seed % 5 == 0:
-            for scheduler in preemptive(shares=seed % 1000 == 0):
-                schedule = simulate_jobs(
-                    case.jobs, case.nodes, scheduler, case.conditions, case.options, engine="plain"
-                )
-                check_schedule(case.jobs, case.nodes, case.conditions, schedule)
-                count(**{"preemptive runs": 1, "preemptions": schedule.counts["preemptions"]})
-    print(f"{cases:,} cases, {len(different)} differences, in {time.time() - began:,.0f} s")
-    print("\n".join(different))
-    for name, number in seen.items():
-        print(f"  {number:10,} {name}")
-    raise SystemExit(bool(different))
+def main(cases: int, first: int) -> None:
+    sizes: Counter[str] = Counter({f"{a} to {b - 1} jobs": 0 for a, b in itertools.pairwise(SIZES)})
+    parts: Counter[str] = Counter()
+    sizes_differ, parts_differ, seen = Counter[str](), Counter[str](), Counter[str]()
+    listed = []
+    for seed in range(first, first + cases):
+        case = MiddleCase(seed)
+        schedule = case.played()
+        said = case.differences(schedule)
+        if seed % 20 == 0:
+            given = case.scheduler(), case.conditions, case.options, schedule.reserved
+            report = audit(Outcome.of(schedule, ""), *given)
+            said += [str(finding) for finding in report.findings]
+            seen.update(audited=1, audited_instants=report.instants)
+        a = max(size for size in SIZES if size <= case.size)
+        size = f"{a} to {SIZES[SIZES.index(a) + 1] - 1} jobs"
+        for counter, differ, names in (
+            (sizes, sizes_differ, [size]),
+            (parts, parts_differ, ["+".join(case.names[:2]), case.names[2]]),
+        ):
+            counter.update(names)
+            differ.update(names * bool(said))
+        if said:
+            listed.append(f"seed {seed}, {case.size} jobs, {'+'.join(case.names)}: {said[0]}")
+        counts = {name: n for name, n in schedule.counts.items() if name != "tests"}
+        seen.update(counts, jobs=case.size)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print(f"{cases:,} cases from seed {first}: {len(listed):,} differ", end="; ")
+    print(", ".join(f"{n:,} {name}" for name, n in seen.items()), end="; ")
+    print(f"{used.ru_utime + used.ru_stime:,.0f} CPU s")
+    _table("size", sizes, sizes_differ)
+    _table("parts", parts, parts_differ)
+    print("\n".join(["", *listed[:40]]))
+    raise SystemExit(bool(listed))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 30_000)
+    given = [int(word) for word in sys.argv[1:]]
+    main(*[*given, *(200_000, 0)[len(given) :]])

@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from gangwise.jobs.bounds import BoundedJobs, lower_bound
-from gangwise.jobs.choice import ByRate
+from gangwise.jobs.choice import BestFit, ByRate
 from gangwise.jobs.joint import Joint
 from gangwise.jobs.model import Jobs
 from gangwise.jobs.queues import FirstCome, ShortestFirst
-from gangwise.jobs.rates import Constants, Labels, MeanRates, SharedFactors
+from gangwise.jobs.rates import UNLABELLED, Constants, Labels, MeanRates, SharedFactors
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.scheduler import Composed
 from gangwise.jobs.simulation import simulate_jobs
@@ -48,6 +48,7 @@ CASES = [
 ]
 RIVAL = "labels"
 QUEUES = {"fcfs": FirstCome, "sjf": ShortestFirst}
+ASKED_FOR = ("learned, jointly", "best-fit", "learned, no labels", "learned, no labels, wide")
 
 
 def policies(constants: Constants) -> dict[str, ByRate]:
@@ -62,6 +63,9 @@ def policies(constants: Constants) -> dict[str, ByRate]:
         "learned, jointly": Joint(SharedFactors(constants), waits=True),  # slow: in plain Python
         "learned, move": ByRate(SharedFactors(constants), waits=True, look=600.0),
         "oracle, move": ByRate("oracle", waits=True, look=600.0),
+        "best-fit": BestFit(),
+        "learned, no labels": ByRate(SharedFactors(constants), waits=True),
+        "learned, no labels, wide": ByRate(SharedFactors(UNLABELLED), waits=True),
     }
 
 
@@ -139,10 +143,13 @@ def one(
     options = Options(limits="work", restart=RESTART)
     out = {}
     for name, choice in policies(constants).items():
-        if name not in only if only is not None else name == "learned, jointly":
+        if name not in only if only is not None else name in ASKED_FOR:
             continue
         scheduler = Composed(queue=QUEUES[queue](), backfilling="easy", choice=choice)
-        s = simulate_jobs(drawn.jobs, drawn.nodes, scheduler, drawn.conditions, options)
+        nodes = drawn.nodes
+        if "no labels" in name:
+            nodes = replace(nodes, labels=({},) * NODES, rates=(1.0,) * NODES)
+        s = simulate_jobs(drawn.jobs, nodes, scheduler, drawn.conditions, options)
         out[name] = measures(drawn.jobs, s.start, s.end)
         out[name]["moves"] = s.counts["preemptions"]
         out[name]["jobs/s"] = len(jobs) / s.seconds
@@ -200,7 +207,7 @@ def main() -> None:
     constants = Constants()._replace(**changes)
     jobs = read(options.folder, options.ran_only)
     only = None if options.policies is None else (RIVAL, *options.policies)
-    everybody = [n for n in policies(constants) if n != "learned, jointly"]
+    everybody = [n for n in policies(constants) if n not in ASKED_FOR]
     names = everybody if only is None else [n for n in policies(constants) if n in only]
     print(f"{len(jobs):,} jobs; job types are the {TYPES - 1} commonest requests and the rest;")
     print(

@@ -35,8 +35,8 @@ from tests.engines.slurm_cluster import SlurmCluster
 from gangwise.engines.engine import Engine
 from gangwise.engines.local import LocalEngine
 from gangwise.engines.slurm import SlurmEngine
-from gangwise.service.loop import FILE, Service
-from gangwise.service.store import Store
+from gangwise.service.loop import Service
+from gangwise.service.store import FILE, Store
 
 NODES, GPUS = 8, 4
 RANK = """

@@ -49,7 +49,7 @@ from gangwise.jobs.choice import BestFit, ByRate
 from gangwise.jobs.model import Job
 from gangwise.jobs.rates import Constants, Labels, SharedFactors
 from gangwise.jobs.schedule import Tables
-from gangwise.jobs.simulation import PlainSimulation
+from gangwise.jobs.simulation import JobSimulation
 from gangwise.service.account import account
 from gangwise.service.loop import Service
 
@@ -340,8 +340,8 @@ def simulated(world: World, who: str, late: Sequence[np.ndarray] = ()) -> np.nda
     rates = world.rates[[TYPES.index(name) for name in jobs.types]]
     conditions = Conditions(rates, None, factors=[world.drift])
     options = Options(measured_after=REPORTED + float(np.median(begin)))
-    playing = PlainSimulation(Tables.of(jobs, nodes, conditions, options), scheduler(who))
-    playing.overhead = (begin + end)[order].tolist()
+    playing = JobSimulation(Tables.of(jobs, nodes, conditions, options), scheduler(who))
+    playing.jobs["overhead"] = (begin + end)[order]
     return playing.run().end - end[order] - world.submit[order]
 
 

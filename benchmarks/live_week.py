@@ -26,6 +26,7 @@ from gangwise.engines.engine import (
     RankReport,
     Status,
 )
+from gangwise.engines.intake import Quarantine
 from gangwise.service.loop import Service
 
 GPUS = 8
@@ -63,6 +64,7 @@ class StandIn:
         self.ends: list[tuple[float, str, int]] = []
         self.time = 1e9
         self.count = 0
+        self.quarantine = Quarantine()
 
     def submit(self, work: float, tasks: int, gpus: int) -> None:
         self.count += 1

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from gangwise import create_policy, create_scenario
-from gangwise.approximation_jobs.regret import claimed_fit, claimed_regret, known_optimum, measure
+from gangwise.approximation_jobs.offline import claimed_fit, claimed_regret, known_optimum, measure
 from gangwise.experiments.statistics import mean_and_interval
 
 THEORY = "opm-as-printed:theory=true,history=expected"
