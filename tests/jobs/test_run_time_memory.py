@@ -202,3 +202,10 @@ def test_schedulers_learn_the_same_in_compiled_code_and_in_python() -> None:
         for engine in ("compiled", "plain")
     ]
     assert starts[0] == starts[1] != starts[2]
+
+
+def test_a_row_of_a_job_that_is_over_is_given_to_the_next() -> None:
+    jobs, scheduler = made(13, 400), create_scheduler("fcfs+easy:ends=learned")
+    simulate_jobs(jobs, Nodes.pool(12), scheduler, engine="plain")
+    assert not scheduler._times.row
+    assert 12 < len(scheduler._times.free) < 200

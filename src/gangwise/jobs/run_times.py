@@ -259,6 +259,7 @@ class Expectations:
     row: dict[str, int] = field(default_factory=dict)
     users: dict[str, int] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
+    free: list[int] = field(default_factory=list)  # rows of jobs that are over
 
     @classmethod
     def of(cls, kind: str, steps: bool) -> Expectations:
@@ -270,7 +271,7 @@ class Expectations:
         """Expect a run time of a job, when it comes for the first time."""
         if job.id in self.row:
             return
-        j = self.row[job.id] = len(self.row)
+        j = self.row[job.id] = self.free.pop() if self.free else len(self.row)
         u = self.users.setdefault(job.user, len(self.users))
         if j >= self.r.expected.size or u >= len(self.r.last):
             self.r = grown(self.r, 2 * j + 64, 2 * u + 16)
@@ -282,6 +283,11 @@ class Expectations:
 
     def ended(self, job: Job, seconds: float, whole: bool, now: float) -> None:
         ended(self.r, self.row[job.id], seconds, whole, now)
+
+    def forget(self, job: Job) -> None:
+        """Give the row of a job that is over to the next that comes."""
+        if job.id in self.row:
+            self.free.append(self.row.pop(job.id))
 
     def told(self, job: Job) -> Job:
         """A job with what is expected of it."""

@@ -462,6 +462,8 @@ class Composed:
                 if begun is not None and event.over:
                     whole = event.kind == "finished"
                     self._times.ended(job, event.time - begun, whole, event.time)
+            if event.over:
+                self._times.forget(job)
 
     def _started(
         self, job: Job, chosen: Any, pieces: Any, books: Books, now: float, overhead: float = 0.0
