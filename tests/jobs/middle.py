@@ -13,6 +13,7 @@ from gangwise.jobs.schedule import Options, Schedule
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import CapRule, Pool, Rules, Site, Start, Window
+from gangwise.jobs.tenancy import AccountRule
 from tests.reference import witness
 
 COMBINATIONS = list(itertools.product(witness.QUEUES, witness.BACKFILLING, witness.CHOICES))
@@ -221,11 +222,14 @@ class SiteCase(MiddleCase):
             pools=names,
             charged=rng.integers(0, 3, size=J),
             accounts=("a0", "a1", "a2"),
+            qos=rng.integers(0, 2, size=J),
+            qoses=("q0", "q1"),
         )
+        tree = AccountRule(name="a0"), AccountRule(name="a1", parent="a0"), AccountRule(name="a2")
         known = {pool.name for pool in pools} or set(names)
         caps = []
         for _ in range(int(rng.integers(0, 4))):
-            scope = str(rng.choice(["user", "account", "pool", "all"]))
+            scope = str(rng.choice(["user", "account", "pool", "qos", "all", "job"]))
             of = str(rng.choice([*self.nodes.devices, "jobs", "nodes"]))
             only = {"user": ["u0", "u1"], "account": ["a0"], "pool": ["p0"]}.get(scope, [])
             caps.append(
@@ -235,6 +239,8 @@ class SiteCase(MiddleCase):
                     most=float(rng.choice([1, 2, 3.5, 6, 12])),
                     only=only if rng.random() < 0.4 else (),
                     pool=str(rng.choice(sorted(known))) if rng.random() < 0.3 else "",
+                    qos=str(rng.choice(["", "", "q0", "q1"])),
+                    account=str(rng.choice(["", "", "a0", "a2"])),
                 )
             )
         last = int(self.jobs.submit.max()) + 20
@@ -246,7 +252,11 @@ class SiteCase(MiddleCase):
             windows.append(Window(since=since, to=to, nodes=",".join(on)))
         late = int(rng.integers(1, 4)) * int(rng.random() < 0.3)
         self.rules = Rules(
-            pool=pools, cap=tuple(caps), window=tuple(windows), start=Start(latency=late)
+            pool=pools,
+            account=tree,
+            cap=tuple(caps),
+            window=tuple(windows),
+            start=Start(latency=late),
         )
 
     def _some(self, rng: np.random.Generator, count: int) -> list[str]:

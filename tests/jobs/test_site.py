@@ -34,6 +34,13 @@ def told(tmp_path, text: str) -> Site:
             "[[pool]]\nname='a'\n[[cap]]\nscope='all'\nof='gpu'\nmost=1\npool='b'",
             "there is no pool 'b'; there are a",
         ),
+        ("[[qos]]\nname='a'\n[[qos]]\nname='a'", "two qos are called 'a'"),
+        ("[[account]]\nname='a'\nparent='b'", "account 'a' has a parent 'b', which is not there"),
+        (
+            "[[account]]\nname='a'\nparent='b'\n[[account]]\nname='b'\nparent='a'",
+            "account 'a' is below itself",
+        ),
+        ("[priority]\nfairshare=1", "there is no setting 'fairshare'; did you mean 'fair_share'?"),
     ],
 )
 def test_a_mistake_in_a_site_file_is_named_with_what_to_do(tmp_path, text, said):
@@ -123,6 +130,56 @@ def test_what_a_pool_does_not_allow_is_set_aside_and_said():
     assert "1 jobs are of a pool that the site does not name (c)" in " ".join(
         site.lines(Jobs.of(submit=[0, 0], run=1, pool=["a", "c"]))
     )
+
+
+def test_caps_within_a_qos_an_account_tree_and_on_each_job(tmp_path):
+    site = told(
+        tmp_path,
+        """
+        [[qos]]
+        name = "short"
+        most_time = 20
+        [[account]]
+        name = "science"
+        [[account]]
+        name = "physics"
+        parent = "science"
+        [[cap]]
+        scope = "user"
+        qos = "short"
+        of = "jobs"
+        most = 1
+        [[cap]]
+        scope = "all"
+        account = "science"
+        of = "cpu"
+        most = 3
+        [[cap]]
+        scope = "job"
+        of = "cpu"
+        most = 6
+        """,
+    )
+    jobs = Jobs.of(
+        submit=range(8),
+        run=[10, 10, 10, 10, 10, 10, 10, 30],
+        tasks=[1, 1, 2, 2, 1, 7, 6, 1],
+        user=["ann", "ann", "ann", "bob", "bob", "bob", "bob", "bob"],
+        qos=["short", "short", "", "", "", "", "", "short"],
+        charged=["physics", "physics", "science", "physics", "other", "other", "other", "other"],
+    )
+    # The second waits for ann's first; the third fills what science and those below it may have;
+    # the fourth waits for it; the last two are set aside: 7 cpu in a job, and 30 s in QOS short.
+    starts = played(site, jobs, Nodes.pool(99))
+    assert starts[:5] == [0, 10, 2, 12, 4]
+    assert np.isnan(starts[5])
+    assert starts[6] == 6
+    assert np.isnan(starts[7])
+    account = simulate_jobs(jobs, Nodes.pool(99), site=site).account
+    assert {reason: rows.tolist() for reason, rows in account.set_aside.items()} == {
+        "that ask for more time than QOS short allows": [7],
+        "that alone ask for more than the cap on each job: 6 cpu at once": [5],
+    }
 
 
 def test_a_scheduler_that_starts_a_job_beyond_a_cap_is_refused():

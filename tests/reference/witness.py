@@ -712,19 +712,28 @@ def under(w, jobs, nodes, site) -> World:
     w = w._replace(**more)
     w.rules["latency"] = site.start.latency
     holders, takes = [], []
-    for job, pool in zip(w.jobs, named):
+    parents = {account.name: account.parent for account in site.account}
+    for j, (job, pool) in enumerate(zip(w.jobs, named)):
+        charged = [jobs.accounts[int(jobs.charged[j])]]
+        while parents.get(charged[-1]):
+            charged.append(parents[charged[-1]])
         who = {
             "user": jobs.users[job["user"]],
-            "account": jobs.accounts[int(jobs.charged[len(holders)])],
+            "account": charged[0],
             "pool": pool,
+            "qos": jobs.qoses[int(jobs.qos[j])],
             "all": "everyone",
+            "job": f"job {j}",
         }
         amount = {f"d{k}": int(d * job["tasks"]) for k, d in enumerate(w.demand[job["shape"]])}
         amount |= {"jobs": 1000, "nodes": 1000 * nodes_needed(w, job)}
         holders.append(
             [
                 who[c.scope]
-                if (not c.only or who[c.scope] in c.only) and c.pool in ("", pool)
+                if (not c.only or who[c.scope] in c.only)
+                and c.pool in ("", pool)
+                and c.qos in ("", who["qos"])
+                and (not c.account or c.account in charged)
                 else None
                 for c in site.cap
             ]

@@ -54,7 +54,7 @@ PIECES = tuple(each.name for each in fields(Pieces))
 
 TABLES = (
     *("after_from", "after", "devices", "shapes", "types", "users", "account", "accounts"),
-    "pools",
+    *("pools", "qoses"),
 )
 """Fields of Jobs that are no column with a value for each job."""
 
@@ -529,7 +529,8 @@ def _digest(jobs: Jobs, site: Site | None) -> str:
     made = hashlib.sha256()
     if site is not None:
         made.update(repr((site.digest, site.ran_on, jobs.pools, jobs.accounts)).encode())
-        for codes in (jobs.pool, jobs.charged):
+        made.update(repr(jobs.qoses).encode() * any(jobs.qoses))
+        for codes in (jobs.pool, jobs.charged, *(jobs.qos,) * any(jobs.qoses)):
             made.update(np.ascontiguousarray(codes).tobytes())
     for name in SIMULATED:
         made.update(np.ascontiguousarray(getattr(jobs, name)).tobytes())

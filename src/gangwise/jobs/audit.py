@@ -204,14 +204,22 @@ class _Auditor:
             "user": [jobs.users[i] for i in jobs.user.tolist()],
             "account": [jobs.accounts[i] for i in jobs.charged.tolist()],
             "pool": [jobs.pools[i] for i in jobs.pool.tolist()],
+            "qos": [jobs.qoses[i] for i in jobs.qos.tolist()],
             "all": [""] * len(jobs),
+            "job": [str(j) for j in range(len(jobs))],
         }
         for cap in self.options.caps:
             if cap.of == "nodes":
                 continue  # which nodes a job could do with is not asked here
+            others = zip(names["account"], names["pool"], names["qos"])
             who = [
-                name if name in (cap.only or (name,)) and cap.pool in ("", pool) else None
-                for name, pool in zip(names[cap.scope], names["pool"])
+                name
+                if name in (cap.only or (name,))
+                and account in (cap.accounts or (account,))
+                and cap.pool in ("", pool)
+                and cap.qos in ("", qos)
+                else None
+                for name, (account, pool, qos) in zip(names[cap.scope], others)
             ]
             amount = np.full(len(jobs), 1000, dtype=np.int64)
             if cap.of != "jobs":

@@ -15,7 +15,7 @@ import numpy as np
 from gangwise.core.arrays import Bools, Ints
 from gangwise.jobs.model import Job, Jobs, Nodes, Shape
 
-Scope = Literal["user", "account", "pool", "all"]
+Scope = Literal["user", "account", "pool", "qos", "all", "job"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,17 @@ class Cap:
 
     Attributes
     ----------
-    scope : {"user", "account", "pool", "all"}
-        Each user, account or pool by itself, or all jobs together.
+    scope : {"user", "account", "pool", "qos", "all", "job"}
+        Each user, account, pool or QOS by itself, all jobs together, or each job.
     of : str
         A device type, ``"jobs"`` that run, or ``"nodes"``: the fewest that could hold each job.
     most : float
     only : tuple of str
-        These users, accounts or pools alone; empty for every one.
-    pool : str
-        Jobs of this pool alone; empty for all jobs.
+        These users, accounts, pools or QOS alone; empty for every one.
+    pool, qos : str
+        Jobs of this pool, or QOS, alone; empty for all jobs.
+    accounts : tuple of str
+        Jobs of these accounts alone: one and those below it; empty for all jobs.
     """
 
     scope: Scope
@@ -40,12 +42,17 @@ class Cap:
     most: float
     only: tuple[str, ...] = ()
     pool: str = ""
+    qos: str = ""
+    accounts: tuple[str, ...] = ()
 
     def name(self, job: Job) -> str | None:
-        """Whose use the job counts in; None where the cap is not about it."""
-        names = {"user": job.user, "account": job.account, "pool": job.pool, "all": ""}
-        mine = names[self.scope]
-        return mine if self.pool in ("", job.pool) and mine in (self.only or (mine,)) else None
+        """Whose use the job counts in; None where the cap is not about it, or about it alone."""
+        if self.scope == "job":
+            return None
+        mine = "" if self.scope == "all" else str(getattr(job, self.scope))
+        able = self.pool in ("", job.pool) and self.qos in ("", job.qos)
+        able = able and job.account in (self.accounts or (job.account,))
+        return mine if able and mine in (self.only or (mine,)) else None
 
     def told(self, name: str) -> str:
         """What is allowed, in words.
@@ -56,29 +63,34 @@ class Cap:
         whose = f"{self.scope} {name}" if name else f"each {self.scope}"
         whose = "all jobs" if self.scope == "all" else whose
         within = f" in pool {self.pool}" if self.pool else ""
+        within += f" of QOS {self.qos}" if self.qos else ""
+        within += f" of account {self.accounts[0]}" if self.accounts else ""
         return f"cap on {whose}{within}: {self.most:g} {self.of} at once"
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a job of a pool may ask for: seconds, and nodes, with 0 for any number."""
+    """What a job of a pool, or of a QOS, may ask for: seconds, and nodes, 0 for any number."""
 
     pool: str
     most_time: float = np.inf
     most_nodes: int = 0
     fewest_nodes: int = 0
+    qos: str = ""
 
     def refuses(self, jobs: Jobs, nodes: Ints) -> dict[str, Bools]:
         """Why jobs cannot be in the pool; ``nodes`` [J] are the fewest that hold each."""
-        mine = np.array([name == self.pool for name in jobs.pools])[jobs.pool]
+        if self.qos:
+            what, mine = f"QOS {self.qos}", np.array([n == self.qos for n in jobs.qoses])[jobs.qos]
+        else:
+            mine = np.array([name == self.pool for name in jobs.pools])[jobs.pool]
+            what = f"pool {self.pool}"
         return {
-            f"that ask for more time than pool {self.pool} allows": mine
-            & (jobs.limit > self.most_time),
-            f"that need more nodes than pool {self.pool} allows": mine
+            f"that ask for more time than {what} allows": mine & (jobs.limit > self.most_time),
+            f"that need more nodes than {what} allows": mine
             & (self.most_nodes > 0)
             & (nodes > self.most_nodes),
-            f"that need fewer nodes than pool {self.pool} asks for": mine
-            & (nodes < self.fewest_nodes),
+            f"that need fewer nodes than {what} asks for": mine & (nodes < self.fewest_nodes),
         }
 
 
@@ -153,16 +165,22 @@ def claims(caps: Sequence[Cap], jobs: Jobs, nodes: Nodes, demand: Ints) -> list[
     ``demand`` [S, K] is over the device types of the nodes.
     """
     found = []
+    one = np.zeros(len(jobs), dtype=np.int64), ("",)
+    of = {
+        "user": (jobs.user, jobs.users),
+        "account": (jobs.charged, jobs.accounts),
+        "pool": (jobs.pool, jobs.pools),
+        "qos": (jobs.qos, jobs.qoses),
+        "all": one,
+        "job": one,
+    }
     for cap in caps:
-        codes, names = {
-            "user": (jobs.user, jobs.users),
-            "account": (jobs.charged, jobs.accounts),
-            "pool": (jobs.pool, jobs.pools),
-            "all": (np.zeros(len(jobs), dtype=np.int64), ("",)),
-        }[cap.scope]
-        counts = np.array([name in (cap.only or (name,)) for name in names])[codes]
-        if cap.pool:
-            counts = counts & np.array([name == cap.pool for name in jobs.pools])[jobs.pool]
+        (codes, _), counts = of[cap.scope], np.ones(len(jobs), dtype=bool)
+        filters = (cap.scope, cap.only), ("account", cap.accounts)
+        for what, wanted in (*filters, ("pool", (cap.pool,)), ("qos", (cap.qos,))):
+            if any(wanted):
+                place, names = of[what]
+                counts &= np.array([name in wanted for name in names])[place]
         amount = np.full(len(jobs), 1000, dtype=np.int64)
         if cap.of == "nodes":
             amount = 1000 * fewest_of(jobs, nodes, demand)
@@ -170,5 +188,6 @@ def claims(caps: Sequence[Cap], jobs: Jobs, nodes: Nodes, demand: Ints) -> list[
             k = nodes.devices.index(cap.of) if cap.of in nodes.devices else -1
             amount = demand[jobs.shape, k] * jobs.tasks if k >= 0 else np.zeros_like(amount)
         counts = counts & (amount > 0)
-        found.append((np.where(counts, codes, -1), np.where(counts, amount, 0)))
+        alone = counts & (cap.scope != "job")  # one that is about each job takes of no counter
+        found.append((np.where(alone, codes, -1), np.where(counts, amount, 0)))
     return found

@@ -195,8 +195,8 @@ class Job:
         All are placed at once, or none.
     shape : Shape
         What one task asks for.
-    account, pool : str
-        Whom it is charged to, and the pool (partition) that it was submitted to.
+    account, pool, qos : str
+        Whom it is charged to, the pool (partition) that it was submitted to, and its QOS.
     """
 
     id: str
@@ -214,6 +214,7 @@ class Job:
     expected: float = math.nan
     account: str = ""
     pool: str = ""
+    qos: str = ""
 
     @property
     def length(self) -> float:
@@ -272,8 +273,8 @@ class Jobs(Tabular):
         Row of the log.
     run : ndarray
         Hidden: seconds of work on a node of rate 1.
-    shape, type, user, charged, pool : ndarray
-        Places in ``shapes``, ``types``, ``users``, ``accounts`` and ``pools``.
+    shape, type, user, charged, pool, qos : ndarray
+        Places in ``shapes``, ``types``, ``users``, ``accounts``, ``pools`` and ``qoses``.
     after_from, after : ndarray
         Job j comes after the jobs ``after[after_from[j]:after_from[j+1]]``.
     recorded_start, recorded_end : ndarray
@@ -306,8 +307,10 @@ class Jobs(Tabular):
     requested: npt.NDArray[np.bool_]
     charged: Ints
     pool: Ints
+    qos: Ints
     accounts: tuple[str, ...]
     pools: tuple[str, ...]
+    qoses: tuple[str, ...]
 
     @classmethod
     def of(
@@ -331,6 +334,7 @@ class Jobs(Tabular):
         recorded_end: npt.ArrayLike = np.nan,
         charged: npt.ArrayLike | None = None,
         pool: npt.ArrayLike | None = None,
+        qos: npt.ArrayLike | None = None,
     ) -> Jobs:
         """From columns in the log's order; a scalar stands for a column of it.
 
@@ -350,8 +354,8 @@ class Jobs(Tabular):
             Names; what is learned is learned by type.
         after : mapping, optional
             Id → ids of jobs that must have ended before.
-        charged, pool : array_like, optional
-            Names of accounts and of pools (partitions).
+        charged, pool, qos : array_like, optional
+            Names of accounts, of pools (partitions) and of QOS.
 
         Examples
         --------
@@ -379,7 +383,7 @@ class Jobs(Tabular):
         log = _Log(columns, {"cpu": 1.0} if demand is None else demand)
         if id is not None:
             log.reject(_repeated(ids), "whose id came before")
-        return log.jobs(constraint, after or {}, (type, user, charged, pool))
+        return log.jobs(constraint, after or {}, (type, user, charged, pool, qos))
 
     def __len__(self) -> int:
         return self.submit.size
@@ -398,6 +402,7 @@ class Jobs(Tabular):
             "user": np.array(self.users)[self.user],
             **({"account": np.array(self.accounts)[self.charged]} if any(self.accounts) else {}),
             **({"pool": np.array(self.pools)[self.pool]} if any(self.pools) else {}),
+            **({"qos": np.array(self.qoses)[self.qos]} if any(self.qoses) else {}),
             "deadline": self.deadline,
             "budget": self.budget,
             "priority": self.priority,
@@ -425,6 +430,7 @@ class Jobs(Tabular):
             bool(self.requested[j]),
             account=self.accounts[self.charged[j]],
             pool=self.pools[self.pool[j]],
+            qos=self.qoses[self.qos[j]],
         )
 
 
@@ -499,9 +505,9 @@ class _Log:
         self.note("ran longer than they requested", int((run > limit).sum()))
         demand = [values if values.size == 1 else chosen(values) for values in self.demand]
         shape, shapes = _shapes(demand, _once(c["per_node"]), constraint, order)
-        (types, users, accounts, pools) = (
+        (types, users, accounts, pools, qoses) = (
             _names(given, J, order, default)
-            for given, default in zip(names, ("job", "user", "", ""))
+            for given, default in zip(names, ("job", "user", "", "", ""))
         )
         return Jobs(
             c["id"],
@@ -527,8 +533,10 @@ class _Log:
             ~missing if missing.any() else np.broadcast_to(True, missing.shape),
             accounts[0],
             pools[0],
+            qoses[0],
             accounts[1],
             pools[1],
+            qoses[1],
         )
 
     def _dependencies(self, after: Mapping[Any, Sequence[Any]]) -> tuple[Ints, Ints]:

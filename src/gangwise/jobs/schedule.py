@@ -305,9 +305,9 @@ def _set_aside(
         "larger than the cluster, or than its nodes with the labels asked for": large,
     }
     aside = unknown | broken | large
-    if options.bounds:
-        for bounds in options.bounds:
-            reasons |= bounds.refuses(jobs, fewest_of(jobs, nodes, asked.demand))
+    few = fewest_of(jobs, nodes, asked.demand) if options.bounds else jobs.tasks
+    for bounds in options.bounds:
+        reasons |= bounds.refuses(jobs, few)
     for cap, (_, amount) in zip(options.caps, of_caps):
         reasons[f"that alone ask for more than the {cap.told('')}"] = amount > 1000 * cap.most
     for reason, bad in list(reasons.items())[3:]:

@@ -6,9 +6,21 @@
     name = "batch"           # as the log's partition (queue, virtual cluster) says
     nodes = "n[1-90]"        # or count = 90, or that of kind = "v100"; without, where its jobs ran
     most_time = 86400        # bounds of a job: also most_nodes, fewest_nodes
+    tier = 2                 # order multifactor: higher first; priority counts by its weight
+    [[qos]]                  # a quality of service: its priority, and bounds of its jobs
+    name = "long"
+    priority = 10
+    [[account]]              # in the tree of accounts; users without shares have 1
+    name = "physics"
+    parent = "science"       # without, below the root
+    shares = 3
+    users = { alice = 2 }
+    [priority]               # weights of the order multifactor; also job_size, pool, qos, tres
+    age = 1000
+    fair_share = 10000
     [[cap]]                  # how much at once
-    scope = "user"           # user, account or pool, each by itself, or all
-    only = ["alice"]         # these alone; pool = "batch": within that pool
+    scope = "user"           # user, account, pool or qos, each by itself; all, or each job
+    only = ["alice"]         # these alone; also within a pool, a qos, an account and those below
     of = "gpu"               # a device type, "jobs" or "nodes"
     most = 64
     [[window]]               # nodes that took no new jobs; what ran there went on
@@ -32,7 +44,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from gangwise.core.arrays import Ints
 from gangwise.core.errors import ScenarioError
@@ -40,6 +52,7 @@ from gangwise.core.settings import read_toml
 from gangwise.jobs.caps import Bounds, Cap, Scope
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
+from gangwise.jobs.tenancy import AccountRule, Amount, Priority, Qos, Strict, below, check_tree
 from gangwise.traces.formats.slurm_notation import expand_nodes
 
 FILE = "site.toml"
@@ -58,11 +71,7 @@ def _seconds(given: Any) -> Any:
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class _OnNodes(_Strict):
+class _OnNodes(Strict):
     nodes: str = ""
     count: int = Field(0, ge=0)
 
@@ -81,9 +90,12 @@ class Pool(_OnNodes):
     most_time: float = Field(np.inf, gt=0)
     most_nodes: int = Field(0, ge=0)
     fewest_nodes: int = Field(0, ge=0)
+    tier: int = 1
+    priority: Amount = 1.0
+    billing: Mapping[str, Amount] = Field(default_factory=dict)
 
 
-class CapRule(_Strict):
+class CapRule(Strict):
     """A cap, see :class:`gangwise.jobs.caps.Cap`."""
 
     scope: Scope
@@ -91,6 +103,8 @@ class CapRule(_Strict):
     most: float = Field(ge=0)
     only: tuple[str, ...] = ()
     pool: str = ""
+    qos: str = ""
+    account: str = ""
 
 
 class Window(_OnNodes):
@@ -110,27 +124,37 @@ class Window(_OnNodes):
         return self
 
 
-class Start(_Strict):
+class Start(Strict):
     latency: float = Field(0.0, ge=0, allow_inf_nan=False)
 
 
-class Rules(_Strict):
+class Rules(Strict):
     """The content of a site file."""
 
     pool: tuple[Pool, ...] = ()
+    qos: tuple[Qos, ...] = ()
+    account: tuple[AccountRule, ...] = ()
     cap: tuple[CapRule, ...] = ()
     window: tuple[Window, ...] = ()
     start: Start = Start()
+    priority: Priority | None = None
 
     @model_validator(mode="after")
     def _once(self) -> Self:
-        names = [pool.name for pool in self.pool]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"two pools are called {name!r}")
-        for pool in [rule.pool for rule in self.cap] + [rule.pool for rule in self.window]:
-            if names and pool not in ("", *names):
-                raise ValueError(f"there is no pool {pool!r}; there are {', '.join(names)}")
+        has = {
+            "pool": [pool.name for pool in self.pool],
+            "qos": [qos.name for qos in self.qos],
+            "account": [account.name for account in self.account],
+        }
+        for what, names in has.items():
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"two {what}{'s' * (what != 'qos')} are called {name!r}")
+            for rule in (*self.cap, *self.window):
+                asked = getattr(rule, what, "")
+                if names and asked not in ("", *names):
+                    raise ValueError(f"there is no {what} {asked!r}; there are {', '.join(names)}")
+        check_tree(self.account)
         return self
 
 
@@ -198,8 +222,13 @@ class Site:
     def lines(self, jobs: Jobs) -> list[str]:
         """What the site asks for, and what of it or of the jobs does not match."""
         r, said = self.rules, []
-        some = {"pool": r.pool, "cap": r.cap, "window": r.window}
-        counts = [f"{len(x)} {what}{'s' * (len(x) != 1)}" for what, x in some.items() if x]
+        some = {"pool": r.pool, "QOS": r.qos, "account": r.account}
+        some |= {"cap": r.cap, "window": r.window}
+        counts = [
+            f"{len(x)} {what}{'s' * (len(x) != 1 and what != 'QOS')}"
+            for what, x in some.items()
+            if x
+        ]
         counts += [f"starts {r.start.latency:g} s after they are decided"] * bool(r.start.latency)
         said.append(f"by the rules of {self.path}: {', '.join(counts) or 'none'}")
         here = {jobs.pools[i] for i in np.unique(jobs.pool)}
@@ -260,11 +289,22 @@ class Site:
 
     def options(self, options: Options) -> Options:
         """Options with the caps, bounds and latency of the site."""
-        bounds = tuple(
-            Bounds(pool.name, pool.most_time, pool.most_nodes, pool.fewest_nodes)
-            for pool in self.rules.pool
+        bounds = (
+            *(
+                Bounds(pool.name, pool.most_time, pool.most_nodes, pool.fewest_nodes)
+                for pool in self.rules.pool
+            ),
+            *(Bounds("", q.most_time, q.most_nodes, qos=q.name) for q in self.rules.qos),
         )
-        caps = tuple(Cap(**cap.model_dump()) for cap in self.rules.cap)
+        tree = self.rules.account
+        caps = tuple(
+            Cap(
+                **cap.model_dump(exclude={"account"}),
+                accounts=below(tree, cap.account) if cap.account else (),
+            )
+            for cap in self.rules.cap
+        )
+        bounds = tuple(b for b in bounds if b != Bounds(b.pool, qos=b.qos))  # that ask for anything
         return replace(options, caps=caps, bounds=bounds, latency=self.rules.start.latency)
 
     # ---------------------------------------------------------------------- which nodes
@@ -395,9 +435,12 @@ def _fault(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         models: dict[str, type[BaseModel]] = {
             "pool": Pool,
+            "qos": Qos,
+            "account": AccountRule,
             "cap": CapRule,
             "window": Window,
             "start": Start,
+            "priority": Priority,
         }
         name = str(first["loc"][0])
         model = models.get(name, Rules) if where else Rules

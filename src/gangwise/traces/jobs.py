@@ -56,7 +56,7 @@ GROUPS = ("partition", "queue")
 LATER = {"row", "name", "job", "user", "status", "models", "hosts", "after", "preceding"}
 LATER |= {"limit", "priority", "unfinished"}
 """Columns that are still needed when times, demand and type are known."""
-NAMED = (*GROUPS, "account")
+NAMED = (*GROUPS, "account", "qos")
 """Such columns of few names."""
 ONE_A_NODE = ("slurm-sacct", "philly")
 """Formats in which a task is what a job had on one node."""
@@ -492,6 +492,7 @@ class _Making:
             recorded_end=np.where(self._unfinished(), np.nan, self.end)[keep],
             charged=_few(of(self.rows["account"])) if "account" in columns else None,
             pool=_few(of(self.rows[self._group])) if self._group else None,
+            qos=_few(of(self.rows["qos"])) if "qos" in columns else None,
         )
 
     @property

@@ -63,7 +63,7 @@ NUMBERS = ("cpu", "mem", "gpu", "tasks", "duration", "limit", "priority", *TIMES
 """Fields that are numbers, unless a time is written out."""
 EMPTY = (
     *("models", "model", "started", "status", "user", "limit", "priority", "hosts", "type"),
-    *("partition", "account"),
+    *("partition", "account", "qos"),
 )
 """Fields that may be empty."""
 OTHERS = ("tasks", "job", "elapsed", "unfinished", *EMPTY[2:])
@@ -187,6 +187,7 @@ class JobColumns(_Columns):
     hosts: Mapped | None = None
     partition: Mapped | None = None
     account: Mapped | None = None
+    qos: Mapped | None = None
     type: Mapped | None = None
 
 
