@@ -203,7 +203,7 @@ class SiteCase(MiddleCase):
 
     def __init__(self, seed: int):
         super().__init__(seed)
-        rng = np.random.default_rng([26, seed])
+        rng, extra = (np.random.default_rng([what, seed]) for what in (26, 27))
         J, N = self.size, len(self.nodes)
         pools = tuple(
             Pool(name=f"p{i}", nodes=",".join(self._some(rng, int(rng.integers(1, N + 1)))))
@@ -222,25 +222,26 @@ class SiteCase(MiddleCase):
             pools=names,
             charged=rng.integers(0, 3, size=J),
             accounts=("a0", "a1", "a2"),
-            qos=rng.integers(0, 2, size=J),
+            qos=extra.integers(0, 2, size=J),
             qoses=("q0", "q1"),
         )
         tree = AccountRule(name="a0"), AccountRule(name="a1", parent="a0"), AccountRule(name="a2")
         known = {pool.name for pool in pools} or set(names)
         caps = []
         for _ in range(int(rng.integers(0, 4))):
-            scope = str(rng.choice(["user", "account", "pool", "qos", "all", "job"]))
+            scope = str(rng.choice(["user", "account", "pool", "all"]))
             of = str(rng.choice([*self.nodes.devices, "jobs", "nodes"]))
             only = {"user": ["u0", "u1"], "account": ["a0"], "pool": ["p0"]}.get(scope, [])
+            other = bool(extra.random() < 0.3)
             caps.append(
                 CapRule(
-                    scope=scope,
+                    scope=str(extra.choice(["qos", "job"])) if other else scope,
                     of=of,
                     most=float(rng.choice([1, 2, 3.5, 6, 12])),
-                    only=only if rng.random() < 0.4 else (),
+                    only=only if rng.random() < 0.4 and not other else (),
                     pool=str(rng.choice(sorted(known))) if rng.random() < 0.3 else "",
-                    qos=str(rng.choice(["", "", "q0", "q1"])),
-                    account=str(rng.choice(["", "", "a0", "a2"])),
+                    qos=str(extra.choice(["", "", "", "q0", "q1"])),
+                    account=str(extra.choice(["", "", "", "a0", "a2"])),
                 )
             )
         last = int(self.jobs.submit.max()) + 20
