@@ -161,7 +161,6 @@ class Replayed(Shown):
 
     @cached_property
     def outcomes(self) -> dict[str, list[Outcome]]:
-        """By scheduler, one for each seed."""
         played = {seed: self.scenario.draw(seed) for seed in self.seeds}
         return {
             name: [stored_outcome(self.rows(name, s), name, played[s]) for s in self.seeds]

@@ -186,7 +186,6 @@ class ReplayScenario:
 
     @cached_property
     def site(self) -> Site | None:
-        """The rules of the site, if any were given."""
         if not self.settings.site:
             return None
         if self.cluster is not None:
@@ -202,7 +201,6 @@ class ReplayScenario:
 
     @property
     def given(self) -> dict[str, Any]:
-        """All settings, those of the reader of the log included."""
         return {**self.settings.model_dump(), **self._reader}
 
     @property
