@@ -286,8 +286,7 @@ def lead(found: Reproduced) -> str:
 
 
 def overview_sheet(found: Reproduced) -> Sheet:
-    """Every artefact with its verdicts."""
-
+    """Every artefact with the words of its claims."""
     each = {
         a.stem: claims_by_word(r for r in found.rows if r.stem == a.stem) for a in found.artefacts
     }

@@ -234,13 +234,14 @@ SETTLING = "best reading of the figure, 1"
 """Version of :func:`settled`: raise it with every change of how words are given."""
 
 
-def _stamps_path(name: str) -> Path:
-    return _path(True).with_name(f"{name}.json")
+def rules_path() -> Path:
+    """Where the rules of all claims are committed."""
+    return _path(True).with_name("rules.json")
 
 
 def read_stamps(name: Literal["rules", "played"]) -> dict[str, Stamp]:
     """The committed rules, or the rules by which the results of full scale were judged."""
-    path = _stamps_path(name)
+    path = rules_path().with_name(f"{name}.json")
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return {key: Stamp(*value[:3]) for key, value in known.items()}
 
@@ -254,8 +255,8 @@ def write_rules(artefacts: Iterable[Artefact]) -> Path:
             rule, key = rule_hash(claim), claim_id(artefact, claim)
             same = key in known and known[key].rule == rule
             found[key] = [rule, known[key].at if same else now, claim.rule_text]
-    write_whole(_stamps_path("rules"), _lines(found))
-    return _stamps_path("rules")
+    write_whole(rules_path(), _lines(found))
+    return rules_path()
 
 
 def stamp(artefacts: Iterable[Artefact], played: float | None) -> Path:
@@ -272,13 +273,13 @@ def stamp(artefacts: Iterable[Artefact], played: float | None) -> Path:
     for artefact in artefacts:
         for claim in artefact.claims:
             found[claim_id(artefact, claim)] = Stamp(rule_hash(claim), at, commit)
-    write_whole(_stamps_path("played"), _lines(dict(sorted(found.items()))))
-    return _stamps_path("played")
+    write_whole(rules_path().with_name("played.json"), _lines(dict(sorted(found.items()))))
+    return rules_path().with_name("played.json")
 
 
 def _rules_commit() -> str:
     """The commit of the rules; empty outside a repository, or if they were changed since."""
-    path = _stamps_path("rules")
+    path = rules_path()
 
     def git(*words: str) -> str:
         given = ["git", "-C", str(path.parent), *words, "--", path.name]
