@@ -44,6 +44,7 @@ class Observation:
 
     Attributes
     ----------
+    slot : int
     jobs : JobTable
         The active jobs, with what they have cost, and the work that feedback has told of.
     arrived, departed : ndarray of int64
@@ -538,8 +539,10 @@ class ApproximationInstance(InstanceBase):
 
     Parameters
     ----------
+    problem : ApproximationProblem
     rates : RateProcess
         Hidden from policies.
+    jobs : JobWorkload
     delivery : Delivery
         Delay and loss of feedback.
     leave : mapping of job id to slot

@@ -245,10 +245,12 @@ def report_command(
 
 
 _COLOURS = {
-    "reproduced": "green",
-    "not reproduced": "yellow",
-    "underdetermined": "magenta",
-    "not tested": "dim",
+    "agrees": "green",
+    "other-size": "cyan",
+    "differs": "yellow",
+    "open": "dim",
+    "depends": "magenta",
+    "uncompared": "dim",
 }
 
 
@@ -280,7 +282,6 @@ def reproduce_command(
         differences,
         different_seeds,
         read_totals,
-        stamp,
         write,
         write_totals,
     )
@@ -319,8 +320,6 @@ def reproduce_command(
         _print_reproduced(done.rows)
         say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")
     if accept:
-        if not quick:
-            stamp(done.artefacts, done.played)
         say(f"committed to {write(done.rows, quick)} and {write_totals(done.totals, quick)}")
     elif check:
         changed = differences(done.rows, quick) + different_seeds(done.totals, quick)
@@ -353,8 +352,7 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from gangwise.report.reproduction import counts
-    from gangwise.reproduce.expected import over_readings
+    from gangwise.reproduce.expected import counts, over_readings
 
     rows = over_readings(rows)
     shown = [
@@ -370,6 +368,7 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
     ]
     headings = ["where", "what", "the paper", "version", "ours", ""]
     Console().print(table(headings, shown, (0, 1, 3, 5)))
-    for why in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
+    told = ("agrees", "uncompared")
+    for why in dict.fromkeys(row.why for row in rows if row.verdict not in told and row.why):
         Console().print(f"why not: {why}", markup=False, highlight=False, soft_wrap=True)
-    Console().print(f"{counts(rows)}.", markup=False, highlight=False, soft_wrap=True)
+    Console().print(counts(rows), markup=False, highlight=False, soft_wrap=True)

@@ -52,6 +52,7 @@ from gangwise.jobs.check import IsolatedScheduler
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.rates import SlowNode
 from gangwise.jobs.scheduler import create_scheduler
+from gangwise.jobs.site import SLURM
 from gangwise.jobs.world import DrawnWorld
 
 NAME = "replay"
@@ -161,6 +162,7 @@ class Replayed(Shown):
 
     @cached_property
     def outcomes(self) -> dict[str, list[Outcome]]:
+        """By scheduler, one for each seed."""
         played = {seed: self.scenario.draw(seed) for seed in self.seeds}
         return {
             name: [stored_outcome(self.rows(name, s), name, played[s]) for s in self.seeds]
@@ -357,7 +359,8 @@ def replay(
         rates only: see :mod:`gangwise.core.isolation`.
     rules : str
         The scheduler that was in force; played too, and the others are compared with it. By
-        default the plain one that explains most of the recorded waits.
+        default the plain one that explains most of the recorded waits. With ``slurm:FOLDER``, the
+        one that the folder's configuration describes; its other rules hold for all.
     **settings
         Of :class:`Settings`.
 
@@ -367,9 +370,13 @@ def replay(
     >>> [len(each) for each in found.outcomes.values()]
     [1, 1]
     """
+    if rules.startswith(SLURM) and isinstance(scenario, str | Path):
+        settings = {"site": rules, **settings}
     source = _source(scenario, settings)
     (progress or silent)("reading the log", 0, 1)
     played: Any = source.scenario()
+    if rules.startswith(SLURM):
+        rules = played.site.scheduler if played.site is not None else ""
     names = names_of(schedulers) if isinstance(schedulers, str) else schedulers
     if not names:
         names = WITH_RATES if played.drawn else WITHOUT_RATES

@@ -108,8 +108,8 @@ class Settings(BaseModel):
     )
     site: str = Field(
         "",
-        description="site file, or folder with site.toml: pools, caps, windows; log: pools on "
-        "the nodes that their jobs ran on",
+        description="site file, or folder with site.toml: pools, caps, windows; slurm:FOLDER of "
+        "what Slurm prints; log: pools on the nodes that their jobs ran on",
     )
     restart: float = Field(300.0, ge=0, description="seconds that a restart costs")
 
@@ -186,12 +186,15 @@ class ReplayScenario:
 
     @cached_property
     def site(self) -> Site | None:
+        """The rules of the site, if any were given."""
         if not self.settings.site:
             return None
         if self.cluster is not None:
             raise ScenarioError("site is of logs; a cluster file has no pools")
         of_log = self.settings.site == OF_LOG
         site = Site.of_log(self.log.jobs) if of_log else Site.read(self.settings.site)
+        if site.nodes is not None and (self.settings.nodes or self.settings.world):
+            raise ScenarioError(f"{site.path} says which nodes there are: drop nodes and world")
         return site.with_hosts(self.log.jobs, self.log.nodes, self.log.host_from, self.log.host)
 
     @cached_property
@@ -201,6 +204,7 @@ class ReplayScenario:
 
     @property
     def given(self) -> dict[str, Any]:
+        """All settings, those of the reader of the log included."""
         return {**self.settings.model_dump(), **self._reader}
 
     @property
@@ -355,7 +359,7 @@ class ReplayScenario:
             for what, n in played.assumed.items()
             # What is drawn or given is told by :meth:`assumed`.
             if not (self.drawn and what == NO_LIMITS)
-            and not (self.settings.nodes and what == played.nodes_assumed)
+            and not (self._other_nodes and what == played.nodes_assumed)
         }
         if len(jobs) == played.played:
             line = replace(played, assumed=known).line
@@ -374,6 +378,11 @@ class ReplayScenario:
             asked = f"{len(jobs):,} were asked for of {played.played:,} that can be"
             line = some.line.replace(" are played", f" are played ({asked})", 1)
         return [line, *(f"warning: {found.text}" for found in log.played.overused)]
+
+    @property
+    def _other_nodes(self) -> bool:
+        """Whether the nodes are not those of the log."""
+        return bool(self.settings.nodes) or (self.site is not None and self.site.nodes is not None)
 
     def assumed(self) -> list[str]:
         """What was drawn or stretched."""

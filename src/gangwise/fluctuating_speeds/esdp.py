@@ -124,6 +124,8 @@ def delta(sequence: str | Delta | float) -> Delta:
 
 
 class _Constant:
+    """A constant sequence that pickles."""
+
     def __init__(self, value: float):
         self.value = value
 
@@ -184,6 +186,7 @@ class ESDP(Optimiser):
         return Mean(prior=0.0, memory=self._memory)
 
     def decide(self, observation: Observation) -> Bools:
+        """x(t) in Ω(t), shape [E]."""
         x = super().decide(observation)
         self._memory.advance(observation.slot + 1)  # late feedback, too, finds sums that faded
         return x

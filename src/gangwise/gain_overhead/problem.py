@@ -39,6 +39,7 @@ class Utility:
 
     Parameters
     ----------
+    name : str
     value, slope : callable
         Functions of devices ``y`` and parameter ``alpha``, elementwise on arrays.
 

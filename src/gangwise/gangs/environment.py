@@ -66,6 +66,7 @@ class GangInstance(InstanceBase):
 
     Parameters
     ----------
+    problem : GangProblem
     workload : Workload
         At most one job of each type in a slot.
     time_limit : float

@@ -52,11 +52,14 @@ from gangwise.core.settings import read_toml
 from gangwise.jobs.caps import Bounds, Cap, Scope
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
+from gangwise.jobs.slurm_site import read_slurm
 from gangwise.jobs.tenancy import AccountRule, Amount, Priority, Qos, Strict, below, check_tree
 from gangwise.traces.formats.slurm_notation import expand_nodes
 
 FILE = "site.toml"
 """In a folder."""
+SLURM = "slurm:"
+"""Before a folder of what Slurm prints."""
 PROCESSOR = "p"
 """Processors of a log that has no nodes are called p1, p2, … in a site file."""
 
@@ -170,6 +173,14 @@ class Site:
         For messages.
     ran_on : mapping
         Pool → names of the nodes that its jobs ran on, for pools whose nodes the file leaves out.
+    nodes : Nodes, optional
+        Of the site, in place of those of a log.
+    ignored : tuple of str
+        Device types that are not given out: jobs ask for none.
+    scheduler : str
+        Who decides there, where the site says so.
+    notes : tuple of str
+        What of the site's own files is not modelled, or was at fault.
 
     Examples
     --------
@@ -183,10 +194,14 @@ class Site:
     rules: Rules
     path: str = "site"
     ran_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    nodes: Nodes | None = None
+    ignored: tuple[str, ...] = ()
+    scheduler: str = ""
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: Path | str) -> Site:
-        """Read a file, or ``site.toml`` of a folder.
+        """Read a file, ``site.toml`` of a folder, or with ``slurm:FOLDER`` what Slurm prints.
 
         Raises
         ------
@@ -194,15 +209,22 @@ class Site:
             Names the file, and the line or the setting at fault.
         """
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+        more: dict[str, Any] = {}
         try:
-            return cls(Rules(**read_toml(file)), str(file))
+            if str(path).startswith(SLURM):
+                file = Path(str(path).removeprefix(SLURM))
+                more = read_slurm(file)
+            return cls(Rules(**(more.pop("rules", None) or read_toml(file))), str(file), **more)
         except ValidationError as error:
             raise ScenarioError(f"{file}: {_fault(error)}") from error
 
     @property
     def digest(self) -> str:
         """Of what the file says, not of how it is written."""
-        return hashlib.sha256(self.rules.model_dump_json().encode()).hexdigest()[:16]
+        text = self.rules.model_dump_json()
+        if self.nodes is not None:
+            text += repr((list(self.nodes), self.ignored, self.scheduler))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def with_hosts(self, jobs: Jobs, nodes: Nodes, host_from: Ints, host: Ints) -> Site:
         """Learn from a log where the jobs of each pool ran: of job j, ``host[host_from[j]:…]``."""
@@ -231,6 +253,7 @@ class Site:
         ]
         counts += [f"starts {r.start.latency:g} s after they are decided"] * bool(r.start.latency)
         said.append(f"by the rules of {self.path}: {', '.join(counts) or 'none'}")
+        said += self.notes
         here = {jobs.pools[i] for i in np.unique(jobs.pool)}
         named = {pool.name for pool in r.pool}
         if unused := sorted(named - here):
@@ -257,6 +280,7 @@ class Site:
         ScenarioError
             Where the site names nodes or devices that the cluster does not have.
         """
+        jobs, nodes = self._jobs(jobs), self.nodes or nodes
         nodes, of_pool, of_window = self._nodes(nodes)
         named = {pool.name for pool in self.rules.pool}
         nodes = replace(nodes, pools={**nodes.pools, **of_pool})
@@ -306,6 +330,14 @@ class Site:
         )
         bounds = tuple(b for b in bounds if b != Bounds(b.pool, qos=b.qos))  # that ask for anything
         return replace(options, caps=caps, bounds=bounds, latency=self.rules.start.latency)
+
+    def _jobs(self, jobs: Jobs) -> Jobs:
+        """Jobs that ask for nothing of what is not given out."""
+        keep = np.array([name not in self.ignored for name in jobs.devices])
+        shapes = tuple(
+            s._replace(demand=tuple(np.where(keep, s.demand, 0).tolist())) for s in jobs.shapes
+        )
+        return jobs if keep.all() else replace(jobs, shapes=shapes)
 
     # ---------------------------------------------------------------------- which nodes
 

@@ -352,6 +352,7 @@ def create_app(
 
     Parameters
     ----------
+    state : State
     tokens : mapping, optional
         As :func:`read_tokens` gives them.
     host : str

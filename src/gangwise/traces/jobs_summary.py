@@ -24,6 +24,7 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
 
     Parameters
     ----------
+    log : JobLog
     tables : Tables
         Of which it was made.
     """

@@ -199,6 +199,7 @@ def write_outline(
 
     Parameters
     ----------
+    scenario : Scenario
     found : Outline
         Of the scenario.
     path : path

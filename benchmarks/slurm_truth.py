@@ -1,0 +1,416 @@
+"""What a real Slurm does with a site's rules: configurations × mixes, much faster than life.
+
+    python -m benchmarks.slurm_truth fifo tier --speed 40 --out tests/jobs/slurm_truth
+
+As root, with Debian's ``slurmctld slurmd slurm-client slurm-wlm-basic-plugins slurmdbd
+slurm-wlm-mysql-plugin mariadb-server munge faketime`` (22.05). For each case: a private Slurm with
+a database on loopback, all of it — daemons, commands, the ``sleep`` of jobs — on one faked clock;
+the mix drawn from the seed is submitted by its users, and ``NAME-RUN.tar.xz`` holds what a site can
+print (``site/``: slurm.conf, scontrol, sacctmgr) and what happened (``sacct.txt``). Users
+``gwuser1`` … ``gwuser6`` are made where the machine does not have them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+NODES = 12
+CORES = 8
+USERS = {f"gwuser{i + 1}": ("red", "green", "blue")[i // 2] for i in range(6)}
+COLUMNS = (
+    "JobID,JobName,User,Account,QOS,Partition,State,Submit,Eligible,Start,End,Timelimit,Priority,"
+    "ReqTRES,AllocTRES,NNodes,NodeList"
+)
+PRINTED = {
+    "config.txt": "scontrol show config",
+    "partitions.txt": "scontrol show partition -o",
+    "nodes.txt": "scontrol show node -o",
+    "reservations.txt": "scontrol show res -o",
+    "qos.txt": "sacctmgr -P show qos",
+    "assoc.txt": "sacctmgr -P show assoc",
+}
+
+SITE = """\
+# Nodes, partitions and how jobs are scheduled
+SchedulerType=sched/backfill
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+AccountingStorageEnforce=associations,limits,qos
+Include nodes.conf
+"""
+ONE = "PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
+WEIGHED = (
+    "PriorityType=priority/multifactor\nPriorityCalcPeriod=00:01:00\nPriorityMaxAge=02:00:00\n"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A configuration: lines of slurm.conf, of sacctmgr; what the mix may ask for."""
+
+    conf: str = ONE
+    accounts: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ("batch",)
+    qos: tuple[str, ...] = ("normal",)
+    load: float = 1.1
+    most: int = 48  # cores of a job: more than a cap would wait for ever
+
+
+CASES = {
+    "fifo": Case(),
+    "parameters": Case(
+        "SchedulerParameters=bf_interval=120,bf_resolution=300,default_queue_depth=10,"
+        "bf_max_job_test=8\n" + ONE
+    ),
+    "partitions": Case(
+        "PartitionName=DEFAULT State=UP DefaultTime=01:00:00\n"
+        "PartitionName=batch Nodes=c[01-10] Default=YES MaxTime=1-00:00:00\n"
+        "PartitionName=short Nodes=c[09-12] MaxTime=00:30:00 MaxNodes=2\n",
+        partitions=("batch", "batch", "short"),
+    ),
+    "tier": Case(
+        "PartitionName=DEFAULT Nodes=c[01-12] State=UP\n"
+        "PartitionName=low Default=YES PriorityTier=1\n"
+        "PartitionName=high PriorityTier=10\n",
+        partitions=("low", "low", "high"),
+    ),
+    "qos-user": Case(accounts=("modify qos normal set MaxTRESPerUser=cpu=24",), most=24),
+    "qos-jobs": Case(
+        accounts=(
+            "modify qos normal set MaxJobsPerUser=3",
+            "add qos long MaxTRESPerJob=cpu=32 GrpTRES=cpu=40",
+            "modify user gwuser1,gwuser2,gwuser3,gwuser4,gwuser5,gwuser6 set qos+=long",
+        ),
+        qos=("normal", "normal", "long"),
+        most=32,
+    ),
+    "account": Case(
+        accounts=("modify account blue set GrpTRES=cpu=24", "modify account red set GrpJobs=3"),
+        most=24,
+    ),
+    "age-size": Case(WEIGHED + "PriorityWeightAge=1000\nPriorityWeightJobSize=4000\n" + ONE),
+    "qos-priority": Case(
+        WEIGHED + "PriorityWeightQOS=10000\nPriorityWeightAge=1000\n" + ONE,
+        accounts=(
+            "modify qos normal set Priority=10",
+            "add qos urgent Priority=100 MaxJobsPerUser=2",
+            "modify user gwuser1,gwuser2,gwuser3,gwuser4,gwuser5,gwuser6 set qos+=urgent",
+        ),
+        qos=("normal", "normal", "normal", "urgent"),
+    ),
+    "fair-share": Case(
+        WEIGHED + "PriorityWeightFairshare=100000\nPriorityDecayHalfLife=02:00:00\n" + ONE,
+        accounts=(
+            "modify account red set fairshare=60",
+            "modify account green set fairshare=30",
+            "modify account blue set fairshare=10",
+        ),
+    ),
+    "site": Case(
+        WEIGHED + "PriorityWeightFairshare=20000\nPriorityWeightAge=4000\nPriorityWeightQOS=8000\n"
+        "PriorityDecayHalfLife=02:00:00\nSchedulerParameters=bf_interval=60\n"
+        "PartitionName=DEFAULT State=UP DefaultTime=01:00:00\n"
+        "PartitionName=batch Nodes=c[01-10] Default=YES MaxTime=1-00:00:00\n"
+        "PartitionName=short Nodes=c[07-12] MaxTime=00:30:00 PriorityTier=5\n",
+        accounts=(
+            "modify qos normal set Priority=10 MaxTRESPerUser=cpu=40",
+            "add qos urgent Priority=100 MaxJobsPerUser=2",
+            "modify user gwuser1,gwuser2,gwuser3,gwuser4,gwuser5,gwuser6 set qos+=urgent",
+            "modify account blue set GrpTRES=cpu=32",
+            "modify account red set fairshare=60",
+            "modify account green set fairshare=30",
+            "modify account blue set fairshare=10",
+        ),
+        partitions=("batch", "batch", "short"),
+        qos=("normal", "normal", "normal", "urgent"),
+        most=32,
+    ),
+    "preempt": Case(
+        "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n"
+        "PartitionName=DEFAULT Nodes=c[01-12] State=UP\n"
+        "PartitionName=low Default=YES PriorityTier=1 PreemptMode=REQUEUE\n"
+        "PartitionName=high PriorityTier=10 PreemptMode=OFF\n",
+        partitions=("low", "low", "low", "high"),
+        load=0.9,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A job of a mix; seconds, and nodes of so many cores."""
+
+    at: float
+    run: int
+    limit: int  # minutes
+    nodes: int
+    cores: int
+    user: str
+    partition: str
+    qos: str
+
+
+def mix(case: Case, seed: int, jobs: int) -> list[Asked]:
+    """Jobs that ask, together, for ``load`` times what the nodes can do until the last comes."""
+    rng = np.random.default_rng(seed)
+    users = rng.choice(list(USERS), jobs, p=np.array([6, 1, 4, 2, 3, 2]) / 18)
+    found, work = [], 0.0
+    for i in range(jobs):
+        run = int(np.clip(rng.lognormal(5.6, 0.9), 40, 3600))
+        nodes = int(rng.choice([1, 1, 1, 2, 3, 4, 6]))
+        cores = int(rng.choice([CORES, CORES, CORES // 2, CORES // 4]))
+        partition, qos = rng.choice(case.partitions), rng.choice(case.qos)
+        if partition == "short":
+            run, nodes = min(run, 1500), min(nodes, 2)
+        nodes = min(nodes, case.most // cores)
+        limit = -(-run * int(rng.choice([1, 2, 3, 6])) // 60) + 1
+        limit = min(limit, 30) if partition == "short" else limit
+        found.append((run, limit, nodes, cores, str(users[i]), str(partition), str(qos)))
+        work += run * nodes * cores
+    span = work / (NODES * CORES) / case.load
+    gaps = rng.exponential(1.0, jobs)
+    at = np.maximum.accumulate(np.cumsum(gaps) / gaps.sum() * span + 4.0 * np.arange(jobs))
+    return [Asked(float(when), *rest) for when, rest in zip(at, found)]
+
+
+# --------------------------------------------------------------------------- a Slurm of its own
+
+
+class Truth:
+    """A private Slurm under a case, within a faked clock; started by its constructor."""
+
+    def __init__(self, root: Path, case: Case, port: int):
+        self.root, self.case, self.port = root, case, port
+        for name in ("site", "log", "run", "state", "db", "munge", "socket", "devices"):
+            (root / name).mkdir(parents=True)
+        root.chmod(0o755)
+        (root / "munge").chmod(0o700)
+        self.environment = {
+            **os.environ,
+            "SLURM_CONF": str(root / "run.conf"),
+            "TZ": "UTC",
+            "PATH": os.environ["PATH"] + ":/usr/sbin",
+        }
+        self.daemons: list[subprocess.Popen[bytes]] = []
+        self._write()
+
+    def _write(self) -> None:
+        root, host = self.root, socket.gethostname().split(".")[0]
+        nodes = (
+            f"NodeName=c[01-{NODES}] CPUs={CORES} Boards=1 SocketsPerBoard=1 "
+            f"CoresPerSocket={CORES} ThreadsPerCore=1 RealMemory=32000 State=UNKNOWN\n"
+        )
+        (root / "site/slurm.conf").write_text(SITE + self.case.conf)
+        (root / "site/nodes.conf").write_text(nodes)
+        here = "".join(
+            f"NodeName=c{i + 1:02d} NodeHostname={host} NodeAddr=127.0.0.1 "
+            f"Port={self.port + 1 + i} " + nodes.split(" ", 1)[1]
+            for i in range(NODES)
+        )
+        (root / "run.conf").write_text(
+            f"ClusterName=lab\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={self.port}\n"
+            "SlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\n"
+            f"AuthInfo=socket={root}/socket/m\nCredType=cred/munge\n"
+            "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\n"
+            f"SlurmctldPidFile={root}/run/slurmctld.pid\nSlurmdPidFile={root}/run/slurmd.%n.pid\n"
+            f"SlurmctldLogFile={root}/log/slurmctld.log\nSlurmdLogFile={root}/log/slurmd.%n.log\n"
+            f"SlurmdSpoolDir={root}/run/spool.%n\nStateSaveLocation={root}/state\n"
+            "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSwitchType=switch/none\n"
+            "MpiDefault=none\nMailProg=/bin/true\nJobAcctGatherType=jobacct_gather/none\n"
+            "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
+            f"AccountingStoragePort={self.port + 80}\nAccountingStoragePass={root}/socket/m\n"
+            "SlurmdParameters=config_overrides\nReturnToService=1\nSlurmctldTimeout=300\n"
+            "SlurmdTimeout=3000\nMinJobAge=300\nKillWait=2\nInactiveLimit=0\nWaittime=0\n"
+            "TmpFS=/tmp\n" + SITE.replace("Include nodes.conf\n", here) + self.case.conf
+        )
+        (root / "slurmdbd.conf").write_text(
+            f"AuthType=auth/munge\nAuthInfo=socket={root}/socket/m\nDbdHost=localhost\n"
+            f"DbdAddr=127.0.0.1\nDbdPort={self.port + 80}\nSlurmUser=root\n"
+            "StorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\n"
+            f"StoragePort={self.port + 81}\nStorageUser=slurm\nStoragePass=slurm\n"
+            f"StorageLoc=slurm_acct_db\nLogFile={root}/log/slurmdbd.log\n"
+            f"PidFile={root}/run/slurmdbd.pid\n"
+        )
+        (root / "slurmdbd.conf").chmod(0o600)
+        key = root / "munge/key"
+        key.write_bytes(secrets.token_bytes(1024))
+        key.chmod(0o400)
+
+    def call(self, *words: str, check: bool = True) -> str:
+        """The output of a command."""
+        for _ in range(4):
+            done = subprocess.run(words, env=self.environment, capture_output=True, text=True)
+            if not done.returncode or done.stdout or done.stderr:
+                break  # else the faked clock cost it its connection: nothing was said, or done
+        if check and done.returncode:
+            raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    def daemon(self, *words: str) -> None:
+        """Start one that dies with this process."""
+        name = f"{len(self.daemons)}-{words[0]}.out"
+        with open(self.root / "log" / name, "wb") as output:
+            one = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "TERM", *words],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.daemons.append(one)
+
+    def until(self, *words: str, says: int = 0) -> None:
+        """Try a command until it succeeds, and prints so many words."""
+        for _ in range(600):
+            done = subprocess.run(words, env=self.environment, capture_output=True, text=True)
+            if not done.returncode and len(done.stdout.split()) >= says:
+                return
+            self.call("env", "-u", "LD_PRELOAD", "sleep", "0.1")
+        raise RuntimeError(f"{' '.join(words)}: {done.stdout} {done.stderr}")
+
+    def start(self) -> None:
+        """Munge, database, accounting, controller, nodes."""
+        root = self.root
+        db, run = str(root / "db"), str(root / "run")
+        self.daemon(
+            *f"munged --foreground --force --key-file={root}/munge/key --socket={root}/socket/m "
+            f"--pid-file={root}/munge/pid --log-file={root}/munge/log "
+            f"--seed-file={root}/munge/seed --num-threads=2".split()
+        )
+        (root / "socket").chmod(0o755)
+        self.call(
+            *f"mariadb-install-db --no-defaults --datadir={db} --user=root --skip-test-db "
+            "--auth-root-authentication-method=normal".split()
+        )
+        self.daemon(
+            *f"mariadbd --no-defaults --user=root --datadir={db} --socket={run}/db.sock "
+            f"--pid-file={run}/mariadbd.pid --bind-address=127.0.0.1 --port={self.port + 81} "
+            "--innodb-buffer-pool-size=64M --innodb-log-file-size=16M "
+            "--innodb-lock-wait-timeout=900 --innodb-flush-log-at-trx-commit=0".split()
+        )
+        sql = ["mariadb", "--no-defaults", f"--socket={run}/db.sock", "-u", "root", "-e"]
+        self.until(*sql, "select 1")
+        self.call(
+            *sql,
+            "create database slurm_acct_db; create user slurm@'127.0.0.1' identified by 'slurm'; "
+            "create user slurm@localhost identified by 'slurm'; "
+            "grant all on slurm_acct_db.* to slurm@'127.0.0.1'; "
+            "grant all on slurm_acct_db.* to slurm@localhost",
+        )
+        self.daemon("env", f"SLURM_CONF={root}/slurm.conf", "slurmdbd", "-D")
+        self.until("sacctmgr", "-n", "show", "cluster")
+        self.call("sacctmgr", "-i", "add", "cluster", "lab")
+        for account in dict.fromkeys(USERS.values()):
+            self.call("sacctmgr", "-i", "add", "account", account)
+        for user, account in USERS.items():
+            self.call("sacctmgr", "-i", "add", "user", user, f"account={account}")
+        for line in self.case.accounts:
+            self.call("sacctmgr", "-i", *line.split())
+        self.daemon("slurmctld", "-D")
+        for i in range(NODES):
+            self.daemon("slurmd", "-D", "-N", f"c{i + 1:02d}")
+        self.until(*["sinfo", "-h", "-N", "-t", "idle", "-o", "%N"], says=NODES)
+
+    def play(self, jobs: list[Asked]) -> None:
+        """Submit as asked, and wait until nobody is left."""
+        begun = time.time()
+        for i, job in enumerate(jobs):
+            time.sleep(max(0.0, begun + job.at - time.time()))
+            self.call(
+                *f"sbatch --parsable -o /dev/null --chdir=/ --uid={job.user} -J j{i} "
+                f"-N {job.nodes} --ntasks-per-node=1 -c {job.cores} -t {job.limit} "
+                f"-p {job.partition} -A {USERS[job.user]} -q {job.qos} --wrap".split(),
+                f"exec sleep {job.run}",
+            )
+        while self.call("squeue", "-h", "-o", "%i").strip():
+            time.sleep(30)
+        time.sleep(60)
+
+    def write(self, file: Path) -> None:
+        """What a site can print, and what happened."""
+        site = self.root / "site"
+        for name, words in PRINTED.items():
+            (site / name).write_text(self.call(*words.split(), check=False))
+        told = self.call(*f"sacct -a -X -P --duplicates -S now-7days --format={COLUMNS}".split())
+        (self.root / "sacct.txt").write_text(told)
+        with tarfile.open(file, "w:xz", preset=9) as tar:
+            for part in [*sorted(site.iterdir()), self.root / "sacct.txt"]:
+                text = part.read_text().replace(str(self.root), "/slurm").encode()
+                info = tarfile.TarInfo(str(part.relative_to(self.root)))
+                info.size = len(text)
+                tar.addfile(info, io.BytesIO(text))
+
+    def stop(self) -> None:
+        """End the daemons, the last first."""
+        for one in reversed(self.daemons):
+            one.send_signal(signal.SIGTERM)
+        for one in reversed(self.daemons):
+            try:
+                one.wait(600)  # of the faked clock
+            except subprocess.TimeoutExpired:
+                one.kill()
+
+
+def play_one(name: str, run: int, jobs: int, out: Path) -> None:
+    """Play a case, within the faked clock."""
+    root = Path(tempfile.mkdtemp(prefix=f"truth-{name}-"))
+    order = list(CASES).index(name)
+    truth = Truth(root, CASES[name], 21_000 + 400 * order + 100 * (run % 4))
+    try:
+        truth.start()
+        truth.play(mix(CASES[name], order, jobs))
+        truth.write(out / f"{name}-{run}.tar.xz")
+        shutil.copy(root / "log/slurmctld.log", out / f"{name}-{run}.log")
+    finally:
+        truth.stop()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def main() -> None:
+    """Play what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", default=list(CASES), help=", ".join(CASES))
+    parser.add_argument("--run", type=int, default=0, help="to tell repetitions apart")
+    parser.add_argument("--jobs", type=int, default=120)
+    parser.add_argument("--speed", type=float, default=40.0)
+    parser.add_argument("--out", type=Path, default=Path("truth"))
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    for user in USERS:
+        try:
+            pwd.getpwnam(user)
+        except KeyError:
+            subprocess.run(["useradd", "-M", user], check=True)
+    for name in asked.cases:
+        if asked.inside:
+            play_one(name, asked.run, asked.jobs, asked.out)
+            continue
+        began = time.monotonic()
+        words = ["faketime", "-m", "-f", f"+0 x{asked.speed:g}", sys.executable, "-m"]
+        again = ["benchmarks.slurm_truth", name, "--inside", "--run", str(asked.run)]
+        more = ["--jobs", str(asked.jobs), "--out", str(asked.out)]
+        done = subprocess.run([*words, *again, *more])
+        took = time.monotonic() - began
+        print(f"{name}, run {asked.run}: {'failed' if done.returncode else 'done'}, {took:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

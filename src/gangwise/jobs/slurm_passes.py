@@ -1,0 +1,214 @@
+"""Who starts when, as Slurm decides it: the main loop, and backfilling with its period.
+
+After every event the main loop starts jobs in their order; where one cannot start, the nodes of its
+partition take no other in this pass. Backfilling comes at most every ``interval`` seconds: for each
+job in order, all anew, the first time at which it fits among running jobs and the reservations made
+before it in this pass. A reservation holds whole nodes, whatever part of them the job asks for.
+https://slurm.schedmd.com/sched_config.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from gangwise.core.arrays import Bools
+from gangwise.core.registry import create
+from gangwise.jobs.books import Ask, Books, Place, Queue
+from gangwise.jobs.caps import Tally
+from gangwise.jobs.choice import Tasks, fill, pieces_of
+from gangwise.jobs.model import Job
+from gangwise.jobs.scheduler import Action, Composed, _Round
+
+FIRST_WINDOW = 30.0
+"""Seconds of running jobs whose ends are looked at together; each time twice as many."""
+
+
+@dataclass
+class Consecutive:
+    """Of runs of nodes side by side that hold the gang, that with least free, its first nodes.
+
+    Where none does, all of the run with most free, and so on. As select/cons_tres does without a
+    topology; nodes are in the order of their weights.
+    """
+
+    name: ClassVar[str] = "consecutive"
+
+    def place(self, job: Job, books: Books, now: float) -> Tasks | None:
+        fits = books.fits(job.shape)
+        if int(fits.sum()) < job.tasks:
+            return None
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], fits > 0, [0]]).astype(np.int8)))
+        free = books.free[:, books.dominant(job.shape)]
+        runs = [(int(free[a:b].sum()), a, b) for a, b in zip(edges[::2], edges[1::2])]
+        left, chosen = job.tasks, Tasks()
+        while left > 0:
+            enough = [run for run in runs if int(fits[run[1] : run[2]].sum()) >= left]
+            run = min(enough, key=lambda r: r[0]) if enough else max(runs, key=lambda r: r[0])
+            runs.remove(run)
+            chosen += fill(left, fits, range(run[1], run[2]))
+            left = job.tasks - sum(count for _, count in chosen)
+        return chosen
+
+
+class Reserved(NamedTuple):
+    """Nodes held for a job that waits [N], from when to when."""
+
+    begin: float
+    end: float
+    nodes: Bools
+
+
+@dataclass
+class SlurmPasses(Composed):
+    """A scheduler that passes over its queue as Slurm does.
+
+    Parameters
+    ----------
+    order : str
+        Of the queue, by name.
+    interval, resolution, window : float
+        ``bf_interval``, ``bf_resolution``, ``bf_window``, in seconds.
+    tested : int
+        Jobs that backfilling looks at (``bf_max_job_test``); 0: there is none.
+    depth : int
+        Jobs that the main loop looks at (``default_queue_depth``).
+    """
+
+    choice: Any = field(default_factory=Consecutive)
+    depth: int = 100
+    order: str = "fcfs"
+    interval: float = 30.0
+    resolution: float = 60.0
+    window: float = 86_400.0
+    tested: int = 500
+    _passed: float = field(default=-np.inf, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.queue = create("scheduler", self.order).queue
+        super().__post_init__()
+
+    def place(self, queue: Queue, books: Books, now: float) -> list[Action]:
+        """The main loop; then backfilling, where it is due."""
+        self._take_in(books)
+        self.queue.take_in(books)
+        trial = books.copy()
+        keys = np.argsort(self.queue.keys(queue, books, now), kind="stable")
+        order = [queue[i] for i in keys.tolist()]
+        ends = {name: max(end, now) for name, end in self._expected_ends(trial, now).items()}
+        self._last, tally = _Round(trial, now, ends, order), trial.tally()
+        actions: list[Action] = list(self._main_loop(order, trial, ends, now, tally))
+        left = [job for job in order if job.id not in trial.running]
+        if left and self.tested and now >= self._passed + self.interval:
+            self._passed = now
+            actions += self._backfill(left[: self.tested], trial, ends, now, tally)
+            left = [job for job in left if job.id not in trial.running]
+        if (
+            left and self.tested
+        ):  # while anyone waits it comes again, whether anything changed or not
+            actions.append(Ask(left[0].id, self._passed + self.interval))
+        return actions
+
+    def _main_loop(
+        self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
+    ) -> list[Place]:
+        actions, closed = [], np.zeros(len(books.free), dtype=bool)
+        for job in order[: self.depth]:
+            mine = books.nodes.of_pool(job.shape.pool)
+            if (closed | ~mine).all() or tally.holds(job) is not None:
+                continue
+            chosen = self.choice.place(job, replace(books, up=books.up & ~closed), now)
+            if chosen is None:
+                closed |= mine
+            else:
+                actions.append(self._start(job, chosen, books, ends, now, tally))
+        return actions
+
+    def _start(
+        self,
+        job: Job,
+        chosen: Tasks,
+        books: Books,
+        ends: dict[str, float],
+        now: float,
+        tally: Tally,
+    ) -> Place:
+        pieces = pieces_of(self.choice, job, chosen, books)
+        books.take(job.shape, pieces)
+        tally.take(job)
+        ends[job.id] = now + job.limit
+        return self._started(job, chosen, pieces, books, now)
+
+    def _backfill(
+        self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
+    ) -> list[Place]:
+        """One pass: start what fits now beside reservations made before it, reserve for others."""
+        actions: list[Place] = []
+        reserved: list[Reserved] = []
+        for job in order:
+            if tally.holds(job) is not None:
+                continue
+            found = self._first_time(job, books, ends, reserved, now)
+            if found is None:
+                continue
+            time, chosen = found
+            if time <= now:
+                actions.append(self._start(job, chosen, books, ends, now, tally))
+            elif time <= now + self.window:
+                nodes = np.isin(np.arange(len(books.free)), [n for n, _ in chosen])
+                times = self._rounded(time), self._rounded(time + job.limit)
+                reserved.append(Reserved(*times, nodes))
+        return actions
+
+    def _first_time(
+        self, job: Job, books: Books, ends: dict[str, float], reserved: list[Reserved], now: float
+    ) -> tuple[float, Tasks] | None:
+        """When a job fits beside the reservations, and where; None for never.
+
+        Tried now, then each time that a reservation begins or ends: without nodes that are reserved
+        while it would run.
+        """
+        after = now
+        while after < np.inf:
+            busy = np.zeros(len(books.free), dtype=bool)
+            for r in reserved:
+                if r.begin <= after + job.limit and r.end > after:
+                    busy |= r.nodes
+            later = min((t for r in reserved for t in r[:2] if t > after), default=np.inf)
+            time, chosen = self._will_run(job, replace(books, up=books.up & ~busy), ends, now)
+            time = max(time, after)
+            if chosen is not None and time <= later:
+                on, until = [n for n, _ in chosen], self._rounded(time + job.limit)
+                begin = self._rounded(time) if time > now else time
+                if not any(
+                    r.nodes[on].any() and r.begin < until and r.end > begin for r in reserved
+                ):
+                    return time, chosen
+                later = time if time > after else later
+            after = later
+        return None
+
+    def _rounded(self, time: float) -> float:
+        return time // self.resolution * self.resolution
+
+    def _will_run(
+        self, job: Job, books: Books, ends: dict[str, float], now: float
+    ) -> tuple[float, Tasks | None]:
+        """When a job fits, and where, if running jobs end when expected; a window at a time."""
+        if (chosen := self.choice.place(job, books, now)) is not None:
+            return now, chosen
+        then, window = books.copy(), FIRST_WINDOW
+        left = sorted((ends[name], name) for name in books.running)
+        while left:
+            first = left[0][0]
+            while left and left[0][0] <= first + window:
+                time, name = left.pop(0)
+                running = books.running[name]
+                then.take(running.job.shape, running.pieces, sign=1)
+            if (chosen := self.choice.place(job, then, now)) is not None:
+                return max(time, now), chosen
+            window *= 2
+        return np.inf, None

@@ -1,0 +1,542 @@
+"""A site as Slurm prints it: ``slurm.conf``, ``scontrol show``, ``sacctmgr -P show``.
+
+A folder has any of these files, under any names but the first; each is known by what it begins
+with. What the running controller prints counts before ``slurm.conf``::
+
+    slurm.conf                         # with what it includes
+    scontrol show config > config.txt
+    scontrol show partition -o > partitions.txt
+    scontrol show node -o > nodes.txt
+    scontrol show res -o > reservations.txt
+    sacctmgr -P show qos > qos.txt
+    sacctmgr -P show assoc format=Cluster,Account,User,ParentName,… > assoc.txt
+
+What becomes of each setting is data, ``slurm_settings.toml``; nothing is dropped silently.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gangwise.core.errors import ScenarioError
+from gangwise.jobs.model import Node, Nodes
+from gangwise.jobs.scheduler import parts
+from gangwise.jobs.slurm_passes import SlurmPasses
+from gangwise.traces.formats.slurm_notation import expand_nodes, gib, gpus, tres
+
+SCONTROL = {"PartitionName=": "partition", "NodeName=": "node", "ReservationName=": "reservation"}
+"""How entries begin, in slurm.conf as well."""
+NEEDED = "slurm.conf, or what `scontrol show partition -o` and `scontrol show node -o` print"
+FOREVER = ("INFINITE", "UNLIMITED", "NONE", "-1")
+SHOWN = 4
+"""So many places of a setting are named."""
+T = TypeVar("T")
+
+
+@dataclass
+class Row:
+    """An entry: its settings, under the names that ``slurm_settings.toml`` has."""
+
+    kind: str
+    where: str
+    values: dict[str, str] = field(default_factory=dict)
+
+
+@cache
+def settings() -> dict[str, Any]:
+    """What becomes of each setting, by kind of entry."""
+    found = tomllib.loads(Path(__file__).with_name("slurm_settings.toml").read_text())
+    for kind in found.values():
+        kind |= {what: kind[what].split() for what in ("modelled", "irrelevant")}
+    return found
+
+
+def seconds(text: str) -> float:
+    """Seconds of a time: minutes, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M``, ``D-H:M:S``; or inf.
+
+    ValueError: When it is none.
+
+    >>> [seconds(text) for text in ("90", "1:30", "2:00:00", "1-12", "UNLIMITED", "30 sec")]
+    [5400.0, 90.0, 7200.0, 129600.0, inf, 30.0]
+    """
+    if text.upper() in FOREVER:
+        return np.inf
+    if match := re.fullmatch(r"(\d+) sec", text):
+        return float(match[1])
+    days, dash, rest = text.rpartition("-")
+    parts = [float(part) for part in rest.split(":")]
+    units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)
+    if len(parts) > len(units):
+        raise ValueError(f"{text!r} is no time")
+    return 86400 * float(days or 0) + sum(n * unit for n, unit in zip(parts, units))
+
+
+def most(text: str) -> int:
+    """A count of nodes, 0 for any number."""
+    return 0 if text.upper() in FOREVER else int(text)
+
+
+def amounts(text: str, weights: bool = False) -> dict[str, float]:
+    """Devices of a TRES list, memory in GiB; as ``weights``, those of a unit.
+
+    >>> amounts("cpu=8,gres/gpu=2,mem=512G,node=4"), amounts("CPU=1,Mem=0.5G", weights=True)
+    ({'cpu': 8.0, 'gpu': 2.0, 'mem': 512.0, 'nodes': 4.0}, {'cpu': 1.0, 'mem': 0.5})
+    """
+    found = {}
+    for name, amount in tres(text).items():
+        name = name.lower().removeprefix("gres/")
+        if name == "mem" and weights:
+            found[name] = float(amount.rstrip("KMGTP")) / gib("1" + amount[-1].strip("0123456789."))
+        else:
+            found["nodes" if name == "node" else name] = (
+                gib(amount) if name == "mem" else float(amount)
+            )
+    return found
+
+
+def weights(text: str) -> dict[str, float]:
+    """Weights of a unit of each device, memory in GiB."""
+    return amounts(text, weights=True)
+
+
+def _none() -> dict[str, Any]:
+    return {}
+
+
+class Reading:
+    """Files of a site, entry by entry, and what there is to say of them."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.rows, self.said = folder, list[Row](), list[str]()
+        self.left_out: dict[str, list[str]] = {}
+        self.included: set[Path] = set()
+        if not folder.is_dir():
+            raise ScenarioError(f"{folder} is no folder; it holds {NEEDED}")
+        if (folder / "slurm.conf").exists():
+            self._conf(folder / "slurm.conf")
+        for file in sorted(folder.iterdir()):
+            if file.is_file() and file not in self.included:
+                self._printed(file)
+        if not any(row.kind in ("partition", "node") for row in self.rows):
+            raise ScenarioError(f"{folder} names no partition and no node; it holds {NEEDED}")
+
+    # -------------------------------------------------------------------------- what is written
+
+    def _text(self, file: Path) -> str:
+        try:
+            return file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ScenarioError(f"{file}: {error}") from error
+
+    def _conf(self, file: Path) -> None:
+        """A file in the notation of slurm.conf, with what it includes."""
+        if file in self.included:
+            raise ScenarioError(f"{file} includes itself")
+        self.included.add(file)
+        held = ""
+        for number, line in enumerate(self._text(file).splitlines(), 1):
+            line = held + re.sub(r"(?<!\\)#.*", "", line).strip()
+            held = line[:-1] + " " if line.endswith("\\") else ""
+            where = f"{file.relative_to(self.folder)}, line {number}"
+            if held or not line:
+                continue
+            if match := re.fullmatch(r"include\s+(\S+)", line, re.IGNORECASE):
+                inner = self.folder / Path(match[1]).name
+                if inner.exists():
+                    self._conf(inner)
+                else:
+                    self.said.append(f"{where}: {match[1]} is not in the folder, and is left out")
+                continue
+            kind = self._kind(line)
+            self._enter(kind, where, re.findall(r'([\w\[\]]+)\s*\+?=\s*("[^"]*"|\S*)', line))
+            if "=" not in line:
+                self.said.append(f"{where}: {line!r} is no setting, and is left out")
+
+    def _kind(self, line: str) -> str:
+        low = line.lower()
+        return next((kind for at, kind in SCONTROL.items() if low.startswith(at.lower())), "config")
+
+    def _printed(self, file: Path) -> None:
+        """What scontrol or sacctmgr printed."""
+        if file.name == "site.toml":
+            return
+        lines = self._text(file).splitlines()
+        first = next((line for line in lines if line.strip()), "")
+        columns = first.split("|")
+        table = {"Name": "qos", "Cluster": "assoc"}.get(columns[0]) if "|" in first else None
+        if first.startswith("Configuration data"):
+            for number, line in enumerate(lines, 1):
+                name, equals, value = (part.strip() for part in line.partition(" = "))
+                if not equals and number > 1 and name:
+                    name, equals, value = (part.strip() for part in line.partition("="))
+                if equals:
+                    value = "" if value in ("(null)", "N/A") else value
+                    self._enter("config", f"{file.name}, line {number}", [(name, value)], True)
+        elif self._kind(first) != "config":
+            for number, line in enumerate(lines, 1):
+                pairs = re.findall(r"(?:^|\s)(\w+)=(\S*)", line)
+                self._enter(self._kind(line), f"{file.name}, line {number}", pairs, True)
+        elif table:
+            for number, line in enumerate(lines[1:], 2):
+                where, fields = f"{file.name}, line {number}", line.split("|")
+                if len(fields) != len(columns):
+                    self.said.append(f"{where}: {len(fields)} fields under {len(columns)} columns")
+                else:
+                    self._enter(table, where, list(zip(columns, fields)), True)
+        elif first and not first.startswith("No reservations"):
+            self.said.append(f"{file.name} is not what scontrol or sacctmgr prints: left out")
+
+    def _enter(
+        self, kind: str, where: str, pairs: Iterable[tuple[str, str]], printed: bool = False
+    ) -> None:
+        """Note an entry, and what of it a replay does not do or does not know."""
+        known = settings()[kind]
+        reasons = known["not_modelled"]
+        names = {n.lower(): n for n in (*known["modelled"], *known["irrelevant"], *reasons)}
+        row = Row(kind, where)
+        for given, value in pairs:
+            bare = re.sub(r"\[\d+\]$", "", given)
+            value = value.strip('"')
+            value = "" if value in ("(null)", "N/A") else value
+            name = names.get(bare.lower())
+            if name is None:
+                near = get_close_matches(bare, names.values(), 1)
+                hint = f" (did you mean {near[0]}?)" * bool(near) if not printed else ""
+                self._leave(f"unknown: {bare}={value}{hint}", where)
+                continue
+            row.values[name] = value
+            if name in reasons and value.upper() not in [v.upper() for v in reasons[name][1:]]:
+                plain = value.split()[0] if value else ""
+                if plain.upper() not in [v.upper() for v in reasons[name][1:]]:
+                    self._leave(f"not modelled: {name}={value} ({reasons[name][0]})", where)
+        if row.values:
+            self.rows.append(row)
+
+    def _leave(self, what: str, where: str) -> None:
+        self.left_out.setdefault(what, []).append(where)
+
+    # -------------------------------------------------------------------------- what it comes to
+
+    def lines(self) -> list[str]:
+        """What is not modelled, unknown, at fault or contradictory, with where it stands."""
+        told = [
+            f"{what}, {'; '.join(places[:SHOWN])}"
+            + f" and {len(places) - SHOWN} more" * (len(places) > SHOWN)
+            for what, places in self.left_out.items()
+        ]
+        return sorted(told) + self.said
+
+    def value(self, row: Row, name: str, read: Callable[[str], T], default: T) -> T:
+        """A setting of an entry; the default where there is none, or where it makes no sense."""
+        text = row.values.get(name, "")
+        if not text:
+            return default
+        try:
+            return read(text)
+        except ValueError:
+            self.said.append(f"{row.where}: {name}={text} makes no sense; {default!r} is taken")
+            return default
+
+    def config(self) -> Row:
+        """All settings of the whole cluster; what is printed counts before slurm.conf."""
+        merged = Row("config", "slurm.conf")
+        for row in self.rows:
+            if row.kind == "config":
+                for name, value in row.values.items():
+                    before = merged.values.get(name, "")
+                    same = before.lower().replace(" ", "") == value.lower().replace(" ", "")
+                    modelled = name in settings()["config"]["modelled"]
+                    if before and modelled and not same and not row.where.startswith("slurm.conf"):
+                        self.said.append(f"{row.where}: {name}={value} is taken, not {before}")
+                    merged.values[name] = value
+        return merged
+
+    def entries(self, kind: str, name: str) -> dict[str, Row]:
+        """Entries by name, lists of nodes written out, upon what the DEFAULT lines before say."""
+        found: dict[str, Row] = {}
+        default: dict[str, str] = {}
+        for row in self.rows:
+            if row.kind != kind:
+                continue
+            given = row.values.get(name, "")
+            if given.upper() == "DEFAULT":
+                default = {**default, **row.values}
+                continue
+            try:
+                names = expand_nodes(given) if kind == "node" else given.split(",")
+            except ValueError as error:
+                self.said.append(f"{row.where}: {error}; left out")
+                continue
+            for each in names:
+                before = found[each].values if each in found else default
+                found[each] = Row(kind, row.where, {**before, **row.values, name: each})
+        return found
+
+    def parameters(self, text: str) -> dict[str, str]:
+        """SchedulerParameters, those that are modelled."""
+        known = settings()["SchedulerParameters"]
+        found = {}
+        for part in filter(None, text.split(",")):
+            name, _, value = part.strip().partition("=")
+            if name in known["modelled"]:
+                found[name] = value
+            elif name in known["not_modelled"]:
+                why, *harmless = known["not_modelled"][name]
+                if value not in harmless:
+                    self._leave(f"not modelled: {part} ({why})", "SchedulerParameters")
+            elif name not in known["irrelevant"]:
+                every = [*known["modelled"], *known["irrelevant"], *known["not_modelled"]]
+                near = get_close_matches(name, every, 1)
+                hint = f" (did you mean {near[0]}?)" * bool(near)
+                self._leave(f"unknown: {part}{hint}", "SchedulerParameters")
+        return found
+
+
+# -------------------------------------------------------------------------- as a site's rules
+
+
+def read_slurm(folder: Path | str) -> dict[str, Any]:
+    """What :class:`gangwise.jobs.site.Site` is made of, see :meth:`~gangwise.jobs.site.Site.read`.
+
+    Gives ``rules``, its content in the names of a site file; ``nodes``; ``ignored``, device types
+    that are not given out; ``scheduler``, who decides as Slurm does; and ``notes``.
+
+    Raises
+    ------
+    ScenarioError
+        Where the folder names no partition and no node, or holds what nobody can read.
+    """
+    r = Reading(Path(folder))
+    config = r.config()
+    nodes = _nodes(r)
+    partitions = r.entries("partition", "PartitionName")
+    rules: dict[str, Any] = {
+        "pool": [_pool(r, row, nodes) for row in partitions.values()],
+        "qos": [],
+        "cap": [],
+    }
+    several = config.values.get("PriorityType", "").endswith("multifactor")
+    if several:
+        rules["priority"] = _priority(r, config)
+    qos = r.entries("qos", "Name")
+    for name, row in qos.items():
+        rules["qos"].append(
+            {
+                "name": name,
+                "priority": r.value(row, "Priority", float, 0.0),
+                "usage_factor": r.value(row, "UsageFactor", float, 1.0),
+                "most_time": r.value(row, "MaxWall", seconds, np.inf),
+            }
+        )
+        rules["cap"] += _caps_of_qos(r, row, {"qos": name})
+    for row in partitions.values():
+        own = row.values.get("QoS", "")
+        if own in qos:
+            rules["cap"] += _caps_of_qos(r, qos[own], {"pool": row.values["PartitionName"]})
+        elif own:
+            r.said.append(f"{row.where}: QoS={own} is not among the QOS printed: left out")
+    rules["account"] = _accounts(r, rules["cap"], config.values.get("ClusterName", ""))
+    kinds = {*nodes.devices, "nodes", "jobs"} if nodes else None
+    memory = "MEMORY" in config.values.get("SelectTypeParameters", "").upper()
+    ignored = () if memory else ("mem",)
+    kept = []
+    for cap in rules["cap"]:
+        if kinds is None or cap["of"] in kinds - {*ignored}:
+            kept.append(cap)
+        else:
+            r.said.append(f"a cap of {cap['of']} is left out: the nodes give out none")
+    rules["cap"] = kept
+    tiers = {pool["tier"] for pool in rules["pool"]}
+    order = "multifactor" if several or len(tiers) > 1 else "fcfs"
+    if order not in parts("queue"):
+        r.said.append("not modelled: priorities and tiers; jobs come by submission")
+        order = "fcfs"
+    scheduler = _scheduler(r, config, order)
+    return {
+        "rules": rules,
+        "nodes": nodes,
+        "ignored": ignored,
+        "scheduler": scheduler,
+        "notes": tuple(r.lines()),
+    }
+
+
+def _nodes(r: Reading) -> Nodes | None:
+    """The nodes in the order in which Slurm takes them: those of small weight first."""
+    rows = r.entries("node", "NodeName")
+    found = []
+    for name, row in rows.items():
+        number = {n: r.value(row, n, float, 0.0) for n in ("CPUTot", "CPUs", "RealMemory")}
+        cores = 1.0
+        for part in ("Boards", "SocketsPerBoard", "Sockets", "CoresPerSocket", "ThreadsPerCore"):
+            if part != "Boards" or "SocketsPerBoard" in row.values:
+                cores *= r.value(row, part, float, 1.0)
+        kinds = r.value(row, "Gres", gpus, _none())
+        has = {
+            "cpu": number["CPUTot"] or number["CPUs"] or cores,
+            "mem": number["RealMemory"] / 1024,
+        }
+        model = next(iter(kinds), "")
+        if len(kinds) > 1:
+            r.said.append(f"{row.where}: node {name} has GPUs of several models, played as {model}")
+        if kinds:
+            has["gpu"] = float(sum(kinds.values()))
+        found.append(
+            (r.value(row, "Weight", int, 1), Node(name, has, {"model": model} if model else {}))
+        )
+    found.sort(key=lambda pair: pair[0])
+    return Nodes.of([node for _, node in found]) if found else None
+
+
+def _pool(r: Reading, row: Row, nodes: Nodes | None) -> dict[str, Any]:
+    name, given = row.values["PartitionName"], row.values.get("Nodes", "")
+    every = ",".join(nodes.names) if nodes else ""
+    pool: dict[str, Any] = {
+        "name": name,
+        "nodes": every if given.upper() == "ALL" else given,
+        "most_time": r.value(row, "MaxTime", seconds, np.inf),
+        "most_nodes": r.value(row, "MaxNodes", most, 0),
+        "fewest_nodes": r.value(row, "MinNodes", most, 0),
+        "tier": r.value(row, "PriorityTier", int, 1),
+        "priority": r.value(row, "PriorityJobFactor", float, 1.0),
+        "billing": r.value(row, "TRESBillingWeights", weights, _none()),
+    }
+    if 0 < pool["most_nodes"] < pool["fewest_nodes"]:
+        r.said.append(
+            f"{row.where}: partition {name} has MinNodes={pool['fewest_nodes']} above "
+            f"MaxNodes={pool['most_nodes']}: no job may run there"
+        )
+    return pool
+
+
+def _priority(r: Reading, row: Row) -> dict[str, Any]:
+    """Weights of the multifactor priority."""
+    flags = row.values.get("PriorityFlags", "").upper().split(",")
+    for flag in flags:
+        if flag not in ("", "FAIR_TREE", "NO_FAIR_TREE"):
+            r.said.append(f"not modelled: PriorityFlags={flag} (it is left out), {row.where}")
+    names = {
+        "age": "Age",
+        "fair_share": "FairShare",
+        "job_size": "JobSize",
+        "pool": "Partition",
+        "qos": "QOS",
+    }
+    return {
+        **{name: r.value(row, f"PriorityWeight{n}", float, 0.0) for name, n in names.items()},
+        "tres": r.value(row, "PriorityWeightTRES", weights, _none()),
+        "max_age": r.value(row, "PriorityMaxAge", seconds, 604_800.0),
+        "half_life": r.value(row, "PriorityDecayHalfLife", seconds, 604_800.0) or np.inf,
+        "period": r.value(row, "PriorityCalcPeriod", seconds, 300.0),
+        "favor_small": row.values.get("PriorityFavorSmall", "").upper() in ("YES", "TRUE", "1"),
+        "fair": "classic" if "NO_FAIR_TREE" in flags else "tree",
+    }
+
+
+def _caps_of_qos(r: Reading, row: Row, of: dict[str, str]) -> list[dict[str, Any]]:
+    scopes = {"GrpTRES": "all", "MaxTRES": "job", "MaxTRESPU": "user", "MaxTRESPA": "account"}
+    jobs = {"GrpJobs": "all", "MaxJobsPU": "user", "MaxJobsPA": "account"}
+    return [{"scope": scope, **cap, **of} for scope, cap in _limits(r, row, scopes, jobs)]
+
+
+def _limits(
+    r: Reading, row: Row, scopes: dict[str, str], jobs: dict[str, str]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Limits of an entry: whose, of what, and how much."""
+    found = []
+    for name, scope in scopes.items():
+        for of, amount in r.value(row, name, amounts, _none()).items():
+            found.append((scope, {"of": of, "most": amount}))
+    for name, scope in jobs.items():
+        if (amount := r.value(row, name, float, -1.0)) >= 0:
+            found.append((scope, {"of": "jobs", "most": amount}))
+    return found
+
+
+def _accounts(r: Reading, caps: list[dict[str, Any]], cluster: str) -> list[dict[str, Any]]:
+    """The tree of accounts; what limits them and their users is added to the caps."""
+    found: dict[str, dict[str, Any]] = {}
+    rows = [row for row in r.rows if row.kind == "assoc"]
+    if any(row.values["Cluster"] == cluster for row in rows):
+        rows = [row for row in rows if row.values["Cluster"] == cluster]
+    if rows and "ParentName" not in rows[0].values:
+        r.said.append(f"{rows[0].where}: no ParentName is printed: every account is below the root")
+    of_user = [row for row in rows if row.values.get("User")]
+    own: dict[str, dict[str, str]] = {}
+    for row in rows:
+        name, shares = row.values.get("Account", ""), row.values.get("Share", "1")
+        if shares == "parent":
+            r.said.append(f"{row.where}: not modelled: Share=parent (1 is taken)")
+            row.values["Share"] = "1"
+        if row.values.get("User") or (name == "root" and not row.values.get("ParentName")):
+            continue
+        parent = row.values.get("ParentName", "").replace("root", "")
+        number = r.value(row, "Share", float, 1.0)
+        found[name] = {"name": name, "parent": parent, "shares": number, "users": {}}
+        own[name] = {n: row.values.get(n, "") for n in ("MaxTRES", "MaxJobs")}
+    for row in rows:
+        name, user = row.values.get("Account", ""), row.values.get("User", "")
+        within = {"account": name} if name in found else {}
+        if user:
+            if name in found and row.values.get("Share", "1") != "1":
+                found[name]["users"][user] = r.value(row, "Share", float, 1.0)
+            alone = {**within, "only": (user,), "pool": row.values.get("Partition", "")}
+            jobs = {"GrpJobs": "user", "MaxJobs": "user"}
+            caps += [
+                {"scope": s, **c, **alone} for s, c in _limits(r, row, {"GrpTRES": "user"}, jobs)
+            ]
+            if row.values.get("MaxTRES", "") not in ("", own.get(name, {}).get("MaxTRES")):
+                of = f"MaxTRES={row.values['MaxTRES']} of user {user} alone"
+                r.said.append(f"{row.where}: not modelled: {of} (that of his account counts)")
+            continue
+        caps += [
+            {"scope": s, **c, **within}
+            for s, c in _limits(r, row, {"GrpTRES": "all"}, {"GrpJobs": "all"})
+        ]
+        at = name  # what it does not say of its users, an account above it may
+        for _ in found:
+            for setting, value in own.get(found.get(at, {}).get("parent", ""), {}).items():
+                row.values[setting] = row.values.get(setting, "") or value
+            at = found.get(at, {}).get("parent", "")
+        mine = [u for u in of_user if u.values.get("Account") == name]
+        others = tuple(u.values["User"] for u in mine if not u.values.get("MaxJobs"))
+        only = {} if len(others) == len(mine) else {"only": others}
+        for scope, cap in _limits(r, row, {"MaxTRES": "job"}, {"MaxJobs": "user"}):
+            if scope == "job" or others or not mine:
+                caps.append({"scope": scope, **cap, **within, **(only if scope == "user" else {})})
+    return list(found.values())
+
+
+def _scheduler(r: Reading, row: Row, order: str) -> str:
+    """Who decides as the main loop and the backfilling of Slurm do."""
+    kind = row.values.get("SchedulerType", "sched/backfill")
+    asked = r.parameters(row.values.get("SchedulerParameters", ""))
+    if kind not in ("sched/backfill", "sched/builtin"):
+        r.said.append(f"{row.where}: SchedulerType={kind} is not known: sched/backfill is taken")
+    names = {
+        "interval": ("bf_interval", 30),
+        "resolution": ("bf_resolution", 60),
+        "window": ("bf_window", 1440),
+        "tested": ("bf_max_job_test", 500),
+        "depth": ("default_queue_depth", 100),
+    }
+    given: dict[str, Any] = {"order": order}
+    for name, (setting, value) in names.items():
+        text = asked.get(setting, str(value))
+        given[name] = int(text) if text.isdecimal() else value
+        if not text.isdecimal():
+            r.said.append(f"SchedulerParameters: {setting}={text} makes no sense; {value} is taken")
+    given["window"] *= 60
+    given["tested"] *= kind != "sched/builtin"
+    usual = SlurmPasses()
+    other = [f"{name}={value}" for name, value in given.items() if value != getattr(usual, name)]
+    return "slurm" + ":" * bool(other) + ",".join(other)

@@ -1,0 +1,180 @@
+"""Sites as Slurm prints them, and starts as a real Slurm made them."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gangwise.core.errors import ScenarioError
+from gangwise.jobs import Jobs, Nodes
+from gangwise.jobs.simulation import simulate_jobs
+from gangwise.jobs.site import Site
+from gangwise.jobs.slurm_passes import SlurmPasses
+from gangwise.jobs.slurm_site import Reading
+
+TRUTH = Path(__file__).with_name("slurm_truth")
+
+CONF = r"""
+# how jobs are scheduled
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=60,bf_max_job_user=4,bf_continu
+SelectTypeParameters=CR_Core
+PriorityWeigthAge=100
+TopologyPlugin=topology/tree
+Include nodes.conf
+PartitionName=DEFAULT MaxTime=1-00:00:00 \
+    PriorityTier=2
+PartitionName=batch Nodes=c[1-4] Default=YES
+PartitionName=debug Nodes=g[01-02] MaxTime=30 MaxNodes=1 QoS=small State=DRAIN
+PartitionName=odd Nodes=ALL MaxNodes=2 MinNodes=3 MaxTime=tomorrow
+"""
+NODES = """
+NodeName=DEFAULT CPUs=8 RealMemory=16384
+NodeName=c[1-4] Weight=5
+NodeName=g[01-02] Gres=gpu:a100:4 Sockets=2 CoresPerSocket=16 CPUs=32
+"""
+QOS = """Name|Priority|GrpTRES|MaxTRESPU|MaxJobsPU|MaxWall|Flags|Colour
+normal|0||cpu=16|||NoReserve|
+small|10|gres/gpu=4,node=2|||02:00:00|DenyOnLimit|
+"""
+ASSOC = """Cluster|Account|User|Partition|ParentName|Share|GrpTRES|GrpJobs|MaxJobs
+lab|root||||1|||
+lab|science|||root|3|||5
+lab|physics|||science|2|cpu=40||
+lab|physics|ann|||4|||
+lab|physics|bob|||parent||2|1
+other|physics|||root|1|cpu=1||
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    files = {"slurm.conf": CONF + "ClusterName=lab\n", "nodes.conf": NODES, "qos.txt": QOS}
+    for name, text in (files | {"assoc.txt": ASSOC, "notes.txt": "hello\n"}).items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_what_the_files_say_becomes_rules(folder):
+    site = Site.read(f"slurm:{folder}")
+    pools = {pool.name: pool for pool in site.rules.pool}
+    assert (pools["batch"].nodes, pools["batch"].most_time, pools["batch"].tier) == (
+        *("c[1-4]", 86_400),
+        2,
+    )
+    assert (pools["debug"].most_time, pools["debug"].most_nodes) == (1800, 1)
+    assert pools["odd"].nodes == "g01,g02,c1,c2,c3,c4"  # small weights first
+    assert site.nodes.names == ("g01", "g02", "c1", "c2", "c3", "c4")
+    assert site.nodes.capacity[0].tolist() == [32_000, 16_000, 4_000]
+    assert site.nodes.labels[0] == {"model": "a100"}
+    assert site.ignored == ("mem",)
+    assert {q.name: (q.priority, q.most_time) for q in site.rules.qos} == {
+        "normal": (0, np.inf),
+        "small": (10, 7200),
+    }
+    found = {(c.scope, c.of, c.most, c.only, c.pool, c.qos, c.account) for c in site.rules.cap}
+    assert found == {
+        ("user", "cpu", 16, (), "", "normal", ""),
+        ("all", "gpu", 4, (), "", "small", ""),
+        ("all", "nodes", 2, (), "", "small", ""),
+        ("all", "gpu", 4, (), "debug", "", ""),  # its partition's QOS
+        ("all", "nodes", 2, (), "debug", "", ""),
+        ("user", "jobs", 5, (), "", "", "science"),
+        ("all", "cpu", 40, (), "", "", "physics"),
+        ("user", "jobs", 5, ("ann",), "", "", "physics"),  # from the account above
+        ("user", "jobs", 2, ("bob",), "", "", "physics"),
+        ("user", "jobs", 1, ("bob",), "", "", "physics"),
+    }
+    tree = {a.name: (a.parent, a.shares, dict(a.users)) for a in site.rules.account}
+    assert tree == {"science": ("", 3, {}), "physics": ("science", 2, {"ann": 4})}
+    assert "interval=60" in site.scheduler
+
+
+def test_what_is_not_modelled_unknown_or_wrong_is_named_with_file_and_line(folder):
+    said = "\n".join(Site.read(f"slurm:{folder}").notes)
+    for part in (
+        "not modelled: bf_max_job_user=4 (",
+        "unknown: bf_continu (did you mean bf_continue?)",
+        "unknown: PriorityWeigthAge=100 (did you mean PriorityWeightAge?), slurm.conf, line 6",
+        "not modelled: TopologyPlugin=topology/tree (nodes are taken without regard to switches), "
+        "slurm.conf, line 7",
+        "not modelled: State=DRAIN (it is played as if it were up), slurm.conf, line 12",
+        "slurm.conf, line 13: MaxTime=tomorrow makes no sense; inf is taken",
+        "slurm.conf, line 13: partition odd has MinNodes=3 above MaxNodes=2: no job may run there",
+        "not modelled: Flags=NoReserve (flags of a QOS are left out), qos.txt, line 2",
+        "notes.txt is not what scontrol or sacctmgr prints: left out",
+        "assoc.txt, line 6: not modelled: Share=parent (1 is taken)",
+    ):
+        assert part in said, said
+    for harmless in ("DenyOnLimit", "SelectType", "Default=YES", "bf_interval"):
+        assert harmless not in said
+
+
+def test_what_the_controller_prints_counts_before_slurm_conf(folder):
+    (folder / "config.txt").write_text(
+        "Configuration data as of 2026-11-23\n"
+        "SelectTypeParameters    = CR_CORE_MEMORY\nSchedulerParameters     = bf_interval=60\n"
+    )
+    site = Site.read(f"slurm:{folder}")
+    assert site.ignored == ()
+    assert "config.txt, line 2: SelectTypeParameters=CR_CORE_MEMORY is taken, not CR_Core" in (
+        "\n".join(site.notes)
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "names no partition and no node; it holds slurm.conf, or what"),
+        ({"slurm.conf": "Include slurm.conf\n"}, "slurm.conf includes itself"),
+        ({"qos.txt": "Name|Priority\nnormal|0\n"}, "names no partition and no node"),
+    ],
+)
+def test_a_folder_without_a_site_is_refused(tmp_path, files, said):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ScenarioError, match="slurm") as error:
+        Site.read(f"slurm:{tmp_path}")
+    assert said in str(error.value)
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    with tarfile.open(TRUTH / f"{name}.tar.xz") as tar:
+        tar.extractall(folder, filter="data")
+    return folder
+
+
+def test_no_setting_that_a_real_slurm_prints_is_unknown(tmp_path):
+    read = Reading(unpacked("fifo-0", tmp_path) / "site")
+    assert {row.kind for row in read.rows} == {"config", "node", "partition", "qos", "assoc"}
+    assert not [line for line in read.lines() if "unknown" in line]
+
+
+# ------------------------------------------------------------------------------ passes, by hand
+
+
+def test_who_may_pass_waits_for_the_next_tick():
+    # Job 1 takes three nodes; job 2 waits for four, and is the first who waits: a pass at 5.
+    # Job 3 fits beside, and ends before: not at 10, when it comes, but at the tick of 35.
+    limit = [300, 60, 60]
+    jobs = Jobs.of([0, 5, 10], [300, 50, 60], [3, 4, 1], {"cpu": 2.0}, limit=limit, per_node=1)
+    played = simulate_jobs(jobs, Nodes.alike(4, {"cpu": 2}), SlurmPasses())
+    assert played.start.tolist() == [0, 300, 35]
+
+
+def test_a_reservation_holds_whole_nodes():
+    # Job 2 (one core on each node) waits for job 1, which holds all of node 1 until 600.
+    # Job 3 wants one core of another node for long: cores are free, but its nodes are reserved.
+    jobs = Jobs.of(
+        [0, 1, 2], [600, 60, 900], [1, 4, 1], {"cpu": [2, 1, 1]}, limit=[600, 60, 900], per_node=1
+    )
+    played = simulate_jobs(jobs, Nodes.alike(4, {"cpu": 2}), SlurmPasses())
+    assert played.start.tolist() == [0, 600, 600]
+    assert simulate_jobs(jobs, Nodes.alike(4, {"cpu": 2}), "fcfs+easy").start.tolist() == [
+        0,
+        600,
+        2,
+    ]
