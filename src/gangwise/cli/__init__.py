@@ -36,6 +36,7 @@ from gangwise.cli.serve import (
     top_command,
 )
 from gangwise.cli.trace import jobs_command, nodes_command, trace_app
+from gangwise.cli.what_if import what_if_command
 from gangwise.core.errors import GangwiseError
 from gangwise.core.interrupt import exit_code, stop_at_once, stops_kept
 from gangwise.core.json_text import json_text
@@ -93,7 +94,7 @@ def _versions() -> dict[str, str]:
 
 for _command in (
     *(demo_command, jobs_command, nodes_command, calibrate_command),
-    *(replay_command, forecast_command),
+    *(replay_command, what_if_command, forecast_command),
     *(serve_command, top_command, account_command, detach_command, doctor_command),
     *(compare_command, run_command, sweep_command, tune_command, reproduce_command),
     *(report_command, watch_command, explain_command, verify_command, clean_command),

@@ -23,7 +23,8 @@ def forecast_command(
     Of each job the time by which it starts with an even chance (p50) and in nine cases of ten
     (p90), and when it would start if all took as long as requested and nobody came.
     """
-    from gangwise.experiments.forecast import forecast_log, seconds_of
+    from gangwise.experiments.changes import seconds_of
+    from gangwise.experiments.forecast import forecast_log
     from gangwise.service.recording import is_recording
     from gangwise.service.views import lasting
 

@@ -60,9 +60,11 @@ def add_command(app: typer.Typer, function: Callable[..., None], group: str = ""
         option = kind(*([names] if isinstance(names, str) else names), **about)
         hints[parameter] = Annotated[hints[parameter], option]
     function.__annotations__ = hints
-    app.command(name, rich_help_panel=own.get("panel"), epilog=f"Example: {own['example']}")(
-        function
-    )
+    app.command(
+        name.replace("_", "-"),
+        rich_help_panel=own.get("panel"),
+        epilog=f"Example: {own['example']}",
+    )(function)
 
 
 def settings_of(pairs: list[str] | None, family: str | None = None) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,3 +66,41 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ScenarioError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise ScenarioError(f"{path}: {error}") from error
+
+
+def toml_text(document: Mapping[str, Any]) -> str:
+    """A document as TOML: tables and lists of tables one level deep, the rest inline.
+
+    >>> print(toml_text({"cap": [{"most": 2.0, "only": ["a"]}], "start": {"latency": 1.5}}))
+    [[cap]]
+    most = 2.0
+    only = ["a"]
+    <BLANKLINE>
+    [start]
+    latency = 1.5
+    """
+    plain, blocks = [], []
+    for key, value in document.items():
+        tables = list(value) if isinstance(value, list | tuple) else [value]
+        if not tables or not all(isinstance(each, Mapping) for each in tables):
+            plain.append(f"{toml_key(key)} = {toml_value(value)}")
+            continue
+        heading = f"[{toml_key(key)}]" if isinstance(value, Mapping) else f"[[{toml_key(key)}]]"
+        for each in tables:
+            lines = [f"{toml_key(name)} = {toml_value(of)}" for name, of in each.items()]
+            blocks.append("\n".join([heading, *lines]))
+    return "\n\n".join(["\n".join(plain)] * bool(plain) + blocks)
+
+
+def toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_value(each) for each in value) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

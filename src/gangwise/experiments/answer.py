@@ -35,11 +35,12 @@ from gangwise.experiments.statistics import (
     numbers,
     period,
 )
+from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import ENDINGS, Outcome
 from gangwise.jobs.rates import SlowNode
 from gangwise.jobs.retelling import Retelling, explains, retell
 
-Verdict = Literal["better", "kills more", "worse", "cannot be told apart", "no interval"]
+Verdict = Literal["better", "kills more", "refuses", "worse", "cannot be told apart", "no interval"]
 
 ORACLES = {"oracle", "ends=true"}
 """Words in names of schedulers that are shown what nobody can know."""
@@ -66,6 +67,9 @@ UNITS = {"cpu": "core", "gpu": "GPU"}
 """Names of device types in device-hours."""
 
 UNKNOWN = Estimate(math.nan, None, None)
+
+CONFIGURED = "as configured"
+"""Name of the rules as they are, beside which a what-if plays changes."""
 
 
 def words(name: str) -> set[str]:
@@ -330,8 +334,42 @@ class Compared:
             return "cannot be told apart"
         if found.mean > 0:
             return "worse"
+        if self.refused(name)[0]:
+            return "refuses"
         more = kills_more(self.outcomes[name], self.outcomes[self.base])
         return "kills more" if more else "better"
+
+    def refused(self, name: str) -> tuple[float, float]:
+        """Jobs that the base plays and this sets aside, and their share of the device-seconds.
+
+        No node, cap or bound would ever let them start. Means over seeds.
+        """
+        k, found = self.first.nodes.devices.index(self.device), []
+        for ours, base in zip(self.outcomes[name], self.outcomes[self.base]):
+            of = base.started & ~ours.started & (ours.phase == SET_ASIDE)
+            held = np.where(base.ended, base.end - base.last_start, 0.0) * base.demand[:, k]
+            found.append((float(of.sum()), float(held[of].sum() / max(held.sum(), 1e-12))))
+        jobs, share = np.mean(found, axis=0)
+        return float(jobs), float(share)
+
+    def waits_more(self, name: str, group: Ints, g: int) -> Estimate:
+        """By how many seconds the jobs of a group [J] wait longer than under the base: a mean.
+
+        On those that started under both; with the interval over weeks or days, or over seeds.
+        """
+        each = []
+        for ours, base in zip(self.outcomes[name], self.outcomes[self.base]):
+            on = ours.started & base.started & (group == g)
+            each.append((on, ours.waiting[on] - base.waiting[on]))
+        if self.blocks is None:
+            means = [float(of.mean()) if of.size else math.nan for _, of in each]
+            return mean_and_interval(means)
+        (on, more), block = each[0], self.blocks[1]
+        jobs = np.bincount(block[on], minlength=block.max() + 1).astype(np.float64)
+        longer = np.bincount(block[on], more, jobs.size)
+        # A ratio of sums over blocks, as those of changes: 100 ((n + d) / n - 1) is 100 d / n.
+        found = change_by_blocks(jobs + longer, jobs)
+        return Estimate(*(None if each is None else each / 100 for each in found))  # type: ignore[arg-type]  # the mean is a number
 
     @cached_property
     def others(self) -> list[str]:
@@ -528,7 +566,8 @@ def comparing(n: Compared) -> str:
         return _without_interval(n, unsure)
     kinds: tuple[Verdict, ...] = ("better", "kills more", "worse", "cannot be told apart")
     better, costly, worse, alike = (by.get(kind, []) for kind in kinds)
-    if not better and not worse and not costly:
+    refusing = by.get("refuses", [])
+    if not better and not worse and not costly and not refusing:
         many = f"None of the {len(alike)} others can"
         one = f"{alike[0]} cannot" if len(alike) == 1 else many
         return f"{one} be told apart from the base ({_furthest(n, alike)})."
@@ -540,10 +579,12 @@ def comparing(n: Compared) -> str:
         told.append(_listed([f"{first} (mean wait {wait})", *rest]))
     for name in costly:
         told.append(f"{name} completes jobs {_amount(n.change(name))} sooner but has more killed")
+    for name in refusing:
+        told.append(f"{name} completes jobs {_amount(n.change(name))} sooner but not all of them")
     if worse:
         told.append(
             f"{_listed(worse)} {'complete' if len(worse) > 1 else 'completes'} "
-            f"{'them' if better or costly else 'jobs'} later"
+            f"{'them' if better or costly or refusing else 'jobs'} later"
         )
     if alike:
         told.append(f"{_listed(alike)} cannot be told apart from it ({_furthest(n, alike)})")
@@ -555,7 +596,8 @@ def doubting(n: Compared) -> str:
     if not n.others or not math.isfinite(n.error().mean):
         return ""
     found = f"The model's own error of mean completion is {_signed(n.error())}"
-    differ = [name for name in n.others if n.verdict(name) in ("better", "kills more", "worse")]
+    clear = ("better", "kills more", "refuses", "worse")
+    differ = [name for name in n.others if n.verdict(name) in clear]
     small = [name for name in differ if not n.beyond(name)]
     if not small:
         return f"{found}."
@@ -634,6 +676,23 @@ def killing(n: Compared) -> str:
     )
 
 
+def _aside(outcome: Outcome) -> int:
+    return int((outcome.phase == SET_ASIDE).sum()) if outcome.phase is not None else 0
+
+
+def refusing(n: Compared) -> str:
+    """Jobs that a change shuts out, which no mean counts."""
+    told = []
+    if n.base == CONFIGURED and (aside := float(np.mean([_aside(o) for o in n.outcomes[n.base]]))):
+        told.append(f"{number(aside)} jobs as configured")
+    for name in n.others:
+        jobs, share = n.refused(name)
+        if jobs:
+            of = f"{number(100 * share, 1)} % of the {UNITS.get(n.device, n.device)}-hours"
+            told.append(f"{number(jobs)} {'more ' if told else ''}jobs ({of}) under {name}")
+    return f"Can never start, and are in no mean: {_listed(told)}." if told else ""
+
+
 def bounding(n: Compared) -> str:
     if n.could is None:
         return ""
@@ -673,6 +732,7 @@ SENTENCES: tuple[Callable[[Compared], str], ...] = (
     comparing,
     doubting,
     killing,
+    refusing,
     bounding,
     little,
     slow_nodes,

@@ -430,13 +430,13 @@ def explain_job(folder: Path | str, job: str, scheduler: str = "", seed: int | N
     replayed = Replayed.open(folder)
     scheduler = scheduler or str(replayed.schedulers[0])
     seed = _found("scheduler", scheduler, replayed.schedulers, seed, replayed.seeds)
-    played, scenario = replayed.scenario.draw(seed), replayed.scenario
+    scenario = replayed.scenarios[scheduler]
+    played = scenario.draw(seed)
     ids = [str(name) for name in played.jobs.id]
     if job not in ids:
         raise UnknownName("job", job, ids[:1000])
     j = ids.index(job)
-    asked = dict(zip(replayed.results.policies, replayed.results.experiment["policies"]))
-    decider = fresh(create("scheduler", asked.get(scheduler, scheduler)))
+    decider = fresh(create("scheduler", replayed.scheduler_of(scheduler)))
     options = scenario.options
     if isinstance(decider, Composed):
         decider.limits, decider.restart = options.limits, options.restart

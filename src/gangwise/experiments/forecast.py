@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -33,24 +32,6 @@ TRIED = 24
 """Earlier instants whose forecasts correct one."""
 MOST = 200
 """Waiting jobs of an instant that count in a calibration."""
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
-
-
-def seconds_of(text: str) -> float:
-    """A time on the log's clock.
-
-    >>> seconds_of("90"), seconds_of("2d6h")
-    (90.0, 194400.0)
-    """
-    parts = re.findall(r"([0-9.]+)([smhd])", text)
-    try:
-        if "".join(number + unit for number, unit in parts) == text and parts:
-            return sum(float(number) * UNITS[unit] for number, unit in parts)
-        return float(text)
-    except ValueError:
-        raise ScenarioError(
-            f"--at {text}: give seconds on the log's clock, or a time such as 12d6h30m"
-        ) from None
 
 
 class Told(NamedTuple):

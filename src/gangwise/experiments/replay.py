@@ -34,15 +34,7 @@ from gangwise.experiments.answer import (
 from gangwise.experiments.nodes import ESTIMATED
 from gangwise.experiments.replay_scenario import TWIN, ReplayScenario, load_of, stored_outcome
 from gangwise.experiments.results import Results, Shown
-from gangwise.experiments.runs import (
-    PLAN,
-    GivenSource,
-    NamedSource,
-    Rows,
-    RunSpec,
-    Source,
-    played_in,
-)
+from gangwise.experiments.runs import PLAN, GivenSource, NamedSource, Rows, RunSpec, played_in
 from gangwise.experiments.statistics import difference, mean_and_interval, numbers
 from gangwise.experiments.store import Store, store_of
 from gangwise.experiments.sweep import Progress, Workers, perform, silent
@@ -161,13 +153,29 @@ class Replayed(Shown):
         return self.results.store.rows(key)
 
     @cached_property
-    def outcomes(self) -> dict[str, list[Outcome]]:
-        """By scheduler, one for each seed."""
-        played = {seed: self.scenario.draw(seed) for seed in self.seeds}
+    def scenarios(self) -> dict[str, ReplayScenario]:
+        """By name in results: the scenario itself, or with what a what-if changes of it."""
+        asked = self.results.experiment.get("changes", {})
         return {
-            name: [stored_outcome(self.rows(name, s), name, played[s]) for s in self.seeds]
+            name: self.scenario.changed(**asked[name]) if asked.get(name) else self.scenario
             for name in self.schedulers
         }
+
+    def scheduler_of(self, name: str) -> str:
+        """The scheduler behind a name in results."""
+        return str(self.results.experiment.get("schedulers", {}).get(name, name))
+
+    @cached_property
+    def outcomes(self) -> dict[str, list[Outcome]]:
+        """By scheduler, one for each seed."""
+        found, drawn = {}, {}
+        for name, scenario in self.scenarios.items():
+            for seed in self.seeds:
+                if (id(scenario), seed) not in drawn:
+                    drawn[id(scenario), seed] = scenario.draw(seed)
+            each = [(s, drawn[id(scenario), s]) for s in self.seeds]
+            found[name] = [stored_outcome(self.rows(name, s), name, of) for s, of in each]
+        return found
 
     @cached_property
     def base(self) -> str:
@@ -181,10 +189,11 @@ class Replayed(Shown):
         """
         decider: Any = None
         with suppress(GangwiseError):
-            decider = create_scheduler(scheduler)
-        options = self.scenario.options
+            decider = create_scheduler(self.scheduler_of(scheduler))
+        scenario = self.scenarios[scheduler]
+        options = scenario.options
         return [
-            audit(outcome, decider, self.scenario.draw(seed).conditions, options, None, instants)
+            audit(outcome, decider, scenario.draw(seed).conditions, options, None, instants)
             for seed, outcome in zip(self.seeds, self.outcomes[scheduler])
         ]
 
@@ -231,7 +240,8 @@ class Replayed(Shown):
                 tell("lower bound", before + step, len(self.seeds) * steps or 1)
 
             taken(0)
-            least = min(each[i].until_left for each in self.outcomes.values())
+            same = [n for n, scenario in self.scenarios.items() if scenario is self.scenario]
+            least = min(self.outcomes[name][i].until_left for name in same)
             found.append(self.scenario.bound(seed, least, steps, taken))
         tell("lower bound", len(self.seeds) * steps or 1, len(self.seeds) * steps or 1)
         return found
@@ -391,32 +401,54 @@ def replay(
         label: apart(IsolatedScheduler, "scheduler", each, isolated)
         for label, each in called.items()
     }
+    told = {"rules": label_of(rules)} if rules else {}
+    return played_by(source, made, listed, out, Workers(jobs), progress, told)
+
+
+def played_by(
+    source: NamedSource | GivenSource,
+    schedulers: Mapping[str, Any],
+    seeds: Sequence[int],
+    out: Store | Path | str | None,
+    workers: Workers,
+    progress: Progress | None,
+    told: Mapping[str, Any],
+) -> Replayed:
+    """Play schedulers by name; ``told`` goes into the plan.
+
+    It may have ``changes``: by name, settings with which that one is played.
+    """
+    played: Any = source.scenario()
+    varied = told.get("changes", {})
+    sources = {
+        name: source.changed(of) if (of := varied.get(name)) else source for name in schedulers
+    }
     specs = [
-        RunSpec(source, {}, seed, 1, None, 1, label, scheduler)
-        for seed in listed
-        for label, scheduler in made.items()
+        RunSpec(sources[name], {}, seed, 1, None, 1, name, scheduler)
+        for seed in seeds
+        for name, scheduler in schedulers.items()
     ]
     asked = {
         "name": NAME,
         "scenario": "replay",
         "settings": played.given,
         "digest": played.describe()["digest"],
-        "policies": list(made),
-        "seeds": listed,
+        "policies": list(schedulers),
+        "seeds": list(seeds),
         "slots": 1,
         "objective": played.objective,
         "minimise": True,
-        **({"rules": label_of(rules)} if rules else {}),
+        **told,
     }
-    results = perform(asked, specs, store_of(out), Workers(jobs), progress)
-    return Replayed(played, results, listed, list(made))
+    results = perform(asked, specs, store_of(out), workers, progress)
+    return Replayed(played, results, seeds, list(schedulers))
 
 
 def _parts_of(name: str) -> str:
     return repr(configuration(create_scheduler(name)))
 
 
-def _source(scenario: Any, settings: Mapping[str, Any]) -> Source:
+def _source(scenario: Any, settings: Mapping[str, Any]) -> NamedSource | GivenSource:
     if isinstance(scenario, str | Path):
         return replay_source(scenario, settings)
     if settings:

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.settings import checked
+from gangwise.experiments.changes import changed, changes_of
 from gangwise.experiments.nodes import ESTIMATED, EstimatedWorld, find_slow_nodes
 from gangwise.experiments.runs import Rows
 from gangwise.jobs.books import Books
@@ -32,7 +33,7 @@ from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import Composed, fresh
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.site import Site
+from gangwise.jobs.site import Rules, Site
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
 from gangwise.traces.jobs import JobLog, open_jobs
@@ -111,6 +112,7 @@ class Settings(BaseModel):
         description="site file, or folder with site.toml: pools, caps, windows; slurm:FOLDER of "
         "what Slurm prints; log: pools on the nodes that their jobs ran on",
     )
+    change: str = Field("", description="changes of the site file, as pool.gpu.most_time=1d")
     restart: float = Field(300.0, ge=0, description="seconds that a restart costs")
 
 
@@ -186,16 +188,36 @@ class ReplayScenario:
 
     @cached_property
     def site(self) -> Site | None:
-        """The rules of the site, if any were given."""
-        if not self.settings.site:
+        """The rules of the site, if any were given, with what is changed of them."""
+        s = self.settings
+        if not (s.site or s.change):
             return None
         if self.cluster is not None:
             raise ScenarioError("site is of logs; a cluster file has no pools")
-        of_log = self.settings.site == OF_LOG
-        site = Site.of_log(self.log.jobs) if of_log else Site.read(self.settings.site)
-        if site.nodes is not None and (self.settings.nodes or self.settings.world):
+        log, site = self.log, Site(Rules(), "no site file")
+        if s.site:
+            site = Site.of_log(log.jobs) if s.site == OF_LOG else Site.read(s.site)
+        if site.nodes is not None and (s.nodes or s.world):
             raise ScenarioError(f"{site.path} says which nodes there are: drop nodes and world")
-        return site.with_hosts(self.log.jobs, self.log.nodes, self.log.host_from, self.log.host)
+        site = site.with_hosts(log.jobs, log.nodes, log.host_from, log.host)
+        return self._with_changes(site) if s.change else site
+
+    def _with_changes(self, site: Site) -> Site:
+        """Changed rules; of nodes that are as many as before nothing is said."""
+        there = site.counts(site.nodes or self._draw(0, None).nodes)
+        document = site.document(whole=True) | {"nodes": there}
+        made = changed(document, changes_of(self.settings.change))
+        asked = site.rules.nodes
+        made["nodes"] = {k: n for k, n in made["nodes"].items() if k in asked or n != there[k]}
+        path = f"{site.path}, changed"
+        return replace(site, rules=Site.of(made, path).rules, path=path)
+
+    def changed(self, **settings: Any) -> ReplayScenario:
+        """The same log with other settings: it is not read again."""
+        other = ReplayScenario(**{**self.given, **settings})
+        if self.cluster is None:
+            other.log = self.log
+        return other
 
     @cached_property
     def estimate(self) -> EstimatedWorld:
@@ -313,7 +335,7 @@ class ReplayScenario:
         if self.cluster is not None:
             digest, name = self.cluster.digest(), Path(self.settings.source).name
             return {
-                **self.settings.model_dump(exclude={"source"}),
+                **self.settings.model_dump(exclude={"source", "change"}),
                 "source": name,
                 "files": {name: digest},
                 "digest": digest,
@@ -322,7 +344,7 @@ class ReplayScenario:
         files = dict(self.log.played.digests)
         site = {"site": Path(self.settings.site).name} if self.settings.site else {}
         return {
-            **{name: value for name, value in self.given.items() if name != "site"},
+            **{name: value for name, value in self.given.items() if name not in ("site", "change")},
             **site,
             "source": Path(self.settings.source).name if files else self.settings.source,
             "files": files,

@@ -37,7 +37,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -149,6 +149,7 @@ class NamedSource(Source):
     name: str
     trace: bool
     settings: str = "{}"
+    changes: str = "{}"  # other settings, of a scenario that can be changed
 
     @classmethod
     def of(cls, name: str, trace: bool, settings: Mapping[str, Any]) -> NamedSource:
@@ -160,6 +161,10 @@ class NamedSource(Source):
     def scenario(self) -> Scenario:
         """The scenario; each process keeps the last few, so that traces are read once."""
         return _scenario(self)
+
+    def changed(self, settings: Mapping[str, Any]) -> NamedSource:
+        """With other settings, which are applied to what was read before."""
+        return replace(self, changes=json.dumps(dict(settings)))
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -181,6 +186,10 @@ class GivenSource(Source):
 
     def scenario(self) -> Scenario:
         return self.given
+
+    def changed(self, settings: Mapping[str, Any]) -> GivenSource:
+        given: Any = self.given
+        return GivenSource(given.changed(**settings))
 
 
 def named_source(
@@ -272,6 +281,10 @@ def fidelity_of(scenario: object, slots: int) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=16)
 def _scenario(source: NamedSource) -> Scenario:
+    if changes := json.loads(source.changes):
+        base: Any = _scenario(replace(source, changes="{}"))
+        changed: Scenario = base.changed(**changes)
+        return changed
     settings = json.loads(source.settings)
     if source.trace:
         from gangwise.traces.slots.opening import open_trace

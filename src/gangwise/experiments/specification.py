@@ -29,9 +29,6 @@ A policy may also be a table, with a grid of its own:
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -53,7 +50,7 @@ from gangwise.core.contracts import Policy
 from gangwise.core.errors import ScenarioError
 from gangwise.core.limits import MOST_LETTERS, MOST_SEEDS
 from gangwise.core.registry import create
-from gangwise.core.settings import read_toml
+from gangwise.core.settings import read_toml, toml_text, toml_value
 from gangwise.experiments.runs import NamedSource, RunSpec, deciders
 
 _COLUMNS = (
@@ -305,8 +302,7 @@ def experiment_toml(experiment: Mapping[str, Any]) -> str:
         if value is None or value in ("", [], {}):
             continue
         if isinstance(value, Mapping):
-            lines = [f"{_key(name)} = {_value(each)}" for name, each in value.items()]
-            tables.append("\n".join([f"[{key}]", *lines]))
+            tables.append(toml_text({key: value}))
         elif key in ("policies", "cases"):
             given = [
                 {k: v for k, v in entry.items() if v not in ("", {})}
@@ -314,22 +310,8 @@ def experiment_toml(experiment: Mapping[str, Any]) -> str:
                 else entry
                 for entry in value
             ]
-            each = "".join(f"    {_value(entry)},\n" for entry in given)
+            each = "".join(f"    {toml_value(entry)},\n" for entry in given)
             plain.append(f"{key} = [\n{each}]")
         else:
-            plain.append(f"{key} = {_value(value)}")
+            plain.append(f"{key} = {toml_value(value)}")
     return "\n\n".join(["\n".join(plain), *tables]) + "\n"
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(each) for each in value) + "]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -159,15 +159,8 @@ def retell(
     then, now = recorded.waiting[both], simulated.waiting[both]
     k = _scarce(recorded, both)
     device = recorded.nodes.devices[k]
-    ran = (recorded.end - recorded.start)[both] * recorded.demand[both, k]
-    found = {
-        "size": size_groups(np.maximum(recorded.demand[both, k], 0.0)),
-        "user": _user_classes(jobs.user[both], ran),
-    }
-    if partition is not None:
-        names, of = np.unique(partition[both], return_inverse=True)
-        if names.size > 1:
-            found = {"partition": (of, names.tolist()), **found}
+    part = None if partition is None else partition[both]
+    found = groups_of(recorded, k, part, both)
     unit, period = periods(jobs.submit)
     found[unit] = (period[both], [str(i + 1) for i in range(int(period.max()) + 1)])
     return Retelling(
@@ -183,6 +176,25 @@ def retell(
         device,
         {what: _groups(of, names, then, now) for what, (of, names) in found.items()},
     )
+
+
+def groups_of(
+    outcome: Outcome, k: int, partition: npt.NDArray[np.str_] | None, on: Ints
+) -> dict[str, tuple[Ints, list[str]]]:
+    """Groups of the jobs ``on``, and their names: by partition (of these), size, user class.
+
+    Size is of device k.
+    """
+    ran = (outcome.end - outcome.last_start)[on] * outcome.demand[on, k]
+    found = {
+        "size": size_groups(np.maximum(outcome.demand[on, k], 0.0)),
+        "user": _user_classes(outcome.jobs.user[on], ran),
+    }
+    if partition is not None:
+        names, of = np.unique(partition, return_inverse=True)
+        if names.size > 1:
+            found = {"partition": (of, names.tolist()), **found}
+    return found
 
 
 def share_explained(simulated: npt.ArrayLike, recorded: npt.ArrayLike) -> float:

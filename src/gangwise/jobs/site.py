@@ -30,6 +30,8 @@
     why = "drained"
     [start]
     latency = 4.2            # seconds from a decision to the start
+    [nodes]                  # how many nodes there are, where not as many as in the log
+    h100 = 24                # of a kind (a label), or of a pool; all = 90 where they are alike
 """
 
 from __future__ import annotations
@@ -141,6 +143,7 @@ class Rules(Strict):
     window: tuple[Window, ...] = ()
     start: Start = Start()
     priority: Priority | None = None
+    nodes: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _once(self) -> Self:
@@ -210,13 +213,31 @@ class Site:
         """
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
         more: dict[str, Any] = {}
+        if str(path).startswith(SLURM):
+            file = Path(str(path).removeprefix(SLURM))
+            more = read_slurm(file)
+        return cls.of(more.pop("rules", None) or read_toml(file), str(file), **more)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], path: str, **more: Any) -> Site:
+        """From the content of a file; ScenarioError as :meth:`read` has it."""
         try:
-            if str(path).startswith(SLURM):
-                file = Path(str(path).removeprefix(SLURM))
-                more = read_slurm(file)
-            return cls(Rules(**(more.pop("rules", None) or read_toml(file))), str(file), **more)
+            return cls(Rules(**document), path, **more)
         except ValidationError as error:
-            raise ScenarioError(f"{file}: {_fault(error)}") from error
+            raise ScenarioError(f"{path}: {_fault(error)}") from error
+
+    def document(self, whole: bool = False) -> dict[str, Any]:
+        """The content of the file; ``whole``: with what is as by default."""
+        return self.rules.model_dump(by_alias=True, exclude_defaults=not whole)
+
+    def counts(self, nodes: Nodes) -> dict[str, int]:
+        """How many nodes of each kind and pool there are: what ``nodes`` of the file may name."""
+        whole = self._of_processors(nodes)
+        nodes, pools, _ = self._nodes(nodes)
+        size = _processors(nodes) if whole else np.ones(len(nodes), np.int64)
+        kinds = _kinds(replace(nodes, pools={**nodes.pools, **pools}), whole)
+        found = {kind: int(size[on].sum()) for kind, on in kinds.items()}
+        return found | {kind: n for kind, n in self.rules.nodes.items() if kind in found}
 
     @property
     def digest(self) -> str:
@@ -252,6 +273,7 @@ class Site:
             if x
         ]
         counts += [f"starts {r.start.latency:g} s after they are decided"] * bool(r.start.latency)
+        counts += [f"{n:,} nodes of {kind}" for kind, n in r.nodes.items()]
         said.append(f"by the rules of {self.path}: {', '.join(counts) or 'none'}")
         said += self.notes
         here = {jobs.pools[i] for i in np.unique(jobs.pool)}
@@ -281,6 +303,7 @@ class Site:
             Where the site names nodes or devices that the cluster does not have.
         """
         jobs, nodes = self._jobs(jobs), self.nodes or nodes
+        whole = self._of_processors(nodes)
         nodes, of_pool, of_window = self._nodes(nodes)
         named = {pool.name for pool in self.rules.pool}
         nodes = replace(nodes, pools={**nodes.pools, **of_pool})
@@ -309,7 +332,52 @@ class Site:
         rates = conditions.rates
         if rates is not None and np.shape(rates)[1] < len(nodes):  # one node of processors
             rates = np.repeat(rates, len(nodes), axis=1)
-        return jobs, nodes, replace(conditions, drains=drains, ups=ups, rates=rates)
+        conditions = replace(conditions, drains=drains, ups=ups, rates=rates)
+        return jobs, *self._resized(nodes, conditions, whole)
+
+    def _resized(
+        self, nodes: Nodes, conditions: Conditions, whole: bool
+    ) -> tuple[Nodes, Conditions]:
+        """With as many nodes of each kind as the file says: the last is copied, or the last go.
+
+        A copy is in the pools of its model, and as fast. ``whole``: processors are counted.
+        """
+        kinds, capacity = _kinds(nodes, whole), nodes.capacity.copy()
+        origin = list(range(len(nodes)))
+        for kind, wanted in self.rules.nodes.items():
+            if kind not in kinds:
+                raise ScenarioError(
+                    f"{self.path}: [nodes] names {kind!r}; there are nodes of {', '.join(kinds)}"
+                )
+            on = kinds[kind]
+            more = wanted - (int(_processors(nodes)[on].sum()) if whole else len(on))
+            for n in reversed(on) if whole else ():
+                changed = max(more, -int(capacity[n, 0]) // 1000)
+                capacity[n, 0] += 1000 * changed
+                more -= changed
+            if not whole:
+                gone = set(on[more:] if more < 0 else ())
+                origin = [n for n in origin if n not in gone] + [on[-1]] * max(more, 0)
+        if not whole and origin == list(range(len(nodes))):
+            return nodes, conditions
+        place = {n: i for i, n in reversed(list(enumerate(origin)))}
+        nodes = Nodes(
+            tuple(nodes.names[n] + f"+{i}" * (place[n] != i) for i, n in enumerate(origin)),
+            nodes.devices,
+            capacity[origin],
+            tuple(nodes.labels[n] for n in origin),
+            tuple(nodes.rates[n] for n in origin),
+            nodes.shared,
+            {k: tuple(i for i, n in enumerate(origin) if n in on) for k, on in nodes.pools.items()},
+        )
+        events: dict[str, Any] = {
+            name: [(t, place[n], *rest) for t, n, *rest in getattr(conditions, name) if n in place]
+            for name in ("downs", "ups", "factors", "drains")
+        }
+        rates = conditions.rates
+        return nodes, replace(
+            conditions, rates=None if rates is None else np.asarray(rates)[:, origin], **events
+        )
 
     def options(self, options: Options) -> Options:
         """Options with the caps, bounds and latency of the site."""
@@ -341,6 +409,11 @@ class Site:
 
     # ---------------------------------------------------------------------- which nodes
 
+    @staticmethod
+    def _of_processors(nodes: Nodes) -> bool:
+        """Whether a log knows processors and no nodes."""
+        return len(nodes) == 1 and len(nodes.devices) == 1 and nodes.shared is None
+
     def _nodes(
         self, nodes: Nodes
     ) -> tuple[Nodes, dict[str, tuple[int, ...]], dict[int, list[tuple[float, float]]]]:
@@ -349,7 +422,7 @@ class Site:
         Of a log that knows processors and no nodes, those that every pool and window treats alike
         become a node.
         """
-        whole = len(nodes) == 1 and len(nodes.devices) == 1 and nodes.shared is None
+        whole = self._of_processors(nodes)
         many = int(nodes.capacity[0, 0]) // 1000 if whole else 0
         each = [f"{PROCESSOR}{i + 1}" for i in range(many)] if whole else list(nodes.names)
         pools = self._of_pools(each, nodes)
@@ -441,6 +514,23 @@ class Site:
                     f"has {known}{hint}"
                 )
         return sorted({place[name] for name in wanted})
+
+
+def _processors(cells: Nodes) -> Ints:
+    """Of each of the nodes that processors became, [N]."""
+    found: Ints = cells.capacity[:, 0] // 1000
+    return found
+
+
+def _kinds(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
+    """Nodes by the values of their labels and by pool; all of them where they are alike."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for n, labels in enumerate(nodes.labels):
+        for value in dict.fromkeys(labels.values()):
+            found[value].append(n)
+    alike = bool((nodes.capacity == nodes.capacity[0]).all()) and len(found) < 2
+    every = {"all": list(range(len(nodes)))} if alike or whole else {}
+    return every | {name: list(on) for name, on in nodes.pools.items()} | found
 
 
 def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

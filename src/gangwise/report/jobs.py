@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from gangwise.experiments.statistics import (
     period,
 )
 from gangwise.experiments.store import versions
+from gangwise.experiments.what_if import GROUPS, lines_of, who_pays
 from gangwise.jobs.bounds import MOST_PRICED
 from gangwise.jobs.metrics import Outcome, by_group, size_groups, spread
 from gangwise.jobs.retelling import GroupWaits
@@ -37,6 +38,7 @@ from gangwise.report.page import (
     Bullets,
     Chapter,
     Chart,
+    Code,
     Dots,
     Drawn,
     Page,
@@ -83,6 +85,8 @@ TOLD_BY = {
 }
 """Titles of tables beside what was recorded, and what their rows are; empty: the device."""
 
+GROUPED = {"size": "size of a job", "user": "class of its user"}
+
 SPREAD = ("mean", "median", "p95")
 
 
@@ -104,6 +108,10 @@ class JobResults(Compared):
     digest : str, or a function that gives it
         Of the stored numbers, for the page to quote. The terminal does not: of a million jobs it
         takes half a second.
+    prices : mapping
+        Of a device-hour, by device type.
+    edits : mapping
+        Of a what-if: by change, the lines of the site file that it replaces.
     """
 
     fidelity: Sequence[str] = ()
@@ -111,6 +119,8 @@ class JobResults(Compared):
     sensitivity: Sensitivity | None = None
     command: str = ""
     digest: str | Callable[[], str] = ""
+    prices: Mapping[str, float] = field(default_factory=dict)
+    edits: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,14 +144,14 @@ class JobReport:
 
     def document(self) -> Page:
         n = self.results
-        title = (
-            f"{numbered(len(n.outcomes), 'scheduler', 'schedulers')} on {self._jobs} jobs of "
-            f"{source_in_words(n.name)}"
-        )
+        many = numbered(len(n.outcomes), "scheduler", "schedulers")
+        if n.edits:
+            many = numbered(len(n.edits), "change", "changes")
+        title = f"{many} on {self._jobs} jobs of {source_in_words(n.name)}"
         byline = [
             f"{self._jobs} jobs",
             count(len(n.first.nodes), "node"),
-            count(len(n.outcomes), "scheduler"),
+            count(len(n.edits), "change") if n.edits else count(len(n.outcomes), "scheduler"),
             count(n.seeds, "seed"),
             f"gangwise {gangwise.__version__}",
         ]
@@ -171,12 +181,14 @@ def results_of(
 ) -> JobResults:
     of = played.compared(bounds, priced)
     return JobResults(
-        **{field.name: getattr(of, field.name) for field in fields(of) if field.init},
+        **{each.name: getattr(of, each.name) for each in fields(of) if each.init},
         fidelity=played.scenario.fidelity(),
         assumed=played.scenario.assumed(),
         sensitivity=sensitivity,
         command=command,
         digest=lambda: played.results.digest,
+        prices=played.results.experiment.get("prices", {}),
+        edits=lines_of(played),
     )
 
 
@@ -407,10 +419,72 @@ def _sensitivity_sheet(n: JobResults) -> list[Sheet]:
     return [columns_sheet(title, list(told.changes), columns, (caption,), "assumed")]
 
 
+def _groups_sheets(n: JobResults) -> list[Sheet]:
+    """Who wins and who pays: what each change does to the waits of each group of jobs."""
+    sheets = []
+    for what, rows in who_pays(n).items() if n.edits else ():
+        longer = [of.mean for row in rows for of in row.longer.values()]
+        size, unit = _unit([*(row.wait for row in rows), *map(abs, longer)])
+        columns: Columns = [
+            ("jobs", [value_cell(row.jobs) for row in rows]),
+            (f"{n.device}-hours", [value_cell(round(row.hours)) for row in rows]),
+            (f"wait as it\nis, {unit}", [value_cell(row.wait / size) for row in rows]),
+        ]
+        for name in n.edits:
+            each = [row.longer[name] for row in rows]
+            columns.append((name, estimate_cells(each, True, 1, 1 / size)))
+        caption = (
+            f"Changes of the mean wait, in {unit}; below 0 a group wins, above 0 it pays. "
+            f"{n.intervals} Where that is more than the change, it may be chance; where it is "
+            f"less, it still is in one of twenty groups. At most {GROUPS} groups, those with the "
+            f"most {n.device}-hours."
+        )
+        title = f"Who wins and who pays, by {GROUPED.get(what, what)}"
+        sheets.append(columns_sheet(title, [row.name for row in rows], columns, (caption,), what))
+    return sheets
+
+
+def _money_sheet(n: JobResults) -> list[Sheet]:
+    """What devices cost while the jobs are played as configured, and what is thrown away."""
+    if not n.prices:
+        return []
+    hours = n.first.makespan / 3600
+    columns: Columns = []
+    costs = []
+    for name in n.outcomes:
+        first = n.outcomes[name][0]
+        each = dict(zip(first.nodes.devices, first.capacity))
+        costs.append(sum(price * each[k] * hours for k, price in n.prices.items()))
+    columns.append(("devices\ncost", [value_cell(round(cost)) for cost in costs]))
+    base = costs[list(n.outcomes).index(n.base)]
+    extra = [Estimate(cost - base, None, None) for cost in costs]
+    columns.append(("more than\nas it is", estimate_cells(extra, True)))
+    lost, saved = [], []
+    for name in n.outcomes:
+        away = [n.of(name, f"thrown away.{k}").mean * price for k, price in n.prices.items()]
+        lost.append(value_cell(round(sum(away))))
+        every = np.zeros(len(n.first.jobs), dtype=np.int64)
+        more = n.waits_more(name, every, 0)
+        saved.append(rescaled(more, -n.of(n.base, "jobs").mean / 3600))
+    columns += [
+        ("thrown\naway", lost),
+        ("job-hours of\nwaiting saved", estimate_cells(saved, True)),
+    ]
+    prices = ", ".join(f"{k} {price:g}" for k, price in n.prices.items())
+    caption = (
+        f"Prices of a device-hour: {prices}. Devices cost over the {period(n.first.makespan)} that "
+        "the jobs take as configured, busy or idle; what jobs that did not do their work held is "
+        "part of it. Job-hours of waiting: more or less than as it is, of jobs that start in both."
+    )
+    return [_sheet(n, "Money", columns, caption)]
+
+
 SHEETS: list[Callable[[JobResults], list[Sheet]]] = [
     _times_sheet,
     _recorded_sheet,
     _change_sheet,
+    _groups_sheets,
+    _money_sheet,
     _endings_sheet,
     _cluster_sheet,
     _losses_sheet,
@@ -530,11 +604,11 @@ def _lines_over_time(n: Compared, shown: Mapping[str, Outcome]) -> tuple[Rows, l
     edges = np.linspace(begin, max(end, begin + 1), BINS + 1)
     size, unit = _unit([end - begin])
     at = ((edges[:-1] - begin) / size).tolist()
-    capacity = n.first.capacity[n.first.nodes.devices.index(device)]
     used, waits = f"{device} held, %", "jobs waiting"
     rows: Rows = []
     for row, of in shown.items():
-        held = 100 * of.over_time(device, edges) / capacity
+        there = of.capacity[of.nodes.devices.index(device)]
+        held = 100 * of.over_time(device, edges) / there
         for panel, values in ((used, held), (waits, of.waiting_jobs(edges))):
             rows += [(panel, row, x, y, None, None) for x, y in zip(at, values.tolist())]
     label = f"{unit} since the first submission"
@@ -644,9 +718,19 @@ def nodes_section(report: JobReport) -> Section:
     return Section("Nodes over time", [Chart(chart_of_nodes(shown, n.device))])
 
 
-def schedulers_section(report: JobReport) -> Section:
-    about = {name: about_scheduler(name) for name in report.results.outcomes}
-    return Section("Schedulers", [Terms(about)])
+def schedulers_section(report: JobReport) -> Section | None:
+    n = report.results
+    if n.edits:
+        return None
+    return Section("Schedulers", [Terms({name: about_scheduler(name) for name in n.outcomes})])
+
+
+def edits_section(report: JobReport) -> Section | None:
+    """The lines of the site file that would change: nobody applies them."""
+    parts: list[Part] = []
+    for name, lines in report.results.edits.items():
+        parts += [Text(name), Code("\n".join(lines) or "nothing of the site file")]
+    return Section("Lines of the site file that would change", parts) if parts else None
 
 
 def assumptions_section(report: JobReport) -> Section | None:
@@ -674,5 +758,6 @@ SECTIONS: list[Callable[[JobReport], Section | None]] = [
     schedulers_section,
     assumptions_section,
     provenance_section,
+    edits_section,
 ]
 """Of the page, in their order."""

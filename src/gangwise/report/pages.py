@@ -28,6 +28,7 @@ from gangwise.experiments.specification import experiment_toml
 from gangwise.experiments.statistics import NOTHING
 from gangwise.experiments.store import provenance_text, read_provenance, versions
 from gangwise.experiments.tune import TUNING, Tuning, read_tuning
+from gangwise.experiments.what_if import as_dict as what_if
 from gangwise.jobs.bounds import LowerBound
 from gangwise.report import experiments, reproduction, tuning
 from gangwise.report.again import run_figures
@@ -332,7 +333,8 @@ def write_replay(
     folder = Folder(directory)
     values, priced = _values(folder.path, bounds)
     with folder.publish(REPLAY) as new:
-        summary = finite(played.as_dict(values, priced))
+        told = results_of(played, values, command, sensitivity, priced)
+        summary = finite(played.as_dict(values, priced) | what_if(played, told))
         new.write(SUMMARY, json.dumps(summary, indent=2) + "\n")
         new.write(BOUNDS, json.dumps(dict(zip(map(str, played.seeds), values))) + "\n")
         if isinstance(bounds, Mapping):
@@ -345,7 +347,6 @@ def write_replay(
             new.write(SENSITIVITY, json.dumps(sensitivity.as_dict(), indent=2) + "\n")
         if command:
             new.write(f"{REPLAY}.command.json", provenance_text(command))
-        told = results_of(played, values, command, sensitivity, priced)
         new.write(PAGE, job_report(told).page())
         names = list(new.staged)
     return [folder.place(name) for name in names]

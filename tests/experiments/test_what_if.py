@@ -1,0 +1,298 @@
+"""What if: changes of a site's rules on the same jobs, against runs put together by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gangwise.cli import app
+from gangwise.core.errors import GangwiseError, ScenarioError
+from gangwise.experiments.answer import CONFIGURED
+from gangwise.experiments.changes import changed, changed_lines, changes_of
+from gangwise.experiments.replay import Replayed, replay
+from gangwise.experiments.statistics import change_by_blocks
+from gangwise.experiments.sweep import Workers
+from gangwise.experiments.what_if import Asked, Gate, broken, lines_of, what_if
+from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
+from gangwise.jobs.scheduler import create_scheduler
+from gangwise.jobs.site import CapRule, Pool, Rules, Site
+from gangwise.report.pages import write_report
+from tests.experiments.test_output import checked
+
+WEEK = 7 * 86400
+SITE = """
+[[pool]]
+name = "1"
+nodes = "p[1-24]"
+most_time = 90000
+[[pool]]
+name = "2"
+nodes = "p[17-32]"
+[[cap]]
+scope = "user"
+of = "cpu"
+most = 16
+"""
+
+
+def log_of(folder: Path, jobs: int = 200, seed: int = 3) -> Path:
+    """An SWF of ten weeks on 32 processors, with two partitions, groups as accounts, and limits."""
+    rng = np.random.default_rng(seed)
+    submit = np.sort(rng.integers(0, 10 * WEEK, jobs))
+    run = rng.integers(3600, 86400, jobs)
+    size = 2 ** rng.integers(0, 5, jobs)
+    rows = ["; MaxProcs: 32"]
+    for i in range(jobs):
+        user, queue = rng.integers(1, 9), rng.integers(1, 3)
+        rows.append(
+            f"{i + 1} {submit[i]} {rng.integers(0, 9000)} {run[i]} {size[i]} -1 -1 {size[i]} "
+            f"{2 * run[i]} -1 1 {user} {user % 3 + 1} 2 {queue} -1 -1 -1"
+        )
+    path = folder / "log.swf"
+    path.write_text("\n".join(rows) + "\n")
+    (folder / "site.toml").write_text(SITE)
+    return path
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Asked:
+    source = str(log_of(tmp_path))
+    return Asked(source, {"site": str(tmp_path)}, out=tmp_path / "out", workers=Workers(1))
+
+
+CHANGES = [
+    "pool.1.most_time=inf,cap.1.most*=2",
+    "nodes.all+=8",
+    "nodes.2-=4,pool.2.most_nodes=12",
+    "scheduler=sjf+easy+best-fit",
+    "load=2.5",
+    'cap+={scope="account",of="jobs",most=2},cap-=1',
+]
+
+
+def by_hand(asked: Asked, change: str) -> np.ndarray:
+    """Starts under a change, from a site and a cluster written out here."""
+    base = Replayed.open(asked.out).scenario
+    jobs, cap = base.jobs, CapRule(scope="user", of="cpu", most=16)
+    one = Pool(name="1", nodes="p[1-24]", most_time=90000)
+    two = Pool(name="2", nodes="p[17-32]")
+    many, scheduler = 32, asked.scheduler
+    if change == CHANGES[0]:
+        one, cap = Pool(name="1", nodes="p[1-24]"), CapRule(scope="user", of="cpu", most=32)
+    if change == CHANGES[1]:  # the last processor is of pool 2
+        many, two = 40, Pool(name="2", nodes="p[17-40]")
+    if change == CHANGES[2]:
+        many, two = 28, Pool(name="2", nodes="p[17-28]", most_nodes=12)
+    if change == CHANGES[3]:
+        scheduler = "sjf+easy+best-fit"
+    if change == CHANGES[4]:
+        work = float((jobs.tasks * jobs.run).sum()) / 32
+        span = float(jobs.submit[-1] - jobs.submit[0])
+        first = jobs.submit[0]
+        jobs = replace(jobs, submit=(jobs.submit - first) * (work / span / 2.5))
+    if change == CHANGES[5]:
+        cap = CapRule(scope="account", of="jobs", most=2)
+    site = Site(Rules(pool=(one, two), cap=(cap,)))
+    return simulate_jobs(jobs, Nodes.pool(many), scheduler, site=site).start - jobs.submit
+
+
+def test_each_change_is_the_run_that_its_own_site_would_give(asked: Asked) -> None:
+    found = what_if(asked, CHANGES)
+    assert found.schedulers == [CONFIGURED, *CHANGES]
+    starts = []
+    for name in found.schedulers:
+        waited = found.outcomes[name][0].waiting
+        np.testing.assert_allclose(waited, by_hand(asked, name), atol=1e-6, equal_nan=True)
+        starts.append(waited.tobytes())
+    assert len(set(starts)) == len(starts)  # every one of them changes something
+
+
+def test_a_what_if_goes_on_where_it_was_and_opens_again(asked: Asked) -> None:
+    what_if(asked, CHANGES[:2])
+    runs = Path(asked.out) / "runs"
+    before = {path.name: path.stat().st_mtime_ns for path in runs.iterdir()}
+    found = what_if(asked, CHANGES[:3])
+    after = {path.name: path.stat().st_mtime_ns for path in runs.iterdir()}
+    assert len(before) == 3
+    assert len(after) == 4
+    assert before.items() <= after.items()
+    opened = Replayed.open(asked.out)
+    for name in found.schedulers:
+        for ours, theirs in zip(found.outcomes[name], opened.outcomes[name]):
+            assert np.array_equal(ours.start, theirs.start, equal_nan=True)
+            assert np.array_equal(ours.nodes.capacity, theirs.nodes.capacity)
+        assert not any(report.counts for report in opened.audits(name, 50))
+    page = write_report(asked.out).read_text()
+    assert "Who wins and who pays, by partition" in page
+    assert "Lines of the site file that would change" in page
+
+
+def test_who_wins_and_who_pays_is_a_mean_over_jobs_with_its_interval_over_weeks(asked) -> None:
+    found = what_if(asked, CHANGES[1:2]).compared()
+    base, ours = (found.outcomes[name][0] for name in (CONFIGURED, CHANGES[1]))
+    group = base.jobs.user % 3
+    for g in range(3):
+        of = (group == g) & base.started & ours.started
+        more = (ours.waiting - base.waiting)[of]
+        got = found.waits_more(CHANGES[1], group, g)
+        assert got.mean == pytest.approx(more.mean())
+        # a jackknife over weeks, which knows nothing of the series, is as wide but for a factor
+        week = (base.jobs.submit[of] - base.jobs.submit.min()) // WEEK
+        left = [more[week != w].mean() for w in np.unique(week)]
+        half = 2.2 * np.sqrt((len(left) - 1) * np.var(left))
+        assert half / 3 < got.half < 3 * half
+    shifted = change_by_blocks([2.0] * 9, [1.0] * 9)
+    assert shifted.half == 0
+
+
+def test_jobs_that_a_change_shuts_out_are_named_and_it_is_not_called_better(asked: Asked) -> None:
+    found = what_if(asked, ["cap.1.most=2"]).compared()
+    (name,) = found.others
+    jobs = found.first.jobs
+    shut = int((jobs.tasks > 2).sum()) - int((found.first.phase == 6).sum())
+    out = found.first.started & ~found.outcomes[name][0].started
+    assert found.refused(name)[0] == int(out.sum()) > 50
+    assert shut > 0
+    assert found.verdict(name) != "better"
+    assert "Can never start, and are in no mean:" in found.text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("pool.3.most_time=1d", "pool has no '3'; it has 1, 2"),
+        ("pool.1.most_tme=1d", "pool.1 has no 'most_tme'; it has"),
+        ("pol.1.most_time=1d", "the site file has no 'pol'; it has pool"),
+        ("cap.2.most=1", "cap has no '2'; it has 1"),
+        ("cap.1.most=many", "change cap.1.most=many: many: give seconds, or a time"),
+        ("cap.1.of=gpus", "a cap is of 'gpus', and the nodes have cpu"),
+        ("cap.1.most=-1", "[cap] 1: most: Input should be greater than or equal to 0"),
+        ("cap.1.scope=usr", "[cap] 1: scope: Input should be 'user'"),
+        ("nodes.h100+=8", "nodes has no 'h100'; it has all, 1, 2"),
+        ("nodes.all-=40", "[nodes]: all: Input should be greater than or equal to 0"),
+        ("cap.1.most.x=1", "cap.1.most is 16.0, which has no parts"),
+        ("pool.1.name+=1", "pool.1.name is '1', no number; write ="),
+        ("pool.2.most_time+=1h", "pool.2.most_time is not set; write = to set it"),
+        ("scheduler=fcfs+esay", "esay"),
+        ("load=much", "give seconds"),
+        ("priority.agee=1000", "[priority]: there is no setting 'agee'; did you mean 'age'?"),
+        ("priority.age+=1000", "priority.age is None, no number; write ="),
+        ("most_time", "write PATH=VALUE"),
+        ("", "write PATH=VALUE"),
+    ],
+)
+def test_a_change_of_what_is_not_there_names_what_is(asked: Asked, change: str, said: str) -> None:
+    with pytest.raises(GangwiseError) as error:
+        what_if(asked, [change])
+    assert said in str(error.value)
+    assert not Path(asked.out).exists()  # nothing was played
+
+
+def test_a_change_of_a_document_is_undone_by_its_opposite() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        names = [f"n{i}" for i in range(rng.integers(1, 5))]
+        site = {
+            "pool": [{"name": n, "most": float(rng.integers(1, 99)), "of": []} for n in names],
+            "deep": {"er": {"a.b": int(rng.integers(1, 99))}},
+        }
+        name, by = str(rng.choice(names)), int(rng.integers(1, 9))
+        there = changed(site, changes_of(f'pool.{name}.most+={by},deep.er."a.b"-={by}'))
+        assert there != site
+        lines = changed_lines(site, there)
+        assert {line[0] for line in lines if "most" in line} == {"-", "+"}
+        back = changed(there, changes_of(f'pool.{name}.most-={by},deep.er."a.b"+={by}'))
+        assert back == site
+        assert changed_lines(site, back) == []
+        longer = changed(site, changes_of('pool+={name="x",most=1.0}'))
+        assert len(longer["pool"]) == len(names) + 1
+        assert changed(longer, changes_of("pool-=x")) == site
+
+
+def test_lines_of_the_site_file_that_would_change(asked: Asked) -> None:
+    found = lines_of(what_if(asked, [CHANGES[0], CHANGES[2], CHANGES[3]]))
+    assert found[CHANGES[0]] == [
+        "  [[pool]]", "- most_time = 90000.0", "  [[cap]]", "- most = 16.0", "+ most = 32.0",
+    ]  # fmt: skip
+    assert "+ 2 = 12" in found[CHANGES[2]]
+    assert "+ most_nodes = 12" in found[CHANGES[2]]
+    assert found[CHANGES[3]] == []
+
+
+def test_kinds_of_nodes_are_copied_with_their_pools_and_rates_or_taken_away() -> None:
+    nodes = Nodes.of(
+        [Node(f"a{i}", {"gpu": 4}, {"gpu": "A"}) for i in range(3)]
+        + [Node(f"b{i}", {"gpu": 8}, {"gpu": "B"}, 2.0) for i in range(2)]
+    )
+    jobs = Jobs.of(submit=[0.0], run=[1.0], tasks=[1], demand={"gpu": 1})
+    pool = Pool(name="mix", nodes="a[1-2],b[0-1]")
+    hidden = Conditions(rates=np.array([[1.0, 1.0, 1.0, 2.0, 3.0]]), downs=[(5.0, 0), (6.0, 4)])
+    site = Site(Rules(pool=(pool,), nodes={"A": 1, "B": 4}))
+    assert site.counts(nodes) == {"mix": 4, "A": 1, "B": 4}
+    _, made, then = site.placed(jobs, nodes, hidden)
+    assert made.names == ("a0", "b0", "b1", "b1+3", "b1+4")
+    assert made.pools["mix"] == (1, 2, 3, 4)
+    assert made.rates == (1.0, 2.0, 2.0, 2.0, 2.0)
+    assert then.rates.tolist() == [[1.0, 2.0, 3.0, 3.0, 3.0]]
+    assert list(then.downs) == [(5.0, 0), (6.0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("waiting.p95 > +2 %", ("waiting.p95", True, 2.0, "%")),
+        ("waiting.p95<1h30m", ("waiting.p95", False, 5400.0, "")),
+        ("waiting.mean >= -10m", ("waiting.mean", True, -600.0, "+")),
+        ("killed > 0", ("killed", True, 0.0, "")),
+        ("worst users < -5%", ("worst users", False, -5.0, "%")),
+    ],
+)
+def test_conditions_are_read(text: str, means: tuple) -> None:
+    assert Gate.of(text)[1:] == means
+
+
+def test_a_condition_speaks_of_the_summary_of_each_change(asked: Asked) -> None:
+    found = what_if(asked, [CHANGES[1], CHANGES[4]]).compared()
+    (now,), (more,), (load,) = (found.summaries[name] for name in found.outcomes)
+    assert more["waiting.p95"] < now["waiting.p95"] < load["waiting.p95"]
+    for than in (0, 20, 200, 2000):
+        rise = 100 * (load["waiting.p95"] / now["waiting.p95"] - 1)
+        assert bool(broken(found, [Gate.of(f"waiting.p95 > +{than} %")])) == (rise > than)
+        apart = load["waiting.p95"] - now["waiting.p95"]
+        assert bool(broken(found, [Gate.of(f"waiting.p95 > +{than}h")])) == (apart > 3600 * than)
+        itself = min(more["waiting.p95"], load["waiting.p95"])
+        assert bool(broken(found, [Gate.of(f"waiting.p95 < {than}h")])) == (itself < 3600 * than)
+    for bad in ("waiting.p95", "waiting.p95 = 3", "waiting.p95 > +2 parsecs", "> 3"):
+        with pytest.raises(ScenarioError, match="write METRIC"):
+            Gate.of(bad)
+    with pytest.raises(ScenarioError, match=r"no metric 'wait.p95'; there are jobs, finished"):
+        broken(found, [Gate.of("wait.p95 > 1h")])
+
+
+def test_the_command_prints_why_and_exits_with_1(asked: Asked) -> None:
+    command = ["what-if", asked.source, "--site", asked.settings["site"], "--jobs", "1"]
+    worse = [*command, "--change", "load=2.5", "--price", "cpu=0.1"]
+    found = CliRunner().invoke(app, [*worse, "--fail-if", "waiting.p95 > +2 %"])
+    assert found.exit_code == 1
+    assert re.search(r"fails: load=2.5: waiting.p95 is \+[\d,.]+ %", found.stderr)
+    assert "Who wins and who pays, by partition" in found.stdout
+    assert "Money" in found.stdout
+    fine = CliRunner().invoke(app, [*worse, "--fail-if", "waiting.p95 < -2 %", "--json"])
+    assert fine.exit_code == 0
+    told = checked(json.loads(fine.stdout))
+    assert told["fails"] == []
+    assert set(told["what_if"]["groups"]) == {"partition", "size", "user"}
+
+
+def test_a_replay_without_changes_is_what_it_was(asked: Asked) -> None:
+    plain = replay(asked.source, [asked.scheduler], site=asked.settings["site"])
+    found = what_if(asked, ["nodes.all+=1"])
+    ours, theirs = found.outcomes[CONFIGURED][0], plain.outcomes[asked.scheduler][0]
+    assert np.array_equal(ours.start, theirs.start, equal_nan=True)
+    assert create_scheduler(found.scheduler_of(CONFIGURED)).backfilling == "easy"
