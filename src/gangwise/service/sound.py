@@ -179,16 +179,21 @@ def _check_tables(
 
 
 def _check_wishes(report: Report) -> None:
-    if (report.folder / wishes.FILE).exists():
-        try:
-            with closing(wishes.Wishes(report.folder)) as file:
-                kept = {f"wish {wish.id}" for wish in file.whole()}
-                for what in file.damaged():
-                    report.wrong(wishes.FILE, what)
-                    report.lost += {what} - kept if what.startswith("wish ") else []
-        except (StoreError, TypeError, *FAULTS) as error:
-            report.wrong(wishes.FILE, error)
-            report.lost.append("what operators asked for, perhaps")
+    if not (report.folder / wishes.FILE).exists():
+        return
+    try:
+        with closing(wishes.Wishes(report.folder)) as file:
+            try:
+                wrong = file.damaged()
+            except (StoreError, TypeError, *FAULTS) as error:
+                wrong = [str(error)]
+            for what in wrong:
+                report.wrong(wishes.FILE, what)
+            if wrong:
+                report.lost += file.lost()
+    except (StoreError, TypeError, *FAULTS) as error:
+        report.wrong(wishes.FILE, error)
+        report.lost.append("what operators asked for, perhaps")
 
 
 def repair(report: Report) -> list[str]:

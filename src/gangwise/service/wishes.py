@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -71,6 +72,7 @@ class Wishes:
             self._db = sqlite3.connect(
                 self.path, timeout=1.0, isolation_level=None, check_same_thread=False
             )
+            self._db.text_factory = partial(str, encoding="utf-8", errors="replace")
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(SCHEMA)
@@ -125,6 +127,17 @@ class Wishes:
         ]
         checks = [row[0] for row in self._all("PRAGMA integrity_check") if row[0] != "ok"]
         return [f"wish {number}" for number in sorted(gaps | set(wrong))] + checks
+
+    def lost(self) -> list[str]:
+        """Wishes of which no whole row is left; a row's seal says its number, too."""
+        rows = self._all("SELECT rowid, sealed FROM wishes")
+        last = self._all("SELECT MAX(seq) FROM sqlite_sequence")[0][0]
+        if rows and last is None:
+            raise StoreError(f"{self.path}: its count of wishes is gone")
+        kept = {wish.id for _, sealed in rows if (wish := _unsealed(sealed))}
+        unread = {number for number, sealed in rows if _unsealed(sealed) is None}
+        first = min(kept | unread, default=last or 1)
+        return [f"wish {n}" for n in sorted({*range(max(first, 1), (last or 0) + 1)} - kept)]
 
     def whole(self) -> list[Wish]:
         """Those that are as they were written."""
