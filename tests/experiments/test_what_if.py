@@ -16,10 +16,20 @@ from gangwise.core.errors import GangwiseError, ScenarioError
 from gangwise.experiments.answer import CONFIGURED
 from gangwise.experiments.changes import changed, changed_lines, changes_of
 from gangwise.experiments.replay import Replayed, replay
+from gangwise.experiments.replay_scenario import bounded
 from gangwise.experiments.statistics import change_by_blocks
 from gangwise.experiments.sweep import Workers
-from gangwise.experiments.what_if import Asked, Gate, broken, lines_of, what_if
+from gangwise.experiments.what_if import (
+    Asked,
+    Gate,
+    broken,
+    capacity,
+    lines_of,
+    marginal_worth,
+    what_if,
+)
 from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
+from gangwise.jobs.bounds import lower_bound
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import CapRule, Pool, Rules, Site
 from gangwise.report.pages import write_report
@@ -288,6 +298,60 @@ def test_the_command_prints_why_and_exits_with_1(asked: Asked) -> None:
     told = checked(json.loads(fine.stdout))
     assert told["fails"] == []
     assert set(told["what_if"]["groups"]) == {"partition", "size", "user"}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "waiting.p95 < 3h",
+        pytest.param("waiting.mean < 12m", marks=pytest.mark.full),
+        pytest.param("waiting.p95 < 3d", marks=pytest.mark.full),  # with fewer than there are
+    ],
+)
+def test_the_fewest_nodes_are_those_that_brute_force_finds(asked: Asked, target: str) -> None:
+    gate = Gate.of(target)
+    played, found = capacity(asked, gate, ["2", "all"])
+    assert [each.kind for each in found] == ["2", "all"]
+    for each in found:
+        assert each.now == {"2": 16, "all": 32}[each.kind]
+        assert each.needed is not None
+        near = range(max(each.needed - 8, 1), each.needed + 4)
+        every = what_if(asked, [f"nodes.{each.kind}={n}" for n in near if n != each.now])
+        compared, good = every.compared(), []
+        for n in near:
+            name = CONFIGURED if n == each.now else f"nodes.{each.kind}={n}"
+            shut = n != each.now and compared.refused(name)[0] > 0
+            if not shut and gate.holds(gate.of_run(compared, name).mean):
+                good.append(n)
+        assert min(good) == each.needed
+        assert gate.holds(each.value)
+        assert not gate.holds(each.one_less)
+        one = f"nodes.{each.kind}={each.now + 1}"
+        both = (played.outcomes[name][0].until_left for name in (CONFIGURED, one))
+        assert each.played == pytest.approx(next(both) - next(both))
+
+
+def test_what_cannot_be_reached_is_said_and_unknown_kinds_are_named(asked: Asked) -> None:
+    (found,) = capacity(asked, Gate.of("completion.mean < 1m"), ["all"])[1]
+    assert found.needed is None
+    assert found.value > 60
+    with pytest.raises(ScenarioError, match="--kinds h100: there are nodes of all, 1, 2"):
+        capacity(asked, Gate.of("waiting.p95 < 1h"), ["h100"])
+
+
+def test_the_worth_of_a_node_is_what_its_prices_take_off_the_bound(asked: Asked) -> None:
+    found = replay(asked.source, [asked.scheduler], load=3.0)
+    worth = marginal_worth(found, processors=True)["all"]
+    (bound,) = found.bounds()
+    assert worth > 0
+    jobs = bounded(found.scenario.draw(0), found.scenario.options)
+    for more in (1, 5):
+        bigger = replace(jobs, capacity=jobs.capacity + more, room=jobs.room + more)
+        # at the same prices the dual falls by so much, and no search for better ones goes below
+        same = lower_bound(bigger, steps=0, prices=bound.prices, period=bound.period)
+        assert same.dual == pytest.approx(bound.dual - more * worth, rel=1e-6)
+        best = lower_bound(bigger, steps=20, prices=bound.prices, period=bound.period)
+        assert best.dual >= same.dual
 
 
 def test_a_replay_without_changes_is_what_it_was(asked: Asked) -> None:

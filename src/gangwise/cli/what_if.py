@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -17,7 +18,10 @@ from gangwise.cli.options import (
     settings_of,
 )
 from gangwise.core.errors import ScenarioError
-from gangwise.core.json_text import json_text
+from gangwise.core.json_text import finite, json_text
+
+if TYPE_CHECKING:
+    from gangwise.experiments.what_if import Gate, Needed
 
 
 def what_if_command(
@@ -30,6 +34,8 @@ def what_if_command(
     seeds: str | None = None,
     price: list[str] | None = None,
     fail_if: list[str] | None = None,
+    target: str = "",
+    kinds: str = "",
     out: Path | None = None,
     jobs: int = -1,
     backend: Literal["loky", "dask", "ray"] = "loky",
@@ -43,13 +49,15 @@ def what_if_command(
     """
     from gangwise.experiments.replay import BASE
     from gangwise.experiments.sweep import Workers
-    from gangwise.experiments.what_if import Asked, Gate, as_dict, broken, what_if
+    from gangwise.experiments.what_if import Asked, Gate, as_dict, broken, capacity, what_if
     from gangwise.report.jobs import job_report, results_of
 
     named = {"site": site, "load": load, "world": world}
     given = settings_of(settings) | {k: value for k, value in named.items() if value is not None}
     gates = [Gate.of(text) for text in fail_if or ()]
-    if not change:
+    if bool(target) != bool(kinds) or (target and change):
+        raise ScenarioError("--target and --kinds belong together, and stand without --change")
+    if not change and not target:
         raise ScenarioError(
             "name at least one --change, such as --change pool.gpu.most_time=1d, "
             "--change nodes.all+=8 or --change scheduler=sjf+easy+best-fit"
@@ -64,14 +72,23 @@ def what_if_command(
         _prices(price),
     )
     with progress(after_stop(out)) as tell:
-        played = what_if(asked, change, tell)
+        needed: list[Needed] = []
+        if target:
+            names = [name for name in kinds.replace(",", " ").split() if name]
+            played, needed = capacity(asked, Gate.of(target), names, tell)
+        else:
+            played = what_if(asked, change or [], tell)
     results = results_of(played, command=command_line())
     why = broken(results, gates)
     if as_json:
-        print(json_text(played.as_dict() | as_dict(played, results) | {"fails": why}))
+        told = as_dict(played, results) | {"fails": why}
+        told |= {"capacity": [each._asdict() for each in needed]} if target else {}
+        print(json_text(finite(played.as_dict() | told)))
     else:
         screen().print(job_report(results).terminal())
-        for name, lines in results.edits.items():
+        for each in needed:
+            print(f"\n{_needed(each, Gate.of(target))}")
+        for name, lines in results.edits.items() if not target else ():
             print("\n".join([f"\n{name} changes in the site file:", *(lines or ["  nothing"])]))
     if out is not None:
         from gangwise.report.pages import write_replay
@@ -82,6 +99,26 @@ def what_if_command(
         say(f"fails: {line}")
     if why:
         raise typer.Exit(1)
+
+
+def _needed(each: Needed, target: Gate) -> str:
+    from gangwise.experiments.statistics import Estimate, number, period
+
+    def told(value: float) -> str:
+        return target.told(Estimate(value, None, None))
+
+    if each.needed is None:
+        line = f"{each.kind}: no number of nodes tried reaches {target.text}; "
+        line += f"the most has {told(each.value)}"
+    else:
+        line = f"{each.kind}: {each.needed:,} nodes reach {target.text}, and there are {each.now:,}"
+        line += f" ({told(each.value)}; with one less {told(each.one_less)})"
+    priced = ""
+    if math.isfinite(each.bound):
+        priced = f"; it lowers what no schedule can beat by {number(each.bound, 1)} s at most"
+    longer = "shortens" if each.played >= 0 else "lengthens"
+    line += f". One more than now {longer} mean completion by {period(abs(each.played))}"
+    return f"{line}{priced}."
 
 
 def _prices(given: list[str] | None) -> dict[str, float]:

@@ -204,13 +204,17 @@ class ReplayScenario:
 
     def _with_changes(self, site: Site) -> Site:
         """Changed rules; of nodes that are as many as before nothing is said."""
-        there = site.counts(site.nodes or self._draw(0, None).nodes)
+        there = site.counts(self.site_nodes(site))
         document = site.document(whole=True) | {"nodes": there}
         made = changed(document, changes_of(self.settings.change))
         asked = site.rules.nodes
         made["nodes"] = {k: n for k, n in made["nodes"].items() if k in asked or n != there[k]}
         path = f"{site.path}, changed"
         return replace(site, rules=Site.of(made, path).rules, path=path)
+
+    def site_nodes(self, site: Site) -> Nodes:
+        """The nodes that a site's rules are applied to."""
+        return site.nodes or self._draw(0, None).nodes
 
     def changed(self, **settings: Any) -> ReplayScenario:
         """The same log with other settings: it is not read again."""

@@ -7,9 +7,10 @@ rows are pairs of a site and a scheduler. So intervals, pages and folders are th
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +21,13 @@ from gangwise.core.limits import require_seeds
 from gangwise.experiments.answer import CONFIGURED, UNKNOWN, Compared
 from gangwise.experiments.changes import Change, changed, changed_lines, changes_of, seconds_of
 from gangwise.experiments.replay import BASE, Replayed, played_by, replay_source
-from gangwise.experiments.replay_scenario import ReplayScenario, load_of
+from gangwise.experiments.replay_scenario import ReplayScenario, bounded, load_of
 from gangwise.experiments.statistics import Estimate, number, numbers, period
+from gangwise.experiments.store import Store, store_of
 from gangwise.experiments.sweep import Progress, Workers, silent
 from gangwise.jobs.retelling import groups_of
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.site import SLURM
+from gangwise.jobs.site import SLURM, Rules, Site, kinds_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Asked:
     settings: Mapping[str, Any]
     scheduler: str = BASE
     seeds: Sequence[int] = ()
-    out: Path | str | None = None
+    out: Store | Path | str | None = None
     workers: Workers = field(default_factory=Workers)
     prices: Mapping[str, float] | None = None
 
@@ -247,3 +249,103 @@ def broken(compared: Compared, gates: Sequence[Gate]) -> list[str]:
             if name != compared.base and gate.holds(value.mean):
                 found.append(f"{name}: {gate.metric} is {gate.told(value)} ({gate.text})")
     return found
+
+
+# Capacity
+
+
+class Needed(NamedTuple):
+    """How many nodes of a kind reach a target; None where none of those tried does.
+
+    ``value`` is of the metric then, ``one_less`` with a node less. A node more than now shortens
+    the mean completion by ``played`` seconds; it lowers what no schedule can beat by ``bound``, at
+    most, to first order: the prices of the dual, over the jobs. NaN where no prices were searched.
+    """
+
+    kind: str
+    now: int
+    needed: int | None
+    value: float
+    one_less: float
+    bound: float
+    played: float
+
+
+MOST = 16
+"""Up to so many times the nodes that there are, and as many single ones, are tried."""
+
+
+def capacity(
+    asked: Asked, target: Gate, kinds: Sequence[str], progress: Progress | None = None
+) -> tuple[Replayed, list[Needed]]:
+    """The fewest nodes of each kind that reach a target, the others as they are.
+
+    Bisection: more nodes of a kind are taken to serve no worse, which anomalies of list scheduling
+    may belie. That the number reaches the target and one less does not is played. What shuts out
+    jobs that run now does not reach it. The replay has all that was tried.
+    """
+    asked = replace(asked, out=store_of(asked.out))
+    base = what_if(asked, [], progress)
+    site = base.scenario.site or Site(Rules())
+    nodes = base.scenario.site_nodes(site)
+    there = site.counts(nodes)
+    seen = {CONFIGURED: target.of_run(base.compared(), CONFIGURED).mean}
+
+    def value(kind: str, n: int) -> float:
+        """The number that the target speaks of; NaN where jobs are shut out."""
+        change = CONFIGURED if n == there[kind] else f"nodes.{_part(kind)}={n}"
+        if change not in seen:
+            of = what_if(asked, [change], progress).compared()
+            seen[change] = target.of_run(of, change).mean
+            seen[change] = math.nan if of.refused(change)[0] else seen[change]
+        return seen[change]
+
+    found = []
+    for kind in kinds:
+        if kind not in there:
+            raise ScenarioError(f"--kinds {kind}: there are nodes of {', '.join(there)}")
+        most = MOST * (there[kind] + 1)
+        low, high, step = 0, there[kind], 1
+        while not target.holds(value(kind, high)) and high < most:
+            low, high, step = high, min(high + step, most), 2 * step
+        while high - low > 1 and target.holds(value(kind, high)):
+            middle = (low + high) // 2
+            low, high = (low, middle) if target.holds(value(kind, middle)) else (middle, high)
+        enough = high if target.holds(value(kind, high)) else None
+        less = value(kind, high - 1) if enough and high > 1 else math.nan
+        found.append(Needed(kind, there[kind], enough, value(kind, high), less, math.nan, math.nan))
+    ones = [f"nodes.{_part(kind)}={there[kind] + 1}" for kind in kinds]
+    played = what_if(asked, list(dict.fromkeys([*seen, *ones]))[1:], progress)
+    worth = marginal_worth(played, site.of_processors(nodes), progress)
+    after = {name: np.mean([o.until_left for o in each]) for name, each in played.outcomes.items()}
+    return played, [
+        each._replace(
+            bound=worth.get(each.kind, math.nan), played=float(after[CONFIGURED] - after[one])
+        )
+        for each, one in zip(found, ones)
+    ]
+
+
+def _part(name: str) -> str:
+    """A part of a path, in quotes where it must have them."""
+    return name if re.fullmatch(r"[\w-]+", name) else f'"{name}"'
+
+
+def marginal_worth(
+    played: Replayed, processors: bool, progress: Progress | None = None
+) -> dict[str, float]:
+    """By kind of node, how many seconds of mean completion one more takes off the bound.
+
+    The dual L(λ) takes back Σ capacity λ Δ: where node n costs λ[n, t] a device-second, another
+    like it lowers L, at these prices, by its devices times Σ_t λ[n, t] Δ, over the jobs. Of the
+    last node of each kind, which is the one that is copied; means over seeds.
+    """
+    found: dict[str, list[float]] = {}
+    for seed, bound in zip(played.seeds, played.bounds(progress=progress)):
+        drawn = played.scenario.draw(seed)
+        jobs = bounded(drawn, played.scenario.options)
+        for kind, on in kinds_of(drawn.nodes, processors).items() if bound.searched else ():
+            devices = 1.0 if processors else float(jobs.capacity[on[-1]])
+            price = float(bound.prices[on[-1]].sum()) * bound.period
+            found.setdefault(kind, []).append(devices * price / jobs.submit.size)
+    return {kind: float(np.mean(each)) for kind, each in found.items()}

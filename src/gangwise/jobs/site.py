@@ -232,10 +232,10 @@ class Site:
 
     def counts(self, nodes: Nodes) -> dict[str, int]:
         """How many nodes of each kind and pool there are: what ``nodes`` of the file may name."""
-        whole = self._of_processors(nodes)
+        whole = self.of_processors(nodes)
         nodes, pools, _ = self._nodes(nodes)
         size = _processors(nodes) if whole else np.ones(len(nodes), np.int64)
-        kinds = _kinds(replace(nodes, pools={**nodes.pools, **pools}), whole)
+        kinds = kinds_of(replace(nodes, pools={**nodes.pools, **pools}), whole)
         found = {kind: int(size[on].sum()) for kind, on in kinds.items()}
         return found | {kind: n for kind, n in self.rules.nodes.items() if kind in found}
 
@@ -303,7 +303,7 @@ class Site:
             Where the site names nodes or devices that the cluster does not have.
         """
         jobs, nodes = self._jobs(jobs), self.nodes or nodes
-        whole = self._of_processors(nodes)
+        whole = self.of_processors(nodes)
         nodes, of_pool, of_window = self._nodes(nodes)
         named = {pool.name for pool in self.rules.pool}
         nodes = replace(nodes, pools={**nodes.pools, **of_pool})
@@ -342,7 +342,7 @@ class Site:
 
         A copy is in the pools of its model, and as fast. ``whole``: processors are counted.
         """
-        kinds, capacity = _kinds(nodes, whole), nodes.capacity.copy()
+        kinds, capacity = kinds_of(nodes, whole), nodes.capacity.copy()
         origin = list(range(len(nodes)))
         for kind, wanted in self.rules.nodes.items():
             if kind not in kinds:
@@ -410,7 +410,7 @@ class Site:
     # ---------------------------------------------------------------------- which nodes
 
     @staticmethod
-    def _of_processors(nodes: Nodes) -> bool:
+    def of_processors(nodes: Nodes) -> bool:
         """Whether a log knows processors and no nodes."""
         return len(nodes) == 1 and len(nodes.devices) == 1 and nodes.shared is None
 
@@ -422,7 +422,7 @@ class Site:
         Of a log that knows processors and no nodes, those that every pool and window treats alike
         become a node.
         """
-        whole = self._of_processors(nodes)
+        whole = self.of_processors(nodes)
         many = int(nodes.capacity[0, 0]) // 1000 if whole else 0
         each = [f"{PROCESSOR}{i + 1}" for i in range(many)] if whole else list(nodes.names)
         pools = self._of_pools(each, nodes)
@@ -522,7 +522,7 @@ def _processors(cells: Nodes) -> Ints:
     return found
 
 
-def _kinds(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
+def kinds_of(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
     """Nodes by the values of their labels and by pool; all of them where they are alike."""
     found: dict[str, list[int]] = defaultdict(list)
     for n, labels in enumerate(nodes.labels):
