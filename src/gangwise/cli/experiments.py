@@ -225,15 +225,19 @@ def _print_tuning(tuning: Tuning) -> None:
 def report_command(
     folder: Path,
     out: Path | None = None,
-    wanted: Literal["html", "csv", "latex", "svg", "pdf", "png"] = "html",
+    wanted: Literal["html", "csv", "markdown", "latex", "svg", "pdf", "png"] = "html",
+    columns: int = 1,
     opened: bool = False,
 ) -> None:
     """Write one page about a folder of results; it needs no network and no other file."""
     from gangwise.report.pages import write_files, write_report
+    from gangwise.report.plotting import COLUMN_WIDTHS
 
     if wanted != "html":
         target = Path(f"report-{wanted}") if out is None else out
-        written = write_files(folder, wanted, target)
+        if columns not in COLUMN_WIDTHS:
+            raise ScenarioError(f"--columns is 1 or 2, not {columns}")
+        written = write_files(folder, wanted, target, COLUMN_WIDTHS[columns])
         say(f"wrote {', '.join(path.name for path in written) or 'nothing'} to {target}")
         return
     path = write_report(folder, out)

@@ -25,6 +25,9 @@ RECTANGLES = 12_000
 CELLS, ROWS = 240_000, 150
 """Most bins of a chart of nodes, in all, and most rows: nodes share a row where there are more."""
 
+COLOURED = 9
+"""So many users, or job types, have a colour of their own: those with most work."""
+
 
 class Lane(NamedTuple):
     """A rectangle of a node's row: an interval, and which of its devices, in thousandths."""
@@ -93,11 +96,16 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
         most = CELLS // len(outcomes)
         charts = [_cells(outcome, device, begin, end, most) for outcome in outcomes.values()]
     jobs = next(iter(outcomes.values())).jobs
-    names, _ = _coloured(jobs)
+    names, whose = _coloured(jobs)
+    share = np.bincount(whose, jobs.tasks * jobs.run, minlength=len(names))
+    order = np.argsort(-share, kind="stable")
+    hue = np.full(len(names), COLOURED)
+    hue[order[:COLOURED]] = np.arange(min(COLOURED, len(names)))
     by = "user" if len(jobs.users) > 1 else "job type"
     caption = (
-        f"A rectangle is a job on the {device} that it holds, coloured by {by}. Which of a node's "
-        "devices a job holds is not known; the chart chooses free ones."
+        f"A rectangle is a job on the {device} that it holds, coloured by {by}; point at one, and "
+        "its whole gang is lit. Which of a node's devices a job holds is not known; the chart "
+        "chooses free ones."
     )
     if not exact:
         width = period((end - begin) / charts[0]["bins"])
@@ -111,6 +119,9 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
         "seconds": end - begin,
         "schedulers": [{"name": row, **chart} for row, chart in zip(outcomes, charts)],
         "users": list(names) if exact and len(names) < 2000 else [],
+        "hues": hue.tolist() if exact else [],
+        "legend": [str(names[i]) for i in order[:COLOURED]] if exact else [],
+        "others": max(len(names) - COLOURED, 0) if exact else 0,
         "caption": caption,
     }
 
@@ -146,7 +157,7 @@ def _rectangles(outcome: Outcome, device: str, begin: float) -> dict[str, Any]:
         "begin": _packed(of.begin[p] - begin, "<f4"),
         "end": _packed(of.end[p] - begin, "<f4"),
         "job": _packed(jobs.row[of.job[p]], "<u4"),
-        "user": _packed(np.minimum(_coloured(jobs)[1][of.job[p]], 65535), "<u2"),
+        "user": _packed(_coloured(jobs)[1][of.job[p]], "<u4"),
     }
 
 

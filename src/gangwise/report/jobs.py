@@ -227,9 +227,11 @@ def source_in_words(name: str) -> str:
 
 
 def _unit(values: Sequence[float]) -> tuple[float, str]:
-    largest = max((v for v in values if math.isfinite(v)), default=0.0)
-    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if largest >= 3 * size:
+    """Of times in seconds: one that suits the middle, so that none far off decides it."""
+    known = [v for v in values if math.isfinite(v)] or [0.0]
+    middle, largest = float(np.median(known)), max(known)
+    for size, name, below in ((86400.0, "days", 24), (3600.0, "h", 60), (60.0, "min", 60)):
+        if middle >= 3 * size or largest >= 2000 * size / below:
             return size, name
     return 1.0, "s"
 
@@ -572,7 +574,9 @@ def _group_figure(n: Compared) -> list[Drawn]:
         panels.append(Panel(what, "", f"mean waiting, {unit}", "bars"))
         labels = _labels(names)
         for row, of in means.items():
-            rows += [(what, row, labels[g], *of[g]) for g in range(len(names)) if g in of]
+            for g in (g for g in range(len(names)) if g in of):
+                mean, low, high = of[g]
+                rows.append((what, row, labels[g], mean, low and max(low, 0.0), high))
     return [pictured("Waiting by job size and user", rows, panels, n.over_seeds)] if rows else []
 
 
@@ -751,11 +755,11 @@ def provenance_section(report: JobReport) -> Section:
 
 
 SECTIONS: list[Callable[[JobReport], Section | None]] = [
+    schedulers_section,
     results_section,
     retelling_section,
     figures_section,
     nodes_section,
-    schedulers_section,
     assumptions_section,
     provenance_section,
     edits_section,

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -34,7 +35,7 @@ from gangwise.report.plotting import (
     page_plots,
     points,
 )
-from gangwise.report.tables import Sheet, csv_text, latex_text, pieces
+from gangwise.report.tables import Sheet, csv_text, latex_text, markdown_text, pieces
 from gangwise.report.words import enumerated
 
 
@@ -99,7 +100,8 @@ class Drawn(NamedTuple):
 class Dot(NamedTuple):
     """A row of a dot plot: where its dot and the ends of its interval are, in per cent.
 
-    ``clear`` tells whether the interval leaves zero out.
+    ``clear`` tells whether the interval leaves zero out; ``cut``, the arrow of what goes on beyond
+    the axis.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Dot(NamedTuple):
     high: float
     text: str
     clear: bool
+    cut: str = ""
 
 
 class Dots(NamedTuple):
@@ -175,14 +178,18 @@ def walk(parts: Sequence[Part]) -> Iterator[Part]:
             yield from walk(part.parts)
 
 
-Format = Literal["csv", "latex", "svg", "pdf", "png"]
+Format = Literal["csv", "markdown", "latex", "svg", "pdf", "png"]
 ENDINGS: Mapping[str, str] = {
     "csv": "csv",
+    "markdown": "md",
     "latex": "tex",
     "svg": "svg",
     "pdf": "pdf",
     "png": "png",
 }
+
+
+TABLES = {"csv": csv_text, "markdown": markdown_text, "latex": latex_text}
 
 
 def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
@@ -201,8 +208,8 @@ def exported(page: Page, wanted: Format, width: float) -> dict[str, bytes]:
 
 
 def _exported(part: Part, wanted: Format, width: float) -> bytes | None:
-    if isinstance(part, Sheet) and wanted in ("csv", "latex"):
-        return (csv_text if wanted == "csv" else latex_text)(part).encode()
+    if isinstance(part, Sheet) and wanted in TABLES:
+        return TABLES[wanted](part).encode()
     if isinstance(part, Drawn) and part.numbers is not None and wanted in ("svg", "pdf", "png"):
         return image(draw(part.title, part.numbers, part.panels, part.key, width), wanted)
     return None
@@ -229,6 +236,9 @@ def terms(meanings: Mapping[str, str]) -> Fold:
 MOST_DOTS = 40
 """Rows of a dot plot."""
 
+OUTLIER = 4.0
+"""What reaches so many times as far from zero as the median row does is cut off and marked."""
+
 
 def dots(
     title: str, found: Mapping[str, Estimate], caption: str, looks: Looks | None = None
@@ -245,7 +255,14 @@ def dots(
     if not known:
         return []
     of = dict(sorted(known.items(), key=lambda item: item[1].mean)[:MOST_DOTS])
-    ends = [0.0, *(end for each in of.values() for end in each if end is not None)]
+    reach = {name: max(abs(end) for end in each if end is not None) for name, each in of.items()}
+    inside = [far for far in reach.values() if far <= OUTLIER * median(reach.values())]
+    most = max(inside) if len(inside) < len(reach) else math.inf
+
+    def within(value: float) -> float:
+        return min(max(value, -most), most)
+
+    ends = [0.0, *(within(end) for each in of.values() for end in each if end is not None)]
     from matplotlib.ticker import MaxNLocator  # here: a terminal shows no figures
 
     values = [
@@ -258,7 +275,7 @@ def dots(
     digits = max(1, decimals_for(list(of.values())))
 
     def place(value: float) -> float:
-        return round(100 * (value - low) / (high - low), 2)
+        return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
 
     rows = []
     for name, each in of.items():
@@ -266,7 +283,10 @@ def dots(
         right = each.mean if each.high is None else each.high
         clear = each.half is not None and (left > 0 or right < 0)
         text = estimate_text(each, digits, True)
-        rows.append(Dot(name, place(each.mean), place(left), place(right), text, clear))
+        cut = "◂" * (left < low) + "▸" * (right > high)
+        rows.append(Dot(name, place(each.mean), place(left), place(right), text, clear, cut))
+    if any(row.cut for row in rows):
+        caption += " An arrow: it goes on beyond the axis, as its number says."
     ticks = tuple((place(v), number(v, decimals)) for v in values)
     return [Dots(title, caption, tuple(rows), ticks, place(0.0), looks or {})]
 

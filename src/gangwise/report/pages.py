@@ -92,13 +92,13 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
 def write_files(
     folder: Path | str, wanted: Format, out: Path | str, width: float = COLUMN_WIDTH
 ) -> list[Path]:
-    """Write the tables of a page as CSV or LaTeX, or its figures as SVG, PDF or PNG.
+    """Write the tables of a page as CSV, Markdown or LaTeX, or its figures as SVG, PDF or PNG.
 
     Parameters
     ----------
     folder : path
         Of results, as for :func:`write_report`.
-    wanted : {"csv", "latex", "svg", "pdf", "png"}
+    wanted : {"csv", "markdown", "latex", "svg", "pdf", "png"}
     out : path
         The folder to write into.
     width : float

@@ -125,8 +125,9 @@ WIDTH, HEIGHT, DPI = 4.3, 3.1, 150
 MOST_IN_A_ROW = 3
 LEGEND_ROW, LEGEND_ROWS = 0.19, 3
 """Height of a row of the legend, in inches; how many there is room for at the usual height."""
-COLUMN_WIDTH = 3.45
-"""Of a figure in a paper with two columns, in inches."""
+COLUMN_WIDTHS = {1: 3.45, 2: 7.1}
+"""Of a figure that takes one or both columns of a paper, in inches."""
+COLUMN_WIDTH = COLUMN_WIDTHS[1]
 
 
 @dataclass(frozen=True)
@@ -192,15 +193,16 @@ def draw(
     """The picture of a table of numbers: panels side by side, the title above, a legend below.
 
     Lines are coloured in the order of the table unless ``looks`` says otherwise. With a ``width``
-    in inches, panels stand below one another: :data:`COLUMN_WIDTH` suits a paper. The caption
-    stands above the legend.
+    in inches, panels stand below one another, or two side by side where it is that of both columns
+    of a paper (:data:`COLUMN_WIDTHS`). The caption stands above the legend.
     """
     from matplotlib.figure import Figure
 
     across = 2 if len(panels) == 4 else min(len(panels), MOST_IN_A_ROW)
     size = (across * WIDTH if across > 1 else 1.6 * WIDTH, HEIGHT)
     if width is not None:
-        across, size = 1, (width, 0.72 * width)
+        across = 1 if width < COLUMN_WIDTHS[2] else min(len(panels), 2)
+        size = (width, 0.72 * min(width / across, WIDTH))
     down = -(-len(panels) // across)
     with settled():
         figure = Figure((size[0], down * size[1] + 0.9), facecolor="white", layout="constrained")

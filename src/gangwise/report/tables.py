@@ -243,6 +243,26 @@ def latex_text(sheet: Sheet) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
+def markdown_text(sheet: Sheet) -> str:
+    r"""A table as Markdown, with its title above and its captions below.
+
+    >>> cells = tuple(estimate_cells([Estimate(2.04, 1.54, 2.54)]))
+    >>> print(markdown_text(Sheet("t", ("reward",), (("a|b", cells),))), end="")
+    **t**
+    <BLANKLINE>
+    | policy | reward |
+    |---|---:|
+    | a\|b | 2.0 ± 0.5 |
+    """
+    lines = [[sheet.first, *(heading.replace("\n", " ") for heading in sheet.columns)]]
+    lines += [[name, *(cell.text for cell in cells)] for name, cells in sheet.rows]
+    rows = ["| " + " | ".join(each.replace("|", r"\|") for each in line) + " |" for line in lines]
+    words = [bool(sheet.rows) and sheet.words(i) for i in _columns(sheet)]
+    rows.insert(1, f"|---|{''.join('---|' if w else '---:|' for w in words)}")
+    below = [line for caption in sheet.captions for line in ("", caption)]
+    return "\n".join([f"**{sheet.title}**", "", *rows, *below, ""])
+
+
 def _columns(sheet: Sheet) -> range:
     return range(len(sheet.columns))
 

@@ -126,13 +126,19 @@ def about_scheduler(name: str) -> str:
 
     >>> about_scheduler("fcfs+easy+best-fit")
     'First come, first served; later jobs pass if they do not delay the first one; jobs go ...'
+    >>> about_scheduler("sjf:ends=learned")
+    'Shortest first, by the requested limit or by what is learned; run times are learned from ...'
     """
-    if known := _summary("scheduler", name):
-        return _sentence(known)
+    if summary := _summary("scheduler", name):
+        return _sentence(summary)
     found: list[str] = []
+    plain, _, arguments = name.partition(":")
     for of in ("queue", "backfilling", "choice"):
-        for part in [p for p in name.split("+") if p in parts(of)][:1]:  # type: ignore[call-overload,unused-ignore]  # of a Literal
+        for part in [p for p in plain.split("+") if p in parts(of)][:1]:  # type: ignore[call-overload,unused-ignore]  # of a Literal
             found.append(f"{'jobs go to ' * (of == 'choice')}{words(of).get(part, part)}")
+    for argument in filter(None, arguments.split(",")):
+        known = words("arguments")
+        found.append(known.get(argument, known.get(argument.partition("=")[0], argument)))
     return _sentence("; ".join(found))
 
 

@@ -2,9 +2,11 @@
 // wheel, drag, buttons and keys.
 {
   const box = document.getElementById("gantt");
-  const [canvas, said, choice] = ["canvas", "output", "select"].map((tag) => box.querySelector(tag));
+  const [canvas, said, choice, search] =
+    ["canvas", "output", "select", "input"].map((tag) => box.querySelector(tag));
+  let lit = null; // the job that is pointed at or searched: others are pale
   const kinds = { row: Uint16Array, offset: Uint16Array, height: Uint16Array, begin: Float32Array,
-    end: Float32Array, job: Uint32Array, user: Uint16Array, share: Uint8Array };
+    end: Float32Array, job: Uint32Array, user: Uint32Array, share: Uint8Array };
   const unpacked = (text, Kind) =>
     new Kind(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
   for (const each of chart.schedulers)
@@ -39,20 +41,21 @@
     pen.clearRect(0, 0, wide, high);
     pen.font = "10px system-ui, sans-serif";
     pen.textBaseline = "middle";
-    left = names ? Math.min(110, 8 + Math.max(...data.rows.map((n) => pen.measureText(n).width))) : 0;
+    left = Math.min(110, 8 + Math.max(...data.rows.map((n) => pen.measureText(n).width)));
     const tall = line();
     pen.save();
     pen.beginPath();
     pen.rect(left, 0, wide - left, high);
     pen.clip();
     if (chart.exact) {
-      const colours = [...Array(10).keys()].map((i) => style(`--c${i}`));
+      const colours = [...Array(9).keys()].map((i) => style(`--c${i}`)).concat(style("--muted"));
       const gap = tall > 8 ? 1 : 0;
       for (let i = 0; i < data.count; i++) {
         if (data.end[i] < from || data.begin[i] > to) continue;
         const a = x(data.begin[i]), b = x(data.end[i]);
         const top = data.row[i] * tall + (data.offset[i] / 65535) * (tall - gap);
-        pen.fillStyle = colours[data.user[i] % 10];
+        pen.fillStyle = colours[chart.hues[data.user[i]]];
+        pen.globalAlpha = lit === null || data.job[i] === lit ? 1 : 0.18;
         const h = Math.max((data.height[i] / 65535) * (tall - gap) - (tall > 40 ? 0.5 : 0), 0.5);
         pen.fillRect(a, top, Math.max(b - a - (b - a > 3 ? 0.5 : 0), 0.5), h);
       }
@@ -77,15 +80,13 @@
     }
     pen.restore();
     pen.fillStyle = style("--muted");
-    if (names) {
-      const every = Math.ceil(11 / tall);
-      data.rows.forEach((name, i) => {
-        if (i % every) return;
-        let text = name;
-        while (pen.measureText(text).width > left - 6 && text.length > 2) text = text.slice(0, -1);
-        pen.fillText(text, 0, (i + 0.5) * tall);
-      });
-    }
+    const every = Math.ceil(11 / tall);
+    data.rows.forEach((name, i) => {
+      if (i % every) return;
+      let text = name;
+      while (pen.measureText(text).width > left - 6 && text.length > 2) text = text.slice(0, -1);
+      pen.fillText(text, 0, (i + 0.5) * tall);
+    });
     const steps = [1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 2592000];
     const wanted = ((to - from) * 95) / Math.max(wide - left, 1);
     const tick = steps.find((each) => each >= wanted) || Math.ceil(wanted / 2592000) * 2592000;
@@ -116,13 +117,14 @@
   function tell(pixel, line_at) {
     const data = shown(), s = second(pixel), row = Math.floor(line_at / line());
     if (pixel < left || row < 0 || row >= data.rows.length) return;
-    let text = `${data.rows[row]}, ${clock(Math.max(s, 0))}`;
+    let text = `${data.rows[row]}, ${clock(Math.max(s, 0))}`, at = null;
     if (chart.exact) {
       const inside = (line_at / line() - row) * 65535;
       for (let i = 0; i < data.count; i++) {
         if (data.row[i] !== row || data.begin[i] > s || data.end[i] < s) continue;
         if (data.offset[i] > inside || data.offset[i] + data.height[i] < inside) continue;
         const user = chart.users[data.user[i]];
+        at = data.job[i];
         text += `: job in row ${data.job[i]} of the log${user ? ` of ${user}` : ""}, from ` +
           `${clock(data.begin[i])} to ${clock(data.end[i])}`;
         break;
@@ -132,7 +134,24 @@
       text += `: ${Math.round(data.share[row * data.bins + bin] / 2.55)} % of ${chart.device} held`;
     }
     said.textContent = text;
+    light(search && search.value ? Number(search.value) : at);
   }
+  function light(job) {
+    if (job === lit) return;
+    lit = job;
+    draw();
+  }
+  function find() {
+    const data = shown(), job = search.value ? Number(search.value) : null;
+    const mine = job === null ? [] : [...data.job.keys()].filter((i) => data.job[i] === job);
+    said.textContent = job === null ? "" : mine.length
+      ? `row ${job}: ${new Set(mine.map((i) => data.rows[data.row[i]])).size} nodes, from ` +
+        `${clock(data.begin[mine[0]])} to ${clock(data.end[mine[0]])}`
+      : `row ${job} of the log is not drawn`;
+    light(mine.length ? job : null);
+  }
+  if (search) search.addEventListener("input", find);
+  canvas.addEventListener("pointerleave", () => search && search.value || light(null));
 
   const middle = () => (from + to) / 2;
   const acts = { in: () => zoom(0.5, middle()), out: () => zoom(2, middle()),
