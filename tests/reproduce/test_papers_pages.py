@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,20 +49,21 @@ def test_every_committed_result_belongs_to_a_claim(quick):
 
 
 LEAD = Row(
-    "esdp", "figure-2", "a|b, %", "as printed", 73.0, Estimate(5.0, 3.9, 6.1), "differs", "x; y"
+    *("esdp", "figure-2", "a|b, %", "as printed", 73.0, Estimate(5.0, 3.9, 6.1)),
+    *("reproduced", "x; y", "", False),
 )
 ROWS = [
     LEAD,
-    Row("esdp", "figure-2", "a|b, %", "esdp", 73.0, Estimate(70.0, 60.0, 80.0), "open", "y; z"),
-    Row("esdp", "figure-3", "slope", "esdp", "grows", Estimate(1.0, -1.0, 3.0), "open", ""),
+    replace(LEAD, version="esdp", ours=Estimate(70.0, 60.0, 80.0), why="y; z", agrees=True),
+    Row("esdp", "figure-3", "slope", "esdp", "grows", Estimate(1.0, -1.0, 3.0), "not tested", ""),
 ]
-TABLE = """| | the paper | ours |
-|---|---|---|
-| a\\|b, % | 73 | as printed: 5.0 ± 1.1, differs<br>esdp: 70 ± 10, open |
+TABLE = """| claim | the paper | ours; ✓ agrees | |
+|---|---|---|---|
+| a\\|b, % | 73 | as printed: 5.0 ± 1.1<br>esdp: 70 ± 10 ✓ | *reproduced* |
 
-0 of 2 comparisons agree, 0 have the same direction and another size, 1 differ, 1 are open.
+1 claim: 1 reproduced, 0 not reproduced, 0 underdetermined, 0 not tested.
 
-Why ours differ, or may: x; y; z.
+Why: x; y.
 """
 
 

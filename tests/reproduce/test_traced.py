@@ -57,7 +57,11 @@ def test_an_experiment_for_each_reading_on_the_other_scenario():
     assert experiments[1].settings == {"rho": 0.5, "servers": 4, "folder": "/some"}
     assert [(e.slots, list(e.chosen_seeds)) for e in experiments] == [(100, [100, 101, 102])] * 2
     full = PLAYED.experiments(Scale())[0]
-    assert (full.slots, list(full.chosen_seeds)) == (500, [100, 101, 102, 103, 104])
+    assert (full.slots, list(full.chosen_seeds)) == (500, list(range(100, 110)))
+    assert full.policies == ["a"]
+    left = traced(PLAIN, "default", "rows", READINGS, (100, 500), ("a",))
+    assert left.experiments(Scale())[0].policies == []
+    assert len(left.experiments(Scale(quick=True))[0].policies) == 1
 
 
 def test_a_claim_is_measured_in_every_reading_and_judged_over_all():
@@ -69,29 +73,28 @@ def test_a_claim_is_measured_in_every_reading_and_judged_over_all():
     def verdict(*means):
         rows = [
             expected.judged(PLAYED, claim, version, Estimate(mean, mean - 1, mean + 1))
-            for version, mean in zip(claim.ours(found), means)
+            for version, mean in zip(claim.ours(found), means, strict=True)
         ]
-        [merged] = expected.over_readings(rows)
-        return merged.verdict, merged.ours
+        done, best = expected.settled(PLAYED, rows)
+        [merged] = expected.over_readings(done)
+        return merged.verdict, merged.ours, best
 
-    assert verdict(3.0, 5.0) == ("agrees", Estimate(4.0, 3.0, 5.0))
-    assert verdict(3.0, 0.5)[0] == "depends"
-    assert verdict(3.0, -5.0) == ("depends", Estimate(-1.0, -5.0, 3.0))
-    assert verdict(-3.0, -5.0)[0] == "differs"
-    rows = [expected.judged(PLAYED, claim, v, Estimate(1.0, 0.5, 1.5)) for v in claim.ours(found)]
-    assert expected.counts(rows).startswith("1 of 1 comparisons agree")
+    assert verdict(3.0, 5.0) == ("reproduced", Estimate(4.0, 3.0, 5.0), ("v", "", "all"))
+    assert verdict(-3.0, 5.0) == ("reproduced", Estimate(1.0, -3.0, 5.0), ("v", "", "few"))
+    assert verdict(-3.0, 0.5) == ("not reproduced", Estimate(-1.25, -3.0, 0.5), None)
 
 
 def test_the_page_has_the_span_and_not_one_reading():
     found = {"mine-rows-0": 3.0, "mine-rows-1": -5.0}
     [claim] = PLAYED.claims
     rows = [expected.judged(PLAYED, claim, v, e) for v, e in claim.ours(found).items()]
-    page = expected.markdown(rows)
-    assert "v: −5.0 to 3.0 over 2 readings, agrees in 1, depends on the reading" in page
-    assert "1 depend on the reading" in page
-    again = Row.of(expected.over_readings(rows)[0].as_dict())
+    done, _ = expected.settled(PLAYED, rows)
+    page = expected.markdown(done)
+    assert "v: −5.0 to 3.0 over 2 readings, agrees in 1 | *reproduced* |" in page
+    assert "1 claim: 1 reproduced" in page
+    again = Row.of(expected.over_readings(done)[0].as_dict())
     assert (again.readings, again.text) == (2, "−5.0 to 3.0 over 2 readings, agrees in 1")
-    assert isinstance(expected.table(expected.over_readings(rows)), pl.DataFrame)
+    assert isinstance(expected.table(expected.over_readings(done)), pl.DataFrame)
 
 
 def test_every_figure_but_computation_times_is_on_rows_of_the_traces():

@@ -44,7 +44,6 @@ class Observation:
 
     Attributes
     ----------
-    slot : int
     jobs : JobTable
         The active jobs, with what they have cost, and the work that feedback has told of.
     arrived, departed : ndarray of int64
@@ -539,10 +538,8 @@ class ApproximationInstance(InstanceBase):
 
     Parameters
     ----------
-    problem : ApproximationProblem
     rates : RateProcess
         Hidden from policies.
-    jobs : JobWorkload
     delivery : Delivery
         Delay and loss of feedback.
     leave : mapping of job id to slot

@@ -100,7 +100,6 @@ class _Machines:
         return self.machines
 
     def stream(self, rng: np.random.Generator) -> RateStream:
-        """Start one realisation, in the stationary distribution."""
         return self._stream(self, rng)
 
 
@@ -195,7 +194,6 @@ class UniformRates:
 
     @property
     def means(self) -> Floats:
-        """Expected rates, shape [M]."""
         return (self.low + self.high) / 2
 
     def stream(self, rng: np.random.Generator) -> RateStream:
@@ -311,7 +309,6 @@ class GammaPeriods(_Machines):
 
     @property
     def means(self) -> Floats:
-        """Expected rates, shape [M]."""
         a = self.availability
         mean = a * sum(self.up_rate) / 2 + (1 - a) * sum(self.down_rate) / 2
         return np.full(self.machines, mean)
@@ -343,7 +340,6 @@ class MarkovRates(_Machines):
 
     Parameters
     ----------
-    machines : int
     transition : array of shape [S, S]
         Probability of the next slot's state (column), given this slot's (row).
     low, high : array of shape [S]
@@ -389,7 +385,6 @@ class MarkovRates(_Machines):
 
     @property
     def means(self) -> Floats:
-        """Expected rates, shape [M]."""
         return np.full(self.machines, float(self.stationary @ (self.low + self.high) / 2))
 
 
@@ -413,7 +408,6 @@ class MeasuredRates(_Machines):
 
     Parameters
     ----------
-    machines : int
     table : array of shape [slots, W]
         Rates that W workers had, in work per slot. Machine i replays worker i mod W.
     shift : bool
@@ -446,7 +440,6 @@ class MeasuredRates(_Machines):
 
     @property
     def means(self) -> Floats:
-        """Means over the table, shape [M]."""
         column = np.arange(self.machines) % self.table.shape[1]
         return np.asarray(self.table.mean(axis=0)[column])
 
@@ -541,7 +534,6 @@ class Removals:
 
     @property
     def means(self) -> Floats:
-        """Expected rates, shape [M]."""
         return self.present * self.base.means
 
     def stream(self, rng: np.random.Generator) -> RateStream:

@@ -249,12 +249,10 @@ def report_command(
 
 
 _COLOURS = {
-    "agrees": "green",
-    "other-size": "cyan",
-    "differs": "yellow",
-    "open": "dim",
-    "depends": "magenta",
-    "uncompared": "dim",
+    "reproduced": "green",
+    "not reproduced": "yellow",
+    "underdetermined": "magenta",
+    "not tested": "dim",
 }
 
 
@@ -286,6 +284,7 @@ def reproduce_command(
         differences,
         different_seeds,
         read_totals,
+        stamp,
         write,
         write_totals,
     )
@@ -324,6 +323,8 @@ def reproduce_command(
         _print_reproduced(done.rows)
         say(f"{len(done.written)} files in {out}; gangwise report {out} makes a page of them")
     if accept:
+        if not quick:
+            stamp(done.artefacts, done.played)
         say(f"committed to {write(done.rows, quick)} and {write_totals(done.totals, quick)}")
     elif check:
         changed = differences(done.rows, quick) + different_seeds(done.totals, quick)
@@ -356,7 +357,8 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from gangwise.reproduce.expected import counts, over_readings
+    from gangwise.report.reproduction import counts
+    from gangwise.reproduce.expected import over_readings
 
     rows = over_readings(rows)
     shown = [
@@ -372,7 +374,6 @@ def _print_reproduced(rows: Sequence[Row]) -> None:
     ]
     headings = ["where", "what", "the paper", "version", "ours", ""]
     Console().print(table(headings, shown, (0, 1, 3, 5)))
-    told = ("agrees", "uncompared")
-    for why in dict.fromkeys(row.why for row in rows if row.verdict not in told and row.why):
+    for why in dict.fromkeys(row.why for row in rows if row.agrees is False and row.why):
         Console().print(f"why not: {why}", markup=False, highlight=False, soft_wrap=True)
-    Console().print(counts(rows), markup=False, highlight=False, soft_wrap=True)
+    Console().print(f"{counts(rows)}.", markup=False, highlight=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from gangwise.cli.options import command_line, progress, say, screen, seed_list,
 from gangwise.core.errors import ScenarioError
 from gangwise.core.json_text import json_text
 
-DEFAULT = {
+TWIN_SETTINGS = {
     "world": "unlike",
     "nodes": 8,
     "load": 0.9,
@@ -17,7 +18,18 @@ DEFAULT = {
     "longest": 100_000.0,
     "first": 1000,
 }
-"""Settings of the replay that needs no log: done within a minute of installing."""
+"""Of the twin that is played where settings are given and no log."""
+
+DEMO_SCHEDULERS = (
+    "fcfs+easy+label",
+    "fcfs+easy+label:ends=learned",
+    "fcfs+easy+learned",
+    "sjf+easy+label",
+    "sjf+easy+learned",
+    "fcfs+easy+oracle:ends=learned",
+)
+"""What learned run times, learned speeds and another order are worth, and all together."""
+DEMO_SEEDS, DEMO_STEPS = 10, 50
 
 
 def replay_command(
@@ -42,6 +54,7 @@ def replay_command(
     from gangwise.experiments.replay_scenario import TWIN
     from gangwise.jobs.site import SLURM
     from gangwise.report.jobs import job_report, results_of
+    from gangwise.scenarios.jobs import DEMO
 
     given = settings_of(settings)
     if until_full:
@@ -64,18 +77,22 @@ def replay_command(
             return
     if sensitive is None:
         sensitive = bool(source) and out is not None
-    if not source:
-        source, given = TWIN, {**DEFAULT, **given}
     if rules.startswith(SLURM) and site is None:
         site = rules
     named = {"world": world, "load": load, "site": site}
     given |= {key: value for key, value in named.items() if value is not None}
-    scenario = replay_source(source, given)
     names = [name for name in (policies or "").replace(",", " ").split() if name]
+    chosen: Sequence[int] = seed_list(seeds) if seeds else ()
+    steps = STEPS if bound else None
+    if not source and given:
+        source, given = TWIN, {**TWIN_SETTINGS, **given}
+    elif not source:
+        source, steps = DEMO, steps or DEMO_STEPS
+        names, chosen = names or list(DEMO_SCHEDULERS), chosen or range(DEMO_SEEDS)
+    scenario = replay_source(source, given)
     with progress("start again with the same --out to go on") as tell:
-        chosen = seed_list(seeds) if seeds else ()
         played = replay(scenario, names, chosen, out, jobs, tell, isolated, rules)
-        bounds = [] if bound is False else played.bounds(STEPS if bound else None, tell)
+        bounds = [] if bound is False else played.bounds(steps, tell)
         again = sensitivity(played, jobs, tell) if sensitive else None
     values = [found.mean_completion for found in bounds]
     priced = all(found.searched for found in bounds)
@@ -121,6 +138,6 @@ def _fill(
 
 
 def demo_command(out: Path = Path("gangwise-demo")) -> None:
-    """Replay a thousand jobs of a GPU cluster under five schedulers, in half a minute."""
+    """Play gangs of 1 to 16 nodes under six schedulers: seconds, the first time half a minute."""
     replay_command(out=out)
     say(f"open {out / 'report.html'} in a browser; next, a log of your own: gangwise replay FILE")

@@ -98,7 +98,6 @@ def register(
 
 
 def entries(kind: Kind) -> dict[str, Entry]:
-    """All registered names of a kind, sorted; plug-ins included."""
     if kind not in _plugins_read:
         _plugins_read.add(kind)
         for point in entry_points(group=GROUPS[kind]):

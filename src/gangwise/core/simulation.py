@@ -93,7 +93,6 @@ class Run(Tabular):
         return float(self.nanoseconds.mean()) / 1e3
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Plain per-slot rows, for any data frame."""
         columns = {"reward": self.rewards, **self.metrics}
         for t in range(self.slots):
             row: dict[str, Any] = {"policy": self.policy, "seed": self.seed, "slot": t}
@@ -118,7 +117,6 @@ class Run(Tabular):
         }
 
     def comparator(self, versus: str | Comparator, sample: int | None = None) -> Comparator:
-        """The named comparator on the slots of this run."""
         if isinstance(versus, Comparator):
             return versus
         return self.instance.comparator(versus, self.slots, self.seed, sample)

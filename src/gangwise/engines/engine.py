@@ -196,8 +196,6 @@ class RankReport(NamedTuple):
 
     Attributes
     ----------
-    node : str
-    rank : int
     work : float
         Units done so far (of the command's own, or seconds at rate 1).
     seconds : float

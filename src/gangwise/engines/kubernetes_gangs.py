@@ -137,8 +137,6 @@ class Pod:
 
 @dataclass
 class Gang:
-    """Pods that are one job."""
-
     id: str
     belongs: Membership
     pods: dict[str, Pod] = field(default_factory=dict)

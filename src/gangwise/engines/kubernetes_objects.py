@@ -325,7 +325,6 @@ class Membership(NamedTuple):
     ----------
     kind : {"group", "job", "pod"}
         By a label or annotation, by the batch Job that made it, or by itself.
-    name : str
     api : str
         Group and version of the PodGroup that says how many there must be; empty for none.
     """

@@ -61,7 +61,6 @@ def wait_for(ranks: list[subprocess.Popen[bytes]], limit: float) -> tuple[str, l
 
 
 def main(folder: Path) -> int:
-    """Launch the attempt described in ``folder/placed.json``."""
     try:
         handle = os.open(folder / "launched", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     except FileExistsError:

@@ -39,7 +39,6 @@ class Held(NamedTuple):
     ----------
     holder : str
         Empty where anybody may take it.
-    mine : bool
     renewal : object
         Another one after each renewal.
     duration : float
@@ -146,7 +145,6 @@ class FolderLeader(Leader):
 
     Parameters
     ----------
-    cluster : path
     identity : str
         One that is stopped and comes back by the same identity need not wait.
     """

@@ -270,7 +270,6 @@ class LocalEngine:
             self._end_processes(self.folder / "jobs" / job / str(row.attempt))
 
     def events(self, timeout: float) -> list[EngineEvent]:
-        """Differences between two looks at the folder."""
         if self._leader is not None and not self._leader.held:
             time.sleep(min(timeout, POLL))
             self._leader.check()

@@ -365,7 +365,6 @@ class SlurmEngine:
         return Request.of(row, mark).why or waits_for(row, time.time())
 
     def events(self, timeout: float) -> list[EngineEvent]:
-        """Differences between two looks at the queue."""
         if self._leader is not None and not self._leader.held:
             time.sleep(min(timeout, self.poll))
             self._leader.check()
@@ -540,7 +539,6 @@ class SlurmEngine:
         return False
 
     def job(self, name: str, row: Mapping[str, Any], request: Request) -> EngineJob:
-        """What a job asks for; see the module on what a task is."""
         minutes = number(row.get("time_limit"), 0)
         comment, work = str(row.get("comment") or ""), math.nan
         with contextlib.suppress(intake.Unreadable):

@@ -120,7 +120,6 @@ class Request:
 
     Attributes
     ----------
-    tasks : int
     ranks : int
         Of each task: 1, or those of a share.
     cpus : int

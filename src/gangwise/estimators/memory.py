@@ -69,7 +69,6 @@ class Memory:
     """
 
     def start(self, arms: int) -> None:
-        """Forget everything."""
         self.slot = 0
         self._counts, self._totals = np.zeros(arms, np.int64), np.zeros(arms, np.int64)
 

@@ -261,7 +261,6 @@ class Compared:
 
     @cached_property
     def summaries(self) -> dict[str, list[dict[str, float]]]:
-        """Of each seed, by scheduler."""
         return {name: [o.summary() for o in each] for name, each in self.outcomes.items()}
 
     def of(self, name: str, key: str) -> Estimate:

@@ -184,7 +184,6 @@ class Comparison(Shown):
 
     @cached_property
     def runs(self) -> Mapping[tuple[str, int], Run]:
-        """Runs by policy and seed."""
         store, draw = self.results.store, self.scenario.instance
 
         def read(label: str, seed: int, key: str) -> Run:
@@ -194,7 +193,6 @@ class Comparison(Shown):
 
     @cached_property
     def comparators(self) -> Mapping[tuple[str, int], Comparator]:
-        """Comparators by name and seed."""
         rows = self.results.store.rows
         return _Lazy(
             self.results, True, lambda label, seed, key: stored_comparator(rows(key), label)
@@ -531,7 +529,6 @@ def _judges(comparators: Sequence[str] | None, first: RunSpec) -> list[str]:
 def _named(
     policies: Any, scenario: Scenario, isolated: bool
 ) -> dict[str, tuple[str, Policy[Any, Any, Any]]]:
-    """Policies by label, each with its text in a plan."""
     if policies is None:
         known = entries("policy").items()
         policies = [name for name, entry in known if entry.family == scenario.family]
@@ -577,7 +574,6 @@ def _count(what: str, value: Any) -> int:
 
 
 def _by_policy(frame: pl.DataFrame, column: str = "value") -> dict[str, Any]:
-    """One number for each seed, by policy."""
     return {
         str(policy): part[column].fill_null(math.nan).to_numpy()
         for (policy,), part in frame.group_by("policy", maintain_order=True)

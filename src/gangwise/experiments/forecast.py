@@ -75,14 +75,12 @@ class Past:
         self.forecaster = Forecaster(jobs, nodes, self.scheduler, self.options)
 
     def told(self, now: float, rng: np.random.Generator) -> Told:
-        """Forecasts at an instant."""
         jobs, nodes, _ = self.played
         can = ~self.forecaster.tables.aside
         moment = moment_of(jobs, nodes, now, self.begun, self.end, can, self.schedule)
         return self.foretold(moment, rng)
 
     def foretold(self, moment: Moment, rng: np.random.Generator) -> Told:
-        """Forecasts from a moment."""
         starts = self.forecaster.starts(moment, self.end - self.begun, self.end, self.draws, rng)
         promised = self.forecaster.promised(moment)
         return Told(moment.now, moment.waiting, starts, promised, self.begun[moment.waiting])
@@ -186,7 +184,6 @@ def forecast_log(
 
 
 def forecast_rows(jobs: Jobs, told: Told, calibration: Calibration) -> list[dict[str, Any]]:
-    """Rows of :class:`ForecastOfLog`."""
     rows = []
     for w, j in enumerate(told.waiting.tolist()):
         job, now = jobs.job(j), told.now

@@ -52,7 +52,6 @@ class NodeFindings:
     trace : str
         Registered name of the format.
     names : tuple of str [N]
-    effects : Effects
     read : int
         Jobs of the log.
     left_out : mapping of str to int

@@ -230,7 +230,6 @@ class ReplayScenario:
 
     @property
     def given(self) -> dict[str, Any]:
-        """All settings, those of the reader of the log included."""
         return {**self.settings.model_dump(), **self._reader}
 
     @property

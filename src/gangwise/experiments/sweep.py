@@ -93,7 +93,6 @@ def sweep(
 
     Parameters
     ----------
-    experiment : Experiment or path
     out : path
         Folder of the results. Experiments may share one: a run that is part of several is played
         once.

@@ -498,7 +498,6 @@ def _search(
     jobs: int,
     progress: Progress,
 ) -> None:
-    """Play trials until there are as many as wanted."""
     direction = "minimize" if study.definition["minimise"] else "maximize"
     sampled = optuna.create_study(direction=direction)
     for trial in study.trials:  # what the sampler learns from

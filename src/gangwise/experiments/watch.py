@@ -59,7 +59,6 @@ class Seen:
 
     @property
     def going_on(self) -> bool:
-        """Whether somebody plays."""
         return self.writer is not None
 
     def as_dict(self) -> dict[str, Any]:

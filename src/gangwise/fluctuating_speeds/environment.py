@@ -187,7 +187,6 @@ class SpeedsInstance(InstanceBase):
 
     Parameters
     ----------
-    problem : FluctuatingSpeedsProblem or GangSpeedsProblem
     workload : Workload
         At most one job of a type in a slot (ESDP §2.2).
     speeds : Speeds
@@ -230,7 +229,7 @@ class SpeedsInstance(InstanceBase):
 
     @cached_property
     def evaluated(self) -> dict[tuple[int, int, int | None], tuple[Comparator, Comparator]]:
-        """What :func:`~gangwise.fluctuating_speeds.offline.omniscient_in_run` found before."""
+        """What :func:`~gangwise.fluctuating_speeds.offline.in_run` found before."""
         return {}
 
 

@@ -124,8 +124,6 @@ def delta(sequence: str | Delta | float) -> Delta:
 
 
 class _Constant:
-    """A constant sequence that pickles."""
-
     def __init__(self, value: float):
         self.value = value
 
@@ -186,7 +184,6 @@ class ESDP(Optimiser):
         return Mean(prior=0.0, memory=self._memory)
 
     def decide(self, observation: Observation) -> Bools:
-        """x(t) in Ω(t), shape [E]."""
         x = super().decide(observation)
         self._memory.advance(observation.slot + 1)  # late feedback, too, finds sums that faded
         return x

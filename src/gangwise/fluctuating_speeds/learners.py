@@ -79,7 +79,6 @@ class Learner(ChannelLearner[FluctuatingSpeedsProblem]):
         return Mean(prior=0.0)
 
     def decide(self, observation: Observation) -> Bools:
-        """x(t) in Ω(t), shape [E]."""
         x = self._decide(observation, self._problem.available(observation.arrivals))
         self._pending.expect(observation.slot, x)
         return x
@@ -289,13 +288,7 @@ class ThompsonBeta(Optimiser):
 
 @dataclass
 class EpsilonGreedy(Optimiser):
-    """ε-greedy: explore with probability ε, or min(1, ε |E| / t) when it decays.
-
-    Parameters
-    ----------
-    epsilon : float
-    decay : bool
-    """
+    """ε-greedy: explore with probability ε, or min(1, ε |E| / t) when it decays."""
 
     epsilon: float = 0.05
     decay: bool = False
@@ -395,7 +388,6 @@ class LCF(KnownOrder):
         self._score = -self._list.per_job_type(problem.cost) / channels
 
     def decide(self, observation: Observation) -> Bools:
-        """x(t), shape [E]."""
         available = self._problem.available(observation.arrivals)
         return self._list.by_job_type(self._score, available)
 
@@ -418,7 +410,6 @@ class LWTF(KnownOrder):
         self._served = np.full(problem.L, -1, dtype=np.int64)
 
     def decide(self, observation: Observation) -> Bools:
-        """x(t), shape [E]."""
         available = self._problem.available(observation.arrivals)
         waited = (observation.slot - self._served).astype(np.float64)
         x = self._list.by_job_type(waited, available)
@@ -438,6 +429,5 @@ class RandomChannels(PolicyBase):
         self._list = ListScheduling(problem)
 
     def decide(self, observation: Observation) -> Bools:
-        """x(t), shape [E]."""
         available = self._problem.available(observation.arrivals)
         return self._list.schedule(self._rng.permutation(np.flatnonzero(available)))

@@ -21,7 +21,7 @@ the means alone, can be beaten, and this is what remains to be earned.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +40,6 @@ other families; so that many more are solved before slots are sampled."""
 
 
 class Best(NamedTuple):
-    """The best decision for known means."""
-
     uses: npt.NDArray[np.generic]  # [E] whether, or how many times, each channel is used
     value: float  # its mean utility
     gap: float  # the optimum is no more than this above
@@ -92,20 +90,6 @@ def play_the_means(
     )
 
 
-def omniscient_in_run(
-    instance: FluctuatingSpeedsInstance,
-    slots: int,
-    seed: int,
-    sample: int | None = None,
-    realised: bool = False,
-) -> Comparator:
-    """``omniscient`` or ``omniscient_realised`` on the slots of a run; both are found at once."""
-    key, known = (slots, seed, sample), instance.evaluated
-    if key not in known:
-        known[key] = omniscient(instance, *key)
-    return known[key][realised]
-
-
 def omniscient(
     instance: FluctuatingSpeedsInstance, slots: int, seed: int, sample: int | None = None
 ) -> tuple[Comparator, Comparator]:
@@ -130,6 +114,27 @@ def omniscient(
         return Best(answer.x.copy(), value, max(0.0, float(answer.bound) - value))
 
     return play_the_means(instance, slots, seed, at, best)
+
+
+I = TypeVar("I", bound=SpeedsInstance)
+Both = tuple[Comparator, Comparator]
+
+
+def in_run(omniscient: Callable[[I, int, int, int | None], Both]) -> Callable[..., Comparator]:
+    """``omniscient`` or ``omniscient_realised`` on the slots of a run; both are found at once."""
+
+    def found(
+        instance: I, slots: int, seed: int, sample: int | None = None, realised: bool = False
+    ) -> Comparator:
+        key, known = (slots, seed, sample), instance.evaluated
+        if key not in known:
+            known[key] = omniscient(instance, *key)
+        return known[key][realised]
+
+    return found
+
+
+omniscient_in_run = in_run(omniscient)
 
 
 def clairvoyant(

@@ -215,7 +215,6 @@ class FluctuatingSpeedsProblem:
             object.__setattr__(self, name, array)
 
     def name(self, e: int) -> str:
-        """How messages call a channel."""
         l, r = self.channels.job_type[e], self.channels.server[e]
         return f"channel ({self.job_types[l]!r} on {self.cluster.servers[r]!r})"
 

@@ -175,7 +175,6 @@ class GainOverheadInstance(InstanceBase):
     base : GainOverheadProblem
         The problem over job types. Where the workload brings several jobs of a type in one slot,
         policies are given the problem over ports (OGASched §3.4) instead: :attr:`problem`.
-    workload : Workload
     delivery : Delivery
         Delay and loss of feedback; at once and never lost by default.
 

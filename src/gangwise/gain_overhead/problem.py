@@ -39,7 +39,6 @@ class Utility:
 
     Parameters
     ----------
-    name : str
     value, slope : callable
         Functions of devices ``y`` and parameter ``alpha``, elementwise on arrays.
 

@@ -66,7 +66,6 @@ class GangInstance(InstanceBase):
 
     Parameters
     ----------
-    problem : GangProblem
     workload : Workload
         At most one job of each type in a slot.
     time_limit : float

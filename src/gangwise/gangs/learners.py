@@ -187,7 +187,6 @@ class GangBestFit(GangFirstFit):
     """
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
-        """Sort the tasks of each job type once."""
         super().start(problem, rng)
         largest = np.maximum(problem.cluster.capacity.max(axis=0), np.finfo(float).tiny)
         share = (problem.task_requests / largest).max(axis=1)
@@ -236,7 +235,6 @@ class GangVolcano(GangFirstFit):
                 raise ScenarioError(f"priority of job type {name!r} is {level!r}; a whole number")
 
     def start(self, problem: GangSpeedsProblem, rng: np.random.Generator) -> None:
-        """Bind to a problem, and look up the priorities."""
         super().start(problem, rng)
         for name in self.priority:
             if name not in problem.job_types:

@@ -34,8 +34,6 @@ from gangwise.gangs.problem import GangPlacementProblem, GangProblem, GangSpeeds
 
 @dataclass(frozen=True, eq=False)
 class GangSolution:
-    """A solved programme."""
-
     placement: Ints  # [Q] feasible: server of each task, -1 for none
     value: float  # its objective
     bound: float  # no placement has a larger objective
@@ -453,7 +451,6 @@ class ExactGangs:
 
     @property
     def size(self) -> int:
-        """Number of whole-number columns of tasks."""
         return self._programme.size
 
     def solve(

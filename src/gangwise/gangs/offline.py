@@ -10,7 +10,7 @@ import numpy as np
 
 from gangwise.core.arrays import Floats, Ints
 from gangwise.core.contracts import Comparator, evenly_spaced
-from gangwise.fluctuating_speeds.offline import Best, play_the_means
+from gangwise.fluctuating_speeds.offline import Best, in_run, play_the_means
 from gangwise.gain_overhead.offline import optimum_of_each_slot
 from gangwise.gangs.environment import GangInstance, GangSpeedsInstance
 from gangwise.gangs.milp import ExactGangs, solve
@@ -77,20 +77,6 @@ def per_slot_optimum_in_run(
     return per_slot_optimum(instance.problem, arrivals, sample, instance.time_limit)
 
 
-def omniscient_in_run(
-    instance: GangSpeedsInstance,
-    slots: int,
-    seed: int,
-    sample: int | None = None,
-    realised: bool = False,
-) -> Comparator:
-    """``omniscient`` or ``omniscient_realised`` on the slots of a run; both are found at once."""
-    key, known = (slots, seed, sample), instance.evaluated
-    if key not in known:
-        known[key] = omniscient(instance, *key)
-    return known[key][realised]
-
-
 def omniscient(
     instance: GangSpeedsInstance, slots: int, seed: int, sample: int | None = None
 ) -> tuple[Comparator, Comparator]:
@@ -101,7 +87,6 @@ def omniscient(
 
     Parameters
     ----------
-    instance : GangSpeedsInstance
     slots, seed : int
         The run that it is compared to.
     sample : int, optional
@@ -125,3 +110,6 @@ def omniscient(
         return Best(problem.count(placement), answer.value, answer.gap, paid)
 
     return play_the_means(instance, slots, seed, lambda keys: evenly_spaced(slots, sample), best)
+
+
+omniscient_in_run = in_run(omniscient)

@@ -120,7 +120,6 @@ class Placement:
 
     Parameters
     ----------
-    problem : GangPlacementProblem
     weighs_gains : bool
         Whether the gains of a :class:`GangProblem` are tabulated; list scheduling and placing by
         worth do without.
@@ -174,7 +173,6 @@ class Placement:
         return servers
 
     def reset(self) -> None:
-        """Empty servers."""
         self.held.channel.fill(-1)
         self.held.left[:] = self.problem.cluster.capacity
         for array in (self.held.total, self.held.placed, self.held.state):

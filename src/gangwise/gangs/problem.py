@@ -50,7 +50,6 @@ def first(bad: Any) -> Any:
 
 
 def frozen(given: Any, kind: type = np.float64) -> Any:
-    """A read-only copy."""
     array: Any = np.array(given, dtype=kind, order="C")
     array.setflags(write=False)
     return array
@@ -215,7 +214,6 @@ class GangPlacementProblem:
         return f"task {q - int(self.first[l])} of job type {self.job_types[l]!r}"
 
     def name(self, e: int) -> str:
-        """What errors call a channel."""
         l, r = self.channels.job_type[e], self.channels.server[e]
         return f"channel ({self.job_types[l]!r} on {self.cluster.servers[r]!r})"
 
@@ -358,8 +356,6 @@ class GangPlacementProblem:
 
 
 class GangReward(NamedTuple):
-    """Reward of one slot, taken apart."""
-
     reward: float
     gain: float
     overhead: float

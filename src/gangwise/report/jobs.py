@@ -220,7 +220,8 @@ def source_in_words(name: str) -> str:
     ('the synthetic twin of alibaba-gpu-v2023', 'october.swf')
     """
     kind, _, of = name.partition(":")
-    return f"the synthetic twin of {of}" if kind == "twin" else name.rstrip("/").rpartition("/")[2]
+    known = {"twin": f"the synthetic twin of {of}", "demo": "a drawn cluster"}
+    return known.get(kind, name.rstrip("/").rpartition("/")[2])
 
 
 # Tables

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import polars as pl
 
@@ -34,10 +35,9 @@ from gangwise.report.provenance import made_in
 from gangwise.report.tables import Cell, Sheet, value_cell
 from gangwise.report.words import count, sentence_case, words
 
-Verdict = Literal["agrees", "other-size", "differs", "open", "depends", "uncompared"]
-"""Other size: the same direction as the paper's number and within a factor of it, but not near it.
-Open: the interval is too wide to tell. Depends: on which rows of a trace the authors took.
-Uncompared: the paper says nothing of it; it counts nowhere.
+Verdict = Literal["reproduced", "not reproduced", "underdetermined", "not tested"]
+"""The word for a claim: it agrees in the reading of the paper that fits its figure best; in none;
+in other readings only; or nothing is compared.
 """
 
 
@@ -52,10 +52,12 @@ class Row:
         The paper's.
     ours : Estimate
     verdict : str
-        See :data:`Verdict`.
+        Of the claim, see :data:`Verdict`; "not tested" in a row that it is not about.
     why : str
     rule : str
-        When ours agrees; fixed before anything is run.
+        When ours agrees.
+    agrees : bool, optional
+        Whether this number does; None where nothing is compared.
     readings : int
         Over how many readings of what the paper leaves open this is: ``ours`` is then the mean of
         their means, between the smallest and the largest. 0: it is of one.
@@ -74,6 +76,7 @@ class Row:
     verdict: Verdict
     why: str
     rule: str = ""
+    agrees: bool | None = None
     readings: int = 0
     agreeing: int = 0
     timed: bool = False
@@ -85,7 +88,7 @@ class Row:
         if not self.readings:
             return estimate_text(self.ours, decimals)
         low, high = (number(self.ours.mean if v is None else v, decimals) for v in self.ours[1:])
-        agrees = f", agrees in {self.agreeing}" * (self.verdict == "depends")
+        agrees = "" if self.agrees is None else f", agrees in {self.agreeing}"
         return f"{low} to {high} over {self.readings} readings{agrees}"
 
     @property
@@ -249,45 +252,52 @@ def _torn(path: Path, what: str) -> StoreError:
     )
 
 
-VERDICTS = ("agrees", "other-size", "differs", "open", "depends")
-"""What counts; a number about which a paper says nothing is shown and counts nowhere."""
+VERDICTS = get_args(Verdict)
+
+
+def claims_by_word(rows: Iterable[Row]) -> Counter[str]:
+    """How many claims have which word; a claim has that of its tested rows."""
+    words: dict[tuple[str, str], str] = {}
+    for row in rows:
+        if words.get((row.stem, row.says), "not tested") == "not tested":
+            words[row.stem, row.says] = row.verdict
+    found = Counter(words.values())
+    return Counter({verdict: found[verdict] for verdict in VERDICTS})
+
+
+def counts(rows: Iterable[Row]) -> str:
+    """How many claims came out how.
+
+    Examples
+    --------
+    >>> one = Row("p", "a", "s", "v", 1.0, Estimate(1.0, None, None), "reproduced", "")
+    >>> counts([one])
+    '1 claim: 1 reproduced, 0 not reproduced, 0 underdetermined, 0 not tested'
+    """
+    found = claims_by_word(rows)
+    each = ", ".join(f"{n} {verdict}" for verdict, n in found.items())
+    return f"{count(found.total(), 'claim')}: {each}"
 
 
 def lead(found: Reproduced) -> str:
-    """How many claims of the papers agree."""
-    rows, n = found.rows, len(found.artefacts)
-    shown = "1 artefact" if n == 1 else f"{n} artefacts"
-    if not rows:
-        return f"{shown}, without a claim to compare."
-    count = {name: sum(row.verdict == name for row in rows) for name in VERDICTS}
-    compared = [row for row in rows if row.verdict in VERDICTS]
-    claims = len({(row.stem, row.says) for row in compared})
-    return (
-        f"{shown}, {claims} {'claim' if claims == 1 else 'claims'}, {len(compared)} comparisons: "
-        f"{count['agrees']} agree with the paper, {count['other-size']} have its direction and "
-        f"another size, {count['differs']} differ, {count['open']} are open"
-        + f", {count['depends']} depend on which rows are read" * bool(count["depends"])
-        + "."
-    )
+    """How many claims of the papers are reproduced."""
+    shown = count(len(found.artefacts), "artefact")
+    return f"{shown}, {counts(found.rows)}." if found.rows else f"{shown}, without a claim."
 
 
 def overview_sheet(found: Reproduced) -> Sheet:
-    """Every artefact with its verdicts."""
-
-    def verdict_cell(artefact: Shown, verdict: str) -> Cell:
-        mine = (row for row in found.rows if row.stem == artefact.stem)
-        return value_cell(sum(row.verdict == verdict for row in mine))
-
-    depends = any(row.verdict == "depends" for row in found.rows)
-    verdicts = VERDICTS if depends else VERDICTS[:-1]
+    """Every artefact with the words of its claims."""
+    each = {
+        a.stem: claims_by_word(r for r in found.rows if r.stem == a.stem) for a in found.artefacts
+    }
     return Sheet(
         "Artefacts",
-        ("what it shows", *verdicts),
+        ("what it shows", *VERDICTS),
         tuple(
-            (a.called, (Cell(a.title, words=True), *(verdict_cell(a, v) for v in verdicts)))
+            (a.called, (Cell(a.title, words=True), *map(value_cell, each[a.stem].values())))
             for a in found.artefacts
         ),
-        (words("captions")["artefacts"], *[words("captions")["depends"]] * depends),
+        (words("captions")["artefacts"],),
         "artefact",
         links=[artefact.stem for artefact in found.artefacts],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +12,6 @@ from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
 from gangwise.experiments.statistics import Estimate
 from gangwise.report.plotting import Panel
-from gangwise.report.reproduction import Verdict
 
 Found = Mapping[str, Results]
 """Results by the name of their experiment."""
@@ -23,39 +22,30 @@ ON_ROWS = "-traces"
 AT = " @ "
 """Between a version and the reading of which rows of the traces the authors took."""
 
-FACTOR = 3.0
-"""Beyond this factor, about √10, a number and our mean are of two orders of magnitude, and a common
-sign is all that they share."""
-
 
 @dataclass(frozen=True)
 class Rule:
-    """When ours agrees with a claim: part of the claim, so fixed before anything is run.
+    """When ours agrees with a claim: near a number, or with all of its interval on one side.
 
-    Near a number, ours agrees when the mean is the number, give or take a share of it. It is open
-    when some part of the interval is near, but not the mean; of another size when the whole
-    interval is on the number's side of zero and the mean within :data:`FACTOR` of the number; else
-    it differs. Above or below a level, ours agrees when all of the interval is on that side, and
-    differs when none of it is. With none of the three nothing is compared.
+    Near a number, the mean decides: it is the number, give or take a share of it. Another size is
+    another number, whatever its sign. With none of the three nothing is compared.
 
     Parameters
     ----------
     near, above, below : float, optional
-        One of the three, or none.
+        One of the three, or none; ``above`` and ``below`` together are a range.
     within : float
         Share of the number that is near.
 
     Examples
     --------
     >>> rule = Rule(near=10.0)
-    >>> rule(Estimate(12.0, 9.0, 15.0)), rule(Estimate(14.0, 12.0, 16.0))
-    ('agrees', 'open')
-    >>> rule(Estimate(14.0, 13.0, 15.0)), rule(Estimate(0.3, -0.1, 0.7))
-    ('other-size', 'differs')
-    >>> rule(Estimate(55.0, 54.0, 56.0)), rule(Estimate(2.0, 1.0, 3.0))
-    ('differs', 'differs')
-    >>> Rule(above=0.0)(Estimate(1.0, -1.0, 3.0))
-    'open'
+    >>> rule(Estimate(12.0, 9.0, 15.0)), rule(Estimate(14.0, 9.0, 19.0))
+    (True, False)
+    >>> Rule(above=0.0)(Estimate(1.0, -1.0, 3.0)), Rule(below=0.0, above=-5.0)(Estimate(-3, -4, -2))
+    (False, True)
+    >>> Rule()(Estimate(1.0, 0.0, 2.0)) is None
+    True
     """
 
     near: float | None = None
@@ -72,35 +62,24 @@ class Rule:
     def text(self) -> str:
         """When ours agrees, in words."""
         if self.near is not None:
-            return (
-                f"the mean is within {100 * self.within:.3g} % of {self.near:g}; of another size "
-                f"up to {FACTOR:g} times it or 1/{FACTOR:g} of it"
-            )
-        if self.above is not None:
-            return f"the whole interval is above {self.above:g}"
-        return "not judged" if self.below is None else f"the whole interval is below {self.below:g}"
+            return f"the mean is within {100 * self.within:.3g} % of {self.near:g}"
+        sides = [
+            f"{side} {level:g}"
+            for side, level in (("above", self.above), ("below", self.below))
+            if level is not None
+        ]
+        return f"the whole interval is {' and '.join(sides)}" if sides else "not judged"
 
-    def __call__(self, found: Estimate) -> Verdict:
-        """What an estimate says of the claim."""
-        low = found.mean if found.low is None else found.low
-        high = found.mean if found.high is None else found.high
+    def __call__(self, found: Estimate) -> bool | None:
+        """Whether an estimate agrees; None where nothing is compared."""
+        if not self.compares:
+            return None
         if self.near is not None:
-            return self._nearness(found.mean, low, high, self.near)
-        if self.above is not None:
-            return "agrees" if low > self.above else "differs" if high < self.above else "open"
-        if self.below is not None:
-            return "agrees" if high < self.below else "differs" if low > self.below else "open"
-        return "uncompared"
-
-    def _nearness(self, mean: float, low: float, high: float, number: float) -> Verdict:
-        slack = self.within * abs(number)
-        if abs(mean - number) <= slack:
-            return "agrees"
-        if low <= number + slack and high >= number - slack:
-            return "open"
-        if min(low * number, high * number) <= 0:
-            return "differs"
-        return "other-size" if 1.0 / FACTOR <= mean / number <= FACTOR else "differs"
+            return abs(found.mean - self.near) <= self.within * abs(self.near)
+        low, high = (found.mean if v is None else v for v in found[1:])
+        return (self.above is None or low > self.above) and (
+            self.below is None or high < self.below
+        )
 
 
 @dataclass(frozen=True)
@@ -145,8 +124,14 @@ class Claim:
     timed : bool
         A computation time: it differs from run to run, and is not among the results to find again.
     beside : tuple of str
-        Versions that are not the paper's algorithm but rivals of it, or whose number is what it is
-        by definition: shown, and not judged.
+        Versions that are not the paper's algorithm but rivals of it, or are measured with another
+        method than the paper's, or whose number is what it is by definition: shown, not tested.
+    every : str
+        What all of must agree: ``versions``, ``on`` (settings), or nothing: then each is a reading.
+    readings : mapping
+        What a row is called → its version and its setting; empty where all must agree.
+    sentence : str
+        The claim as a sentence, if it is one of the ten of the paper's page.
 
     Raises
     ------
@@ -161,17 +146,27 @@ class Claim:
     why: str = ""
     timed: bool = False
     beside: tuple[str, ...] = ()
+    every: str = ""
+    readings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    sentence: str = ""
 
     def __post_init__(self) -> None:
         by_side = (self.rule.above, self.rule.below) != (None, None)
         if isinstance(self.paper, float) and by_side:
             raise ValueError(f"{self.says}: {self.paper} is a number; ours must be near it")
 
-    def verdict(self, version: str, found: Estimate) -> Verdict:
-        """What the estimate of a version says of the claim."""
+    def agrees(self, version: str, found: Estimate) -> bool | None:
+        """Whether our number for a version does; None where it is not tested."""
         version = version.partition(AT)[0]
         rival = any(version == name or version.startswith(f"{name}, ") for name in self.beside)
-        return "uncompared" if rival else self.rule(found)
+        return None if rival else self.rule(found)
+
+    @property
+    def rule_text(self) -> str:
+        """All that decides its word, in words: what is hashed."""
+        every = {"versions": "; of every policy named", "on": "; in every setting"}
+        beside = f"; not tested: {', '.join(self.beside)}" * bool(self.beside)
+        return self.rule.text + every.get(self.every, "") + beside
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections import Counter
+import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
 from gangwise.core.files import write_whole
 from gangwise.experiments.results import Results
 from gangwise.experiments.statistics import Estimate
-from gangwise.report.reproduction import Row, Verdict
+from gangwise.report.reproduction import Row, Verdict, claims_by_word, counts
 from gangwise.reproduce.artefact import AT, ON_ROWS, Artefact, Claim
 
 
 def judged(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> Row:
-    """Our number for a claim, with its verdict."""
+    """Our number for a claim, and whether it agrees; its word is found by :func:`settled`."""
     return Row(
         artefact.paper,
         artefact.name,
@@ -29,27 +32,103 @@ def judged(artefact: Artefact, claim: Claim, version: str, ours: Estimate) -> Ro
         version,
         claim.paper,
         ours,
-        claim.verdict(version, ours),
+        "not tested",
         claim.why,
-        claim.rule.text,
+        claim.rule_text,
+        claim.agrees(version, ours),
         timed=claim.timed,
     )
 
 
-def over_readings(rows: Iterable[Row]) -> list[Row]:
-    """Rows of one version in several readings made one: what is said must cover all of them.
+Reading = tuple[str, str, str]
+"""A version of the algorithm, a setting, and which rows of the traces; empty: whichever."""
 
-    The verdict is that of every reading where they have the same, and else depends on the reading.
+
+def _fits(one: Reading, other: Reading) -> bool:
+    return all(a == b or not a or not b for a, b in zip(one, other, strict=True))
+
+
+class Readings:
+    """Which readings of the paper agree with a claim.
+
+    Parameters
+    ----------
+    claim : Claim
+    rows : sequence of Row
+        Of the claim.
+    """
+
+    def __init__(self, claim: Claim, rows: Sequence[Row]) -> None:
+        self.claim = claim
+        self.versions = {version for version, _ in claim.readings.values()}
+        self.found: dict[Reading, bool] = {}
+        self._off: dict[Reading, float] = {}
+        for row in rows:
+            if row.agrees is not None:
+                name, _, taken = row.version.partition(AT)
+                reading = (*claim.readings.get(name, (name, "")), taken)
+                self.found[reading] = self.found.get(reading, True) and row.agrees
+                if (number := claim.rule.near) is not None:
+                    off = min(1.0, abs(row.ours.mean - number) / abs(number))
+                    self._off[reading] = max(off, self._off.get(reading, 0.0))
+
+    def of(self, reading: Reading) -> list[Reading]:
+        """Those of the claim that fit; of any version where it is about other policies."""
+        if reading[0] not in self.versions:
+            reading = ("", *reading[1:])
+        return [one for one in self.found if _fits(one, reading)]
+
+    def agrees(self, reading: Reading) -> bool:
+        """Whether the claim holds in a reading."""
+        return any(self.found[one] for one in self.of(reading))
+
+    def off(self, reading: Reading) -> float:
+        """How far ours is from the paper's number, as a share of it, up to 1; 0 for no number."""
+        return min((self._off.get(one, 0.0) for one in self.of(reading)), default=1.0)
+
+    def word(self, best: Reading) -> Verdict:
+        """The word for the claim, with the reading that fits its figure best."""
+        if not self.found:
+            return "not tested"
+        if self.agrees(best):
+            return "reproduced"
+        return "underdetermined" if any(self.found.values()) else "not reproduced"
+
+
+def settled(artefact: Artefact, rows: Sequence[Row]) -> tuple[list[Row], Reading | None]:
+    """Rows with the words of their claims, and the reading that fits the artefact best.
+
+    It is the reading in which most claims agree; of several, the one whose numbers are closest to
+    the paper's. One reading has to serve for the whole figure: with another for each claim, chance
+    alone would make some agree. None is best where no claim agrees in any.
+    """
+    every = {
+        claim.says: Readings(claim, [row for row in rows if row.says == claim.says])
+        for claim in artefact.claims
+    }
+    known = {reading: None for each in every.values() for reading in each.found}
+    whole = [r for r in known if bool(r[1]) == any(other[1] for other in known)] or list(known)
+
+    def fit(reading: Reading) -> tuple[int, float]:
+        tested = [each for each in every.values() if each.found]
+        return sum(each.agrees(reading) for each in tested), -sum(e.off(reading) for e in tested)
+
+    best = max(whole, key=fit, default=None)
+    words = {says: each.word(best or ("", "", "")) for says, each in every.items()}
+    done = [row if row.agrees is None else replace(row, verdict=words[row.says]) for row in rows]
+    return done, best if best and fit(best)[0] else None
+
+
+def over_readings(rows: Iterable[Row]) -> list[Row]:
+    """Rows of one version in several readings of the traces made one: mean, least and most.
 
     Examples
     --------
-    >>> one = Row("p", "a", "s", "v @ first", 1.0, Estimate(1.0, 0.0, 2.0), "agrees", "")
-    >>> two = replace(one, version="v @ second", ours=Estimate(9.0, 8.0, 10.0), verdict="differs")
-    >>> [merged] = over_readings([one, two])
-    >>> merged.version, merged.text, merged.verdict
-    ('v', '1.0 to 9.0 over 2 readings, agrees in 1', 'depends')
-    >>> over_readings([one, replace(two, verdict="agrees")])[0].verdict
-    'agrees'
+    >>> one = Row("p", "a", "s", "v @ first", 1.0, Estimate(1.0, 0.0, 2.0), "reproduced", "")
+    >>> two = replace(one, version="v @ second", ours=Estimate(9.0, 8.0, 10.0))
+    >>> [merged] = over_readings([replace(one, agrees=True), replace(two, agrees=False)])
+    >>> merged.version, merged.text
+    ('v', '1.0 to 9.0 over 2 readings, agrees in 1')
     """
     found: dict[str, list[Row]] = {}
     for row in rows:
@@ -59,14 +138,13 @@ def over_readings(rows: Iterable[Row]) -> list[Row]:
 
 
 def _merged(rows: Sequence[Row]) -> Row:
-    means, verdicts = [row.ours.mean for row in rows], {row.verdict for row in rows}
+    means = [row.ours.mean for row in rows]
     return replace(
         rows[0],
         version=rows[0].version.partition(AT)[0],
         ours=Estimate(sum(means) / len(means), min(means), max(means)),
-        verdict=rows[0].verdict if len(verdicts) == 1 else "depends",
         readings=len(rows),
-        agreeing=sum(row.verdict == "agrees" for row in rows),
+        agreeing=sum(row.agrees is True for row in rows),
     )
 
 
@@ -119,16 +197,119 @@ def _seeds_path(quick: bool) -> Path:
     return _path(quick).with_name(f"{_path(quick).stem}-seeds.json")
 
 
+# What was there first, the rule or the result
+
+
+class Stamp(NamedTuple):
+    """What is known of a rule, or of the rule by which a result was judged.
+
+    Attributes
+    ----------
+    rule : str
+        Hash of all that decides the claim's word, see :func:`rule_hash`.
+    at : str
+        Of a rule: since when it is committed. Of a result: when its first run was made, UTC; empty
+        where the number was there before its rule.
+    commit : str
+        The one whose rules were in force when the result was played, where known.
+    """
+
+    rule: str
+    at: str = ""
+    commit: str = ""
+
+
+def claim_id(artefact: Artefact, claim: Claim) -> str:
+    """What a claim is called in the committed files."""
+    return f"{artefact.paper} {artefact.name}: {claim.says}"
+
+
+def rule_hash(claim: Claim) -> str:
+    """Hash of the paper's number, of when ours agrees with it, and of how words are given."""
+    decides = [claim.says, claim.paper, claim.rule_text, SETTLING]
+    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:12]
+
+
+SETTLING = "best reading of the figure, 1"
+"""Version of :func:`settled`: raise it with every change of how words are given."""
+
+
 def rules_path() -> Path:
-    """Where the rules of all claims are committed, so that a change of one is seen as such."""
+    """Where the rules of all claims are committed."""
     return _path(True).with_name("rules.json")
 
 
+def read_stamps(name: Literal["rules", "played"]) -> dict[str, Stamp]:
+    """The committed rules, or the rules by which the results of full scale were judged."""
+    path = rules_path().with_name(f"{name}.json")
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return {key: Stamp(*value[:3]) for key, value in known.items()}
+
+
 def write_rules(artefacts: Iterable[Artefact]) -> Path:
-    """Commit the rules, before what they judge is run."""
-    text = json.dumps(rules(artefacts), indent=1, ensure_ascii=False)
-    write_whole(rules_path(), text + "\n")
+    """Commit the rules, before what they judge is run; a changed one counts from now on."""
+    known, now = read_stamps("rules"), _utc(time.time())
+    found = {}
+    for artefact in artefacts:
+        for claim in artefact.claims:
+            rule, key = rule_hash(claim), claim_id(artefact, claim)
+            same = key in known and known[key].rule == rule
+            found[key] = [rule, known[key].at if same else now, claim.rule_text]
+    write_whole(rules_path(), _lines(found))
     return rules_path()
+
+
+def stamp(artefacts: Iterable[Artefact], played: float | None) -> Path:
+    """Say by which rules the results of these artefacts were judged, and when they were played.
+
+    Parameters
+    ----------
+    artefacts : iterable of Artefact
+    played : float, optional
+        When the first of their runs was made, seconds since 1970; None: before their rules.
+    """
+    found = read_stamps("played")
+    at, commit = ("", "") if played is None else (_utc(played), _rules_commit())
+    for artefact in artefacts:
+        for claim in artefact.claims:
+            found[claim_id(artefact, claim)] = Stamp(rule_hash(claim), at, commit)
+    write_whole(rules_path().with_name("played.json"), _lines(dict(sorted(found.items()))))
+    return rules_path().with_name("played.json")
+
+
+def _rules_commit() -> str:
+    """The commit of the rules; empty outside a repository, or if they were changed since."""
+    path = rules_path()
+
+    def git(*words: str) -> str:
+        given = ["git", "-C", str(path.parent), *words, "--", path.name]
+        return subprocess.run(given, capture_output=True, text=True, check=False).stdout.strip()
+
+    return "" if git("status", "--porcelain") else git("log", "-1", "--format=%H")
+
+
+def _utc(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%MZ}"
+
+
+def unruly(artefacts: Iterable[Artefact]) -> list[str]:
+    """Results of full scale that are older than their rule, or whose rule changed since."""
+    rules, played, known = read_stamps("rules"), read_stamps("played"), read(quick=False)
+    of = {key.rpartition(" [")[0] for key in known}
+    faults = []
+    for artefact in artefacts:
+        for claim in artefact.claims:
+            key = claim_id(artefact, claim)
+            rule, result = rules.get(key), played.get(key)
+            if rule is None or rule.rule != rule_hash(claim):
+                faults.append(f"{key}: its rule is not the committed one: write_rules()")
+            elif key not in of:
+                continue
+            elif result is None or result.rule != rule.rule:
+                faults.append(f"{key}: its rule changed since it was judged: play it again")
+            elif result.at and result.at < rule.at:
+                faults.append(f"{key}: played at {result.at}, before its rule of {rule.at}")
+    return faults
 
 
 def read(quick: bool) -> dict[str, Estimate]:
@@ -147,24 +328,41 @@ def read(quick: bool) -> dict[str, Estimate]:
 
 def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
     """The committed results as rows, in the order of the artefacts and their claims."""
+    return [row for artefact in artefacts for row in settled(artefact, _rows(artefact, quick))[0]]
+
+
+def _rows(artefact: Artefact, quick: bool) -> list[Row]:
     known, found = read(quick), []
-    for artefact in artefacts:
-        for claim in artefact.claims:
-            start = f"{artefact.paper} {artefact.name}: {claim.says} ["
-            found += [
-                judged(artefact, claim, key[len(start) : -1], ours)
-                for key, ours in known.items()
-                if key.startswith(start)
-            ]
+    for claim in artefact.claims:
+        start = f"{claim_id(artefact, claim)} ["
+        found += [
+            judged(artefact, claim, key[len(start) : -1], ours)
+            for key, ours in known.items()
+            if key.startswith(start)
+        ]
     return found
 
 
-def shown(artefacts: Iterable[Artefact]) -> list[Row]:
-    """The committed results that pages show: of full scale, and quick on rows of the traces.
+def best_reading(artefact: Artefact) -> str:
+    """The reading that fits the paper's numbers best at full scale; empty where none does."""
+    _, best = settled(artefact, _rows(artefact, quick=False))
+    return ", ".join(filter(None, best)) if best else ""
 
-    There each artefact is played once for every reading.
+
+def shown(artefacts: Iterable[Artefact]) -> list[Row]:
+    """The committed results that pages show: of full scale.
+
+    What was played at the quick scale alone, on rows of the traces, is shown and not tested.
     """
-    return [row for a in artefacts for row in rows([a], quick=a.name.endswith(ON_ROWS))]
+    found = []
+    for artefact in artefacts:
+        full = rows([artefact], quick=False)
+        brief = [] if full or not artefact.name.endswith(ON_ROWS) else _rows(artefact, quick=True)
+        found += full or [replace(row, agrees=None, why=TOO_SHORT) for row in brief]
+    return found
+
+
+TOO_SHORT = "played over 5 to 100 slots with three seeds only, which is no test"
 
 
 def write(rows: Sequence[Row], quick: bool) -> Path:
@@ -214,35 +412,6 @@ def differences(rows: Sequence[Row], quick: bool) -> list[str]:
     return found
 
 
-def rules(artefacts: Iterable[Artefact]) -> dict[str, str]:
-    """When ours agrees with each claim: what is committed before anything is run."""
-    return {
-        f"{artefact.paper} {artefact.name}: {claim.says}": claim.rule.text
-        + (f"; not judged: {', '.join(claim.beside)}" if claim.beside else "")
-        for artefact in artefacts
-        for claim in artefact.claims
-    }
-
-
-def counts(rows: Iterable[Row]) -> str:
-    """How many comparisons came out how; what was not compared counts nowhere.
-
-    Examples
-    --------
-    >>> one = Row("p", "a", "s", "v", 1.0, Estimate(1.0, None, None), "agrees", "")
-    >>> counts([one])
-    '1 of 1 comparisons agree, 0 have the same direction and another size, 0 differ, 0 are open'
-    """
-    found = Counter(row.verdict for row in over_readings(rows))
-    del found["uncompared"]
-    return (
-        f"{found['agrees']} of {found.total()} comparisons agree, {found['other-size']} have the "
-        f"same direction and another size, {found['differs']} differ, {found['open']} are open"
-        + f", {found['depends']} depend on the reading"
-        * bool(found["depends"])
-    )
-
-
 def table(rows: Sequence[Row]) -> pl.DataFrame:
     """Tidy: a row per claim and version."""
     plain = [row.as_dict() | {"the paper": str(row.number)} for row in rows]
@@ -273,26 +442,22 @@ def fill(page: str, rows: Sequence[Row]) -> str:
     return re.sub(marked, block, page, flags=re.DOTALL)
 
 
-IN_TABLES: Mapping[Verdict, str] = {
-    "agrees": ", agrees",
-    "other-size": ", same direction, other size",
-    "differs": ", differs",
-    "open": ", open",
-    "depends": ", depends on the reading",
-    "uncompared": "",
-}
-
-
 def _of_one(rows: Sequence[Row]) -> str:
     rows = over_readings(rows)
-    lines = ["| | the paper | ours |", "|---|---|---|"]
+    lines = ["| claim | the paper | ours; ✓ agrees | |", "|---|---|---|---|"]
     for (says, papers), claim in groupby(rows, lambda row: (row.says, row.number)):
-        ours = "<br>".join(f"{row.version}: {row.text}{IN_TABLES[row.verdict]}" for row in claim)
+        mine = list(claim)
+        ours = "<br>".join(
+            f"{row.version}: {row.text}{' ✓' * (row.agrees is True and not row.readings)}"
+            for row in mine
+        )
         said = f"{papers:g}" if isinstance(papers, float) else str(papers)
-        lines.append("| " + " | ".join(c.replace("|", "\\|") for c in (says, said, ours)) + " |")
+        [word] = [verdict for verdict, n in claims_by_word(mine).items() if n]
+        cells = (says, said, ours, f"*{word}*")
+        lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
     lines += ["", f"{counts(rows)}."]
-    whys = [row.why for row in rows if row.why and row.verdict not in ("agrees", "uncompared")]
+    whys = [row.why for row in rows if row.why and row.agrees is not True]
     if whys:
         reasons = dict.fromkeys(reason for why in whys for reason in why.split("; "))
-        lines += ["", "Why ours differ, or may: " + "; ".join(reasons) + "."]
+        lines += ["", "Why: " + "; ".join(reasons) + "."]
     return "\n".join(lines) + "\n"

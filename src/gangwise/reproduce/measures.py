@@ -13,6 +13,7 @@ all results that are measured together, of which ``results`` are the last.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise, product
@@ -96,9 +97,24 @@ def average(results: Results, who: str, at: float) -> Floats:
     return total(results, who, at) / at
 
 
+LARGEST_PERCENTAGE = 500.0
+"""Beyond it the whole is next to nothing, and a percentage of it says nothing."""
+
+NO_PERCENTAGE = Estimate(math.nan, None, None)
+
+
+def percentage(percent: Floats, whole: Floats) -> Estimate:
+    """Mean over seeds of a percentage; none (NaN) of a whole that is negative or near zero."""
+    if whole.min() <= 0 or np.abs(percent).max() > LARGEST_PERCENTAGE:
+        return NO_PERCENTAGE
+    return mean_and_interval(percent)
+
+
 def least(estimates: Iterable[Estimate]) -> Estimate:
-    """The one with the smallest mean."""
-    return min(estimates, key=lambda estimate: estimate.mean)
+    """The one with the smallest mean; NaN if one of them is."""
+    found = list(estimates)
+    unknown = [each for each in found if math.isnan(each.mean)]
+    return unknown[0] if unknown else min(found, key=lambda estimate: estimate.mean)
 
 
 def from_base(earned: Floats, base: Floats) -> Estimate:
@@ -160,16 +176,12 @@ def lead(
     cell: Cell = ALL,
     also: Sequence[Results] = (),
 ) -> Estimate:
-    """The smallest lead over any of some policies in any cell or at any part of T, in per cent.
-
-    In per cent of what the other has earned without sign: more is more where rewards are negative,
-    too.
-    """
+    """The smallest lead over any of some policies in any cell or at any part of T, in per cent."""
     found = []
     for one in also or (results,):
         for point, base in product(_points(one, who, slot, parts, cell), over):
             a, b = total(one, who, **point), total(one, base, **point)
-            found.append(mean_and_interval(100 * (a - b) / np.abs(b)))
+            found.append(percentage(100 * (a - b) / np.abs(b), b))
     return least(found)
 
 
@@ -185,14 +197,14 @@ def lead_of_best(results: Results, who: str, among: Sequence[str], over: Sequenc
 def change(results: Results, who: str, among: Sequence[Any] = ()) -> Estimate:
     """The smallest change from a value of the setting to the next one, in per cent."""
     sums = [total(results, who, cell=cell) for cell in cells(results, among)]
-    return least(mean_and_interval(100 * (b - a) / np.abs(a)) for a, b in pairwise(sums))
+    return least(percentage(100 * (b - a) / np.abs(a), a) for a, b in pairwise(sums))
 
 
 def average_change(results: Results, who: str, parts: Sequence[float]) -> Estimate:
     """The smallest change of the average per slot from a part of T to the next one, in per cent."""
     T = float(recorded(results, who)[-1])
     averages = [average(results, who, T / part) for part in parts]
-    return least(mean_and_interval(100 * (b / a - 1)) for a, b in pairwise(averages))
+    return least(percentage(100 * (b / a - 1), a) for a, b in pairwise(averages))
 
 
 def ratio_change(
@@ -204,15 +216,16 @@ def ratio_change(
         points: list[dict[str, Any]] = [{"at": T / part} for part in parts]
     else:
         points = [{"cell": cell} for cell in cells(results, among)]
-    before, after = (total(results, who, **p) / total(results, over, **p) for p in points)
-    return mean_and_interval(100 * (after - before))
+    wholes = [total(results, over, **p) for p in points]
+    before, after = (total(results, who, **p) / w for p, w in zip(points, wholes, strict=True))
+    return percentage(100 * (after - before), np.concatenate(wholes))
 
 
 def late_lead(results: Results, who: str, over: str) -> Estimate:
     """How much more is earned in the second half of the slots, in per cent."""
     T = float(recorded(results, who)[-1])
     ours, theirs = (between(results, each, T / 2, T) for each in (who, over))
-    return mean_and_interval(100 * (ours / theirs - 1))
+    return percentage(100 * (ours / theirs - 1), theirs)
 
 
 def late_share(results: Results, who: str, of: str, metric: str = "reward") -> Estimate:
@@ -233,14 +246,15 @@ def flattening(results: Results, who: str) -> Estimate:
     """Rise of the average per slot from T/80 to T/2 less that after it, in per cent of its end."""
     T = float(recorded(results, who)[-1])
     low, middle, high = (average(results, who, at) for at in (T / 80, T / 2, T))
-    return mean_and_interval(100 * ((middle - low) - (high - middle)) / high)
+    return percentage(100 * ((middle - low) - (high - middle)) / high, high)
 
 
 def swing(results: Results, who: str) -> Estimate:
     """Largest less smallest average over slots 1 to 50, in per cent of the average at the end."""
     averages = np.array([average(results, who, at) for at in range(1, 51)])
     spread = averages.max(axis=0) - averages.min(axis=0)
-    return mean_and_interval(100 * spread / average(results, who, recorded(results, who)[-1]))
+    end = average(results, who, recorded(results, who)[-1])
+    return percentage(100 * spread / end, end)
 
 
 def exponents(x: Sequence[float], y: Sequence[Floats]) -> Floats:

@@ -19,6 +19,7 @@ from gangwise.reproduce.measures import (
     from_base,
     growth,
     least,
+    percentage,
     slots_played,
     total,
 )
@@ -108,7 +109,7 @@ def largest_share(results: Results, who: str, of: str, among: Sequence[str]) -> 
     [whole] = cells(results, [of])
     all_of = total(results, who, cell=whole)
     shares = [total(results, who, cell=cell) for cell in cells(results, among)]
-    return max((mean_and_interval(100 * share / all_of) for share in shares), key=lambda e: e.mean)
+    return max((percentage(100 * share / all_of, all_of) for share in shares), key=lambda e: e.mean)
 
 
 # Theorem 1: one experiment for each T, and one for job types and servers each

@@ -9,12 +9,16 @@
     A row each: what the number ``says``; what the ``paper`` says, a number, words, or two
     printed values of which the first has a ``lead`` over the second, in per cent; when ours
     agrees, ``near`` the number (by this share of it), ``above`` or ``below`` a level, or never
-    judged; ``why`` ours differs, in words or by the name of a reason; and a ``measure`` with
+    judged; which of its ``versions`` or settings (``on``) must agree, ``every`` one of them, and
+    else each is a reading of the paper; the ``sentence`` if it is one of the ten of the paper's
+    page; ``why`` ours differs, in words or by the name of a reason; and a ``measure`` with
     its parameters, by name (see :mod:`~gangwise.reproduce.measures` and the module of the
     paper). It is measured for each of ``versions`` on each experiment of ``on``, or on all of
     them together (``join``). ``choice`` is the policy that is measured; in it and in
     parameters ``{}`` is the version's policy. ``answers`` names a function that gives the
     numbers of all versions instead.
+``ours``
+    Versions that are ours, or rivals: shown beside the paper's and not tested.
 ``panels``
     Axes, and a measure of each of ``lines`` ``against`` something, see :func:`_axis`. Entries
     of one name are one panel, with the axes of the first; ``{on}`` is what an experiment is
@@ -40,7 +44,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from importlib import import_module
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -63,7 +67,7 @@ ROWS_FOLDER = "alibaba-v2018"
 
 CLAIM = {
     *("says", "paper", "number", "near", "above", "below", "why", "timed", "beside", "only"),
-    *("measure", "versions", "on", "named", "join", "choice"),
+    *("measure", "versions", "on", "named", "join", "choice", "every", "sentence"),
 }
 AXES = {field.name for field in fields(Panel)}
 PANEL = AXES | {"measure", "lines", "on", "against", "label", "first", "since"}
@@ -122,7 +126,7 @@ class Paper:
         ]
         instead = self.tables["defaults"].get("scenario", "")
         again = [
-            traced(found[name], instead, rows["scenario"], readings, slots)
+            traced(found[name], instead, rows["scenario"], readings, slots, rows["without"])
             for name, slots in rows["slots"].items()
         ]
         return *found.values(), *again
@@ -280,6 +284,7 @@ class Paper:
             ours, theirs = paper["lead"]
             paper = round(100 * (ours / theirs - 1), paper["digits"])
         reasons = self.tables["reasons"]
+        every = row.get("every", "")
         return Claim(
             row["says"],
             paper,
@@ -292,12 +297,30 @@ class Paper:
             ),
             "; ".join(reasons.get(why, why) for why in ([whys] if isinstance(whys, str) else whys)),
             row.get("timed", False),
-            tuple(row.get("beside", ())),
+            tuple(dict.fromkeys([*self.tables.get("ours", ()), *row.get("beside", ())])),
+            every,
+            {
+                _label(version, place): (
+                    "" if every == "versions" else version,
+                    "" if every == "on" else place,
+                )
+                for version, place in product(self._versions(row), self._settings(row, first))
+            },
+            row.get("sentence", ""),
         )
+
+    def _versions(self, row: Table) -> dict[str, dict[str, Any]]:
+        return {} if "answers" in row else self.lines(row.get("versions", "versions"))
+
+    def _settings(self, row: Table, first: str) -> list[str]:
+        """What the settings of a claim are called in the names of its rows."""
+        if row.get("join") or not row.get("named", True):
+            return [""]
+        return [place.label for place in self.places(row.get("on", [first]))]
 
     def _ours(self, row: Table, first: str) -> Callable[[Found], dict[str, Estimate]]:
         measure, parameters = self._measure(row, CLAIM)
-        versions = self.lines(row.get("versions", "versions"))
+        every = self.lines(row.get("versions", "versions"))
         places = self.places(row.get("on", [first]))
 
         def answer(line: Table, place: Place, *results: Results) -> Estimate:
@@ -311,6 +334,11 @@ class Paper:
 
         def ours(found: Found) -> dict[str, Estimate]:
             played = [place for place in places if place.experiment in found]
+            versions = {
+                label: line
+                for label, line in every.items()
+                if not any(self._left_out(line["policy"], found[p.experiment]) for p in played)
+            }
             if row.get("join"):
                 results = [found[place.experiment] for place in played]
                 return {
@@ -325,6 +353,13 @@ class Paper:
             }
 
         return ours
+
+    def _left_out(self, who: str, results: Results) -> bool:
+        """Whether a policy was not played at full scale on rows of the traces."""
+        return (
+            who in self.tables.get("rows", {}).get("without", ())
+            and who not in results.policies + results.comparators
+        )
 
     def _rows(
         self, panel: Table, first: str, found: Found
@@ -347,10 +382,16 @@ class Paper:
             for line, given in lines.items():
                 for x, text, point in points:
                     who = given["policy"].replace("{x}", text)
+                    if self._left_out(who, results):
+                        continue
                     both = {**parameters, **point}
                     if "cell" in parameters and "cell" in point:
                         both["cell"] = {**parameters["cell"], **point["cell"]}
                     yield name, line, x, measure(results, who, **both)
+
+
+def _called(policy: Any) -> str:
+    return policy if isinstance(policy, str) else policy.label or policy.name
 
 
 def _with_slots(policy: Any, slots: int | None) -> Any:
@@ -417,12 +458,16 @@ def _slot_axis(slots: Any, panel: Table) -> Iterator[Point]:
 
 
 def traced(
-    artefact: Artefact, instead: str, scenario: str, readings: Sequence[Table], slots: Sequence[int]
+    artefact: Artefact,
+    instead: str,
+    scenario: str,
+    readings: Sequence[Table],
+    slots: Sequence[int],
+    without: Sequence[str] = (),
 ) -> Artefact:
     """An artefact on rows of the traces, once for each reading of which rows the authors took.
 
-    Its picture is of the first reading. What is said of a claim covers all of them: a version of an
-    algorithm agrees where it does with every reading, and else depends on the reading.
+    Its picture is of the first reading.
 
     Parameters
     ----------
@@ -433,14 +478,16 @@ def traced(
     readings : sequence of mapping
         ``name`` and ``settings``.
     slots : pair of int
-        At most so many, at the quick scale and the full one: there are many readings. Seeds are 3
-        and 5.
+        At most so many, at the quick scale and the full one. Seeds are 3 and 10.
+    without : sequence of str
+        Policies that are left out at full scale, since no claim of the paper is about them.
     """
 
     def experiments(scale: Scale) -> list[Experiment]:
         most = slots[0 if scale.quick else 1]
-        chosen = replace(scale, seeds=tuple(scale.first_seeds(3 if scale.quick else 5)))
+        chosen = replace(scale, seeds=tuple(scale.first_seeds(3 if scale.quick else 10)))
         folder = {"folder": str(scale.traces or "")}
+        left_out = () if scale.quick else without
         return [
             one.model_copy(
                 update={
@@ -448,6 +495,8 @@ def traced(
                     "scenario": scenario,
                     "settings": {**one.settings, **reading.get("settings", {}), **folder},
                     "slots": min(one.slots or 2000, most),
+                    "policies": [p for p in one.policies if _called(p) not in left_out],
+                    "comparators": [c for c in one.comparators if c not in left_out],
                 }
             )
             for i, reading in enumerate(readings)

@@ -15,12 +15,21 @@ from gangwise.core.errors import StoreError
 from gangwise.core.files import Content, Folder
 from gangwise.experiments.results import Results
 from gangwise.experiments.specification import Experiment
+from gangwise.experiments.store import Store
 from gangwise.experiments.sweep import Backend, Progress, silent, sweep
 from gangwise.report.pages import PAGE
 from gangwise.report.plotting import COLUMNS, draw, image
 from gangwise.report.reproduction import Reproduced, Row, Shown, read_reproduction
 from gangwise.reproduce.artefact import Artefact, Found, Scale
-from gangwise.reproduce.expected import Totals, judged, markdown, over_readings, table, totals
+from gangwise.reproduce.expected import (
+    Totals,
+    judged,
+    markdown,
+    over_readings,
+    settled,
+    table,
+    totals,
+)
 
 ENDINGS = ("csv", "parquet", "png", "svg")
 """Files of an artefact."""
@@ -119,6 +128,10 @@ class Reproduction:
         Artefacts that were not run, and why.
     totals : dict
         Experiment → cell and policy → what was earned with each seed.
+    artefacts : tuple of Artefact
+        Those that were played.
+    played : float
+        When the first of their runs was made, seconds since 1970.
     joined : bool
         Whether artefacts of earlier commands stay beside these in the folder.
     """
@@ -127,6 +140,8 @@ class Reproduction:
     written: list[Path]
     left_out: dict[str, str]
     totals: Totals
+    artefacts: tuple[Artefact, ...] = ()
+    played: float = 0.0
     joined: bool = False
 
 
@@ -181,8 +196,12 @@ def reproduce(
     for artefact, experiments in chosen.items():
         found = {e.name: results[e.name] for e in experiments}
         files |= artefact_files(artefact, found)
-        for claim in artefact.claims:
-            rows += [judged(artefact, claim, *each) for each in claim.ours(found).items()]
+        mine = [
+            judged(artefact, claim, *each)
+            for claim in artefact.claims
+            for each in claim.ours(found).items()
+        ]
+        rows += settled(artefact, mine)[0]
         axes = tuple(artefact.panels)
         shown.append(Shown(artefact.paper, artefact.name, artefact.title, tuple(found), axes))
     earlier = earlier_artefacts(out, scale, chosen)
@@ -192,7 +211,11 @@ def reproduce(
     every = replace(earlier, artefacts=[*earlier.artefacts, *shown], left_out=missing)
     files["reproduction.json"] = _about(every)
     written = publish(out, files, earlier.artefacts)
-    return Reproduction(rows, written, left_out, totals(results), bool(earlier.artefacts))
+    store = Store(out / "runs")
+    keys = {run["key"] for found in results.values() for run in found.runs}
+    played = min((store.path(key).stat().st_mtime for key in keys), default=0.0)
+    again = bool(earlier.artefacts)
+    return Reproduction(rows, written, left_out, totals(results), tuple(chosen), played, again)
 
 
 def _missing_trace(artefact: Artefact, scale: Scale) -> str:

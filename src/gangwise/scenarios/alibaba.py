@@ -232,7 +232,6 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
         return _described(self.settings)
 
     def instance(self, seed: int) -> GainOverheadInstance:
-        """Draw the instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
         jobs = select_jobs(s, s.job_types, rng, s.slots if s.arrivals == "trace" else 0)
         machines = select_machines(s, s.servers, rng)

@@ -89,7 +89,6 @@ class FeedbackSettings(Strict):
 
     @property
     def delivery(self) -> Delivery:
-        """As an instance takes it."""
         return Delivery(self.delay, self.delay_kind, self.loss)
 
 
@@ -180,7 +179,6 @@ class DrawnScenario(Generic[SettingsT]):
 
     @property
     def slots(self) -> int:
-        """T unless told otherwise."""
         return self.settings.slots
 
     def describe(self) -> dict[str, Any]:
@@ -230,7 +228,6 @@ class DrawnGangs(NamedTuple):
 
 
 def draw_gangs(s: GangSettings, rng: np.random.Generator) -> DrawnGangs:
-    """Draw servers, then channels, then tasks."""
     L, R, K = s.job_types, s.servers, len(s.most)
     capacity = rng.integers(0, np.array(s.most) + 1, (R, K)).astype(np.float64)
     capacity[:, 0] = np.maximum(capacity[:, 0], 1.0)

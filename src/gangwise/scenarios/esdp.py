@@ -128,7 +128,6 @@ class ESDPScenario(DrawnScenario[Settings]):
     settings_model = Settings
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
-        """Draw the instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
         L, R = s.job_types, s.servers
         mask = rng.random((L, R)) < s.density
@@ -228,7 +227,6 @@ class ESDPGangScenario(DrawnScenario[ESDPGangSettings]):
     settings_model = ESDPGangSettings
 
     def instance(self, seed: int) -> GangSpeedsInstance:
-        """Draw the instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
         L, K = s.job_types, len(s.most)
         gangs = draw_gangs(s, rng)
@@ -339,7 +337,6 @@ class GavelScenario(_MeasuredScenario):
             )
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
-        """Draw the instance of a seed."""
         s, table, rng = self.settings, self.trace, Streams.of(seed).instance
         L, R, models = s.job_types, s.servers, table.models
         jobs = [table.jobs[i] for i in rng.permutation(len(table.jobs))[:L]]

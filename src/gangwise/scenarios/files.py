@@ -110,12 +110,10 @@ class FixedScenario:
 
     @property
     def name(self) -> str:
-        """As the file says."""
         return self.file.name
 
     @property
     def slots(self) -> int:
-        """As the file says."""
         return self.file.slots
 
     def describe(self) -> dict[str, Any]:

@@ -64,6 +64,9 @@ from gangwise.traces.slots.settings import seconds
 
 DAY = 86400.0
 
+DEMO = "demo:gangs"
+"""In place of a file: the cluster that ``gangwise demo`` plays."""
+
 
 def _seconds(value: Any) -> Any:
     return seconds(value) if isinstance(value, str) else value
@@ -162,14 +165,19 @@ class Duration(Strict):
 
     def text(self) -> str:
         """In words."""
-        end = "" if self.most is None else f", at most {self.most:g} s"
+        end = "" if self.most is None else f", at most {_length(self.most)}"
         if self.fixed is not None:
-            return f"{self.fixed:g} s"
-        if self.low is not None:
-            return f"uniform from {self.low:g} to {self.high:g} s"
+            return _length(self.fixed)
+        if self.low is not None and self.high is not None:
+            return f"uniform from {_length(self.low)} to {_length(self.high)}"
         if self.mean is not None:
-            return f"exponential, mean {self.mean:g} s{end}"
-        return f"log-normal, median {self.median:g} s, sigma {self.sigma:g}{end}"
+            return f"exponential, mean {_length(self.mean)}{end}"
+        return f"log-normal, median {_length(self.median or 1.0)}, sigma {self.sigma:g}{end}"
+
+
+def _length(seconds: float) -> str:
+    size, unit = next(each for each in ((3600, "h"), (60, "min"), (0, "s")) if seconds >= each[0])
+    return f"{seconds / (size or 1):g} {unit}"
 
 
 class JobClass(Strict):
@@ -351,12 +359,16 @@ class ClusterOfJobs(Strict):
         for job in self.jobs:
             a = job.arrivals
             cycle = f", {100 * a.cycle:g} % more at {a.peak:g} h" if a.cycle else ""
+            least, most = min(job.tasks), max(job.tasks)
+            gang = f"; {least if least == most else f'{least} to {most}'} tasks at once" * (
+                most > 1
+            )
             limit = "no limits: run times used"
             if job.limit is not None:
                 limit = f"limits {job.limit[0]:g} to {job.limit[1]:g} times it"
             lines.append(
-                f"class {job.name}: {a.per_hour:g} an hour{cycle}; duration {job.duration.text()}; "
-                f"{limit}"
+                f"class {job.name}: {a.per_hour:g} an hour{cycle}{gang}; duration "
+                f"{job.duration.text()}; {limit}"
             )
         h = self.hidden
         if h != Hidden():
@@ -375,9 +387,13 @@ def _zipf(users: int) -> Floats:
     return np.asarray(weight / weight.sum())
 
 
+def _file(path: Path | str) -> Path:
+    return Path(__file__).with_name("gangs.toml") if str(path) == DEMO else Path(path)
+
+
 def is_cluster_of_jobs(path: Path | str) -> bool:
     """Whether a file is TOML with ``[[nodes]]``, as no scenario file or mapping has."""
-    path = Path(path)
+    path = _file(path)
     if path.suffix != ".toml" or not path.is_file():
         return False
     return isinstance(read_toml(path).get("nodes"), list)
@@ -412,6 +428,6 @@ def read_cluster_of_jobs(path: Path | str) -> ClusterOfJobs:
     >>> len(cluster.node_table()), 20 < len(jobs) < 80, set(jobs.tasks.tolist())
     (2, True, {1, 4})
     """
-    path = Path(path)
+    path = _file(path)
     with errors_of(path):
         return ClusterOfJobs(**read_toml(path))

@@ -94,7 +94,6 @@ class OGASchedScenario(DrawnScenario[Settings]):
     settings_model = Settings
 
     def instance(self, seed: int) -> GainOverheadInstance:
-        """Draw the instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
         L, R, K = s.job_types, s.servers, len(s.most)
         most = np.array(s.most)
@@ -180,7 +179,6 @@ class GangScenario(DrawnScenario[OGASchedGangSettings]):
     settings_model = OGASchedGangSettings
 
     def instance(self, seed: int) -> GangInstance:
-        """Draw the instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
         L, R, K = s.job_types, s.servers, len(s.most)
         gangs = draw_gangs(s, rng)

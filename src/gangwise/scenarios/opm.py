@@ -114,7 +114,6 @@ class OPMTheoremScenario(DrawnScenario[TheoremSettings]):
     settings_model = TheoremSettings
 
     def instance(self, seed: int) -> ApproximationInstance:
-        """The instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
         means, prices = rng.uniform(*s.rate, s.machines), rng.uniform(*s.price, s.machines)
         values = rng.uniform(*s.value, s.jobs) if s.jobs > 1 else np.ones(1)

@@ -352,7 +352,6 @@ def create_app(
 
     Parameters
     ----------
-    state : State
     tokens : mapping, optional
         As :func:`read_tokens` gives them.
     host : str

@@ -113,8 +113,6 @@ class Intent:
 
 @dataclass(frozen=True)
 class Ended:
-    """A job that has ended, for the history."""
-
     asked: EngineJob
     outcome: str
     attempt: int
@@ -225,7 +223,6 @@ class Ledger:
                 self._set_up(n, up)
 
     def _job(self, row: Mapping[str, Any]) -> None:
-        """A new job."""
         asked = EngineJob(**row)
         if asked.id in self.jobs or asked.id in self.over:
             return

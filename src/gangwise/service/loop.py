@@ -118,10 +118,8 @@ class Service:
 
     Parameters
     ----------
-    engine : Engine
     folder : path
         Where it keeps what it knows; one service at a time.
-    scheduler : str or Scheduler
     act : bool
         Place jobs; otherwise only watch.
     baseline, every
@@ -914,7 +912,6 @@ def _no_reason(word: str, since: float) -> dict[str, Any]:
 
 
 def _split(of: Status | Known) -> dict[str, int]:
-    """Tasks on each node."""
     count: dict[str, int] = {}
     for p in of.placed:
         count[p.node] = count.get(p.node, 0) + p.tasks

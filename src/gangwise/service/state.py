@@ -38,10 +38,6 @@ class State(Protocol):
 class StoredState:
     """The file of a service, in this process or another.
 
-    Parameters
-    ----------
-    folder : path
-
     Raises
     ------
     StoreError
@@ -64,7 +60,6 @@ class StoredState:
         return float("inf") if found is None else max(time.time() - found[0], 0.0)
 
     def decisions(self, limit: int) -> list[dict[str, Any]]:
-        """The latest decisions, newest first."""
         return self._rows("SELECT * FROM intents ORDER BY seq DESC LIMIT ?", limit)
 
     def history(self, since: float, limit: int) -> list[dict[str, Any]]:

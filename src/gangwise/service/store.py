@@ -65,7 +65,6 @@ class Store:
 
     Parameters
     ----------
-    path : path
     read_only : bool
         For looking while a service writes.
 
@@ -144,7 +143,6 @@ class Store:
 
         Parameters
         ----------
-        records : sequence of (seq, record)
         states : iterable of (state, time, kind, job, attempt, detail)
             Intents of a job's attempt come to a state at a time.
         know : iterable of str, optional
@@ -264,7 +262,6 @@ class Store:
             raise StoreError(f"{self.path}: {error}") from error
 
     def last(self) -> int:
-        """Number of the last record."""
         return self._end[2]
 
     def first(self) -> int | None:

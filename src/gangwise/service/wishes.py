@@ -106,7 +106,6 @@ class Wishes:
         return found[0] if found else None
 
     def answer(self, answers: Iterable[tuple[int, str, str]]) -> None:
-        """Store answers: number, ``done`` or ``refused``, and why."""
         with self._change():
             for number, state, detail in answers:
                 for wish in self._wishes("id = ?", number):

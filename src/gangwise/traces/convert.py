@@ -40,8 +40,6 @@ class Conversion:
 
     Attributes
     ----------
-    folder : Path
-    format : str
     stages : mapping of str to tuple of Stage
         Rows read, kept and dropped, file by file, for each table.
     resumed : bool
@@ -182,7 +180,6 @@ def _convert_file(
     out: Path,
     report: Callable[[int], None] | None,
 ) -> None:
-    """Convert what is not converted yet of one file."""
     last = record.chunks[-1] if record.chunks else Chunk("", 0, 0, 0, 0, 0, "")
     blocks = Blocks(path, manifest.block, (last.stored, last.sha256) if last.stored else None)
     reading = source.reading(table, path, exact=True, blocks=blocks, skip=last.blocks)

@@ -68,7 +68,6 @@ class SourceFile:
 
     @property
     def kept(self) -> int:
-        """Rows that are in chunks."""
         return sum(chunk.rows for chunk in self.chunks)
 
 
@@ -86,7 +85,6 @@ class Manifest:
     complete: bool = False
 
     def save(self, folder: Path) -> None:
-        """Replace the manifest of a folder."""
         text = json.dumps({"gangwise_trace": VERSION, **asdict(self)}, indent=1)
         write_whole(folder / MANIFEST, text)
 
@@ -134,8 +132,6 @@ class TableFile:
 
     Parameters
     ----------
-    name : str
-    schema : Schema
     usual : str
         A regular expression for the names of its published files, ending left out. Of several
         files that could be the table, those with a usual name are.
@@ -174,11 +170,8 @@ class Format:
     ----------
     name : str
         As it is registered.
-    title : str
     published : str
         Address of its description.
-    licence : str
-    tables : tuple of TableFile
     span, size : str
         How long the trace is and how large its files are, as published; empty when not known.
     sha256 : mapping of str to str
@@ -250,7 +243,6 @@ def _of_column(given: str | Mapping[str, Any], types: Mapping[str, Any]) -> dict
 
 
 def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as tuples, which do not change."""
     return {key: tuple(held) if isinstance(held, list) else held for key, held in entry.items()}
 
 

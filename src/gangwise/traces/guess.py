@@ -253,8 +253,6 @@ def _without(name: str, words: frozenset[str]) -> str:
 
 
 class _Draft:
-    """What is found out about each column."""
-
     def __init__(self, path: Path, sample: _Sample):
         self.path, self.sample = path, sample
         self.notes = list(sample.notes)

@@ -43,7 +43,6 @@ class FoundFile:
     ----------
     name : str
         Below the path that was inspected.
-    table : str
     stored : int
         Bytes, as they are stored.
     share : float
@@ -75,7 +74,6 @@ class FoundFile:
     problem: str = ""
 
     def lines(self) -> list[str]:
-        """Lines of a report."""
         text = f"  {self.name}: {self.table}, {_size(self.stored)}"
         if self.share < 1:
             text += f", of which {100 * self.share:.2g} % was read"
@@ -112,8 +110,6 @@ class FoundTrace:
         Registered name of the format.
     title, published, licence : str
         The last two are empty where there are no published files.
-    files : tuple of FoundFile
-    missing : tuple of MissingTable
     fidelity : Fidelity or None
         What a reader makes of the files; None when it was not asked, or cannot.
     problem : str
@@ -151,7 +147,6 @@ class UnknownFile:
 
     Attributes
     ----------
-    name : str
     starts : str
         Its first line, cut short; or what it is where it is no text.
     near : str
@@ -176,13 +171,10 @@ class Inspection:
 
     Attributes
     ----------
-    path : Path
     kind : str
         What the path is as a whole, such as ``a converted trace``; empty for files as published.
     everything : bool
         All rows were read, not a sample.
-    traces : tuple of FoundTrace
-    unknown : tuple of UnknownFile
     """
 
     path: Path

@@ -233,7 +233,6 @@ class JobLog:
     played: Played
 
     def total(self, device: str) -> float:
-        """How many of a device all nodes have."""
         held = self.nodes.capacity[:, self.nodes.devices.index(device)]
         return float(held.sum()) / 1000 / self.scale[device]
 
@@ -290,7 +289,6 @@ def jobs_of(
 
     Parameters
     ----------
-    tables : Tables
     job_type : str
         The column of ``tables.jobs`` that tells the type of a job, or ``request``; by default one
         that suits the format (:data:`TYPES`).
@@ -462,7 +460,6 @@ class _Making:
     # ------------------------------------------------------------------------------------- jobs
 
     def _jobs(self, keep: Ints, devices: Sequence[str]) -> Jobs:
-        """The jobs of the rows that are kept."""
         every = keep.size == len(self.rows)
 
         def of(column: pl.Series) -> pl.Series:

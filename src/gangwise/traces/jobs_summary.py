@@ -24,7 +24,6 @@ def summary(log: JobLog, tables: Tables, bins: int = 12) -> dict[str, Any]:
 
     Parameters
     ----------
-    log : JobLog
     tables : Tables
         Of which it was made.
     """

@@ -114,7 +114,6 @@ def converted(path: Path, form: Format) -> Converted | None:
 
 
 def stages_of(files: list[SourceFile]) -> list[Stage]:
-    """The account of each file."""
     return [
         Stage(
             file.name,
@@ -167,7 +166,6 @@ class Source:
     ----------
     path : path
         A directory with the files, or one of them; or the folder of a converted trace.
-    form : Format
     named : mapping of str to Path
         Files by table, which are read whatever is in them.
     strict : bool
@@ -239,7 +237,6 @@ class Source:
         return found
 
     def has(self, table: str) -> bool:
-        """Whether there is a file of the table."""
         return bool(self.files(table))
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> Read:
@@ -279,7 +276,6 @@ class Source:
         return account
 
     def reading(self, table: str, file: Path, **how: Any) -> Reading:
-        """The reading of one file of a table."""
         wanted = self.form.table(table)
         schema = wanted.layout(first_lines(file)) or wanted.schema
         others = [other.schema for other in self.form.tables if other.name != table]

@@ -51,13 +51,11 @@ class Fidelity:
     first, last : float
         Seconds since the start of the trace: the period that ``load`` is a mean over. Both 0 when
         there are no jobs, or when their times are not known.
-    servers, jobs : int
     capacity : mapping of str to float
         Total of each device type; empty when there are no servers.
     load : mapping of str to float
         Mean over the period of devices requested / devices there, see
         :func:`~gangwise.traces.tables.implied_load`; empty when there are no servers or no jobs.
-    notes : tuple of str
     digests : mapping of str to str
         SHA-256 of each file.
     units : mapping of str to str
@@ -388,7 +386,6 @@ class Trace(Protocol):
 
 
 def name_of(trace: Trace | Tables) -> str:
-    """Registered name of the format."""
     if isinstance(trace, Tables):
         return trace.trace
     form: Format | None = getattr(trace, "FORMAT", None)
@@ -418,11 +415,9 @@ class Reader(ABC):
 
     @cached_property
     def tables(self) -> Tables:
-        """Servers and jobs, read once."""
         return self._read()
 
     def scan(self) -> Tables:
-        """Read servers and jobs, once."""
         return self.tables
 
     def fidelity(self) -> Fidelity:

@@ -249,10 +249,6 @@ class P3Solver:
             δ(t) of the scaling, for ``dp`` only. Without it, v must be whole and positive or zero,
             and is used as it is.
 
-        Returns
-        -------
-        Solution
-
         Raises
         ------
         ScenarioError

@@ -92,7 +92,6 @@ class GoogleJobEvents:
         return self._found[0]
 
     def fidelity(self) -> Fidelity:
-        """What was read and what was left out."""
         return self._found[1]
 
     @cached_property

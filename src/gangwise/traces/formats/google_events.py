@@ -73,7 +73,6 @@ class Order:
     _last: int = 0
 
     def add(self, events: pl.DataFrame) -> None:
-        """Look at the next rows, as they are in the files."""
         time = _time()
         seen = events.select("part", "row", time=time).with_columns(
             before=pl.col("time").shift(1, fill_value=self._last)
@@ -107,7 +106,6 @@ class Lives:
 
     @property
     def empty(self) -> bool:
-        """Whether there was no event at all."""
         return not self._levels
 
     def add(self, events: pl.DataFrame) -> None:
@@ -191,7 +189,6 @@ def _time() -> pl.Expr:
 
 
 def _lift(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int) -> pl.DataFrame:
-    """Each event as a summary of itself."""
     time, event = pl.col("time"), pl.col("event")
     inside, submit = time <= end, event == codes.submit
     stop = event.is_in(list(codes.ends))
@@ -219,7 +216,6 @@ def _lift(events: pl.DataFrame, keys: Sequence[str], codes: Codes, end: int) -> 
 
 
 def _combine(summaries: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """One summary per key."""
     cpu, mem = pl.col("cpu"), pl.col("mem")
     differ = (cpu.min() != cpu.max()) | (mem.min() != mem.max())
     ordered = summaries.sort("asked", "cpu", "mem", nulls_last=True)
@@ -352,7 +348,6 @@ class Machines(NamedTuple):
 
 
 def no_machines() -> Machines:
-    """Servers of a trace without machine events."""
     return Machines(server_table(), None, (), ("machine_events is not here",))
 
 

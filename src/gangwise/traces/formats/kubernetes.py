@@ -224,7 +224,6 @@ def _ends(status: Mapping[str, Any]) -> Iterator[float]:
 
 
 def is_dump(file: Path) -> bool:
-    """Whether a file begins as a list of pods or nodes."""
     start = beginning(file)
     kinds = r'"kind":\s*"(?:Pod|PodList|Node|NodeList)"'
     return start.startswith("{") and '"items"' in start and re.search(kinds, start) is not None
@@ -244,7 +243,6 @@ class Kubernetes(Reader):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        """Whether a file, or a file of a folder, is a dump."""
         return any(is_dump(file) for file in all_files(Path(path)))
 
     def _read(self) -> Tables:

@@ -41,8 +41,6 @@ MODELS = ("k80", "p100", "v100")
 
 
 class Job(NamedTuple):
-    """What is trained, and on how many GPUs."""
-
     name: str
     gpus: int
 

@@ -137,7 +137,6 @@ class _Columns(_Strict):
     gpu: Mapped | None = None
 
     def given(self) -> dict[str, Mapped]:
-        """The columns that the mapping names."""
         return {name: held for name, held in self if held is not None}
 
     @model_validator(mode="after")
@@ -515,7 +514,6 @@ def _rules(what: str, spec: JobFile | ServerFile) -> list[tuple[str, pl.Expr]]:
 
 
 def _job_table(frame: pl.DataFrame, spec: JobFile) -> pl.DataFrame:
-    """Jobs in seconds since the first creation."""
     if "duration" in frame.columns:
         begun = pl.col("created")
         if "started" in frame.columns:  # waiting is no part of how long it takes

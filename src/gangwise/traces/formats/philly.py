@@ -71,7 +71,6 @@ class Jobs:
             self.rows += [{"row": row, **job, "gpu": float(n), "tasks": k} for n, k in parts]
 
     def notes(self) -> list[str]:
-        """Notes for readers of the table."""
         found = []
         if self.uneven:
             found.append(
@@ -86,7 +85,6 @@ class Jobs:
         return found
 
     def table(self) -> pl.DataFrame:
-        """Jobs, in seconds since the first submission."""
         times = ["created", "started", "deleted"]
         texts = dict.fromkeys(["name", "user", "status", "hosts", "partition"], pl.String)
         numbers = dict.fromkeys(["gpu", *times], pl.Float64)
@@ -96,8 +94,6 @@ class Jobs:
 
 
 class _BadError(Exception):
-    """A record that does not follow the published form."""
-
     def __init__(self, reason: str, held: object = ""):
         self.reason, self.held = reason, held
 
@@ -182,7 +178,6 @@ class Philly(Reader):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        """Whether a file, or a file of a folder, begins as a job log."""
         return any(is_job_log(file) for file in all_files(Path(path)))
 
     def _read(self) -> Tables:
@@ -251,7 +246,6 @@ def _disagreement(frame: pl.DataFrame, seen: dict[str, set[str]], capacity: str)
 
 
 def is_job_log(file: Path) -> bool:
-    """Whether a file begins as a job log."""
     start = beginning(file)
     return start.startswith("[") and '"jobid"' in start and '"attempts"' in start
 

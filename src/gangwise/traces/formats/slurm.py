@@ -162,7 +162,6 @@ def _require(names: Sequence[str], where: str, file: Path | None = None) -> None
 
 
 def _format() -> Format:
-    """The format, which a listing without a header may have, too."""
     form = declared(NAME)
     [table] = form.tables
     return replace(form, tables=(replace(table, also=(listing_schema(OPEN_XDMOD),)),))
@@ -337,7 +336,6 @@ class SlurmSacct(Reader):
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        """Whether a file, or a file of a folder, begins as sacct output does."""
         path = Path(path)
         if manifest_of(path) is not None:
             return super().recognise(path)
@@ -514,7 +512,6 @@ def _files(path: Path) -> list[Path]:
 
 
 def _usable(raw: pl.DataFrame, file: Path, strict: bool) -> tuple[pl.DataFrame, Stage]:
-    """Jobs whose times make sense."""
     bad = [
         ("Submit is not a date that exists", pl.col("submit").is_null()),
         ("End is before Start", pl.col("end") < pl.col("start")),

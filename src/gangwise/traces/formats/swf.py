@@ -68,13 +68,10 @@ def _number(text: str) -> bool:
 
 
 class StandardWorkload(Reader):
-    """Reader of a log, plain or gzipped, or of a folder with one."""
-
     FORMAT = declared(NAME)
 
     @classmethod
     def recognise(cls, path: Path | str) -> bool:
-        """Whether a file, or a file of a folder, is such a log."""
         return any(is_swf(file) for file in all_files(Path(path)))
 
     def _read(self) -> Tables:

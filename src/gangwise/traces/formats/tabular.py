@@ -99,7 +99,6 @@ class Section:
         return found
 
     def select(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The columns of the mapping, and ``row``."""
         columns = [pl.col("row")]
         for name, text in self.spec["columns"].items():
             value = self.sql(text, frame)
@@ -112,7 +111,6 @@ class Section:
         return made.with_columns(sorted_models()) if self.spec.get("sort_models") else made
 
     def notes(self, frame: pl.DataFrame) -> list[str]:
-        """Notes for readers of a result."""
         found = []
         for note in self.spec.get("notes", ()):
             entry = {"text": note} if isinstance(note, str) else note
@@ -221,7 +219,6 @@ class Tabular(Reader):
         self.options = checked(self.FORMAT, options)
 
     def section(self, name: str) -> Section:
-        """A section of the mapping."""
         return Section(self.FORMAT.mapping.get(name, {}), self.options)
 
     def _read(self) -> Tables:

@@ -35,12 +35,10 @@ def reasons(*dropped: Mapping[str, tuple[int, int]]) -> str:
 
 
 def reason_lines(dropped: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Why rows were left out, in lines of a report."""
     return [f"    {count:8d}  {why} (first in row {row})" for why, (count, row) in dropped.items()]
 
 
 def reasons_plain(dropped: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, int]]:
-    """Why rows were left out, ready for JSON."""
     return {why: {"count": count, "first_row": row} for why, (count, row) in dropped.items()}
 
 
@@ -126,7 +124,6 @@ class Account:
         self.dropped[reason] = (count + 1, min(first, row))
 
     def stage(self, name: str, read: int) -> Stage:
-        """The account as a stage of the fidelity report."""
         kept = read - sum(count for count, _ in self.dropped.values())
         return Stage(name, read, kept, dict(self.dropped))
 

@@ -197,7 +197,6 @@ class Blocks:
             self.damage = self.damage or f"the tar archive is cut short or damaged ({error})"
 
     def _pieces(self, file: IO[bytes]) -> Iterator[bytes]:
-        """Unpacked bytes, in pieces of any size."""
         data = self._stored(file, STORED)
         if not data.startswith(GZIP):
             while data:
@@ -283,14 +282,11 @@ class Blocks:
 
 
 class _Pieces:
-    """A file whose content comes in pieces."""
-
     def __init__(self, pieces: Iterator[bytes]):
         self._pieces = pieces
         self._have: list[bytes] = []
 
     def put_back(self, data: bytes) -> None:
-        """Let bytes be read again."""
         self._have.insert(0, data)
 
     def read(self, size: int) -> bytes:

@@ -107,7 +107,6 @@ class RecordLines(Blocks):
         self._key, self._whole = key, ""
 
     def digest(self) -> str:
-        """SHA-256 of the file."""
         return self._whole
 
     def __iter__(self) -> Iterator[Block]:
@@ -171,7 +170,6 @@ def _object(line: str) -> tuple[dict[str, Any], str | None]:
 
 
 def _text(value: Any, line: str, name: str) -> str:
-    """The text of a value that is not text itself."""
     if value is None:
         return ""
     if isinstance(value, bool):

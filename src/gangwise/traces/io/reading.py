@@ -310,7 +310,6 @@ class Reading:
 
     Parameters
     ----------
-    path, schema
     others : sequence of Schema
         What the file might be instead, so that a message can say so.
     strict : bool
@@ -327,7 +326,6 @@ class Reading:
     ----------
     read, line : int
         Rows without headers and the last line of the file, so far.
-    dropped : mapping of str to Dropped
     seen : set
         Values so far of the column that must be unique: about 100 bytes of memory for each.
     """
@@ -386,7 +384,6 @@ class Reading:
             )
 
     def _without_header(self, block: Block) -> Block:
-        """The rows of a block."""
         data, line, schema = block.data, block.line, self.schema
         if not block.opens or (schema.json and self._rows is not None):
             return block

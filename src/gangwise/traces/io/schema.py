@@ -17,7 +17,6 @@ class Column:
 
     Parameters
     ----------
-    name : str
     number : bool
         A finite number from ``least`` to ``most``; otherwise text.
     whole : bool
@@ -79,11 +78,9 @@ class Schema:
     ----------
     name : str
         What the file is, for messages.
-    columns : tuple of Column
     header : bool
         Whether the first line names the columns (in any order); without one, fields are in the
         order of ``columns``.
-    separator : str
     json : bool
         Every line is a JSON object; a column named ``a.b``, or that is also so spelled, is field
         ``b`` of object ``a``.
@@ -91,7 +88,6 @@ class Schema:
         Columns that the header of a fuller table has and that of this one must not.
     unique : str
         The column whose values must differ; of equal ones the first row is used.
-    checks : tuple of Check
     missing : tuple of str
         Texts that say that a field is empty, such as ``NA``.
     """

@@ -277,11 +277,9 @@ class ReplayedLifetimes:
         return [job for job, keep in zip(drawn, kept) if keep]
 
     def stream(self, rng: np.random.Generator) -> JobStream:
-        """Draw all jobs, to be handed out slot by slot."""
         return ReplayedJobs(self.jobs(rng)).stream(rng)
 
     def instance(self, seed: int, outages: tuple[Outage, ...] = ()) -> ApproximationInstance:
-        """These jobs on machines whose rates are drawn."""
         s = self.settings
         rates = GammaPeriods(
             self.machines, time_scale=s.time_scale, stationary=s.stationary, per_period=s.per_period
@@ -366,7 +364,6 @@ class JobsTraceScenario(OfTrace):
 
     @property
     def slots(self) -> int:
-        """The horizon T."""
         return self.workload.slots
 
     def _made(self) -> tuple[np.ndarray[Any, Any], ...]:
@@ -375,7 +372,6 @@ class JobsTraceScenario(OfTrace):
         return *w.span, away, np.array([w.slots, w.machines])
 
     def instance(self, seed: int) -> ApproximationInstance:
-        """Draw the instance of a seed."""
         return self.workload.instance(seed, self.outages)
 
 

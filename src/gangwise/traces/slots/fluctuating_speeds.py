@@ -178,7 +178,6 @@ RECORD = 1000
 
 
 def digests_of(found: Measured | None) -> dict[str, str]:
-    """SHA-256 of the files."""
     if isinstance(found, GavelThroughputs):
         return {found.file.name: found.digest}
     return {} if found is None else dict(found.digests)
@@ -248,7 +247,6 @@ class SpeedsTraceScenario(OfTrace):
         }
 
     def instance(self, seed: int) -> FluctuatingSpeedsInstance:
-        """Draw the instance of a seed."""
         s, rng, demand = self.settings, Streams.of(seed).instance, self.demand
         known = self._throughputs(rng)
         able = demand.fits & ~(known == 0)
@@ -391,7 +389,6 @@ class SpeedsTraceScenario(OfTrace):
 
 
 def _mean(speeds: Speeds) -> float:
-    """Mean utility over channels."""
     if isinstance(speeds, ReplayedSpeeds | RecordedSpeeds):
         return float(np.mean([values.mean() for values in speeds.series]))
     assert isinstance(speeds, NormalSpeeds)

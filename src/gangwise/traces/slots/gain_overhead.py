@@ -80,14 +80,12 @@ class TraceScenario(OfTrace):
 
     @property
     def slots(self) -> int:
-        """Slots in the window."""
         return len(self.counts)
 
     def _made(self) -> tuple[np.ndarray[Any, Any], ...]:
         return self._cluster.capacity, self._requests, self.mask, self.counts
 
     def instance(self, seed: int) -> GainOverheadInstance:
-        """Draw the instance of a seed."""
         s, rng = self.settings, Streams.of(seed).instance
         shape = self._cluster.capacity.shape
         problem = GainOverheadProblem(

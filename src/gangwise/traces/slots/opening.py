@@ -199,7 +199,6 @@ def write_outline(
 
     Parameters
     ----------
-    scenario : Scenario
     found : Outline
         Of the scenario.
     path : path

@@ -125,7 +125,6 @@ class Calibration:
 
     @property
     def size(self) -> int:
-        """How many machines there are in all."""
         return sum(kind.number for kind in self.machines)
 
 

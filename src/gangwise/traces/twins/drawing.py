@@ -296,7 +296,6 @@ def distance(first: Tables, second: Tables, *, skip: float = 0.01) -> Distance:
 
     Parameters
     ----------
-    first, second : Tables
     skip : float
         Arrivals are compared from when this share of the jobs have been created on: traces tend to
         start with a few jobs that were there before.
