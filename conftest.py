@@ -17,6 +17,21 @@ collect_ignore = [
 ]
 
 
+PLAYED = ("tests/jobs", "tests/experiments", "tests/service", "tests/report", "tests/test_")
+
+
+@pytest.hookimpl(trylast=True)  # of the tests that are left
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that play jobs come second: their kernels take a minute to compile, on one worker.
+
+    pytest-xdist gives the second of two workers the second half of the list.
+    """
+    played = [item for item in items if item.nodeid.startswith(PLAYED)]
+    others = [item for item in items if not item.nodeid.startswith(PLAYED)]
+    half = len(items) // 2
+    items[:] = [*others[:half], *played, *others[half:]]
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _key_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Checkpoints of tests are not signed with the key of the user who runs them."""

@@ -98,7 +98,7 @@ class World(NamedTuple):
 # ------------------------------------------------------------------------------- what is free
 
 
-@njit(cache=True, forceinline=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def take(w, j, node, mask, free, device):
     """Take the devices of one task."""
     s = w.jobs[j].shape
@@ -109,7 +109,7 @@ def take(w, j, node, mask, free, device):
             device[node, g] -= min(w.demand[s, w.shared], 1000)
 
 
-@njit(cache=True, forceinline=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def expected_end(w, j):
     """Of a running job, by what it requested; now at the earliest."""
     job, r = w.jobs[j], w.rules[0]
@@ -127,7 +127,7 @@ def expected_end(w, j):
     return r.now + max((job.limit - gone * seen) / 2.0, 1.0) / seen
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def count_free(w, at, free, device):
     """What is free at an instant if running jobs end when expected and reservations are kept.
 
@@ -157,7 +157,7 @@ def count_free(w, at, free, device):
                 device[n, g] = 0
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def next_change(w, at):
     """The next instant after ``at`` at which something is to end or begin; inf for none."""
     now, soonest = w.rules[0].now, math.inf
@@ -180,7 +180,7 @@ def next_change(w, at):
 # ------------------------------------------------------------------------------- which nodes
 
 
-@njit(cache=True, forceinline=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def devices_for(w, s, n, device):
     """Shared devices for a task of shape s on node n, as a mask; −1 where there are none.
 
@@ -203,7 +203,7 @@ def devices_for(w, s, n, device):
     return -1 if wanted > 0 else mask
 
 
-@njit(cache=True, forceinline=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def has_room(w, s, n, free):
     """Whether amounts suffice for a task of shape s; a plan may promise away more than there is."""
     for k in range(free.shape[1]):  # noqa: SIM110 - generators do not compile
@@ -212,7 +212,7 @@ def has_room(w, s, n, free):
     return True
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def fragments(w, n, device, free):
     """FGD: what is idle on node n and of no use, over the tasks submitted so far."""
     total = 0
@@ -231,7 +231,7 @@ def fragments(w, n, device, free):
     return total
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def growth(w, j, n, mask, free, device):
     """FGD: by how much a task of job j lets fragments of node n grow, in steps of 0.04 devices."""
     submitted = w.seen.sum()
@@ -245,7 +245,7 @@ def growth(w, j, n, mask, free, device):
     return -((-grown) // (STEP * submitted))
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def least_growth(w, j, n, free, device):
     """FGD: the device for a fraction where fragments grow least, then the fullest; −1 for none."""
     amount = w.demand[w.jobs[j].shape, w.shared]
@@ -261,7 +261,7 @@ def least_growth(w, j, n, free, device):
     return -1 if best < 0 else 1 << best
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def left_over(w, j, n, free, sign):
     """Best-fit (−1) and worst-fit (1): what is free as shares of the largest node, negated.
 
@@ -275,7 +275,7 @@ def left_over(w, j, n, free, sign):
     return -score
 
 
-@njit(cache=True, forceinline=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def badness(w, j, n, mask, free, device):
     """The rule: a task of job j goes to the node where this is least; ties go to the first."""
     choice, k = w.rules[0].choice, w.jobs[j].dominant
@@ -291,7 +291,7 @@ def badness(w, j, n, mask, free, device):
     return -(math.log(rate) - PACK * (free[n, k] / 1000.0))
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def gang(w, j, free, device):
     """Tasks one after another, each by the rule on what is then free; False unless all fit.
 
@@ -327,7 +327,7 @@ def gang(w, j, free, device):
     return True
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def takes_what_was_tried(w, j, free, device):
     """The gang takes what :func:`gang` found; whether all of it was free."""
     for i in range(w.jobs[j].first, w.jobs[j].past):
@@ -345,7 +345,7 @@ def takes_what_was_tried(w, j, free, device):
 # ------------------------------------------------------------------------------- who is next
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def share(w, j):
     """Of the cluster's devices of the job's dominant type."""
     k, total = w.jobs[j].dominant, 0
@@ -354,7 +354,7 @@ def share(w, j):
     return w.jobs[j].tasks * w.demand[w.jobs[j].shape, k] / total
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def key(w, j):
     """The order of the queue: the smallest is first."""
     job, r = w.jobs[j], w.rules[0]
@@ -377,7 +377,7 @@ def key(w, j):
     return 0.0
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def in_order(w):
     """Waiting jobs in the order of the queue; ties by (submission, row): insertion sort."""
     order, keys, count = np.empty(w.jobs.size, np.int64), np.empty(w.jobs.size), 0
@@ -392,7 +392,7 @@ def in_order(w):
     return order[:count]
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def set_running(w, j):
     """Job j starts now where it was tried."""
     job, r = w.jobs[j], w.rules[0]
@@ -411,7 +411,7 @@ def set_running(w, j):
     set_finish(w, j)
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def set_finish(w, j):
     """A gang works at the rate of its slowest task."""
     job, r = w.jobs[j], w.rules[0]
@@ -425,7 +425,7 @@ def set_finish(w, j):
         job.finish = min(job.finish, job.begun + r.latency + job.limit)
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def held(w, j):
     """A cap keeps job j from starting: what runs in it is summed anew."""
     for c in range(w.cap_most.size):
@@ -440,7 +440,7 @@ def held(w, j):
     return False
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def starts_in_order(w, free, device):
     """No backfilling, and EASY; every pool has its own first in line."""
     r = w.rules[0]
@@ -497,7 +497,7 @@ def starts_in_order(w, free, device):
         set_running(w, j)
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def plan_all(w, free, device):
     """Conservative backfilling: each in order asks for the first instant it fits from."""
     r = w.rules[0]
@@ -544,7 +544,7 @@ def plan_all(w, free, device):
 # ------------------------------------------------------------------------------- what happens
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def leave(w, j, phase):
     """A running job leaves its nodes."""
     job = w.jobs[j]
@@ -553,7 +553,7 @@ def leave(w, j, phase):
     job.timer = job.finish = math.inf
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def fail(w, j):
     """Its node fails: work since the last checkpoint is lost, and it waits again."""
     job, r = w.jobs[j], w.rules[0]
@@ -572,7 +572,7 @@ def fail(w, j):
     leave(w, j, WAITING)
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def happens(w, kind, which, value):
     """A node fails, drains, comes back or changes its speed; a job is withdrawn."""
     now = w.rules[0].now
@@ -604,7 +604,7 @@ def happens(w, kind, which, value):
             w.jobs[j].slot = math.inf  # a plan holds while nodes neither come nor go
 
 
-@njit(cache=True)
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def next_instant(w, event, events):
     """When something happens next; inf where nothing does any more."""
     now, going = math.inf, False

@@ -30,6 +30,7 @@ def test_realised_prices_are_twice_what_each_machine_does_in_the_run():
     np.testing.assert_allclose(instance.problem.prices, 2.0 * rates.mean(axis=0), rtol=1e-12)
 
 
+@pytest.mark.full
 def test_comparison_of_everything():
     names = [
         "opm",

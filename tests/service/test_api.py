@@ -258,6 +258,7 @@ def test_bad_tokens_are_named_by_row(tmp_path: Path, line: str) -> None:
 # ------------------------------------------------------------------------------ its own document
 
 
+@pytest.mark.full
 def test_fuzzed_from_its_own_document() -> None:
     """No answer but those it promises, in the shape it promises; 401 for whoever would act."""
     listening = Listening(create_app(Made()))

@@ -139,6 +139,7 @@ convert(Path(sys.argv[1]), Path(sys.argv[2]), FORM, rows=500)
 """
 
 
+@pytest.mark.full
 def test_killed_and_run_again_the_result_is_the_same(tmp_path, small_blocks):
     raw = write(tmp_path / "raw", rows=20_000)
     convert(raw, tmp_path / "whole", FORM, rows=500)

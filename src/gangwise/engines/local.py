@@ -97,7 +97,7 @@ class LocalEngine:
     def __init__(self, folder: Path | str, keep: float = 600.0):
         self.folder = Path(folder).absolute()
         self.keep = keep
-        self._told: dict[str, Status] = {}
+        self._reported: dict[str, Status] = {}
         self._was_up: dict[str, bool] = {}
         self._ended: dict[str, Status] = {}
         self._table: dict[str, Status] = {}
@@ -214,7 +214,7 @@ class LocalEngine:
                     return None
             return row
 
-        table = self.quarantine.sift("job", names, read, str, self._told)
+        table = self.quarantine.sift("job", names, read, str, self._reported)
         self._table, self._looked = {row.job.id: row for row in table}, time.monotonic()
         return table
 
@@ -300,8 +300,8 @@ class LocalEngine:
                     table[row.job.id] = self._status(row.job.id) or row
                 except Rejected as error:  # its folder alone cannot be written
                     self.quarantine.put("job", row.job.id, error)
-        found = differences(self._told, table, self._was_up, up, time.time(), self._ranks)
-        self._told, self._was_up = table, up
+        found = differences(self._reported, table, self._was_up, up, time.time(), self._ranks)
+        self._reported, self._was_up = table, up
         for row in table.values():
             if row.phase == "running":
                 ranks = self._ranks(row)

@@ -142,7 +142,7 @@ class SlurmEngine:
         self.job_type, self.watch, self.poll = job_type, watch, poll
         self._values = {v: label for label, vs in labels_of(labels).items() for v in vs}
         self._environment = {**os.environ, **(environment or {})}
-        self._told: dict[str, Status] = {}
+        self._reported: dict[str, Status] = {}
         self._was_up: dict[str, bool] = {}
         self._runs: dict[str, Run] = {}
         self._where: dict[str, tuple[Placed, ...]] = {}
@@ -236,7 +236,7 @@ class SlurmEngine:
     def jobs(self) -> list[Status]:
         rows = self._json("squeue", "jobs", "--states=all")
         self.quarantine.sift("comment of job", rows, _work, _id)  # the job is read without it
-        found = self.quarantine.sift("job", rows, self._status, _id, self._told)
+        found = self.quarantine.sift("job", rows, self._status, _id, self._reported)
         return intake.distinct(found, lambda row: row.job.id, self.quarantine, "job")
 
     def held(self) -> dict[str, str]:
@@ -407,8 +407,8 @@ class SlurmEngine:
         table = dict(self._table)
         up = {node.name: node.up for node in self._nodes}
         now = time.time()
-        found = differences(self._told, table, self._was_up, up, now, self._ranks)
-        self._told, self._was_up = table, up
+        found = differences(self._reported, table, self._was_up, up, now, self._ranks)
+        self._reported, self._was_up = table, up
         for name in list(self._runs):
             if name not in table:
                 for known in (self._runs, self._where, self._reports, self._unstarted):
@@ -442,7 +442,7 @@ class SlurmEngine:
             request = Request.of(row, mark)
             job = self.job(name, row, request)
         except Exception:
-            if (known := self._told.get(name)) is None:
+            if (known := self._reported.get(name)) is None:
                 raise
             job, request = known.job, self._runs[name].request  # as it was submitted
         ranks = request.ranks * request.tasks
@@ -465,7 +465,7 @@ class SlurmEngine:
             return Status(job, "running", attempt, placed, started, foreign=foreign)
         if "PENDING" in states or "REQUEUED" in states:
             if self.watch:
-                by_hand = held and (mark is NO_MARK or mark.by_hand) and name not in self._told
+                by_hand = held and (mark is NO_MARK or mark.by_hand) and name not in self._reported
                 waits = by_hand or waits_for(row, time.time())  # for what is nobody's to give
                 return None if waits else Status(job, "pending", attempt, detail=detail)
             if foreign:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, read_only
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.gain_overhead import kernels
 from gangwise.gain_overhead.kernels import ascend, gradient, overhead_prices
@@ -41,14 +41,13 @@ class Ascent:
             self.job_type, self.starts = self.job_type[e], np.searchsorted(e, self.starts)
             self.upper = self.upper[e]
             self._terms = self._terms.reshape(5, *problem.shape)[:, e].reshape(5, -1)
-            for array in (self.job_type, self.starts):  # as those of all: the same compiled code
-                array.setflags(write=False)
+        self._terms = read_only(self._terms)
         self.y = np.array(self.y, dtype=np.float64, order="C")
         self.total = self._totals()
         self.gradient = np.zeros_like(self.y)
         self.price = np.zeros_like(self.total)
         arrays = problem.requests, self.upper, problem.cluster.capacity, self.starts
-        self.layout = tuple(kernels.Layout(*arrays, self.job_type))
+        self.layout = tuple(map(read_only, kernels.Layout(*arrays, self.job_type)))
         self._one = np.ones_like(problem.cluster.capacity)
         index, fixed = np.zeros((2, problem.L), dtype=np.int64)
         self._space = index, fixed, *np.zeros((2, problem.L))
@@ -59,7 +58,7 @@ class Ascent:
 
     def _totals(self) -> Floats:
         sums = [np.bincount(self.job_type, of, self.problem.L) for of in self.y.T]
-        return np.ascontiguousarray(np.transpose(sums))
+        return np.array(np.transpose(sums), np.float64, order="C")  # whole numbers of no channels
 
     def among(self, active: Ints) -> Ascent:
         """The same ascent over the channels of the active job types, where those are few."""
@@ -75,13 +74,14 @@ class Ascent:
     def slope(self, weight: Floats, active: Ints, smoothing: float = 0.0) -> float:
         """Gradient ∇q of OGASched (9), k* of OGASched (10), x_l = ``weight``; its squared norm."""
         p = self.problem
-        overhead_prices(self.total, p.overhead, active, smoothing, self.price)
+        prices = self.total, read_only(p.overhead), read_only(active), float(smoothing), self.price
+        overhead_prices(*prices)
         squared: float = gradient(
             self.y.ravel(),
-            weight,
+            read_only(weight),
             self.price,
             self._terms,
-            self.job_type,
+            self.layout[4],
             p.own_index,
             p.own("slope", self.y),
             self.gradient.ravel(),
@@ -93,8 +93,8 @@ class Ascent:
 
         ``scale`` [R, K] is the unit of the step, one everywhere by default.
         """
-        unit = self._one if scale is None else scale
-        ascend(self.y, self.gradient, step, unit, active, self.layout, self.total, self._space)
+        given = float(step), read_only(self._one if scale is None else scale), read_only(active)
+        ascend(self.y, self.gradient, *given, self.layout, self.total, self._space)
 
 
 def channels_of(problem: GainOverheadProblem, active: Ints) -> Ints | None:

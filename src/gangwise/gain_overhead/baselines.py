@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, read_only
 from gangwise.core.contracts import PolicyBase
 from gangwise.core.errors import ScenarioError, UnknownName
 from gangwise.gain_overhead import kernels
@@ -132,7 +132,7 @@ class DRF(PolicyBase):
         self._rises = np.empty(problem.L, dtype=np.int64)
 
     def decide(self, observation: Observation) -> Floats:
-        x, layout = observation.arrived, self._problem.layout
+        x, layout = read_only(observation.arrived), self._problem.layout
         kernels.fill_progressively(
             x, self.bundles, self._most, layout, self._left, self._rises, self._y
         )
@@ -145,7 +145,7 @@ def proportional_shares(
     """Proportional shares y = min(a_l, c · w_l a_l / Σ w a) of every server, shape [E, K]."""
     y = np.empty(problem.shape) if out is None else out
     weight = np.asarray(weight, dtype=np.float64)
-    kernels.share_proportionally(weight, problem.requests, problem.layout, y)
+    kernels.share_proportionally(weight, read_only(problem.requests), problem.layout, y)
     return y
 
 
@@ -255,7 +255,7 @@ def marginal_greedy(
     for _ in range(rounds):
         state.slope(weight, arrivals, smoothing)
         given = kernels.greedy_round(
-            state.y, state.gradient, arrivals, quantum, state.layout, left, state.total
+            state.y, state.gradient, read_only(arrivals), quantum, state.layout, left, state.total
         )
         if given == 0.0:
             break

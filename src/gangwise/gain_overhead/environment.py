@@ -119,7 +119,7 @@ class ArrivalsEnvironment(ABC):
         self._arrivals = ArrivalsBySlot(self._stream(workload))
         self._fate, self._mailbox = noise, Mailbox[Feedback]()
 
-    def _told(self, slot: int, arrivals: Ints) -> tuple[Feedback, ...]:
+    def _deliver(self, slot: int, arrivals: Ints) -> tuple[Feedback, ...]:
         """Post what the slot teaches; return what is due by now."""
         due = int(self.delivery.draw(1, self._fate)[0])
         return self._mailbox.exchange(slot, due, Feedback(slot, arrivals))
@@ -163,7 +163,7 @@ class GainOverheadEnvironment(ArrivalsEnvironment):
             self._here, self._held = arrivals, np.array(decision)
             reward -= self.problem.moving * moved
             metrics = (*metrics, moved)
-        return Outcome(reward, self._told(slot, arrivals), metrics)
+        return Outcome(reward, self._deliver(slot, arrivals), metrics)
 
 
 @dataclass(frozen=True, eq=False)

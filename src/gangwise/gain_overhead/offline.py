@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, read_only
 from gangwise.core.contracts import Comparator, evenly_spaced
 from gangwise.core.jit import kernel
 from gangwise.gain_overhead.ascent import diameter, gradient_bound
@@ -274,10 +274,10 @@ class _Programme:
         p = self.problem
         gradient(
             self.y.ravel(),
-            self.weight,
+            read_only(self.weight),
             self._zero_price,
-            p.slope_terms,
-            p.channels.job_type,
+            read_only(p.slope_terms),
+            read_only(p.channels.job_type),
             p.own_index,
             p.own("slope", self.y),
             self._g.ravel(),

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, read_only
 from gangwise.core.cluster import Channels, Cluster
 from gangwise.core.errors import InfeasibleDecision, ScenarioError, UnknownName
 from gangwise.gain_overhead.kernels import Layout, evaluate
@@ -309,7 +309,7 @@ class GainOverheadProblem:
         """A :class:`~gangwise.gain_overhead.kernels.Layout`, as a plain tuple."""
         channels = self.channels
         arrays = self.requests, self.upper, self.cluster.capacity, channels.starts
-        return tuple(Layout(*arrays, channels.job_type))
+        return tuple(map(read_only, Layout(*arrays, channels.job_type)))
 
     @cached_property
     def slope_terms(self) -> Floats:
@@ -369,9 +369,9 @@ class GainOverheadProblem:
         result = np.empty(3)
         place = evaluate(
             y,
-            x,
-            (self.utilities.kind, self.utilities.alpha),
-            self.overhead,
+            read_only(x),
+            (read_only(self.utilities.kind), read_only(self.utilities.alpha)),
+            read_only(self.overhead),
             self.layout,
             TOLERANCE,
             np.empty_like(self.requests),

@@ -57,7 +57,7 @@ class GangEnvironment(ArrivalsEnvironment):
         arrivals = self._arrivals.at(slot)
         r = self.problem.reward(arrivals, decision, slot)
         metrics = (r.gain, r.overhead, r.utilisation, float(arrivals.sum()), float(r.launched))
-        return Outcome(r.reward, self._told(slot, arrivals), metrics)
+        return Outcome(r.reward, self._deliver(slot, arrivals), metrics)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangwise.core.arrays import Floats, Ints
+from gangwise.core.arrays import Floats, Ints, read_only
 from gangwise.core.errors import ScenarioError
 from gangwise.gangs import search
 from gangwise.gangs.kernels import Allocation, GangArrays, job_reward, list_schedule
@@ -142,7 +142,7 @@ class Placement:
         if isinstance(p, GangSpeedsProblem):
             cost = p.task_cost
         task, server = np.nonzero(p.fits)
-        self.arrays = GangArrays(
+        arrays = (
             p.task_job_type,
             p.first,
             p.minimum,
@@ -156,6 +156,7 @@ class Placement:
             overhead,
             *gains,
         )
+        self.arrays = GangArrays(*map(read_only, arrays))
         channel, placed, state, saved = (np.empty(n, np.int64) for n in (Q, L, E, Q))
         held, total = np.empty((R, K)), np.empty((L, K))
         self.held = Allocation(channel, held, total, placed, state, saved)
@@ -169,7 +170,7 @@ class Placement:
         g = servers.arrays
         task = np.repeat(np.arange(problem.Q), np.diff(g.pair_first))
         order = np.lexsort((rank[g.server[g.pair_channel]], task))
-        servers.arrays = g._replace(pair_channel=g.pair_channel[order])
+        servers.arrays = g._replace(pair_channel=read_only(g.pair_channel[order]))
         return servers
 
     def reset(self) -> None:

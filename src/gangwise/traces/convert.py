@@ -100,16 +100,12 @@ def convert(
         ``TABLE/part-NNNNN.parquet`` (``row`` and the columns: whole numbers as Int64 where all of a
         chunk are, other numbers as Float64, text as String) and ``gangwise-trace.json`` are
         written there.
-    form : Format, optional
-        The format; by default it is recognised.
-    trace : str
-        The registered name of the format, where it is not to be recognised.
+    form, trace
+        The format, or its registered name; by default it is recognised.
     strict : bool
         Raise at the first bad row rather than leave it out and report it.
     progress : callable, optional
         Called after every block with bytes done and bytes in all, as they are stored.
-    rows : int
-        Rows of a chunk, about.
 
     Raises
     ------
@@ -131,9 +127,8 @@ def convert(
     ...     made = convert(folder, Path(folder, "converted"), form)
     ...     Source(made.folder, form).read("nodes").frame.rows()
     [(2, 'a', 8.0, 0)]
-    >>> for stage in made.stages["nodes"]:
-    ...     print(stage.name, stage.read, "read", stage.kept, "kept", *stage.dropped)
-    nodes.csv 2 read 1 kept gpu is not a number
+    >>> made.stages["nodes"][0].dropped
+    {'gpu is not a number': Dropped(rows=1, first=3)}
     """
     path, out = Path(path), Path(out)
     form = form or _format(path, trace)
@@ -141,22 +136,18 @@ def convert(
     if source.converted is not None:
         raise TraceError("this trace is converted already", path)
     others = _others(path, form)
-    files = {table.name: source.files(table.name) for table in form.tables}
-    files = {table: found for table, found in files.items() if found}
+    files = {t.name: found for t in form.tables if (found := source.files(t.name))}
     if not files:
         raise TraceError(f"no table of {form.name} is here", path)
     manifest = _begun(out, form, files, rows)
     for folder in (out, *(out / table for table in files)):
         remove_orphans(folder)
-    resumed = any(file.chunks for found in manifest.tables.values() for file in found)
-    total = sum(file.size for found in manifest.tables.values() for file in found)
-    done = 0
+    records = [file for found in manifest.tables.values() for file in found]
+    resumed, total, done = any(r.chunks for r in records), sum(r.size for r in records), 0
     for table, found in files.items():
         for number, record in enumerate(manifest.tables[table]):
             if not record.sha256:
-                report = None
-                if progress is not None:
-                    report = partial(_report_progress, progress, done, total)
+                report = partial(_report_progress, progress, done, total) if progress else None
                 _convert_file(source, table, found[number], record, manifest, out, report)
             done += record.size
     try:
@@ -167,8 +158,7 @@ def convert(
     manifest.complete = True
     manifest.save(out)
     stages = {table: tuple(stages_of(found)) for table, found in manifest.tables.items()}
-    copied = tuple(file.name for file in others)
-    return Conversion(out, form.name, stages, resumed, copied)
+    return Conversion(out, form.name, stages, resumed, tuple(file.name for file in others))
 
 
 def _convert_file(

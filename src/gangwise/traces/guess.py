@@ -34,7 +34,7 @@ SAMPLE = 1000
 """Rows that are looked at for units; loads are of the whole file."""
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 ROLES: Mapping[str, Sequence[str]] = {role: n.split() for role, n in WORDS["roles"].items()}
-BESIDE: Mapping[str, frozenset[str]] = {
+IGNORED_WORDS: Mapping[str, frozenset[str]] = {
     role: frozenset(words.split())
     for roles, words in WORDS["beside"].items()
     for role in roles.split()
@@ -245,8 +245,8 @@ def _plain(name: str) -> str:
 def _without(name: str, words: frozenset[str]) -> str:
     """The last part of a name without some words.
 
-    >>> _without("jobStart_ts", BESIDE["started"]), _without("ts.submit", BESIDE["created"])
-    ('start', 'submit')
+    >>> _without("jobStart_ts", IGNORED_WORDS["started"])
+    'start'
     """
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name.rpartition(".")[2])
     return "".join(part.lower() for part in parts if part.lower() not in words)
@@ -302,9 +302,9 @@ class _Draft:
             found = next((plain[n] for n in names if n in plain), None)
             if found is not None and found not in self.role.values():
                 self.role[role] = found
-        for role in [role for role in ROLES if role in BESIDE and role not in self.role]:
+        for role in [role for role in ROLES if role in IGNORED_WORDS and role not in self.role]:
             left = [n for n in self.sample.columns if n not in self.role.values()]
-            bare = {_without(name, BESIDE[role]): name for name in reversed(left)}
+            bare = {_without(name, IGNORED_WORDS[role]): name for name in reversed(left)}
             found = next((bare[n] for n in ROLES[role] if n in bare), None)
             if found is not None:
                 self.role[role] = found

@@ -132,6 +132,26 @@ def record_relaxed(number: Floats, whole: Ints, count: int, n: int) -> None:
 
 
 @kernel
+def _transform(basis: Floats, slope: Floats, turn: Floats, K: int) -> float:
+    """Bᵀ g into ``turn``; returns its norm."""
+    norm = 0.0
+    for k in range(K + 1):
+        turn[k] = 0.0
+        for h in range(K + 1):
+            turn[k] += basis[h, k] * slope[h]
+        norm += turn[k] * turn[k]
+    return math.sqrt(norm)
+
+
+@kernel
+def _transform_back(basis: Floats, turn: Floats, norm: float, way: Floats, K: int) -> None:
+    for k in range(K + 1):
+        way[k] = 0.0
+        for h in range(K + 1):
+            way[k] += basis[k, h] * turn[h] / norm
+
+
+@kernel
 def r_algorithm(
     number: Floats,
     whole: Ints,
@@ -164,20 +184,11 @@ def r_algorithm(
             best[0] = part[0]
             record_relaxed(number, whole, n, n)
         # The subgradient in the transformed space, Bᵀ g; the way back is B (Bᵀ g) / ‖Bᵀ g‖.
-        norm = 0.0
-        for k in range(K + 1):
-            turn[k] = 0.0
-            for h in range(K + 1):
-                turn[k] += basis[h, k] * slope[h]
-            norm += turn[k] * turn[k]
-        norm = math.sqrt(norm)
+        norm = _transform(basis, slope, turn, K)
         lame = lame + 1 if step * norm <= tolerance * (best[1] - best[0]) else 0
         if used >= evaluations or norm <= 1e-13 * abs(f) or lame > 2:
             return step
-        for k in range(K + 1):
-            way[k] = 0.0
-            for h in range(K + 1):
-                way[k] += basis[k, h] * turn[h] / norm
+        _transform_back(basis, turn, norm, way, K)
         # Go on until F rises along the way, with longer steps where two were not enough.
         tries = 0
         while True:
@@ -202,20 +213,13 @@ def r_algorithm(
         if tries == 1:
             step *= 0.8
         # Dilate space along the difference of two subgradients: B ← B (I - 0.6 ξ ξᵀ).
-        norm = 0.0
         for k in range(K + 1):
-            turn[k] = 0.0
-            for h in range(K + 1):
-                turn[k] += basis[h, k] * (later[h] - slope[h])
-            norm += turn[k] * turn[k]
-        norm = math.sqrt(norm)
+            slope[k] = later[k] - slope[k]
+        norm = _transform(basis, slope, turn, K)
         for k in range(K + 1):
             slope[k] = later[k]
         if norm > 0.0:
-            for k in range(K + 1):
-                way[k] = 0.0
-                for h in range(K + 1):
-                    way[k] += basis[k, h] * turn[h] / norm
+            _transform_back(basis, turn, norm, way, K)
             for k in range(K + 1):
                 for h in range(K + 1):
                     basis[k, h] -= 0.6 * way[k] * turn[h] / norm
@@ -730,6 +734,16 @@ def _branch(
 
 
 @kernel
+def _most_undecided(reduced: Floats, free: Ints, m: int) -> int:
+    """Where the channel is whose reduced worth is nearest to zero."""
+    place = 0
+    for j in range(1, m):
+        if abs(reduced[free[j]]) < abs(reduced[free[place]]):
+            place = j
+    return place
+
+
+@kernel
 def search(
     gap: float,
     absolute: float,
@@ -780,16 +794,13 @@ def search(
                 worth = here[K + 1] + math.sqrt(here[K + 2])
                 if worth > best[0]:
                     best[0] = worth
-                    for e in range(n):
-                        chosen[e] = decided[e]
+                    chosen[:n] = decided[:n]
                 d -= 1
                 continue
             # Branch on the most undecided channel, its relaxed value first.
-            least, place = math.inf, 0
-            for j in range(m):
-                if abs(reduced[free[j]]) < least:
-                    least, place = abs(reduced[free[j]]), j
+            place = _most_undecided(reduced, free, m)
             e = free[place]
+            least = abs(reduced[e])
             free[place], free[m - 1] = free[m - 1], e
             stage[d, 0] = 1
             stage[d, 2] = 1 if reduced[e] > 0.0 else 0
@@ -806,8 +817,7 @@ def search(
                 d += 1
         else:
             d -= 1
-    count[1] = d
-    count[2] += nodes - left
+    count[1], count[2] = d, count[2] + nodes - left
     # What is still open on the path bounds the rest, with all that was pruned.
     bound = max(best[2], best[0])
     for i in range(d + 1):

@@ -235,8 +235,6 @@ class P3Solver:
             Variance of each channel, zero or larger; +inf for one never played.
         available : array of bool of shape [E], or of channel numbers, optional
             By default all.
-        method : str
-            See the module.
         gap : float
             Relative gap that is small enough; 10⁻¹² at least, for the sake of rounding.
         nodes : int, optional

@@ -62,8 +62,6 @@ class AlibabaGpuV2020(Tabular):
         The simulator's job list, to be read in place of the tables. One that lies among the files
         is read when the tables are not there. ``statuses`` and ``models`` do not apply to it: it
         has neither a status nor a request for a model, and ``gpu_type`` is used.
-    strict : bool
-        Raise at the first bad row rather than leave it out and report it.
     """
 
     FORMAT = FORMAT

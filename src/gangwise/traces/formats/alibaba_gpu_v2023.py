@@ -29,8 +29,6 @@ class AlibabaGpuV2023(Tabular):
         lists, ``openb_pod_list_default.csv`` is read, else the only one that has times.
     nodes, pods : path, optional
         The files themselves.
-    strict : bool
-        Raise at the first bad row rather than leave it out and report it.
     untimed : bool
         Take a pod list without times, too: all pods are created and deleted at 0 s.
     """

@@ -252,8 +252,6 @@ class AlibabaV2018(Tabular):
     statuses : sequence of str
         Batch tasks that are used; the others are left out and counted. Or one text, separated by
         ``|``.
-    strict : bool
-        Raise at the first bad row rather than leave it out and report it.
     """
 
     FORMAT = FORMAT

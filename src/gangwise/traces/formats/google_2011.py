@@ -77,8 +77,6 @@ class GoogleJobEvents:
     present : {"drop", "start"}
         What becomes of jobs that were there before the trace begins, about half as many as arrive
         in ten hours: left out, since their arrival is not known, or let arrive at the start.
-    strict : bool
-        Raise at the first bad row rather than leave it out and report it.
     """
 
     def __init__(

@@ -451,8 +451,6 @@ class GoogleReader(Reader):
     present : {"drop", "start"}
         What becomes of tasks that were there before the window begins: left out, since their
         arrival is not in it, or let arrive at its start.
-    strict : bool
-        Raise at the first bad row rather than leave it out and report it.
     """
 
     OTHER: ClassVar[str]

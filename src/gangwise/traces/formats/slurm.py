@@ -312,8 +312,6 @@ class SlurmSacct(Reader):
     columns : str
         Columns of a listing without a header, as given to ``--format``; by default the 26 that Open
         XDMoD stores.
-    strict : bool
-        Raise at the first bad row rather than leave it out and report it.
     """
 
     FORMAT = FORMAT

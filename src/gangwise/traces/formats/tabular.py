@@ -200,10 +200,8 @@ class Tabular(Reader):
 
     Parameters
     ----------
-    path : path
-        A folder with the files of the trace, or one of them.
-    strict : bool
-        Raise at the first bad row rather than leave it out and report it.
+    path, strict
+        As of :class:`~gangwise.traces.tables.Reader`, and so for all readers.
     **options
         Those of the file.
 
