@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -16,9 +17,10 @@ from gangwise.core.errors import GangwiseError, ScenarioError
 from gangwise.experiments.answer import CONFIGURED
 from gangwise.experiments.changes import changed, changed_lines, changes_of
 from gangwise.experiments.replay import Replayed, replay
-from gangwise.experiments.replay_scenario import bounded
+from gangwise.experiments.replay_scenario import EVERY, ReplayScenario, bounded
 from gangwise.experiments.statistics import change_by_blocks
 from gangwise.experiments.sweep import Workers
+from gangwise.experiments.tune import tune
 from gangwise.experiments.what_if import (
     Asked,
     Gate,
@@ -352,6 +354,58 @@ def test_the_worth_of_a_node_is_what_its_prices_take_off_the_bound(asked: Asked)
         assert same.dual == pytest.approx(bound.dual - more * worth, rel=1e-6)
         best = lower_bound(bigger, steps=20, prices=bound.prices, period=bound.period)
         assert best.dual >= same.dual
+
+
+def test_rules_are_tuned_on_some_weeks_and_judged_on_others(asked: Asked, tmp_path: Path) -> None:
+    given = {"source": asked.source, "site": asked.settings["site"], "parts": 4}
+    ranges = ["cap.1.most=4:32", "pool.2.most_nodes=8:32:int"]
+    found = tune(
+        "replay", asked.scheduler, ranges, tmp_path / "t", given, 4, (0, 2), (1, 3), jobs=1
+    )
+    assert found.metric == EVERY
+    assert found.default.arguments == {"cap.1.most": 16.0, "pool.2.most_nodes": 0}
+    whole = ReplayScenario(**given)
+    parts = [whole.draw(seed).jobs for seed in range(4)]
+    assert sum(map(len, parts)) == len(whole.jobs) == 200
+    weeks = [{int(w) for w in (p.submit - whole.jobs.submit[0]) // WEEK} for p in parts]
+    assert all(max(a) < min(b) for a, b in itertools.pairwise(weeks))
+    for trial in found.trials:
+        most, nodes = trial.arguments["cap.1.most"], trial.arguments["pool.2.most_nodes"]
+        one = Pool(name="1", nodes="p[1-24]", most_time=90000)
+        two = Pool(name="2", nodes="p[17-32]", most_nodes=nodes)
+        cap = CapRule(scope="user", of="cpu", most=most)
+        site = Site(Rules(pool=(one, two), cap=(cap,)))
+        for seed, value in zip((0, 2), trial.values):
+            jobs = parts[seed]
+            played = simulate_jobs(jobs, Nodes.pool(32), asked.scheduler, site=site)
+            last = np.nanmax(played.end)
+            times = [
+                (end if end == end else last + limit) - submit
+                for end, limit, submit in zip(played.end, jobs.limit, jobs.submit)
+            ]
+            assert value == pytest.approx(sum(times) / len(times))
+    for bad, said in [
+        ("cap.2.most=4:32", "cap has no '2'; it has 1"),
+        ("pool.2.most_nodes=8:32", "[pool] 2: most_nodes: Input should be a valid integer"),
+    ]:
+        with pytest.raises(ScenarioError) as error:
+            tune("replay", asked.scheduler, [bad], tmp_path / "u", given, 2, (0,), (1,), jobs=1)
+        assert said in str(error.value)
+
+
+def test_the_tune_command_takes_a_log_and_its_site(asked: Asked, tmp_path: Path) -> None:
+    command = ["tune", asked.source, "--site", asked.settings["site"], "--parts", "4"]
+    command += ["--range", "pool.1.most_time=90000:200000", "--trials", "3", "--jobs", "1", "--out"]
+    found = CliRunner().invoke(app, [*command, str(tmp_path / "t")])
+    assert found.exit_code == 0, found.output
+    beside = found.stdout.splitlines()[-1]
+    hours = {"min": 1 / 60, "h": 1.0, "days": 24.0}
+    told = re.findall(r"(?:default|tuned|below) ([\d.]+) (min|h|days)", beside)
+    default, tuned, least = (float(value) * hours[unit] for value, unit in told)
+    assert 0 < least <= tuned < default
+    bare = CliRunner().invoke(app, ["tune", asked.source, "--range", "cap.1.most=8:32"])
+    assert bare.exit_code != 0
+    assert "name the policy to tune; or a log, with --site FILE" in str(bare.exception)
 
 
 def test_a_replay_without_changes_is_what_it_was(asked: Asked) -> None:

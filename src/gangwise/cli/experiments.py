@@ -142,13 +142,15 @@ SHOWN = 5
 
 def tune_command(
     scenario: str,
-    policy: str,
+    policy: str = "",
     ranges: list[str] | None = None,
     knob: list[str] | None = None,
     settings: list[str] | None = None,
+    site: str = "",
+    parts: int = 12,
     trials: int = 30,
-    seeds: str = "1000,1001,1002",
-    validation: str = ",".join(map(str, range(2000, 2010))),
+    seeds: str = "",
+    validation: str = "",
     slots: int | None = None,
     metric: str = "",
     minimise: bool = False,
@@ -158,15 +160,24 @@ def tune_command(
 ) -> None:
     """Tune a policy's arguments with Optuna, then compare with the default on other seeds.
 
+    With --site, tune the rules of a site file on some weeks of a log, and judge on the others.
     If it is stopped or killed, start it again: it continues where it was.
     """
     from gangwise.core.registry import parse
+    from gangwise.experiments.replay import BASE
     from gangwise.experiments.results import Results
     from gangwise.experiments.store import write_provenance
     from gangwise.experiments.tune import TUNING, tune
 
     if knob:
         raise ScenarioError(f"--knob is called --range now: write --range {knob[0]}")
+    given, numbers = settings_of(settings), [range(1000, 1003), range(2000, 2010)]
+    if site:
+        given |= {"source": scenario, "site": site, "parts": parts}
+        scenario, policy = "replay", policy or BASE
+        numbers = [range(0, parts, 2), range(1, parts, 2)]
+    elif not policy:
+        raise ScenarioError("name the policy to tune; or a log, with --site FILE")
     folder = Path("tuned", parse(policy)[0]) if out is None else out
     again = command_line()
     with progress(after_stop(folder)) as tell:
@@ -175,10 +186,10 @@ def tune_command(
             policy,
             ranges or [],
             folder,
-            settings_of(settings),
+            given,
             trials,
-            seed_list(seeds),
-            seed_list(validation, "--validation"),
+            seed_list(seeds) if seeds else list(numbers[0]),
+            seed_list(validation, "--validation") if validation else list(numbers[1]),
             slots,
             metric,
             minimise,
@@ -194,7 +205,37 @@ def tune_command(
     for line in Results.open(folder, TUNING).told:
         print(line)
     _print_tuning(tuning)
+    if site:
+        print(_beside_bound(folder, tuning, given))
     say(f"{len(tuning.trials)} trials in {folder}; gangwise report {folder} shows all")
+
+
+def _beside_bound(folder: Path, tuning: Tuning, settings: dict[str, Any]) -> str:
+    """What no schedule can beat on the weeks that judge, beside what was found."""
+    from gangwise.experiments.replay import STEPS
+    from gangwise.experiments.replay_scenario import ReplayScenario
+    from gangwise.experiments.results import Results
+    from gangwise.experiments.statistics import period
+    from gangwise.experiments.tune import DEFAULT, TUNING
+
+    name, seeds = "validation", tuning.validation
+    if tuning.row is None:
+        name, seeds = TUNING, tuning.seeds
+    found = Results.open(folder, name).per_seed(tuning.metric)
+    means = {str(label): of["value"].to_numpy().mean() for (label,), of in found.group_by("policy")}
+    if any(each.name.startswith("nodes.") for each in tuning.ranges):
+        return ""  # a bound is of so many nodes
+    scenario = ReplayScenario(**settings)
+    if scenario.site is not None and scenario.site.nodes is None and not scenario.site.rules.nodes:
+        scenario = scenario.changed(site="")  # whatever the rules
+    with progress("the tuning is stored") as tell:
+        bounds = []
+        for i, seed in enumerate(seeds):
+            tell("lower bound", i, len(seeds))
+            bounds.append(scenario.bound(seed, None, STEPS).mean_completion)
+    each = ", ".join(f"{n} {period(means[n])}" for n in (DEFAULT, "tuned") if n in means)
+    least = period(sum(bounds) / len(bounds))
+    return f"On those parts of the log, {tuning.metric}: {each}; no schedule is below {least}."
 
 
 def _print_tuning(tuning: Tuning) -> None:

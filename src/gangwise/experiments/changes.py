@@ -106,7 +106,7 @@ def changed(document: Mapping[str, Any], changes: list[Change]) -> dict[str, Any
     made = copy.deepcopy(dict(document))
     for change in changes:
         at: Any = made
-        *path, last = [part.strip('"') for part in re.findall(r'"[^"]*"|[^.]+', change.path)]
+        *path, last = _parts(change.path)
         for i, part in enumerate(path):
             key = _key(at, part, change, path[:i])
             if at[key] is None:  # a table that is not there yet: its model knows what it may hold
@@ -115,6 +115,23 @@ def changed(document: Mapping[str, Any], changes: list[Change]) -> dict[str, Any
         key = last if isinstance(at, _Free) else _key(at, last, change, path)
         at[key] = _value(change, at[key])
     return made
+
+
+def setting(document: Mapping[str, Any], path: str) -> Any:
+    """What a document has at a path; ScenarioError as :func:`changed` has it.
+
+    >>> setting({"pool": [{"name": "gpu", "most_time": 3600.0}]}, "pool.gpu.most_time")
+    3600.0
+    """
+    at: Any = document
+    parts = _parts(path)
+    for i, part in enumerate(parts):
+        at = at[_key(at, part, Change(path, "", ""), parts[:i])]
+    return at
+
+
+def _parts(path: str) -> list[str]:
+    return [part.strip('"') for part in re.findall(r'"[^"]*"|[^.]+', path)]
 
 
 class _Free(dict[str, Any]):

@@ -48,6 +48,11 @@ OF_LOG = "log"
 NO_LIMITS = "limits unknown: run times used"
 """How a log without limits says so."""
 
+WEEK = 7 * 86400.0
+
+EVERY = "time of every job"
+"""Objective where rules are chosen: see :func:`time_of_every`."""
+
 JOB_COLUMNS = ("start", "last_start", "end", "lost", "clean", "phase")
 """What is stored of each job of an outcome."""
 
@@ -113,6 +118,9 @@ class Settings(BaseModel):
         "what Slurm prints; log: pools on the nodes that their jobs ran on",
     )
     change: str = Field("", description="changes of the site file, as pool.gpu.most_time=1d")
+    parts: int = Field(
+        0, ge=0, le=1000, description="cut into so many parts of whole weeks: seed s plays part s"
+    )
     restart: float = Field(300.0, ge=0, description="seconds that a restart costs")
 
 
@@ -155,7 +163,6 @@ class ReplayScenario:
     family = "jobs"
     slots = 1
     deciders: ClassVar[Literal["policy", "scheduler"]] = "scheduler"
-    objective = "completion.mean"
     minimise = True
 
     def __init__(self, log: JobLog | None = None, **settings: Any):
@@ -237,7 +244,11 @@ class ReplayScenario:
         """Whether runs differ from seed to seed."""
         s = self.settings
         world = self.world is not None or self.estimated
-        return world or self.cluster is not None or s.overestimate > 1
+        return world or self.cluster is not None or s.overestimate > 1 or s.parts > 0
+
+    @property
+    def objective(self) -> str:
+        return EVERY if self.settings.parts else "completion.mean"
 
     @property
     def as_logged(self) -> bool:
@@ -309,6 +320,8 @@ class ReplayScenario:
         jobs = self.jobs if self.cluster is None else self._taken(self.cluster.draw_jobs(seed))
         if keep is not None:
             jobs = only_jobs(jobs, keep)
+        if s.parts:
+            jobs = self._part(jobs, seed)
         if self.world is not None:
             if s.load:
                 jobs = rescaled(jobs, s.load, self.world.capacity(s.nodes, s.devices))
@@ -328,6 +341,19 @@ class ReplayScenario:
             jobs, conditions = self.estimate.draw(self.log, jobs, seed)
         return Played(jobs, _told_apart(nodes, jobs), conditions)
 
+    def _part(self, jobs: Jobs, seed: int) -> Jobs:
+        """The jobs submitted in the weeks of a part, from an empty cluster on."""
+        week = (jobs.submit - jobs.submit[0]) // WEEK
+        weeks = int(week[-1]) + 1
+        if weeks < self.settings.parts or seed >= self.settings.parts:
+            raise ScenarioError(
+                f"replay: part {seed} of {self.settings.parts}, and the log has {weeks} weeks"
+            )
+        mine = week * self.settings.parts // weeks == seed
+        if not mine.any():
+            raise ScenarioError(f"replay: no job was submitted in part {seed}; have fewer parts")
+        return only_jobs(jobs, mine)
+
     @property
     def options(self) -> Options:
         s = self.settings
@@ -338,7 +364,7 @@ class ReplayScenario:
         if self.cluster is not None:
             digest, name = self.cluster.digest(), Path(self.settings.source).name
             return {
-                **self.settings.model_dump(exclude={"source", "change"}),
+                **self.settings.model_dump(exclude={"source", "change", "parts"}),
                 "source": name,
                 "files": {name: digest},
                 "digest": digest,
@@ -347,8 +373,13 @@ class ReplayScenario:
         files = dict(self.log.played.digests)
         site = {"site": Path(self.settings.site).name} if self.settings.site else {}
         return {
-            **{name: value for name, value in self.given.items() if name not in ("site", "change")},
+            **{
+                name: value
+                for name, value in self.given.items()
+                if name not in ("site", "change", "parts")
+            },
             **site,
+            **({"parts": self.settings.parts} if self.settings.parts else {}),
             "source": Path(self.settings.source).name if files else self.settings.source,
             "files": files,
             "digest": self._of_jobs,
@@ -429,6 +460,8 @@ class ReplayScenario:
                 if s.overestimate > 1
                 else "requested limits are the run times"
             )
+        if s.parts:
+            said.append(f"{s.parts} parts of whole weeks, each by itself: seed s plays part s")
         if s.load:
             said.append(f"arrivals are stretched to a load of {s.load:g}")
         if self.site is not None:
@@ -454,6 +487,8 @@ class ReplayScenario:
         rows = Rows()
         for name, value in outcome.summary().items():
             rows.add(name, value)
+        if self.settings.parts:
+            rows.add(EVERY, time_of_every(outcome))
         for what, names, of in (
             ("job", JOB_COLUMNS, outcome),
             ("piece", PIECES if outcome.pieces else (), outcome.pieces),
@@ -478,6 +513,15 @@ class ReplayScenario:
         """Certified lower bound on the mean completion time of a seed."""
         jobs = bounded(self.draw(seed), self.options)
         return lower_bound(jobs, steps=steps, above=above, progress=progress)
+
+
+def time_of_every(outcome: Outcome) -> float:
+    """Mean seconds from submission until a job left; of one that never did, until all others had.
+
+    Rules that shut jobs out do not look good by it.
+    """
+    until = np.where(outcome.ended, outcome.end, np.nanmax(outcome.end) + outcome.jobs.limit)
+    return float((until - outcome.jobs.submit).mean())
 
 
 def _learned(rows: Rows, learner: Any, played: Played) -> None:

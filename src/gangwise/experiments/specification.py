@@ -91,6 +91,7 @@ class PolicyTable(_Strict):
     )
     arguments: Settings = Field({}, description="arguments of the policy")
     grid: Grid = Field({}, description="arguments to vary: every combination is a policy")
+    settings: Settings = Field({}, description="settings with which it alone is played")
 
     def labelled(self, kind: Any = "policy") -> dict[str, Policy[Any, Any, Any]]:
         found: dict[str, Policy[Any, Any, Any]] = {}
@@ -229,18 +230,22 @@ class Experiment(_Strict):
         first = NamedSource.of(source, bool(self.trace), {**self.settings, **self.cells[0]})
         kind = deciders(first.scenario())
         found: dict[str, Policy[Any, Any, Any]] = {}
-        for entry in self.policies:
-            table = PolicyTable(name=entry) if isinstance(entry, str) else entry
+        for table in self._tables:
             for label, policy in table.labelled(kind).items():
                 if label in found:
                     raise ScenarioError(f"two policies are called {label!r}; give one a label")
                 found[label] = policy
         return found
 
+    @property
+    def _tables(self) -> list[PolicyTable]:
+        return [PolicyTable(name=e) if isinstance(e, str) else e for e in self.policies]
+
     def runs(self) -> list[RunSpec]:
         """All runs, cell by cell and seed by seed, so that neighbours share their instance."""
         everyone: dict[str, Policy[Any, Any, Any] | None] = {**self.labelled()}
         judges = [(name, None) for name in self.comparators]
+        changes = {t.label or t.name: t.settings for t in self._tables if t.settings}
         found = []
         for cell in self.cells:
             settings = {**self.settings, **cell}
@@ -252,8 +257,11 @@ class Experiment(_Strict):
                     "played in it; leave slots out of the experiment"
                 )
             how = self.optimum_slots, self.points
+            of = {label: source.changed(each) for label, each in changes.items()}
             found += [
-                RunSpec(source, cell, seed, slots, *how, label, policy, self.every_slot)
+                RunSpec(
+                    of.get(label, source), cell, seed, slots, *how, label, policy, self.every_slot
+                )
                 for seed in self.chosen_seeds
                 for label, policy in [*everyone.items(), *judges]
             ]

@@ -24,6 +24,8 @@ from gangwise.core.contracts import configuration
 from gangwise.core.errors import GangwiseError, ScenarioError, StoreError, to_install
 from gangwise.core.files import STATE, Folder, sealed_line, unsealed, write_whole
 from gangwise.core.registry import create
+from gangwise.core.settings import toml_value
+from gangwise.experiments.changes import setting
 from gangwise.experiments.results import Results, turned
 from gangwise.experiments.runs import NamedSource, Replay, deciders
 from gangwise.experiments.specification import Experiment, PolicyTable
@@ -67,7 +69,7 @@ class ParameterRange:
             f"range {text!r}: write NAME=LOW:HIGH, with :int or :log after it if wanted, or "
             "NAME=ONE|OTHER"
         )
-        if not (name.isidentifier() and equals and rest):
+        if not (name.replace(".", "_").replace("-", "_").isidentifier() and equals and rest):
             raise how
         if "|" in rest:
             choices = tuple(_literal(part.strip()) for part in rest.split("|"))
@@ -405,12 +407,27 @@ class Study:
         """An experiment that plays the policy with each choice of arguments, by label."""
         d = self.definition
         tables = [
-            PolicyTable(name=d["policy"], label=label, arguments=dict(arguments), grid={})
-            for label, arguments in choices.items()
+            PolicyTable(
+                name=d["policy"],
+                label=label,
+                arguments={name: value for name, value in chosen.items() if "." not in name},
+                settings=_site(chosen),
+            )
+            for label, chosen in choices.items()
         ]
         shared = {key: d[key] for key in ("scenario", "settings", "slots")}
         content = {"name": name, "policies": tables, "seeds": list(seeds), **shared}
         return Experiment.of({**content, "optimum_slots": 1, "points": 50}, name)
+
+
+def _site(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that change those of a site file, whose names have dots.
+
+    >>> _site({"pool.gpu.tier": 2, "depth": 100})
+    {'change': 'pool.gpu.tier=2'}
+    """
+    text = ",".join(f"{path}={toml_value(of)}" for path, of in chosen.items() if "." in path)
+    return {"change": text} if text else {}
 
 
 def tune(
@@ -474,6 +491,8 @@ def tune(
         metric, minimise = played.objective, played.minimise
     _check(kind, policy, parameters, trials, seeds, validation)
     own = configuration(create(kind, policy))
+    if site := [each for each in parameters if "." in each.name]:
+        own |= _of_site(played, site, seeds)
     definition: dict[str, Any] = {"scenario": scenario, "settings": dict(settings or {})}
     definition |= {"slots": slots, "policy": policy, "ranges": list(map(str, parameters))}
     definition |= {"seeds": list(seeds), "metric": metric or "reward.mean", "minimise": minimise}
@@ -488,6 +507,17 @@ def tune(
         tuning = _judge(study, parameters, folder.path, tuple(validation), jobs)
     write_tuning(folder.path, tuning)
     return tuning
+
+
+def _of_site(played: Any, ranges: Sequence[ParameterRange], seeds: Sequence[int]) -> dict[str, Any]:
+    """What the site file has where ranges are; ScenarioError where it has nothing, or may not."""
+    if (rules := getattr(played, "site", None)) is None:
+        raise ScenarioError(f"range {ranges[0]}: a setting of a site file, and none is given")
+    for which in (0, -1):
+        chosen = {each.name: (each.choices or each.ends or ())[which] for each in ranges}
+        played.changed(**_site(chosen)).draw(seeds[0])
+    document = rules.document(whole=True)
+    return {each.name: setting(document, each.name) for each in ranges}
 
 
 def _search(
@@ -601,6 +631,7 @@ def _check(
             "by what chose it"
         )
     kinds = {field.name: field.type for field in dataclasses.fields(create(kind, policy))}
+    ranges = [each for each in ranges if "." not in each.name]  # others are of a site
     for each in ranges:
         if kinds.get(each.name) in (int, "int") and each.ends and isinstance(each.low, float):
             raise ScenarioError(
@@ -608,7 +639,7 @@ def _check(
                 f"{each.name}={each.low:.0f}:{each.high:.0f}:int"
             )
     values = {each.name: each.choices or each.ends or () for each in ranges}
-    for i in range(max(map(len, values.values()))):
+    for i in range(max(map(len, values.values()), default=0)):
         create(kind, policy, **{k: each[min(i, len(each) - 1)] for k, each in values.items()})
 
 
