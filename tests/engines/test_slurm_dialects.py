@@ -172,7 +172,7 @@ class Recorded(SlurmEngine):
         self.partition, self.reports = "gangwise", None
         self.job_type, self.watch, self.poll = "name", more.get("watch", False), 0.0
         self._values = {"a100": "model"}
-        self._told, self._was_up, self._runs, self._where = {}, {}, {}, {}
+        self._reported, self._was_up, self._runs, self._where = {}, {}, {}, {}
         self._reports, self._nodes, self._table = {}, [], {}
         self._lists, self._left, self._unstarted, self._reserved = {}, {}, {}, {}
         self.quarantine = Quarantine()
