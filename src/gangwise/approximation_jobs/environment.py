@@ -616,8 +616,6 @@ class ApproximationInstance(InstanceBase):
 
 @dataclass(frozen=True)
 class ApproximationFamily:
-    """Fuzzing and relabelling of :class:`ApproximationInstance`."""
-
     name: str = "approximation_jobs"
 
     def fuzz(self, rng: np.random.Generator) -> ApproximationInstance:

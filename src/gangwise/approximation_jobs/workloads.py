@@ -307,7 +307,6 @@ class SyntheticJobs:
                 raise ScenarioError(f"{name} is {(least, most)}; it must be a positive range")
 
     def jobs(self, rng: np.random.Generator) -> list[Job]:
-        """Draw the jobs, numbered by arrival."""
         when, work = rng.spawn(2)
         on = self._on_periods(when) if self.arrivals == "bursty" else None
         wanted, found, number = self.load * self.price * self.machines * self.slots, [], 0

@@ -203,7 +203,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _frozen(value: Any) -> Any:
-    """Lists of JSON as tuples."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 

@@ -53,7 +53,6 @@ class Entry:
 
     @property
     def built_in(self) -> bool:
-        """Whether it is gangwise's own."""
         return isinstance(self.target, str) and self.target.startswith("gangwise.")
 
     def load(self) -> Callable[..., Any]:

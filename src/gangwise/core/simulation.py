@@ -262,7 +262,6 @@ class Simulation:
         return self.result()
 
     def result(self) -> Run:
-        """The slots played so far, as a run."""
         n = self.slot
         return Run(
             self.name,

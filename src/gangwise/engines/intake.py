@@ -266,7 +266,6 @@ class Quarantine:
         return found
 
     def rows(self) -> list[dict[str, str]]:
-        """Rows of ``kind``, ``name`` and ``why``."""
         with self._lock:
             return [
                 {"kind": kind, "name": who, "why": f"left alone: unreadable, because {why}"}

@@ -367,7 +367,6 @@ def job_size(job: Any) -> tuple[tuple[str, str], int]:
 
 
 def said_by(error: ApiException) -> str:
-    """The message of the API server."""
     try:
         return f"{error.status} {json.loads(error.body or '{}')['message']}"
     except (ValueError, KeyError, TypeError):

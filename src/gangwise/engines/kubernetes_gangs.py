@@ -166,7 +166,6 @@ class Gang:
 
     @property
     def live(self) -> list[Pod]:
-        """Pods that have not ended."""
         return [p for p in self.pods.values() if not p.ended]
 
     @property
@@ -446,7 +445,6 @@ class Table:
                 self._on.setdefault(p.node, {})[now.job.id] = now
 
     def holding(self, nodes: Iterable[str]) -> list[Status]:
-        """Jobs that hold devices of these nodes."""
         with self.lock:
             found = {name: row for n in nodes for name, row in self._on.get(n, {}).items()}
         return list(found.values())

@@ -79,7 +79,6 @@ class Meter:
         self.total = 0.0
 
     def report(self, total: float) -> None:
-        """Report how many units of work are done."""
         now = time.monotonic()
         if self.first is None:
             self.began, self.first = now, total

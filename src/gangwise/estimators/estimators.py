@@ -420,8 +420,6 @@ class LearnedDecay(_LastValue):
 
 
 class _Known:
-    """An estimator that has nothing to learn."""
-
     randomised = False
     _table: Floats
 
@@ -474,8 +472,6 @@ class Constant(_Known):
 
 
 class _Parameters(NamedTuple):
-    """What :func:`make_estimator` is given."""
-
     gamma: float
     kappa: float
     window: int

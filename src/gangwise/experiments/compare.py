@@ -357,7 +357,6 @@ class Comparison(Shown):
         }
 
     def _judge(self, name: str) -> dict[str, Any]:
-        """A comparator as JSON has it."""
         slots = self.comparators[name, self.seeds[0]].slots
         return {
             "name": name,

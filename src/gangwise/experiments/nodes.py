@@ -72,7 +72,6 @@ class NodeFindings:
 
     @property
     def line(self) -> str:
-        """How many jobs are compared; comes first."""
         e = self.effects
         lost = "; ".join(f"{n:,} {why}" for why, n in self.left_out.items() if n)
         return (
@@ -254,7 +253,6 @@ class EstimatedWorld:
     findings: NodeFindings
 
     def told(self) -> str:
-        """What is drawn or assumed, in one line."""
         sd, low, high = (100 * np.expm1(v) for v in self.findings.effects.spread)
         return (
             f"nodes as estimated from run times: standard deviation {sd:.2g} % ({low:.2g} to "

@@ -162,7 +162,6 @@ class Replayed(Shown):
         }
 
     def scheduler_of(self, name: str) -> str:
-        """The scheduler behind a name in results."""
         return str(self.results.experiment.get("schedulers", {}).get(name, name))
 
     @cached_property
@@ -179,7 +178,6 @@ class Replayed(Shown):
 
     @cached_property
     def base(self) -> str:
-        """What others are compared with: see :attr:`Compared.base`."""
         return self.compared().base
 
     def audits(self, scheduler: str, instants: int = 2_000) -> list[Audit]:
@@ -257,7 +255,6 @@ class Replayed(Shown):
         }
 
     def compared(self, bounds: Sequence[float] = (), priced: bool = True) -> Compared:
-        """What tables, ``--json`` and the answer are made of."""
         scenario = self.scenario
         return Compared(
             str(scenario.describe()["source"]),

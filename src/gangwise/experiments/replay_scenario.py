@@ -125,15 +125,12 @@ class Settings(BaseModel):
 
 
 class Played(NamedTuple):
-    """What all schedulers meet with one seed."""
-
     jobs: Jobs
     nodes: Nodes
     conditions: Conditions
 
 
 def _of_reader(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are arguments of the reader of the source."""
     source = Path(str(settings.get("source", TWIN)))
     others = {name: settings[name] for name in settings.keys() - Settings.model_fields.keys()}
     if not others or not source.exists() or without_reader(source) or is_cluster_of_jobs(source):
@@ -220,7 +217,6 @@ class ReplayScenario:
         return replace(site, rules=Site.of(made, path).rules, path=path)
 
     def site_nodes(self, site: Site) -> Nodes:
-        """The nodes that a site's rules are applied to."""
         return site.nodes or self._draw(0, None).nodes
 
     def changed(self, **settings: Any) -> ReplayScenario:
@@ -277,7 +273,6 @@ class ReplayScenario:
 
     @cached_property
     def jobs(self) -> Jobs:
-        """The jobs that are played, before anything is drawn."""
         s, jobs = self.settings, self.log.jobs
         if s.nodes:
             kind = self._device
@@ -441,7 +436,6 @@ class ReplayScenario:
         return bool(self.settings.nodes) or (self.site is not None and self.site.nodes is not None)
 
     def assumed(self) -> list[str]:
-        """What was drawn or stretched."""
         s = self.settings
         said = []
         if self.cluster is not None:

@@ -231,7 +231,6 @@ class Results(Shown):
 
     @cached_property
     def _single(self) -> pl.DataFrame:
-        """Rows of a single number per run, of policies."""
         return self.rows().filter(~pl.col("comparator") & pl.col("at").is_null()).collect()
 
     def table(self, *metrics: str, interval: Interval = "t") -> pl.DataFrame:

@@ -106,7 +106,6 @@ class ParameterRange:
         return known and self.ends[0] <= value <= self.ends[1]
 
     def suggest(self, trial: OptunaTrial) -> Any:
-        """A value that Optuna's sampler suggests."""
         if self.ends is None:
             return trial.suggest_categorical(self.name, self.choices)
         low, high = self.ends

@@ -103,8 +103,6 @@ class GangInstance(InstanceBase):
 
 
 class _Placements:
-    """Decisions of both families: the server of each task."""
-
     def relabel_decision(self, instance: Any, order: Ints, decision: Ints) -> Floats:
         """A placement for ``instance`` as it reads after relabelling; -1 stays."""
         place = np.append(np.argsort(order), -1)

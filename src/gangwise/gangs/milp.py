@@ -186,7 +186,6 @@ class GangProgramme:
         return self._assign(z), answer.bound, answer.optimal
 
     def _assign(self, z: Ints) -> Ints:
-        """Hand the tasks of each kind to its servers, in order."""
         placement = np.full(self.problem.Q, -1, dtype=np.int64)
         for i, tasks in enumerate(self.kinds):
             mine = self.kind == i

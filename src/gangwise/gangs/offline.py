@@ -64,7 +64,6 @@ def per_slot_optimum(
 def best_fixed_in_run(
     instance: GangInstance, slots: int, seed: int, sample: int | None = None
 ) -> Comparator:
-    """:func:`best_fixed` on the slots of a run."""
     arrivals = instance.arrivals(slots, seed)
     return best_fixed(instance.problem, arrivals, sample, instance.time_limit)
 
@@ -72,7 +71,6 @@ def best_fixed_in_run(
 def per_slot_optimum_in_run(
     instance: GangInstance, slots: int, seed: int, sample: int | None = None
 ) -> Comparator:
-    """:func:`per_slot_optimum` on the slots of a run."""
     arrivals = instance.arrivals(slots, seed)
     return per_slot_optimum(instance.problem, arrivals, sample, instance.time_limit)
 

@@ -291,7 +291,6 @@ class GangPlacementProblem:
             )
 
     def _placed(self, placement: Ints) -> tuple[Ints, Ints]:
-        """Tasks that a placement runs, and the channel of each."""
         placed = np.flatnonzero(placement >= 0)
         return placed, self.channel_of[self.task_job_type[placed], placement[placed]]
 

@@ -228,7 +228,6 @@ class OGASchedRowsScenario(DrawnScenario[OGASchedRowSettings]):
     settings_model = OGASchedRowSettings
 
     def describe(self) -> dict[str, Any]:
-        """The settings; where the files are is no part of them."""
         return _described(self.settings)
 
     def instance(self, seed: int) -> GainOverheadInstance:
@@ -274,7 +273,6 @@ class ESDPRowsScenario(ESDPScenario):
     settings: ESDPRowSettings
 
     def describe(self) -> dict[str, Any]:
-        """The settings; where the files are is no part of them."""
         return _described(self.settings)
 
     def _requests(self, rng: np.random.Generator, job_type: Ints) -> tuple[Floats, Workload]:

@@ -182,7 +182,6 @@ class DrawnScenario(Generic[SettingsT]):
         return self.settings.slots
 
     def describe(self) -> dict[str, Any]:
-        """The settings."""
         return self.settings.model_dump(mode="json")
 
 

@@ -117,7 +117,6 @@ class FixedScenario:
         return self.file.slots
 
     def describe(self) -> dict[str, Any]:
-        """The file's contents."""
         return self.file.model_dump(mode="json")
 
     def instance(self, seed: int) -> GainOverheadInstance:

@@ -98,7 +98,6 @@ class Arrivals(Strict):
     peak: float = Field(14.0, ge=0, lt=24)
 
     def draw(self, span: float, rng: np.random.Generator) -> Floats:
-        """Instants in [0, span), by thinning a process of the highest rate."""
         highest = self.per_hour * (1 + self.cycle) / 3600
         times = np.sort(rng.uniform(0, span, rng.poisson(highest * span)))
         angle = 2 * np.pi * (times / 3600 - self.peak) / 24
@@ -144,7 +143,6 @@ class Duration(Strict):
         return self
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
-        """Durations [count]."""
         found = self._once(count, rng)
         if self.most is not None:
             over = np.flatnonzero(found > self.most)
@@ -164,7 +162,6 @@ class Duration(Strict):
         return median * np.exp(rng.normal(0.0, sigma, count))
 
     def text(self) -> str:
-        """In words."""
         end = "" if self.most is None else f", at most {_length(self.most)}"
         if self.fixed is not None:
             return _length(self.fixed)
@@ -286,7 +283,6 @@ class ClusterOfJobs(Strict):
         )
 
     def node_table(self) -> Nodes:
-        """All nodes."""
         return Nodes.of(
             Node(name, group.devices, {"nodes": group.name, **group.labels}, group.rate)
             for group in self.nodes
@@ -299,7 +295,6 @@ class ClusterOfJobs(Strict):
         return self.world.hide(jobs, nodes, generation, seed).conditions
 
     def digest(self) -> str:
-        """SHA-256 of all that the file says."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     def draw_jobs(self, seed: int) -> Jobs:

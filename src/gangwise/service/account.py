@@ -131,7 +131,6 @@ def present_rows(ledger: Ledger, rows: Sequence[dict[str, Any]]) -> list[dict[st
 
 
 def account_sentence(result: dict[str, Any], act: bool) -> str:
-    """The account in a sentence."""
     s, b, h = result["scheduler"], result["baseline"], result["happened"]
     what = (
         f"mean wait {lasting(h['wait'])} → {lasting(s['wait'])} ± {lasting(s['wait_within'])}, "

@@ -394,7 +394,6 @@ class Ledger:
             self.intents.append(intent)
 
     def _take_back(self, before: int) -> None:
-        """Undo what was decided since."""
         for mine in reversed(self.intents[before:]):
             known = self.jobs[mine.job]
             if mine.kind == "place":
@@ -403,7 +402,6 @@ class Ledger:
         del self.intents[before:]
 
     def _pause(self, paused: bool) -> None:
-        """An operator pauses placing, or resumes it."""
         self.paused, self.changed = bool(paused), True
 
     def _every(self, every: int) -> None:

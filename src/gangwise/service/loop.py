@@ -887,7 +887,6 @@ class Service:
         return about | why
 
     def queue_now(self) -> list[dict[str, Any]]:
-        """Waiting jobs, the first of them with reasons."""
         names = [name for name, known in self.ledger.jobs.items() if known.phase == "waiting"]
         would = {} if self.ledger.act else self.ledger.would()
         found = []

@@ -356,7 +356,6 @@ class Store:
         run("INSERT INTO commits VALUES(?, ?, ?, ?)", new)
 
     def open_intents(self) -> list[dict[str, Any]]:
-        """Intents without an outcome."""
         return self.rows(
             "SELECT job, attempt, kind, by, state, accepted FROM intents "
             "WHERE state IN ('intended', 'accepted', 'started') ORDER BY seq"

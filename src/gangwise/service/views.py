@@ -46,7 +46,6 @@ def expected(row: Mapping[str, Any], now: float) -> str:
 
 
 def told(views: Mapping[str, Any]) -> Iterator[Any]:
-    """The state of the cluster, for a terminal."""
     now = time.time()
     health = views.get("health") or {}
     mode = "acts on" if health.get("mode") == "act" else "watches"
@@ -92,7 +91,6 @@ def told(views: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def explained(row: Mapping[str, Any]) -> str:
-    """Why a job waits or where it runs, for a terminal."""
     now = time.time()
     if "phase" not in row and "outcome" not in row:
         return f"job {row['job']} is held: {row['why']}"

@@ -146,7 +146,6 @@ class Wishes:
         return found
 
     def restore(self, wishes: Iterable[Wish]) -> None:
-        """Put wishes in as they were."""
         with self._change():
             for wish in wishes:
                 self._all("INSERT INTO wishes(id, state, sealed) VALUES(?, '', '')", wish.id)

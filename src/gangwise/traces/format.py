@@ -119,7 +119,6 @@ class Manifest:
 
 
 def manifest_of(path: Path) -> Manifest | None:
-    """The manifest of a converted trace, if a folder is one."""
     return Manifest.load(path) if (path / MANIFEST).is_file() else None
 
 

@@ -473,7 +473,6 @@ def _named_unit(name: str, units: Sequence[str]) -> str:
 
 
 def _reads(texts: Sequence[str], form: str) -> bool:
-    """Whether nine in ten of the texts parse as such times."""
     series = pl.Series(texts[:200], dtype=pl.String)
     try:
         read = series.str.to_datetime(form, strict=False, time_unit="us")
@@ -483,7 +482,6 @@ def _reads(texts: Sequence[str], form: str) -> bool:
 
 
 def _read(mapping: dict[str, Any], what: str, change: str) -> Reading:
-    """Read the whole file with these settings."""
     reading = Reading(what, change)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "mapping.toml")

@@ -168,7 +168,6 @@ WITHOUT_SCHEMA = (
 
 
 def registered_traces() -> list[RegisteredTrace]:
-    """Every registered trace, by name."""
     found = []
     for name, entry in entries("trace").items():
         reader = entry.load()

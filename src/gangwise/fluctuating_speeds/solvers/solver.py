@@ -155,8 +155,6 @@ _Part = tuple[float, float, bool, int, Floats | None]
 
 
 class _Options(NamedTuple):
-    """How to solve, as given to :meth:`P3Solver.solve`."""
-
     method: str
     gap: float
     nodes: int | None

@@ -170,14 +170,12 @@ class Users:
     _new: list[pl.DataFrame] = field(default_factory=list)
 
     def add(self, events: pl.DataFrame) -> None:
-        """Take in events: ``job``, ``user``."""
         named = events.filter(pl.col("user") != "").select(pl.col("job").cast(pl.Int64), "user")
         self._new.append(named.unique())
         if sum(map(len, self._new)) > len(self._known):
             self.frame()
 
     def frame(self) -> pl.DataFrame:
-        """``job``, ``user``: a row per job."""
         if self._new:
             every = pl.concat([self._known, *self._new])
             self._known, self._new = every.group_by("job").agg(pl.col("user").min()), []

@@ -368,7 +368,6 @@ class OwnCsv(Reader):
         return kept, stages, {table.file.name: table.digest}
 
     def _valued(self, frame: pl.DataFrame, what: str, given: Mapping[str, Mapped]) -> pl.DataFrame:
-        """``row`` and the fields of the mapping."""
         fields = [pl.col("row")]
         for key, held in given.items():
             fields.append(_value(key, held).alias(key))
@@ -486,7 +485,6 @@ def _value(key: str, held: Mapped) -> pl.Expr:
 
 
 def _rules(what: str, spec: JobFile | ServerFile) -> list[tuple[str, pl.Expr]]:
-    """What makes a row of the mapped table bad."""
     given = spec.columns.given()
     rules = [
         (f"{key} is not a time as in {held.time!r}", pl.col(key).is_null())

@@ -283,7 +283,6 @@ def _number(held: Any) -> float | None:
 
 
 def _tres(items: Any) -> str:
-    """A TRES list as sacct writes it in text."""
     found = []
     for item in items or []:
         count = _number(item.get("count"))
@@ -460,7 +459,6 @@ class SlurmSacct(Reader):
     def _nodes(
         self, jobs: pl.DataFrame
     ) -> tuple[pl.DataFrame, tuple[Stage, ...], dict[str, str], list[str]]:
-        """Servers of the node list, where there is one."""
         file = self.nodes
         if file is None:
             folder = self.source.path if self.source.path.is_dir() else self.source.path.parent

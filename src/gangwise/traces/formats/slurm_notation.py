@@ -163,7 +163,6 @@ def _count(text: str) -> float:
 
 
 def is_node_list(file: Path) -> bool:
-    """Whether a file begins with a node."""
     return beginning(file).startswith("NodeName=")
 
 

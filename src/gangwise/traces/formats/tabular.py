@@ -47,8 +47,6 @@ NEEDED: Mapping[str, Any] = {"cpu": 0.0, "mem": 0.0, "gpu": 0.0, "models": "", "
 
 
 class Made(NamedTuple):
-    """What a section of a mapping makes of rows."""
-
     frame: pl.DataFrame
     stages: tuple[Stage, ...]
     notes: list[str]

@@ -60,7 +60,6 @@ class Check(NamedTuple):
 
     @property
     def broken(self) -> pl.Expr:
-        """What is true of rows that break the rule."""
         return pl.sql_expr(self.sql)
 
     @property

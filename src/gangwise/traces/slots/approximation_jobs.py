@@ -270,7 +270,6 @@ class ReplayedLifetimes:
         return a, np.clip(d, a + 1, self.slots)
 
     def jobs(self, rng: np.random.Generator) -> list[Job]:
-        """Draw the jobs, by arrival; ids are those of the trace."""
         s, (a, d) = self.settings, self.span
         drawn = paper_jobs(rng, a, d, self.machines, s.beta, s.q, s.value, self.names)
         kept = rng.random(a.size) < s.keep
@@ -323,7 +322,6 @@ class ReplayedLifetimes:
         )
 
     def summary(self) -> dict[str, float]:
-        """Arrivals and lifetimes, for tables."""
         a, d = self.span
         life = d - a
         return {
@@ -432,7 +430,6 @@ class GoogleScenario(JobsTraceScenario):
         return cls(trace=jobs, **settings)
 
     def describe(self) -> dict[str, Any]:
-        """The settings, and which files they were applied to."""
         files = dict(self.trace.fidelity().digests)
         return {"files": files, **self.settings.model_dump(mode="json", exclude={"folder"})}
 

@@ -210,7 +210,6 @@ class _Account:
     def keep(
         self, step: str, jobs: pl.DataFrame, why: str, keep: Bools | pl.Series
     ) -> pl.DataFrame:
-        """The rows that a step keeps."""
         kept, lost = jobs.filter(keep), jobs.filter(~keep)
         dropped = {why: (int(lost["weight"].sum()), _first(lost))} if len(lost) else {}
         read = int(jobs["weight"].sum())

@@ -225,7 +225,6 @@ class SpeedsTraceScenario(OfTrace):
 
     @property
     def measured_at(self) -> Path | None:
-        """Where the measured speeds are, if any are used."""
         found = self.measured
         if isinstance(found, MiniBatchTime):
             return found.folder
@@ -344,7 +343,6 @@ class SpeedsTraceScenario(OfTrace):
         )
 
     def _notes(self) -> list[str]:
-        """Where speeds come from, and what is drawn."""
         s, demand = self.settings, self.demand
         fit = int(demand.fits.sum())
         notes = [

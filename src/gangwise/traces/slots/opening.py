@@ -104,8 +104,6 @@ def open_trace(path: Path | str, *, trace: str = "", family: str = "", **knobs: 
 
 @dataclass(frozen=True)
 class Outline:
-    """A scenario in tables."""
-
     scenario: str
     family: str
     numbers: dict[str, float]  # slots, servers, arrivals per slot and so on

@@ -25,7 +25,6 @@ Z90 = 1.2816
 def draw_requests(
     made: Calibration, rng: np.random.Generator, created: Floats, options: Mapping[str, Any]
 ) -> pl.DataFrame:
-    """The rows of ``jobs`` of a twin."""
     return DRAWN[made.name](made, rng, created, **options)
 
 
