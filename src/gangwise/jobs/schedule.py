@@ -315,7 +315,8 @@ def _set_aside(
     for bounds in options.bounds:
         reasons |= bounds.refuses(jobs, few)
     for cap, (_, amount) in zip(options.caps, of_caps):
-        reasons[f"that alone ask for more than the {cap.told('')}"] = amount > 1000 * cap.most
+        why = f"that alone ask for more than the {cap.told('')}"  # as those of others may be told
+        reasons[why] = reasons.get(why, unknown & False) | (amount > 1000 * cap.most)
     for reason, bad in list(reasons.items())[3:]:
         reasons[reason], aside = bad & ~aside, aside | bad
     set_aside = {reason: jobs.row[bad] for reason, bad in reasons.items() if bad.any()}

@@ -130,7 +130,7 @@ class Closed(_Between):
     """Hours of the week in which jobs do not start."""
 
     hours: tuple[str, ...] = Field(min_length=1)
-    longer_than: float = Field(-1.0, ge=0)
+    longer_than: float = Field(-1.0, ge=-1)  # −1: of any length
     more_than: float = Field(0.0, ge=0)
     of: str = "jobs"
 
