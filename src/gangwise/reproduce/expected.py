@@ -360,8 +360,10 @@ def shown(artefacts: Iterable[Artefact]) -> list[Row]:
     found = []
     for artefact in artefacts:
         full = rows([artefact], quick=False)
-        brief = [] if full or not artefact.name.endswith(ON_ROWS) else _rows(artefact, quick=True)
-        found += full or [replace(row, agrees=None, why=TOO_SHORT) for row in brief]
+        known = {row.says for row in full}
+        brief = _rows(artefact, quick=True) if artefact.name.endswith(ON_ROWS) else []
+        found += full
+        found += [replace(r, agrees=None, why=TOO_SHORT) for r in brief if r.says not in known]
     return found
 
 
