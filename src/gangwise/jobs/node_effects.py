@@ -10,6 +10,10 @@ deviations of their program (Huber 1964), so that a few wild ones do not matter.
 Whether a node is slow is tested with the effects of all other nodes taken off, by the permutations
 of nodes within blocks: the sum of the node's residuals, against the variance that it has when the
 node stood at any other runs of the block. Names are controlled by Benjamini and Hochberg (1995).
+
+A gang of a slow node is slow whoever else is in it. So a node is named only if its runs without any
+one other node, whichever that is, say that it is slow as well: each at a level of :data:`APART` (an
+intersection-union test, Berger 1982). Nodes that always run together are not named.
 """
 
 from __future__ import annotations
@@ -33,6 +37,10 @@ CLIP = 1.5
 SWEEPS, ROUNDS = 20, 12
 NEXT = 0.7
 """Nodes join those that are clearly slow if they stand out so much of what the first one does."""
+COMPANIONS = 64
+"""Other nodes that a named one is told apart from: those that it shares most runs with."""
+APART = 0.05
+"""Chance of a node's runs without another one that would name it beside that one."""
 WIDE = 0.3
 """Standard deviation of a node's log factor before anything is known of it."""
 PRIOR = 8
@@ -278,7 +286,11 @@ def _judged(u: _Units, cells: _Cells, fit: _Fit, sigma: Floats, by: float, clear
     half[seen] = (stdtrit(free, 0.975) * sd)[seen]
     bare = np.where(clear, fit.effect, 0.0)
     total, chance, *_ = _tested(u, cells, bare, sigma, by)
+    residuals = _residuals(u, cells, bare, sigma, by)
     p = ndtr(-total / chance)
+    named = false_discoveries(p, 0.05)
+    for n in np.flatnonzero(named).tolist():  # rather than one of its companions
+        named[n] = _without_another(u, cells, residuals, sigma, n) < APART
     # Scores are those of nodes put anywhere: unlike the fit, they cannot follow the noise.
     total, chance, score, spread = _tested(u, cells, bare, sigma, 0.0)
     alone = cells.here * (1 - cells.here / cells.size) * inside[u.program[cells.unit]]
@@ -297,7 +309,7 @@ def _judged(u: _Units, cells: _Cells, fit: _Fit, sigma: Floats, by: float, clear
         mean - half,
         mean + half,
         p,
-        false_discoveries(p, 0.05) & (mean - half > np.log1p(by)),  # of gangs, the one to blame
+        named & (mean - half > np.log1p(by)),  # of gangs, the one to blame
         np.bincount(u.node, u.runs[u.unit], nodes).astype(np.int64),
         tau,
         np.nan_to_num(mean) * keep,
@@ -348,21 +360,65 @@ def _tested(
     take noise off with them, and residuals would be too small for what is left.
     """
     nodes = effect.size
-    level, others = _levels(u, effect)
-    centre = _centred(u, u.y - level, sigma, _median_of(u.y - level, u.block), 10)
-    centred = u.y - centre[u.block]
-    psi = np.clip((centred - level) / sigma, -CLIP, CLIP)
-    variance, alike = _variance(u, cells, psi, 1 - 1 / u.size[u.block])
+    psi, null, variance, alike = _residuals(u, cells, effect, sigma, by)
     spread = cells.here * (1 - cells.here / cells.size) * variance[cells.unit]
     spread *= (1 + (cells.here - 1) * alike) / sigma[cells.unit] ** 2
-    bare = np.maximum(others, np.log1p(by)) if others.size else np.log1p(by)
-    null = np.clip((centred[u.unit] - bare) / sigma[u.unit], -CLIP, CLIP)
     with_it, without = np.bincount(cells.of, null), np.bincount(cells.of, psi[u.unit])
     score = with_it - cells.here * (with_it - without) / cells.size
     total = np.asarray(np.bincount(cells.node, score / sigma[cells.unit], nodes), np.float64)
     sd = np.sqrt(np.bincount(cells.node, spread, nodes))
     sd[sd < 1e-9] = np.nan
     return total, sd, score / sigma[cells.unit], spread
+
+
+def _residuals(
+    u: _Units, cells: _Cells, effect: Floats, sigma: Floats, by: float
+) -> tuple[Floats, Floats, Floats, float]:
+    """Clipped residuals of units [U]; those of units and nodes if the node had no effect [E].
+
+    Then their variance [U], and the correlation of two of a cell.
+    """
+    level, others = _levels(u, effect)
+    centre = _centred(u, u.y - level, sigma, _median_of(u.y - level, u.block), 10)
+    centred = u.y - centre[u.block]
+    psi = np.clip((centred - level) / sigma, -CLIP, CLIP)
+    bare = np.maximum(others, np.log1p(by)) if others.size else np.log1p(by)
+    null = np.clip((centred[u.unit] - bare) / sigma[u.unit], -CLIP, CLIP)
+    return psi, null, *_variance(u, cells, psi, 1 - 1 / u.size[u.block])
+
+
+def _without_another(
+    u: _Units, cells: _Cells, residuals: tuple[Floats, Floats, Floats, float], sigma: Floats, n: int
+) -> float:
+    """The largest p of a node over its runs without one other node, whichever that is."""
+    psi, null, variance, alike = residuals
+    mine = np.flatnonzero(u.node == n)
+    units = u.unit[mine]
+    last = np.append(u.first[1:], u.unit.size)
+    lengths = last[units] - u.first[units]
+    row = np.repeat(np.arange(mine.size), lengths)
+    entry = u.first[units][row] + np.arange(row.size) - (np.cumsum(lengths) - lengths)[row]
+    other, shared = np.unique(u.node[entry], return_counts=True)
+    most = other[np.argsort(-shared, kind="stable")][: COMPANIONS + 1]
+    most = most[most != n]
+    if not most.size:
+        return 0.0
+    alone = np.ones((mine.size, most.size))
+    place = np.full(u.nodes, -1)
+    place[most] = np.arange(most.size)
+    at = place[u.node[entry]]
+    alone[row[at >= 0], at[at >= 0]] = 0.0
+    begins = np.flatnonzero(np.diff(cells.of[mine], prepend=-1))
+    cell = cells.of[mine][begins]
+    here = np.add.reduceat(alone, begins)
+    with_it = np.add.reduceat(alone * null[mine, None], begins)
+    without = np.add.reduceat(alone * psi[units, None], begins)
+    size, scale = cells.size[cell, None], sigma[cells.unit[cell], None]
+    score = (with_it - here * (with_it - without) / size) / scale
+    spread = here * (1 - here / size) * variance[cells.unit[cell], None] / scale**2
+    spread *= 1 + np.maximum(here - 1, 0) * alike
+    chance = np.sqrt(spread.sum(axis=0))
+    return float(ndtr(-np.min(score.sum(axis=0) / np.maximum(chance, 1e-9))))
 
 
 def _levels(u: _Units, effect: Floats) -> tuple[Floats, Floats]:
