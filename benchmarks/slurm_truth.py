@@ -1,6 +1,12 @@
 """What a real Slurm does with a site's rules: configurations × mixes, much faster than life.
 
     python -m benchmarks.slurm_truth fifo tier --speed 40 --out tests/jobs/slurm_truth
+    python -m benchmarks.slurm_truth --compare --out tests/jobs/slurm_truth
+
+The second plays the same jobs with the model, from the same files alone, and prints a table: real
+and modelled mean wait, Kendall's τ of the order of starts, and both between Slurm's own runs. When
+backfilling's clock began is chance: the model is played ``PHASES`` times, submissions shifted by up
+to three seconds each.
 
 As root, with Debian's ``slurmctld slurmd slurm-client slurm-wlm-basic-plugins slurmdbd
 slurm-wlm-mysql-plugin mariadb-server munge faketime`` (22.05). For each case: a private Slurm with
@@ -25,11 +31,20 @@ import sys
 import tarfile
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import kendalltau
 
+from gangwise.core.arrays import Floats
+from gangwise.jobs import simulate_jobs
+from gangwise.jobs.scheduler import create_scheduler
+from gangwise.jobs.site import Site
+from gangwise.traces.jobs import open_jobs
+
+PHASES = 3
 NODES = 12
 CORES = 8
 USERS = {f"gwuser{i + 1}": ("red", "green", "blue")[i // 2] for i in range(6)}
@@ -189,6 +204,72 @@ def mix(case: Case, seed: int, jobs: int) -> list[Asked]:
     return [Asked(float(when), *rest) for when, rest in zip(at, found)]
 
 
+# ---------------------------------------------------------------------------- against the model
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Starts of one run, real [J] and modelled [phase, J], in seconds since submission began."""
+
+    submit: Floats
+    real: Floats
+    model: Floats
+
+    @property
+    def error(self) -> Floats:
+        """Of the mean wait, as a share, by phase."""
+        real, model = self.real - self.submit, self.model - self.submit
+        return np.asarray(model.mean(axis=1) / real.mean() - 1.0)
+
+    @property
+    def tau(self) -> Floats:
+        """Kendall's τ of the order of starts, by phase."""
+        return np.array([kendalltau(self.real, each).statistic for each in self.model])
+
+
+def compared(file: Path, phases: int = PHASES, scheduler: str = "") -> Compared:
+    """A run of real Slurm, and the same jobs under the model of what Slurm printed of itself.
+
+    ``scheduler``: who decides, in place of the one that the files describe.
+    """
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(file) as tar:
+        tar.extractall(folder, filter="data")
+        jobs = open_jobs(Path(folder, "sacct.txt"), rows=False).jobs
+        site = Site.read(f"slurm:{folder}/site")
+    assert site.nodes is not None
+    rng, found = np.random.default_rng(0), []
+    for phase in range(phases):
+        late = rng.uniform(0.0, 3.0, len(jobs)) * (phase > 0)
+        moved = replace(jobs, submit=np.maximum.accumulate(jobs.submit + late))
+        played = simulate_jobs(
+            moved, site.nodes, create_scheduler(scheduler or site.scheduler), site=site
+        )
+        found.append(played.start - moved.submit + jobs.submit)
+    return Compared(jobs.submit, jobs.recorded_start, np.array(found))
+
+
+def table(folder: Path) -> None:
+    """Print what all runs in a folder come to."""
+    print("| case | real mean wait, s | Slurm and itself: wait, τ | Slurm and the model: wait, τ |")
+    print("|---|---|---|---|")
+    for name in CASES:
+        runs = [compared(file) for file in sorted(folder.glob(f"{name}-*.tar.xz"))]
+        waits = [float((run.real - run.submit).mean()) for run in runs]
+        pairs = list(combinations(runs, 2))
+        own = [kendalltau(a.real, b.real).statistic for a, b in pairs]
+        apart = [100 * abs(a / b - 1) for a, b in combinations(waits, 2)]
+        error = [100 * run.error for run in runs]
+        tau = [run.tau.mean() for run in runs]
+        if runs:
+            print(
+                f"| {name} | {', '.join(f'{wait:.0f}' for wait in waits)} "
+                f"| {np.mean(apart):.0f} %, {np.mean(own):.3f} "
+                f"| {np.mean(error):+.1f} % ({np.min(error):+.0f} to {np.max(error):+.0f}), "
+                f"{np.mean(tau):.3f} |",
+                flush=True,
+            )
+
+
 # --------------------------------------------------------------------------- a Slurm of its own
 
 
@@ -296,11 +377,12 @@ class Truth:
         )
         (root / "socket").chmod(0o755)
         self.call(
-            *f"mariadb-install-db --no-defaults --datadir={db} --user=root --skip-test-db "
-            "--auth-root-authentication-method=normal".split()
+            *f"mariadb-install-db --no-defaults --datadir={db} --tmpdir={run} --user=root "
+            "--skip-test-db --auth-root-authentication-method=normal".split()
         )
         self.daemon(
-            *f"mariadbd --no-defaults --user=root --datadir={db} --socket={run}/db.sock "
+            *f"mariadbd --no-defaults --user=root --datadir={db} --tmpdir={run} "
+            f"--socket={run}/db.sock "
             f"--pid-file={run}/mariadbd.pid --bind-address=127.0.0.1 --port={self.port + 81} "
             "--innodb-buffer-pool-size=64M --innodb-log-file-size=16M "
             "--innodb-lock-wait-timeout=900 --innodb-flush-log-at-trx-commit=0".split()
@@ -391,9 +473,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=120)
     parser.add_argument("--speed", type=float, default=40.0)
     parser.add_argument("--out", type=Path, default=Path("truth"))
+    parser.add_argument("--compare", action="store_true", help="play what is there with the model")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.compare:
+        table(asked.out)
+        return
     for user in USERS:
         try:
             pwd.getpwnam(user)

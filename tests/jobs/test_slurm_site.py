@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import tarfile
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.slurm_truth import compared
+from scipy.stats import kendalltau
 
 from gangwise.core.errors import ScenarioError
-from gangwise.jobs import Jobs, Nodes
+from gangwise.jobs import Jobs, Node, Nodes
 from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import Site
 from gangwise.jobs.slurm_passes import SlurmPasses
@@ -157,12 +160,39 @@ def test_no_setting_that_a_real_slurm_prints_is_unknown(tmp_path):
 
 
 def test_who_may_pass_waits_for_the_next_tick():
-    # Job 1 takes three nodes; job 2 waits for four, and is the first who waits: a pass at 5.
-    # Job 3 fits beside, and ends before: not at 10, when it comes, but at the tick of 35.
+    # Job 1 takes three nodes at 0, when there is a pass, too; job 2 waits for four.
+    # Job 3 fits beside, and ends before: not at 10, when it comes, but with the pass at 30.
     limit = [300, 60, 60]
     jobs = Jobs.of([0, 5, 10], [300, 50, 60], [3, 4, 1], {"cpu": 2.0}, limit=limit, per_node=1)
     played = simulate_jobs(jobs, Nodes.alike(4, {"cpu": 2}), SlurmPasses())
-    assert played.start.tolist() == [0, 300, 35]
+    assert played.start.tolist() == [0, 300, 30]
+
+
+def test_the_clock_of_backfilling_runs_on_while_nobody_waits():
+    # Passes at 0 and, as job 2 came since, at 30; job 3 waits from 50 on, job 4 passes it at 60.
+    limit = [300, 300, 60, 60]
+    tasks = {"cpu": 2.0}
+    jobs = Jobs.of(
+        [0, 10, 50, 51], [300, 300, 60, 60], [1, 1, 4, 1], tasks, limit=limit, per_node=1
+    )
+    played = simulate_jobs(jobs, Nodes.alike(4, {"cpu": 2}), SlurmPasses())
+    assert played.start.tolist() == [0, 10, 310, 60]
+
+
+def test_a_single_task_takes_the_fullest_node_of_the_run_with_least_free():
+    # Cores free: 4, 2, none, 4, 4; the runs have 6 and 8. Then a gang: the first nodes of a run.
+    jobs = Jobs.of(
+        [0, 0, 0, 1, 2],
+        600,
+        [1, 1, 1, 1, 2],
+        {"cpu": [4, 2, 4, 2, 4]},
+        constraint=[{"at": "c"}, {"at": "b"}, {}, {}, {}],
+        limit=600,
+        per_node=1,
+    )
+    nodes = Nodes.of(Node(name, {"cpu": 4}, {"at": name}) for name in "abcdef")
+    played = simulate_jobs(jobs, nodes, SlurmPasses())
+    assert [[n for n, _ in played.placed(j)] for j in range(5)] == [[2], [1], [0], [1], [3, 4]]
 
 
 def test_a_reservation_holds_whole_nodes():
@@ -178,3 +208,28 @@ def test_a_reservation_holds_whole_nodes():
         600,
         2,
     ]
+
+
+# ------------------------------------------------------------------------- against a real Slurm
+
+
+@pytest.mark.full
+def test_jobs_start_as_a_real_slurm_started_them():
+    """Runs of 120 jobs under six configurations, each compared with the model of its own files.
+
+    Which run of Slurm it is makes as much of a difference as whether it is Slurm or the model.
+    """
+    runs = {file.name.partition(".")[0]: compared(file, 1) for file in sorted(TRUTH.iterdir())}
+    assert len(runs) == 14
+    assert min(len(run.real) for run in runs.values()) == 120
+    pairs = [(a, b) for a, b in combinations(runs, 2) if a[:-1] == b[:-1]]
+    own = [kendalltau(runs[a].real, runs[b].real).statistic for a, b in pairs]
+    tau = [run.tau.mean() for run in runs.values()]
+    assert min(tau) > 0.8
+    assert np.mean(tau) > np.mean(own) - 0.01
+    assert np.mean(tau) > 0.93
+    assert abs(np.mean([run.error.mean() for run in runs.values()])) < 0.05
+    # EASY on best-fit nodes, without Slurm's period, whole nodes and choice, is further off.
+    easy = [compared(file, 1, "fcfs+easy+best-fit") for file in TRUTH.glob("fifo-*")]
+    mine = [run for name, run in runs.items() if name.startswith("fifo")]
+    assert np.mean([r.tau.mean() for r in easy]) < np.mean([r.tau.mean() for r in mine]) - 0.02

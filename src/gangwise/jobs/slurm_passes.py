@@ -31,8 +31,9 @@ FIRST_WINDOW = 30.0
 class Consecutive:
     """Of runs of nodes side by side that hold the gang, that with least free, its first nodes.
 
-    Where none does, all of the run with most free, and so on. As select/cons_tres does without a
-    topology; nodes are in the order of their weights.
+    A single task takes the node of the run with least free. Where no run holds all, all of the one
+    with most free is taken, and so on. As select/cons_tres does without a topology; nodes are in
+    the order of their weights.
     """
 
     name: ClassVar[str] = "consecutive"
@@ -49,7 +50,9 @@ class Consecutive:
             enough = [run for run in runs if int(fits[run[1] : run[2]].sum()) >= left]
             run = min(enough, key=lambda r: r[0]) if enough else max(runs, key=lambda r: r[0])
             runs.remove(run)
-            chosen += fill(left, fits, range(run[1], run[2]))
+            among = range(run[1], run[2])
+            tightest = sorted(among, key=lambda n: int(free[n]))
+            chosen += fill(left, fits, tightest if left == 1 else among)
             left = job.tasks - sum(count for _, count in chosen)
         return chosen
 
@@ -86,6 +89,9 @@ class SlurmPasses(Composed):
     window: float = 86_400.0
     tested: int = 500
     _passed: float = field(default=-np.inf, init=False, repr=False)
+    _due: bool = field(default=False, init=False, repr=False)
+    _changed: bool = field(default=True, init=False, repr=False)
+    _line: list[Job] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.queue = create("scheduler", self.order).queue
@@ -93,6 +99,10 @@ class SlurmPasses(Composed):
 
     def place(self, queue: Queue, books: Books, now: float) -> list[Action]:
         """The main loop; then backfilling, where it is due."""
+        for event in books.events:
+            if event.time < now:
+                self._change(event.time)
+        self._elapse(now)
         self._take_in(books)
         self.queue.take_in(books)
         trial = books.copy()
@@ -102,15 +112,35 @@ class SlurmPasses(Composed):
         self._last, tally = _Round(trial, now, ends, order), trial.tally()
         actions: list[Action] = list(self._main_loop(order, trial, ends, now, tally))
         left = [job for job in order if job.id not in trial.running]
+        late = any(
+            end <= now for end in ends.values()
+        )  # past its limit: it may free nodes any time
+        # A pass on the same jobs as the last finds nothing that it did not: time only runs out.
+        self._changed |= bool(books.events) or late or order != self._line
         if left and self.tested and now >= self._passed + self.interval:
-            self._passed = now
-            actions += self._backfill(left[: self.tested], trial, ends, now, tally)
+            self._passed, self._line = now, order
+            if self._changed:
+                actions += self._backfill(left[: self.tested], trial, ends, now, tally)
+            self._changed = False
             left = [job for job in left if job.id not in trial.running]
-        if (
-            left and self.tested
-        ):  # while anyone waits it comes again, whether anything changed or not
+        if left and self.tested:  # while anyone waits it comes again, whatever happens
             actions.append(Ask(left[0].id, self._passed + self.interval))
+        self._due = True
         return actions
+
+    def _change(self, time: float) -> None:
+        """Something happened while nobody waited: backfilling has its clock all the same.
+
+        It comes ``interval`` seconds after it last came, or later, as soon as anything has changed.
+        """
+        self._elapse(time)
+        self._due = time < self._passed + self.interval
+        if not self._due:
+            self._passed = time
+
+    def _elapse(self, now: float) -> None:
+        if self._due and self._passed + self.interval < now:
+            self._passed, self._due = self._passed + self.interval, False
 
     def _main_loop(
         self, order: Sequence[Job], books: Books, ends: dict[str, float], now: float, tally: Tally

@@ -49,6 +49,7 @@ class Row:
     kind: str
     where: str
     values: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)  # of a setting, where not `where`
 
 
 @cache
@@ -85,27 +86,29 @@ def most(text: str) -> int:
     return 0 if text.upper() in FOREVER else int(text)
 
 
-def amounts(text: str, weights: bool = False) -> dict[str, float]:
-    """Devices of a TRES list, memory in GiB; as ``weights``, those of a unit.
+def amounts(text: str) -> dict[str, float]:
+    """Devices of a TRES list, memory in GiB.
 
-    >>> amounts("cpu=8,gres/gpu=2,mem=512G,node=4"), amounts("CPU=1,Mem=0.5G", weights=True)
-    ({'cpu': 8.0, 'gpu': 2.0, 'mem': 512.0, 'nodes': 4.0}, {'cpu': 1.0, 'mem': 0.5})
+    >>> amounts("cpu=8,gres/gpu=2,mem=512G,node=4")
+    {'cpu': 8.0, 'gpu': 2.0, 'mem': 512.0, 'nodes': 4.0}
     """
-    found = {}
-    for name, amount in tres(text).items():
-        name = name.lower().removeprefix("gres/")
-        if name == "mem" and weights:
-            found[name] = float(amount.rstrip("KMGTP")) / gib("1" + amount[-1].strip("0123456789."))
-        else:
-            found["nodes" if name == "node" else name] = (
-                gib(amount) if name == "mem" else float(amount)
-            )
-    return found
+    given = {name.lower().removeprefix("gres/"): amount for name, amount in tres(text).items()}
+    names = {"node": "nodes"}
+    return {names.get(n, n): gib(x) if n == "mem" else float(x) for n, x in given.items()}
 
 
 def weights(text: str) -> dict[str, float]:
-    """Weights of a unit of each device, memory in GiB."""
-    return amounts(text, weights=True)
+    """Weights of a unit of each device, those of memory of a GiB.
+
+    >>> weights("CPU=1,Mem=0.5G,GRES/gpu=16")
+    {'cpu': 1.0, 'mem': 0.5, 'gpu': 16.0}
+    """
+    found = {}
+    for name, amount in tres(text).items():
+        number, unit = amount.rstrip("KMGTP"), amount.lstrip("0123456789.")
+        each = gib(f"1{unit}") if name.lower() == "mem" else 1.0
+        found[name.lower().removeprefix("gres/")] = float(number) / each
+    return found
 
 
 def _none() -> dict[str, Any]:
@@ -157,7 +160,7 @@ class Reading:
                     self.said.append(f"{where}: {match[1]} is not in the folder, and is left out")
                 continue
             kind = self._kind(line)
-            self._enter(kind, where, re.findall(r'([\w\[\]]+)\s*\+?=\s*("[^"]*"|\S*)', line))
+            self.enter(kind, where, re.findall(r'([\w\[\]]+)\s*\+?=\s*("[^"]*"|\S*)', line))
             if "=" not in line:
                 self.said.append(f"{where}: {line!r} is no setting, and is left out")
 
@@ -175,51 +178,48 @@ class Reading:
         table = {"Name": "qos", "Cluster": "assoc"}.get(columns[0]) if "|" in first else None
         if first.startswith("Configuration data"):
             for number, line in enumerate(lines, 1):
-                name, equals, value = (part.strip() for part in line.partition(" = "))
-                if not equals and number > 1 and name:
-                    name, equals, value = (part.strip() for part in line.partition("="))
+                name, equals, value = line.partition("=")
                 if equals:
-                    value = "" if value in ("(null)", "N/A") else value
-                    self._enter("config", f"{file.name}, line {number}", [(name, value)], True)
+                    where = f"{file.name}, line {number}"
+                    self.enter("config", where, [(name.strip(), value)], True)
         elif self._kind(first) != "config":
             for number, line in enumerate(lines, 1):
                 pairs = re.findall(r"(?:^|\s)(\w+)=(\S*)", line)
-                self._enter(self._kind(line), f"{file.name}, line {number}", pairs, True)
+                self.enter(self._kind(line), f"{file.name}, line {number}", pairs, True)
         elif table:
             for number, line in enumerate(lines[1:], 2):
                 where, fields = f"{file.name}, line {number}", line.split("|")
                 if len(fields) != len(columns):
                     self.said.append(f"{where}: {len(fields)} fields under {len(columns)} columns")
                 else:
-                    self._enter(table, where, list(zip(columns, fields)), True)
+                    self.enter(table, where, list(zip(columns, fields)), True)
         elif first and not first.startswith("No reservations"):
             self.said.append(f"{file.name} is not what scontrol or sacctmgr prints: left out")
 
-    def _enter(
+    def enter(
         self, kind: str, where: str, pairs: Iterable[tuple[str, str]], printed: bool = False
-    ) -> None:
+    ) -> Row:
         """Note an entry, and what of it a replay does not do or does not know."""
         known = settings()[kind]
         reasons = known["not_modelled"]
         names = {n.lower(): n for n in (*known["modelled"], *known["irrelevant"], *reasons)}
         row = Row(kind, where)
         for given, value in pairs:
-            bare = re.sub(r"\[\d+\]$", "", given)
-            value = value.strip('"')
+            bare, value = re.sub(r"\[\d+\]$", "", given), value.strip('" ')
             value = "" if value in ("(null)", "N/A") else value
             name = names.get(bare.lower())
             if name is None:
-                near = get_close_matches(bare, names.values(), 1)
-                hint = f" (did you mean {near[0]}?)" * bool(near) if not printed else ""
-                self._leave(f"unknown: {bare}={value}{hint}", where)
+                near = [] if printed else get_close_matches(bare, names.values(), 1)
+                hint = f" (did you mean {near[0]}?)" if near else ""
+                self._leave(f"unknown: {bare}={value}{hint}".replace("= ", " "), where)
                 continue
             row.values[name] = value
-            if name in reasons and value.upper() not in [v.upper() for v in reasons[name][1:]]:
-                plain = value.split()[0] if value else ""
-                if plain.upper() not in [v.upper() for v in reasons[name][1:]]:
-                    self._leave(f"not modelled: {name}={value} ({reasons[name][0]})", where)
+            why, *harmless = reasons.get(name, ("", value))
+            if not {value.upper(), value.upper().partition(" ")[0]} & {h.upper() for h in harmless}:
+                self._leave(f"not modelled: {name}={value} ({why})".replace("= ", " "), where)
         if row.values:
             self.rows.append(row)
+        return row
 
     def _leave(self, what: str, where: str) -> None:
         self.left_out.setdefault(what, []).append(where)
@@ -243,7 +243,8 @@ class Reading:
         try:
             return read(text)
         except ValueError:
-            self.said.append(f"{row.where}: {name}={text} makes no sense; {default!r} is taken")
+            where = row.places.get(name, row.where)
+            self.said.append(f"{where}: {name}={text} makes no sense; {default!r} is taken")
             return default
 
     def config(self) -> Row:
@@ -257,7 +258,7 @@ class Reading:
                     modelled = name in settings()["config"]["modelled"]
                     if before and modelled and not same and not row.where.startswith("slurm.conf"):
                         self.said.append(f"{row.where}: {name}={value} is taken, not {before}")
-                    merged.values[name] = value
+                    merged.values[name], merged.places[name] = value, row.where
         return merged
 
     def entries(self, kind: str, name: str) -> dict[str, Row]:
@@ -279,25 +280,6 @@ class Reading:
             for each in names:
                 before = found[each].values if each in found else default
                 found[each] = Row(kind, row.where, {**before, **row.values, name: each})
-        return found
-
-    def parameters(self, text: str) -> dict[str, str]:
-        """SchedulerParameters, those that are modelled."""
-        known = settings()["SchedulerParameters"]
-        found = {}
-        for part in filter(None, text.split(",")):
-            name, _, value = part.strip().partition("=")
-            if name in known["modelled"]:
-                found[name] = value
-            elif name in known["not_modelled"]:
-                why, *harmless = known["not_modelled"][name]
-                if value not in harmless:
-                    self._leave(f"not modelled: {part} ({why})", "SchedulerParameters")
-            elif name not in known["irrelevant"]:
-                every = [*known["modelled"], *known["irrelevant"], *known["not_modelled"]]
-                near = get_close_matches(name, every, 1)
-                hint = f" (did you mean {near[0]}?)" * bool(near)
-                self._leave(f"unknown: {part}{hint}", "SchedulerParameters")
         return found
 
 
@@ -519,7 +501,9 @@ def _accounts(r: Reading, caps: list[dict[str, Any]], cluster: str) -> list[dict
 def _scheduler(r: Reading, row: Row, order: str) -> str:
     """Who decides as the main loop and the backfilling of Slurm do."""
     kind = row.values.get("SchedulerType", "sched/backfill")
-    asked = r.parameters(row.values.get("SchedulerParameters", ""))
+    parts = (p.partition("=") for p in row.values.get("SchedulerParameters", "").split(",") if p)
+    where = row.places.get("SchedulerParameters", row.where)
+    asked = r.enter("SchedulerParameters", where, [(name, value) for name, _, value in parts])
     if kind not in ("sched/backfill", "sched/builtin"):
         r.said.append(f"{row.where}: SchedulerType={kind} is not known: sched/backfill is taken")
     names = {
@@ -531,10 +515,7 @@ def _scheduler(r: Reading, row: Row, order: str) -> str:
     }
     given: dict[str, Any] = {"order": order}
     for name, (setting, value) in names.items():
-        text = asked.get(setting, str(value))
-        given[name] = int(text) if text.isdecimal() else value
-        if not text.isdecimal():
-            r.said.append(f"SchedulerParameters: {setting}={text} makes no sense; {value} is taken")
+        given[name] = r.value(asked, setting, int, value)
     given["window"] *= 60
     given["tested"] *= kind != "sched/builtin"
     usual = SlurmPasses()
