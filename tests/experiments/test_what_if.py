@@ -34,6 +34,7 @@ from gangwise.jobs import Conditions, Jobs, Node, Nodes, simulate_jobs
 from gangwise.jobs.bounds import lower_bound
 from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.site import CapRule, Pool, Rules, Site
+from gangwise.report.jobs import job_report, results_of
 from gangwise.report.pages import write_report
 from tests.experiments.test_output import checked
 
@@ -285,6 +286,21 @@ def test_a_condition_speaks_of_the_summary_of_each_change(asked: Asked) -> None:
             Gate.of(bad)
     with pytest.raises(ScenarioError, match=r"no metric 'wait.p95'; there are jobs, finished"):
         broken(found, [Gate.of("wait.p95 > 1h")])
+
+
+def test_money_is_price_times_devices_times_hours(asked: Asked) -> None:
+    found = what_if(replace(asked, prices={"cpu": 0.5}), [CHANGES[1], "cap.1.most=8"])
+    results = results_of(found)
+    (money,) = [sheet for sheet in job_report(results).sheets if sheet.title == "Money"]
+    now, bigger, shut = (found.outcomes[name][0] for name in found.schedulers)
+    rows = {name: [cell.value for cell in cells] for name, cells in money.rows}
+    hours = now.makespan / 3600
+    assert rows[CONFIGURED][0] == pytest.approx(0.5 * 32 * hours, abs=0.6)
+    assert rows[CHANGES[1]][1] == pytest.approx(0.5 * 8 * hours)
+    for name, ours in ((CHANGES[1], bigger), ("cap.1.most=8", shut)):
+        longer = np.nansum(ours.waiting - now.waiting) / 3600
+        assert rows[name][3] == pytest.approx(longer)
+    assert rows[CHANGES[1]][3] < 0
 
 
 def test_the_command_prints_why_and_exits_with_1(asked: Asked) -> None:

@@ -681,14 +681,15 @@ def _aside(outcome: Outcome) -> int:
 
 def refusing(n: Compared) -> str:
     """Jobs that a change shuts out, which no mean counts."""
-    told = []
+    told, more = [], ""
     if n.base == CONFIGURED and (aside := float(np.mean([_aside(o) for o in n.outcomes[n.base]]))):
         told.append(f"{number(aside)} jobs as configured")
+        more = "more "
     for name in n.others:
         jobs, share = n.refused(name)
         if jobs:
             of = f"{number(100 * share, 1)} % of the {UNITS.get(n.device, n.device)}-hours"
-            told.append(f"{number(jobs)} {'more ' if told else ''}jobs ({of}) under {name}")
+            told.append(f"{number(jobs)} {more}jobs ({of}) under {name}")
     return f"Can never start, and are in no mean: {_listed(told)}." if told else ""
 
 

@@ -18,7 +18,7 @@ from rich.text import Text as Line
 
 import gangwise
 from gangwise.core.arrays import Ints
-from gangwise.experiments.answer import Compared, ending_keys
+from gangwise.experiments.answer import CONFIGURED, Compared, ending_keys
 from gangwise.experiments.replay import Replayed, Sensitivity
 from gangwise.experiments.statistics import (
     Estimate,
@@ -245,7 +245,11 @@ Columns = list[tuple[str, list[Cell]]]
 
 
 def _sheet(n: Compared, title: str, columns: Columns, *captions: str) -> Sheet:
-    return columns_sheet(title, list(n.outcomes), columns, captions, "scheduler")
+    return columns_sheet(title, list(n.outcomes), columns, captions, _rows_are(n))
+
+
+def _rows_are(n: Compared) -> str:
+    return "rules" if n.base == CONFIGURED else "scheduler"
 
 
 def _times_sheet(n: Compared) -> list[Sheet]:
@@ -330,7 +334,7 @@ def _change_sheet(n: Compared) -> list[Sheet]:
         columns.append(("jobs done\nunder both", [value_cell(round(one)) for one in both]))
         caption += " Completion and slowdown: of the jobs that did their work under both."
     title = f"More or less than {n.base}, %"
-    return [columns_sheet(title, rows, columns, (caption,), "scheduler")]
+    return [columns_sheet(title, rows, columns, (caption,), _rows_are(n))]
 
 
 def _endings_sheet(n: Compared) -> list[Sheet]:
@@ -451,27 +455,22 @@ def _money_sheet(n: JobResults) -> list[Sheet]:
     """What devices cost while the jobs are played as configured, and what is thrown away."""
     if not n.prices:
         return []
-    hours = n.first.makespan / 3600
-    columns: Columns = []
-    costs = []
-    for name in n.outcomes:
-        first = n.outcomes[name][0]
-        each = dict(zip(first.nodes.devices, first.capacity))
-        costs.append(sum(price * each[k] * hours for k, price in n.prices.items()))
-    columns.append(("devices\ncost", [value_cell(round(cost)) for cost in costs]))
+    hours, jobs = n.first.makespan / 3600, n.of(n.base, "jobs").mean
+    every = np.zeros(len(n.first.jobs), dtype=np.int64)
+    costs, lost, longer = [], [], []
+    for name, (first, *_) in n.outcomes.items():
+        there = dict(zip(first.nodes.devices, first.capacity))
+        costs.append(sum(price * there[k] * hours for k, price in n.prices.items()))
+        lost.append(sum(n.of(name, f"thrown away.{k}").mean * p for k, p in n.prices.items()))
+        both = (jobs - n.refused(name)[0]) / 3600
+        longer.append(rescaled(n.waits_more(name, every, 0), both))
     base = costs[list(n.outcomes).index(n.base)]
     extra = [Estimate(cost - base, None, None) for cost in costs]
-    columns.append(("more than\nas it is", estimate_cells(extra, True)))
-    lost, saved = [], []
-    for name in n.outcomes:
-        away = [n.of(name, f"thrown away.{k}").mean * price for k, price in n.prices.items()]
-        lost.append(value_cell(round(sum(away))))
-        every = np.zeros(len(n.first.jobs), dtype=np.int64)
-        more = n.waits_more(name, every, 0)
-        saved.append(rescaled(more, -n.of(n.base, "jobs").mean / 3600))
-    columns += [
-        ("thrown\naway", lost),
-        ("job-hours of\nwaiting saved", estimate_cells(saved, True)),
+    columns: Columns = [
+        ("devices\ncost", [value_cell(round(cost)) for cost in costs]),
+        ("more than\nas it is", estimate_cells(extra, True)),
+        ("thrown\naway", [value_cell(round(cost)) for cost in lost]),
+        ("job-hours\nof waiting", estimate_cells(longer, True)),
     ]
     prices = ", ".join(f"{k} {price:g}" for k, price in n.prices.items())
     caption = (
