@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,12 @@ from typer.testing import CliRunner
 
 from gangwise.cli import app
 from gangwise.core.errors import ScenarioError
-from gangwise.experiments.calibrate import calibrate_log, monday_of
+from gangwise.experiments.calibrate import calibrate_log
+from gangwise.jobs import simulate_jobs
+from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.retelling import retell
+from gangwise.jobs.site import Site
+from tests.jobs.test_calibration import drawn, plain
 
 
 def _log(folder: Path) -> Path:
@@ -36,7 +42,7 @@ def test_the_site_file_says_what_was_found_and_why(tmp_path: Path) -> None:
     assert "waited although all that waited would have fitted" in written.replace("\n# ", " ")
     assert str(found).startswith("swf: 100 % of 120 jobs")
     assert np.isclose(found.found.contradicted, 40.0)
-    assert monday_of(tmp_path / "log.swf", found.log) == 0.0  # 5 January 1970 was a Monday
+    assert found.record.monday == 0.0  # 5 January 1970 was a Monday
 
 
 def test_the_command_writes_a_file_and_never_over_one(tmp_path: Path) -> None:
@@ -54,3 +60,55 @@ def test_a_log_without_waits_is_refused(tmp_path: Path) -> None:
     file.write_text("; MaxProcs: 8\n1 0 -1 60 1 -1 -1 1 60 -1 1 1 1 -1 -1 -1 -1 -1\n")
     with pytest.raises(ScenarioError, match="does not say when jobs started"):
         calibrate_log(file)
+
+
+@pytest.mark.full
+def test_the_tutorial_shows_what_the_commands_say_of_a_real_log(
+    traces: Path, tmp_path: Path
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "tutorials" / "calibrate.md"
+    shown = [line[4:] for line in page.read_text().splitlines() if line.startswith("    ")]
+    log, site = str(traces / "swf" / "KTH-SP2.swf.gz"), str(tmp_path / "site")
+    said = CliRunner().invoke(app, ["calibrate", log, "--out", site])
+    assert said.exit_code == 0, said.output
+    assert said.stdout.splitlines()[: len(shown)] == shown
+    assert len(shown) > 8
+    command = ["replay", log, "--policies", "fcfs+easy+best-fit"]
+    for given, share, near in ((["--site", site], 52, 49), ([], 44, 40)):
+        told = " ".join(CliRunner().invoke(app, [*command, *given]).stdout.split())
+        assert f"The base explains {share} % of the mean wait" in told
+        assert f"{near} % of the jobs start within 10 minutes" in told
+        row = next(r for r in page.read_text().splitlines() if r.startswith("| explained |"))
+        assert f"{share} %" in row
+
+
+def test_closed_hours_are_written_as_a_replay_plays_them(tmp_path: Path) -> None:
+    """Of a log of 60 weeks whose long jobs do not start by day; its clock is an hour ahead."""
+    jobs, _ = drawn(7, 4000, total=60)
+    long = jobs.limit > 4 * 3600
+    start = plain.play(
+        *(jobs.submit, jobs.run, jobs.tasks, 60),
+        lambda j, running, now: (
+            not (long[j] and now // 3600 % 168 < 120 and 8 <= now // 3600 % 24 < 18)
+        ),
+    )
+    rows = [
+        f"{j + 1} {jobs.submit[j]:.0f} {start[j] - jobs.submit[j]:.0f} {jobs.run[j]:.0f} "
+        f"{jobs.tasks[j]} -1 -1 {jobs.tasks[j]} {jobs.limit[j]:.0f} -1 1 {jobs.user[j]} "
+        "1 -1 -1 -1 -1 -1"
+        for j in range(len(jobs))
+    ]
+    file = tmp_path / "log.swf"
+    header = "; MaxProcs: 60\n; UnixStartTime: 342000\n; TimeZone: 3600\n"
+    file.write_text(header + "\n".join(rows) + "\n")
+    found = calibrate_log(file)
+    (tmp_path / "site.toml").write_text(found.toml())
+    site = replace(Site.read(tmp_path), log_clock=found.log.clock)
+    assert len(site.rules.closed) == 1, found
+    assert site.rules.clock.zone == "3600"
+    retold = []
+    for given in (None, site):
+        played = simulate_jobs(found.log.jobs, found.log.nodes, "fcfs+easy+best-fit", site=given)
+        then = Outcome.recorded(found.log.jobs, found.log.nodes)
+        retold.append(retell(then, Outcome.of(played, "")).by_job)
+    assert retold[1] > 0.8 > 0.5 > retold[0], retold

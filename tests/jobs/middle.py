@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options, Schedule
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.simulation import simulate_jobs
-from gangwise.jobs.site import CapRule, Pool, Rules, Site, Start, Window
+from gangwise.jobs.site import CapRule, Closed, OwnClock, Pool, Rules, Site, Start, Window
 from gangwise.jobs.tenancy import AccountRule
 from tests.reference import witness
 
@@ -257,8 +258,34 @@ class SiteCase(MiddleCase):
             account=tree,
             cap=tuple(caps),
             window=tuple(windows),
+            closed=self._closed(np.random.default_rng([27, seed]), last, sorted(known)),
+            clock=OwnClock(start=datetime(2026, 1, 5, tzinfo=UTC)),
             start=Start(latency=late),
         )
+
+    def _closed(self, rng: np.random.Generator, last: int, pools: list[str]) -> tuple[Closed, ...]:
+        """Some minutes of a Monday in which some do not start."""
+        closed = []
+        for _ in range(int(rng.integers(0, 3)) * (last < 15_000)):
+            hours = []
+            for _ in range(int(rng.integers(1, 4))):
+                since = int(rng.integers(0, last))
+                to = since + int(rng.integers(1, 200))
+                low, high = (
+                    f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}" for s in (since, to)
+                )
+                hours.append(f"{rng.choice(['Mon', 'Mon-Fri'])} {low}-{high}")
+            closed.append(
+                Closed(
+                    hours=tuple(hours),
+                    longer_than=float(rng.choice([0, 5, 20])),
+                    more_than=float(rng.choice([0, 0, 1, 2])),
+                    of=str(rng.choice([*self.nodes.devices, "jobs", "nodes"])),
+                    pool=str(rng.choice(pools)) if rng.random() < 0.3 else "",
+                    to=int(rng.integers(1, last)) if rng.random() < 0.2 else last + 2_000,
+                )
+            )
+        return tuple(closed)
 
     def _some(self, rng: np.random.Generator, count: int) -> list[str]:
         return [f"n{n}" for n in sorted(rng.choice(len(self.nodes), count, replace=False))]

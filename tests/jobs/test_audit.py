@@ -12,7 +12,7 @@ from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options, simulate_jobs
 from gangwise.jobs.audit import audit
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.scheduler import create_scheduler
-from gangwise.jobs.site import CapRule, Rules, Site
+from gangwise.jobs.site import CapRule, Closed, Rules, Site
 from tests.jobs.middle import MiddleCase, SiteCase
 
 JOBS = Jobs.of(
@@ -145,7 +145,7 @@ def audited(case: SiteCase, schedule, site: Site, rules: Rules | None = None):
 
 
 def test_right_schedules_of_sites_have_no_findings_and_wrong_ones_have():
-    instants, beyond, elsewhere = 0, 0, 0
+    instants, beyond, elsewhere, shut = 0, 0, 0, 0
     for seed in range(0, 90, 2):
         case = SiteCase(seed)
         if case.size > 60:
@@ -158,6 +158,9 @@ def test_right_schedules_of_sites_have_no_findings_and_wrong_ones_have():
         cap = CapRule(scope="user", of="jobs", most=1)
         more = case.rules.model_copy(update={"cap": (cap,)})
         beyond += audited(case, schedule, site, more).counts.get("cap", 0)
+        hours = (Closed(hours=("Mon 00:00:05-00:02:00",), longer_than=3),)
+        more = case.rules.model_copy(update={"closed": hours})
+        shut += audited(case, schedule, site, more).counts.get("hours", 0)
         if len(case.rules.pool) > 1:
             shapes = schedule.jobs.shapes
             names = [pool.name for pool in case.rules.pool]
@@ -165,7 +168,7 @@ def test_right_schedules_of_sites_have_no_findings_and_wrong_ones_have():
             other = replace(schedule, jobs=replace(schedule.jobs, shapes=moved))
             elsewhere += audited(case, other, site).counts.get("label", 0)
     assert instants > 150
-    assert min(beyond, elsewhere) > 100
+    assert min(beyond, elsewhere, shut) > 100
 
 
 def test_verify_audits_a_replay_and_names_runs_of_an_older_engine(tmp_path, monkeypatch):

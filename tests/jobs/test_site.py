@@ -182,6 +182,14 @@ def test_caps_within_a_qos_an_account_tree_and_on_each_job(tmp_path):
     }
 
 
+def test_caps_that_are_told_alike_each_set_jobs_aside():
+    caps = tuple(CapRule(scope="user", only=(name,), of="cpu", most=1) for name in ("ann", "bob"))
+    jobs = Jobs.of(submit=[0, 0, 0], run=9, tasks=[2, 2, 2], user=["ann", "bob", "eve"])
+    schedule = simulate_jobs(jobs, Nodes.pool(4), site=Site(Rules(cap=caps)))
+    assert np.isnan(schedule.start).tolist() == [True, True, False]
+    assert schedule.phase.tolist().count(6) == 2
+
+
 def test_a_scheduler_that_starts_a_job_beyond_a_cap_is_refused():
     class Careless:
         def resize(self, nodes, job_types): ...

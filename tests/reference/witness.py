@@ -93,6 +93,9 @@ class World(NamedTuple):
     cap_of: np.ndarray  # [J, caps] whose use a job counts in, −1 for none
     cap_takes: np.ndarray  # [J, caps]
     cap_most: np.ndarray  # [caps]
+    shut: np.ndarray  # [rules, seconds] closed hours, second by second; afterwards all is open
+    shut_for: np.ndarray  # [J, rules]
+    edges: np.ndarray  # seconds in which hours open or close for any job
 
 
 # ------------------------------------------------------------------------------- what is free
@@ -441,11 +444,41 @@ def held(w, j):
 
 
 @njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def is_shut(w, j, at):
+    """Job j may not start: one of its closed hours is on in that second."""
+    second = math.floor(at)
+    for c in range(w.shut.shape[0]):
+        if w.shut_for[j, c] and second < w.shut.shape[1] and w.shut[c, second]:
+            return True
+    return False
+
+
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def opening(w, j, at):
+    """The first second, or this very instant, at which job j may start."""
+    if at == math.inf or not is_shut(w, j, at):
+        return at
+    at = math.floor(at)
+    while is_shut(w, j, at):
+        at += 1.0
+    return at
+
+
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def next_edge(w):
+    """The next second in which hours open or close for any job; inf for none."""
+    for second in w.edges:
+        if second > w.rules[0].now:
+            return float(second)
+    return math.inf
+
+
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def starts_in_order(w, free, device):
     """No backfilling, and EASY; every pool has its own first in line."""
     r = w.rules[0]
     P = w.meets.shape[0]
-    head, promise = np.full(P, -1, np.int64), np.full(P, math.inf)
+    head, promise = np.full(2 * P, -1, np.int64), np.full(2 * P, math.inf)
     tested, any_head = 0, False
     w.jobs["passes"][:] = 0
     for j in in_order(w):
@@ -453,10 +486,22 @@ def starts_in_order(w, free, device):
         if held(w, j):
             continue
         r.looking = 63
+        if is_shut(w, j, r.now):
+            if r.backfilling == EASY and head[P + mine] < 0:
+                head[P + mine], any_head = j, True
+                soon = r.now
+                while soon < math.inf:
+                    # Is there room at that instant, and when it may start then?
+                    count_free(w, soon, free, device)
+                    if gang(w, j, free, device):
+                        promise[P + mine] = opening(w, j, soon)
+                        break
+                    soon = next_change(w, soon)
+            continue
         if any_head:
             stands = False
-            for p in range(P):
-                stands |= head[p] >= 0 and w.meets[p, mine]
+            for p in range(2 * P):
+                stands |= head[p] >= 0 and w.meets[p % P, mine]
             if r.backfilling == NONE and stands:
                 continue
             if tested >= r.depth:
@@ -474,7 +519,7 @@ def starts_in_order(w, free, device):
                     if gang(w, j, free, device):
                         break
                     soon = next_change(w, soon)
-                promise[mine] = soon
+                promise[mine] = opening(w, j, soon)
             continue
         rate = 1.0
         if r.of_work != 0 and r.choice == LABEL:
@@ -482,9 +527,9 @@ def starts_in_order(w, free, device):
             for i in range(w.jobs[j].first, w.jobs[j].past):
                 rate = min(rate, w.labels[w.jobs[j].type, w.places[i].try_node])
         passes, delays = 0, False
-        for p in range(P):
+        for p in range(2 * P):
             past = r.now + w.jobs[j].limit / rate > promise[p]
-            if head[p] >= 0 and w.meets[p, mine] and past:
+            if head[p] >= 0 and w.meets[p % P, mine] and past:
                 # Does that head still fit then, beside all that have started past it?
                 r.looking = p
                 count_free(w, promise[p], free, device)
@@ -510,7 +555,7 @@ def plan_all(w, free, device):
             continue
         before = math.inf if kept <= r.now else kept
         job.slot = math.inf
-        at, found = r.now, False
+        at, found = opening(w, j, r.now), False
         while at < before:
             count_free(w, at, free, device)
             least[:, :], least_device[:, :] = free, device
@@ -524,7 +569,7 @@ def plan_all(w, free, device):
                 if gang(w, j, least, least_device):
                     found = True
                     break
-            at = next_change(w, at)
+            at = opening(w, j, next_change(w, at))
         if not found:
             if kept > r.now:
                 job.slot = kept
@@ -616,6 +661,8 @@ def next_instant(w, event, events):
             now = min(now, job.submit)
     if event < events:
         now = min(now, w.events[event].time)
+    if w.shut.shape[0] > 0:
+        now = min(now, next_edge(w))
     return now if going else math.inf
 
 
@@ -711,7 +758,7 @@ def under(w, jobs, nodes, site) -> World:
     }
     w = w._replace(**more)
     w.rules["latency"] = site.start.latency
-    holders, takes = [], []
+    holders, takes, amounts = [], [], []
     parents = {account.name: account.parent for account in site.account}
     for j, (job, pool) in enumerate(zip(w.jobs, named)):
         charged = [jobs.accounts[int(jobs.charged[j])]]
@@ -727,6 +774,7 @@ def under(w, jobs, nodes, site) -> World:
         }
         amount = {f"d{k}": int(d * job["tasks"]) for k, d in enumerate(w.demand[job["shape"]])}
         amount |= {"jobs": 1000, "nodes": 1000 * nodes_needed(w, job)}
+        amounts.append(amount)
         holders.append(
             [
                 who[c.scope]
@@ -742,11 +790,46 @@ def under(w, jobs, nodes, site) -> World:
     ids = {name: i for i, name in enumerate({x for row in holders for x in row if x is not None})}
     shape = (len(jobs), len(site.cap))
     codes = [[-1 if x is None else ids[x] for x in row] for row in holders]
+    shut = np.array(
+        [shut_seconds(c, site.clock.start) for c in site.closed], dtype=np.bool_
+    ).reshape(-1, SHUT)
+    about = [
+        [
+            c.pool in ("", pool)
+            and job["limit"] > c.longer_than
+            and sizes[c.of] > 1000 * c.more_than
+            for c in site.closed
+        ]
+        for job, pool, sizes in zip(w.jobs, named, amounts)
+    ]
+    shut_for = np.array(about, dtype=np.bool_).reshape(len(jobs), -1)
+    each = np.unique(shut_for, axis=0).astype(np.int64) @ shut > 0
     return w._replace(
         cap_of=np.array(codes, dtype=np.int64).reshape(shape),
         cap_takes=np.array(takes, dtype=np.int64).reshape(shape),
         cap_most=np.array([round(1000 * c.most) for c in site.cap], dtype=np.int64),
+        shut=shut,
+        shut_for=shut_for,
+        edges=1 + np.flatnonzero((each[:, 1:] != each[:, :-1]).any(axis=0)),
     )
+
+
+SHUT = 20_000
+"""Seconds of closed hours that are laid out: cases end before."""
+
+
+def shut_seconds(rule, start) -> np.ndarray:
+    """Whether closed hours are on in each second from the start of a log, in UTC."""
+    on = np.zeros(SHUT, dtype=np.bool_)
+    second = (start.weekday() * 86400 + start.hour * 3600 + np.arange(SHUT)) % (7 * 86400)
+    days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+    for text in rule.hours:
+        day, times = text.split(" ")
+        low, high = (np.dot((3600, 60, 1), list(map(int, x.split(":")))) for x in times.split("-"))
+        first, _, last = day.partition("-")
+        for d in range(days.index(first), 1 + days.index(last or first)):
+            on |= (second >= d * 86400 + low) & (second < d * 86400 + high)
+    return on & (np.arange(SHUT) >= rule.since) & (np.arange(SHUT) < rule.to)
 
 
 def world_of(jobs, nodes, names, conditions, options, depth) -> World:
@@ -814,6 +897,9 @@ def world_of(jobs, nodes, names, conditions, options, depth) -> World:
         np.ones((1, 1), dtype=np.bool_),
         np.zeros((J, 0), dtype=np.int64),
         np.zeros((J, 0), dtype=np.int64),
+        np.zeros(0, dtype=np.int64),
+        np.zeros((0, 1), dtype=np.bool_),
+        np.zeros((J, 0), dtype=np.bool_),
         np.zeros(0, dtype=np.int64),
     )
 

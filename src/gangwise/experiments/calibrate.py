@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 import gangwise
@@ -20,9 +20,6 @@ from gangwise.traces.work import period
 
 COLUMNS = {"pool": ("partition", "queue"), "account": ("account", "group")}
 """Who jobs belong to, by scope of caps: the first of these columns of which the log has several."""
-
-EPOCH = 3 * 86400.0
-"""Seconds from a Monday to 1 January 1970."""
 
 FILE = "site.toml"
 
@@ -40,9 +37,7 @@ class Calibrated:
     def headline(self) -> list[str]:
         """What was left out and assumed; what the log contradicts; what of that is explained."""
         found, device = self.found, self.record.device
-        clock = (
-            "" if np.isfinite(self.record.monday) else "; its clock has no known hour of the day"
-        )
+        clock = "; its clock has no known hour of the day" * (self.log.clock is None)
         share = 1 - found.left / found.contradicted if found.contradicted else 0.0
         lines = [
             self.log.played.line + clock,
@@ -86,10 +81,14 @@ class Calibrated:
                 lines.append(f"# explains {told:,} of {of:,} refused jobs in weeks it was not from")
             table = ["[start]" if one.kind == "start" else f"[[{one.kind}]]"]
             table += [f"{key} = {_value(value)}" for key, value in one.entry.items()]
-            if one.kind == "closed":
-                lines.append("# replay --site does not play closing hours yet: to be read")
+            if one.kind == "closed" and self.log.clock is None:
                 table = [f"# {line}" for line in table]
+                lines.append("# the log has no clock: give [clock] start and zone, and uncomment")
             lines += [*table, ""]
+        if self.log.clock and any(one.kind == "closed" for one in self.found.findings):
+            ahead = self.log.clock.date(0.0).utcoffset() or timedelta(0)
+            lines.append("# hours are those of the first day: daylight saving is not followed")
+            lines += ["[clock]", f"zone = {_value(str(round(ahead.total_seconds())))}", ""]
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -160,42 +159,8 @@ def calibrate_log(
         if several:
             groups[scope] = named[several[0]].cast(pl.String).fill_null("").to_numpy().astype(str)
     record = Record.of(
-        *(log.jobs, log.nodes, log.played.device, groups, monday_of(path, log)),
+        *(log.jobs, log.nodes, log.played.device, groups),
+        log.clock.monday if log.clock else float("nan"),
         (log.host_from, log.host),
     )
     return Calibrated(Path(path).name, log, record, calibrate(record, progress))
-
-
-def monday_of(path: Path | str, log: JobLog) -> float:
-    """Seconds from a Monday, 0:00, to the log's time 0; NaN where the log does not say."""
-    if log.played.trace == "swf":
-        header = _header(Path(path))
-        if header.get("UnixStartTime", "").isdecimal():
-            begin = float(header["UnixStartTime"])
-            zone = header.get("TimeZoneString", "")
-            return (begin + _zone(zone, begin, header) + EPOCH) % (7 * 86400)
-    return EPOCH if log.jobs.submit.min() > 1e8 else float("nan")
-
-
-def _zone(name: str, at: float, header: Mapping[str, str]) -> float:
-    """Seconds that local time is ahead."""
-    from datetime import datetime
-    from zoneinfo import ZoneInfo
-
-    try:
-        ahead = datetime.fromtimestamp(at, ZoneInfo(name)).utcoffset()
-        return ahead.total_seconds() if ahead else 0.0
-    except (ValueError, KeyError, OSError):
-        text = header.get("TimeZone", "0")
-        return float(text) if text.lstrip("-").isdecimal() else 0.0
-
-
-def _header(path: Path) -> dict[str, str]:
-    import gzip
-
-    from gangwise.traces.formats.swf import header_of
-
-    if not path.is_file():
-        return {}
-    with gzip.open(path, "rt") if path.suffix == ".gz" else open(path) as file:
-        return header_of([line for _, line in zip(range(200), file) if line.startswith(";")])

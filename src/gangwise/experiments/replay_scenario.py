@@ -114,7 +114,7 @@ class Settings(BaseModel):
     )
     site: str = Field(
         "",
-        description="site file, or folder with site.toml: pools, caps, windows; slurm:FOLDER of "
+        description="site file, or folder with site.toml: pools, caps, hours; slurm:FOLDER of "
         "what Slurm prints; log: pools on the nodes that their jobs ran on",
     )
     change: str = Field("", description="changes of the site file, as pool.gpu.most_time=1d")
@@ -203,7 +203,7 @@ class ReplayScenario:
             site = Site.of_log(log.jobs) if s.site == OF_LOG else Site.read(s.site)
         if site.nodes is not None and (s.nodes or s.world):
             raise ScenarioError(f"{site.path} says which nodes there are: drop nodes and world")
-        site = site.with_hosts(log.jobs, log.nodes, log.host_from, log.host)
+        site = site.with_hosts(log.jobs, log.nodes, log.host_from, log.host, log.clock)
         return self._with_changes(site) if s.change else site
 
     def _with_changes(self, site: Site) -> Site:

@@ -6,6 +6,7 @@ twice, submissions, dependencies, one attempt at a time, limits, work done. At a
 the queue and the free devices are counted anew from the schedule alone, and it is asked whether
 each start is one that the order and the backfilling allow: nobody overtakes without backfilling;
 no device idles for a first in line that fits; whoever passes it leaves it what it was promised.
+Closed hours are read off the calendar.
 
 Shared devices are counted, not told apart. Where a job that asks for parts of one is first in line,
 or nodes do not say all (``skipped``), an instant is left out.
@@ -15,11 +16,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.jobs.hours import weekly
 from gangwise.jobs.kernels import SET_ASIDE
 from gangwise.jobs.metrics import Outcome
 from gangwise.jobs.model import Conditions
@@ -121,6 +124,7 @@ class _Auditor:
         given = self.conditions
         kinds = ((0, given.downs), (1, given.drains), (2, given.ups))
         events = sorted((t, kind, n) for kind, of_kind in kinds for t, n in of_kind)
+        self.closed = [(c, c.about(jobs, nodes, demand)) for c in options.closed]
         self.nodes_events = [(float(t), kind, int(n)) for t, kind, n in events]
         self.withdrawn = np.full(len(jobs), np.inf)
         for t, j in given.cancels:
@@ -242,6 +246,33 @@ class _Auditor:
                 if begins and takes and used[name] > most:
                     over.append(a)
             self.bad_attempts("cap", np.array(over, dtype=np.int64), "is more than a cap allows")
+
+    def opens(self, j: int, at: float) -> float:
+        """When a job may start from a time on: from one end of closed hours to the next."""
+        for _ in range(1000 * bool(self.closed)):
+            shut = at
+            for rule, about in self.closed:
+                if about[j] and rule.since <= at < rule.to:
+                    then = rule.clock.date(at)
+                    for day, since, to in (span for text in rule.hours for span in weekly(text)):
+                        midnight = then.replace(hour=0, minute=0, second=0, microsecond=0)
+                        low, high = (
+                            rule.clock.at(midnight + timedelta(seconds=s)) for s in (since, to)
+                        )
+                        if day == then.weekday() and low <= at < high:
+                            shut = max(shut, min(high, rule.to))
+            if shut == at:
+                return at
+            at = shut
+        return math.inf if self.closed else at
+
+    def hours_hold(self) -> None:
+        """Nobody starts in closed hours, except who moves at that instant."""
+        moves = np.zeros(self.of.size, dtype=bool)
+        moves[1:] = (np.diff(self.of) == 0) & (self.from_[1:] == self.until[:-1])
+        at = self.from_ - self.options.latency
+        bad = [not m and self.opens(j, t) > t for m, j, t in zip(moves, self.of.tolist(), at)]
+        self.bad_attempts("hours", np.array(bad, dtype=bool), "starts in closed hours")
 
     def held(self, j: int, running: Ints) -> bool:
         """Whether a cap keeps a job from starting beside others that run."""
@@ -423,16 +454,19 @@ class _Auditor:
         if not left.size:
             return True
         running = np.flatnonzero((self.from_ < now) & (self.until > now))
-        pools, judged, heads = self.pool[of[here]], True, set[str]()
+        pools, judged, heads = self.pool[of[here]], True, set[tuple[str, bool]]()
         for h in left.tolist():
             pool = str(pools[h])
-            stands = {p for p in heads if self.of_pool[p] & self.of_pool[pool]}
+            stands = {p for p, _ in heads if self.of_pool[p] & self.of_pool[pool]}
+            line = pool, self.opens(int(of[here[h]]), now) > now
+            if line[1] and scheduler.backfilling == "none":
+                continue
             # One of its pool is in front, or without backfilling one whose pool shares a node.
-            if not (stands if scheduler.backfilling == "none" else pool in heads):
+            if not (stands if scheduler.backfilling == "none" else line in heads):
                 holding = np.concatenate([running, attempt[here[:h][starts[:h]]]])
                 if self.held(int(of[here[h]]), self.of[holding]):
                     continue
-                heads.add(pool)
+                heads.add(line)
                 if not exact and (np.abs(key - key[h]) <= NEAR * np.abs(key[h])).sum() > 1:
                     self.report.skip("two keys of the queue are too near")
                     return False
@@ -454,7 +488,8 @@ class _Auditor:
             self.report.skip("the first in line asks for parts of devices")
             return False
         up = self.up_at(now)
-        if self.fits(head, self.free_of(holding), up):
+        shut = self.opens(head, now) > now
+        if not shut and self.fits(head, self.free_of(holding), up):
             at, one = np.array([now]), np.array([head])
             self.found("idle", 0, one, None, at, "is first in line, fits, and does not start")
         elif getattr(scheduler, "expects", ("requested",))[0] != "requested":
@@ -467,9 +502,9 @@ class _Auditor:
         """EASY: who starts behind the first in line leaves it what it is promised."""
         ends = np.maximum(self.from_[holding] + self.jobs.limit[self.of[holding]], now)
         promise = math.inf
-        for t in np.unique(ends).tolist():
+        for t in np.unique(np.append(ends, now)).tolist():
             if self.fits(head, self.free_of(holding[ends > t]), up):
-                promise = t
+                promise = self.opens(head, t)
                 break
         past = now + self.jobs.limit[self.of[behind]] > promise
         kept = holding[ends > promise]
@@ -530,6 +565,7 @@ def audit(
     a.devices_hold()
     a.jobs_hold()
     a.caps_hold()
+    a.hours_hold()
     if scheduler is not None and hasattr(scheduler, "backfilling"):
         a.queue_holds(scheduler, instants, seed)
         if promised is not None and getattr(a, "firm", False):

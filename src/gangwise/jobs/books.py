@@ -13,6 +13,7 @@ import numpy as np
 
 from gangwise.core.arrays import Bools, Ints
 from gangwise.jobs.caps import Cap, Tally, allowed_on
+from gangwise.jobs.hours import Opening
 from gangwise.jobs.model import Job, Nodes, Shape
 
 Piece = tuple[int, int, int]
@@ -126,6 +127,8 @@ class Books:
         Since the last round.
     caps : tuple of Cap
         What may be in use at once; a start beyond one is refused.
+    hours : Opening, optional
+        When some jobs do not start.
     """
 
     nodes: Nodes
@@ -136,6 +139,7 @@ class Books:
     running: dict[str, Running]
     events: list[Event]
     caps: tuple[Cap, ...] = ()
+    hours: Opening | None = None
 
     @classmethod
     def opened(cls, nodes: Nodes) -> Books:
@@ -187,6 +191,10 @@ class Books:
     def held(self, job: Job) -> Cap | None:
         """The cap that keeps a job from starting now, None for none; counted anew."""
         return self.tally().holds(job)
+
+    def opens(self, job: Job, time: float) -> float:
+        """The first time from then on at which a job may start, as far as closed hours go."""
+        return time if self.hours is None else self.hours.opens(job.row, time)
 
     def tally(self) -> Tally:
         """What running jobs take of the caps."""

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.clock import DAYS
 from gangwise.jobs.contradictions import (
     HOUR,
     HOURS,
@@ -49,7 +50,6 @@ FREED = 0.5
 """Of the jobs that a cap held back, the least share that starts when one of the same user ends."""
 ROUNDS = 24
 """Rules looked for, at most."""
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @dataclass(frozen=True)

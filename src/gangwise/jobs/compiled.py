@@ -213,7 +213,8 @@ def again_in_python(
     if small:
         books = Books.opened(t.nodes)
         free, device = x.room.free.copy(), x.room.device.copy()
-        books = replace(books, free=free, device=device, up=x.up.copy(), caps=t.options.caps)
+        books = replace(books, free=free, device=device, up=x.up.copy())
+        books = replace(books, caps=t.options.caps, hours=t.hours)
         for j in running[np.argsort(x.jobs["begun"][running], kind="stable")].tolist():
             job, began = t.job(j), float(x.jobs["begun"][j])
             books.running[job.id] = Running(job, pieces_of(given, x, j), began, 0.0)
@@ -326,7 +327,7 @@ def inputs(
         t.doomed,
         t.aside,
     )
-    rows["claim"] = t.claims.of_job
+    rows["claim"], rows["hours"] = t.claims.of_job, t.hours.of_job
     bounded = np.where(t.fraction > 0, 2**31 - 1, N)
     pieces = kernels.fill_work(rows, columns, bounded, by_rank, 2**31 - 1)
     if most is not None:
@@ -337,6 +338,7 @@ def inputs(
         rules,
         cluster_of(t),
         kernels.Caps(t.claims.starts, t.claims.counter, t.claims.amount, t.claims.most),
+        kernels.Hours(t.hours.starts, t.hours.since, t.hours.to),
         rows,
         by_rank,
         *_dependents(t),

@@ -33,6 +33,7 @@ from gangwise.jobs.kernels import (
     HAS_FAILED,
     HAS_FINISHED,
     HELD,
+    HOURS,
     KILLED,
     LABELS,
     LATER,
@@ -429,6 +430,8 @@ def events(g: Given, x: State, b: Beliefs | None) -> None:
             cancel(g, x, b, g.events[e].item)
         elif g.events[e].kind == EXPIRE:
             expire(g, x, g.events[e].item)
+        elif g.events[e].kind == HOURS:
+            at.again = 1
         else:
             node_event(g, x, b, g.events[e].item, g.events[e].kind, g.events[e].value)
     fresh = at.next_job

@@ -103,6 +103,13 @@ class Round:
                 break
         return said, until
 
+    def closed(self, job: Job) -> tuple[str, float] | None:
+        """The closed hours that a job waits for to open, and when they do; None for none."""
+        hours, until = self.books.hours, self.books.opens(job, self.now)
+        if hours is None or until == self.now:
+            return None
+        return hours.why(job.row, self.now), until
+
     def explanation(self, job: Job, constraint: str, since: float, until: float) -> Explanation:
         """Why a waiting job waits, with the nodes that have room and its expected start."""
         if self._forecast is None:
@@ -141,7 +148,10 @@ class Waits:
             raise UnknownName("waiting job", name, [])
         job, now = last.waiting(name), last.now
         constraint, until = (
-            last.capped(job) or no_room(job, last.books, last.ends, now) or self._otherwise
+            last.capped(job)
+            or last.closed(job)
+            or no_room(job, last.books, last.ends, now)
+            or self._otherwise
         )
         if self.since.get(name, ("", 0.0))[0] != constraint:
             self.since[name] = constraint, now

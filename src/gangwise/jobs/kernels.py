@@ -35,8 +35,8 @@ NO_BACKFILLING, EASY, CONSERVATIVE = range(3)
 FIRST_FIT, BEST_FIT, WORST_FIT, FGD, BY_RATE = range(5)
 LABELS, ORACLE, LEARNED = range(3)
 
-# Events of nodes, and two of jobs: withdrawn, and at the deadline at which it leaves.
-DOWN, UP, FACTOR, DRAIN, CANCEL, EXPIRE = range(6)
+# Events of nodes; of jobs: withdrawn, and at the deadline at which it leaves; hours open or close.
+DOWN, UP, FACTOR, DRAIN, CANCEL, EXPIRE, HOURS = range(7)
 # What the feed reports to a scheduler outside; of type int64, for a kernel is compiled anew for
 # each literal that it is called with.
 ENTERED_QUEUE, HAS_FINISHED, WAS_KILLED, WAS_CANCELLED, HAS_FAILED = map(int64, range(5))
@@ -76,6 +76,7 @@ WORK = record(
     rank=np.int32,  # place in a queue whose order does not change
     doomed=np.int32,  # will be killed for its work (limits of work)
     claim=np.int32,  # what it takes of caps, see `Caps`
+    hours=np.int32,  # when it may not start, see `Hours`
 )
 SHAPE = record(
     fraction=np.int64,  # thousandths of one shared device, or 0
@@ -193,7 +194,7 @@ class Cluster(NamedTuple):
     shared: int  # device type whose devices are told apart, or -1
     devices: Ints  # [N] how many of them
     allowed: Bools  # [C, N]
-    meets: Bools  # [P, P] two pools share a node; a cluster without pools is one
+    meets: Bools  # [P, P] two pools share a node; a cluster without pools is one; see `heads`
 
 
 class Rules(NamedTuple):
@@ -228,12 +229,21 @@ class Caps(NamedTuple):
     most: Ints  # that the counter may reach
 
 
+class Hours(NamedTuple):
+    """Jobs of class c do not start from since[i] to to[i], i from starts[c] to starts[c + 1]."""
+
+    starts: Ints
+    since: Floats
+    to: Floats
+
+
 class Given(NamedTuple):
     """All that does not change: jobs, nodes, what happens to them, and rules."""
 
     rules: Rules
     cluster: Cluster
     caps: Caps
+    hours: Hours
     jobs: Rows  # WORK [J]
     by_rank: Ints
     next: Ints  # jobs that come after others: those after job j from next_from[j] on
@@ -286,7 +296,7 @@ class State(NamedTuple):
     sequence: Rows  # DUE: jobs by a key
     spare_rows: Rows  # DUE
     users: Rows  # USER
-    heads: Rows  # HEAD [P]
+    heads: Rows  # HEAD [P], or [2 P]: behind those of open jobs those of closed ones
     used: Ints  # of each counter of caps, thousandths
     # what is tried
     tried: Rows  # PIECE
@@ -382,6 +392,24 @@ def capped(g: Given, x: State, j: int) -> bool:
         if x.used[g.caps.counter[i]] + g.caps.amount[i] > g.caps.most[i]:
             return True
     return False
+
+
+@inlined_kernel
+def opens(g: Given, j: int, time: float) -> float:
+    """The first time from then on at which job j may start, as far as closed hours go."""
+    if g.hours.since.size == 0:
+        return time
+    c = g.jobs[j].hours
+    low, high = g.hours.starts[c], g.hours.starts[c + 1]
+    while low < high:  # the first that begins later
+        middle = (low + high) >> 1
+        if g.hours.since[middle] <= time:
+            low = middle + 1
+        else:
+            high = middle
+    if low > g.hours.starts[c] and time < g.hours.to[low - 1]:
+        return float(g.hours.to[low - 1])
+    return time
 
 
 @inlined_kernel

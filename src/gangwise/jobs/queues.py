@@ -222,18 +222,23 @@ def reservation(
 ) -> tuple[float, Books | None]:
     """EASY's promise: the first instant at which a job fits if running jobs end when expected.
 
-    Gives the instant, inf for none, and the books of that instant.
+    A job that is closed then starts when its hours open. Gives the instant, inf for none, and the
+    books of that instant.
     """
-    then = books.copy()
+    then, start = books.copy(), books.opens(job, now)
+    if start == now or int(then.fits(job.shape).sum()) < job.tasks:
+        start = np.inf
     expected = sorted((max(ends[name], now), name) for name in books.running)
     for i, (instant, name) in enumerate(expected):
+        if instant > start:
+            break
         running: Running = books.running[name]
         then.take(running.job.shape, running.pieces, sign=1)
         if i + 1 < len(expected) and expected[i + 1][0] == instant:
             continue
-        if int(then.fits(job.shape).sum()) >= job.tasks:
-            return instant, then
-    return np.inf, None
+        if start == np.inf and int(then.fits(job.shape).sum()) >= job.tasks:
+            start = books.opens(job, instant)
+    return start, (then if start < np.inf else None)
 
 
 @dataclass
@@ -276,6 +281,9 @@ class Plan:
         changes = sorted((c for c in changes if c[2].id != job.id), key=lambda c: c[:2])
         then, place, time = free.copy(), 0, now
         while True:
+            time = free.opens(job, time)
+            if time >= before:
+                return math.inf, None, ()
             while place < len(changes) and changes[place][0] <= time:
                 _, taken, other, pieces = changes[place]
                 then.take(other.shape, pieces, -1 if taken else 1)
@@ -294,5 +302,3 @@ class Plan:
             if place == len(changes):
                 return math.inf, None, ()
             time = changes[place][0]
-            if time >= before:
-                return math.inf, None, ()

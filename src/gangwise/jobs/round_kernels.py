@@ -45,6 +45,7 @@ from gangwise.jobs.kernels import (
     length,
     merge_sort,
     of_pool,
+    opens,
     pool_of,
     put,
     put_piece,
@@ -184,8 +185,9 @@ def give_back(g: Given, x: State, room: Room, j: int, o: int) -> int:
 def reserve(g: Given, x: State, p: int, j: int) -> None:
     """EASY: the first instant at which job j fits if running jobs end when expected.
 
-    Leaves what is free at that instant in the shadow of its pool p, and what is promised in
-    `x.heads`. What first jobs in line of other pools will take is not reckoned with.
+    One whose hours are closed then starts when they open. Leaves what is free at that instant in
+    the shadow of its pool p, and what is promised in `x.heads`. What first jobs in line of other
+    pools will take is not reckoned with.
     """
     at, now = x.at, x.at.now
     shadow = of_pool(x.shadow, p)
@@ -196,18 +198,30 @@ def reserve(g: Given, x: State, p: int, j: int) -> None:
     i = 0
     size = at.entered
     promised = LATER
+    if have >= g.jobs[j].tasks:
+        promised = opens(g, j, now)
     while i < size:
         instant = max(x.order[i].time, now)
+        if instant > promised:
+            break
         while i < size and max(x.order[i].time, now) == instant:
             have += give_back(g, x, shadow, j, x.order[i].item)
             i += 1
-        if have >= g.jobs[j].tasks:
-            promised = instant
-            break
+        if promised == LATER and have >= g.jobs[j].tasks:
+            promised = opens(g, j, instant)
     x.heads[p].promised = promised
     x.heads[p].fits = have
     at.promised = min(at.promised, promised)
     at.change += 1
+
+
+@inlined_kernel
+def keep_from(g: Given, x: State, j: int, instant: float) -> float:
+    """The start kept for job j, which can start at that instant; it is set the first time."""
+    if x.kept[j] == LATER:
+        late = instant + min(g.rules.slack, instant - g.jobs[j].submit)
+        x.kept[j] = opens(g, j, late)
+    return float(max(x.kept[j], instant))
 
 
 @inner_kernel
@@ -222,20 +236,23 @@ def keep_start(g: Given, x: State, p: int, j: int) -> None:
     at, now = x.at, x.at.now
     then = of_pool(x.then, p)
     kept, fit = LATER, 0
-    if x.kept[j] < LATER:  # set before: those who end by then
+    closed = opens(g, j, now) > now
+    if x.kept[j] < LATER and not closed:  # set before: those who end by then
         kept = x.kept[j]
         fit = opened(g, x, then, j)
         for i in range(at.running):
             o = x.running[i]
             if max(x.jobs[o].begun + x.times.request[o], now) <= kept:
                 fit += give_back(g, x, then, j, o)
-    if x.kept[j] == LATER or fit < g.jobs[j].tasks:
+    if x.kept[j] == LATER or closed or fit < g.jobs[j].tasks:
         for i in range(at.running):
             o = x.running[i]
             put(x.changes, i, max(x.jobs[o].begun + x.times.request[o], now), o)
         merge_sort(x.changes, x.spare_rows, 0, at.running)
         kept = LATER
         fit = opened(g, x, then, j)
+        if closed and fit >= g.jobs[j].tasks:
+            kept = keep_from(g, x, j, opens(g, j, now))
         i = 0
         while i < at.running and x.changes[i].time < LATER:
             instant = x.changes[i].time
@@ -245,9 +262,7 @@ def keep_start(g: Given, x: State, p: int, j: int) -> None:
                 fit += give_back(g, x, then, j, x.changes[i].item)
                 i += 1
             if kept == LATER and fit >= g.jobs[j].tasks:
-                if x.kept[j] == LATER:
-                    x.kept[j] = instant + min(g.rules.slack, instant - g.jobs[j].submit)
-                kept = max(x.kept[j], instant)
+                kept = keep_from(g, x, j, opens(g, j, instant))
     x.heads[p].kept = kept
     x.heads[p].kept_fits = fit
     at.kept = min(at.kept, kept)
@@ -277,13 +292,12 @@ def give_up(g: Given, x: State, room: Room, j: int, count: int) -> None:
 
 
 @inlined_kernel
-def hold_for(g: Given, x: State, b: Beliefs, j: int) -> bool:
-    """Job j is the first of its pool that cannot start; whether jobs behind it are tried.
+def hold_for(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
+    """Job j is the first of line p that cannot start; whether jobs behind it are tried.
 
     What it is promised is kept as a promise where no pool that shares its nodes has one already:
     the first in line there may take them before.
     """
-    p = pool_of(g, j)
     alone = True
     for q in range(x.heads.size):
         alone = alone and not (x.heads[q].job >= 0 and g.cluster.meets[q, p])
@@ -305,6 +319,12 @@ def hold_for(g: Given, x: State, b: Beliefs, j: int) -> bool:
     if alone:
         x.promised[j] = min(x.promised[j], x.heads[p].promised)
     return True
+
+
+@inner_kernel
+def hold_for_closed(g: Given, x: State, b: Beliefs, j: int, p: int) -> bool:
+    """As :func:`hold_for`, compiled once: for what is not called all the time."""
+    return hold_for(g, x, b, j, p)
 
 
 @inlined_kernel
@@ -570,6 +590,12 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
             continue
         if capped(g, x, j):
             continue
+        if opens(g, j, at.now) > at.now:
+            p = pool_of(g, j) + (x.heads.size >> 1)  # the line of those that are closed
+            easy = g.rules.backfilling == EASY and x.heads[p].job < 0
+            if easy and not hold_for_closed(g, x, b, j, p):
+                break
+            continue
         kind = kind_of(g, b, j)
         if at.first >= 0:
             if blocked(g, x, j):
@@ -590,7 +616,8 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
                 continue
         pieces = find(g, x, b, j)
         if pieces == 0:
-            if x.heads[pool_of(g, j)].job < 0 and not hold_for(g, x, b, j):
+            p = pool_of(g, j)
+            if x.heads[p].job < 0 and not hold_for(g, x, b, j, p):
                 break
             continue
         end = at.now
@@ -744,6 +771,9 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
     i = 0  # changes up to the instant looked at
     time = x.at.now
     while True:
+        time = opens(g, j, time)
+        if time >= before:
+            return 0
         while i < size and x.changes[i].time <= time:
             i += 1
         # Devices in all first: the first moment at which they are too few, until its own begin.
@@ -780,8 +810,6 @@ def earliest(g: Given, x: State, b: Beliefs, j: int, size: int, before: float) -
                 m += 1
             if time >= own or enough(g, x, j, m):
                 break
-        if time >= before:
-            return 0
 
 
 @inlined_kernel

@@ -16,6 +16,7 @@ from gangwise.jobs import kernels
 from gangwise.jobs.books import Books
 from gangwise.jobs.caps import Bounds, Cap, allowed_on, claims, fewest_of
 from gangwise.jobs.choice import ByRate
+from gangwise.jobs.hours import Closing, Opening
 from gangwise.jobs.model import Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.scheduler import Composed
 
@@ -37,9 +38,10 @@ class Options:
         Seconds that a job cut short needs at its next start before it works on.
     measured_after : float
         Seconds after its start at which a job's rates are measured; once more at its end.
-    caps, bounds, latency
-        Of a site: what may be in use at once, what jobs of a pool may ask for, and seconds from a
-        decision to the start, in which the devices are held. Schedulers do not reckon with it.
+    caps, bounds, closed, latency
+        Of a site: what may be in use at once, what jobs of a pool may ask for, hours in which some
+        do not start, and seconds from a decision to the start, in which the devices are held.
+        Schedulers do not reckon with these seconds.
     """
 
     enforced: bool = False
@@ -49,6 +51,7 @@ class Options:
     measured_after: float = 60.0
     caps: tuple[Cap, ...] = ()
     bounds: tuple[Bounds, ...] = ()
+    closed: tuple[Closing, ...] = ()
     latency: float = 0.0
 
 
@@ -166,8 +169,9 @@ class Tables:
     dominant: Ints
     allowed: npt.NDArray[np.bool_]  # [C, N]
     pool: Ints  # [S] place of a shape's pool among those of all shapes
-    meets: npt.NDArray[np.bool_]  # [P, P] two pools share a node
+    meets: npt.NDArray[np.bool_]  # [P, P] two pools share a node; twice that, if hours are closed
     claims: Claims
+    hours: Opening
     log_rates: Floats
     log_noise: Floats
     events: npt.NDArray[np.void]  # kernels.EVENT, in order of time
@@ -180,6 +184,7 @@ class Tables:
         asked = _asked(jobs, nodes)
         of_caps = claims(options.caps, jobs, nodes, asked.demand)
         aside, account = _set_aside(jobs, nodes, asked, options, of_caps)
+        hours = Opening.of(options.closed, jobs, nodes, asked.demand)
         keep = ~aside[jobs.after]
         wants = np.broadcast_to(np.int64(0), (J,))
         if keep.size:
@@ -206,10 +211,11 @@ class Tables:
             asked.dominant,
             asked.allowed,
             asked.pool,
-            asked.meets,
+            np.tile(asked.meets, (2, 2)) if options.closed else asked.meets,
             Claims.of(options.caps, of_caps, J),
+            hours,
             *_log_rates(jobs, nodes, conditions),
-            _events(conditions, len(nodes), aside),
+            _events(conditions, len(nodes), aside, hours),
             wants,
         )
 
@@ -309,7 +315,8 @@ def _set_aside(
     for bounds in options.bounds:
         reasons |= bounds.refuses(jobs, few)
     for cap, (_, amount) in zip(options.caps, of_caps):
-        reasons[f"that alone ask for more than the {cap.told('')}"] = amount > 1000 * cap.most
+        why = f"that alone ask for more than the {cap.told('')}"  # as those of others may be told
+        reasons[why] = reasons.get(why, unknown & False) | (amount > 1000 * cap.most)
     for reason, bad in list(reasons.items())[3:]:
         reasons[reason], aside = bad & ~aside, aside | bad
     set_aside = {reason: jobs.row[bad] for reason, bad in reasons.items() if bad.any()}
@@ -336,7 +343,9 @@ def _log_rates(jobs: Jobs, nodes: Nodes, conditions: Conditions) -> tuple[Floats
     return np.log(rates), np.log(noise)
 
 
-def _events(conditions: Conditions, N: int, aside: npt.NDArray[np.bool_]) -> npt.NDArray[np.void]:
+def _events(
+    conditions: Conditions, N: int, aside: npt.NDArray[np.bool_], hours: Opening
+) -> npt.NDArray[np.void]:
     """What happens to nodes and jobs, as records of :data:`kernels.EVENT` in order of time."""
     given = conditions
     for t, n, factor in given.factors:
@@ -353,6 +362,8 @@ def _events(conditions: Conditions, N: int, aside: npt.NDArray[np.bool_]) -> npt
         if not (0 <= j < aside.size and math.isfinite(t) and t >= 0):
             raise ScenarioError(f"job {j} is cancelled at {t} s: there are {aside.size} jobs")
     happens += [(t, 0.0, j, kernels.CANCEL) for t, j in given.cancels if not aside[j]]
+    edges = np.unique([*hours.since, *hours.to])
+    happens += [(t, 0.0, 0, kernels.HOURS) for t in edges[np.isfinite(edges)].tolist()]
     events = np.array(happens, dtype=kernels.EVENT)
     return events[np.argsort(events["time"], kind="stable")]
 

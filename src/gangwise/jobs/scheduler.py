@@ -165,7 +165,7 @@ class _Head:
 class _Round(Round):
     """Also who is first in line of each pool, and whom that keeps others from passing."""
 
-    heads: dict[str, _Head] = field(default_factory=dict)
+    heads: dict[tuple[str, bool], _Head] = field(default_factory=dict)  # by pool, and if closed
     delays: dict[str, _Head] = field(default_factory=dict)
 
     def in_front(self, job: Job) -> list[_Head]:
@@ -173,7 +173,11 @@ class _Round(Round):
         if not self.heads or not self.books.nodes.pools:
             return list(self.heads.values())
         nodes, mine = self.books.nodes, self.books.nodes.of_pool(job.shape.pool)
-        return [h for pool, h in self.heads.items() if (nodes.of_pool(pool) & mine).any()]
+        return [h for (pool, _), h in self.heads.items() if (nodes.of_pool(pool) & mine).any()]
+
+    def line(self, job: Job) -> tuple[str, bool]:
+        """The line that a job stands in: of its pool, and of those that are closed or not."""
+        return job.shape.pool, self.books.opens(job, self.now) > self.now
 
     def in_turn(self, shortest: bool) -> Iterator[Job]:
         """Jobs in their order; with ``shortest``, those behind the first of their pool at the end.
@@ -182,7 +186,7 @@ class _Round(Round):
         """
         aside = []
         for job in self.order:
-            if shortest and job.shape.pool in self.heads:
+            if shortest and self.line(job) in self.heads and not self.line(job)[1]:
                 aside.append(job)
             else:
                 yield job
@@ -387,6 +391,11 @@ class Composed:
         for job in last.in_turn(passing == "shortest" and self.backfilling == "easy"):
             if tally.holds(job) is not None:
                 continue
+            line = last.line(job)
+            if line[1]:
+                if self.backfilling == "easy" and line not in last.heads:
+                    last.heads[line] = self._first(job, trial, ends, now)
+                continue
             front = last.in_front(job)
             if last.heads:
                 if front and self.backfilling == "none":
@@ -398,15 +407,8 @@ class Composed:
                 tested += 1
             chosen = self.choice.place(job, trial, now)
             if chosen is None:
-                if job.shape.pool not in last.heads:
-                    last.heads[job.shape.pool] = head = _Head(job)
-                    if self.backfilling == "none":
-                        continue
-                    if self.limits == "work":  # of those just started, too
-                        ends.update(self._expected_ends(trial, now))
-                    head.promised, head.then = reservation(job, trial, ends, now)
-                    if wanted != "requested" and self.slack < np.inf:
-                        head.kept, head.later = self._keep(job, trial, now)
+                if line not in last.heads:
+                    last.heads[line] = self._first(job, trial, ends, now)
                 continue
             pieces = pieces_of(self.choice, job, chosen, trial)
             end = now + job.length / self._rate(job, chosen, now)
@@ -428,6 +430,17 @@ class Composed:
                 room.take(job.shape, pieces, sign=1)
         return actions
 
+    def _first(self, job: Job, books: Books, ends: dict[str, float], now: float) -> _Head:
+        """The first in line, with what it is promised under EASY."""
+        head = _Head(job)
+        if self.backfilling == "easy":
+            if self.limits == "work":  # of those just started, too
+                ends.update(self._expected_ends(books, now))
+            head.promised, head.then = reservation(job, books, ends, now)
+            if self.expects[0] != "requested" and self.slack < np.inf:
+                head.kept, head.later = self._keep(job, books, now)
+        return head
+
     def _keep(self, head: Job, books: Books, now: float) -> tuple[float, Books | None]:
         """The latest start kept for the first in line if requests are true, and the books then.
 
@@ -437,7 +450,8 @@ class Composed:
         instant, then = reservation(head, books, ends, now)
         if then is None or instant == np.inf:
             return np.inf, None
-        first = self._kept.setdefault(head.id, instant + min(self.slack, instant - head.submitted))
+        first = instant + min(self.slack, instant - head.submitted)
+        first = self._kept.setdefault(head.id, books.opens(head, first))
         if first > instant:
             then = books.copy()
             for name, running in books.running.items():
@@ -590,6 +604,8 @@ class Composed:
         now = last.now
         if (cap := last.capped(job)) is not None:
             return cap
+        if (closed := last.closed(job)) is not None:
+            return closed
         if job.id in self._plan.slots:
             return "its reservation is for later", max(self._plan.slots[job.id][0], now)
         if (lacks := no_room(job, last.books, last.ends, now)) is not None:

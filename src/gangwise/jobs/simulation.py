@@ -148,7 +148,8 @@ class JobSimulation:
         self.state = x = initial_state(t, rules, pieces, most, feeds=True)
         room = x.room
         cluster = t.nodes, t.nodes.capacity, room.free, room.device, x.up
-        self.books = Books(*cluster, {}, [], t.options.caps)
+        self.books = Books(*cluster, {}, [], t.options.caps, t.hours)
+        self.moved = "", -1.0  # the job that was preempted last, and when
         self.tally = self.books.tally()
         self.waiting: list[Job] = []
         self.rows: dict[str, int] = {}
@@ -294,6 +295,7 @@ class JobSimulation:
 
     def _preempt(self, j: int) -> None:
         at = self.state.at
+        self.moved = str(self.tables.jobs.id[j]), self.now
         full = at.cuts + 2 > self.state.cuts.size
         if full or at.cut_pieces + at.pieces > self.state.cut_pieces.size:
             self.state = more_room(self.state)
@@ -337,6 +339,8 @@ class JobSimulation:
                 yield f"gets {c} tasks on node {n}"
             counts[n] = counts.get(n, 0) + c
         total = sum(counts.values())
+        if self.moved != (job.id, self.now) and books.opens(job, self.now) > self.now:
+            yield f"is placed in {self.tables.hours.why(job.row, self.now)}"
         if (cap := self.tally.holds(job)) is not None:
             yield f"is placed beyond the {cap.told(str(cap.name(job)))}"
         if total != job.tasks:

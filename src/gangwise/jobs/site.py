@@ -1,4 +1,4 @@
-"""A site file: pools, caps, windows without capacity, and the time a start takes.
+"""A site file: pools, caps, closed hours, windows without capacity, and the time a start takes.
 
 .. code-block:: toml
 
@@ -28,6 +28,12 @@
     to = 3600.0
     nodes = "n[1-12]"        # or count = 12
     why = "drained"
+    [[closed]]               # hours in which these jobs do not start; what runs goes on
+    hours = ["Mon-Fri 08:00-18:00"]
+    longer_than = 14400      # that ask for more seconds; more_than = 64, of = "cpu"; pool = "batch"
+    [clock]                  # of dates and hours; left out: as the log says
+    zone = "Europe/Stockholm"
+    start = 1996-09-23T14:00:31  # at the log's time 0
     [start]
     latency = 4.2            # seconds from a decision to the start
     [nodes]                  # how many nodes there are, where not as many as in the log
@@ -40,18 +46,20 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from gangwise.core.arrays import Ints
+from gangwise.core.clock import Clock
 from gangwise.core.errors import ScenarioError
 from gangwise.core.settings import read_toml
 from gangwise.jobs.caps import Bounds, Cap, Scope
+from gangwise.jobs.hours import Closing, merged, weekly
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.slurm_site import read_slurm
@@ -64,16 +72,6 @@ SLURM = "slurm:"
 """Before a folder of what Slurm prints."""
 PROCESSOR = "p"
 """Processors of a log that has no nodes are called p1, p2, … in a site file."""
-
-
-def _seconds(given: Any) -> Any:
-    """Seconds of Unix time where a date is given; without a zone it is of UTC."""
-    if not isinstance(given, datetime):
-        return given
-    return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
-
-
-Seconds = Annotated[float, BeforeValidator(_seconds)]
 
 
 class _OnNodes(Strict):
@@ -112,18 +110,50 @@ class CapRule(Strict):
     account: str = ""
 
 
-class Window(_OnNodes):
-    """Capacity that was not there for new jobs."""
+class _Between(Strict):
+    """From when to when: seconds on the log's clock, or dates."""
 
-    since: Seconds = Field(0.0, alias="from", ge=0)
-    to: Seconds = np.inf
+    since: float | datetime = Field(0.0, alias="from")
+    to: float | datetime = np.inf
     pool: str = ""
     why: str = ""
 
     @model_validator(mode="after")
+    def _ends(self) -> Self:
+        since, to = self.since, self.to
+        if isinstance(since, float) and isinstance(to, float) and not to > since:
+            raise ValueError(f"it ends at {to:g}, not after it begins ({since:g})")
+        return self
+
+
+class Closed(_Between):
+    """Hours of the week in which jobs do not start."""
+
+    hours: tuple[str, ...] = Field(min_length=1)
+    longer_than: float = Field(-1.0, ge=-1)  # −1: of any length
+    more_than: float = Field(0.0, ge=0)
+    of: str = "jobs"
+
+    @field_validator("hours")
+    @classmethod
+    def _known(cls, hours: tuple[str, ...]) -> tuple[str, ...]:
+        for text in hours:
+            weekly(text)
+        return hours
+
+
+class OwnClock(Strict):
+    """The clock of the site where the log does not say, or says otherwise."""
+
+    zone: str = ""
+    start: datetime | None = None
+
+
+class Window(_Between, _OnNodes):
+    """Capacity that was not there for new jobs."""
+
+    @model_validator(mode="after")
     def _some(self) -> Self:
-        if not self.to > self.since:
-            raise ValueError(f"it ends at {self.to:g}, not after it begins ({self.since:g})")
         if not (self.nodes or self.count):
             raise ValueError("say which nodes, or a count of them")
         return self
@@ -141,7 +171,9 @@ class Rules(Strict):
     account: tuple[AccountRule, ...] = ()
     cap: tuple[CapRule, ...] = ()
     window: tuple[Window, ...] = ()
+    closed: tuple[Closed, ...] = ()
     start: Start = Start()
+    clock: OwnClock = OwnClock()
     priority: Priority | None = None
     nodes: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
 
@@ -156,7 +188,7 @@ class Rules(Strict):
             for name in names:
                 if names.count(name) > 1:
                     raise ValueError(f"two {what}{'s' * (what != 'qos')} are called {name!r}")
-            for rule in (*self.cap, *self.window):
+            for rule in (*self.cap, *self.window, *self.closed):
                 asked = getattr(rule, what, "")
                 if names and asked not in ("", *names):
                     raise ValueError(f"there is no {what} {asked!r}; there are {', '.join(names)}")
@@ -184,6 +216,8 @@ class Site:
         Who decides there, where the site says so.
     notes : tuple of str
         What of the site's own files is not modelled, or was at fault.
+    log_clock : Clock, optional
+        Where the log's time 0 lies; None where it does not say.
 
     Examples
     --------
@@ -201,6 +235,7 @@ class Site:
     ignored: tuple[str, ...] = ()
     scheduler: str = ""
     notes: tuple[str, ...] = ()
+    log_clock: Clock | None = None
 
     @classmethod
     def read(cls, path: Path | str) -> Site:
@@ -241,13 +276,18 @@ class Site:
 
     @property
     def digest(self) -> str:
-        """Of what the file says, not of how it is written."""
+        """Of what the file says, not of how it is written; and of the clock, where that counts."""
         text = self.rules.model_dump_json()
+        dates = [t for w in self.rules.window for t in (w.since, w.to) if isinstance(t, datetime)]
+        if self.rules.closed or dates:
+            text += repr(self.clock)
         if self.nodes is not None:
             text += repr((list(self.nodes), self.ignored, self.scheduler))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def with_hosts(self, jobs: Jobs, nodes: Nodes, host_from: Ints, host: Ints) -> Site:
+    def with_hosts(
+        self, jobs: Jobs, nodes: Nodes, host_from: Ints, host: Ints, clock: Clock | None = None
+    ) -> Site:
         """Learn from a log where the jobs of each pool ran: of job j, ``host[host_from[j]:…]``."""
         pool = np.repeat(jobs.pool, np.diff(host_from))
         ran_on = {
@@ -255,7 +295,36 @@ class Site:
             for i, name in enumerate(jobs.pools)
             if (pool == i).any()
         }
-        return replace(self, ran_on=ran_on)
+        return replace(self, ran_on=ran_on, log_clock=clock)
+
+    @property
+    def clock(self) -> Clock | None:
+        """That of the site file, else of the log."""
+        own, log = self.rules.clock, self.log_clock
+        zone = own.zone or (log.zone if log else "UTC")
+        if own.start is not None:
+            return Clock(Clock(0.0, zone).at(own.start), zone)
+        return log and Clock(log.epoch, zone)
+
+    def _known_clock(self, what: str) -> Clock:
+        if (clock := self.clock) is None:
+            raise ScenarioError(
+                f"{self.path}: {what}, and the log does not say at which date its time 0 lies; "
+                "say it: [clock] start = 2026-01-31T00:00:00 and zone = 'Europe/Paris'"
+            )
+        return clock
+
+    def _span(self, rule: Window | Closed, what: str) -> tuple[float, float]:
+        """From when to when a rule is in force, on the log's clock."""
+        since, to = (
+            self._known_clock(f"{what} has dates").at(t) if isinstance(t, datetime) else t
+            for t in (rule.since, rule.to)
+        )
+        if not to > since:
+            raise ScenarioError(
+                f"{self.path}: {what} ends at {rule.to}, not after it begins ({rule.since})"
+            )
+        return since, to
 
     @classmethod
     def of_log(cls, jobs: Jobs) -> Site:
@@ -266,7 +335,7 @@ class Site:
         """What the site asks for, and what of it or of the jobs does not match."""
         r, said = self.rules, []
         some = {"pool": r.pool, "QOS": r.qos, "account": r.account}
-        some |= {"cap": r.cap, "window": r.window}
+        some |= {"cap": r.cap, "window": r.window, "closing": r.closed}
         counts = [
             f"{len(x)} {what}{'s' * (len(x) != 1 and what != 'QOS')}"
             for what, x in some.items()
@@ -290,6 +359,16 @@ class Site:
         for pool in r.pool:
             if not (pool.nodes or pool.count) and pool.name not in self.ran_on:
                 said.append(f"pool {pool.name} may use every node: nothing says which are its")
+        first, last = float(jobs.submit.min(initial=0)), float(jobs.submit.max(initial=0))
+        for name in ("window", "closed"):
+            for i, rule in enumerate(getattr(r, name), 1):
+                since, to = self._span(rule, f"{name} {i}")
+                if len(jobs) and (since > last or to <= first):
+                    said.append(
+                        f"{name} {i} is not in force while jobs come: it is from {since:,.10g} to "
+                        f"{to:,.10g} s on the log's clock, and they come from {first:,.10g} to "
+                        f"{last:,.10g} s"
+                    )
         return said
 
     def placed(
@@ -317,16 +396,18 @@ class Site:
             jobs = replace(jobs, shape=shape.astype(np.int64), shapes=shapes)
         drains, ups = list(conditions.drains), list(conditions.ups)
         for n, spans in of_window.items():
-            for since, to in _merged(spans):
+            for since, to in merged(spans):
                 drains.append((since, n))
                 if np.isfinite(to):
                     ups.append((to, n))
-        for cap in self.rules.cap:
-            if cap.of not in (*nodes.devices, "jobs", "nodes"):
-                near = get_close_matches(cap.of, [*nodes.devices, "jobs", "nodes"], 1)
+        counted = [("a cap is of", cap.of) for cap in self.rules.cap]
+        counted += [("closed hours ask for more of", rule.of) for rule in self.rules.closed]
+        for what, of in counted:
+            if of not in (*nodes.devices, "jobs", "nodes"):
+                near = get_close_matches(of, [*nodes.devices, "jobs", "nodes"], 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise ScenarioError(
-                    f"{self.path}: a cap is of {cap.of!r}, and the nodes have "
+                    f"{self.path}: {what} {of!r}, and the nodes have "
                     f"{', '.join(nodes.devices)}; jobs and nodes can be counted as well{hint}"
                 )
         rates = conditions.rates
@@ -380,7 +461,7 @@ class Site:
         )
 
     def options(self, options: Options) -> Options:
-        """Options with the caps, bounds and latency of the site."""
+        """Options with the caps, bounds, closed hours and latency of the site."""
         bounds = (
             *(
                 Bounds(pool.name, pool.most_time, pool.most_nodes, pool.fewest_nodes)
@@ -397,7 +478,16 @@ class Site:
             for cap in self.rules.cap
         )
         bounds = tuple(b for b in bounds if b != Bounds(b.pool, qos=b.qos))  # that ask for anything
-        return replace(options, caps=caps, bounds=bounds, latency=self.rules.start.latency)
+        closed = tuple(
+            Closing(
+                *(rule.hours, self._known_clock("hours are closed"), rule.longer_than),
+                Cap("all", rule.of, rule.more_than, pool=rule.pool),
+                *self._span(rule, f"closed {i}"),
+            )
+            for i, rule in enumerate(self.rules.closed, 1)
+        )
+        late = self.rules.start.latency
+        return replace(options, caps=caps, bounds=bounds, closed=closed, latency=late)
 
     def _jobs(self, jobs: Jobs) -> Jobs:
         """Jobs that ask for nothing of what is not given out."""
@@ -429,9 +519,9 @@ class Site:
         windows = self._of_windows(each, pools)
         if not whole:
             spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
-            for window, on in zip(self.rules.window, windows):
+            for when, on in zip(self._when(), windows):
                 for n in on:
-                    spans[n].append((window.since, window.to))
+                    spans[n].append(when)
             return nodes, {name: tuple(on) for name, on in pools.items()}, spans
         member = np.zeros((len(pools) + len(windows), many), dtype=bool)
         for i, on in enumerate((*pools.values(), *windows)):
@@ -444,9 +534,9 @@ class Site:
             Node(each[first[c]], {device: float((place == i).sum())}) for i, c in enumerate(order)
         )
         spans = defaultdict(list)
-        for window, on in zip(self.rules.window, windows):
+        for when, on in zip(self._when(), windows):
             for n in sorted({int(place[i]) for i in on}):
-                spans[n].append((window.since, window.to))
+                spans[n].append(when)
         return (
             cells,
             {name: tuple(sorted({int(place[i]) for i in on})) for name, on in pools.items()},
@@ -474,19 +564,25 @@ class Site:
             taken |= set(found[pool.name])
         return found
 
+    def _when(self) -> list[tuple[float, float]]:
+        """From when to when each window is; those before the log's time 0 begin at it."""
+        found = [self._span(window, f"window {i}") for i, window in enumerate(self.rules.window, 1)]
+        return [(max(since, 0.0), max(to, 0.0)) for since, to in found]
+
     def _of_windows(
         self, names: Sequence[str], pools: Mapping[str, Sequence[int]]
     ) -> list[list[int]]:
         """Nodes of each window; a count takes the last that no window at that time has."""
         found: list[list[int]] = []
+        when = self._when()
         for i, window in enumerate(self.rules.window):
             if window.nodes:
                 found.append(self._named(window.nodes, names, f"window {i + 1}"))
                 continue
             gone = {
                 n
-                for other, on in zip(self.rules.window, found)
-                if other.since < window.to and window.since < other.to
+                for (since, to), on in zip(when, found)
+                if since < when[i][1] and when[i][0] < to
                 for n in on
             }
             able = [n for n in pools.get(window.pool, range(len(names))) if n not in gone]
@@ -533,21 +629,6 @@ def kinds_of(nodes: Nodes, whole: bool) -> dict[str, list[int]]:
     return every | {name: list(on) for name, on in nodes.pools.items()} | found
 
 
-def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Spans of time without overlaps.
-
-    >>> _merged([(5, 9), (0, 2), (1, 6)])
-    [(0, 9)]
-    """
-    found: list[tuple[float, float]] = []
-    for since, to in sorted(spans):
-        if found and since <= found[-1][1]:
-            found[-1] = found[-1][0], max(to, found[-1][1])
-        else:
-            found.append((since, to))
-    return found
-
-
 def _fault(error: ValidationError) -> str:
     """The first thing wrong, with the table, the setting and what to do."""
     first = error.errors()[0]
@@ -561,8 +642,10 @@ def _fault(error: ValidationError) -> str:
             "account": AccountRule,
             "cap": CapRule,
             "window": Window,
+            "closed": Closed,
             "start": Start,
             "priority": Priority,
+            "clock": OwnClock,
         }
         name = str(first["loc"][0])
         model = models.get(name, Rules) if where else Rules

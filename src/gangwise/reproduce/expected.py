@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -315,10 +316,14 @@ def unruly(artefacts: Iterable[Artefact]) -> list[str]:
 def read(quick: bool) -> dict[str, Estimate]:
     """The committed results at a scale, by :attr:`Row.id`."""
     path = _path(quick)
-    if not path.exists():
-        return {}
+    return _read(path, path.stat().st_mtime_ns) if path.exists() else {}
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, changed: int) -> dict[str, Estimate]:
+    """Content of a file that changed last at a time."""
     found: dict[str, Estimate] = {}
-    for key, value in json.loads(path.read_text()).items():
+    for key, value in json.loads(path.read_text(encoding="utf-8")).items():
         if isinstance(value, dict):
             found |= {f"{key[:-1]}{AT}{name}]": Estimate(*each) for name, each in value.items()}
         else:
@@ -332,15 +337,13 @@ def rows(artefacts: Iterable[Artefact], quick: bool) -> list[Row]:
 
 
 def _rows(artefact: Artefact, quick: bool) -> list[Row]:
-    known, found = read(quick), []
-    for claim in artefact.claims:
-        start = f"{claim_id(artefact, claim)} ["
-        found += [
-            judged(artefact, claim, key[len(start) : -1], ours)
-            for key, ours in known.items()
-            if key.startswith(start)
-        ]
-    return found
+    start, mine = f"{artefact.paper} {artefact.name}: ", defaultdict[str, list[Row]](list)
+    claims = {claim.says: claim for claim in artefact.claims}
+    for key, ours in read(quick).items():
+        says, _, version = key.removeprefix(start)[:-1].rpartition(" [")
+        if key.startswith(start) and says in claims:
+            mine[says].append(judged(artefact, claims[says], version, ours))
+    return [row for says in claims for row in mine[says]]
 
 
 def best_reading(artefact: Artefact) -> str:
@@ -357,8 +360,10 @@ def shown(artefacts: Iterable[Artefact]) -> list[Row]:
     found = []
     for artefact in artefacts:
         full = rows([artefact], quick=False)
-        brief = [] if full or not artefact.name.endswith(ON_ROWS) else _rows(artefact, quick=True)
-        found += full or [replace(row, agrees=None, why=TOO_SHORT) for row in brief]
+        known = {row.says for row in full}
+        brief = _rows(artefact, quick=True) if artefact.name.endswith(ON_ROWS) else []
+        found += full
+        found += [replace(r, agrees=None, why=TOO_SHORT) for r in brief if r.says not in known]
     return found
 
 
@@ -421,28 +426,14 @@ def table(rows: Sequence[Row]) -> pl.DataFrame:
 def markdown(rows: Iterable[Row]) -> str:
     """For reading: a heading per artefact, a row per claim."""
     parts = [
-        f"## {paper} {artefact}\n\n{_of_one(list(mine))}"
+        f"## {paper} {artefact}\n\n{of_one(list(mine))}"
         for (paper, artefact), mine in groupby(rows, lambda row: (row.paper, row.artefact))
     ]
     return "\n".join(parts)
 
 
-def fill(page: str, rows: Sequence[Row]) -> str:
-    """A page with the table of an artefact wherever it says ``<!-- table NAME -->``.
-
-    What stands from there to the next ``<!-- end -->`` is replaced.
-    """
-
-    def block(found: re.Match[str]) -> str:
-        mine = [row for row in rows if row.artefact == found["name"]]
-        text = _of_one(mine) if mine else "No results are committed at this scale.\n"
-        return f"{found['start']}\n\n{text}\n{found['end']}"
-
-    marked = r"(?P<start><!-- table (?P<name>\S+) -->)\n.*?(?P<end><!-- end -->)"
-    return re.sub(marked, block, page, flags=re.DOTALL)
-
-
-def _of_one(rows: Sequence[Row]) -> str:
+def of_one(rows: Sequence[Row]) -> str:
+    """The claims of an artefact, a row each, in Markdown."""
     rows = over_readings(rows)
     lines = ["| claim | the paper | ours; ✓ agrees | |", "|---|---|---|---|"]
     for (says, papers), claim in groupby(rows, lambda row: (row.says, row.number)):

@@ -169,7 +169,7 @@ class Paper:
             experiments,
             self._functions[figure["numbers"]] if "numbers" in figure else numbers,
             list(panels.values()),
-            [self._claim(claim, names[0]) for claim in figure["claims"]],
+            [self._claim(row, names[0]) for c in figure["claims"] for row in self._printed(c)],
             figure.get("trace", ""),
         )
 
@@ -213,7 +213,8 @@ class Paper:
             policies = [
                 policy
                 for each in ([sets] if isinstance(sets, str) else sets)
-                for policy in self.tables["policies"][each]
+                for entry in self.tables["policies"][each]
+                for policy in self._rates(entry)
             ]
             given |= {
                 "name": self._name(name, variant),
@@ -224,6 +225,19 @@ class Paper:
             known = Experiment.model_fields.keys() - {"trace"}
             made.append(Experiment(**{k: v for k, v in given.items() if k in known}))
         return made
+
+    def _rates(self, policy: Any) -> list[Any]:
+        """A policy, or with ``rates`` one for each pair of a learning rate and its decay."""
+        if isinstance(policy, str) or "rates" not in policy:
+            return [policy]
+        return [
+            {
+                "name": policy["name"],
+                "label": f"{policy['label']}, {eta:g}, {decay:g}",
+                "arguments": {**policy.get("arguments", {}), "eta": eta, "decay": decay},
+            }
+            for eta, decay in self.tables["rates"]["pairs"]
+        ]
 
     def _members(self, name: str) -> list[Place]:
         """All experiments of an entry of ``[experiments]``, at any scale."""
@@ -277,6 +291,22 @@ class Paper:
             label: {"policy": value} if isinstance(value, str) else dict(value)
             for label, value in listed.items()
         }
+
+    def _printed(self, row: Table) -> Iterator[Table]:
+        """A claim, or one for each value of a table that is ``printed``."""
+        if "printed" not in row:
+            yield row
+            return
+        table = self.tables["printed"][row["printed"]]
+        for column in table["columns"]:
+            ours, *theirs = column["averages"]
+            chosen = {k: v for k, v in column.items() if k not in ("at", "averages")}
+            for (name, policy), value in zip(table["baselines"].items(), theirs, strict=True):
+                made = {**row, **chosen, "over": [policy], "paper": {"lead": [ours, value]}}
+                made["says"] = row["says"].format(baseline=name, at=column["at"])
+                made["paper"]["digits"] = 2
+                del made["printed"]
+                yield made
 
     def _claim(self, row: Table, first: str) -> Claim:
         paper, whys = row["paper"], row.get("why", [])

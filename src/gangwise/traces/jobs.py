@@ -26,6 +26,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gangwise.core.arrays import Bools, Floats, Ints
+from gangwise.core.clock import Clock
 from gangwise.core.errors import TraceError, UnknownName
 from gangwise.jobs.books import Books
 from gangwise.jobs.metrics import held_devices
@@ -231,6 +232,7 @@ class JobLog:
     # of the largest machine, which thousandths would be too coarse for.
     scale: Mapping[str, float]
     played: Played
+    clock: Clock | None = None  # where time 0 lies; None where the log does not say
 
     def total(self, device: str) -> float:
         held = self.nodes.capacity[:, self.nodes.devices.index(device)]
@@ -559,6 +561,7 @@ class _Making:
             self.type_name,
             {q: self.scale.get(q, 1.0) for q in nodes.devices},
             played,
+            Clock.of(self.tables.clock, float(jobs.submit.min())),
         )
 
     def _played(

@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 
 from gangwise.core.arrays import Floats
+from gangwise.core.clock import Clock
 from gangwise.core.errors import TraceError
 from gangwise.traces.format import Format, files_of, recognise
 from gangwise.traces.io.account import Stage, reason_lines, reasons_plain
@@ -352,6 +353,8 @@ class Tables:
     events : polars.DataFrame or None
         Servers that come and go: ``time`` (seconds), ``server`` (its name), ``up``; None when the
         format does not say.
+    clock : Clock, optional
+        Where time 0 lies; None where the format does not say.
     """
 
     trace: str
@@ -362,6 +365,7 @@ class Tables:
     notes: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=lambda: dict(UNITS))
     events: pl.DataFrame | None = None
+    clock: Clock | None = None
 
 
 def server_table(rows: Iterable[tuple[Any, ...]] = ()) -> pl.DataFrame:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
-from gangwise.core.errors import StoreError, TraceError
+from gangwise.core.clock import Clock
+from gangwise.core.errors import ScenarioError, StoreError, TraceError
 from gangwise.traces.format import all_files, declared
 from gangwise.traces.formats.tabular import Section
 from gangwise.traces.io.account import Stage, leave_out, reasons
@@ -112,6 +113,7 @@ class StandardWorkload(Reader):
             tuple(stages),
             {file.name: reading.blocks.digest()},
             tuple(notes),
+            clock=clock_of(header),
         )
 
 
@@ -126,6 +128,26 @@ def header_of(comments: Sequence[str]) -> dict[str, str]:
         if match := HEADER.match(comment.strip()):
             found.setdefault(match[1], match[2])
     return found
+
+
+def clock_of(header: Mapping[str, str]) -> Clock | None:
+    """Where time 0 lies, in the zone of the site if the header has one that is known here.
+
+    >>> clock_of({"UnixStartTime": "345600", "TimeZone": "3600"})
+    Clock(epoch=345600.0, zone='3600')
+    """
+    if not header.get("UnixStartTime", "").isdecimal():
+        return None
+    clock = Clock(float(header["UnixStartTime"]), header.get("TimeZoneString") or "UTC")
+    try:
+        return clock if "TimeZoneString" in header and clock.tz else _by_offset(clock, header)
+    except ScenarioError:
+        return _by_offset(clock, header)
+
+
+def _by_offset(clock: Clock, header: Mapping[str, str]) -> Clock:
+    ahead = header.get("TimeZone", "")
+    return Clock(clock.epoch, ahead if ahead.lstrip("-").isdecimal() else "UTC")
 
 
 def _pool(header: Mapping[str, str]) -> pl.DataFrame:

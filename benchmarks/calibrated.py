@@ -1,0 +1,75 @@
+"""What a calibrated site file explains of the weeks that it was not made from.
+
+A site file is made of the first half of a log (``gangwise calibrate``). The whole log is then
+played under FCFS with EASY, without it and with it, and the recorded waits of the second half are
+retold: the explained share of the mean wait, job by job and by week, and the starts that are near.
+
+Of the logs at hand, the others record no waits.
+
+    GANGWISE_TRACES=... python -m benchmarks.calibrated
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from gangwise.experiments.calibrate import FILE, Calibrated
+from gangwise.experiments.replay_scenario import only_jobs
+from gangwise.jobs import simulate_jobs
+from gangwise.jobs.calibration import calibrate
+from gangwise.jobs.contradictions import Record
+from gangwise.jobs.metrics import Outcome
+from gangwise.jobs.retelling import retell
+from gangwise.jobs.site import Site
+from gangwise.traces.jobs import open_jobs
+
+LOGS = {
+    "KTH-SP2": "swf/KTH-SP2.swf.gz",
+    "phillips": "slurm-open-xdmod",
+    "openb": "alibaba-gpu-v2023",
+}
+
+
+def told(name: str, path: Path) -> list[str]:
+    """Two rows of the table: without a site file and with it."""
+    log = open_jobs(path)
+    jobs, nodes = log.jobs, log.nodes
+    late = jobs.submit >= np.median(jobs.submit)
+    monday = log.clock.monday if log.clock else float("nan")
+    early = only_jobs(jobs, ~late & (jobs.recorded_end < jobs.submit[late].min()))
+    groups = {"pool": np.array(early.pools)[early.pool]} if any(early.pools) else {}
+    record = Record.of(early, nodes, log.played.device, groups, monday)
+    found = Calibrated(name, log, record, calibrate(record))
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, FILE).write_text(found.toml())
+        site = Site.read(folder).with_hosts(jobs, nodes, log.host_from, log.host, log.clock)
+    kinds = [one.kind for one in found.found.findings]
+    rules = ", ".join(f"{kinds.count(k)} {k}" for k in dict.fromkeys(kinds)) or "nothing found"
+    rows = []
+    for what, given in (("none", None), (rules, site)):
+        played = simulate_jobs(jobs, nodes, "fcfs+easy+best-fit", site=given)
+        then, now = Outcome.recorded(jobs, nodes), Outcome.of(played, "fcfs+easy")
+        assert then is not None
+        r = retell(then, now, on=late)
+        by = r.by("week" if "week" in r.groups else "day")
+        cells = [name, what, f"{r.jobs:,}", *(f"{w / 3600:.2f}" for w in (r.recorded, r.simulated))]
+        cells += [f"{100 * share:.0f}" for share in (r.explained, r.by_job, by, r.near)]
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def main() -> None:
+    """Print the table."""
+    print("| log | site file | jobs | mean wait, h | retold, h | explained, % ", end="")
+    print("| job by job, % | by week, % | starts near, % |")
+    print("|" + 9 * "---|")
+    for name, path in LOGS.items():
+        print("\n".join(told(name, Path(os.environ["GANGWISE_TRACES"], path))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
