@@ -8,7 +8,6 @@ import importlib.util
 import os
 import pkgutil
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
@@ -16,10 +15,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import typer
 
 import gangwise
-from gangwise.cli import app
 from gangwise.experiments.specification import Experiment
 
 ROOT = Path(__file__).parents[1]
@@ -78,24 +75,6 @@ def test_every_page_is_in_the_navigation() -> None:
     listed = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text()))
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
     assert pages == listed
-
-
-SHOWN = [ROOT / "README.md", DOCS / "index.md", *sorted((DOCS / "tutorials").glob("*.md"))]
-
-
-@pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
-def test_commands_that_newcomers_are_shown_have_these_options(page: Path) -> None:
-    group = typer.main.get_command(app)
-    lines = re.findall(r"^gangwise .*$", page.read_text(), re.MULTILINE)
-    assert lines
-    for line in lines:
-        for part in line.split(" && "):
-            words = shlex.split(part, comments=True)[1:]
-            command = group.commands[words[0]]  # type: ignore[attr-defined]  # it is a group
-            while hasattr(command, "commands"):
-                words = words[1:]
-                command = command.commands[words[0]]
-            command.make_context(words[0], words[1:])  # parses, and calls nothing
 
 
 def test_the_tutorials_experiment_is_one() -> None:

@@ -87,7 +87,10 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
     """
     begin = min(outcome.span[0] for outcome in outcomes.values())
     end = max(outcome.span[1] for outcome in outcomes.values())
-    exact = all(_pieces(outcome).job.size <= RECTANGLES for outcome in outcomes.values())
+    exact = all(
+        _pieces(outcome).job.size <= RECTANGLES and len(outcome.nodes) <= 2 * ROWS
+        for outcome in outcomes.values()
+    )
     charts = []
     if exact:
         charts = [_rectangles(outcome, device, begin) for outcome in outcomes.values()]
@@ -110,8 +113,8 @@ def chart_of_nodes(outcomes: Mapping[str, Outcome], device: str) -> dict[str, An
     if not exact:
         width = period((end - begin) / charts[0]["bins"])
         caption = (
-            f"The share of {device} held, means over bins of {width}: there are too many jobs to "
-            "draw each."
+            f"The share of {device} held, means over bins of {width}: there are too many jobs, or "
+            "nodes, to draw each."
         )
     return {
         "device": device,
