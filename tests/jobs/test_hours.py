@@ -19,6 +19,7 @@ from gangwise.jobs.scheduler import create_scheduler
 from gangwise.jobs.simulation import JobSimulation, simulate_jobs
 from gangwise.jobs.site import Closed, Rules, Site, Window
 from gangwise.traces.formats.swf import clock_of
+from tests.jobs.middle import SiteCase
 
 MONDAY = {"start": "2026-01-05T00:00:00"}
 
@@ -139,3 +140,28 @@ def test_hours_that_never_open_again_leave_jobs_waiting():
     found = starts(Site(Rules(closed=(closed,), clock=MONDAY)), jobs, Nodes.pool(1), "fcfs+easy")
     assert np.isnan(found[0])
     assert found[1] == 1 / 3600
+
+
+@pytest.mark.full
+def test_learned_ends_and_kept_starts_meet_closed_hours_alike_in_both_engines():
+    """Promises of a start that is kept are beyond the witness; the engines are held together."""
+    played = 0
+    for seed in range(800):
+        case = SiteCase(seed)
+        usual = case.options.limits == "wall-clock" and case.names[1] == "easy" and case.size < 90
+        if not case.rules.closed or not usual or case.names[2] in ("fgd", "oracle"):
+            continue
+        for more in ("ends=learned,slack=20", "ends=true,passing=shortest,slack=5"):
+            both = [
+                simulate_jobs(
+                    *(case.jobs, case.nodes, f"{case.names[0]}+easy+best-fit:{more}"),
+                    *(case.conditions, case.options),
+                    site=Site(case.rules),
+                    engine=engine,
+                )
+                for engine in ("compiled", "plain")
+            ]
+            assert np.array_equal(both[0].start, both[1].start, equal_nan=True), (seed, more)
+            assert np.array_equal(both[0].end, both[1].end, equal_nan=True), (seed, more)
+            played += 1
+    assert played > 80
