@@ -49,6 +49,25 @@ def test_a_log_is_replayed_as_the_simulation_has_it(swf: Path) -> None:
     assert found.as_dict()["as_it_happened"]["waiting.mean"] == pytest.approx(25.0)
 
 
+def test_the_first_line_counts_what_a_site_never_lets_run_and_names_queues(swf: Path) -> None:
+    text = swf.read_text()  # the second job is of another queue
+    swf.write_text(text.replace("6 60 -1 1 4 1 2 -1 -1 -1", "6 60 -1 1 4 1 2 7 -1 -1"))
+    without = replay(str(swf), ["fcfs"]).scenario.fidelity()[0]
+    assert "75 % of 4 jobs" in without
+    assert without.endswith(
+        "queues are not modelled: every job may run anywhere (--site models them)"
+    )
+    site = swf.with_name("site.toml")
+    site.write_text("[[pool]]\nname = '7'\n[[cap]]\nscope = 'user'\nof = 'cpu'\nmost = 5\n")
+    found = replay(str(swf), ["fcfs"], site=str(site))
+    line = found.scenario.fidelity()[0]
+    # Of 60·4 + 30·6 + 20·2 core-seconds, the job of 6 cores is not played.
+    assert "50 % of 4 jobs" in line
+    assert "1 that alone ask for more than the cap on each user: 5 cpu at once (row" in line
+    assert "not modelled" not in line
+    assert np.isnan(found.outcomes["fcfs"][0].start[1])
+
+
 def test_stored_runs_are_what_was_played_and_are_not_played_again(tmp_path: Path) -> None:
     out = tmp_path / "out"
     names = ["fcfs+easy+best-fit", "fcfs+easy+learned"]

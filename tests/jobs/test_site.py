@@ -190,6 +190,29 @@ def test_caps_that_are_told_alike_each_set_jobs_aside():
     assert schedule.phase.tolist().count(6) == 2
 
 
+@pytest.mark.parametrize("name", ["las", "gavel", "gavel:seconds=inf", "fcfs+easy+learned-jointly"])
+def test_schedulers_that_look_at_all_jobs_at_once_keep_to_caps(name):
+    rng = np.random.default_rng(5)
+    jobs = Jobs.of(
+        np.sort(rng.integers(0, 3000, 60)),
+        rng.integers(100, 900, 60),
+        rng.integers(1, 5, 60),
+        {"gpu": 1},
+        user=[f"u{i}" for i in rng.integers(0, 3, 60)],
+    )
+    site = Site(Rules(cap=(CapRule(scope="user", of="gpu", most=6),)))
+    schedule = simulate_jobs(jobs, Nodes.alike(4, {"gpu": 4}), name, site=site)
+    assert np.isfinite(schedule.end).all()  # a start beyond a cap is an error
+    free = simulate_jobs(jobs, Nodes.alike(4, {"gpu": 4}), name)
+    held = [[0, 0, 0], [0, 0, 0]]
+    for each, most in zip((schedule, free), held, strict=True):
+        for t in each.start:
+            on = (each.last_start <= t) & (t < each.end)
+            for u in range(3):
+                most[u] = max(most[u], int(jobs.tasks[on & (jobs.user == u)].sum()))
+    assert max(held[0]) <= 6 < max(held[1])
+
+
 def test_a_scheduler_that_starts_a_job_beyond_a_cap_is_refused():
     class Careless:
         def resize(self, nodes, job_types): ...

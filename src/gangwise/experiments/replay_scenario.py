@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from gangwise.core.arrays import Floats
 from gangwise.core.errors import ScenarioError, StoreError
 from gangwise.core.settings import checked
 from gangwise.experiments.changes import changed, changes_of
@@ -36,7 +37,7 @@ from gangwise.jobs.simulation import simulate_jobs
 from gangwise.jobs.site import Rules, Site
 from gangwise.jobs.world import World, rescaled, stretched, world_of
 from gangwise.scenarios.jobs import ClusterOfJobs, is_cluster_of_jobs, read_cluster_of_jobs
-from gangwise.traces.jobs import JobLog, open_jobs
+from gangwise.traces.jobs import JobLog, Lost, open_jobs
 from gangwise.traces.registered import reader_arguments, reader_of, without_reader
 
 TWIN = "twin:alibaba-gpu-v2023"
@@ -412,28 +413,53 @@ class ReplayScenario:
             if not (self.drawn and what == NO_LIMITS)
             and not (self._other_nodes and what == played.nodes_assumed)
         }
-        if len(jobs) == played.played:
+        aside = self._set_aside
+        count = len(jobs) - sum(lost.jobs for lost in aside.values())
+        if count == played.played:
             line = replace(played, assumed=known).line
         else:
-
-            def hours(of: Jobs) -> float:
-                k = of.devices.index(self._device)
-                amount = np.array([shape.demand[k] for shape in of.shapes])
-                return float((amount[of.shape] / 1000 * of.tasks * of.run).sum()) / 3600
-
-            share = hours(jobs) / max(hours(log.jobs), 1e-12)
-            known = {what: len(jobs) if n == played.played else n for what, n in known.items()}
+            share = (
+                self._hours(jobs).sum() - sum(lost.hours or 0.0 for lost in aside.values())
+            ) / max(self._hours(log.jobs).sum(), 1e-12)
+            known = {what: count if n == played.played else n for what, n in known.items()}
             some = replace(
-                played, played=len(jobs), played_hours=share * played.played_hours, assumed=known
+                played,
+                played=count,
+                played_hours=float(share) * played.played_hours,
+                lost={**played.lost, **aside},
+                assumed=known,
             )
             asked = f"{len(jobs):,} were asked for of {played.played:,} that can be"
-            line = some.line.replace(" are played", f" are played ({asked})", 1)
+            asked = f" ({asked})" if len(jobs) < played.played else ""
+            line = some.line.replace(" are played", f" are played{asked}", 1)
+        line = "; ".join([line, *self.not_modelled])
         return [line, *(f"warning: {found.text}" for found in log.played.overused)]
 
     @property
     def _other_nodes(self) -> bool:
         """Whether the nodes are not those of the log."""
         return bool(self.settings.nodes) or (self.site is not None and self.site.nodes is not None)
+
+    def _hours(self, of: Jobs) -> Floats:
+        """Device-hours of each job [J], of the device that counts."""
+        k = of.devices.index(self._device)
+        amount = np.array([shape.demand[k] for shape in of.shapes])
+        hours: Floats = amount[of.shape] / 1000 * of.tasks * of.run / 3600
+        return hours
+
+    @cached_property
+    def _set_aside(self) -> dict[str, Lost]:
+        """Jobs that the rules of the site can never let run, by reason."""
+        if self.site is None:
+            return {}
+        jobs = self.jobs
+        tables = Tables.of(*self.draw(0), self.options)
+        hours, place = self._hours(jobs), {row: j for j, row in enumerate(jobs.row.tolist())}
+        found = {}
+        for why, rows in tables.account.set_aside.items():
+            gone = [place[row] for row in rows.tolist()]
+            found[why] = Lost(len(gone), float(hours[gone].sum()), int(rows[0]))
+        return found
 
     def assumed(self) -> list[str]:
         s = self.settings

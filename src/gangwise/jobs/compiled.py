@@ -27,6 +27,7 @@ from gangwise.jobs.queues import (
     EarliestDeadline,
     FairShare,
     FirstCome,
+    Multifactor,
     PredictedArea,
     Priority,
     ShortestFirst,
@@ -35,6 +36,7 @@ from gangwise.jobs.queues import (
 )
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, fresh
+from gangwise.jobs.tenancy import NOBODY, standing_of
 
 NO_INTS = np.zeros(0, dtype=np.int64)
 COUNTED = "instants", "rounds", "tests", "kills", "requeues", "preemptions", "cancellations"
@@ -54,6 +56,7 @@ _QUEUES = {
     Unicep: kernels.UNICEP,
     Aged: kernels.AGED,
     PredictedArea: kernels.SAF,
+    Multifactor: kernels.MULTIFACTOR,
 }
 _BACKFILLING = {
     "none": kernels.NO_BACKFILLING,
@@ -130,13 +133,15 @@ def play_compiled(
     """
     given, pieces = inputs(t, rules)
     state = initial_state(t, rules, pieces)._replace(times=scheduler.run_times(t))
+    if rules.queue == kernels.MULTIFACTOR:
+        state = state._replace(standing=standing_of(t))
+    plans = plans_of(state)
     if rules.choice == kernels.BY_RATE:
         scheduler.resize(t.nodes, t.jobs.types)
         beliefs = scheduler.choice.state
         given = given._replace(labels=np.log(t.nodes.declared(t.jobs.types)))
     else:
         beliefs = _nothing_believed()
-    plans = state.plans if rules.backfilling == kernels.CONSERVATIVE else None
     round_kernels.play(given, state, beliefs, plans, 0)  # compiles, or loads
     state.at.pause = 1 if decides_alike(scheduler, rules) else 0
     again = 0
@@ -158,6 +163,11 @@ def play_compiled(
     piece_from = given.jobs["piece_from"].copy()
     del given  # given back first: fresh memory costs more than the copies of what is told
     return outcome(t, piece_from, state, told, seconds, again)
+
+
+def plans_of(x: kernels.State) -> kernels.Rows | None:
+    """What tells the two ways apart in which :func:`round_kernels.play` is compiled."""
+    return None if x.standing is None else x.plans
 
 
 def _nothing_believed() -> rate_kernels.Beliefs:
@@ -227,7 +237,7 @@ def again_in_python(
         decider.resize(t.nodes, t.jobs.types)
         actions = decider.place(Queue(asked), books, now)
         wanted = {action.job: placed(action.pieces) for action in actions}
-    round_kernels.play(given, x, beliefs, None, 1)
+    round_kernels.play(given, x, beliefs, plans_of(x), 1)
     if small:
         for job in asked:
             runs = x.jobs["phase"][job.row] == RUNNING
@@ -445,6 +455,7 @@ def initial_state(
         promised=np.full(J if backfills else 0, np.inf),
         kept=np.full(J if rules.slack < math.inf else 0, np.inf),
         times=run_times.nothing(),
+        standing=NOBODY if conserves or rules.queue == kernels.MULTIFACTOR else None,
         wants=t.wants.copy() if t.jobs.after.size else NO_INTS,
         stop=np.full(J if most is not None else 0, np.inf) if feeds else None,
         looks=looks,

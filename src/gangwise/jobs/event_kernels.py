@@ -39,6 +39,7 @@ from gangwise.jobs.kernels import (
     LATER,
     LOOK_AROUND,
     MEASURED,
+    MULTIFACTOR,
     NODE_CAME,
     NODE_DRAINS,
     NODE_WENT,
@@ -66,11 +67,13 @@ from gangwise.jobs.kernels import (
     remove,
     report,
 )
+from gangwise.jobs.priority_kernels import Standing, tick
 from gangwise.jobs.rate_kernels import Beliefs, finished, needed, observe, released
 from gangwise.jobs.run_times import ended, expect
 from gangwise.jobs.start_kernels import (
     change_use,
     changes,
+    count_use,
     hear,
     log_rate,
     schedule_end,
@@ -102,6 +105,7 @@ def leave(g: Given, x: State, b: Beliefs | None, j: int) -> None:
     x.jobs[last].running_at = x.jobs[j].running_at
     if g.rules.queue == FAIR_SHARE:
         change_use(g, x, j, -1.0)
+    count_use(g, x.standing, j, -1.0, x.at.now)
     if b is not None:  # noqa: SIM102 - alone, so that what learns is not compiled without it
         if g.rules.rates != LABELS:
             p = g.jobs[j].piece_from
@@ -309,6 +313,7 @@ def enter(g: Given, x: State, j: int) -> None:
     at = x.at
     x.jobs[j].phase = WAITING
     at.origin = min(at.origin, g.jobs[j].submit)
+    come_to(g, x, x.standing, j)
     if x.jobs[j].attempts == 0:
         x.memo[g.jobs[j].shape].seen += g.jobs[j].tasks
         if x.times.expected.size > 0:
@@ -462,6 +467,24 @@ def events(g: Given, x: State, b: Beliefs | None) -> None:
 
 
 @inlined_kernel
+def ticks(g: Given, s: Standing | None, now: float) -> bool:
+    """Multifactor priorities are computed anew at this instant."""
+    if s is None:
+        return False
+    return bool(g.rules.queue == MULTIFACTOR and tick(s, now))
+
+
+@inlined_kernel
+def come_to(g: Given, x: State, s: Standing | None, j: int) -> None:
+    """Multifactor: job j ages from now on."""
+    if s is not None:  # noqa: SIM102 - alone, so that it is not compiled without
+        if g.rules.queue == MULTIFACTOR:
+            s.eligible[j] = x.at.now
+            if x.jobs[j].attempts > 0:
+                x.at.anew = 1
+
+
+@inlined_kernel
 def advance(g: Given, x: State, b: Beliefs | None) -> int:
     """Take in all that happens at the next instant.
 
@@ -482,6 +505,8 @@ def advance(g: Given, x: State, b: Beliefs | None) -> int:
             at.looks = 1
     x.at.now = time
     at.instants += 1
+    if ticks(g, x.standing, time):
+        at.again = 1
     events(g, x, b)
     return PAUSED
 

@@ -20,7 +20,14 @@ import numpy as np
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.jobs import kernels, round_kernels
 from gangwise.jobs.books import Books, Piece
-from gangwise.jobs.compiled import _nothing_believed, built_in, initial_state, inputs, more_room
+from gangwise.jobs.compiled import (
+    _nothing_believed,
+    built_in,
+    initial_state,
+    inputs,
+    more_room,
+    plans_of,
+)
 from gangwise.jobs.model import Conditions, Jobs, Nodes
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import create_scheduler
@@ -244,10 +251,13 @@ class Forecaster:
         made = create_scheduler(scheduler)
         rules = built_in(made, nodes, self.tables.options)
         self.assumed = name_of(made)
-        if rules is None:
+        if rules is None or rules.queue == kernels.MULTIFACTOR:
+            why = (
+                "which decides in Python" if rules is None else "whose use of the past is not known"
+            )
             made, was = create_scheduler(NO_RULES), self.assumed
             rules = built_in(made, nodes, self.tables.options)
-            self.assumed = f"{NO_RULES} (in place of {was}, which decides in Python)"
+            self.assumed = f"{NO_RULES} (in place of {was}, {why})"
         assert rules is not None
         if rules.choice == kernels.BY_RATE:
             plain: dict[str, Any] = {"rates": kernels.LABELS, "waits": False, "look": np.inf}
@@ -325,7 +335,7 @@ class Forecaster:
         given, pieces = inputs(tables, self.rules)
         state = initial_state(tables, self.rules, pieces)
         _resume(given, state, moment, run)
-        plans = state.plans if self.rules.backfilling == kernels.CONSERVATIVE else None
+        plans = plans_of(state)
         started = state.start[R : R + W]
         while not np.isfinite(started).all():
             status = round_kernels.play(given, state, self._beliefs, plans, CHUNK)

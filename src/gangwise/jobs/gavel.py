@@ -166,6 +166,7 @@ class Gavel:
             chosen = self._round(jobs, pairs, books, trial)
             actions += [Preempt(name) for name in books.running if name not in chosen]
             waiting |= {name for name in books.running if name not in chosen}
+        tally = trial.tally()
         by_id = {job.id: job for job in jobs}
         order = [(by_id[name], g) for name, g in pairs if name in waiting]
         # What the shares leave over: who came first, wherever it is fastest.
@@ -173,12 +174,13 @@ class Gavel:
             of = np.argsort(-self._rates[self._types[job.job_type]], kind="stable")
             order += [(job, int(g)) for g in of] + [(job, -1)]  # at last across generations
         for job, g in order:
-            if job.id in placed:
+            if job.id in placed or tally.holds(job) is not None:
                 continue
             tasks = best_fit(job, trial, self._generation == g if g >= 0 else None)
             if tasks is not None:
                 pieces = trial.tell_apart(job.shape, tasks)
                 trial.take(job.shape, pieces)
+                tally.take(job)
                 trial.running[job.id] = Running(job, pieces, now, 0.0)
                 actions.append(Place(job.id, tuple(tasks), pieces))
                 placed.add(job.id)

@@ -18,6 +18,7 @@ from numba.cpython.unsafe import numbers
 
 from gangwise.core.arrays import Bools, Floats, Ints
 from gangwise.core.jit import inlined_kernel, inner_kernel, lean_kernel
+from gangwise.jobs.priority_kernels import Standing
 from gangwise.jobs.run_times import RunTimes
 
 Rows = npt.NDArray[np.void]
@@ -30,7 +31,9 @@ trailing_zeros: Any = numbers.trailing_zeros
 UNSUBMITTED, HELD, WAITING, RUNNING, FINISHED, KILLED, SET_ASIDE, CANCELLED = range(8)
 
 # Queues, backfilling, choices and rates, in the order of their names in `scheduler`.
-FCFS, SJF, EDF, PRIORITY, FAIR_SHARE, WFP3, SAF, F1, F2, F3, F4, UNICEP, AGED = range(13)
+FCFS, SJF, EDF, PRIORITY, FAIR_SHARE, WFP3, SAF, F1, F2, F3, F4, UNICEP, AGED, MULTIFACTOR = range(
+    14
+)
 NO_BACKFILLING, EASY, CONSERVATIVE = range(3)
 FIRST_FIT, BEST_FIT, WORST_FIT, FGD, BY_RATE = range(5)
 LABELS, ORACLE, LEARNED = range(3)
@@ -143,12 +146,14 @@ COUNTERS = record(
     planned=np.float64,  # conservative: the start that was just found
     kept=np.float64,  # EASY: the same, if requests are true
     outlived=np.float64,  # the first expected end that a running job may outlive from now on
+    ordered=np.float64,  # multifactor: `Standing.clock` as `State.sequence` was put in order
     # sizes
     ends=np.int64,  # of the heap `State.ends`
     timers=np.int64,
     running=np.int64,
     waiting=np.int64,
     fresh=np.int64,  # jobs that joined the queue since the last round
+    lined=np.int64,  # multifactor: jobs in `State.sequence`, of which some may have started
     entered=np.int64,  # entries of `State.order`, of which some may have ended
     sorted=np.int64,  # how many of them are in order
     cuts=np.int64,
@@ -164,6 +169,7 @@ COUNTERS = record(
     # the round
     again=np.int64,  # something changed: all that wait are tried again
     refused=np.int64,  # a job that fits was refused in backfilling since all were last tried
+    anew=np.int64,  # multifactor: `State.sequence` is to be filled anew
     looks=np.int64,  # running jobs are looked at in this instant
     half=np.int64,  # events of this instant are taken in, and nothing is decided yet
     pause=np.int64,  # the round before which `play` returns
@@ -319,6 +325,8 @@ class State(NamedTuple):
     # attempts that were cut short
     cuts: Rows  # CUT
     cut_pieces: Rows  # PIECE
+    # None where neither reservations nor multifactor priorities are kept
+    standing: Standing | None
     # what is reported outside of the last call; None where compiled code decides
     feed: Any  # FEED
     fed_rates: Any
@@ -387,6 +395,8 @@ def length(g: Given, x: State, j: int) -> float:
 @inlined_kernel
 def capped(g: Given, x: State, j: int) -> bool:
     """Job j would be more than one of its caps allows at once."""
+    if g.caps.most.size == 0:
+        return False
     c = g.jobs[j].claim
     for i in range(g.caps.starts[c], g.caps.starts[c + 1]):
         if x.used[g.caps.counter[i]] + g.caps.amount[i] > g.caps.most[i]:
@@ -415,6 +425,8 @@ def opens(g: Given, j: int, time: float) -> float:
 @inlined_kernel
 def count_caps(g: Given, x: State, j: int, sign: int) -> None:
     """Job j takes its part of its caps, or gives it back."""
+    if g.caps.most.size == 0:
+        return
     c = g.jobs[j].claim
     for i in range(g.caps.starts[c], g.caps.starts[c + 1]):
         x.used[g.caps.counter[i]] += sign * g.caps.amount[i]
@@ -423,6 +435,8 @@ def count_caps(g: Given, x: State, j: int, sign: int) -> None:
 @inlined_kernel
 def pool_of(g: Given, j: int) -> int:
     """The pool of job j, among those of all shapes."""
+    if g.cluster.meets.size == 1:
+        return 0
     return int(g.cluster.shapes[g.jobs[j].shape].pool)
 
 

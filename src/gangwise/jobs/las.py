@@ -72,11 +72,15 @@ class LeastAttained:
         actions: list[Place | Preempt | Ask] = []
         may_preempt = now - self._preempted >= self.pause
         trial = books.copy()
+        tally = trial.tally()
         stays = dict(running)
         gone: list[str] = []
         left: list[Job] = []
         for job in order:
             if job.id in running:
+                continue
+            if tally.holds(job) is not None:
+                left.append(job)
                 continue
             tasks = best_fit(job, trial)
             if tasks is None and may_preempt:
@@ -87,12 +91,14 @@ class LeastAttained:
                     trial, out, tasks = made
                     for other in out:
                         del stays[other.job.id]
+                        tally.take(other.job, -1)
                         gone.append(other.job.id)
             if tasks is None:
                 left.append(job)
                 continue
             pieces = trial.tell_apart(job.shape, tasks)
             trial.take(job.shape, pieces)
+            tally.take(job)
             trial.running[job.id] = Running(job, pieces, now, 0.0)
             actions.append(Place(job.id, tuple(tasks), pieces))
         if gone:

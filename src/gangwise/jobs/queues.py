@@ -14,11 +14,15 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from gangwise.core.errors import ScenarioError
 from gangwise.jobs import kernels
 from gangwise.jobs.books import Books, Piece, Running
 from gangwise.jobs.choice import pieces_of
 from gangwise.jobs.model import Job
 from gangwise.jobs.order_kernels import key
+from gangwise.jobs.priority_kernels import Standing, copy_of, hold, tick
+from gangwise.jobs.priority_kernels import key as priority_key
+from gangwise.jobs.tenancy import standing_of
 
 Change = tuple[float, int, Job, tuple[Piece, ...]]
 """A change of what is free: when, 0 for given back or 1 for taken, the job and its pieces."""
@@ -215,6 +219,53 @@ class FairShare:
                 account[0] = account[0] * kept + account[1] * (1.0 - kept) / decay
         account[2] = now
         return account
+
+
+@dataclass
+class Multifactor:
+    """Slurm's: tiers of pools first, then age, fair share, size, pool, QOS and devices, weighted.
+
+    Weights, accounts and QOS are those of a site file, see :mod:`gangwise.jobs.tenancy`.
+    """
+
+    name: ClassVar[str] = "multifactor"
+    _standing: Standing | None = field(default=None, init=False, repr=False)
+
+    def bind(self, tables: Any) -> None:
+        """Take weights, the account tree and what each job adds from tables of jobs."""
+        self._standing = standing_of(tables)
+
+    def remember(self, state: Any) -> None:
+        """Take over what a compiled simulation knows."""
+        self._standing = copy_of(state.standing)
+
+    @property
+    def standing(self) -> Standing:
+        if self._standing is None:
+            raise ScenarioError(
+                "multifactor goes by the weights and accounts of a site file, which there is none "
+                "of here; name another order, such as fcfs"
+            )
+        return self._standing
+
+    def take_in(self, books: Books) -> None:
+        for event in books.events:
+            tick(self.standing, event.time)
+            if event.job is None:
+                continue
+            if event.kind == "started":
+                hold(self.standing, event.job.row, 1.0, event.time)
+            elif event.released:
+                hold(self.standing, event.job.row, -1.0, event.time)
+            elif event.kind == "submitted":  # also after a failure
+                self.standing.eligible[event.job.row] = event.time
+
+    def keys(self, jobs: Sequence[Job], books: Books, now: float) -> list[float]:
+        tick(self.standing, now)
+        return [priority_key(self.standing, job.row) for job in jobs]
+
+    def started(self, job: Job, books: Books, now: float) -> None:
+        return
 
 
 def reservation(

@@ -1,7 +1,8 @@
 """Compiled parts of the simulation: rounds of decisions, with EASY's promise or with a plan.
 
 ``play`` runs every combination of built-in parts. It is compiled twice: with a plan of reservations
-for conservative backfilling, which is large and rare, and without.
+for conservative backfilling, and with multifactor priorities, which is large and rare, and
+without.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from gangwise.jobs.event_kernels import (
 from gangwise.jobs.fit_kernels import copy_room, fits, take_piece
 from gangwise.jobs.kernels import (
     BY_RATE,
+    CONSERVATIVE,
     DELAYS,
     EASY,
     FAIR_SHARE,
@@ -30,9 +32,11 @@ from gangwise.jobs.kernels import (
     GIVE_BACK,
     LABELS,
     LATER,
+    MULTIFACTOR,
     NO_BACKFILLING,
     TAKE,
     TAKEN,
+    WAITING,
     Given,
     Room,
     Rows,
@@ -52,6 +56,8 @@ from gangwise.jobs.kernels import (
     smallest,
 )
 from gangwise.jobs.order_kernels import key
+from gangwise.jobs.priority_kernels import Standing
+from gangwise.jobs.priority_kernels import key as priority_key
 from gangwise.jobs.rate_kernels import Beliefs, migrate, remaining
 from gangwise.jobs.run_times import corrected
 from gangwise.jobs.start_kernels import (
@@ -84,6 +90,14 @@ def expected_ends(g: Given, x: State, b: Beliefs) -> None:
     x.at.holes += 1
 
 
+@inlined_kernel
+def key_of(s: Standing | None, j: int) -> float:
+    """Multifactor: the key of job j."""
+    if s is None:
+        return 0.0
+    return float(priority_key(s, j))
+
+
 @inner_kernel
 def keys(g: Given, x: State) -> int:
     """Those waiting in `x.sequence`, in the order of the queue; their number."""
@@ -98,6 +112,8 @@ def keys(g: Given, x: State) -> int:
         x.sequence[count].item = j
         if g.rules.queue == FAIR_SHARE:
             x.sequence[count].time = x.users[g.jobs[j].user].use
+        elif g.rules.queue == MULTIFACTOR:
+            x.sequence[count].time = key_of(x.standing, j)
         elif g.rules.keyed:
             submitted = g.jobs[j].submit
             x.sequence[count].time = key(
@@ -113,6 +129,65 @@ def keys(g: Given, x: State) -> int:
     if g.rules.keyed:
         merge_sort(x.sequence, x.spare_rows, 0, count)
     return count
+
+
+@inlined_kernel
+def line_stays(g: Given, s: Standing | None) -> bool:
+    """The order is multifactor and `x.sequence` keeps it: keys change at ticks alone."""
+    if s is None:
+        return False
+    return bool(g.rules.queue == MULTIFACTOR and not g.rules.shortest)
+
+
+@inner_kernel
+def stand_in_line(g: Given, x: State, s: Standing | None, fresh: int) -> None:
+    """Multifactor: let `x.sequence` hold all that wait by their keys, and those that joined too.
+
+    Those that started since the last tick are still in it.
+    """
+    at = x.at
+    if s is None:
+        return
+    if at.anew or fresh > x.fresh.size:
+        at.lined = keys(g, x)
+    else:
+        if at.ordered != s.clock[0]:
+            count = 0
+            for i in range(at.lined):
+                j = x.sequence[i].item
+                if x.jobs[j].phase == WAITING:
+                    put(x.sequence, count, priority_key(s, j), j)
+                    count += 1
+            merge_sort(x.sequence, x.spare_rows, 0, count)
+            at.lined = count
+        for i in range(fresh):
+            j = g.by_rank[x.fresh[i]]
+            if x.jobs[j].phase == WAITING:
+                enter_row(x.sequence, at.lined, priority_key(s, j), j)
+                at.lined += 1
+    at.ordered = s.clock[0]
+    at.anew = 0
+
+
+@inlined_kernel
+def enter_row(rows: Rows, size: int, time: float, item: int) -> None:
+    """Put (time, item) into sorted rows, which become one more."""
+    i = size
+    while i > 0 and not earlier(rows, i - 1, time, item):
+        put(rows, i, rows[i - 1].time, rows[i - 1].item)
+        i -= 1
+    put(rows, i, time, item)
+
+
+@inlined_kernel
+def before(g: Given, s: Standing | None, i: int, j: int) -> bool:
+    """Job i comes before job j, in an order that stays or is multifactor."""
+    if s is None:
+        return bool(g.jobs[i].rank < g.jobs[j].rank)
+    if g.rules.queue != MULTIFACTOR:
+        return bool(g.jobs[i].rank < g.jobs[j].rank)
+    one, two = priority_key(s, i), priority_key(s, j)
+    return bool(one < two or (one == two and i < j))
 
 
 # --------------------------------------------------------------------------------- EASY's promise
@@ -349,7 +424,7 @@ def outlasts(g: Given, x: State, p: int, j: int, end: float) -> bool:
     Pools that share no node do not touch one another's promises.
     """
     past = x.heads[p].job >= 0 and end > x.heads[p].promised
-    return bool(past and g.cluster.meets[p, pool_of(g, j)])
+    return bool(past and (x.heads.size == 1 or g.cluster.meets[p, pool_of(g, j)]))
 
 
 @inlined_kernel
@@ -358,7 +433,7 @@ def overstays(g: Given, x: State, p: int, j: int) -> bool:
     if x.kept.size == 0 or x.heads[p].job < 0:
         return False
     late = x.at.now + x.times.request[j] > x.heads[p].kept
-    return bool(late and g.cluster.meets[p, pool_of(g, j)])
+    return bool(late and (x.heads.size == 1 or g.cluster.meets[p, pool_of(g, j)]))
 
 
 @inlined_kernel
@@ -401,6 +476,8 @@ def undo(g: Given, x: State, j: int, count: int, end: float, pools: int) -> None
 @inlined_kernel
 def settle(g: Given, x: State, j: int, end: float) -> None:
     """Job j starts, and what :func:`delayed_by` took stays taken."""
+    if x.at.first < 0:
+        return
     for p in range(x.heads.size):
         if outlasts(g, x, p, j, end):
             x.heads[p].fits = x.heads[p].left
@@ -445,7 +522,7 @@ def only_joined(g: Given, x: State, fresh: int) -> bool:
     if (
         at.again != 0
         or at.first < 0
-        or r.keyed
+        or (r.keyed and not line_stays(g, x.standing))
         or at.now >= at.outlived
         or at.now > at.kept
         or (r.shortest and (at.refused != 0 or x.heads.size > 1))
@@ -459,9 +536,8 @@ def only_joined(g: Given, x: State, fresh: int) -> bool:
         return False
     for p in range(x.heads.size):
         if x.heads[p].job >= 0:
-            first = g.jobs[x.heads[p].job].rank
             for i in range(fresh):
-                if x.fresh[i] < first:
+                if before(g, x.standing, g.by_rank[x.fresh[i]], x.heads[p].job):
                     return False
     return True
 
@@ -520,6 +596,8 @@ def line_up(g: Given, x: State) -> tuple[int, int, int]:
     at = x.at
     fresh = at.fresh
     at.fresh = 0
+    if line_stays(g, x.standing):
+        stand_in_line(g, x, x.standing, fresh)
     if only_joined(g, x, fresh):
         if g.rules.backfilling != EASY and x.heads.size == 1:
             return ONLY_FRESH, 0, -1
@@ -531,7 +609,7 @@ def line_up(g: Given, x: State) -> tuple[int, int, int]:
         for i in range(1, fresh):
             rank = x.fresh[i]
             m = i
-            while m > 0 and x.fresh[m - 1] > rank:
+            while m > 0 and before(g, x.standing, g.by_rank[rank], g.by_rank[x.fresh[m - 1]]):
                 x.fresh[m] = x.fresh[m - 1]
                 m -= 1
             x.fresh[m] = rank
@@ -543,7 +621,7 @@ def line_up(g: Given, x: State) -> tuple[int, int, int]:
         x.heads[p].job = -1
         x.heads[p].kept = LATER
     if at.waiting > 0 and g.rules.keyed:
-        return BY_KEY, keys(g, x), -1
+        return BY_KEY, at.lined if line_stays(g, x.standing) else keys(g, x), -1
     return BY_RANK, 0, smallest(x.words, x.summary, at) if at.waiting > 0 else -1
 
 
@@ -569,6 +647,15 @@ def next_in_line(
     return g.by_rank[x.fresh[i]] if way == ONLY_FRESH else x.sequence[i].item, i + 1, rank
 
 
+@inner_kernel
+def behind(g: Given, x: State, j: int) -> int:
+    """The place behind job j in a line that stays."""
+    i = 0
+    while x.sequence[i].item != j:
+        i += 1
+    return i + 1
+
+
 @inlined_kernel
 def decide(g: Given, x: State, b: Beliefs) -> None:
     """One round of decisions: start in order until one of a pool cannot; then backfill.
@@ -587,6 +674,8 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
                 break
             shortest_first(g, x, 0, aside)
             way, i, count, passing = BY_KEY, 0, aside, True
+            continue
+        if line_stays(g, x.standing) and x.jobs[j].phase != WAITING:
             continue
         if capped(g, x, j):
             continue
@@ -642,23 +731,14 @@ def decide(g: Given, x: State, b: Beliefs) -> None:
             # Those refused may fit elsewhere now: those behind are tried at once, those in front
             # at the next instant.
             at.again = 1
-            if way == ONLY_FRESH:
+            if way == ONLY_FRESH and line_stays(g, x.standing):
+                way, i, count = BY_KEY, behind(g, x, j), at.lined
+            elif way == ONLY_FRESH:
                 way = BY_RANK
                 rank = following(x.words, x.summary, at, g.jobs[j].rank + 1)
 
 
 # ----------------------------------------------------------- a plan for conservative backfilling
-
-
-@inlined_kernel
-def enter_change(x: State, size: int, time: float, item: int) -> int:
-    """Note that devices are given back (item j) or taken (TAKEN + j), back first."""
-    i = size
-    while i > 0 and not earlier(x.changes, i - 1, time, item):
-        put(x.changes, i, x.changes[i - 1].time, x.changes[i - 1].item)
-        i -= 1
-    put(x.changes, i, time, item)
-    return size + 1
 
 
 @inlined_kernel
@@ -930,7 +1010,8 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
             if x.jobs[j].expect > now:  # else a limit of nothing
                 shift(g, x, of_pool(x.shadow, 0), TAKEN + j)
                 shift_profile(g, x, j, -int64(g.jobs[j].tasks))
-                size = enter_change(x, size, x.jobs[j].expect, j)
+                enter_row(x.changes, size, x.jobs[j].expect, j)
+                size += 1
         else:
             size = plan(g, x, j, pieces, size)
         add_up(g, x, size)
@@ -948,8 +1029,9 @@ def plan(g: Given, x: State, j: int, pieces: int, size: int) -> int:
         n, tasks = int64(x.tried[i].node), int64(x.tried[i].tasks)
         put_piece(x.out, p + i, n, tasks, x.tried[i].mask)
     if g.jobs[j].limit > 0.0:
-        size = enter_change(x, size, time, TAKEN + j)
-        size = enter_change(x, size, time + g.jobs[j].limit, j)
+        enter_row(x.changes, size, time, TAKEN + j)
+        enter_row(x.changes, size + 1, time + g.jobs[j].limit, j)
+        size += 2
     return size
 
 
@@ -990,7 +1072,7 @@ def look_around(g: Given, x: State, b: Beliefs) -> None:
 @inlined_kernel
 def nobody_waits(x: State) -> None:
     """Skip the round, and forget what was kept of the last one."""
-    x.at.fresh = 0
+    x.at.fresh = x.at.lined = 0
     x.at.first = -1
     x.at.again = 0
 
@@ -999,7 +1081,7 @@ def nobody_waits(x: State) -> None:
 def play(g: Given, x: State, b: Beliefs, plans: Rows | None, instants: int) -> int:
     """Run up to ``instants`` instants. Gives DONE, PAUSED, MORE_ROOM, or DUE before round `pause`.
 
-    ``plans``: None, or the reservations of :class:`State` where every job holds one.
+    ``plans``: None, or the reservations of :class:`State` where jobs may hold one.
     """
     at = x.at
     for _ in range(instants):
@@ -1012,7 +1094,12 @@ def play(g: Given, x: State, b: Beliefs, plans: Rows | None, instants: int) -> i
                 at.half = 1
                 return DUE
         at.half = 0
-        if plans is None:
+        if plans is None:  # noqa: SIM114 - alone, so that the rest is not compiled without it
+            if at.waiting > 0:
+                decide(g, x, b)
+            else:
+                nobody_waits(x)
+        elif g.rules.backfilling != CONSERVATIVE:
             if at.waiting > 0:
                 decide(g, x, b)
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from gangwise.jobs.choice import ByRate
 from gangwise.jobs.hours import Closing, Opening
 from gangwise.jobs.model import Account, Conditions, Job, Jobs, Nodes, Shape
 from gangwise.jobs.scheduler import Composed
+from gangwise.jobs.tenancy import Tenancy
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Options:
         Seconds that a job cut short needs at its next start before it works on.
     measured_after : float
         Seconds after its start at which a job's rates are measured; once more at its end.
-    caps, bounds, closed, latency
+    caps, bounds, closed, latency, tenancy
         Of a site: what may be in use at once, what jobs of a pool may ask for, hours in which some
-        do not start, and seconds from a decision to the start, in which the devices are held.
-        Schedulers do not reckon with these seconds.
+        do not start, seconds from a decision to the start, in which the devices are held and with
+        which schedulers do not reckon, and what the order ``multifactor`` goes by.
     """
 
     enforced: bool = False
@@ -53,6 +54,7 @@ class Options:
     bounds: tuple[Bounds, ...] = ()
     closed: tuple[Closing, ...] = ()
     latency: float = 0.0
+    tenancy: Tenancy = field(default_factory=Tenancy)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,6 +35,7 @@ from gangwise.jobs.queues import (
     EarliestDeadline,
     FairShare,
     FirstCome,
+    Multifactor,
     Plan,
     PredictedArea,
     Priority,
@@ -91,6 +92,7 @@ _parts: dict[Part, dict[str, Callable[[], Any]]] = {
         "unicep": Unicep,
         "qssf": PredictedArea,
         "aged": Aged,
+        "multifactor": Multifactor,
     },
     "backfilling": {name: partial(str, name) for name in ("none", "easy", "conservative")},
     "choice": {
@@ -312,6 +314,8 @@ class Composed:
             self._kept = {name: start for name, start in kept.items() if start < np.inf}
         if hasattr(self.queue, "_first"):
             self.queue._first = float(state.at.origin)
+        if isinstance(self.queue, Multifactor):
+            self.queue.remember(state)
 
     @classmethod
     def named(cls, name: str, **options: Any) -> Composed:
@@ -340,6 +344,8 @@ class Composed:
         self._names = nodes.names
         if isinstance(self.choice, ByRate):
             self.choice.walled = self.enforced and self.limits == "wall-clock"
+        if isinstance(self.queue, Multifactor):
+            _ = self.queue.standing  # it must be bound
         if hasattr(self.choice, "resize"):
             self.choice.resize(nodes, tuple(job_types))
 
@@ -387,7 +393,8 @@ class Composed:
         if self.backfilling == "conservative":
             return self._conservative(order, trial, ends, now, tally)
         if hasattr(self.choice, "prepare"):
-            self.choice.prepare(order, trial, now)
+            able = [job for job in order if tally.holds(job) is None] if tally.caps else order
+            self.choice.prepare(able, trial, now)
         for job in last.in_turn(passing == "shortest" and self.backfilling == "easy"):
             if tally.holds(job) is not None:
                 continue

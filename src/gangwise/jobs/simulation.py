@@ -44,6 +44,7 @@ from gangwise.jobs.compiled import (
 )
 from gangwise.jobs.kernels import RUNNING, WAITING
 from gangwise.jobs.model import Conditions, Job, Jobs, Nodes
+from gangwise.jobs.queues import Multifactor
 from gangwise.jobs.schedule import Options, Schedule, Tables, name_of
 from gangwise.jobs.scheduler import Composed, create_scheduler
 from gangwise.jobs.site import Site
@@ -154,6 +155,8 @@ class JobSimulation:
         self.waiting: list[Job] = []
         self.rows: dict[str, int] = {}
         self.seconds = 0.0
+        if isinstance(scheduler, Composed) and isinstance(scheduler.queue, Multifactor):
+            scheduler.queue.bind(t)
         scheduler.resize(t.nodes, t.jobs.types)
         choice = getattr(scheduler, "choice", None)
         if isinstance(choice, ByRate) and choice.rates == "oracle":

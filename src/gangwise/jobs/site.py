@@ -63,7 +63,16 @@ from gangwise.jobs.hours import Closing, merged, weekly
 from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options
 from gangwise.jobs.slurm_site import read_slurm
-from gangwise.jobs.tenancy import AccountRule, Amount, Priority, Qos, Strict, below, check_tree
+from gangwise.jobs.tenancy import (
+    AccountRule,
+    Priority,
+    Qos,
+    Ranked,
+    Strict,
+    Tenancy,
+    below,
+    check_tree,
+)
 from gangwise.traces.formats.slurm_notation import expand_nodes
 
 FILE = "site.toml"
@@ -85,17 +94,13 @@ class _OnNodes(Strict):
         return self
 
 
-class Pool(_OnNodes):
+class Pool(_OnNodes, Ranked):
     """A pool (partition): which nodes its jobs may use, and what a job may ask for."""
 
-    name: str = Field(min_length=1)
     kind: str = ""
     most_time: float = Field(np.inf, gt=0)
     most_nodes: int = Field(0, ge=0)
     fewest_nodes: int = Field(0, ge=0)
-    tier: int = 1
-    priority: Amount = 1.0
-    billing: Mapping[str, Amount] = Field(default_factory=dict)
 
 
 class CapRule(Strict):
@@ -400,16 +405,7 @@ class Site:
                 drains.append((since, n))
                 if np.isfinite(to):
                     ups.append((to, n))
-        counted = [("a cap is of", cap.of) for cap in self.rules.cap]
-        counted += [("closed hours ask for more of", rule.of) for rule in self.rules.closed]
-        for what, of in counted:
-            if of not in (*nodes.devices, "jobs", "nodes"):
-                near = get_close_matches(of, [*nodes.devices, "jobs", "nodes"], 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise ScenarioError(
-                    f"{self.path}: {what} {of!r}, and the nodes have "
-                    f"{', '.join(nodes.devices)}; jobs and nodes can be counted as well{hint}"
-                )
+        self._check_devices(nodes)
         rates = conditions.rates
         if rates is not None and np.shape(rates)[1] < len(nodes):  # one node of processors
             rates = np.repeat(rates, len(nodes), axis=1)
@@ -486,8 +482,35 @@ class Site:
             )
             for i, rule in enumerate(self.rules.closed, 1)
         )
-        late = self.rules.start.latency
-        return replace(options, caps=caps, bounds=bounds, closed=closed, latency=late)
+        r = self.rules
+        tenancy = Tenancy(r.priority or Priority(), r.pool, r.qos, r.account)
+        late = r.start.latency
+        parts = {"closed": closed, "latency": late, "tenancy": tenancy}
+        return replace(options, caps=caps, bounds=bounds, **parts)
+
+    def _check_devices(self, nodes: Nodes) -> None:
+        """Devices that rules name are those of the nodes; a cap may count jobs or nodes as well."""
+        r, weighed = self.rules, self.rules.priority or Priority()
+        counted = [("a cap is of", cap.of) for cap in r.cap]
+        counted += [("closed hours ask for more of", rule.of) for rule in r.closed]
+        named = [(what, kind) for what, kind in counted if kind not in ("jobs", "nodes")]
+        named += [("tres has a weight of", kind) for kind in weighed.tres]
+        for what, billing in [("", weighed.billing), *((p.name, p.billing) for p in r.pool)]:
+            named += [
+                (f"billing{f' of pool {what}' * bool(what)} counts", kind) for kind in billing
+            ]
+        for what, kind in named:
+            # What Slurm prints may count devices of which the log says nothing: left out.
+            also = (what, kind) in counted
+            if kind not in nodes.devices and (self.nodes is None or also):
+                able = [*nodes.devices, *("jobs", "nodes") * also]
+                near = get_close_matches(kind, able, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                more = "; jobs and nodes can be counted as well" * also
+                raise ScenarioError(
+                    f"{self.path}: {what} {kind!r}, and the nodes have "
+                    f"{', '.join(nodes.devices)}{more}{hint}"
+                )
 
     def _jobs(self, jobs: Jobs) -> Jobs:
         """Jobs that ask for nothing of what is not given out."""

@@ -15,6 +15,7 @@ from gangwise.jobs.kernels import (
     LABELS,
     LATER,
     LEARNED,
+    MULTIFACTOR,
     NO_BACKFILLING,
     RUNNING,
     TAKEN_UP,
@@ -33,6 +34,7 @@ from gangwise.jobs.kernels import (
     put,
     remove,
 )
+from gangwise.jobs.priority_kernels import Standing, hold
 from gangwise.jobs.rate_kernels import SHARED, Asked, Beliefs, believe, score, submitted, wait
 
 # ------------------------------------------------------------------------------- speeds and ends
@@ -176,6 +178,14 @@ def change_use(g: Given, x: State, j: int, sign: float) -> None:
     x.users[u].rate += sign * (devices_of(g, j) / g.cluster.shapes[g.jobs[j].shape].total)
 
 
+@inlined_kernel
+def count_use(g: Given, s: Standing | None, j: int, sign: float, now: float) -> None:
+    """Multifactor: job j counts as use from now on (sign 1), or no longer (−1)."""
+    if s is not None:  # noqa: SIM102 - alone, so that it is not compiled without
+        if g.rules.queue == MULTIFACTOR:
+            hold(s, j, sign, now)
+
+
 # ----------------------------------------------------------------------------------------- starts
 
 
@@ -216,6 +226,7 @@ def start(g: Given, x: State, j: int, count: int) -> None:
             x.looks[j].timer = now + g.rules.measured_after
     if g.rules.queue == FAIR_SHARE:
         change_use(g, x, j, 1.0)
+    count_use(g, x.standing, j, 1.0, now)
 
 
 @inlined_kernel
