@@ -130,6 +130,8 @@ def standing_of(t: Any) -> Standing:
     most = max((each.priority for each in tenancy.qos), default=0.0) or 1.0
     score += w.qos * np.array([each.priority / most if each else 0.0 for each in of_qos])[jobs.qos]
     for kind, weight in w.tres.items():
+        if kind not in devices:  # a site file is refused before
+            continue
         k = devices.index(kind)
         there = [
             nodes.capacity[nodes.of_pool(n if n in nodes.pools else ""), k].sum() / 1000.0
