@@ -485,8 +485,8 @@ class Site:
         r = self.rules
         tenancy = Tenancy(r.priority or Priority(), r.pool, r.qos, r.account)
         late = r.start.latency
-        parts = {"closed": closed, "latency": late, "tenancy": tenancy}
-        return replace(options, caps=caps, bounds=bounds, **parts)
+        options = replace(options, closed=closed, tenancy=tenancy)
+        return replace(options, caps=caps, bounds=bounds, latency=late)
 
     def _check_devices(self, nodes: Nodes) -> None:
         """Devices that rules name are those of the nodes; a cap may count jobs or nodes as well."""
