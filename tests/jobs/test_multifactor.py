@@ -171,13 +171,14 @@ def played(seed: int, backfilling: str, choice: str) -> None:
 
 
 def test_compiled_code_and_python_decide_alike():
-    for seed in range(9):
-        played(seed, ("easy", "none", "conservative")[seed % 3], "best-fit")
+    for seed in range(8, 13):
+        backfilling = ("easy", "none", "conservative")[seed % 3]
+        played(seed, backfilling, ("best-fit", "first-fit", "label")[seed // 3 % 3])
 
 
 @pytest.mark.full
 def test_compiled_code_and_python_decide_alike_in_many_cases():
-    for seed in range(9, 200):
+    for seed in range(13, 200):
         backfilling = ("easy", "none", "conservative")[seed % 3]
         played(seed, backfilling, ("best-fit", "first-fit", "label")[seed // 3 % 3])
 

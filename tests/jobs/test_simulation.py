@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gangwise.core.errors import InfeasibleDecision
-from gangwise.jobs import Conditions, Jobs, Nodes, Options
+from gangwise.jobs import Conditions, Jobs, Node, Nodes, Options
 from gangwise.jobs.books import Books, Event
 from gangwise.jobs.gavel import Gavel
 from gangwise.jobs.las import LeastAttained
@@ -96,6 +96,26 @@ def test_some_cases_of_sites_are_played_as_the_witness_says():
         for engine in ("auto", "plain") if case.size < 60 else ("auto",):
             said = case.differences(case.played(engine=engine))
             assert not said, (7 * seed, case.names, engine, case.rules, said)
+
+
+@pytest.mark.parametrize("name", ["fcfs+conservative+first-fit", "sjf+conservative+best-fit"])
+def test_no_job_waits_beside_an_empty_cluster_for_reservations_in_each_others_way(name):
+    """Jobs that outlive their requests leave reservations due at once that exclude one another."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        run = rng.integers(1, 300, 30).astype(float)
+        jobs = Jobs.of(
+            np.sort(rng.integers(0, 400, 30)),
+            run,
+            rng.integers(1, 4, 30),
+            {"gpu": rng.integers(1, 3, 30)},
+            limit=np.maximum(np.floor(run * rng.uniform(0.2, 2, 30)), 1),
+        )
+        nodes = Nodes.of(Node(f"n{n}", {"gpu": int(c)}) for n, c in enumerate(rng.integers(2, 5, 3)))
+        able = np.isfinite(simulate_jobs(jobs, nodes, "fcfs+easy+first-fit").start)
+        for engine in ("compiled", "plain"):
+            start = simulate_jobs(jobs, nodes, name, engine=engine).start
+            assert np.array_equal(np.isfinite(start), able), (seed, engine)
 
 
 def test_the_witness_equals_a_simulator_that_walks_every_second():

@@ -544,8 +544,12 @@ def starts_in_order(w, free, device):
 
 @njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def plan_all(w, free, device):
-    """Conservative backfilling: each in order asks for the first instant it fits from."""
+    """Conservative backfilling: each in order asks for the first instant it fits from.
+
+    True if some that were due could not start, and nothing runs.
+    """
     r = w.rules[0]
+    stuck = False
     least, least_device = np.empty_like(free), np.empty_like(device)
     for j in in_order(w)[: r.depth]:
         job = w.jobs[j]
@@ -554,6 +558,7 @@ def plan_all(w, free, device):
             job.slot = math.inf
             continue
         before = math.inf if kept <= r.now else kept
+        stuck = stuck or kept <= r.now
         job.slot = math.inf
         at, found = opening(w, j, r.now), False
         while at < before:
@@ -584,6 +589,7 @@ def plan_all(w, free, device):
         for i in range(job.first, job.past):
             w.places[i].slot_node = w.places[i].try_node
             w.places[i].slot_mask = w.places[i].try_mask
+    return stuck and not (w.phase == RUNNING).any()
 
 
 # ------------------------------------------------------------------------------- what happens
@@ -711,7 +717,10 @@ def play(w):
                 job.timer = math.inf
         r.round += 1
         if r.backfilling == CONSERVATIVE:
-            plan_all(w, free, device)
+            if plan_all(w, free, device):
+                for j in range(len(w.jobs)):
+                    w.jobs[j].slot = math.inf
+                plan_all(w, free, device)
         else:
             starts_in_order(w, free, device)
         r.now = next_instant(w, event, events)

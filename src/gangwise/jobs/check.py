@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import pickle
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -19,6 +20,8 @@ from gangwise.jobs.model import Conditions, Jobs, Node, Nodes
 from gangwise.jobs.schedule import Options, Tables
 from gangwise.jobs.scheduler import copy_of, create_scheduler
 from gangwise.jobs.simulation import JobSimulation
+from gangwise.jobs.site import CapRule, Pool, Rules, Site
+from gangwise.jobs.tenancy import Priority
 
 
 @dataclass
@@ -71,7 +74,8 @@ def check_scheduler(scheduler: Any, cases: int = 10, seed: int = 0, isolated: bo
     same under any hidden truth until that shows, give the same schedule again, from pickles taken
     at every instant, and under other names of jobs, nodes, users and job types; bear rates that
     come late, twice or never; explain every job that it leaves waiting; and let none wait for
-    ever. Meanwhile a node fails, one drains, and jobs are withdrawn.
+    ever. Meanwhile a node fails, one drains, and jobs are withdrawn; every other cluster has pools
+    and caps (``books.held``).
 
     Parameters
     ----------
@@ -195,6 +199,15 @@ class _World:
         self.fails = [(float(rng.integers(50, 500)), int(rng.integers(0, N)))]
         self.drains = [(float(rng.integers(50, 500)), int(rng.integers(0, N)))]
         self.cancels = [(float(rng.integers(0, 600)), int(rng.integers(0, J))) for _ in range(3)]
+        # Half of them are sites: two pools, caps that every job alone keeps to, and weights.
+        self.site = bool(rng.random() < 0.5)
+        self.on = [sorted(rng.permutation(N)[: rng.integers(1, N + 1)].tolist()) for _ in "ab"]
+        self.pool = rng.choice(["a", "b", ""], size=J)
+        self.caps = [
+            CapRule(scope=scope, of=of, most=most)
+            for scope, of, most in (("user", "gpu", 10), ("pool", "jobs", 3), ("all", "gpu", 14))
+            if rng.random() < 0.5
+        ]
         self.names: tuple[Callable[[int], str], ...] = (
             lambda j: f"job{j}",
             lambda n: f"node{n}",
@@ -227,11 +240,19 @@ class _World:
             id=[job(j) for j in range(J)],
             type=[user(l) for l in self.types],
             user=[user(u) for u in self.users],
+            pool=self.pool if self.site else None,
         )
         rates = np.array([self.rates[[user(l) for l in range(3)].index(t)] for t in jobs.types])
         ups = [(t + 100.0, n) for t, n in self.fails + self.drains]
         happens = Conditions(rates, None, self.fails, ups, (), self.drains, self.cancels)
-        return Tables.of(jobs, nodes, happens, Options(restart=5))
+        options = Options(restart=5)
+        if not self.site:
+            return Tables.of(jobs, nodes, happens, options)
+        on = {name: ",".join(node(n) for n in on) for name, on in zip("ab", self.on, strict=True)}
+        pools = tuple(Pool(name=name, nodes=on[name], tier=1 + (name == "b")) for name in "ab")
+        weights = Priority(age=100, fair_share=1000, job_size=10, half_life=math.inf, period=60)
+        site = Site(Rules(pool=pools, cap=tuple(self.caps), priority=weights))
+        return Tables.of(*site.placed(jobs, nodes, happens), site.options(options))
 
 
 class _Watched(JobSimulation):

@@ -134,6 +134,7 @@ def play_compiled(
     given, pieces = inputs(t, rules)
     state = initial_state(t, rules, pieces)._replace(times=scheduler.run_times(t))
     if rules.queue == kernels.MULTIFACTOR:
+        scheduler.queue.bind(t)
         state = state._replace(standing=standing_of(t))
     plans = plans_of(state)
     if rules.choice == kernels.BY_RATE:

@@ -379,6 +379,7 @@ def node_event(g: Given, x: State, b: Beliefs | None, n: int, kind: int, value: 
                     count += 1
                     break
         merge_sort(x.sequence, x.spare_rows, 0, count)
+        at.anew = 1  # those who wait stood there
         for m in range(count):
             if kind == DOWN:
                 interrupt(g, x, b, x.sequence[m].item, int64(WHY_FAILED))
@@ -524,6 +525,7 @@ def measure_again(g: Given, x: State, b: Beliefs | None) -> int:
             put(x.sequence, count, 0.0, j)
             count += 1
     merge_sort(x.sequence, x.spare_rows, 0, count)
+    x.at.anew = 1  # those who wait stood there
     for m in range(count):
         measure(g, x, b, x.sequence[m].item, boolean(False), boolean(False))
     return count

@@ -963,9 +963,13 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
     more planned to be free; a running job past its request counts as ending now, as it did; a new
     instant between two changes opens nothing that the change before it did not; and whether a gang
     fits does not depend on the choice of nodes.
+
+    Reservations that are due may stand in each other's way, where jobs outlived their requests.
+    If nothing runs then and nothing starts, no end would bring another round: all are void.
     """
     at = x.at
     now = at.now
+    stuck = False
     if at.void:
         for i in range(count):
             x.plans[x.sequence[i].item].start = LATER
@@ -991,6 +995,7 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
             size = lay_out(g, x, count)
         at.tests += 1
         pieces = earliest(g, x, b, j, size, LATER if due else slot)
+        stuck = stuck or due
         if pieces == 0:
             if due:
                 x.plans[j].start = LATER
@@ -1015,6 +1020,7 @@ def conservative(g: Given, x: State, b: Beliefs, count: int) -> None:
         else:
             size = plan(g, x, j, pieces, size)
         add_up(g, x, size)
+    at.void = int64(stuck and at.running == 0)
 
 
 @inlined_kernel
@@ -1108,7 +1114,10 @@ def play(g: Given, x: State, b: Beliefs, plans: Rows | None, instants: int) -> i
             if at.waiting > 0:
                 if g.rules.limits_of_work:
                     expected_ends(g, x, b)
-                conservative(g, x, b, keys(g, x))
+                count = keys(g, x)
+                conservative(g, x, b, count)
+                if at.void:
+                    conservative(g, x, b, count)
             nobody_waits(x)
         if at.looks:
             look_around(g, x, b)

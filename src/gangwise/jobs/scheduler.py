@@ -549,8 +549,13 @@ class Composed:
     def _conservative(
         self, order: list[Job], books: Books, ends: dict[str, float], now: float, tally: Tally
     ) -> list[Action]:
-        """A reservation for every job; those that are due and find their nodes free start."""
+        """A reservation for every job; those that are due and find their nodes free start.
+
+        Some that are due may stand in each other's way, where jobs outlived their requests. If
+        nothing runs then and nothing starts, no end would bring another round: all are void.
+        """
         actions: list[Action] = []
+        stuck = False
         changes = self._plan.ahead(order, books, ends, now)
         self._plan.slots = {j.id: self._plan.slots[j.id] for j in order if j.id in self._plan.slots}
         opened = books.copy()  # what was free as the round began; the changes hold the rest
@@ -561,6 +566,7 @@ class Composed:
                 continue
             slot, _ = self._plan.slots.get(job.id, (np.inf, ()))
             due = slot <= now
+            stuck = stuck or due
             time, chosen, pieces = self._plan.earliest(
                 job, opened, changes, self.choice, now, np.inf if due else slot
             )
@@ -584,6 +590,9 @@ class Composed:
             self._plan.slots[job.id] = time, pieces
             if job.limit > 0.0:
                 changes += [(time, 1, job, pieces), (end, 0, job, pieces)]
+        if stuck and not books.running:
+            self._plan.slots.clear()
+            return self._conservative(order, books, ends, now, tally)
         return actions
 
     def explain(self, job: str) -> Explanation:
